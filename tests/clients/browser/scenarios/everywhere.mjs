@@ -104,6 +104,12 @@ function tooWide(page) {
 /** What can be pressed, heads and labels: none of it is left in English. */
 async function german(page, open, check) {
   await page.evaluate(() => localStorage.setItem('settee-language', 'de'));
+  // What the server says is in English: it is marked so, or it would be found here.
+  const finding = { id: 'scans', area: 'data', severity: 'warning', subject: 'the shop', says: 'queries without an index', why: 'each of them reads all', do: ['curl "$S/shop"', '# fields with $eq are first'] };
+  await page.route('**/_settee/doctor', async (route) => {
+    const answer = await route.fetch();
+    await route.fulfill({ json: { ...(await answer.json()), findings: [finding] } });
+  });
   await page.goto('about:blank');
   for (const address of ADDRESSES) {
     try {
@@ -120,6 +126,7 @@ async function german(page, open, check) {
     const english = [...new Set(texts)].filter((text) => ENGLISH.test(text.replace(/"[^"]*"|\S*[_.@/]\S*/g, '')));
     check(`${address}: no text is left in English`, english.length === 0, english.join(' | '));
   }
+  await page.unroute('**/_settee/doctor');
   check('the page says its language', (await page.evaluate(() => document.documentElement.lang)) === 'de');
   await page.evaluate(() => localStorage.removeItem('settee-language'));
 }

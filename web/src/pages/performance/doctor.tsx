@@ -78,7 +78,7 @@ function Found({ finding, notTold }: { finding: Finding; notTold: number | undef
     <article class={`finding ${finding.severity}`}>
       <div class="bar">
         <Badge kind={KINDS[finding.severity] ?? ''}>{t.severities[finding.severity]}</Badge>
-        <h2>{[finding.id, finding.subject].filter(Boolean).join(': ')}</h2>
+        <h2 lang="en">{[finding.id, finding.subject].filter(Boolean).join(': ')}</h2>
       </div>
       <p lang="en">{finding.says}</p>
       <p class="soft">
@@ -92,7 +92,7 @@ function Found({ finding, notTold }: { finding: Finding; notTold: number | undef
 
 /** A command can be copied; what follows `#` is for people. */
 function Do({ text }: { text: string }): JSX.Element {
-  if (text.startsWith('#')) return <p>{text.replace(/^#\s*/, '')}</p>;
+  if (text.startsWith('#')) return <p lang="en">{text.replace(/^#\s*/, '')}</p>;
   return (
     <div class="command">
       <pre>{text}</pre>
