@@ -563,6 +563,8 @@ SCENARIOS = [
         [],
         [
             ("GET /{db}/%zz", None, 400, bad("bad_request", "invalid_url_encoding")),
+            ("GET /{db}/_changes?styl%FF=all_docs", None, 400, bad("bad_request", "The query is not valid UTF-8")),
+            ("GET /{db}/_changes?heartbeat=%C3", None, 400, bad("bad_request", "The query is not valid UTF-8")),
             ("GET /{db}?x=%", None, 400, bad("bad_request", "invalid_url_encoding")),
         ],
     ),

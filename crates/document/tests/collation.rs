@@ -11,10 +11,8 @@ use document::collation::HIGHEST;
 use serde_json::Value;
 
 fn scenarios() -> Vec<Value> {
-    let folder = std::env::var_os("SETTEE_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("SETTEE_VECTORS")
+        .map_or_else(|| PathBuf::from("../../tests/vectors"), PathBuf::from);
     let file = folder.join("views.jsonl");
     let text = std::fs::read_to_string(&file).unwrap_or_else(|error| {
         panic!(

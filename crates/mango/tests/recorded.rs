@@ -14,10 +14,8 @@ use serde_json::{Value, json};
 type Documents = BTreeMap<String, Value>;
 
 fn scenarios(area: &str) -> Vec<Value> {
-    let folder = std::env::var_os("SETTEE_VECTORS").map_or_else(
-        || PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/vectors"),
-        PathBuf::from,
-    );
+    let folder = std::env::var_os("SETTEE_VECTORS")
+        .map_or_else(|| PathBuf::from("../../tests/vectors"), PathBuf::from);
     let file = folder.join(format!("{area}.jsonl"));
     let text = std::fs::read_to_string(&file)
         .unwrap_or_else(|error| panic!("{}: {error}", file.display()));

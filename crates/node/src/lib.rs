@@ -29,6 +29,9 @@ pub use filters::{named_filter, selector_filter};
 pub use internal::{Rewritten, SERVER_ADMINS, design_doc_of_list, open_for_replication, updater};
 pub use memory::{MemoryPlan, SaidBy};
 pub use node::Node;
-pub use query::{Query, decode, encode_into, is_well_encoded, parse_json, segments, segments_with};
+pub use query::{
+    Query, decode, encode_into, is_utf8_decoded, is_well_encoded, parse_json, segments,
+    segments_with,
+};
 pub use request_object::{Said, body_given, for_rewrite, info_json, request_json};
 pub use settings::{is_shared, new_database, shared_settings};

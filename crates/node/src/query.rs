@@ -48,6 +48,11 @@ pub fn is_well_encoded(text: &str) -> bool {
     })
 }
 
+/// Whether what `text` stands for is UTF-8.
+pub fn is_utf8_decoded(text: &str) -> bool {
+    !text.contains('%') || std::str::from_utf8(&decode(text)).is_ok()
+}
+
 /// Appends `text` as CouchDB encodes ids in a `Location`.
 pub fn encode_into(text: &str, out: &mut String) {
     for &b in text.as_bytes() {
@@ -149,6 +154,16 @@ mod tests {
         assert!(is_well_encoded("/a%2Fb%aa"));
         for bad in ["%", "/a%2", "%zz", "%%20", "%é"] {
             assert!(!is_well_encoded(bad), "{bad}");
+        }
+    }
+
+    #[test]
+    fn what_is_decoded_may_not_be_utf8() {
+        for good in ["", "k=%C3%A9&l=\u{e9}", "a%26b", "100%"] {
+            assert!(is_utf8_decoded(good), "{good}");
+        }
+        for bad in ["styl%FF=all_docs", "k=%E9", "%C3&%A9"] {
+            assert!(!is_utf8_decoded(bad), "{bad}");
         }
     }
 

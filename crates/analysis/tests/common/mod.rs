@@ -6,7 +6,7 @@ use std::io::Read;
 
 /// The lines of a recorded file.
 pub fn recorded(name: &str) -> Vec<Value> {
-    let path = format!("{}/tests/data/{name}.jsonl.gz", env!("CARGO_MANIFEST_DIR"));
+    let path = format!("tests/data/{name}.jsonl.gz");
     let file = std::fs::File::open(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
     let mut text = String::new();
     flate2::read::GzDecoder::new(file)

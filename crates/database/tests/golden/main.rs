@@ -11,7 +11,7 @@ mod support;
 mod write;
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use flate2::Compression;
 use flate2::read::GzDecoder;
@@ -23,7 +23,7 @@ use serde_json::Value;
 const CURRENT: &str = "settee-1-system";
 
 fn stores() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/golden/stores")
+    PathBuf::from("tests/golden/stores")
 }
 
 fn archive(name: &str) -> PathBuf {

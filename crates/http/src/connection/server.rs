@@ -42,7 +42,7 @@ use crate::request::Request;
 use crate::request::host;
 use crate::router;
 use crate::server_routes::session;
-use node::is_well_encoded;
+use node::{is_utf8_decoded, is_well_encoded};
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
@@ -465,6 +465,10 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let query = req.raw_query.as_deref().unwrap_or_default();
     if !is_well_encoded(&req.path) || !is_well_encoded(query) {
         return Err(ApiError::bad_request("invalid_url_encoding"));
+    }
+    // CouchDB passes a parameter over whose name was garbled on the way, and answers what was not asked for.
+    if !is_utf8_decoded(query) {
+        return Err(ApiError::bad_request("The query is not valid UTF-8"));
     }
     if let Some(member) = app.node.member()
         && let Some(reply) = Box::pin(clustered::hold(member, req)).await?
