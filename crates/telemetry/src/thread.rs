@@ -308,19 +308,24 @@ mod tests {
             std::thread::yield_now();
         }
         let sum = || -> f64 { of("busy").spent.iter().map(|(_, d)| d.as_secs_f64()).sum() };
-        let mut last = sum();
+        // Both ends are read between two looks at the clock: this thread may wait in between.
+        let early = Instant::now();
+        let first = sum();
         let at = Instant::now();
-        let first = last;
+        let mut last = first;
         // Reading while it changes: never less than before, and together what has passed.
         while at.elapsed() < Duration::from_millis(300) {
             let now = sum();
             assert!(now >= last * 0.999, "{now} after {last}");
             last = now;
         }
-        let ratio = (sum() - first) / at.elapsed().as_secs_f64();
+        let least = at.elapsed().as_secs_f64();
+        let spent = sum() - first;
+        let most = early.elapsed().as_secs_f64();
         stop.store(true, Relaxed);
         thread.join().unwrap();
-        assert!((0.9..1.1).contains(&ratio), "{ratio}");
+        let bounds = least * 0.99..most * 1.01;
+        assert!(bounds.contains(&spent), "{spent} s in {bounds:?}");
     }
 
     #[test]
