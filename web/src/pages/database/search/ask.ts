@@ -47,6 +47,12 @@ function facetsOf(value: Json | undefined): [string, Facet[]][] {
   return value instanceof Obj ? [...value].map(([field, all]) => [field, all instanceof Obj ? [...all].map(([name, n]): Facet => [name, number(n)]) : []]) : [];
 }
 
+/** Where a range begins. */
+function lower([range]: Facet): number {
+  const end = Number.parseFloat(range.slice(1));
+  return Number.isNaN(end) ? -Number.MAX_VALUE : end;
+}
+
 export async function search(to: string, body: unknown, start: number, signal: AbortSignal): Promise<Answer> {
   const told = await read('POST', to, { body: print(from(body)), signal });
   const groupOf = (of: Json): Group => {
@@ -61,6 +67,6 @@ export async function search(to: string, body: unknown, start: number, signal: A
     bookmark: text(member(told, 'bookmark')),
     groups: Array.isArray(groups) ? groups.map(groupOf) : [all],
     counts: facetsOf(member(told, 'counts')).map(([field, of]) => [field, of.sort((a, b) => b[1] - a[1])]),
-    ranges: facetsOf(member(told, 'ranges')),
+    ranges: facetsOf(member(told, 'ranges')).map(([field, of]) => [field, of.sort((a, b) => lower(a) - lower(b))]),
   };
 }

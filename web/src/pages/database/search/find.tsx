@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { useResource } from '../../../api';
 import { count } from '../../../i18n';
-import { type Obj, member } from '../../../json';
+import { type Obj, from, member, print } from '../../../json';
 import { refine } from '../../../router';
 import { Button, Check, Empty, Loading, Problem, TextField } from '../../../ui';
 import { Chosen, CopyCurl, curl } from '../views/shared';
@@ -49,7 +49,7 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
   const isMango = member(doc, 'language') === 'query';
   return (
     <>
-      <Form wanted={wanted} fields={isMango ? ['$default'] : fields.map((field) => field.name)} isPartitioned={info?.props?.partitioned === true} curlText={() => curl('POST', to, {}, JSON.stringify(body()))} onRun={set} />
+      <Form wanted={wanted} fields={isMango ? ['$default'] : fields.map((field) => field.name)} isPartitioned={info?.props?.partitioned === true} curlText={() => curl('POST', to, {}, print(from(body())))} onRun={set} />
       <div class="bar">
         <span class="soft">
           <StateOf {...{ db, design, kind, name }} seq={info?.update_seq} after={found.data} />
@@ -130,18 +130,18 @@ const PLACEHOLDERS: Record<string, string> = { sort: '-year, title', ranges: 'ye
 
 function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn: (marks: string[]) => void }): JSX.Element {
   const [t, v] = [say(), ofViews()];
-  const { from, groups, total, bookmark } = answer;
+  const { from: start, groups, total, bookmark } = answer;
   const shown = groups[0]?.hits.length ?? 0;
   const isGrouped = groups.length !== 1 || groups[0]?.by !== undefined;
   return (
     <span class="row-of push">
       <span class="soft" role="status">
-        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length))}` : shown > 0 ? v.total(count(from + 1), count(from + shown), count(total)) : t.hits(count(total))}
+        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length))}` : shown > 0 ? v.total(count(start + 1), count(start + shown), count(total)) : t.hits(count(total))}
       </span>
       {!isGrouped && (
         <>
           <Button icon="left" label={v.before} disabled={marks.length === 0} onClick={() => turn(marks.slice(0, -1))} />
-          <Button icon="right" label={v.next} disabled={shown === 0 || from + shown >= total} onClick={() => turn([...marks, bookmark])} />
+          <Button icon="right" label={v.next} disabled={shown === 0 || start + shown >= total} onClick={() => turn([...marks, bookmark])} />
         </>
       )}
     </span>

@@ -75,10 +75,12 @@ function Field({ name, value, parts }: { name: string; value: Json | undefined; 
   return (
     <div>
       <dt>{name}</dt>
-      <dd>{found.length > 0 ? <Marked text={found.join(' … ')} /> : typeof value === 'string' ? value.slice(0, 300) : brief(value)}</dd>
+      <dd>{found.length > 0 ? <Marked text={found.join(' … ')} /> : typeof value === 'string' ? clip(value) : brief(value).replace(/^(-?\d+)\.0$/, '$1')}</dd>
     </div>
   );
 }
+
+const clip = (value: string) => (value.length > 300 ? `${value.slice(0, 300)}…` : value);
 
 function Marked({ text }: { text: string }): JSX.Element {
   return <>{text.split(new RegExp(`${PRE}([^${POST}]*)${POST}`)).map((part, n) => (n % 2 === 1 ? <mark key={n}>{part}</mark> : part))}</>;

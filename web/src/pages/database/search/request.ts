@@ -33,7 +33,8 @@ export type Narrow = [field: string, value: string, isRange: boolean];
 
 export function narrowsOf(wanted: Wanted): Narrow[] {
   try {
-    return JSON.parse(wanted.narrow ?? '[]') as Narrow[];
+    const all: unknown = JSON.parse(wanted.narrow ?? '[]');
+    return Array.isArray(all) ? all.filter((each): each is Narrow => Array.isArray(each)) : [];
   } catch {
     return [];
   }
