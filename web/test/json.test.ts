@@ -39,7 +39,7 @@ describe('JSON without loss', () => {
       }
       expect(got, source).toEqual(wanted);
     }
-  });
+  }, 60_000);
 
   it('says where the mistake is', () => {
     for (const [source, problem, line, column] of [

@@ -32,10 +32,22 @@ async function prepare() {
   await request('PUT', `/${DB}/_design/sales`, { views: { by_what: { map, reduce: '_stats' } } });
   await request('POST', `/${DB}/_index`, { index: { fields: ['what', 'price'] }, name: 'prices', ddoc: 'prices' });
   await request('GET', `/${DB}/_design/sales/_view/by_what?limit=1`);
-  for (const [other, n] of [['accounts', 1200], ['orders-2025', 860], ['orders-2026', 2400], ['recipes', 90]]) {
+  for (const [other, n] of [['accounts', 1200], ['orders-2025', 860], ['orders-2026', 2400]]) {
     await request('PUT', `/${other}`);
     await request('POST', `/${other}/_bulk_docs`, { docs: Array.from({ length: n }, (_, i) => ({ _id: `d${i}`, n: i, text: 'x'.repeat(i % 300) })) });
   }
+  await searched();
+}
+
+/** A text index over small texts: what each recipe is made of. */
+async function searched() {
+  const kinds = ['breakfast', 'supper', 'cake', 'soup'];
+  const text = (n) => `${WHAT[n % 8]} with ${WHAT[(n * 3 + 1) % 8]} and a little ${WHAT[(n * 5 + 2) % 8]}, for ${2 + (n % 5)} people`;
+  const docs = Array.from({ length: 90 }, (_, n) => ({ _id: `recipe-${String(n).padStart(2, '0')}`, text: text(n), kind: kinds[(n * 7 + (n >> 3)) % 4], minutes: 10 + ((n * 13) % 80) }));
+  await request('PUT', '/recipes');
+  await request('POST', '/recipes/_bulk_docs', { docs });
+  const index = 'function (doc) {\n  index("text", "default", doc.text, {store: true});\n  index("string", "kind", doc.kind, {store: true});\n  index("double", "minutes", doc.minutes, {store: true});\n}';
+  await request('PUT', '/recipes/_design/find', { nouveau: { recipes: { default_analyzer: 'english', index } } });
 }
 
 async function tidy() {
@@ -60,6 +72,7 @@ const PICTURES = [
   ['conflicts', `#/database/${DB}/r00042`, 'light'],
   ['view', `#/database/${DB}/_design/sales`, 'dark'],
   ['explain', `#/database/${DB}/_find`, 'light'],
+  ['search', `#/database/recipes/_design/find/_nouveau/recipes?${new URLSearchParams({ q: 'honey AND (cheese OR apples)', ranges: 'minutes [* TO 30] {30 TO 60] {60 TO *]' })}`, 'light'],
   ['performance', '#/performance', 'dark'],
 ];
 

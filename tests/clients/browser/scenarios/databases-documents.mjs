@@ -144,7 +144,7 @@ async function odd({ page, server, check, open }) {
     await page.goBack();
     await tableOf(page).getByRole('link', { name: id, exact: true }).waitFor();
   }
-  for (const [address, tab] of [['changes', 'Changes'], ['_find', 'Query'], ['_index', 'Query'], ['new_view', 'Views'], ['permissions', 'Permissions'], ['_design/x/_view/y', 'Views']]) {
+  for (const [address, tab] of [['changes', 'Changes'], ['_find', 'Query'], ['_index', 'Query'], ['_search', 'Search'], ['new_search/x', 'Search'], ['_design/x/_nouveau/y', 'Search'], ['new_view', 'Views'], ['permissions', 'Permissions'], ['_design/x/_view/y', 'Views']]) {
     await open(`#/database/${DB}/${address}`);
     check(`Fauxton's address ${address} leads to ${tab}`, (await page.locator('nav[aria-label="Parts of the database"] [aria-current=page]').textContent()) === tab);
   }

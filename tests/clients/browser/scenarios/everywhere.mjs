@@ -22,6 +22,11 @@ const ADDRESSES = [
   `#/database/${DB}/_design/sales/_view/by_price`,
   `#/database/${DB}/_find`,
   `#/database/${DB}/_index`,
+  `#/database/${DB}/_search`,
+  `#/database/${DB}/new_search`,
+  `#/database/${DB}/_design/sales/_nouveau/words?q=thing`,
+  `#/database/${DB}/_design/sales/_search/words?q=thing&group_field=tag`,
+  `#/database/${DB}/_design/sales/_search/words/edit`,
   `#/database/${DB}/_changes`,
   `#/database/${DB}/permissions`,
   `#/database/${DB}/_views`,
@@ -42,6 +47,10 @@ const ADDRESSES = [
   '#/performance/slow',
   '#/there-is-no-such-page',
 ];
+const TEXTS = {
+  nouveau: { words: { index: 'function (doc) { index("text", "default", doc.name, {store: true}); index("string", "tag", doc.tags[0]); }' } },
+  indexes: { words: { analyzer: 'english', index: 'function (doc) { index("default", doc.name, {store: true}); index("tag", doc.tags[0], {facet: true}); }' } },
+};
 /** Words that tell an English text; what the server says, and what is data, is marked or no control. */
 const ENGLISH = /\b(the|and|of|with|is|are|not|new|add|show|this|from|for|delete|save|edit|open|create|search|close|to)\b/i;
 
@@ -73,7 +82,7 @@ async function prepare(server) {
   await request('POST', `/${DB}/_bulk_docs`, { docs: Array.from({ length: 60 }, (_, n) => ({ _id: `item-${n}`, price: n * 1.5, name: `A thing ${n}`, tags: ['a', 'b'] })) });
   await request('PUT', `/${DB}/one`, '{"big": 9223372036854775807, "float": 1.0, "nested": {"list": [1, 2, 3]}}');
   await request('POST', `/${DB}/_bulk_docs`, { new_edits: false, docs: [1, 2, 3].map((n) => ({ _id: 'conflicted', _rev: `2-${String(n).repeat(32)}`, _revisions: { start: 2, ids: [String(n).repeat(32), '0'.repeat(32)] }, n })) });
-  await request('PUT', `/${DB}/_design/sales`, { views: { by_price: { map: 'function (doc) { emit(doc.price, 1); }', reduce: '_sum' } } });
+  await request('PUT', `/${DB}/_design/sales`, { views: { by_price: { map: 'function (doc) { emit(doc.price, 1); }', reduce: '_sum' } }, ...TEXTS });
   await request('POST', `/${DB}/_index`, { index: { fields: ['price'] }, name: 'by-price', ddoc: 'everywhere-index' });
   await request('PUT', '/_users');
   await request('PUT', '/_users/org.couchdb.user:everywhere-user', { name: 'everywhere-user', password: 'somewhere-1', roles: ['reader'], type: 'user' });

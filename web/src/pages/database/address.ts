@@ -1,6 +1,6 @@
 import { type Place, link } from '../../router';
 
-export type Part = 'documents' | 'views' | 'query' | 'changes' | 'permissions' | 'settings' | 'document';
+export type Part = 'documents' | 'views' | 'query' | 'search' | 'changes' | 'permissions' | 'settings' | 'document';
 
 /** What an address within a database means. */
 export interface Where {
@@ -34,7 +34,12 @@ export function where(place: Place): Where {
     case '_design_docs':
     case '_views':
       return as('views');
+    case '_search':
+    case 'new_search':
+    case 'new_nouveau':
+      return as('search');
     case '_design':
+      if (rest[1] === '_search' || rest[1] === '_nouveau') return as('search');
       return rest.length > 1 && rest.at(-1) === 'edit' && !rest[1]?.startsWith('_') ? document(`_design/${rest.slice(0, -1).join('/')}`) : as('views');
     case '_find':
     case '_index':

@@ -20,11 +20,18 @@ export interface Info {
   };
 }
 
+/** A text index, and the interface that asks it. */
+export interface Text {
+  kind: '_search' | '_nouveau';
+  name: string;
+}
+
 export interface Design {
   name: string;
   doc: Obj;
   language: string;
   views: string[];
+  texts: Text[];
   functions: { kind: Kind; name: string }[];
 }
 
@@ -39,6 +46,7 @@ export function designOf(doc: Obj): Design {
     language: text(doc.get('language')) || 'javascript',
     // `views.lib` holds modules for the others.
     views: namesOf(doc.get('views')).filter((name) => member(doc, 'views', name, 'map') !== undefined),
+    texts: [...namesOf(doc.get('nouveau')).map((name): Text => ({ kind: '_nouveau', name })), ...namesOf(doc.get('indexes')).map((name): Text => ({ kind: '_search', name }))],
     functions: [...KINDS.flatMap((kind) => namesOf(doc.get(kind)).map((name) => ({ kind, name }))), ...SINGLES.filter((kind) => doc.has(kind)).map((kind) => ({ kind, name: '' }))],
   };
 }

@@ -7,6 +7,7 @@ import { Badge, Button, Choice, Dialog, Form, TextField, complain, confirm, say 
 import { toDocument } from './shared';
 import { NameDialog } from './ask';
 import { type Design, type Info, type Kind, KINDS, SINGLES, clone, infoOf, remove } from './design';
+import { toIndex } from '../search';
 import { toFunction, toView } from './index';
 import { StateBadge } from './list';
 import { say } from './texts';
@@ -47,6 +48,13 @@ export function DesignPage({ db, design, onChange }: { db: string; design: Desig
         </a>
       </div>
       <Links none={t.none} all={design.views.map((view) => [view, toView(db, name, view), ''])} />
+      <div class="bar">
+        <h2>{t.texts}</h2>
+        <a class="button" href={link(['database', db, 'new_search', name])}>
+          {t.newText}
+        </a>
+      </div>
+      <Links none={t.none} all={design.texts.map((each) => [each.name, toIndex(db, name, each.kind, each.name), each.kind])} />
       <div class="bar">
         <h2>{t.functions}</h2>
         <Button onClick={() => setAsked('function')}>{t.newFunction}</Button>

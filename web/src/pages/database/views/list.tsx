@@ -3,11 +3,12 @@ import { type Place, link, refine } from '../../../router';
 import { ask, path, useResource } from '../../../api';
 import { bytes, count } from '../../../i18n';
 import { Badge, Button, type Column, Empty, Loading, Problem, Table, complain, say as announce } from '../../../ui';
-import { type Design, type Info, type Kind, designs, infoOf } from './design';
+import { toIndex } from '../search';
+import { type Design, type Info, type Kind, type Text, designs, infoOf } from './design';
 import { toDesign, toFunction, toView } from './index';
 import { say } from './texts';
 
-type Row = { design: Design; kind?: Kind | 'view'; name: string };
+type Row = { design: Design; kind?: Kind | Text['kind'] | 'view'; name: string };
 
 const POLL_MS = 4000;
 
@@ -51,17 +52,18 @@ export function List({ db, place }: { db: string; place: Place }): JSX.Element {
 
 function rowsOf(design: Design, find: string): Row[] {
   const isIn = (name: string) => name.toLowerCase().includes(find);
-  const inner: Row[] = [...design.views.map((name) => ({ design, kind: 'view' as const, name })), ...design.functions.map(({ kind, name }) => ({ design, kind, name }))];
+  const inner: Row[] = [...design.views.map((name) => ({ design, kind: 'view' as const, name })), ...[...design.texts, ...design.functions].map(({ kind, name }) => ({ design, kind, name }))];
   const own = isIn(design.name) ? inner : inner.filter((row) => isIn(row.name || (row.kind ?? '')));
   // An index of Mango is one row, of its own page.
-  if (design.language === 'query') return own.length > 0 || isIn(design.name) ? [{ design, name: design.views.join(', ') }] : [];
+  if (design.language === 'query') return own.length > 0 || isIn(design.name) ? [{ design, name: [...design.views, ...design.texts.map((each) => each.name)].join(', ') }] : [];
   return own.length > 0 || isIn(design.name) ? [{ design, name: design.name }, ...own] : [];
 }
 
 function hrefOf(db: string, { design, kind, name }: Row): string {
   if (design.language === 'query') return link(['database', db, '_index']);
   if (kind === undefined) return toDesign(db, design.name);
-  return kind === 'view' ? toView(db, design.name, name) : toFunction(db, design.name, kind, name);
+  if (kind === 'view') return toView(db, design.name, name);
+  return kind === '_search' || kind === '_nouveau' ? toIndex(db, design.name, kind, name) : toFunction(db, design.name, kind, name);
 }
 
 function Name({ db, row }: { db: string; row: Row }): JSX.Element {

@@ -1,0 +1,125 @@
+import type { JSX } from 'preact';
+import { useState } from 'preact/hooks';
+import { ask, isAdmin } from '../../../api';
+import { member, print } from '../../../json';
+import { link, setGuard } from '../../../router';
+import { Button, Problem, TextField, confirm, say as announce, words } from '../../../ui';
+import { type Design, change, put } from '../views/design';
+import { Code, useGuard, wrongJson } from '../views/shared';
+import { say as ofViews } from '../views/texts';
+import { modeOf } from '../views/view';
+import { ANALYZERS, type Draft, definitionOf, draftOf, valueOf } from './definition';
+import { type IndexProps, toIndex } from './index';
+import { type Kind, MEMBER } from './request';
+import { say } from './texts';
+
+/** Edits the definition of an index, and shows what its analyzers make of a text. */
+export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }): JSX.Element {
+  const [t, v] = [say(), ofViews()];
+  const [design, setDesign] = useState(loaded);
+  const at = [MEMBER[kind], name];
+  const saved = member(design.doc, ...at);
+  const [begin] = useState(() => draftOf(kind, saved));
+  const [draft, setDraft] = useState(begin);
+  const [error, setError] = useState<unknown>();
+  const set = (part: keyof Draft) => (value: string) => setDraft((old) => ({ ...old, [part]: value }));
+  const wrong = [/^\s*[{[]/.test(draft.analyzer) ? wrongJson(draft.analyzer) : undefined, wrongJson(draft.fields)];
+  const isWrong = wrong.some((each) => each !== undefined);
+  const isMango = design.language === 'query';
+  const isChanged = !isMango && (saved === undefined || isWrong || print(definitionOf(kind, saved, draft)) !== print(saved));
+  useGuard(isChanged);
+  if (isMango)
+    return (
+      <>
+        <p class="notice">
+          {v.isMango} <a href={link(['database', db, '_index'])}>{v.toIndexes}</a>
+        </p>
+        <Code label={t.definition} mode="json" value={print(saved ?? null, 2)} isReadOnly />
+      </>
+    );
+  const save = async () => {
+    if (isWrong) return;
+    setError(undefined);
+    try {
+      setDesign(await change(db, design.name, (doc) => put(doc, at, definitionOf(kind, saved, draft)), { at, was: saved }));
+      announce(v.saved);
+      // Only what is there can be asked: its page is shown with the new one.
+      if (saved === undefined) {
+        setGuard(undefined);
+        location.hash = toIndex(db, design.name, kind, name);
+      }
+    } catch (thrown) {
+      setError(thrown);
+    }
+  };
+  const drop = () =>
+    confirm({ title: v.deleteOne(name), text: t.deleteText, action: words().delete, work: () => change(db, design.name, (doc) => put(doc, at, undefined), { at, was: saved }) }).then((done) => {
+      if (!done) return;
+      setGuard(undefined);
+      location.hash = link(['database', db, '_search']);
+    });
+  return (
+    <div class="split">
+      <div>
+        <div class="bar">
+          <Button kind="primary" onClick={save} disabled={!isChanged || isWrong}>
+            {words().save}
+          </Button>
+          {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+          <span class="grow" />
+          <span class="soft">{kind}</span>
+        </div>
+        <Problem error={error} dismiss={() => setError(undefined)} />
+        <Code label={t.function} mode={modeOf(design.language)} value={begin.source} onChange={set('source')} onSave={() => void save()} />
+      </div>
+      <div>
+        <div class="views-options">
+          <TextField label={t.analyzer} value={draft.analyzer} onInput={set('analyzer')} list={ANALYZERS} placeholder="standard" error={wrong[0]} />
+          <TextField label={t.fieldAnalyzers} value={draft.fields} onInput={set('fields')} placeholder='{"tag": "keyword"}' error={wrong[1]} />
+        </div>
+        {isAdmin.value && <Analyze kind={kind} analyzer={draft.analyzer} />}
+      </div>
+    </div>
+  );
+}
+
+/** Shows the words that an analyzer makes of a text. */
+function Analyze({ kind, analyzer }: { kind: Kind; analyzer: string }): JSX.Element {
+  const t = say();
+  const [own, setOwn] = useState<string>();
+  const [text, setText] = useState('');
+  const [tokens, setTokens] = useState<string[]>();
+  const [error, setError] = useState<unknown>();
+  const used = own ?? (analyzer || 'standard');
+  const run = async (event: Event) => {
+    event.preventDefault();
+    setError(undefined);
+    setTokens(undefined);
+    try {
+      setTokens((await ask<{ tokens: string[] }>('POST', `/${kind}_analyze`, { body: `{"analyzer":${print(valueOf(used) ?? null)},"text":${JSON.stringify(text)}}` })).tokens);
+    } catch (thrown) {
+      setError(thrown);
+    }
+  };
+  return (
+    <form class="card" onSubmit={run}>
+      <h2>{t.tryIt}</h2>
+      <TextField label={t.analyzer} value={used} onInput={setOwn} list={ANALYZERS} />
+      <TextField label={t.text} value={text} onInput={setText} />
+      <div class="row-of">
+        <Button type="submit" disabled={text === ''}>
+          {t.showWords}
+        </Button>
+      </div>
+      <Problem error={error} />
+      <ul class="views-chips" aria-label={t.words} aria-live="polite">
+        {tokens?.map((token, n) => (
+          <li key={n} class="chip">
+            <span class="mono">{token}</span>
+          </li>
+        ))}
+        {tokens?.length === 0 && <li>{words().none}</li>}
+      </ul>
+    </form>
+  );
+}

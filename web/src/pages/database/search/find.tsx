@@ -1,0 +1,163 @@
+import type { JSX } from 'preact';
+import { useEffect, useState } from 'preact/hooks';
+import { useResource } from '../../../api';
+import { count } from '../../../i18n';
+import { type Obj, from, member, print } from '../../../json';
+import { refine } from '../../../router';
+import { Button, Check, Empty, Loading, Problem, TextField } from '../../../ui';
+import { Chosen, CopyCurl, curl } from '../views/shared';
+import { say as ofViews } from '../views/texts';
+import { type Answer, pathOf, search } from './ask';
+import { Facets } from './facets';
+import { Hits } from './hits';
+import type { IndexProps } from './index';
+import { StateOf } from './list';
+import { LIMIT, MEMBER, NAMES, type Narrow, TEXTS, type Wanted, bodyOf, fieldsOf, limitOf, narrowsOf, rangesOf } from './request';
+import { say } from './texts';
+
+/** Asks an index: what is asked stands in the address. */
+export function Find({ db, design, kind, name, place, info, doc }: IndexProps & { doc: Obj }): JSX.Element {
+  const definition = member(doc, MEMBER[kind], name);
+  const fields = fieldsOf(kind, definition);
+  // What the definition lets expect, until somebody wants it otherwise.
+  const guess: Wanted = { counts: fields.filter((field) => field.hasCounts).map((field) => field.name).join(', '), highlight_fields: fields.filter((field) => field.hasText).map((field) => field.name).join(', ') };
+  const wanted: Wanted = { ...guess, ...Object.fromEntries(NAMES.flatMap((each) => ((value) => (value === null ? [] : [[each, value]]))(place.query.get(each)))) };
+  const [round, setRound] = useState(0);
+  const asked = JSON.stringify(wanted);
+  // Bookmarks of the pages up to this one: of this query, another one begins at its first page.
+  const [turned, turn] = useState({ asked, marks: [] as string[] });
+  const marks = turned.asked === asked ? turned.marks : [];
+  const to = pathOf(db, design, kind, name, wanted.partition);
+  const body = () => bodyOf(kind, definition, wanted, marks.at(-1));
+  const found = useResource(wanted.q ? `${asked} ${marks.at(-1)} ${round}` : undefined, async (signal) => search(to, body(), marks.length * limitOf(wanted), signal));
+  // While the next is asked for, the last answer stays, and what has the focus.
+  const [last, setLast] = useState<Answer>();
+  useEffect(() => setLast(found.data ?? last), [found.data]);
+  const answer = found.data ?? (found.isLoading ? last : undefined);
+  const set = (some: Wanted) => {
+    // Texts that are emptied are kept as a blank: without them the guess would be back.
+    refine(Object.fromEntries(Object.entries(some).map(([each, value]) => [each, value === guess[each] ? '' : value || (guess[each] ? ' ' : '')])));
+    turn({ asked: '', marks: [] });
+    setRound(round + 1);
+  };
+  const narrows = narrowsOf(wanted);
+  const narrow = (all: Narrow[]) => set({ narrow: all.length > 0 ? JSON.stringify(all) : '' });
+  const toggle = (one: Narrow) => {
+    const others = narrows.filter((each) => each.join() !== one.join());
+    narrow(others.length < narrows.length ? others : [...narrows, one]);
+  };
+  const isMango = member(doc, 'language') === 'query';
+  return (
+    <>
+      <Form wanted={wanted} fields={isMango ? ['$default'] : fields.map((field) => field.name)} isPartitioned={info?.props?.partitioned === true} curlText={() => curl('POST', to, {}, print(from(body())))} onRun={set} />
+      <div class="bar">
+        <span class="soft">
+          <StateOf {...{ db, design, kind, name }} seq={info?.update_seq} after={found.data} />
+        </span>
+        {answer && <Paging answer={answer} marks={marks} turn={(to) => found.data && turn({ asked, marks: to })} />}
+      </div>
+      {narrows.length > 0 && (
+        <ul class="views-chips" aria-label={say().narrowed}>
+          {narrows.map((one, n) => (
+            <li key={n} class="chip">
+              <span>
+                {one[0]}: <strong>{one[1]}</strong>
+              </span>
+              <Button kind="plain" icon="close" label={say().widen(one.slice(0, 2).join(': '))} onClick={() => toggle(one)} />
+            </li>
+          ))}
+        </ul>
+      )}
+      <Refused error={found.error} retry={found.reload} />
+      {!wanted.q ? (
+        <Empty icon="search" title={say().press}>
+          <span>{say().pressDo}</span>
+        </Empty>
+      ) : answer ? (
+        <div class="search-found" aria-busy={found.isLoading}>
+          <Facets answer={answer} narrows={narrows} onNarrow={toggle} />
+          <Hits db={db} answer={answer} isSorted={!!wanted.sort?.trim()} />
+        </div>
+      ) : (
+        found.isLoading && <Loading />
+      )}
+    </>
+  );
+}
+
+function Form({ wanted, fields, isPartitioned, curlText, onRun }: { wanted: Wanted; fields: string[]; isPartitioned: boolean; curlText: () => string; onRun: (wanted: Wanted) => void }): JSX.Element {
+  const [t, v] = [say(), ofViews()];
+  const told = JSON.stringify(wanted);
+  const [now, setNow] = useState(wanted);
+  useEffect(() => setNow(wanted), [told]);
+  const set = (name: string) => (value: string) => setNow((old) => ({ ...old, [name]: value }));
+  const wrong = rangesOf(now.ranges ?? '') ? undefined : t.noRange;
+  const run = (event: Event) => {
+    event.preventDefault();
+    if (!wrong) onRun({ ...now, q: now.q?.trim() || '*:*' });
+  };
+  return (
+    <form class="search-form" onSubmit={run}>
+      <div class="bar">
+        <input type="search" aria-label={t.query} placeholder={fields[0] === '$default' ? '$default:fox' : 'fox dog'} spellcheck={false} autocapitalize="off" value={now.q === '*:*' ? '' : (now.q ?? '')} onInput={(event) => set('q')(event.currentTarget.value)} />
+        <Button type="submit" kind="primary" icon="search">
+          {t.find}
+        </Button>
+        <CopyCurl text={curlText} />
+      </div>
+      <details>
+        <Chosen title={v.options} all={[...TEXTS, 'limit', 'include_docs', 'partition'].flatMap((name) => (wanted[name]?.trim() ? [`${name}=${wanted[name]}`] : []))} />
+        <div class="card">
+          <p class="note">
+            {t.syntax} <code>fox dog</code>, <code>+fox -dog</code>, <code>"lazy dog"~3</code>, <code>fo*</code>, <code>foks~1</code>, <code>tag:red</code>, <code>year:[2000 TO *]</code>
+            {fields.length > 0 && `. ${t.fields(fields.join(', '))}`}
+          </p>
+          <div class="views-options">
+            {TEXTS.map((name) => (
+              <TextField key={name} label={t.of[name]} value={now[name] ?? ''} onInput={set(name)} placeholder={PLACEHOLDERS[name] ?? ''} error={name === 'ranges' ? wrong : undefined} />
+            ))}
+            <TextField label={t.limit} type="number" placeholder={String(LIMIT)} value={now.limit ?? ''} onInput={set('limit')} />
+            {isPartitioned && <TextField label="partition" value={now.partition ?? ''} onInput={set('partition')} />}
+          </div>
+          <Check label={t.docs} value={now.include_docs === 'true'} onChange={(is) => set('include_docs')(is ? 'true' : '')} />
+        </div>
+      </details>
+    </form>
+  );
+}
+
+const PLACEHOLDERS: Record<string, string> = { sort: '-year, title', ranges: 'year [0 TO 2000} [2000 TO *]' };
+
+function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn: (marks: string[]) => void }): JSX.Element {
+  const [t, v] = [say(), ofViews()];
+  const { from: start, groups, total, bookmark } = answer;
+  const shown = groups[0]?.hits.length ?? 0;
+  const isGrouped = groups.length !== 1 || groups[0]?.by !== undefined;
+  return (
+    <span class="row-of push">
+      <span class="soft" role="status">
+        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length))}` : shown > 0 ? v.total(count(start + 1), count(start + shown), count(total)) : t.hits(count(total))}
+      </span>
+      {!isGrouped && (
+        <>
+          <Button icon="left" label={v.before} disabled={marks.length === 0} onClick={() => turn(marks.slice(0, -1))} />
+          <Button icon="right" label={v.next} disabled={shown === 0 || start + shown >= total} onClick={() => turn([...marks, bookmark])} />
+        </>
+      )}
+    </span>
+  );
+}
+
+/** What the server said of a query, and what may help. */
+function Refused({ error, retry }: { error: unknown; retry: () => void }): JSX.Element | null {
+  if (error === undefined) return null;
+  const told = error instanceof Error ? error.message : '';
+  const help = say().errors.find(([pattern]) => pattern.test(told))?.[1];
+  return (
+    <>
+      <Problem error={error} retry={retry} />
+      {help && <p class="notice">{help}</p>}
+    </>
+  );
+}
+
