@@ -79,6 +79,8 @@ export async function run({ page, server, open, check, theme, width }) {
 async function prepare(server) {
   if ((await server.request('PUT', `/${DB}`)).status === 412) return;
   const { request } = server;
+  // A link beside a longer text.
+  await request('PUT', '/p?partitioned=true');
   await request('POST', `/${DB}/_bulk_docs`, { docs: Array.from({ length: 60 }, (_, n) => ({ _id: `item-${n}`, price: n * 1.5, name: `A thing ${n}`, tags: ['a', 'b'] })) });
   await request('PUT', `/${DB}/one`, '{"big": 9223372036854775807, "float": 1.0, "nested": {"list": [1, 2, 3]}}');
   await request('POST', `/${DB}/_bulk_docs`, { new_edits: false, docs: [1, 2, 3].map((n) => ({ _id: 'conflicted', _rev: `2-${String(n).repeat(32)}`, _revisions: { start: 2, ids: [String(n).repeat(32), '0'.repeat(32)] }, n })) });
