@@ -32,14 +32,15 @@ def run(ctx):
     ctx.report.check("the server lives", server.alive(), server.log()[-1500:])
     ctx.report.check("nothing unexpected is answered", not load.odd, load.odd[:3])
     ctx.report.check("no panic", "panicked" not in server.log())
+    ctx.report.note("memory in MB, of so many workers: " + ", ".join(f"{sample['memory']:.0f} of {sample['workers']}" for sample in samples))
     for what, slack in (("memory", 60), ("threads", 16), ("files", 64), ("disk", 120)):
         quarters = samples[len(samples) // 4 : len(samples) // 2], samples[-len(samples) // 4 :]
         second, last = (max(sample[what] for sample in quarter) for quarter in quarters)
         ctx.report.note(f"{what}: {samples[0][what]:.0f} at first, at most {second:.0f} in the second quarter, {last:.0f} in the last")
-        if what == "disk":
-            # Its peaks are logs and files that a compaction replaces: how many come together is chance.
+        if what in ("memory", "disk"):
+            # How many workers, compactions, logs and files that are replaced come together in a peak is chance.
             second, last = (statistics.median(sample[what] for sample in quarter) for quarter in quarters)
-            ctx.report.note(f"disk: {second:.0f} mostly in the second quarter, {last:.0f} in the last")
+            ctx.report.note(f"{what}: {second:.0f} mostly in the second quarter, {last:.0f} in the last")
         # A short run is still filling its caches.
         if ctx.soak:
             ctx.report.check(f"{what} is flat after the first quarter", last <= second * 1.15 + slack / 4, f"{second:.0f} {last:.0f}")
@@ -87,8 +88,9 @@ class Load:
 
     def sample(self):
         process = f"/proc/{self.server.process.pid}"
-        files = len(os.listdir(f"{process}/fd")) - len(workers_of(self.server))
-        return {"memory": family_mb(self.server), "threads": len(os.listdir(f"{process}/task")), "files": files, "disk": disk_mb(self.server.data)}
+        workers = len(workers_of(self.server))
+        files = len(os.listdir(f"{process}/fd")) - workers
+        return {"workers": workers, "memory": family_mb(self.server), "threads": len(os.listdir(f"{process}/task")), "files": files, "disk": disk_mb(self.server.data)}
 
     def for_ever(self, part):
         api = self.server.api(timeout=120)
