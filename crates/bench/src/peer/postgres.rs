@@ -329,19 +329,8 @@ impl Operation for PostgresOperation {
                     documents.count,
                 )
             }
-            Row::SearchBuild => return Err("a build is no operation".into()),
-            Row::Search { wanted, .. } => {
-                let query = wanted.in_postgres(&wanted.any(documents.count));
-                (client.query(statement, &[&query]).await, 0..=texts::HITS, 1)
-            }
-            Row::SearchFresh => {
-                let (id, _) = documents.next();
-                let word = words::unheard_of();
-                if let Some(write) = &self.write {
-                    let written = client.execute(write, &[&id, &word]).await;
-                    written.map_err(|error| told(&error))?;
-                }
-                (client.query(statement, &[&word]).await, 1..=1, 1)
+            Row::SearchBuild | Row::Search { .. } | Row::SearchFresh => {
+                return self.search().await;
             }
             Row::Aggregate => {
                 let found = client.query(statement, &[]).await;
@@ -351,6 +340,33 @@ impl Operation for PostgresOperation {
         let found = found.map_err(|error| told(&error))?.len();
         match expected.contains(&found) {
             true => Ok(units),
+            false => Err(format!("{found} rows came")),
+        }
+    }
+}
+
+impl PostgresOperation {
+    /// The best hits of a query, or of a word that was written just before.
+    async fn search(&self) -> Result<u64, String> {
+        let (query, expected) = match self.row {
+            Row::Search { wanted, .. } => {
+                let query = wanted.in_postgres(&wanted.any(self.documents.count));
+                (query, 0..=texts::HITS)
+            }
+            _ => {
+                let (id, _) = self.documents.next();
+                let word = words::unheard_of();
+                if let Some(write) = &self.write {
+                    let written = self.client.execute(write, &[&id, &word]).await;
+                    written.map_err(|error| told(&error))?;
+                }
+                (word, 1..=1)
+            }
+        };
+        let found = self.client.query(&self.statement, &[&query]).await;
+        let found = found.map_err(|error| told(&error))?.len();
+        match expected.contains(&found) {
+            true => Ok(1),
             false => Err(format!("{found} rows came")),
         }
     }
