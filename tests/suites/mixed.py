@@ -90,7 +90,13 @@ class Load:
         process = f"/proc/{self.server.process.pid}"
         workers = len(workers_of(self.server))
         files = len(os.listdir(f"{process}/fd")) - workers
-        return {"workers": workers, "memory": family_mb(self.server), "threads": len(os.listdir(f"{process}/task")), "files": files, "disk": disk_mb(self.server.data)}
+        return {
+            "workers": workers,
+            "memory": family_mb(self.server),
+            "threads": len(os.listdir(f"{process}/task")),
+            "files": files,
+            "disk": disk_mb(self.server.data),
+        }
 
     def for_ever(self, part):
         api = self.server.api(timeout=120)
