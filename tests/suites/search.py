@@ -232,7 +232,7 @@ def bad_documents(ctx):
 
 
 def beyond(ctx):
-    """Parts of stored texts and groups, which a real Nouveau does not have."""
+    """Parts of stored texts, groups and `drilldown`, which a real Nouveau does not have."""
     with ctx.server("beyond") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=2")
@@ -253,6 +253,15 @@ def beyond(ctx):
         answer = api.expect(200, "POST", path, {"q": "beta", "group_field": "tag", "group_sort": "-n", "include_docs": True})
         groups = [(group["by"], group["total_hits"], [hit["doc"]["_id"] for hit in group["hits"]]) for group in answer["groups"]]
         ctx.report.equal("groups", (answer["total_hits"], groups), (3, [(None, 1, ["c"]), ("y", 1, ["b"]), ("x", 1, ["a"])]))
+        odd = ["DE", "FR", "a/b", "a.b", 'say "x"', "*", "", "\n", "東京", "北京", "New 1", "new 1"]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": f"odd{n}", "text": "odd", "tags": [value]} for n, value in enumerate(odd)]})
+        narrowed = [[hit["id"] for hit in api.expect(200, "POST", path, {"q": "odd", "drilldown": ["tag", value]})["hits"]] for value in odd]
+        ctx.report.equal("drilldown is to a string as it is", narrowed, [[f"odd{n}"] for n in range(len(odd))])
+        both = api.expect(200, "POST", path, {"q": "*:*", "drilldown": [["tag", "x", "y", "z"], ["tag", "x"]], "group_field": "tag"})
+        ctx.report.equal("several: one of each, in groups too", (both["total_hits"], [group["by"] for group in both["groups"]]), (1, ["x"]))
+        ctx.report.equal("to what nothing is", api.expect(200, "POST", path, {"q": "*:*", "drilldown": ["none", "x"]})["total_hits"], 0)
+        for bad in ([5], "tag", ["tag"], [["tag"]], ["tag", 5], ["n", "1"], ["default", "odd"]):
+            ctx.report.equal(f"drilldown {bad} is refused", api.post(path, {"q": "beta", "drilldown": bad}).status, 400)
         for bad in ({"highlight_fields": "default"}, {"highlight_fields": [5]}, {"highlight_fields": [], "highlight_number": 0}, {"group_field": 5}):
             ctx.report.equal(f"{bad} is refused", api.post(path, {"q": "beta", **bad}).status, 400)
 

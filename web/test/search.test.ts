@@ -1,5 +1,5 @@
-import { expect, test } from 'vitest';
-import { from } from '../src/json';
+import { expect, test, vi } from 'vitest';
+import { from, print } from '../src/json';
 import { bodyOf, fieldsOf, limitOf, rangesOf } from '../src/pages/database/search/request';
 
 const NOUVEAU = from({ default_analyzer: 'english', field_analyzers: { book: 'keyword' }, index: 'function (doc) { index("text", "default", doc.text, {store: true}); index("string", "book", doc.book); index(\'double\', \'year\', doc.year, {"store": true}); }' });
@@ -20,31 +20,43 @@ test('fields that a function names, with what it says of them', () => {
 });
 
 test('ranges of fields, and what is none', () => {
-  expect(rangesOf('year [0 TO 2000} [2000 TO *], price[0 TO 1e3]')).toEqual(
+  expect(rangesOf('year [0 TO 2000} [2000 TO *], price[0 TO .5], year [-1 TO 0]')).toEqual(
     new Map([
-      ['year', ['[0 TO 2000}', '[2000 TO *]']],
-      ['price', ['[0 TO 1e3]']],
+      ['year', ['[0 TO 2000}', '[2000 TO *]', '[-1 TO 0]']],
+      ['price', ['[0 TO .5]']],
     ]),
   );
   expect(rangesOf(' ')).toEqual(new Map());
-  for (const wrong of ['year', 'year 1 2', 'year [a TO b]', 'year [1 TO 2', '[1 TO 2]']) expect(rangesOf(wrong), wrong).toBeUndefined();
+  for (const wrong of ['year', 'year 1 2', 'year [a TO b]', 'year [1 TO 2', '[1 TO 2]', 'year [0 TO 1e3]', 'year [0x1 TO 3]', 'year [+1 TO 3]', 'x [y [0 TO 5]', 'year [1 TO 2] '.repeat(1000)]) expect(rangesOf(wrong), wrong).toBeUndefined();
 });
 
 test('the same wishes for both interfaces', () => {
   const wanted = { q: 'fox', counts: 'book, tag', ranges: 'year [* TO 2000}', sort: '<distance,lon,lat,8,50,km>, -year', limit: '3', include_docs: 'true' };
   const both = { q: 'fox', limit: 3, sort: from(['<distance,lon,lat,8,50,km>', '-year']), counts: ['book', 'tag'], include_docs: true };
-  expect(bodyOf('_search', CLOUSEAU, wanted)).toEqual({ ...both, ranges: { year: { '[* TO 2000}': '[* TO 2000}' } } });
-  expect(bodyOf('_nouveau', NOUVEAU, wanted)).toEqual({ ...both, ranges: { year: [{ label: '[* TO 2000}', max: 2000, min_inclusive: true, max_inclusive: false }] } });
-  expect(limitOf({ limit: 'x' })).toBe(25);
+  expect(bodyOf('_search', wanted)).toEqual({ ...both, ranges: { year: { '[* TO 2000}': '[* TO 2000}' } } });
+  expect(bodyOf('_nouveau', wanted)).toEqual({ ...both, top_n: 100, ranges: { year: [{ label: '[* TO 2000}', max: 2000, min_inclusive: true, max_inclusive: false }] } });
+  expect(['x', '0', '30', '100000'].map((limit) => limitOf({ limit }))).toEqual([25, 1, 30, 200]);
+  const many = Array.from({ length: 120 }, (_, n) => `[${n} TO ${n}]`).join(' ');
+  expect(bodyOf('_nouveau', { q: 'a', ranges: `n ${many}` })).toMatchObject({ top_n: 120 });
 });
 
-test('a search is narrowed by drilldown where there is one, and by clauses', () => {
-  const narrow = JSON.stringify([['tag', 'Big Animal', false], ['book', '1 "Sam"', false], ['year', '[2000 TO *]', true]]);
-  expect(bodyOf('_search', CLOUSEAU, { q: 'a OR b', narrow })).toMatchObject({ q: '+(a OR b) +year:[2000 TO *]', drilldown: [['tag', 'Big Animal'], ['book', '1 "Sam"']] });
-  // Analyzed fields by an expression, those of the analyzer `keyword` as they are.
-  expect(bodyOf('_nouveau', NOUVEAU, { q: 'a', narrow })).toMatchObject({ q: '+(a) +tag:/.ig .nimal/ +book:["1 \\"Sam\\"" TO "1 \\"Sam\\""] +year:[2000 TO *]' });
+test('a search is narrowed by drilldown to strings as they are, and by clauses to ranges', () => {
+  const narrow = JSON.stringify([['tag', 'Big Animal', false], ['book', '1 "Sam"', false], ['a-b:c', '[2000 TO *]', true]]);
+  for (const kind of ['_search', '_nouveau'] as const) expect(bodyOf(kind, { q: 'a OR b', narrow })).toMatchObject({ q: '+(a OR b) +a\\-b\\:c:[2000 TO *]', drilldown: [['tag', 'Big Animal'], ['book', '1 "Sam"']] });
+});
+
+test('a field that a function names twice has what either call says', () => {
+  const twice = from({ index: "function (doc) { index('tag', doc.tag, {facet: true}); index('tag', doc.other, {store: true}); }" });
+  expect(fieldsOf('_search', twice)).toEqual([{ name: 'tag', hasCounts: true, hasText: true }]);
+});
+
+test('analyzers by field stay as they are, also without fields', async () => {
+  vi.stubGlobal('location', new URL('http://127.0.0.1/_utils/'));
+  const { definitionOf, draftOf } = await import('../src/pages/database/search/definition');
+  const saved = from({ analyzer: { name: 'perfield', default: 'english' }, index: 'x' });
+  expect(print(definitionOf('_search', saved, draftOf('_search', saved)))).toBe(print(saved));
 });
 
 test('what was found is marked by signs that no text has', () => {
-  expect(bodyOf('_nouveau', NOUVEAU, { q: 'a', highlight_fields: 'default' })).toMatchObject({ highlight_fields: ['default'], highlight_pre_tag: '\u0002', highlight_post_tag: '\u0003' });
+  expect(bodyOf('_nouveau', { q: 'a', highlight_fields: 'default' })).toMatchObject({ highlight_fields: ['default'], highlight_pre_tag: '\u0002', highlight_post_tag: '\u0003' });
 });

@@ -471,8 +471,7 @@ impl<'a> Counters<'a> {
         for field in &request.counts {
             let column = match field.as_str() {
                 ID => column::ids(segment)?,
-                field if request.similarity == Similarity::TfIdf => column::facets(segment, field)?,
-                field => column::strings(segment, field)?,
+                field => column::of_strings(segment, column::facets_of(request.similarity), field)?,
             };
             if let Some(column) = &column {
                 effort.take(column.num_terms() * size_of::<u64>())?;
@@ -545,7 +544,11 @@ pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Err
     if request.similarity == Similarity::TfIdf {
         return Ok(());
     }
-    for field in &request.counts {
+    let narrowed = request.filters.iter().filter_map(|filter| match filter {
+        Query::Facet { field, .. } => Some(field),
+        _ => None,
+    });
+    for field in request.counts.iter().chain(narrowed) {
         if types.get(field).is_some_and(|t| *t != FieldType::String) {
             return Err(Error::NoStrings(field.clone()));
         }

@@ -7,17 +7,28 @@ use tantivy::columnar::{Column, ColumnType, DynamicColumn, NumericalType, StrCol
 
 use crate::Error;
 use crate::schema::{ColumnKind, ID_COLUMN};
+use crate::similarity::Similarity;
+
+/// Strings of a field, of one kind of column; `None` when no document has any.
+pub(crate) fn of_strings(
+    segment: &SegmentReader,
+    kind: ColumnKind,
+    field: &str,
+) -> Result<Option<StrColumn>, Error> {
+    Ok(segment.fast_fields().str(&kind.path(field))?)
+}
 
 /// The strings of a field; `None` when no document has any.
 pub(crate) fn strings(segment: &SegmentReader, field: &str) -> Result<Option<StrColumn>, Error> {
-    Ok(segment
-        .fast_fields()
-        .str(&ColumnKind::Strings.path(field))?)
+    of_strings(segment, ColumnKind::Strings, field)
 }
 
-/// The facets of a field; `None` when no document has any.
-pub(crate) fn facets(segment: &SegmentReader, field: &str) -> Result<Option<StrColumn>, Error> {
-    Ok(segment.fast_fields().str(&ColumnKind::Facets.path(field))?)
+/// Which column has what hits are counted by, and narrowed to.
+pub(crate) fn facets_of(similarity: Similarity) -> ColumnKind {
+    match similarity {
+        Similarity::TfIdf => ColumnKind::Facets,
+        Similarity::Bm25 => ColumnKind::Strings,
+    }
 }
 
 /// The documents' ids.

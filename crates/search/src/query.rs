@@ -101,11 +101,11 @@ pub enum Query {
         /// The string.
         value: Option<String>,
     },
-    /// Documents with one of these facets. All score nothing.
+    /// Documents with one of these facets; by Nouveau's similarity, with one of these strings as they are. All score nothing.
     Facet {
         /// The field.
         field: String,
-        /// The facets.
+        /// The facets, or strings.
         values: Vec<String>,
     },
     /// Documents with terms near each other.

@@ -14,7 +14,7 @@ use tantivy::termdict::TermDictionary;
 use tantivy::{InvertedIndexReader, SegmentReader};
 
 use crate::answer::COUNT_BYTES;
-use crate::column::{self, Lengths};
+use crate::column::{self, Lengths, facets_of};
 use crate::fields::of_column;
 use crate::matcher::{
     BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
@@ -24,7 +24,7 @@ use crate::query::{
     CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, whole,
 };
 use crate::reader::{Reader, map_bound};
-use crate::schema::{FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
+use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
 use crate::similarity::{Bm25, FieldStatistics, Similarity, TfIdf, Weight, classic_idf, idf};
 use crate::{Effort, Error};
 
@@ -69,8 +69,9 @@ pub(crate) enum Weighed {
         field: String,
         value: Option<String>,
     },
-    /// Documents with one of these facets.
+    /// Documents with one of these facets, or strings.
     Facet {
+        kind: ColumnKind,
         field: String,
         values: Vec<String>,
     },
@@ -203,6 +204,7 @@ impl Weigher<'_> {
                 value: value.clone(),
             },
             Query::Facet { field, values } => Weighed::Facet {
+                kind: facets_of(self.similarity),
                 field: field.clone(),
                 values: values.clone(),
             },
@@ -604,7 +606,11 @@ impl Segment<'_> {
                 boost,
             } => Some(self.interval(field, source, *boost)?),
             Weighed::Value { field, value } => self.value(field, value.as_deref())?,
-            Weighed::Facet { field, values } => self.facet(field, values)?,
+            Weighed::Facet {
+                kind,
+                field,
+                values,
+            } => self.facet(*kind, field, values)?,
             Weighed::Constant(inner, score) => match self.matcher(inner)? {
                 None => None,
                 Some(mut inner) => {
@@ -733,8 +739,13 @@ impl Segment<'_> {
         Ok(Some(docs.finish(0.0)))
     }
 
-    fn facet(&self, field: &str, values: &[String]) -> Result<Option<BoxMatcher>, Error> {
-        let Some(column) = column::facets(self.files, field)? else {
+    fn facet(
+        &self,
+        kind: ColumnKind,
+        field: &str,
+        values: &[String],
+    ) -> Result<Option<BoxMatcher>, Error> {
+        let Some(column) = column::of_strings(self.files, kind, field)? else {
             return Ok(None);
         };
         let mut wanted = FxHashSet::default();

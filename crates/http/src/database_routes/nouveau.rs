@@ -14,8 +14,8 @@ use serde_json::{Map, Value, json};
 
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
-    SORT_KEYS_MAX, ShownHit, blocking, counts_value, documents, highlight_tag, highlights_value,
-    only_get_or_post, places, tokens, within,
+    SORT_KEYS_MAX, ShownHit, blocking, counts_value, documents, drilldowns, highlight_tag,
+    highlights_value, only_get_or_post, places, tokens, within,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -154,7 +154,7 @@ fn invalid(name: &str, value: impl std::fmt::Display) -> ApiError {
     parse_error(format!("Invalid value for {name}: {value}"))
 }
 
-/// By the parameters of a query string. Groups and highlights are asked for in bodies: here Nouveau ignores what it does not know.
+/// By the parameters of a query string. Groups, highlights and drilldowns are asked for in bodies: here Nouveau ignores what it does not know.
 fn asked_by(params: &Query) -> Result<Asked, ApiError> {
     let integer = |name: &str| -> Result<Option<i64>, ApiError> {
         let Some(text) = params.get(name) else {
@@ -240,6 +240,7 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         counts: body.get("counts").map(counts_of).transpose()?,
         ranges: body.get("ranges").map(ranges_of).transpose()?,
         top_n: top_n_of(positive("top_n", TOP_N)?)?,
+        drilldown: body.get("drilldown").map_or(Ok(vec![]), drilldowns)?,
         highlight: highlight_of(&member)?,
         group: group_of(&member)?,
         ..TextQuery::new(q, limit)

@@ -49,6 +49,42 @@ pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
     Ok(tag)
 }
 
+/// A field, and values of which hits have one.
+pub type Drilldown = (String, Vec<String>);
+
+/// Of `["field", "value", …]`, or of a list of such lists, what hits are narrowed to.
+pub fn drilldowns(value: &Value) -> Result<Vec<Drilldown>, ApiError> {
+    let invalid = || ApiError::bad_request("invalid drilldown query");
+    let one = |list: &Vec<Value>| -> Result<Drilldown, ApiError> {
+        let texts = list.iter().map(|v| v.as_str().map(str::to_owned));
+        let texts: Option<Vec<String>> = texts.collect();
+        let mut texts = texts.ok_or_else(|| {
+            let list = Value::Array(list.clone());
+            ApiError::bad_request(format!("{list} contains a non-string item"))
+        })?;
+        if texts.len() < 2 {
+            return Err(invalid());
+        }
+        let values = texts.split_off(1);
+        Ok((texts.remove(0), values))
+    };
+    let list = match value {
+        Value::Null => return Ok(vec![]),
+        Value::Array(list) => list,
+        _ => return Err(invalid()),
+    };
+    match list.first() {
+        None => Ok(vec![]),
+        Some(Value::Array(_)) => {
+            let lists = list.iter();
+            lists
+                .map(|inner| one(inner.as_array().ok_or_else(invalid)?))
+                .collect()
+        }
+        Some(_) => Ok(vec![one(list)?]),
+    }
+}
+
 /// Counts as they are shown.
 pub fn counts_value(counts: TextCounts) -> Value {
     let of_field = |(field, counts): (String, Vec<(String, u64)>)| {

@@ -10,8 +10,8 @@ use regex::Regex;
 use serde_json::{Map, Value};
 
 use crate::database_routes::texts::{
-    FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, INCLUDED_MAX,
-    RANGES_MAX, SORT_KEYS_MAX, highlight_tag, within,
+    Drilldown, FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX,
+    INCLUDED_MAX, RANGES_MAX, SORT_KEYS_MAX, drilldowns, highlight_tag, within,
 };
 use crate::errors::ApiError;
 use node::{Query, parse_json};
@@ -40,7 +40,7 @@ pub struct Asked {
     sort: Vec<TextSortKey>,
     counts: Option<Vec<String>>,
     ranges: Option<Ranges>,
-    drilldown: Vec<Vec<String>>,
+    drilldown: Vec<Drilldown>,
     include_fields: Option<Vec<String>>,
     highlight_fields: Option<Vec<String>>,
     highlight: TextHighlightOptions,
@@ -172,36 +172,11 @@ impl Asked {
 
     /// A list, or several; a further one is one more.
     fn drill(&mut self, value: &Value) -> Result<(), ApiError> {
-        let invalid = || refused("invalid drilldown query");
-        let list = match value {
-            Value::Null => return Ok(()),
-            Value::Array(list) => list,
-            _ => return Err(invalid()),
-        };
-        let one = |list: &Vec<Value>| -> Result<Vec<String>, ApiError> {
-            let texts = list.iter().map(|v| v.as_str().map(str::to_owned));
-            let texts: Option<Vec<String>> = texts.collect();
-            let texts = texts.ok_or_else(|| {
-                refused(format!(
-                    "{} contains a non-string item",
-                    Value::Array(list.clone())
-                ))
-            })?;
-            match texts.len() {
-                0 | 1 => Err(invalid()),
-                _ => Ok(texts),
-            }
-        };
-        match list.first() {
-            None => return Ok(()),
-            Some(Value::Array(_)) => {
-                let lists = list
-                    .iter()
-                    .map(|inner| one(inner.as_array().ok_or_else(invalid)?));
-                self.drilldown = lists.collect::<Result<_, _>>()?;
-            }
-            Some(_) => self.drilldown.push(one(list)?),
+        let lists = drilldowns(value)?;
+        if value.get(0).is_some_and(Value::is_array) {
+            self.drilldown.clear();
         }
+        self.drilldown.extend(lists);
         Ok(())
     }
 
@@ -265,12 +240,7 @@ impl Asked {
         query.counts.clone_from(&self.counts);
         query.partition.clone_from(&self.partition);
         query.include_fields.clone_from(&self.include_fields);
-        query.drilldown = self
-            .drilldown
-            .iter()
-            .filter_map(|list| list.split_first())
-            .map(|(field, values)| (field.clone(), values.to_vec()))
-            .collect();
+        query.drilldown.clone_from(&self.drilldown);
         if let Some(ranges) = &self.ranges {
             let of_field = |(field, ranges): &(String, Vec<(String, String)>)| {
                 let ranges = ranges.iter().map(|(label, q)| index.range(label, q));
@@ -525,10 +495,16 @@ mod tests {
                 .unwrap()
                 .drilldown
         };
-        assert_eq!(drilldown(json!(["a", "b", "c"])), [["a", "b", "c"]]);
+        let of = |field: &str, values: &[&str]| -> Drilldown {
+            (
+                field.to_owned(),
+                values.iter().map(|v| (*v).to_owned()).collect(),
+            )
+        };
+        assert_eq!(drilldown(json!(["a", "b", "c"])), [of("a", &["b", "c"])]);
         assert_eq!(
             drilldown(json!([["a", "b"], ["c", "d"]])),
-            [["a", "b"], ["c", "d"]]
+            [of("a", &["b"]), of("c", &["d"])]
         );
         assert!(drilldown(json!([])).is_empty());
     }

@@ -41,7 +41,7 @@ export function definitionOf(kind: Kind, saved: Json | undefined, draft: Draft):
   const made = (at: string[], value: Json | undefined, to: Obj) => (value === undefined && member(to, ...at) === undefined ? to : put(to, at, value));
   let next = old;
   if (kind === '_nouveau') next = made(['field_analyzers'], fields, made(['default_analyzer'], main, next));
-  else if (fields === undefined) next = made(['analyzer'], main, next);
+  else if (fields === undefined && !isByField(member(old, 'analyzer'))) next = made(['analyzer'], main, next);
   else {
     const analyzer = member(old, 'analyzer');
     const byField = isByField(analyzer) ? (analyzer as Obj) : (from({ name: 'perfield' }) as Obj);

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useState } from 'preact/hooks';
+import { useRef, useState } from 'preact/hooks';
 import { ask, isAdmin } from '../../../api';
 import { member, print } from '../../../json';
 import { link, setGuard } from '../../../router';
@@ -22,8 +22,10 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
   const [begin] = useState(() => draftOf(kind, saved));
   const [draft, setDraft] = useState(begin);
   const [error, setError] = useState<unknown>();
+  // Keys repeat.
+  const isSaving = useRef(false);
   const set = (part: keyof Draft) => (value: string) => setDraft((old) => ({ ...old, [part]: value }));
-  const wrong = [/^\s*[{[]/.test(draft.analyzer) ? wrongJson(draft.analyzer) : undefined, wrongJson(draft.fields)];
+  const wrong = [/^\s*[{[]/.test(draft.analyzer) ? wrongJson(draft.analyzer) : undefined, wrongJson(draft.fields) ?? (/^\s*[^\s{]/.test(draft.fields) ? t.noFields : undefined)];
   const isWrong = wrong.some((each) => each !== undefined);
   const isMango = design.language === 'query';
   const isChanged = !isMango && (saved === undefined || isWrong || print(definitionOf(kind, saved, draft)) !== print(saved));
@@ -38,7 +40,8 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
       </>
     );
   const save = async () => {
-    if (isWrong) return;
+    if (isWrong || !isChanged || isSaving.current) return;
+    isSaving.current = true;
     setError(undefined);
     try {
       setDesign(await change(db, design.name, (doc) => put(doc, at, definitionOf(kind, saved, draft)), { at, was: saved }));
@@ -50,6 +53,8 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
       }
     } catch (thrown) {
       setError(thrown);
+    } finally {
+      isSaving.current = false;
     }
   };
   const drop = () =>
@@ -96,7 +101,7 @@ function Analyze({ kind, analyzer }: { kind: Kind; analyzer: string }): JSX.Elem
     setError(undefined);
     setTokens(undefined);
     try {
-      setTokens((await ask<{ tokens: string[] }>('POST', `/${kind}_analyze`, { body: `{"analyzer":${print(valueOf(used) ?? null)},"text":${JSON.stringify(text)}}` })).tokens);
+      setTokens((await ask<{ tokens: string[] }>('POST', `/${kind}_analyze`, { body: `{"analyzer":${print(valueOf(used) ?? 'standard')},"text":${JSON.stringify(text)}}` })).tokens);
     } catch (thrown) {
       setError(thrown);
     }

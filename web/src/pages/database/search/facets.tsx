@@ -7,6 +7,9 @@ import { say } from './texts';
 
 const SHOWN_MAX = 10;
 
+/** A value that can be seen. */
+export const shown = (value: string): string => (value.trim() === '' ? JSON.stringify(value) : value);
+
 /** How many hits have which value, or are in which range: pressed, these are shown alone, and pressed again, with the others. */
 export function Facets({ answer, narrows, onNarrow }: { answer: Answer; narrows: Narrow[]; onNarrow: (one: Narrow) => void }): JSX.Element | null {
   const all = [...answer.counts.map(([field, of]) => [field, of, false] as const), ...answer.ranges.map(([field, of]) => [field, of, true] as const)].filter(([, of]) => of.length > 0);
@@ -16,7 +19,7 @@ export function Facets({ answer, narrows, onNarrow }: { answer: Answer; narrows:
     return (
       <li key={value}>
         <button type="button" class="plain" aria-pressed={isOn} disabled={!isOn && hits === 0} onClick={() => onNarrow([field, value, isRange])}>
-          <span class="cut">{value}</span> <small>{count(hits)}</small>
+          <span class="cut">{shown(value)}</span> <small>{count(hits)}</small>
         </button>
       </li>
     );

@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { useEffect, useState } from 'preact/hooks';
+import { useEffect, useRef, useState } from 'preact/hooks';
 import { useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Obj, from, member, print } from '../../../json';
@@ -8,7 +8,7 @@ import { Button, Check, Empty, Loading, Problem, TextField } from '../../../ui';
 import { Chosen, CopyCurl, curl } from '../views/shared';
 import { say as ofViews } from '../views/texts';
 import { type Answer, pathOf, search } from './ask';
-import { Facets } from './facets';
+import { Facets, shown } from './facets';
 import { Hits } from './hits';
 import type { IndexProps } from './index';
 import { StateOf } from './list';
@@ -28,7 +28,7 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
   const [turned, turn] = useState({ asked, marks: [] as string[] });
   const marks = turned.asked === asked ? turned.marks : [];
   const to = pathOf(db, design, kind, name, wanted.partition);
-  const body = () => bodyOf(kind, definition, wanted, marks.at(-1));
+  const body = () => bodyOf(kind, wanted, marks.at(-1));
   const found = useResource(wanted.q ? `${asked} ${marks.at(-1)} ${round}` : undefined, async (signal) => search(to, body(), marks.length * limitOf(wanted), signal));
   // While the next is asked for, the last answer stays, and what has the focus.
   const [last, setLast] = useState<Answer>();
@@ -61,7 +61,7 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
           {narrows.map((one, n) => (
             <li key={n} class="chip">
               <span>
-                {one[0]}: <strong>{one[1]}</strong>
+                {one[0]}: <strong>{shown(one[1])}</strong>
               </span>
               <Button kind="plain" icon="close" label={say().widen(one.slice(0, 2).join(': '))} onClick={() => toggle(one)} />
             </li>
@@ -89,7 +89,14 @@ function Form({ wanted, fields, isPartitioned, curlText, onRun }: { wanted: Want
   const [t, v] = [say(), ofViews()];
   const told = JSON.stringify(wanted);
   const [now, setNow] = useState(wanted);
-  useEffect(() => setNow(wanted), [told]);
+  const before = useRef(wanted);
+  // What was typed and is not asked yet stays, but where the address says something new.
+  useEffect(() => {
+    const old = before.current;
+    before.current = wanted;
+    const changed = [...new Set([...Object.keys(old), ...Object.keys(wanted)])].filter((each) => old[each] !== wanted[each]);
+    setNow((typed) => ({ ...typed, ...Object.fromEntries(changed.map((each) => [each, wanted[each] ?? ''])) }));
+  }, [told]);
   const set = (name: string) => (value: string) => setNow((old) => ({ ...old, [name]: value }));
   const wrong = rangesOf(now.ranges ?? '') ? undefined : t.noRange;
   const run = (event: Event) => {
@@ -126,6 +133,9 @@ function Form({ wanted, fields, isPartitioned, curlText, onRun }: { wanted: Want
   );
 }
 
+/** As many groups come, if there are more. */
+const GROUPS = 10;
+
 const PLACEHOLDERS: Record<string, string> = { sort: '-year, title', ranges: 'year [0 TO 2000} [2000 TO *]' };
 
 function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn: (marks: string[]) => void }): JSX.Element {
@@ -136,7 +146,7 @@ function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn
   return (
     <span class="row-of push">
       <span class="soft" role="status">
-        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length))}` : shown > 0 ? v.total(count(start + 1), count(start + shown), count(total)) : t.hits(count(total))}
+        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length) + (groups.length === GROUPS ? '+' : ''))}` : shown > 0 ? v.total(count(start + 1), count(start + shown), count(total)) : t.hits(count(total))}
       </span>
       {!isGrouped && (
         <>

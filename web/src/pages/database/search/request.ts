@@ -17,7 +17,8 @@ export function fieldsOf(kind: Kind, definition: Json | undefined): Field[] {
     const [, first = '', second = ''] = /^\s*["']([^"']+)["']\s*,\s*(?:["']([^"']+)["'])?/.exec(call) ?? [];
     const has = (option: string) => new RegExp(`\\b${option}["']?\\s*:\\s*(true|["']yes)`).test(call);
     const [name, hasCounts, isText] = kind === '_search' ? [first, has('facet'), !has('facet')] : [second, first === 'string', first === 'text'];
-    if (name) all.set(name, { name, hasCounts, hasText: isText && has('store') });
+    const known = all.get(name);
+    if (name) all.set(name, { name, hasCounts: hasCounts || !!known?.hasCounts, hasText: (isText && has('store')) || !!known?.hasText });
   }
   return [...all.values()];
 }
@@ -26,7 +27,8 @@ export function fieldsOf(kind: Kind, definition: Json | undefined): Field[] {
 export type Wanted = Record<string, string>;
 export const TEXTS = ['sort', 'counts', 'ranges', 'highlight_fields', 'group_field'] as const;
 export const NAMES = ['q', ...TEXTS, 'limit', 'include_docs', 'narrow', 'partition'];
-export const LIMIT = 25;
+/** Hits of a page, and at most: all of them are drawn. */
+export const [LIMIT, LIMIT_MAX] = [25, 200];
 
 /** A value of a field, or with `isRange` one of its ranges, that all hits have. */
 export type Narrow = [field: string, value: string, isRange: boolean];
@@ -40,17 +42,20 @@ export function narrowsOf(wanted: Wanted): Narrow[] {
   }
 }
 
-const RANGE = /[[{]\s*(\S+)\s+TO\s+(\S+)\s*[\]}]/;
+/** Numbers as both interfaces read them in a query too: without exponents. */
+const RANGE = /^[[{]\s*(-?\d*\.?\d+|\*)\s+TO\s+(-?\d*\.?\d+|\*)\s*[\]}]$/;
+/** Longer texts are no ranges that somebody wrote. */
+const RANGES_MAX = 2000;
 
 /** Of `year [0 TO 2000} [2000 TO *], price [0 TO 10]` the ranges of each field; `undefined` for what is none. */
 export function rangesOf(source: string): Map<string, string[]> | undefined {
+  if (source.length > RANGES_MAX) return undefined;
   const all = new Map<string, string[]>();
   const rest = source.replaceAll(/([^\s,[{]+)\s*((?:[[{][^\]}]*[\]}][\s,]*)+)/g, (_, field: string, ranges: string) => {
-    all.set(field, ranges.match(/[[{][^\]}]*[\]}]/g) ?? []);
+    all.set(field, [...(all.get(field) ?? []), ...(ranges.match(/[[{][^\]}]*[\]}]/g) ?? [])]);
     return '';
   });
-  const isSound = (range: string) => RANGE.exec(range)?.slice(1).every((end) => end === '*' || Number.isFinite(Number(end)));
-  return rest.trim() === '' && [...all.values()].flat().every(isSound) ? all : undefined;
+  return rest.trim() === '' && [...all.values()].flat().every((range) => RANGE.test(range)) ? all : undefined;
 }
 
 function rangeBody(kind: Kind, ranges: string[]): unknown {
@@ -68,30 +73,27 @@ function sortOf(source: string): Json {
   return source.startsWith('[') ? parse(source) : from(source.split(/,\s*(?![^<]*>)/).map((each) => each.trim()));
 }
 
-/**
- * The clause of a query for a string as it is. Nouveau analyzes what a query says: by the analyzer `keyword` a range of one string is
- * that string, by others only an expression can say what has capitals or signs, with a dot for each of these.
- */
-function clause(field: string, value: string, definition: Json | undefined): string {
-  const analyzer = member(definition, 'field_analyzers', field) ?? member(definition, 'default_analyzer');
-  const quoted = JSON.stringify(value);
-  return analyzer === 'keyword' ? `${field}:[${quoted} TO ${quoted}]` : `${field}:/${value.replaceAll(/[^a-z0-9 ]/gu, '.')}/`;
-}
+/** A field as a query names it. */
+const fieldOf = (field: string) => field.replaceAll(/[^\w$.]/gu, '\\$&');
+
+/** Values of a field that are counted, and told, at most. */
+const COUNTED = 100;
 
 /** Signs that mark what was found: no text has them, so that nothing in it is taken for a mark. */
 export const [PRE, POST] = ['\u0002', '\u0003'];
 
 /** The body of a request. */
-export function bodyOf(kind: Kind, definition: Json | undefined, wanted: Wanted, bookmark?: string): unknown {
+export function bodyOf(kind: Kind, wanted: Wanted, bookmark?: string): unknown {
   const narrows = narrowsOf(wanted);
-  const isClause = (narrow: Narrow) => narrow[2] || kind === '_nouveau';
-  const clauses = narrows.filter(isClause).map(([field, value, isRange]) => ` +${isRange ? `${field}:${value}` : clause(field, value, definition)}`);
-  const drilldown = narrows.filter((narrow) => !isClause(narrow)).map(([field, value]) => [field, value]);
+  const clauses = narrows.filter((narrow) => narrow[2]).map(([field, value]) => ` +${fieldOf(field)}:${value}`);
+  const drilldown = narrows.filter((narrow) => !narrow[2]).map(([field, value]) => [field, value]);
   const some = <T>(all: T[]) => (all.length > 0 ? all : undefined);
   const [ranges, highlights] = [rangesOf(wanted.ranges ?? ''), some(list(wanted.highlight_fields))];
   return {
     q: clauses.length > 0 ? `+(${wanted.q})${clauses.join('')}` : wanted.q,
     limit: limitOf(wanted),
+    // Of ranges, so many are told too.
+    top_n: kind === '_nouveau' ? Math.min(1000, Math.max(COUNTED, ...[...(ranges ?? new Map<string, string[]>()).values()].map((of) => of.length))) : undefined,
     sort: wanted.sort?.trim() ? sortOf(wanted.sort.trim()) : undefined,
     counts: some(list(wanted.counts)),
     ranges: ranges?.size ? Object.fromEntries([...ranges].map(([field, of]) => [field, rangeBody(kind, of)])) : undefined,
@@ -104,5 +106,5 @@ export function bodyOf(kind: Kind, definition: Json | undefined, wanted: Wanted,
 }
 
 export function limitOf({ limit }: Wanted): number {
-  return limit === undefined || !/^\d+$/.test(limit) ? LIMIT : Number(limit);
+  return limit === undefined || !/^\d+$/.test(limit) ? LIMIT : Math.min(LIMIT_MAX, Math.max(1, Number(limit)));
 }
