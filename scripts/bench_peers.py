@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Measures Settee beside PostgreSQL and Redis, on this machine: `make bench-peers`.
+"""Measures Settee beside PostgreSQL, Redis and SQLite, on this machine: `make bench-peers`.
 
 usage: bench_peers.py --binary PATH [--install] [--only NAME] [ARGUMENT OF SETTEE BENCH...]
 
@@ -162,6 +162,16 @@ class PostgreSQL(Instance):
         return [programs / "postgres", "-D", data, "-p", str(self.port), *options]
 
 
+class SQLite(Instance):
+    """FTS5, for the searches: a process of Python. It has a folder of its own, and no password: nothing but the texts of the run is in it."""
+
+    name, scheme, user, database = "sqlite", "fts5", "nobody", ""
+
+    def command(self):
+        program = pathlib.Path(__file__).with_name("bench_fts5.py")
+        return [sys.executable, program, "--port", str(self.port), "--folder", self.folder]
+
+
 class Redis(Instance):
     name, scheme, user, database = "redis", "redis", "default", "0"
 
@@ -202,14 +212,19 @@ def main():
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--binary", required=True)
     parser.add_argument("--install", action="store_true", help="install what is missing, by apt-get")
-    parser.add_argument("--only", choices=list(PACKAGES))
+    parser.add_argument("--only", choices=[*PACKAGES, SQLite.name])
     options, arguments = parser.parse_known_args()
     # Ended by a signal, everything is still stopped.
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
     try:
         if options.install:
             install()
+        is_search = any(argument == "search" or argument.startswith("peer_search") for argument in arguments)
         kinds = [kind for kind in (PostgreSQL, Redis) if kind.name in installed() and options.only in (None, kind.name)]
+        # SQLite is measured in searches alone, which Redis has not.
+        if is_search:
+            kinds = [kind for kind in kinds if kind is not Redis]
+            kinds += [SQLite] if options.only in (None, SQLite.name) else []
         if not kinds:
             raise Failed("neither PostgreSQL nor Redis is installed; --install gets them from Debian")
         statuses = [measure(kind, options.binary, arguments) for kind in kinds]

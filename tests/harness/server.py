@@ -129,6 +129,10 @@ class Server:
     def rss_mb(self):
         return self._status_kb("VmRSS") / 1024
 
+    def mapped_mb(self):
+        """Pages of files in what `rss_mb` counts: the program's, and those of text indexes that are open."""
+        return self._status_kb("RssFile") / 1024
+
     def peak_rss_mb(self):
         return self._status_kb("VmHWM") / 1024
 

@@ -126,7 +126,7 @@ def options_that_make_no_sense(ctx):
         (("mix", "--mix", "absent-file"), 2, "no preset"),
         (("faults_kill", "--sweep", "connections=1,2"), 1, "--sweep means nothing"),
         (("faults_kill", "--rate", "10"), 1, "--rate means nothing"),
-        (("--peer", "http://127.0.0.1:1"), 1, "only postgres:// and redis://"),
+        (("--peer", "http://127.0.0.1:1"), 1, "only postgres://, redis:// and fts5://"),
         (("--peer", "redis://127.0.0.1:1"), 1, "127.0.0.1:1"),
         (("replay", "/absent", "--url", "http://127.0.0.1:1"), 1, "/absent"),
         (("replay", "/absent", "--url", "http://127.0.0.1:1", "--speed", "0"), 2, "a factor from"),
@@ -476,7 +476,7 @@ def peers(ctx):
         sizes = ("--scale", 0.002, "--seconds", 0.25, "--connections", 3, "--json")
         done = bench(ctx, "peers", *sizes, "--url", url_of(server))
         lines = lines_of(done)
-        report.equal("the rows of peers are measured on a server alone", (done.returncode, len(lines)), (0, 8))
+        report.equal("the rows of peers are measured on a server alone", (done.returncode, len(lines)), (0, 18))
     for name in bench_peers.PACKAGES:
         if name not in bench_peers.installed():
             report.skip(f"Settee beside {name}", f"{name} is not installed; make bench-peers installs it")
@@ -487,10 +487,20 @@ def peers(ctx):
             continue
         result, lines = json.loads(done.stdout), lines_of(done)
         both = [line for line, sides in lines.items() if len(sides) == 2 and all(side and side["count"] and not side["errors"] for side in sides)]
-        wanted = {"postgresql": 8, "redis": 5}[name]
+        wanted = {"postgresql": 18, "redis": 5}[name]
         report.equal(f"Settee beside {name}: rows of both", len(both), wanted)
         report.check(
             f"{name}: its settings are told, and it is durable", "NOT as durable" not in str(result["notes"]) and "sync" in str(result["notes"])
         )
         ratios = [line["a_over_b"] for line in result["lines"] if line["name"] in both]
         report.check(f"{name}: ratios are told", all(ratio and ratio["value"] > 0 for ratio in ratios), ratios)
+    # FTS5 has one connection, and is in Python.
+    command = [sys.executable, ctx.checkout / "scripts" / "bench_peers.py", "--binary", ctx.binary, "--only", "sqlite", "search", *map(str, sizes)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+    if report.equal("Settee beside SQLite: ends well", (done.returncode, done.stderr), (0, "")):
+        both = [
+            line for line, sides in lines_of(done).items() if len(sides) == 2 and all(side and side["count"] and not side["errors"] for side in sides)
+        ]
+        searches = [f"peer_search_{name}_1" for name in ("term", "and", "phrase", "prefix")]
+        report.equal("Settee beside SQLite: rows of both", both, ["peer_search_build", *searches, "peer_search_fresh"])
+        report.check("SQLite's settings are told", "synchronous=FULL" in str(json.loads(done.stdout)["notes"]), done.stdout)

@@ -25,7 +25,7 @@ FOUND = set()
 
 def run(ctx):
     FOUND.clear()
-    planted = (files, connections, memory, full_disk, block_cache, data, garbage, queries, maps, operation, certificates, backups)
+    planted = (files, connections, memory, full_disk, block_cache, data, garbage, queries, maps, texts, operation, certificates, backups)
     for part in (fresh_servers, a_healthy_server, *planted, every_check_is_planted, who_may, many_databases, many_designs):
         # The disk of the machine that tests is short of space or not: only `full_disk` has one of its own.
         with environment(**({} if part is full_disk else {"SETTEE_DOCTOR_IGNORE": "disk-space"})):
@@ -323,6 +323,38 @@ def maps(ctx):
         wanted = {"db/_design/throws, view always": "warning", "db/_design/some, view some": "note"}
         ctx.report.equal("views are told apart", found, wanted)
         ctx.report.equal("errors exit with 2", doctor(ctx, server, "--quiet").returncode, ERRORS)
+
+
+def texts(ctx):
+    """Text indexes: one that nobody uses, one that cannot be built, one that nobody updates."""
+    word = lambda field: {"index": f'function (doc) {{ index("text", "{field}", doc.text); }}'}
+    with ctx.server("texts", options=["--set", "doctor/unused_index_time=0"]) as server:
+        api = server.api()
+        fill(api, "db", 11_000)
+        api.expect(201, "PUT", "/db/_design/used", {"nouveau": {"used": word("a"), "unused": word("b")}})
+        mixed = {"index": 'function (doc) { index(doc.n % 2 ? "text" : "double", "x", doc.n % 2 ? doc.text : doc.n); }'}
+        api.expect(201, "PUT", "/db/_design/fails", {"nouveau": {"mixed": mixed}})
+        classic = {"index": 'function (doc) { index("text", doc.text); }'}
+        api.expect(201, "PUT", "/db/_design/left", {"autoupdate": False, "indexes": {"left": classic}})
+        api.expect(200, "GET", "/db/_design/used/_nouveau/used?q=a:x")
+        api.expect(200, "GET", "/db/_design/left/_search/left?q=text:x&stale=ok")
+        ctx.report.equal("an index of two types is refused", api.get("/db/_design/fails/_nouveau/mixed?q=x:x").status, 400)
+        documents = lambda: api.get("/db/_design/used/_nouveau_info/unused").json["search_index"]["num_docs"]
+        ctx.report.check("the background builds what nobody uses", wait_until(lambda: documents() == 11_000, 60), documents())
+        answer = told(ctx, server, api)
+        finds(ctx, answer, "unused-indexes=warning", "failing-builds=error", "text-indexes=note")
+        wanted = [
+            ("failing-builds", "fails, text index mixed"),
+            ("unused-indexes", "used, text index unused"),
+            ("text-indexes", "left, text index left"),
+        ]
+        wanted = [(check, f"db/_design/{subject}") for check, subject in wanted]
+        named = [(finding["id"], finding["subject"]) for finding in answer["findings"] if "text index" in finding["subject"]]
+        ctx.report.equal("each is named once", named, wanted)
+        api.expect(200, "GET", "/db/_design/left/_search/left?q=text:x")
+        api.expect(200, "GET", "/db/_design/used/_nouveau/unused?q=b:x")
+        left = severities(told(ctx, server, api))
+        ctx.report.equal("what was asked and updated is well", [left.get(check) for check in ("unused-indexes", "text-indexes")], [None, None])
 
 
 def operation(ctx):

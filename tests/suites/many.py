@@ -1,12 +1,17 @@
-"""Many small databases in one store: what they cost in memory and at a restart."""
+"""Many small databases in one store, and many small text indexes: what they cost in memory and at a restart."""
 
 import concurrent.futures
 
+from harness.prometheus import metrics
 from harness.server import wait_until
 
 DOCUMENTS = 5
 WRITERS = 8
 SAMPLES = 40
+# What 10,000 text indexes that nobody uses may take of memory, in MB; fewer of them their share, and what the allocator keeps of the builds.
+IDLE_INDEXES, IDLE_MB, KEPT_MB = 10_000, 100, 40
+# Files that a server may have open more than before: none of an index that is idle, some of builds.
+IDLE_FILES = 200
 
 
 def run(ctx):
@@ -29,6 +34,7 @@ def run(ctx):
     check_all(ctx, server, names[1::2], "after deleting every other one and kill -9")
     compact_gives_space_back(ctx, server, names[1::2])
     server.stop()
+    ctx.attempt(idle_text_indexes)
 
 
 def each(server, names, work):
@@ -82,3 +88,63 @@ def compact_gives_space_back(ctx, server, names):
     ctx.report.equal("_compact answers 202", api.post(f"/{names[0]}/_compact").status, 202)
     done = wait_until(lambda: not api.expect(200, "GET", f"/{names[0]}")["compact_running"], 60)
     ctx.report.check("compaction ends", done)
+
+
+def idle_text_indexes(ctx):
+    """Each database has a small text index that was built and asked once. Then nobody uses them."""
+    report, count = ctx.report, ctx.size(150, IDLE_INDEXES)
+    names = [f"text-{number:05d}" for number in range(count)]
+    # Few have to be closed as many are, so they get little room.
+    options = [] if ctx.soak else ["--set", "memory/open_databases=8388608"]
+    with ctx.server("texts", options=options) as server:
+        fill(server, names)
+        settle(server)
+        before, files_before = server.rss_mb(), open_files(server)
+        index = {"index": 'function (doc) { index("text", "in", doc.in); }'}
+        texts = {"nouveau": {"words": index}}
+
+        def build(api, name):
+            api.expect(201, "PUT", f"/{name}/_design/d", texts)
+            return search(api, name)
+
+        found = each(server, names, build)
+        report.equal("each index finds all documents of its database", set(found), {DOCUMENTS})
+        report.note(f"{count} text indexes: {server.rss_mb():.0f} MB resident when they are built, {before:.0f} MB before")
+        settle(server)
+        cost, files = server.rss_mb() - before, open_files(server) - files_before
+        still_open, of_files = metrics(server.api())("settee_text_indexes_open"), server.mapped_mb()
+        report.note(
+            f"idle: {cost:.1f} MB and {files:.0f} files more than before, {still_open:.0f} of them open; {of_files:.1f} MB are pages of files"
+        )
+        most = IDLE_MB if count == IDLE_INDEXES else IDLE_MB * count / IDLE_INDEXES + KEPT_MB
+        report.check(f"{count} idle text indexes take at most {most:.0f} MB", cost <= most, cost)
+        report.check("and keep few files open", files <= IDLE_FILES, files)
+        again = each(server, ctx.random.sample(names, SAMPLES), search)
+        report.equal("one that is asked again finds the same", set(again), {DOCUMENTS})
+
+
+def search(api, name):
+    """How many documents the index of a database finds; all of it have its number."""
+    number = name.rpartition("-")[2]
+    return api.expect(200, "GET", f"/{name}/_design/d/_nouveau/words?q=in:{number}")["total_hits"]
+
+
+def settle(server):
+    """Waits until nothing is built and what is open is within its budget, as often as it takes for that to stay so."""
+    api, well = server.api(), 0
+
+    def is_quiet():
+        nonlocal well
+        system = api.expect(200, "GET", "/_node/_local/_system")
+        opened = system["memory"]["budgets"]["open_databases"]
+        is_within = opened["used"] <= opened["budget"]
+        well = well + 1 if is_within and system["databases_to_index"] == 0 and not api.expect(200, "GET", "/_active_tasks") else 0
+        return well >= 6
+
+    if not wait_until(is_quiet, 300, 0.5):
+        raise AssertionError("the server does not come to rest")
+    api.close()
+
+
+def open_files(server):
+    return metrics(server.api())("settee_process_open_files")

@@ -6,6 +6,7 @@ import statistics
 import subprocess
 import threading
 import time
+from pathlib import Path
 
 from harness.api import Api, ask, basic, exchange
 from harness.prometheus import Metrics, Prometheus, metrics, tool
@@ -22,6 +23,7 @@ def run(ctx):
         labels_are_bounded,
         threads_have_states,
         slow_log,
+        text_indexes,
         phases,
         rights,
         nothing_falls,
@@ -97,6 +99,67 @@ def a_known_load(ctx):
         bare = [n for n in named if not any(n == t or n.removesuffix(s) == t for t in after.types for s in ("_sum", "_count", "_bucket"))]
         report.equal("every sample has a type", bare, [])
         report.equal("every metric has help", set(after.types) - set(after.helps), set())
+
+
+def text_indexes(ctx):
+    """What text indexes do is counted: documents, commits, searches by either interface and by Mango, merges."""
+    report = ctx.report
+    with ctx.server("texts") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?q=1")
+        settle(api)
+        before = metrics(api)
+        function = 'function (doc) { if (doc.text) index("text", "text", doc.text); }'
+        classic = 'function (doc) { if (doc.text) index("text", doc.text); }'
+        indexes = {"indexes": {"words": {"index": classic}}, "nouveau": {"words": {"index": function}}}
+        api.expect(201, "PUT", "/db/_design/d", {"autoupdate": False, **indexes})
+        docs = [{"_id": f"{n:04}", "text": f"red {n}"} for n in range(120)] + [{"_id": f"none{n}"} for n in range(7)]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        for n in range(4):
+            api.expect(200, "GET", f"/db/_design/d/_search/words?q=text:{n}")
+        for n in range(6):
+            api.expect(200, "GET", f"/db/_design/d/_nouveau/words?q=text:{n}")
+        api.expect(400, "GET", "/db/_design/d/_search/words?q=text:(")
+        api.expect(404, "GET", "/db/_design/d/_search/nothing?q=text:a")
+        after = metrics(api)
+        grown = lambda name, **labels: after(name, **labels) - before(name, **labels)
+        for name, wanted in {
+            "settee_text_indexes_documents_total": 240,
+            # Design documents are Clouseau's to index, and this one has no text.
+            "settee_text_indexes_commits_total": 2,
+            "settee_text_indexes_update_failures_total": 0,
+            "settee_text_indexes_update_time_seconds_count": 2,
+            "settee_text_indexes_wait_time_seconds_count": 2,
+            "settee_text_indexes_merges_total": 0,
+            "couchdb_dreyfus_httpd_search_seconds_count": 6,
+            "couchdb_nouveau_search_latency_seconds_count": 6,
+        }.items():
+            report.equal(name, grown(name), wanted)
+        removals = grown("settee_text_indexes_removals_total")
+        report.check("documents that give nothing are counted", 14 <= removals <= 16, removals)
+        searches = grown("settee_text_indexes_search_time_seconds_count")
+        report.check("searches are timed", 10 <= searches <= 11, searches)
+        report.equal("by route", [grown("settee_request_seconds_count", route=route) for route in ("search", "nouveau")], [6, 6])
+        open_now = lambda: [metrics(api)(f"settee_text_indexes_{name}") for name in ("open", "segments")]
+        report.check("open ones are told", wait_until(lambda: open_now() == [2, 2], 20), open_now())
+        told = lambda: metrics(api)("settee_keyspace_bytes", keyspace="text_indexes")
+        files = sum(path.stat().st_size for path in Path(server.data, "store", "text").rglob("*") if path.is_file())
+        report.check("so are the bytes of their files", wait_until(lambda: told() == files, 20), (told(), files))
+        # Each update is a segment: enough of them are merged.
+        for n in range(12):
+            api.expect(201, "PUT", f"/db/more{n}", {"text": f"blue {n}"})
+            api.expect(200, "GET", "/db/_design/d/_nouveau/words?q=text:blue")
+        merged = lambda: metrics(api)("settee_text_indexes_merges_total") > 0
+        report.check("merges are counted", wait_until(merged, 20), metrics(api)("settee_text_indexes_merges_total"))
+        # Types of one field that differ.
+        api.expect(
+            201,
+            "PUT",
+            "/db/_design/fails",
+            {"nouveau": {"bad": {"index": 'function (doc) { index(doc.text ? "text" : "double", "x", doc.text || 1); }'}}},
+        )
+        report.equal("an index that cannot be is refused", api.get("/db/_design/fails/_nouveau/bad?q=x:a").status, 400)
+        report.check("and counted", metrics(api)("settee_text_indexes_update_failures_total") >= 1)
 
 
 def settle(api):

@@ -6,7 +6,7 @@ import threading
 import time
 
 from harness.api import Disconnected
-from suites.bounded import disk_mb, family_mb, workers_of
+from suites.bounded import MIB, budgets, disk_mb, family_mb, workers_of
 
 DOCUMENTS = 5000
 ATTACHED = 40
@@ -33,6 +33,8 @@ def run(ctx):
     ctx.report.check("nothing unexpected is answered", not load.odd, load.odd[:3])
     ctx.report.check("no panic", "panicked" not in server.log())
     ctx.report.note("memory in MB, of so many workers: " + ", ".join(f"{sample['memory']:.0f} of {sample['workers']}" for sample in samples))
+    for name in samples[0]["parts"]:
+        ctx.report.note(f"of it {name}, in MB: " + ", ".join(f"{sample['parts'][name]:.0f}" for sample in samples[::4]))
     for what, slack in (("memory", 60), ("threads", 16), ("files", 64), ("disk", 120)):
         quarters = samples[len(samples) // 4 : len(samples) // 2], samples[-len(samples) // 4 :]
         second, last = (max(sample[what] for sample in quarter) for quarter in quarters)
@@ -92,6 +94,7 @@ class Load:
         files = len(os.listdir(f"{process}/fd")) - workers
         return {
             "workers": workers,
+            "parts": {name: part["used"] / MIB for name, part in budgets(self.server).items()},
             "memory": family_mb(self.server),
             "threads": len(os.listdir(f"{process}/task")),
             "files": files,

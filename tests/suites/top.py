@@ -22,7 +22,15 @@ DOCUMENTS = 2000
 
 
 def run(ctx):
-    for part in (frames_tell_what_is_done, views_are_told_apart, agrees_with_bench, a_terminal_shows_it, who_may, many_databases):
+    for part in (
+        frames_tell_what_is_done,
+        views_are_told_apart,
+        text_indexes_are_told,
+        agrees_with_bench,
+        a_terminal_shows_it,
+        who_may,
+        many_databases,
+    ):
         ctx.attempt(part)
 
 
@@ -134,6 +142,38 @@ def views_are_told_apart(ctx):
                 spent[name] += view["functions"] * frame["interval_s"]
         ctx.report.note(f"functions took {spent}")
         ctx.report.check("the heavy one has three quarters", 0.65 < spent["heavy"] / (sum(spent.values()) or 1) < 0.85, spent)
+
+
+def text_indexes_are_told(ctx):
+    """Searches are a route of their own, and a text index is told where views are, with its function; its build is a task."""
+    report = ctx.report
+    with ctx.server("texts") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db?q=1")
+        busy = "function (doc) { var n = 0; for (var i = 0; i < 60000; i++) n += i % 7; index('text', 'word', doc.text + n); }"
+        api.expect(201, "PUT", "/db/_design/d", {"nouveau": {"words": {"index": busy}}, "autoupdate": False})
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"text": f"red {n}"} for n in range(ctx.size(1500, 6000))]})
+        watching, frames = track_start(top(ctx, server, "--json", "--interval", "0.2")), []
+        reader = threading.Thread(target=lambda: frames.extend(json.loads(line) for line in watching.stdout if line.endswith("}\n")))
+        reader.start()
+        wait_until(lambda: frames, 30)
+        api.expect(200, "GET", "/db/_design/d/_nouveau/words?q=word:red")
+        for _ in range(20):
+            api.expect(200, "GET", "/db/_design/d/_nouveau/words?q=word:red")
+        seen = len(frames)
+        wait_until(lambda: len(frames) >= seen + 3, 30)
+        end(watching)
+        reader.join()
+        builds = [task for frame in frames for task in frame["tasks"] if task["kind"] == "search_indexer"]
+        report.check("its build is a task", builds and builds[0]["what"] == "db _design/d words", builds[:2])
+        told = [(view, frame["interval_s"]) for frame in frames for view in frame["views"] if view["name"] == "db/_design/d/_nouveau/words"]
+        asked = round(sum(view["per_s"] * interval for view, interval in told))
+        # What another thread of the server counts for the first time may be told twice.
+        report.check("its searches are counted", 20 <= asked <= 42, asked)
+        report.check("so is the time of its function", sum(view["functions"] * interval for view, interval in told) > 0.05, told[-3:])
+        routes = [(route, frame["interval_s"]) for frame in frames for route in frame["routes"] if route["route"] == "nouveau"]
+        report.equal("they are a route", round(sum(route["per_s"] * interval for route, interval in routes)), 21)
+        report.check("its files are told", frames[-1]["files"].get("text_indexes", 0) > 0, frames[-1]["files"])
 
 
 def agrees_with_bench(ctx):

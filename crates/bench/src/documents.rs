@@ -4,7 +4,7 @@ use std::cell::Cell;
 use std::io::Write as _;
 use std::rc::Rc;
 
-use crate::declarations;
+use crate::{declarations, words};
 
 /// A document's body.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -15,6 +15,8 @@ pub(crate) enum Shape {
     Bytes75,
     /// About 300 bytes with the id: texts, numbers, a list and a nested object.
     Bytes300,
+    /// About 300 bytes with the id: a number and a text of many different words.
+    Words,
     /// `{"n":NUMBER}`: for indexes of very many small rows.
     Tiny,
     /// About 16 KB of nested objects and arrays.
@@ -104,6 +106,10 @@ impl Shape {
     fn push_members(self, out: &mut Vec<u8>, number: u64) {
         match self {
             Self::Foo => out.extend_from_slice(br#""foo":"bar""#),
+            Self::Words => push(
+                out,
+                format_args!(r#""number":{number},"text":"{}""#, words::text(number)),
+            ),
             Self::Tiny => push(out, format_args!(r#""n":{number}"#)),
             Self::Declaration => declarations::push_members(out, number),
             Self::Bytes75 => push(out, format_args!(r#""n":{number},"name":"document""#)),
@@ -182,7 +188,11 @@ mod tests {
 
     #[test]
     fn documents_have_the_size_that_their_name_says() {
-        for (shape, bytes) in [(Shape::Bytes75, 75), (Shape::Bytes300, 300)] {
+        for (shape, bytes) in [
+            (Shape::Bytes75, 75),
+            (Shape::Bytes300, 300),
+            (Shape::Words, 300),
+        ] {
             let docs = bulk(shape, Order::Sequential, 200_000);
             let size = serde_json::to_vec(&docs[123_456]).unwrap().len();
             assert!(size.abs_diff(bytes) <= bytes / 10, "{shape:?}: {size}");

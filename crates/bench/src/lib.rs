@@ -37,6 +37,7 @@ mod table;
 mod target;
 mod timeline;
 mod traffic;
+mod words;
 mod workload;
 
 pub use ceilings::Ceiling;

@@ -90,7 +90,8 @@ pub struct BenchOptions {
     pub disk_dir: Option<PathBuf>,
     /// What the workload `mix` does; the preset `mixed` by default.
     pub mix: Option<Mix>,
-    /// A PostgreSQL or Redis that is measured beside the one server, in the workloads of the group `peers`: `postgres://…` or `redis://…`.
+    /// A PostgreSQL, Redis or SQLite that is measured beside the one server, in the workloads of the group `peers`: `postgres://…`, `redis://…` or
+    /// `fts5://…`.
     pub peer: Option<String>,
     /// How the workloads of the group `faults` start a server; without it they cannot run.
     pub launch: Option<Launch>,

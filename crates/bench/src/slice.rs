@@ -67,6 +67,14 @@ impl Slice {
         }
     }
 
+    /// One piece of work of that many units, which took so long.
+    pub(crate) fn of_one(units: u64, took: Duration) -> Self {
+        let mut slice = Self::new();
+        slice.record(units, took);
+        slice.seconds = took.as_secs_f64();
+        slice
+    }
+
     /// Records one request of that many units.
     pub(crate) fn record(&mut self, units: u64, latency: Duration) {
         self.count += units;

@@ -28,3 +28,19 @@ pub static PURGED_DOCUMENTS: Counter = Counter::new();
 pub static PURGE_FAILURES: Counter = Counter::new();
 /// How long opening a database took that was not open.
 pub static OPENINGS: Times = Times::new();
+/// Documents that were put into text indexes, and those that were taken out, or gave nothing to one.
+pub static TEXT_DOCUMENTS: Counter = Counter::new();
+/// See [`TEXT_DOCUMENTS`].
+pub static TEXT_REMOVALS: Counter = Counter::new();
+/// Commits of text indexes, each of one shard.
+pub static TEXT_COMMITS: Counter = Counter::new();
+/// Merges of their segments.
+pub static TEXT_MERGES: Counter = Counter::new();
+/// Updates of text indexes that failed, each of one shard.
+pub static TEXT_UPDATE_FAILURES: Counter = Counter::new();
+/// How long updates of text indexes took that had something to do, each of one shard.
+pub static TEXT_UPDATE_TIMES: Times = Times::new();
+/// How long requests waited for a text index to be current, those aside that found it so.
+pub static TEXT_WAIT_TIMES: Times = Times::new();
+/// How long searches in text indexes took, from when their turn came.
+pub static TEXT_SEARCH_TIMES: Times = Times::new();

@@ -21,6 +21,7 @@ use crate::opened::{ByShard, Opened, Shared};
 use crate::order::{NewDatabase, Order, SharedOrder};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
+use crate::text::TextBytes;
 use crate::views::{Indexer, KenOptions, UsedIndexes, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -135,8 +136,6 @@ pub struct Stats {
     pub sampled_reads_cached: u64,
     /// and those that had to read from files.
     pub sampled_reads_uncached: u64,
-    /// Bytes of the files of each keyspace, by name.
-    pub keyspace_bytes: Vec<(&'static str, u64)>,
 }
 
 /// All databases of one data directory. The entry point of the embedded API.
@@ -173,6 +172,7 @@ pub struct Databases {
     attachments: SharedOptions,
     partition_limit: SharedLimit,
     order: SharedOrder,
+    text_bytes: TextBytes,
 }
 
 impl Databases {
@@ -235,6 +235,7 @@ impl Databases {
             attachments,
             partition_limit,
             order,
+            text_bytes: TextBytes::default(),
         }))
     }
 
@@ -546,8 +547,14 @@ impl Databases {
             documents_read: storage::counters::DOCUMENTS_READ.get(),
             sampled_reads_cached: storage::counters::SAMPLED_READS_CACHED.get(),
             sampled_reads_uncached: storage::counters::SAMPLED_READS_UNCACHED.get(),
-            keyspace_bytes: self.store.keyspace_bytes(),
         }
+    }
+
+    /// Bytes of the store's files, by what is in them: the keyspaces, and the text indexes. Of these the number may be some seconds old. Blocks.
+    pub fn file_bytes(&self) -> Vec<(&'static str, u64)> {
+        let mut bytes = self.store.keyspace_bytes();
+        bytes.push(("text_indexes", self.text_bytes.now(&self.store)));
+        bytes
     }
 
     /// How long writes took that waited for the disk, in microseconds, since the process started.

@@ -45,7 +45,7 @@ pub struct Garbage {
     pub is_compacting: bool,
 }
 
-/// A design document with views.
+/// A design document with views or text indexes.
 #[derive(Clone, Debug)]
 pub struct DesignFacts {
     /// `_design/name`
@@ -60,8 +60,44 @@ pub struct DesignFacts {
     pub was_used: Option<bool>,
     /// Its views, by name.
     pub views: Vec<ViewFacts>,
-    /// Of an index that is open.
+    /// Of an index of views that is open.
     pub open: Option<OpenIndexFacts>,
+    /// Its text indexes, by name.
+    pub texts: Vec<TextFacts>,
+}
+
+/// A text index.
+#[derive(Clone, Debug)]
+pub struct TextFacts {
+    /// Its name.
+    pub name: String,
+    /// Whose interface it has.
+    pub flavour: analysis::Flavour,
+    /// It is an index of Mango.
+    pub is_mango: bool,
+    /// It is kept.
+    pub is_built: bool,
+    /// Somebody asked it since the server's start; `None` when that is not known.
+    pub was_used: Option<bool>,
+    /// Of one that is open.
+    pub open: Option<OpenTextFacts>,
+}
+
+/// What is known of a text index while it is open.
+#[derive(Clone, Debug, Default)]
+pub struct OpenTextFacts {
+    /// Builds that failed since the last that did not.
+    pub failures: u32,
+    /// The last one failed for what documents give to the index: another one does too, until they change.
+    pub is_refused: bool,
+    /// Why the last one did.
+    pub failure: Option<String>,
+    /// An update is under way.
+    pub is_updating: bool,
+    /// Changes that it has yet to see.
+    pub pending: u64,
+    /// Segments of the shard that has the most.
+    pub segments_most: usize,
 }
 
 /// A view.
@@ -92,11 +128,11 @@ pub struct OpenIndexFacts {
     pub failure: Option<String>,
 }
 
-/// Some design documents with views, and whether these are all.
+/// Some design documents with views or text indexes, and whether these are all.
 pub struct SomeDesigns {
     /// Shard by shard in the order of their ids.
     pub designs: Vec<DesignFacts>,
-    /// There are more design documents, with views or without.
+    /// There are more design documents, with indexes or without.
     pub has_more: bool,
 }
 
@@ -162,7 +198,7 @@ impl Database {
         })
     }
 
-    /// The design documents with views, so many at most, as far as it comes until a moment. Blocks.
+    /// The design documents with views or text indexes, so many at most, as far as it comes until a moment. Blocks.
     ///
     /// # Errors
     /// Those of reading.
@@ -189,7 +225,7 @@ impl Database {
                     && is_there
                 {
                     match self.design(id) {
-                        Ok(design) if design.has_views() => {
+                        Ok(design) if design.has_views() || design.has_texts() => {
                             designs.push(self.design_facts(&design, &built, &open)?);
                         }
                         Ok(_) | Err(Error::Missing(_)) => {}
@@ -231,6 +267,11 @@ impl Database {
             .find(|index| index.signature() == Some(signature));
         let mut views = self.view_facts(design, open.map(|index| &**index));
         self.read_fields(design, &mut views)?;
+        let mut texts = vec![];
+        for spec in design.texts() {
+            texts.push(self.text_facts(spec, built.contains(&spec.signature()))?);
+        }
+        texts.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(DesignFacts {
             id: design.id.clone(),
             language: design.spec.language.clone(),
@@ -239,6 +280,7 @@ impl Database {
             was_used: self.shared_views().used.was_used(self.uuid(), signature),
             views,
             open: open.map(|index| index.facts()),
+            texts,
         })
     }
 
@@ -463,6 +505,17 @@ mod tests {
         assert_eq!(of(10, later), (10, false));
         assert_eq!(of(3, later), (3, true));
         assert_eq!(of(100, Instant::now()), (0, true));
+        let doc = json!({"_id": "_design/text", "autoupdate": false, "nouveau": {"words": {"index": "x"}, "none": 1}});
+        let doc = document::parse_document(doc.to_string().as_bytes()).unwrap();
+        let written = db.update(vec![doc], EditMode::Interactive, Durability::Synced);
+        runtime.block_on(written).unwrap();
+        let some = db.examine_designs(100, later).unwrap();
+        let texts: Vec<&TextFacts> = some.designs.iter().flat_map(|of| &of.texts).collect();
+        let [words] = texts[..] else {
+            panic!("{texts:?}");
+        };
+        assert_eq!((words.name.as_str(), words.is_built), ("words", false));
+        assert_eq!((words.was_used, words.open.is_none()), (Some(false), true));
         let view = db.examine_designs(1, later).unwrap().designs[0].views[0].clone();
         assert_eq!(view.fields, Some(vec!["b".to_owned(), "a".to_owned()]));
         databases.close();

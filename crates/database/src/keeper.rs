@@ -30,6 +30,10 @@ pub struct OpenMemory {
     pub databases: u64,
     /// Indexes that were.
     pub indexes: u64,
+    /// Text indexes among them, and their segments.
+    pub text_indexes: u64,
+    /// See `text_indexes`.
+    pub text_segments: u64,
 }
 
 #[derive(Default)]
@@ -198,6 +202,8 @@ fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
         }
         for index in db.open_text_indexes() {
             seen.indexes += 1;
+            seen.text_indexes += 1;
+            seen.text_segments += index.segments() as u64;
             bytes += index.memory_bytes();
             units.push(Unit {
                 last_used: index.last_used(),

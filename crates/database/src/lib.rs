@@ -58,7 +58,10 @@ pub use databases::{
 pub use document::collation::VERSION as COLLATOR_VERSION;
 pub use error::Error;
 pub use events::{DbEvent, DbEventKind};
-pub use examine::{DesignFacts, Garbage, OpenIndexFacts, Sample, SomeDocuments, ViewFacts};
+pub use examine::{
+    DesignFacts, Garbage, OpenIndexFacts, OpenTextFacts, Sample, SomeDocuments, TextFacts,
+    ViewFacts,
+};
 pub use find::{AskedFind, FindAnswer, FindIndex, FindLimits, FindUse, WhichIndex};
 pub use functions::DesignDoc;
 pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
@@ -96,6 +99,8 @@ pub struct Task {
     pub database: String,
     /// Of indexes: the design document.
     pub design_document: Option<String>,
+    /// Of text indexes: the name.
+    pub index: Option<String>,
     /// Rows or changes done.
     pub done: u64,
     /// Of so many.

@@ -128,12 +128,13 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// Merges segments of which there are too many, while readers go on. When it is stopped it does not wait for a merge under way: what that
-    /// writes is nobody's then. Whoever stops it does so for good.
+    /// Merges segments of which there are too many, while readers go on; answers how many merges that took. When it is stopped it does not wait for
+    /// a merge under way: what that writes is nobody's then. Whoever stops it does so for good.
     ///
     /// # Errors
     /// Of the files.
-    pub fn tidy(mut self, stopped: &dyn Fn() -> bool) -> Result<(), Error> {
+    pub fn tidy(mut self, stopped: &dyn Fn() -> bool) -> Result<u64, Error> {
+        let mut merges = 0;
         loop {
             let candidates = candidates(self.index)?;
             if candidates.is_empty() || stopped() {
@@ -142,14 +143,15 @@ impl Update<'_> {
             for segments in candidates {
                 match wait_unless(stopped, self.writer.merge(&segments.0)) {
                     Some(merged) => drop(merged?),
-                    None => return Ok(()),
+                    None => return Ok(merges),
                 }
+                merges += 1;
             }
             self.index.publish()?;
         }
         self.writer.garbage_collect_files().wait()?;
         self.writer.wait_merging_threads()?;
-        Ok(())
+        Ok(merges)
     }
 }
 

@@ -433,8 +433,8 @@ pub struct NamedWorkloads {
     /// or a file of these
     #[arg(long, value_name = "MIX")]
     pub mix: Option<String>,
-    /// A PostgreSQL or Redis that the server is measured beside, in the workloads of the group `peers`:
-    /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE or redis://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
+    /// A PostgreSQL, Redis or SQLite that the server is measured beside, in the workloads of the group `peers`:
+    /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE, redis://HOST:PORT or fts5://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
     /// environment stands for its name and password
     #[arg(long, value_name = "URL")]
     pub peer: Option<String>,

@@ -247,6 +247,18 @@ impl Store {
         self.engine.path().join(FOLDERS).join(index.to_string())
     }
 
+    /// Bytes of the files in all those folders. Looks at each of them.
+    pub fn folders_bytes(&self) -> u64 {
+        let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
+        let folders = entries(&self.engine.path().join(FOLDERS));
+        // A file may go while it is looked at.
+        let files = folders.flat_map(|folder| entries(&folder.path()));
+        files
+            .filter_map(|file| file.metadata().ok())
+            .map(|m| m.len())
+            .sum()
+    }
+
     fn remove_folder(&self, index: ShardNumber) -> Result<(), Error> {
         let folder = self.folder(index);
         let mut removed = std::fs::remove_dir_all(&folder);

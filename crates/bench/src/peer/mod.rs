@@ -1,13 +1,16 @@
-//! PostgreSQL and Redis beside the server, for the rows where they do the same work: the group `peers`.
+//! PostgreSQL, Redis and SQLite beside the server, for the rows where they do the same work: the group `peers`.
 //!
 //! The same documents under the same ids, the same client process and number of connections, in rounds that take turns. Answers are compared
 //! before anything is measured. What decides how durable a peer's writes are is read from it and shown.
 
 mod drive;
+mod fts5;
 mod postgres;
 mod redis;
 mod row;
+mod search;
 mod server;
+mod texts;
 
 use std::time::Duration;
 
@@ -24,6 +27,7 @@ use crate::target::without_credentials;
 pub(crate) use row::Row;
 pub(crate) use server::HttpRows;
 
+use self::fts5::Fts5;
 use self::postgres::Postgres;
 use self::redis::Redis;
 
@@ -76,6 +80,7 @@ fn body(number: u64) -> String {
 enum Kind {
     Postgres(Box<Postgres>),
     Redis(Box<Redis>),
+    Fts5(Box<Fts5>),
 }
 
 /// A peer, and what this run has made in it.
@@ -85,12 +90,13 @@ pub(crate) struct Peer {
     product: String,
     port: u16,
     is_local: bool,
-    /// How many documents are there already.
+    /// How many documents are there already, and how many texts.
     filled: u64,
+    filled_texts: u64,
 }
 
 impl Peer {
-    /// Connects to `postgres://…` or `redis://…`.
+    /// Connects to `postgres://…`, `redis://…`, or `fts5://…`, which is SQLite behind `scripts/bench_fts5.py`.
     pub(crate) async fn open(text: &str) -> Result<Self, BenchError> {
         let mut url = Url::parse(text).map_err(|error| BenchError::Url {
             url: "--peer".to_owned(),
@@ -112,7 +118,15 @@ impl Peer {
                 let (redis, product) = Redis::open(&url, &label, name).await?;
                 (Kind::Redis(Box::new(redis)), product, 6379)
             }
-            _ => return Err(refuse("only postgres:// and redis:// can be peers")),
+            "fts5" => {
+                let (fts5, product) = Fts5::open(&url, &label).await?;
+                (Kind::Fts5(Box::new(fts5)), product, 0)
+            }
+            _ => {
+                return Err(refuse(
+                    "only postgres://, redis:// and fts5:// can be peers",
+                ));
+            }
         };
         let host = url.host_str().unwrap_or_default();
         Ok(Self {
@@ -122,6 +136,7 @@ impl Peer {
             is_local: matches!(host, "127.0.0.1" | "localhost" | "[::1]"),
             label,
             filled: 0,
+            filled_texts: 0,
         })
     }
 
@@ -140,6 +155,7 @@ impl Peer {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.notes(),
             Kind::Redis(redis) => redis.notes(),
+            Kind::Fts5(fts5) => fts5.notes(),
         }
     }
 
@@ -148,19 +164,31 @@ impl Peer {
         match &self.kind {
             Kind::Postgres(_) => true,
             Kind::Redis(_) => row.is_by_key(),
+            // It has one connection.
+            Kind::Fts5(_) => row.is_search() && row.clients(2) == 1,
         }
     }
 
     /// Writes the documents, once, and what the row needs.
-    pub(crate) async fn prepare(&mut self, documents: &Documents) -> Result<(), BenchError> {
-        if self.filled == documents.count {
+    pub(crate) async fn prepare(
+        &mut self,
+        row: Row,
+        documents: &Documents,
+    ) -> Result<(), BenchError> {
+        let filled = match row.is_search() {
+            true => &mut self.filled_texts,
+            false => &mut self.filled,
+        };
+        if *filled == documents.count {
             return Ok(());
         }
         match &self.kind {
+            Kind::Postgres(postgres) if row.is_search() => postgres.fill_texts(documents).await?,
             Kind::Postgres(postgres) => postgres.fill(documents).await?,
             Kind::Redis(redis) => redis.fill(documents).await?,
+            Kind::Fts5(fts5) => fts5.fill(documents).await?,
         }
-        self.filled = documents.count;
+        *filled = documents.count;
         Ok(())
     }
 
@@ -173,6 +201,7 @@ impl Peer {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.answer(row, documents).await,
             Kind::Redis(redis) => redis.answer(row, documents).await,
+            Kind::Fts5(fts5) => fts5.answer(row).await,
         }
     }
 
@@ -187,6 +216,14 @@ impl Peer {
     ) -> Result<Part, BenchError> {
         let clients = row.clients(connections);
         let (slice, watch) = match &self.kind {
+            Kind::Postgres(postgres) if row == Row::SearchBuild => {
+                let watch = Watch::start(&self.processes());
+                (postgres.build(documents).await?, watch)
+            }
+            Kind::Fts5(fts5) => {
+                let watch = Watch::start(&self.processes());
+                (fts5.round(row, documents, length, pace).await?, watch)
+            }
             Kind::Postgres(postgres) => {
                 let operations = postgres.operations(row, documents, clients).await?;
                 let watch = Watch::start(&self.processes());
@@ -206,6 +243,8 @@ impl Peer {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.clean_up().await,
             Kind::Redis(redis) => redis.clean_up().await,
+            // What it has is in a folder of its own, which goes with it.
+            Kind::Fts5(_) => Ok(()),
         }
     }
 
@@ -273,7 +312,7 @@ mod tests {
             "mysql://a:secret@127.0.0.1/x",
         ] {
             let error = Peer::open(url).await.err().unwrap().to_string();
-            assert!(error.contains("only postgres:// and redis://"), "{error}");
+            assert!(error.contains("only postgres://, redis://"), "{error}");
             assert!(!error.contains("secret"), "{error}");
         }
         assert!(Peer::open("no url").await.is_err());

@@ -2,6 +2,7 @@
 
 use std::fmt::Write as _;
 use std::pin::pin;
+use std::time::Instant;
 
 use bytes::Bytes;
 use futures_util::SinkExt as _;
@@ -10,11 +11,13 @@ use tokio_postgres::{Client, Config, NoTls, Statement};
 use url::Url;
 
 use super::drive::Operation;
-use super::{BULK_DOCS, Documents, Row, body, durability};
+use super::{BULK_DOCS, Documents, Row, body, durability, texts};
 use crate::error::BenchError;
+use crate::slice::Slice;
+use crate::words;
 
 /// Rows of one COPY while documents are loaded.
-const FILL_ROWS: u64 = 10_000;
+pub(super) const FILL_ROWS: u64 = 10_000;
 /// Settings that decide how durable writes are and how fast it all is.
 const SETTINGS: [&str; 10] = [
     "fsync",
@@ -122,6 +125,37 @@ impl Postgres {
         self.execute(&format!("VACUUM ANALYZE {table}")).await
     }
 
+    /// Writes the documents' texts, and builds an index of them.
+    pub(super) async fn fill_texts(&self, documents: &Documents) -> Result<(), BenchError> {
+        self.execute(&texts::make(&self.table)).await?;
+        let copy = format!("COPY {}_texts FROM STDIN", self.table);
+        let copy = self.control.prepare(&copy).await;
+        let copy = copy.map_err(|error| self.fail(told(&error)))?;
+        let mut from = 0;
+        while from < documents.count {
+            let to = documents.count.min(from + FILL_ROWS);
+            let mut rows = String::new();
+            for number in from..to {
+                push_row(&mut rows, &documents.id(number), &words::text(number));
+            }
+            let copied = copy_in(&self.control, &copy, rows).await;
+            copied.map_err(|reason| self.fail(reason))?;
+            from = to;
+        }
+        self.build(documents).await.map(drop)
+    }
+
+    /// Builds the index of the texts anew.
+    pub(super) async fn build(&self, documents: &Documents) -> Result<Slice, BenchError> {
+        let began = Instant::now();
+        self.execute(&texts::build(&self.table)).await?;
+        let built = Slice::of_one(documents.count, began.elapsed());
+        // As autovacuum would in time.
+        self.execute(&format!("VACUUM ANALYZE {}_search", self.table))
+            .await?;
+        Ok(built)
+    }
+
     async fn execute(&self, sql: &str) -> Result<(), BenchError> {
         let done = self.control.batch_execute(sql).await;
         done.map_err(|error| self.fail(told(&error)))
@@ -145,6 +179,7 @@ impl Postgres {
             Row::Aggregate => format!(
                 "SELECT doc->>'customer', sum((doc->>'amount')::float8) FROM {table} GROUP BY 1"
             ),
+            Row::SearchBuild | Row::Search { .. } | Row::SearchFresh => texts::search(table),
         }
     }
 
@@ -158,7 +193,17 @@ impl Postgres {
         let sql = sql.as_str();
         let control = &self.control;
         let rows = match row {
-            Row::InsertOne | Row::Insert | Row::Bulk => return Ok(Value::Null),
+            Row::InsertOne | Row::Insert | Row::Bulk | Row::SearchBuild | Row::SearchFresh => {
+                return Ok(Value::Null);
+            }
+            Row::Search { wanted, .. } => {
+                let query = wanted.in_postgres(&wanted.fixed());
+                let counted = control
+                    .query_one(texts::count(&self.table).as_str(), &[&query])
+                    .await;
+                let counted = counted.map_err(|error| self.fail(told(&error)))?;
+                return Ok(json!({"hits": counted.get::<_, i64>(0)}));
+            }
             Row::Get | Row::GetRandom => {
                 let id = documents.id(documents.count / 2);
                 control.query(sql, &[&id]).await
@@ -195,13 +240,22 @@ impl Postgres {
         clients: usize,
     ) -> Result<Vec<PostgresOperation>, BenchError> {
         let sql = self.sql(row);
+        let write = texts::insert(&self.table);
         let mut operations = Vec::with_capacity(clients);
         for _ in 0..clients {
             let connected = connect(&self.config).await;
             let client = connected.map_err(|reason| self.fail(reason))?;
             let prepared = client.prepare(&sql).await;
+            let write = match row {
+                Row::SearchFresh => {
+                    let prepared = client.prepare(&write).await;
+                    Some(prepared.map_err(|error| self.fail(told(&error)))?)
+                }
+                _ => None,
+            };
             operations.push(PostgresOperation {
                 statement: prepared.map_err(|error| self.fail(told(&error)))?,
+                write,
                 client,
                 row,
                 documents: documents.clone(),
@@ -213,8 +267,10 @@ impl Postgres {
 
     pub(super) async fn clean_up(&self) -> Result<(), BenchError> {
         let table = &self.table;
-        self.execute(&format!("DROP TABLE IF EXISTS {table}, {table}_new"))
-            .await
+        self.execute(&format!(
+            "DROP TABLE IF EXISTS {table}, {table}_new, {table}_texts, {table}_search"
+        ))
+        .await
     }
 }
 
@@ -222,6 +278,8 @@ impl Postgres {
 pub(super) struct PostgresOperation {
     client: Client,
     statement: Statement,
+    /// Of `peer_search_fresh`.
+    write: Option<Statement>,
     row: Row,
     documents: Documents,
     /// The id that `peer_get` asks for.
@@ -271,6 +329,9 @@ impl Operation for PostgresOperation {
                     documents.count,
                 )
             }
+            Row::SearchBuild | Row::Search { .. } | Row::SearchFresh => {
+                return self.search().await;
+            }
             Row::Aggregate => {
                 let found = client.query(statement, &[]).await;
                 (found, 1..=usize::MAX, documents.count)
@@ -279,6 +340,33 @@ impl Operation for PostgresOperation {
         let found = found.map_err(|error| told(&error))?.len();
         match expected.contains(&found) {
             true => Ok(units),
+            false => Err(format!("{found} rows came")),
+        }
+    }
+}
+
+impl PostgresOperation {
+    /// The best hits of a query, or of a word that was written just before.
+    async fn search(&self) -> Result<u64, String> {
+        let (query, expected) = match self.row {
+            Row::Search { wanted, .. } => {
+                let query = wanted.in_postgres(&wanted.any(self.documents.count));
+                (query, 0..=texts::HITS)
+            }
+            _ => {
+                let (id, _) = self.documents.next();
+                let word = words::unheard_of();
+                if let Some(write) = &self.write {
+                    let written = self.client.execute(write, &[&id, &word]).await;
+                    written.map_err(|error| told(&error))?;
+                }
+                (word, 1..=1)
+            }
+        };
+        let found = self.client.query(&self.statement, &[&query]).await;
+        let found = found.map_err(|error| told(&error))?.len();
+        match expected.contains(&found) {
+            true => Ok(1),
             false => Err(format!("{found} rows came")),
         }
     }

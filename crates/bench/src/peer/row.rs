@@ -1,5 +1,7 @@
 //! The rows that are measured on a server and its peers.
 
+use crate::words::Wanted;
+
 /// Work that all do alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Row {
@@ -19,20 +21,36 @@ pub(crate) enum Row {
     Scan,
     /// A sum for each value of a field, over all documents.
     Aggregate,
+    /// A text index of all documents is built.
+    SearchBuild,
+    /// The 25 best hits of a query, over all connections or by one client.
+    Search { wanted: Wanted, is_alone: bool },
+    /// A durable write, and a search that finds it.
+    SearchFresh,
 }
 
 impl Row {
     /// All, in the order in which they are run.
-    pub(crate) const ALL: [Self; 8] = [
-        Self::Get,
-        Self::GetRandom,
-        Self::InsertOne,
-        Self::Insert,
-        Self::Bulk,
-        Self::Find,
-        Self::Scan,
-        Self::Aggregate,
-    ];
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
+        let searches = [true, false].into_iter().flat_map(|is_alone| {
+            let wanted = Wanted::ALL.into_iter();
+            wanted.map(move |wanted| Self::Search { wanted, is_alone })
+        });
+        [
+            Self::Get,
+            Self::GetRandom,
+            Self::InsertOne,
+            Self::Insert,
+            Self::Bulk,
+            Self::Find,
+            Self::Scan,
+            Self::Aggregate,
+            Self::SearchBuild,
+        ]
+        .into_iter()
+        .chain(searches)
+        .chain([Self::SearchFresh])
+    }
 
     /// The workload's and the line's name.
     pub(crate) fn name(self) -> &'static str {
@@ -45,17 +63,44 @@ impl Row {
             Self::Find => "peer_find",
             Self::Scan => "peer_scan",
             Self::Aggregate => "peer_aggregate",
+            Self::SearchBuild => "peer_search_build",
+            Self::Search { wanted, is_alone } => match (wanted, is_alone) {
+                (Wanted::Term, true) => "peer_search_term_1",
+                (Wanted::And, true) => "peer_search_and_1",
+                (Wanted::Phrase, true) => "peer_search_phrase_1",
+                (Wanted::Prefix, true) => "peer_search_prefix_1",
+                (Wanted::Term, false) => "peer_search_term",
+                (Wanted::And, false) => "peer_search_and",
+                (Wanted::Phrase, false) => "peer_search_phrase",
+                (Wanted::Prefix, false) => "peer_search_prefix",
+            },
+            Self::SearchFresh => "peer_search_fresh",
         }
     }
 
     pub(crate) fn named(name: &str) -> Option<Self> {
-        Self::ALL.into_iter().find(|row| row.name() == name)
+        Self::all().find(|row| row.name() == name)
+    }
+
+    /// Is it about text indexes?
+    pub(crate) fn is_search(self) -> bool {
+        matches!(
+            self,
+            Self::SearchBuild | Self::Search { .. } | Self::SearchFresh
+        )
+    }
+
+    /// Is it a fixed amount of work, or one client's that sends when it has seen the answer before?
+    pub(crate) fn is_unpaced(self) -> bool {
+        matches!(self, Self::SearchBuild | Self::SearchFresh)
     }
 
     /// What its rate counts: for scans and aggregates the documents that are looked at.
     pub(crate) fn unit(self) -> &'static str {
         match self {
-            Self::Get | Self::GetRandom | Self::Find => "req",
+            Self::Get | Self::GetRandom | Self::Find | Self::Search { .. } | Self::SearchFresh => {
+                "req"
+            }
             _ => "docs",
         }
     }
@@ -64,13 +109,14 @@ impl Row {
     pub(crate) fn clients(self, connections: usize) -> usize {
         match self {
             Self::InsertOne | Self::Bulk | Self::Scan | Self::Aggregate => 1,
+            Self::SearchBuild | Self::SearchFresh | Self::Search { is_alone: true, .. } => 1,
             _ => connections,
         }
     }
 
     /// Does a store of keys and values do it?
     pub(crate) fn is_by_key(self) -> bool {
-        !matches!(self, Self::Find | Self::Scan | Self::Aggregate)
+        !self.is_search() && !matches!(self, Self::Find | Self::Scan | Self::Aggregate)
     }
 
     /// Does it write?

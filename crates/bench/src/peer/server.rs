@@ -5,6 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::search::Interface;
 use super::{BULK_DOCS, Documents, Row};
 use crate::documents::Shape;
 use crate::error::BenchError;
@@ -17,19 +18,34 @@ const INDEX: &str = "by-customer-and-amount";
 pub(crate) struct HttpRows {
     populated: Populated,
     written: String,
+    /// How it searches in texts, if it does and the row is about that.
+    interface: Option<Interface>,
 }
 
 impl HttpRows {
     /// Has the documents written, and what the row needs built.
     pub(crate) async fn prepare(side: &Side, row: Row, documents: u64) -> Result<Self, BenchError> {
-        let populated = side.populated(Shape::Bytes300, documents).await?;
+        let shape = match row.is_search() {
+            true => Shape::Words,
+            false => Shape::Bytes300,
+        };
+        let populated = side.populated(shape, documents).await?;
         let rows = Self {
             written: match row.writes() {
                 true => side.create(row.name()).await?,
                 false => String::new(),
             },
             populated,
+            interface: match row.is_search() {
+                true => Interface::of(side).await?,
+                false => None,
+            },
         };
+        if let Some(interface) = rows.interface
+            && row != Row::SearchBuild
+        {
+            interface.prepare(side, &rows.populated.database).await?;
+        }
         if row == Row::Find {
             let index =
                 json!({"index": {"fields": ["customer", "amount"]}, "ddoc": INDEX, "name": INDEX});
@@ -49,6 +65,9 @@ impl HttpRows {
 
     /// Whether the server does this work at all.
     pub(crate) async fn does(&self, side: &Side, row: Row) -> Result<bool, BenchError> {
+        if row.is_search() {
+            return Ok(self.interface.is_some());
+        }
         if row != Row::Aggregate {
             return Ok(true);
         }
@@ -74,7 +93,18 @@ impl HttpRows {
                 }
                 Ok(document)
             }
-            Row::InsertOne | Row::Insert | Row::Bulk => Ok(Value::Null),
+            Row::InsertOne | Row::Insert | Row::Bulk | Row::SearchBuild | Row::SearchFresh => {
+                Ok(Value::Null)
+            }
+            Row::Search { wanted, .. } => {
+                let Some(interface) = self.interface else {
+                    return Ok(Value::Null);
+                };
+                let query = wanted.in_lucene(&wanted.fixed());
+                let path = interface.path(&self.populated.database, &query);
+                let answer = side.json("GET", &path).await?;
+                Ok(json!({"hits": interface.hits(&answer)}))
+            }
             Row::Find => {
                 let found = self.find(side, &find(7, 100.0)).await?;
                 Ok(numbers(&found["docs"]))
@@ -111,6 +141,18 @@ impl HttpRows {
         connections: usize,
         length: Duration,
     ) -> Result<Part, BenchError> {
+        if let Some(interface) = self.interface
+            && row.is_unpaced()
+        {
+            let database = &self.populated.database;
+            let measuring = async {
+                match row {
+                    Row::SearchBuild => interface.build(side, database, documents.count).await,
+                    _ => interface.fresh(side, database, documents, length).await,
+                }
+            };
+            return side.part(row.name(), row.unit(), measuring).await;
+        }
         let check = match row {
             Row::Bulk => Check::Bulk,
             _ => Check::Status,
@@ -124,8 +166,17 @@ impl HttpRows {
     fn requests(&self, side: &Side, row: Row, documents: Documents) -> Requests {
         let (target, database) = (Rc::clone(&side.target), self.populated.database.clone());
         let written = self.written.clone();
+        let interface = self.interface;
         let mut bulk = Vec::new();
         Box::new(move |request| match row {
+            // They are no loops of requests.
+            Row::SearchBuild | Row::SearchFresh => None,
+            Row::Search { wanted, .. } => {
+                let query = wanted.in_lucene(&wanted.any(documents.count));
+                let path = interface?.path(&database, &query);
+                target.write_request(request, "GET", &path, "", None);
+                Some(1)
+            }
             Row::Get | Row::GetRandom => {
                 let number = match row {
                     Row::Get => documents.count / 2,

@@ -162,6 +162,43 @@ const WORKLOADS: &[Description] = &[
         "peer_aggregate",
         "a sum for each value of a field, over 200,000 documents",
     ),
+    description(
+        "peer_search_build",
+        "a text index of 200,000 documents of 300 bytes",
+    ),
+    description("peer_search_term_1", "25 best hits of one word, 1 client"),
+    description(
+        "peer_search_and_1",
+        "25 best hits of two words, both, 1 client",
+    ),
+    description(
+        "peer_search_phrase_1",
+        "25 best hits of two words, one behind the other, 1 client",
+    ),
+    description(
+        "peer_search_prefix_1",
+        "25 best hits of words that begin so, 1 client",
+    ),
+    description(
+        "peer_search_term",
+        "25 best hits of one word, all connections",
+    ),
+    description(
+        "peer_search_and",
+        "25 best hits of two words, both, all connections",
+    ),
+    description(
+        "peer_search_phrase",
+        "25 best hits of two words, one behind the other, all connections",
+    ),
+    description(
+        "peer_search_prefix",
+        "25 best hits of words that begin so, all connections",
+    ),
+    description(
+        "peer_search_fresh",
+        "a durable write and a search that finds it, 1 client",
+    ),
 ];
 
 /// Names that stand for all workloads that begin with the prefix.
@@ -171,6 +208,7 @@ const GROUPS: &[(&str, &str)] = &[
     ("ycsb", "ycsb_"),
     (FAULTS, "faults_"),
     (PEERS, "peer_"),
+    ("search", "peer_search_"),
 ];
 
 /// The group of the workloads that a peer is measured in.

@@ -126,7 +126,10 @@ impl Bench {
         };
         let has_peer = self.prepare_peer(row, &prepared[0]).await?;
         let spinner = progress::spinner();
-        let pace = self.pace_of(row.name());
+        let pace = match row.is_unpaced() {
+            true => Pace::default(),
+            false => self.pace_of(row.name()),
+        };
         let rounds = pace.rounds(ROUNDS);
         let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
         let connections = self.options.connections;
@@ -192,7 +195,7 @@ impl Bench {
         let Some(peer) = self.peer.as_mut().filter(|peer| peer.does(row)) else {
             return Ok(false);
         };
-        peer.prepare(documents).await?;
+        peer.prepare(row, documents).await?;
         let of_server = rows.answer(&self.sides[0], row).await?;
         let of_peer = peer.answer(row, documents).await?;
         if of_server == of_peer {

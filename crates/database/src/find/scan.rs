@@ -86,6 +86,7 @@ impl Scans {
             kind: "find",
             database: p.database.clone(),
             design_document: None,
+            index: None,
             done: p.done.load(Relaxed),
             total: p.total,
             started_unix_s: p.started_unix_s,

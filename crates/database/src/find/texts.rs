@@ -3,7 +3,7 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use mango::text::{Cover, SortField, Wanted, default_query, sort_fields};
 use mango::{Find, FindError};
@@ -13,7 +13,7 @@ use serde_json::Value;
 use super::rows::FindAnswer;
 use super::{FindLimits, FindPlan};
 use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec, bookmark};
-use crate::{DatabaseAs, Error};
+use crate::{DatabaseAs, Error, counters};
 
 /// Hits that are asked for at first, and at most. Each page is a search of its own, so each is twice as long as the one before.
 const HITS_A_PAGE: usize = 200;
@@ -43,6 +43,7 @@ impl DatabaseAs {
         if plan.find.update && !plan.find.stale {
             self.update_text(&index).await?;
         }
+        self.note_used_text(&index);
         FindAnswer::open_text(self.clone(), plan, &index, limits)
     }
 }
@@ -99,6 +100,7 @@ impl Hits {
     /// The next hit, with the place behind it.
     pub fn next(&mut self) -> Result<Option<(String, String)>, Error> {
         if self.page.is_empty() && !self.is_last_page {
+            let began = Instant::now();
             let found = loop {
                 let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
                 let answers = self
@@ -113,6 +115,7 @@ impl Hits {
                     answers => break merge(&self.request, answers?),
                 }
             };
+            counters::TEXT_SEARCH_TIMES.record(began.elapsed());
             self.is_last_page = found.hits.len() < self.request.limit;
             self.request.limit = (2 * self.request.limit).min(HITS_A_PAGE_MAX);
             if let Some(last) = found.hits.last() {
@@ -176,7 +179,7 @@ impl FindAnswer {
         out: &mut Vec<u8>,
         enough: usize,
     ) -> Result<bool, Error> {
-        let began = std::time::Instant::now();
+        let began = Instant::now();
         while !self.is_full() {
             let Some((id, place)) = hits.next()? else {
                 return Ok(false);

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
@@ -13,8 +13,8 @@ use serde_json::{Map, Value};
 use super::query::{Asked, TextHighlight, TextQuery};
 use super::understood::understood;
 use super::{TextIndex, bookmark};
-use crate::Error;
 use crate::database::Database;
+use crate::{Error, counters};
 
 /// Hits with their stored fields, or documents, of an answer are no longer than this together, for an answer is in memory as a whole; nor is what
 /// finding them takes at a time.
@@ -81,7 +81,11 @@ impl Database {
     /// # Errors
     /// [`Error::BadRequest`] and [`Error::Text`] for what cannot be asked.
     pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
-        self.if_live(search_now(index, query))
+        self.note_used_text(index);
+        let began = Instant::now();
+        let answer = search_now(index, query);
+        counters::TEXT_SEARCH_TIMES.record(began.elapsed());
+        self.if_live(answer)
     }
 }
 

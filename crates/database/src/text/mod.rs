@@ -2,6 +2,7 @@
 
 mod answer;
 pub(crate) mod bookmark;
+mod bytes;
 mod query;
 mod shard;
 mod spec;
@@ -9,7 +10,7 @@ mod understood;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use analysis::Flavour;
@@ -22,6 +23,7 @@ use tokio::sync::watch;
 pub use analysis::Flavour as TextFlavour;
 pub use analysis::highlight::Options as TextHighlightOptions;
 pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextHit, TextOrder};
+pub(crate) use bytes::TextBytes;
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::SortValue as TextSortValue;
@@ -31,9 +33,10 @@ pub use search::{
 pub use spec::TextSpec;
 pub(crate) use spec::member as text_member;
 
-use crate::Error;
 use crate::database::Database;
+use crate::examine::{OpenTextFacts, TextFacts};
 use crate::views::{Design, Updates, Upkept, wait};
+use crate::{Error, counters};
 use shard::{TextParts, TextShard};
 
 /// The text index of one definition over all shards of a database.
@@ -50,6 +53,8 @@ pub struct TextIndex {
     refused: Mutex<Option<Refused>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
+    /// It was asked since it was opened, which is noted already.
+    is_noted: AtomicBool,
 }
 
 /// An update that failed for what documents gave to the index.
@@ -126,6 +131,12 @@ impl TextIndex {
         MEMORY_BYTES + self.design.len() + self.spec.source.len() + shards.sum::<usize>()
     }
 
+    /// Segments of its shards, together.
+    pub(crate) fn segments(&self) -> usize {
+        let shards = self.shards.iter();
+        shards.map(|shard| shard.index.reader().segments()).sum()
+    }
+
     /// Whether nobody holds anything of it. Whoever asks is alone with it.
     fn is_idle(&self) -> bool {
         self.updates.receiver_count() == 0
@@ -136,6 +147,24 @@ impl TextIndex {
         for shard in &self.shards {
             shard.close();
         }
+    }
+
+    fn facts(&self) -> Result<OpenTextFacts, Error> {
+        let (mut pending, mut segments_most) = (0, 0);
+        for shard in &self.shards {
+            pending += shard.pending()?;
+            segments_most = segments_most.max(shard.index.reader().segments());
+        }
+        let updates = self.updates.borrow();
+        let failure = updates.failure.as_ref();
+        Ok(OpenTextFacts {
+            failures: updates.failures,
+            is_refused: failure.is_some_and(|e| matches!(e, Error::Text(e) if e.is_of_request())),
+            failure: failure.map(ToString::to_string),
+            is_updating: updates.running,
+            pending,
+            segments_most,
+        })
     }
 
     /// What it has seen, by shard.
@@ -181,6 +210,10 @@ impl Upkept for TextIndex {
 
     fn progress(&self) -> Vec<&Progress> {
         self.shards.iter().map(|shard| &shard.progress).collect()
+    }
+
+    fn index(&self) -> Option<&str> {
+        Some(&self.spec.name)
     }
 
     fn is_current(&self, db: &Database) -> bool {
@@ -269,6 +302,7 @@ impl Database {
             waiting: AtomicUsize::new(0),
             refused: Mutex::default(),
             used: AtomicU64::new(self.last_used()),
+            is_noted: AtomicBool::new(false),
         });
         self.views
             .texts
@@ -325,6 +359,7 @@ impl Database {
         index.waiting.fetch_add(1, Relaxed);
         let waited = self.wait_for_update(index.clone(), reached).await;
         index.waiting.fetch_sub(1, Relaxed);
+        counters::TEXT_WAIT_TIMES.record(began.elapsed());
         *index.refused.lock() = match &waited {
             Err(reason @ Error::Text(e)) if e.is_of_request() => Some(Refused {
                 reason: reason.clone(),
@@ -335,6 +370,30 @@ impl Database {
             _ => None,
         };
         waited
+    }
+
+    /// Somebody asks an index.
+    pub(crate) fn note_used_text(&self, index: &TextIndex) {
+        // Nearly all find it so: the line of memory stays shared.
+        if index.is_noted.load(Relaxed) || index.is_noted.swap(true, Relaxed) {
+            return;
+        }
+        let used = &self.shared_views().used;
+        used.note(self.uuid(), index.signature());
+    }
+
+    /// What `settee doctor` is told of a text index; of one that is open more than of others.
+    pub(crate) fn text_facts(&self, spec: &TextSpec, is_built: bool) -> Result<TextFacts, Error> {
+        let signature = spec.signature();
+        let open = self.views.texts.indexes.lock().get(&signature).cloned();
+        Ok(TextFacts {
+            name: spec.name.clone(),
+            flavour: spec.flavour,
+            is_mango: spec.is_mango,
+            is_built,
+            was_used: self.shared_views().used.was_used(self.uuid(), signature),
+            open: open.map(|index| index.facts()).transpose()?,
+        })
     }
 
     /// Has the index updated in the background.

@@ -6,17 +6,18 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::time::Instant;
 
 use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
 use index::{BuildMemory, Progress, Source};
 use parking_lot::Mutex;
-use search::{Analyze, ClassicOptions, Fields, Index, Update};
+use search::{Analyze, ClassicOptions, Commit, Fields, Index, Update};
 use serde_json::Value;
 use storage::{DiskGuard, Shard, ShardNumber, Store, View};
 
 use super::spec::TextSpec;
-use crate::Error;
+use crate::{Error, counters};
 
 /// Changes up to this many are mapped by one thread.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
@@ -134,6 +135,22 @@ impl TextShard {
             .owner
             .count_after(if is_ahead { 0 } else { commit.seq })?;
         let _running = self.progress.start(changes);
+        let began = Instant::now();
+        let result = self.update_by(&view, changes, commit, is_ahead);
+        counters::TEXT_UPDATE_TIMES.record(began.elapsed());
+        counters::TEXT_UPDATE_FAILURES.add(u64::from(result.is_err()));
+        result
+    }
+
+    /// Brings in so many changes, after those that a commit stands for; after none when that `is_ahead` of the shard.
+    fn update_by(
+        &self,
+        view: &View,
+        changes: u64,
+        mut commit: Commit,
+        is_ahead: bool,
+    ) -> Result<(), Error> {
+        let purges = view.meta.purge_seq;
         let is_small = changes <= ONE_THREAD_CHANGES_MAX;
         let mut mappers = self.mappers(is_small)?;
         let taken = match is_small {
@@ -150,9 +167,9 @@ impl TextShard {
             update.clear()?;
             commit.seq = 0;
         } else {
-            self.purge(&view, commit.purge_seq, &update)?;
+            self.purge(view, commit.purge_seq, &update)?;
         }
-        let source = Source::new(&self.owner, &view, commit.seq);
+        let source = Source::new(&self.owner, view, commit.seq);
         let mut go_through = || {
             while !source.is_exhausted() {
                 guard.admit(self.store.engine(), memory as u64)?;
@@ -188,7 +205,8 @@ impl TextShard {
         let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
         guard.admit(self.store.engine(), self.index.file_bytes())?;
         let update = self.index.update(1, MEMORY_BYTES_MIN)?;
-        update.tidy(&|| self.stop.load(Relaxed))?;
+        let merges = update.tidy(&|| self.stop.load(Relaxed))?;
+        counters::TEXT_MERGES.add(merges);
         Ok(())
     }
 
@@ -211,7 +229,9 @@ impl TextShard {
     fn commit(&self, update: &mut Update<'_>, seq: u64, purge_seq: u64) -> Result<(), Error> {
         let synced = self.store.committer.sync();
         synced.blocking_recv().map_err(|_| Error::ShuttingDown)??;
-        Ok(update.commit(seq, purge_seq)?)
+        update.commit(seq, purge_seq)?;
+        counters::TEXT_COMMITS.count();
+        Ok(())
     }
 
     /// Takes out documents that were purged altogether.
@@ -280,7 +300,8 @@ impl TextShard {
             || !self.stop.load(Relaxed) && !failed.load(Relaxed) && done.load(Relaxed) < end;
         let analyze = ByField(&self.analyzers);
         let mapper = (mapper, self.spec.includes_design());
-        index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
+        let (mut puts, mut removals) = (0, 0);
+        let mapped = index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
             let fields = match mapped {
                 Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits)?,
                 Some((rows, emits)) => fields_of(rows, emits)?,
@@ -288,12 +309,18 @@ impl TextShard {
             };
             if fields.is_empty() {
                 update.remove(id);
+                removals += 1;
                 return Ok::<(), Error>(());
             }
             let partition = id.split_once(':').map(|(partition, _)| partition);
             let partition = partition.filter(|_| self.spec.partitioned);
-            Ok(update.put(id, partition, fields, &analyze)?)
-        })
+            update.put(id, partition, fields, &analyze)?;
+            puts += 1;
+            Ok(())
+        });
+        counters::TEXT_DOCUMENTS.add(puts);
+        counters::TEXT_REMOVALS.add(removals);
+        mapped
     }
 }
 

@@ -136,9 +136,14 @@ impl Design {
         512 + sources.sum::<usize>() + names.sum::<usize>() + lib + texts.sum::<usize>()
     }
 
-    /// Whether there is anything to index.
+    /// Whether there is anything to index, text indexes aside.
     pub fn has_views(&self) -> bool {
         !self.views.is_empty()
+    }
+
+    /// Whether there are text indexes.
+    pub(crate) fn has_texts(&self) -> bool {
+        self.texts().next().is_some()
     }
 }
 

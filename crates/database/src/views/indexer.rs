@@ -32,6 +32,10 @@ pub(crate) trait Upkept: Send + Sync {
     fn database(&self) -> &Arc<str>;
     /// The design document's id.
     fn design(&self) -> &str;
+    /// Its name among those of its design document, if it has one of its own.
+    fn index(&self) -> Option<&str> {
+        None
+    }
     /// What `/_active_tasks` calls an update of it.
     fn kind(&self) -> &'static str;
     /// The state of its updates.
@@ -177,6 +181,7 @@ impl Indexer {
                     kind: index.kind(),
                     database: index.database().to_string(),
                     design_document: Some(index.design().to_owned()),
+                    index: index.index().map(str::to_owned),
                     done: p.done.load(Relaxed),
                     total: p.total.load(Relaxed),
                     started_unix_s: p.started_unix_s.load(Relaxed),

@@ -88,9 +88,9 @@ impl Told<'_> {
     pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
         let since_start = stats.since_start();
         // Not one that somebody made up.
-        let is_view =
-            self.numbers.route == Route::View && (200..400).contains(&self.numbers.status);
-        let view = is_view.then(|| self.view());
+        let is_index =
+            self.numbers.route.is_of_index() && (200..400).contains(&self.numbers.status);
+        let view = is_index.then(|| self.view());
         stats.count(|c| self.count(c, end, (bytes, us), (view.as_deref(), since_start)));
         if us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace() {
             stats.log_slow(&slow::line(self, end, bytes, us));
@@ -174,7 +174,7 @@ impl Told<'_> {
         str::from_utf8(first).ok()
     }
 
-    /// Database, design document and view, as a path.
+    /// Database, design document and view or text index, as a path.
     pub fn view(&self) -> String {
         let segment = |s: &Vec<u8>| String::from_utf8_lossy(s).into_owned();
         let parts: Vec<String> = self.segments.iter().map(segment).collect();

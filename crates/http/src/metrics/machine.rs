@@ -227,7 +227,7 @@ pub fn write(app: &App, text: &mut Text) {
     );
     text.by(head, "queue", queues);
     write_cpu_times(text);
-    let files = app.node.databases.stats().keyspace_bytes;
+    let files = app.node.databases.file_bytes();
     let head = (
         "settee_keyspace_bytes",
         "gauge",

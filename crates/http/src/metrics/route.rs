@@ -70,11 +70,15 @@ routes! {
     Index "index",
     /// `_view`.
     View "view",
+    /// `_search`: a text index by Clouseau's interface.
+    Search "search",
+    /// `_nouveau`: one by Nouveau's.
+    Nouveau "nouveau",
     /// `_show`, `_list`, `_update`, `_rewrite`, what `_info` says of a design document, and previews of one.
     Design "design_function",
     /// `_purge`.
     Purge "purge",
-    /// `_compact`, `_view_cleanup`, `_ensure_full_commit`.
+    /// `_compact`, `_view_cleanup`, `_search_cleanup`, `_nouveau_cleanup`, `_ensure_full_commit`.
     Maintenance "maintenance",
 }
 
@@ -101,7 +105,7 @@ impl Route {
             "_db_updates" if waits(feed) => Route::Feed,
             "_db_updates" => Route::Databases,
             "_node" | "_active_tasks" | "_membership" | "_cluster_setup" | "_reshard"
-            | "_settee" => Route::Server,
+            | "_settee" | "_search_analyze" | "_nouveau_analyze" => Route::Server,
             _ => Route::Unknown,
         }
     }
@@ -114,6 +118,11 @@ impl Route {
             DocumentWrite | AttachmentWrite | BulkDocs | Local | Purge
         );
         changes && !reads(method)
+    }
+
+    /// Whether it asks an index that has a name below a design document: a view or a text index.
+    pub fn is_of_index(self) -> bool {
+        matches!(self, Route::View | Route::Search | Route::Nouveau)
     }
 
     /// Whether how long it takes is about something else than the server: a client that waits, a file, a whole replication.
@@ -173,9 +182,15 @@ fn below_database(method: &str, second: &str, rest: &[Vec<u8>], feed: Option<&st
         ("_find", _) => Route::Find,
         ("_index" | "_explain", _) => Route::Index,
         ("_purge", _) => Route::Purge,
-        ("_compact" | "_view_cleanup" | "_ensure_full_commit" | "_sync_shards", _) => {
-            Route::Maintenance
-        }
+        (
+            "_compact"
+            | "_view_cleanup"
+            | "_search_cleanup"
+            | "_nouveau_cleanup"
+            | "_ensure_full_commit"
+            | "_sync_shards",
+            _,
+        ) => Route::Maintenance,
         ("_security" | "_revs_limit" | "_purged_infos" | "_purged_infos_limit", _) => {
             Route::Properties
         }
@@ -205,6 +220,8 @@ fn of_design(method: &str, rest: &[Vec<u8>]) -> Route {
     match text(rest, 1) {
         None => of_document(method),
         Some("_view") => Route::View,
+        Some("_search") => Route::Search,
+        Some("_nouveau") => Route::Nouveau,
         Some(part) if part.starts_with('_') => Route::Design,
         Some(_) => of_attachment(method),
     }
@@ -243,6 +260,12 @@ mod tests {
             ("GET /db/_design/x/logo.png", "attachment_read"),
             ("POST /db/_design/x/_view/y/queries", "view"),
             ("GET /db/_partition/p/_design/x/_view/y", "view"),
+            ("GET /db/_design/x/_search/y", "search"),
+            ("POST /db/_partition/p/_design/x/_search/y", "search"),
+            ("POST /db/_design/x/_nouveau/y", "nouveau"),
+            ("GET /db/_design/x/_search_info/y", "design_function"),
+            ("POST /db/_search_cleanup", "maintenance"),
+            ("POST /_nouveau_analyze", "server"),
             ("GET /db/_partition/p/_all_docs", "all_docs"),
             ("GET /db/_partition/p", "database_properties"),
             ("GET /db/_changes?feed=live", "feed"),

@@ -128,8 +128,10 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
     if numbers.is_of_database {
         put("database", told.database().into());
     }
-    if numbers.route == Route::View {
-        put("view", told.view().into());
+    match numbers.route {
+        Route::View => put("view", told.view().into()),
+        route if route.is_of_index() => put("text_index", told.view().into()),
+        _ => {}
     }
     if let Some(documents) = numbers.bulk_docs {
         put("documents", documents.into());

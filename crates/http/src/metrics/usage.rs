@@ -1,13 +1,13 @@
-//! Who is used: databases and views.
+//! Who is used: databases, views and text indexes.
 
 use telemetry::Used;
 
-/// The use of databases and of views.
+/// The use of databases, and of views and text indexes.
 #[derive(Clone, Default)]
 pub struct Usage {
     /// By name.
     pub databases: Used,
-    /// By database, design document and view.
+    /// By database, design document and view or text index.
     pub views: Used,
 }
 

@@ -222,6 +222,9 @@ pub fn tasks(app: &App) -> Vec<Value> {
                 "started_on": t.started_unix_s,
                 "updated_on": t.updated_unix_s,
             });
+            if let Some(index) = &t.index {
+                task["index"] = index.as_str().into();
+            }
             if let Some(design) = &t.design_document {
                 let seconds = t.updated_unix_s.saturating_sub(t.started_unix_s).max(1);
                 task["design_document"] = design.as_str().into();

@@ -129,7 +129,7 @@ fn system(app: &App) -> Value {
             "limit_said_by": app.node.memory.said_by.name(),
             "budgets": machine::memory_parts(app).iter().map(MemoryPart::to_member).collect::<Map<_, _>>(),
         },
-        "keyspace_bytes": engine.keyspace_bytes.iter().map(|(k, n)| ((*k).to_owned(), (*n).into())).collect::<Map<_, _>>(),
+        "keyspace_bytes": app.node.databases.file_bytes().iter().map(|(k, n)| ((*k).to_owned(), (*n).into())).collect::<Map<_, _>>(),
         "process_count": std::fs::read_dir("/proc/self/task").map_or(0, |d| d.count()),
         "open_connections": app.stats.connections(),
         "open_feeds": app.open_feeds(),

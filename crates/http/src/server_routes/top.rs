@@ -137,10 +137,11 @@ fn busiest(app: &App, used: &Used) -> Value {
 }
 
 /// What is told of a task to everybody who may see numbers. Whose a replication is, and from where to where, is for admins.
-const TOLD_OF_TASKS: [&str; 9] = [
+const TOLD_OF_TASKS: [&str; 10] = [
     "type",
     "database",
     "design_document",
+    "index",
     "progress",
     "changes_done",
     "total_changes",
@@ -173,7 +174,7 @@ fn memory(app: &App) -> Value {
 
 fn disk(app: &App) -> Value {
     let space = app.node.databases.disk_space();
-    let files = app.node.databases.stats().keyspace_bytes;
+    let files = app.node.databases.file_bytes();
     json!({
         "free": space.map(|(free, _)| free),
         "size": space.map(|(_, size)| size),

@@ -83,11 +83,13 @@ impl<S: Subscriber> Layer<S> for Counting {
     }
 }
 
+/// Of tantivy only errors are told: each small commit has lines at `info`, and a merge that ends with its index is a warning there. What fails of a
+/// text index is told where it is updated.
 fn filter(level: LogLevel) -> &'static str {
     match level {
-        LogLevel::Debug => "debug,hyper=info,h2=info",
-        LogLevel::Info | LogLevel::Notice => "info",
-        LogLevel::Warning => "warn",
+        LogLevel::Debug => "debug,hyper=info,h2=info,tantivy=info",
+        LogLevel::Info | LogLevel::Notice => "info,tantivy=error",
+        LogLevel::Warning => "warn,tantivy=error",
         LogLevel::Error | LogLevel::Critical | LogLevel::Alert | LogLevel::Emergency => "error",
         LogLevel::None => "off",
     }

@@ -117,6 +117,17 @@ fn times(list: &mut List, c: &Counts) {
         "distribution of latencies for calls to retrieve DB info",
         infos.unwrap_or_else(telemetry::distribution),
     );
+    for (path, route) in [
+        ("dreyfus/httpd/search", Route::Search),
+        ("nouveau/search_latency", Route::Nouveau),
+    ] {
+        let searches = c.route(route).map(|of| of.whole_us.clone());
+        list.times(
+            path,
+            "distribution of overall search request latency as experienced by the end user",
+            searches.unwrap_or_else(telemetry::distribution),
+        );
+    }
 }
 
 /// How many there were of each method and status.

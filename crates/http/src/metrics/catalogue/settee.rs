@@ -1,5 +1,6 @@
 //! What CouchDB has no name for, of one number each.
 
+use database::counters as of_databases;
 use node::backup_counters as of_backups;
 use telemetry::trace::{FAILED, MADE, SENT};
 
@@ -47,6 +48,7 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
     ]);
     traces(list);
     backups(list, app);
+    text_indexes(list, app);
     gauges(list, app, c);
 }
 
@@ -104,6 +106,68 @@ fn backups(list: &mut List, app: &App) {
             failed.map_or(0, |of| backup::unix_s(of.ended)),
         ),
     ]);
+}
+
+fn text_indexes(list: &mut List, app: &App) {
+    let open = app.node.databases.open_memory();
+    list.gauges([
+        (
+            "settee/text_indexes/open",
+            "text indexes that are open",
+            open.text_indexes,
+        ),
+        (
+            "settee/text_indexes/segments",
+            "segments of text indexes that are open",
+            open.text_segments,
+        ),
+    ]);
+    list.counters([
+        (
+            "settee/text_indexes/documents",
+            "number of documents put into text indexes",
+            of_databases::TEXT_DOCUMENTS.get(),
+        ),
+        (
+            "settee/text_indexes/removals",
+            "number of changed documents that gave nothing to a text index or were deleted",
+            of_databases::TEXT_REMOVALS.get(),
+        ),
+        (
+            "settee/text_indexes/commits",
+            "number of commits of text indexes by shard",
+            of_databases::TEXT_COMMITS.get(),
+        ),
+        (
+            "settee/text_indexes/merges",
+            "number of merges of segments of text indexes",
+            of_databases::TEXT_MERGES.get(),
+        ),
+        (
+            "settee/text_indexes/update_failures",
+            "number of updates of text indexes that failed by shard",
+            of_databases::TEXT_UPDATE_FAILURES.get(),
+        ),
+    ]);
+    for (path, help, times) in [
+        (
+            "settee/text_indexes/update_time",
+            "time of updates of text indexes that had something to do by shard",
+            &of_databases::TEXT_UPDATE_TIMES,
+        ),
+        (
+            "settee/text_indexes/wait_time",
+            "time that requests waited for a text index to be current, those aside that did not have to",
+            &of_databases::TEXT_WAIT_TIMES,
+        ),
+        (
+            "settee/text_indexes/search_time",
+            "time of searches in text indexes, those of Mango among them, without waiting for their turn",
+            &of_databases::TEXT_SEARCH_TIMES,
+        ),
+    ] {
+        list.times(path, help, times.snapshot());
+    }
 }
 
 fn gauges(list: &mut List, app: &App, c: &Counts) {

@@ -36,7 +36,7 @@ impl Facts {
         let designs = databases.filter(|db| db.has_more_designs).map(|db| {
             let n = db.designs.len();
             format!(
-                "design documents of {} beyond the first {n} with views",
+                "design documents of {} beyond the first {n} with views or text indexes",
                 db.name
             )
         });
@@ -118,7 +118,7 @@ pub struct Database {
     pub sample: Sample,
     /// What a compaction would give back.
     pub garbage: Garbage,
-    /// Its design documents with views, and whether there are more that were not looked at.
+    /// Its design documents with views or text indexes, and whether there are more that were not looked at.
     pub designs: Vec<DesignFacts>,
     /// See `designs`.
     pub has_more_designs: bool,

@@ -152,7 +152,7 @@ mod tests {
         };
         let told = told(&facts, Instant::now());
         assert_eq!(told["databases"]["not_looked_at"], 1);
-        let designs = "design documents of many beyond the first 0 with views";
+        let designs = "design documents of many beyond the first 0 with views or text indexes";
         assert_eq!(
             told["not_looked_at"],
             json!(["users beyond the first 7", designs])

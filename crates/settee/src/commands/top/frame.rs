@@ -76,7 +76,7 @@ pub struct UseRates {
     pub bytes_per_s: f64,
 }
 
-/// How much a view is used.
+/// How much a view or a text index is used.
 #[derive(Clone, Debug, Serialize)]
 pub struct ViewRates {
     pub name: String,
@@ -341,11 +341,10 @@ fn tasks(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<Task> {
     let text = |task: &Value, name: &str| task[name].as_str().unwrap_or_default().to_owned();
     let what = |task: &Value| match text(task, "type").as_str() {
         "replication" => format!("{} -> {}", text(task, "source"), text(task, "target")),
-        _ => format!(
-            "{} {}",
-            text(task, "database"),
-            text(task, "design_document")
-        ),
+        _ => {
+            let words = ["database", "design_document", "index"].map(|name| text(task, name));
+            words.join(" ")
+        }
     };
     let number = |task: &Value, name: &str| task[name].as_u64();
     let all = b.tasks.iter().map(|task| {

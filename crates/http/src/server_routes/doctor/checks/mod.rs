@@ -7,6 +7,7 @@ mod machine;
 mod operation;
 #[cfg(test)]
 mod planted;
+mod texts;
 mod views;
 
 use super::facts::Facts;
@@ -90,6 +91,7 @@ pub static CHECKS: &[Check] = &[
     views::WHOLE_DOCUMENTS,
     views::FAILING_MAPS,
     views::FAILING_BUILDS,
+    texts::TEXT_INDEXES,
     operation::REPLICATIONS,
     operation::WEAK_HASHES,
     operation::PLAIN_HTTP,

@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use database::{DesignFacts, ViewFacts};
 use serde_json::json;
 
-use super::{Area, Check};
+use super::{Area, Check, texts};
 use crate::server_routes::doctor::facts::{Database, Facts};
 use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent};
 
@@ -13,7 +13,7 @@ use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, perc
 const DOCUMENTS_MIN: u64 = 1_000;
 
 /// The design documents of databases of some size.
-fn designs(facts: &Facts) -> impl Iterator<Item = (&Database, &DesignFacts)> {
+pub fn designs(facts: &Facts) -> impl Iterator<Item = (&Database, &DesignFacts)> {
     let large = facts
         .databases
         .all
@@ -26,7 +26,7 @@ fn is_mango(design: &DesignFacts) -> bool {
     design.language == "query"
 }
 
-fn path(db: &Database, design: &DesignFacts) -> String {
+pub fn path(db: &Database, design: &DesignFacts) -> String {
     format!("{}/{}", db.name, design.id)
 }
 
@@ -55,7 +55,7 @@ pub const UNUSED_INDEXES: Check = Check {
     id: "unused-indexes",
     area: Area::Queries,
     title: "unused indexes",
-    looks_at: "design documents with a built index that no view query and no `_find` asked since the start",
+    looks_at: "design documents with a built index of views that no query asked since the start, of views or by `_find`; built text indexes that no search and no `_find` asked",
     finds: || {
         format!(
             "warning in databases of {DOCUMENTS_MIN} and more documents, once the server has run for `[doctor] unused_index_time` (a week)"
@@ -83,7 +83,8 @@ pub const UNUSED_INDEXES: Check = Check {
                 .evidence(json!({"uptime_s": facts.uptime.as_secs(), "documents": db.documents, "views": design.views.len()}));
             remove(db, design).into_iter().fold(finding, Finding::act)
         });
-        Ok(found.collect())
+        let texts = designs(facts).flat_map(|(db, design)| texts::unused(db, design, facts.uptime));
+        Ok(found.chain(texts).collect())
     },
 };
 
@@ -303,7 +304,7 @@ fn failing_map(
     )
 }
 
-const BUILDS_FAILED_MIN: u32 = 2;
+pub const BUILDS_FAILED_MIN: u32 = 2;
 
 pub const FAILING_BUILDS: Check = Check {
     id: "failing-builds",
@@ -312,10 +313,10 @@ pub const FAILING_BUILDS: Check = Check {
     looks_at: "index builds that failed, of indexes that are open",
     finds: || {
         format!(
-            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded"
+            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded; of a text index, of one for what documents gave to it"
         )
     },
-    why: "queries of its views answer an error, or rows that are old",
+    why: "queries of its views and searches answer an error, or what is old",
     look: |facts| {
         let all = facts.databases.all.iter();
         let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
@@ -337,12 +338,15 @@ pub const FAILING_BUILDS: Check = Check {
                     .act("# the log has more, at \"an index build failed\""),
             )
         });
-        Ok(found.collect())
+        let all = facts.databases.all.iter();
+        let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
+        let texts = designs.flat_map(|(db, design)| texts::failing(db, design));
+        Ok(found.chain(texts).collect())
     },
 };
 
 #[cfg(test)]
-mod tests {
+pub mod tests {
     use std::time::Duration;
 
     use database::OpenIndexFacts;
@@ -361,7 +365,7 @@ mod tests {
         }
     }
 
-    fn design(id: &str, language: &str, views: Vec<ViewFacts>) -> DesignFacts {
+    pub fn design(id: &str, language: &str, views: Vec<ViewFacts>) -> DesignFacts {
         DesignFacts {
             id: format!("_design/{id}"),
             language: language.to_owned(),
@@ -370,10 +374,11 @@ mod tests {
             was_used: Some(true),
             views,
             open: None,
+            texts: vec![],
         }
     }
 
-    fn facts(documents: u64, designs: Vec<DesignFacts>) -> Facts {
+    pub fn facts(documents: u64, designs: Vec<DesignFacts>) -> Facts {
         let db = Database {
             name: "db".into(),
             documents,

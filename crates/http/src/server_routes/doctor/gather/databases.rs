@@ -16,7 +16,7 @@ const OTHERS_MAX: usize = 200;
 /// Time for all of them, and for the documents of one.
 const SHARE_OF_TIME: u32 = 2;
 const TIME_OF_ONE: Duration = Duration::from_millis(150);
-/// Changes that are looked at, and design documents with views.
+/// Changes that are looked at, and design documents with views or text indexes.
 const CHANGES_MAX: u64 = 2_000;
 const DESIGNS_MAX: usize = 100;
 /// Between two changes that are listed may be all that are superseded: with more of these, changes are not looked at.

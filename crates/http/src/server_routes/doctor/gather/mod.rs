@@ -73,7 +73,13 @@ fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Ma
         backlog: app.node.settings().chttpd.backlog,
         backlog_max: somaxconn.and_then(|text| text.trim().parse().ok()),
         disk: app.node.databases.disk_space(),
-        store_bytes: engine.keyspace_bytes.iter().map(|(_, bytes)| bytes).sum(),
+        store_bytes: app
+            .node
+            .databases
+            .file_bytes()
+            .iter()
+            .map(|(_, bytes)| bytes)
+            .sum(),
         syncs: syncs.len(),
         sync_p50_us: syncs.value_at_quantile(0.5),
         sync_p99_us: syncs.value_at_quantile(0.99),

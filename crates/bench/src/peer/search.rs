@@ -1,0 +1,193 @@
+//! Text indexes of the server that is measured: by Nouveau's interface where it has that, otherwise by Clouseau's.
+
+use std::time::{Duration, Instant};
+
+use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
+use serde_json::{Value, json};
+
+use super::Documents;
+use crate::client::Connection;
+use crate::error::BenchError;
+use crate::side::Side;
+use crate::slice::Slice;
+use crate::words;
+
+/// The design document of the index that is searched in.
+const DESIGN: &str = "bench-search";
+/// The index's name.
+const INDEX: &str = "words";
+/// A build that takes longer has failed.
+const BUILD_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// An interface of text indexes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Interface {
+    Nouveau,
+    Clouseau,
+}
+
+impl Interface {
+    /// The one that a server has.
+    pub(super) async fn of(side: &Side) -> Result<Option<Self>, BenchError> {
+        let probe = json!({"analyzer": "standard", "text": "a"}).to_string();
+        for (path, interface) in [
+            ("/_nouveau_analyze", Self::Nouveau),
+            ("/_search_analyze", Self::Clouseau),
+        ] {
+            let (status, _) = side.call("POST", path, Some(probe.as_bytes())).await?;
+            if status == 200 {
+                return Ok(Some(interface));
+            }
+        }
+        Ok(None)
+    }
+
+    /// A design document with an index of the texts. `mark` makes it another index than others.
+    fn design(self, mark: &str) -> Value {
+        match self {
+            Self::Nouveau => {
+                let function = format!(
+                    "function (doc) {{ /* {mark} */ if (doc.text) index(\"text\", \"text\", doc.text); }}"
+                );
+                json!({"nouveau": {INDEX: {"default_analyzer": "standard", "index": function}}})
+            }
+            Self::Clouseau => {
+                let function = format!(
+                    "function (doc) {{ /* {mark} */ if (doc.text) index(\"text\", doc.text); }}"
+                );
+                json!({"indexes": {INDEX: {"analyzer": "standard", "index": function}}})
+            }
+        }
+    }
+
+    fn route(self) -> &'static str {
+        match self {
+            Self::Nouveau => "_nouveau",
+            Self::Clouseau => "_search",
+        }
+    }
+
+    /// The path of a search for the 25 best hits.
+    pub(super) fn path(self, database: &str, query: &str) -> String {
+        self.path_of(database, DESIGN, query)
+    }
+
+    fn path_of(self, database: &str, design: &str, query: &str) -> String {
+        let query = utf8_percent_encode(query, NON_ALPHANUMERIC);
+        let route = self.route();
+        format!("/{database}/_design/{design}/{route}/{INDEX}?q={query}&limit=25")
+    }
+
+    /// How many hits an answer says that there are.
+    pub(super) fn hits(self, answer: &Value) -> Value {
+        match self {
+            Self::Nouveau => answer["total_hits"].clone(),
+            Self::Clouseau => answer["total_rows"].clone(),
+        }
+    }
+
+    /// Writes the design document of the index that is searched in, and waits until it is built.
+    pub(super) async fn prepare(self, side: &Side, database: &str) -> Result<(), BenchError> {
+        let path = format!("/{database}/_design/{DESIGN}");
+        let design = self.design("searched in").to_string();
+        let (status, _) = side.call("PUT", &path, Some(design.as_bytes())).await?;
+        // It is there already: another workload has asked for it.
+        if status != 409 && !(200..300).contains(&status) {
+            side.require("PUT", &path, Some(design.as_bytes())).await?;
+        }
+        self.wait(side, database, DESIGN).await
+    }
+
+    /// Searches until the index is built: a server that gives up waiting goes on building.
+    async fn wait(self, side: &Side, database: &str, design: &str) -> Result<(), BenchError> {
+        let path = self.path_of(database, design, "text:baba");
+        let start = Instant::now();
+        loop {
+            let (status, body) = side.call("GET", &path, None).await?;
+            if status == 200 {
+                return Ok(());
+            }
+            let body = String::from_utf8_lossy(&body).into_owned();
+            if !body.contains("timeout") || start.elapsed() > BUILD_TIMEOUT {
+                let what = format!("GET {path}");
+                return Err(BenchError::Refused { what, status, body });
+            }
+        }
+    }
+
+    /// Builds an index of all documents, from the moment when its design document is sent, and removes it.
+    pub(super) async fn build(
+        self,
+        side: &Side,
+        database: &str,
+        documents: u64,
+    ) -> Result<Slice, BenchError> {
+        let mark = format!("{:016x}", fastrand::u64(..));
+        let name = format!("bench-{mark}");
+        let path = format!("/{database}/_design/{name}");
+        let design = self.design(&mark).to_string();
+        let start = Instant::now();
+        let written = side.require("PUT", &path, Some(design.as_bytes())).await?;
+        self.wait(side, database, &name).await?;
+        let slice = Slice::of_one(documents, start.elapsed());
+        let written: Value = serde_json::from_slice(&written).unwrap_or_default();
+        let rev = written["rev"].as_str().unwrap_or_default();
+        side.require("DELETE", &format!("{path}?rev={rev}"), None)
+            .await?;
+        let clean_up = format!("/{database}/{}_cleanup", self.route());
+        side.require("POST", &clean_up, Some(b"{}")).await?;
+        Ok(slice)
+    }
+
+    /// Writes a document with a word that is in no other, and searches for it, again and again: both together are one entry.
+    pub(super) async fn fresh(
+        self,
+        side: &Side,
+        database: &str,
+        documents: &Documents,
+        length: Duration,
+    ) -> Result<Slice, BenchError> {
+        let mut connection = Connection::open(&side.target).await?;
+        let mut slice = Slice::new();
+        let began = Instant::now();
+        while began.elapsed() < length {
+            let (id, _) = documents.next();
+            let word = words::unheard_of();
+            let put = format!("/{database}/{id}");
+            let body = json!({"text": word}).to_string();
+            let write = side.target.request("PUT", &put, Some(body.as_bytes()));
+            let get = self.path(database, &format!("text:{word}"));
+            let search = side.target.request("GET", &get, None);
+            if !connection.is_usable() {
+                connection = Connection::open(&side.target).await?;
+            }
+            let mut answer: Vec<u8> = vec![];
+            let start = Instant::now();
+            for request in [&write, &search] {
+                answer.clear();
+                let exchanged = connection.exchange(request, &mut answer).await;
+                let status = exchanged.map_err(|source| BenchError::Exchange {
+                    what: "a write, or a search for it".to_owned(),
+                    source,
+                })?;
+                if !(200..300).contains(&status) {
+                    return Err(BenchError::Refused {
+                        what: "a write, or a search for it".to_owned(),
+                        status,
+                        body: connection.refusal(),
+                    });
+                }
+            }
+            let took = start.elapsed();
+            let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+            match self.hits(&answer) == 1 {
+                true => slice.record(1, took),
+                false => slice
+                    .errors
+                    .add(1, || format!("a new document is not found: {answer}")),
+            }
+        }
+        slice.seconds = began.elapsed().as_secs_f64();
+        Ok(slice)
+    }
+}

@@ -1,0 +1,242 @@
+//! Text indexes.
+
+use std::time::Duration;
+
+use database::{DesignFacts, TextFacts, TextFlavour};
+use serde_json::json;
+
+use super::views::{BUILDS_FAILED_MIN, path};
+use super::{Area, Check};
+use crate::server_routes::doctor::facts::Database;
+use crate::server_routes::doctor::finding::{Finding, Severity, curl};
+
+/// The member of a design document that has a text index, and the route that removes the files of those that are gone.
+fn places(text: &TextFacts) -> (&'static str, &'static str) {
+    match text.flavour {
+        TextFlavour::Clouseau => ("indexes", "_search_cleanup"),
+        TextFlavour::Nouveau => ("nouveau", "_nouveau_cleanup"),
+    }
+}
+
+fn subject(db: &Database, design: &DesignFacts, text: &TextFacts) -> String {
+    format!("{}, text index {}", path(db, design), text.name)
+}
+
+/// How a text index goes, and nothing else of its design document.
+fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> {
+    if text.is_mango {
+        let path = [&db.name, "_index", &design.id, "text", &text.name];
+        return vec![curl("DELETE", &path, None)];
+    }
+    let (member, cleanup) = places(text);
+    vec![
+        format!(
+            "{}   # take \"{}\" out of its \"{member}\", and save it",
+            curl("GET", &[&db.name, &design.id], None),
+            text.name
+        ),
+        curl("POST", &[&db.name, cleanup], None),
+    ]
+}
+
+/// Those that nobody asked.
+pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Finding> {
+    let texts = design.texts.iter();
+    // One that fails may have been asked, and was not searched in: another check tells of it.
+    let fails = |text: &TextFacts| text.open.as_ref().is_some_and(|open| open.failures > 0);
+    let unused = texts.filter(|text| text.is_built && text.was_used == Some(false) && !fails(text));
+    let found = unused.map(|text| {
+        let says = format!(
+            "nobody searched in it in the {} days since the start; it indexes the words of {} documents",
+            uptime.as_secs() / 86_400,
+            db.documents
+        );
+        let finding = Finding::new(Severity::Warning, subject(db, design, text), says)
+            .evidence(json!({"uptime_s": uptime.as_secs(), "documents": db.documents}));
+        remove(db, design, text).into_iter().fold(finding, Finding::act)
+    });
+    found.collect()
+}
+
+/// Those whose builds fail.
+pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
+    let texts = design.texts.iter();
+    let found = texts.filter_map(|text| {
+        let open = text.open.as_ref()?;
+        let fails = open.failures >= BUILDS_FAILED_MIN || (open.failures > 0 && open.is_refused);
+        let why = open.failure.as_deref().filter(|_| fails)?;
+        let why = &why[..why.floor_char_boundary(200)];
+        let says = match open.is_refused {
+            true => format!("it cannot be built of what the function gives to it: {why}"),
+            false => format!("the last {} builds failed: {why}", open.failures),
+        };
+        Some(
+            Finding::new(Severity::Error, subject(db, design, text), says)
+                .evidence(json!({"failures": open.failures, "why": why}))
+                .act(format!(
+                    "{}   # and correct it",
+                    curl("GET", &[&db.name, &design.id], None)
+                ))
+                .act("# the log has more, at \"an index build failed\""),
+        )
+    });
+    found.collect()
+}
+
+const PENDING_MIN: u64 = 10_000;
+const SEGMENTS_MIN: usize = 64;
+
+pub const TEXT_INDEXES: Check = Check {
+    id: "text-indexes",
+    area: Area::Queries,
+    title: "text indexes that are behind, or in pieces",
+    looks_at: "changes that open text indexes have yet to see while nobody updates them, and their segments",
+    finds: || {
+        format!(
+            "note of one that is {PENDING_MIN} and more changes behind; warning of one that has {SEGMENTS_MIN} and more segments in a shard"
+        )
+    },
+    why: "the next search waits until the index has seen all changes, or does not find them if it does not wait; each search looks into every segment. Segments are merged after an update, unless merges fail",
+    look: |facts| {
+        let all = facts.databases.all.iter();
+        let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
+        let texts = designs.flat_map(|(db, design)| {
+            let texts = design.texts.iter();
+            texts.map(move |text| (db, design, text))
+        });
+        let found = texts
+            .flat_map(|(db, design, text)| [behind(db, design, text), in_pieces(db, design, text)]);
+        Ok(found.flatten().collect())
+    },
+};
+
+fn behind(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
+    let open = text.open.as_ref()?;
+    // Of one that fails another check tells.
+    if open.pending < PENDING_MIN || open.is_updating || open.failures > 0 {
+        return None;
+    }
+    let says = format!(
+        "it has yet to see {} changes, and no update is under way",
+        open.pending
+    );
+    Some(
+        Finding::new(Severity::Note, subject(db, design, text), says)
+            .evidence(json!({"pending": open.pending, "documents": db.documents}))
+            .act("# \"autoupdate\": false in its design document, or [ken] enable = false, leaves it to searches")
+            .act("# a search that does not wait (stale=ok, update=false) updates nothing"),
+    )
+}
+
+fn in_pieces(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
+    let open = text.open.as_ref()?;
+    if open.segments_most < SEGMENTS_MIN || open.is_updating {
+        return None;
+    }
+    let says = format!("a shard of it has {} segments", open.segments_most);
+    Some(
+        Finding::new(Severity::Warning, subject(db, design, text), says)
+            .evidence(json!({"segments": open.segments_most, "documents": db.documents}))
+            .act("# merges fail: the log says why, at level debug, at \"an index is left untidy\"; often the disk is too full for them"),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use database::OpenTextFacts;
+
+    use super::super::planted::severities;
+    use super::super::views::tests::{design, facts};
+    use super::super::views::{FAILING_BUILDS, UNUSED_INDEXES};
+    use super::*;
+    use crate::server_routes::doctor::facts::Facts;
+
+    fn text(open: Option<OpenTextFacts>) -> TextFacts {
+        TextFacts {
+            name: "words".into(),
+            flavour: TextFlavour::Nouveau,
+            is_mango: false,
+            is_built: true,
+            was_used: Some(true),
+            open,
+        }
+    }
+
+    fn planted(text: TextFacts) -> Facts {
+        let mut design = design("d", "javascript", vec![]);
+        design.is_built = false;
+        design.texts.push(text);
+        facts(5_000, vec![design])
+    }
+
+    #[test]
+    fn a_text_index_that_nobody_asks_is_found_and_its_removal_is_told() {
+        let of = |is_mango, was_used| {
+            let facts = planted(TextFacts {
+                is_mango,
+                was_used,
+                ..text(None)
+            });
+            UNUSED_INDEXES.run(&facts).unwrap()
+        };
+        assert_eq!(of(false, Some(true)), []);
+        assert_eq!(of(false, None), []);
+        let found = of(false, Some(false));
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert_eq!(found[0].subject, "db/_design/d, text index words");
+        let acts = format!("{:?}", found[0].act);
+        assert!(acts.contains("_nouveau_cleanup"), "{acts}");
+        let acts = format!("{:?}", of(true, Some(false))[0].act);
+        assert!(acts.contains("/db/_index/_design/d/text/words"), "{acts}");
+        let facts = planted(TextFacts {
+            is_built: false,
+            was_used: Some(false),
+            ..text(None)
+        });
+        assert_eq!(severities(&UNUSED_INDEXES, facts), []);
+    }
+
+    #[test]
+    fn text_indexes_that_cannot_be_built_are_errors_at_once_others_when_they_fail_again() {
+        let of = |failures, is_refused| {
+            let open = OpenTextFacts {
+                failures,
+                is_refused,
+                failure: Some("out of it".into()),
+                ..OpenTextFacts::default()
+            };
+            severities(&FAILING_BUILDS, planted(text(Some(open))))
+        };
+        assert_eq!([of(0, false), of(1, false)], [vec![], vec![]]);
+        assert_eq!(of(2, false), [Severity::Error]);
+        assert_eq!(of(1, true), [Severity::Error]);
+    }
+
+    #[test]
+    fn text_indexes_that_are_behind_are_notes_and_those_in_pieces_warnings() {
+        let of = |open: OpenTextFacts| severities(&TEXT_INDEXES, planted(text(Some(open))));
+        let behind = OpenTextFacts {
+            pending: 10_000,
+            ..OpenTextFacts::default()
+        };
+        assert_eq!(of(behind.clone()), [Severity::Note]);
+        let few = OpenTextFacts {
+            pending: 9_999,
+            segments_most: 63,
+            ..behind.clone()
+        };
+        assert_eq!(of(few), []);
+        let updating = OpenTextFacts {
+            is_updating: true,
+            segments_most: 80,
+            ..behind.clone()
+        };
+        assert_eq!(of(updating), []);
+        let pieces = OpenTextFacts {
+            pending: 0,
+            segments_most: 64,
+            ..behind
+        };
+        assert_eq!(of(pieces), [Severity::Warning]);
+    }
+}
