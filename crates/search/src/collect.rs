@@ -353,19 +353,23 @@ pub(crate) fn collect(
             total += 1;
             counters.count(doc, effort)?;
             let score = if scores { matcher.score() * scale } else { 0.0 };
-            for (key, column) in key.iter_mut().zip(&keys) {
-                *key = column.key(doc, score);
-            }
-            let is_behind = after.as_ref().is_none_or(|after| key > *after);
             let full = heap.len() >= request.limit;
-            let is_first = !full || heap.peek().is_some_and(|last| key.as_slice() < &*last.0);
-            if is_behind && is_first && request.limit > 0 {
-                if full {
-                    heap.pop();
-                } else {
-                    effort.take(candidate_bytes)?;
+            // Most are behind by the first part of the order alone.
+            key[0] = keys[0].key(doc, score);
+            let last = heap.peek().filter(|_| full);
+            if request.limit > 0 && last.is_none_or(|last| key[0] <= last.0[0]) {
+                for (key, column) in key.iter_mut().zip(&keys).skip(1) {
+                    *key = column.key(doc, score);
                 }
-                heap.push((key.clone().into(), doc, score.to_bits()));
+                let is_behind = after.as_ref().is_none_or(|after| key > *after);
+                if is_behind && last.is_none_or(|last| key.as_slice() < &*last.0) {
+                    if full {
+                        heap.pop();
+                    } else {
+                        effort.take(candidate_bytes)?;
+                    }
+                    heap.push((key.clone().into(), doc, score.to_bits()));
+                }
             }
         }
         doc = matcher.advance();

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::OpenReadError;
 use tantivy::index::SegmentId;
-use tantivy::{IndexReader, ReloadPolicy, TantivyError};
+use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 
 use crate::Error;
 use crate::reader::{Reader, Statistics};
@@ -80,6 +80,8 @@ impl From<Unopened> for Error {
     }
 }
 
+/// Stored fields are compressed in blocks of so many bytes: a block is read for each hit.
+const STORED_BLOCK_BYTES: usize = 4 << 10;
 /// Blocks of stored fields that a reader keeps for each segment: hits are few, and read once.
 const STORED_BLOCKS_KEPT: usize = 1;
 
@@ -120,6 +122,12 @@ impl Index {
         let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
         let engine = tantivy::Index::builder()
             .schema(schema)
+            .settings(IndexSettings {
+                docstore_blocksize: STORED_BLOCK_BYTES,
+                // A thread for each update, most of which are small.
+                docstore_compress_dedicated_thread: false,
+                ..IndexSettings::default()
+            })
             .open_or_create(directory)?;
         engine.tokenizers().register(TOKENIZER, Decoder);
         let files = engine
