@@ -260,8 +260,11 @@ def beyond(ctx):
         both = api.expect(200, "POST", path, {"q": "*:*", "drilldown": [["tag", "x", "y", "z"], ["tag", "x"]], "group_field": "tag"})
         ctx.report.equal("several: one of each, in groups too", (both["total_hits"], [group["by"] for group in both["groups"]]), (1, ["x"]))
         ctx.report.equal("to what nothing is", api.expect(200, "POST", path, {"q": "*:*", "drilldown": ["none", "x"]})["total_hits"], 0)
+        by_id = api.expect(200, "POST", path, {"q": "*:*", "drilldown": ["_id", "a", "odd3", "none"]})
+        ctx.report.equal("to ids", sorted(hit["id"] for hit in by_id["hits"]), ["a", "odd3"])
         for bad in ([5], "tag", ["tag"], [["tag"]], ["tag", 5], ["n", "1"], ["default", "odd"]):
-            ctx.report.equal(f"drilldown {bad} is refused", api.post(path, {"q": "beta", "drilldown": bad}).status, 400)
+            for more in ({}, {"group_field": "tag"}):
+                ctx.report.equal(f"drilldown {bad} is refused, {more}", api.post(path, {"q": "beta", "drilldown": bad, **more}).status, 400)
         for bad in ({"highlight_fields": "default"}, {"highlight_fields": [5]}, {"highlight_fields": [], "highlight_number": 0}, {"group_field": 5}):
             ctx.report.equal(f"{bad} is refused", api.post(path, {"q": "beta", **bad}).status, 400)
 

@@ -1,6 +1,6 @@
-//! What the segments of an index come to together, and what the shards of a database do.
+//! What the segments of a database's shards come to together.
 
-use std::borrow::Cow;
+use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
 use std::rc::Rc;
 use std::sync::Arc;
@@ -8,7 +8,7 @@ use std::sync::Arc;
 use rustc_hash::FxHashMap;
 
 use crate::collect::{
-    Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
+    First, Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
 };
 use crate::reader::Reader;
 use crate::schema::Types;
@@ -35,7 +35,7 @@ pub struct Hit {
     pub id: String,
     /// What it is ordered by; the id comes last when the order does not name it.
     pub order: Vec<SortValue>,
-    /// Which of the answers that were put together it is from.
+    /// Which of the readers it is from.
     pub shard: usize,
     /// Where its stored fields are.
     pub segment: u32,
@@ -53,55 +53,112 @@ impl Hit {
     }
 }
 
-impl Reader {
-    /// Asks the index. `types`: of all shards together ([`types_of`]), so that a shard which has never seen a field has no
-    /// value of it, and no other order than the rest.
-    ///
-    /// # Errors
-    /// What is asked for cannot be, or of the files.
-    pub fn search(
-        &self,
-        request: &Request,
-        types: &Types,
-        effort: &Rc<Effort>,
-    ) -> Result<Answer, Error> {
-        check_counters(request, types)?;
-        let before = effort.taken();
+/// Asks the shards of an index. `types`: of all of them together ([`types_of`]), so that a shard which has never seen a field has no value of it,
+/// and no other order than the rest.
+///
+/// # Errors
+/// What is asked for cannot be, or of the files.
+pub fn search(
+    readers: &[impl Borrow<Reader>],
+    request: &Request,
+    types: &Types,
+    effort: &Rc<Effort>,
+) -> Result<Answer, Error> {
+    check_counters(request, types)?;
+    let before = effort.taken();
+    let mut answer = Answer::empty(request);
+    let mut sources: Vec<Hits> = vec![];
+    for (shard, reader) in readers.iter().enumerate() {
+        let reader: &Reader = reader.borrow();
+        let so_far = effort.taken();
         let about = (request.similarity, &**effort);
-        let scaled = weigh(&request.query, &request.filters, about, self)?;
-        let of_query = effort.taken() - before;
-        let mut answer = Answer::empty(request);
-        for (number, files) in self.searcher.segment_readers().iter().enumerate() {
-            let segment = Segment::new(files, &self.layout, effort)?;
+        let scaled = weigh(&request.query, &request.filters, about, reader)?;
+        let of_query = effort.taken() - so_far;
+        for (number, files) in reader.segments.iter().enumerate() {
+            let segment = Segment::new(files, &reader.layout, effort)?;
             let Some(matcher) = segment.matcher(&scaled.weighed)? else {
                 continue;
             };
             let matcher = (matcher, scaled.scale);
             let collected = collect(request, types, files, matcher, effort)?;
-            let hits = collected.hits.into_iter().map(|(order, id, doc)| Hit {
-                id,
-                order,
-                shard: 0,
+            answer.count(collected.total, collected.counts, collected.ranges);
+            sources.push(Hits {
+                shard,
                 segment: number as u32,
-                doc,
+                first: collected.first,
             });
-            answer.add(Answer {
-                total: collected.total,
-                hits: hits.collect(),
-                counts: collected.counts,
-                ranges: collected.ranges,
-            });
-            if answer.hits.len() > request.limit {
-                answer.arrange(request);
-            }
+            let kept = sources.iter().map(|hits| hits.first.bytes());
             effort.give_back_to(before);
-            effort.take(of_query + answer.bytes())?;
+            effort.take(of_query + answer.bytes() + kept.sum::<usize>())?;
         }
-        answer.arrange(request);
-        effort.give_back_to(before);
-        effort.take(answer.bytes())?;
-        Ok(answer)
     }
+    put_together(sources, request, &mut answer, effort)?;
+    effort.give_back_to(before);
+    effort.take(answer.bytes())?;
+    Ok(answer)
+}
+
+/// The first hits of a segment.
+struct Hits {
+    shard: usize,
+    segment: u32,
+    first: First,
+}
+
+impl Hits {
+    fn next(&mut self, effort: &Effort) -> Result<Option<Hit>, Error> {
+        effort.step()?;
+        let Some((id, order, doc)) = self.first.next()? else {
+            return Ok(None);
+        };
+        let hit = Hit {
+            id,
+            order,
+            shard: self.shard,
+            segment: self.segment,
+            doc,
+        };
+        effort.take(hit.bytes())?;
+        Ok(Some(hit))
+    }
+}
+
+/// Takes the first hits of all segments in their order.
+fn put_together(
+    mut sources: Vec<Hits>,
+    request: &Request,
+    answer: &mut Answer,
+    effort: &Effort,
+) -> Result<(), Error> {
+    let by_id = SortKey {
+        by: SortBy::Id,
+        reversed: false,
+    };
+    let keys: Vec<&SortKey> = request.sort.iter().chain([&by_id]).collect();
+    let order = |a: &Hit, b: &Hit| {
+        let values = a.order.iter().zip(&b.order).zip(&keys);
+        values
+            .map(|((a, b), key)| compare(a, b, key))
+            .find(|o| o.is_ne())
+            .unwrap_or(Ordering::Equal)
+    };
+    // The next one of each segment, the first of all at the end.
+    let mut heads: Vec<(Hit, usize)> = vec![];
+    for (at, source) in sources.iter_mut().enumerate() {
+        heads.extend(source.next(effort)?.map(|hit| (hit, at)));
+    }
+    heads.sort_by(|(a, _), (b, _)| order(b, a));
+    while let Some((hit, at)) = heads.pop() {
+        answer.hits.push(hit);
+        if answer.hits.len() >= request.limit {
+            break;
+        }
+        if let Some(next) = sources[at].next(effort)? {
+            let place = heads.partition_point(|(other, _)| order(other, &next).is_gt());
+            heads.insert(place, (next, at));
+        }
+    }
+    Ok(())
 }
 
 impl Answer {
@@ -117,15 +174,14 @@ impl Answer {
         }
     }
 
-    fn add(&mut self, other: Answer) {
-        self.total += other.total;
-        self.hits.extend(other.hits);
-        for (all, of_one) in self.counts.iter_mut().zip(other.counts) {
+    fn count(&mut self, total: u64, counts: Vec<FxHashMap<String, u64>>, ranges: Vec<Vec<u64>>) {
+        self.total += total;
+        for (all, of_one) in self.counts.iter_mut().zip(counts) {
             for (value, count) in of_one {
                 *all.entry(value).or_default() += count;
             }
         }
-        for (all, of_one) in self.ranges.iter_mut().zip(other.ranges) {
+        for (all, of_one) in self.ranges.iter_mut().zip(ranges) {
             for (all, count) in all.iter_mut().zip(of_one) {
                 *all += count;
             }
@@ -140,23 +196,6 @@ impl Answer {
             + counted
                 .map(|value| value.len() + COUNT_BYTES)
                 .sum::<usize>()
-    }
-
-    fn arrange(&mut self, request: &Request) {
-        let by_id = SortKey {
-            by: SortBy::Id,
-            reversed: false,
-        };
-        let keys: Vec<&SortKey> = request.sort.iter().chain([&by_id]).collect();
-        let order = |a: &Hit, b: &Hit| {
-            let values = a.order.iter().zip(&b.order).zip(&keys);
-            values
-                .map(|((a, b), key)| compare(a, b, key))
-                .find(|o| o.is_ne())
-                .unwrap_or(Ordering::Equal)
-        };
-        self.hits.sort_by(order);
-        self.hits.truncate(request.limit);
     }
 }
 
@@ -174,18 +213,5 @@ pub fn types_of(readers: &[Arc<Reader>]) -> Cow<'_, Types> {
             }
         }
     }
-    all
-}
-
-/// Puts the answers of a database's shards together.
-pub fn merge(request: &Request, answers: Vec<Answer>) -> Answer {
-    let mut all = Answer::empty(request);
-    for (shard, mut answer) in answers.into_iter().enumerate() {
-        for hit in &mut answer.hits {
-            hit.shard = shard;
-        }
-        all.add(answer);
-    }
-    all.arrange(request);
     all
 }

@@ -7,13 +7,13 @@ use std::collections::BinaryHeap;
 use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
-use tantivy::SegmentReader;
 use tantivy::columnar::{Column, Dictionary, StrColumn};
 
-use crate::answer::{COUNT_BYTES, Hit};
+use crate::answer::COUNT_BYTES;
 use crate::column;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
+use crate::reader::SegmentFiles;
 use crate::schema::{FieldType, ID, Types};
 use crate::similarity::Similarity;
 use crate::{Effort, Error};
@@ -121,11 +121,9 @@ pub struct Range {
 }
 
 /// What a segment comes to.
-#[derive(Debug, Default)]
 pub(crate) struct Collected {
     pub total: u64,
-    /// In no order.
-    pub hits: Vec<(Vec<SortValue>, String, u32)>,
+    pub first: First,
     pub counts: Vec<FxHashMap<String, u64>>,
     pub ranges: Vec<Vec<u64>>,
 }
@@ -155,7 +153,7 @@ pub(crate) enum KeyColumn {
 }
 
 impl KeyColumn {
-    pub fn open(key: &SortKey, types: &Types, segment: &SegmentReader) -> Result<KeyColumn, Error> {
+    pub fn open(key: &SortKey, types: &Types, segment: &SegmentFiles) -> Result<KeyColumn, Error> {
         let reversed = key.reversed;
         let field = match &key.by {
             SortBy::Score => return Ok(KeyColumn::Score { reversed }),
@@ -326,14 +324,49 @@ fn place_of(column: &StrColumn, text: &str) -> Result<u64, Error> {
     Ok(2 * low + 1)
 }
 
-/// A hit in a heap: the last in the order is at its top.
+/// A hit in a heap: its place in the order, its number in the segment and its score. The last in the order is at the top.
 type Candidate = (Box<[u64]>, u32, u32);
+
+/// The first hits of a segment, in their order. What they are ordered by is read of those alone that somebody takes.
+pub(crate) struct First {
+    keys: Vec<KeyColumn>,
+    candidates: std::vec::IntoIter<Candidate>,
+    /// Which part of the order is the id.
+    id: usize,
+}
+
+impl First {
+    /// Memory that each takes, in bytes.
+    fn bytes_of_one(keys: usize) -> usize {
+        size_of::<Candidate>() + keys * size_of::<u64>()
+    }
+
+    /// About how much memory they take.
+    pub fn bytes(&self) -> usize {
+        self.candidates.len() * First::bytes_of_one(self.keys.len())
+    }
+
+    /// The next hit: its id, what it is ordered by, and its number in the segment.
+    pub fn next(&mut self) -> Result<Option<(String, Vec<SortValue>, u32)>, Error> {
+        let Some((_, doc, score)) = self.candidates.next() else {
+            return Ok(None);
+        };
+        let score = f32::from_bits(score);
+        let order = self.keys.iter().map(|key| key.value(doc, score));
+        let order = order.collect::<Result<Vec<_>, _>>()?;
+        let id = match order.get(self.id) {
+            Some(SortValue::Text(id)) => id.clone(),
+            _ => String::new(),
+        };
+        Ok(Some((id, order, doc)))
+    }
+}
 
 /// Goes through the hits of a segment.
 pub(crate) fn collect(
     request: &Request,
     types: &Types,
-    segment: &SegmentReader,
+    segment: &SegmentFiles,
     (mut matcher, scale): (BoxMatcher, f32),
     effort: &Effort,
 ) -> Result<Collected, Error> {
@@ -341,8 +374,8 @@ pub(crate) fn collect(
     let after = place_behind(request, &keys)?;
     let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
     let mut counters = Counters::open(request, types, segment, effort)?;
-    let candidate_bytes = size_of::<Candidate>() + keys.len() * size_of::<u64>();
-    let alive = segment.alive_bitset();
+    let candidate_bytes = First::bytes_of_one(keys.len());
+    let alive = segment.files.alive_bitset();
     let mut total = 0;
     let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
     let mut key = vec![0; keys.len()];
@@ -376,11 +409,17 @@ pub(crate) fn collect(
     }
     // Cursors say that they are at their end when there is no time for more.
     effort.step()?;
-    let hits = hits_of(heap, &keys, segment, effort)?;
     let (counts, ranges) = counters.finish(effort)?;
+    let is_id = |key: &SortKey| key.by == SortBy::Id;
+    let id = request.sort.iter().position(is_id);
+    let first = First {
+        id: id.unwrap_or(request.sort.len()),
+        keys,
+        candidates: heap.into_sorted_vec().into_iter(),
+    };
     Ok(Collected {
         total,
-        hits,
+        first,
         counts,
         ranges,
     })
@@ -390,7 +429,7 @@ pub(crate) fn collect(
 fn keys_of(
     request: &Request,
     types: &Types,
-    segment: &SegmentReader,
+    segment: &SegmentFiles,
 ) -> Result<Vec<KeyColumn>, Error> {
     let mut keys = vec![];
     for key in &request.sort {
@@ -421,30 +460,6 @@ fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>
     Ok(Some(places.collect::<Result<_, _>>()?))
 }
 
-/// What hits are ordered by, their ids and numbers.
-fn hits_of(
-    heap: BinaryHeap<Candidate>,
-    keys: &[KeyColumn],
-    segment: &SegmentReader,
-    effort: &Effort,
-) -> Result<Vec<(Vec<SortValue>, String, u32)>, Error> {
-    let ids = column::ids(segment)?;
-    let mut hits = Vec::new();
-    for (_, doc, score) in heap {
-        let score = f32::from_bits(score);
-        let order = keys.iter().map(|key| key.value(doc, score));
-        let order = order.collect::<Result<Vec<_>, _>>()?;
-        let ord = ids
-            .as_ref()
-            .and_then(|ids| Some((ids, ids.ords().first(doc)?)));
-        let id = ord.map_or_else(|| Ok(String::new()), |(ids, ord)| column::text_of(ids, ord))?;
-        effort.step()?;
-        effort.take(size_of::<Hit>() + id.len() + order_bytes(&order))?;
-        hits.push((order, id, doc));
-    }
-    Ok(hits)
-}
-
 /// About how much memory the values take that a hit is ordered by.
 pub(crate) fn order_bytes(order: &[SortValue]) -> usize {
     let texts = order.iter().map(|value| match value {
@@ -467,7 +482,7 @@ impl<'a> Counters<'a> {
     fn open(
         request: &'a Request,
         types: &Types,
-        segment: &SegmentReader,
+        segment: &SegmentFiles,
         effort: &Effort,
     ) -> Result<Counters<'a>, Error> {
         check_counters(request, types)?;
@@ -548,21 +563,43 @@ pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Err
     if request.similarity == Similarity::TfIdf {
         return Ok(());
     }
-    let narrowed = request.filters.iter().filter_map(|filter| match filter {
-        Query::Facet { field, .. } => Some(field),
-        _ => None,
-    });
-    for field in request.counts.iter().chain(narrowed) {
-        if types.get(field).is_some_and(|t| *t != FieldType::String) {
-            return Err(Error::NoStrings(field.clone()));
-        }
-    }
+    check_facets(request.similarity, &request.filters, types)?;
+    are_strings(&request.counts, types)?;
     for (field, _) in &request.ranges {
         if types.get(field).is_some_and(|t| *t != FieldType::Double) {
             return Err(Error::NoNumbers(field.clone()));
         }
     }
     Ok(())
+}
+
+/// Whether the fields that hits are narrowed to strings of have any.
+pub(crate) fn check_facets(
+    similarity: Similarity,
+    filters: &[Query],
+    types: &Types,
+) -> Result<(), Error> {
+    if similarity == Similarity::TfIdf {
+        return Ok(());
+    }
+    are_strings(
+        filters.iter().filter_map(|filter| match filter {
+            Query::Facet { field, .. } => Some(field),
+            _ => None,
+        }),
+        types,
+    )
+}
+
+fn are_strings<'a>(
+    fields: impl IntoIterator<Item = &'a String>,
+    types: &Types,
+) -> Result<(), Error> {
+    let has_others = |field: &&String| types.get(*field).is_some_and(|t| *t != FieldType::String);
+    match fields.into_iter().find(has_others) {
+        Some(field) => Err(Error::NoStrings(field.clone())),
+        None => Ok(()),
+    }
 }
 
 /// Whether there is such an order.

@@ -2,24 +2,77 @@
 
 use std::sync::Arc;
 
+use parking_lot::Mutex;
+use rustc_hash::FxHashMap;
 use tantivy::SegmentReader;
-use tantivy::columnar::{Column, ColumnType, DynamicColumn, NumericalType, StrColumn};
+use tantivy::columnar::{
+    Column, ColumnType, ColumnValues, DynamicColumn, NumericalType, StrColumn,
+};
 
 use crate::Error;
+use crate::reader::SegmentFiles;
 use crate::schema::{ColumnKind, ID_COLUMN};
 use crate::similarity::Similarity;
 
+/// Columns by their paths.
+type ByPath<T> = Mutex<FxHashMap<String, T>>;
+
+/// The columns of a segment that were asked for, open: to open one takes tens of microseconds. There are no more than the segment has.
+#[derive(Default)]
+pub(crate) struct OpenColumns {
+    strings: ByPath<StrColumn>,
+    numbers: ByPath<Column<f64>>,
+    lengths: ByPath<Lengths>,
+}
+
+/// What an open column takes besides what it has for its blocks, in bytes.
+const COLUMN_BYTES: usize = 1 << 10;
+/// Documents of a block of a column, and what an open column has for each, in bytes.
+const BLOCK_DOCS: usize = 512;
+const BLOCK_BYTES: usize = 40;
+
+impl OpenColumns {
+    /// About how much memory they take, of a segment of so many documents.
+    pub fn bytes(&self, docs: u32) -> usize {
+        let columns =
+            self.strings.lock().len() + self.numbers.lock().len() + self.lengths.lock().len();
+        columns * (COLUMN_BYTES + docs as usize / BLOCK_DOCS * BLOCK_BYTES)
+    }
+}
+
+/// The column at a path, which is opened by the first who asks.
+fn kept<T: Clone>(
+    columns: &ByPath<T>,
+    path: &str,
+    open: impl FnOnce() -> Result<Option<T>, Error>,
+) -> Result<Option<T>, Error> {
+    if let Some(open) = columns.lock().get(path) {
+        return Ok(Some(open.clone()));
+    }
+    let opened = open()?;
+    if let Some(column) = &opened {
+        columns.lock().insert(path.to_owned(), column.clone());
+    }
+    Ok(opened)
+}
+
+fn str_column(segment: &SegmentFiles, path: &str) -> Result<Option<StrColumn>, Error> {
+    kept(&segment.columns().strings, path, || {
+        Ok(segment.files.fast_fields().str(path)?)
+    })
+}
+
 /// Strings of a field, of one kind of column; `None` when no document has any.
 pub(crate) fn of_strings(
-    segment: &SegmentReader,
+    segment: &SegmentFiles,
     kind: ColumnKind,
     field: &str,
 ) -> Result<Option<StrColumn>, Error> {
-    Ok(segment.fast_fields().str(&kind.path(field))?)
+    str_column(segment, &kind.path(field))
 }
 
 /// The strings of a field; `None` when no document has any.
-pub(crate) fn strings(segment: &SegmentReader, field: &str) -> Result<Option<StrColumn>, Error> {
+pub(crate) fn strings(segment: &SegmentFiles, field: &str) -> Result<Option<StrColumn>, Error> {
     of_strings(segment, ColumnKind::Strings, field)
 }
 
@@ -32,23 +85,43 @@ pub(crate) fn facets_of(similarity: Similarity) -> ColumnKind {
 }
 
 /// The documents' ids.
-pub(crate) fn ids(segment: &SegmentReader) -> Result<Option<StrColumn>, Error> {
-    Ok(segment.fast_fields().str(ID_COLUMN)?)
+pub(crate) fn ids(segment: &SegmentFiles) -> Result<Option<StrColumn>, Error> {
+    str_column(segment, ID_COLUMN)
 }
 
 /// The numbers of a field; `None` when no document has any.
-pub(crate) fn numbers(segment: &SegmentReader, field: &str) -> Result<Option<Column<f64>>, Error> {
+pub(crate) fn numbers(segment: &SegmentFiles, field: &str) -> Result<Option<Column<f64>>, Error> {
     let path = ColumnKind::Numbers.path(field);
-    match numerical(segment, &path, NumericalType::F64)? {
-        Some(DynamicColumn::F64(column)) => Ok(Some(column)),
-        _ => Ok(None),
-    }
+    kept(&segment.columns().numbers, &path, || {
+        match numerical(&segment.files, &path, NumericalType::F64)? {
+            Some(DynamicColumn::F64(column)) => Ok(Some(column)),
+            _ => Ok(None),
+        }
+    })
+}
+
+/// The lengths of each document, for scores; 1 where there is none.
+pub(crate) type Lengths = Arc<dyn ColumnValues<u64>>;
+
+/// The lengths of a field of texts, for scores.
+pub(crate) fn lengths(segment: &SegmentFiles, field: &str) -> Result<Lengths, Error> {
+    let path = ColumnKind::Lengths.path(field);
+    let lengths = kept(&segment.columns().lengths, &path, || {
+        let column = own_lengths(&segment.files, field)?;
+        Ok(column.map(|column| column.first_or_default_col(1)))
+    })?;
+    Ok(lengths.unwrap_or_else(|| {
+        Column::build_empty_column(segment.files.max_doc()).first_or_default_col(1)
+    }))
 }
 
 /// The lengths of a field of texts, in tokens; `None` when no document has it.
-pub(crate) fn lengths(segment: &SegmentReader, field: &str) -> Result<Option<Column<u64>>, Error> {
+pub(crate) fn own_lengths(
+    files: &SegmentReader,
+    field: &str,
+) -> Result<Option<Column<u64>>, Error> {
     let path = ColumnKind::Lengths.path(field);
-    match numerical(segment, &path, NumericalType::U64)? {
+    match numerical(files, &path, NumericalType::U64)? {
         Some(DynamicColumn::U64(column)) => Ok(Some(column)),
         _ => Ok(None),
     }
@@ -56,11 +129,11 @@ pub(crate) fn lengths(segment: &SegmentReader, field: &str) -> Result<Option<Col
 
 /// A column of numbers, which tantivy keeps in the narrowest type that holds all of them.
 fn numerical(
-    segment: &SegmentReader,
+    files: &SegmentReader,
     path: &str,
     wanted: NumericalType,
 ) -> Result<Option<DynamicColumn>, Error> {
-    for handle in segment.fast_fields().dynamic_column_handles(path)? {
+    for handle in files.fast_fields().dynamic_column_handles(path)? {
         if matches!(
             handle.column_type(),
             ColumnType::I64 | ColumnType::U64 | ColumnType::F64
@@ -77,6 +150,3 @@ pub(crate) fn text_of(column: &StrColumn, ord: u64) -> Result<String, Error> {
     column.ord_to_str(ord, &mut text)?;
     Ok(text)
 }
-
-/// The lengths of each document, for scores; 1 where there is none.
-pub(crate) type Lengths = Arc<dyn tantivy::columnar::ColumnValues<u64>>;

@@ -77,6 +77,11 @@ impl Fields {
         self.indexed.is_empty() && self.stored.is_empty() && no_facets
     }
 
+    /// Whether some are to be stored.
+    pub(crate) fn has_stored(&self) -> bool {
+        !self.stored.is_empty()
+    }
+
     /// Adds what a call of `index` said: its type and name, its value, and whether it is to be stored.
     ///
     /// # Errors

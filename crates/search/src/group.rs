@@ -5,13 +5,14 @@ use std::collections::BTreeSet;
 use std::rc::Rc;
 
 use rustc_hash::FxHashMap;
-use tantivy::SegmentReader;
 
-use crate::collect::{KeyColumn, SortBy, SortKey, SortValue, check_sort, compare, order_bytes};
+use crate::collect::{
+    KeyColumn, SortBy, SortKey, SortValue, check_facets, check_sort, compare, order_bytes,
+};
 use crate::column;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
-use crate::reader::Reader;
+use crate::reader::{Reader, SegmentFiles};
 use crate::schema::Types;
 use crate::similarity::Similarity;
 use crate::weigh::{Segment, weigh};
@@ -96,12 +97,13 @@ impl Reader {
         effort: &Rc<Effort>,
     ) -> Result<(Vec<Group>, u64), Error> {
         check_sort(&request.sort, types)?;
+        check_facets(request.similarity, &request.filters, types)?;
         let before = effort.taken();
         let about = (request.similarity, &**effort);
         let scaled = weigh(&request.query, &request.filters, about, self)?;
         let of_query = effort.taken();
         let (mut groups, mut total) = (vec![], 0);
-        for files in self.searcher.segment_readers() {
+        for files in &self.segments {
             let segment = Segment::new(files, &self.layout, effort)?;
             let Some(matcher) = segment.matcher(&scaled.weighed)? else {
                 continue;
@@ -122,7 +124,7 @@ impl Reader {
 fn groups_of(
     request: &GroupRequest,
     types: &Types,
-    files: &SegmentReader,
+    files: &SegmentFiles,
     (mut matcher, scale): (BoxMatcher, f32),
     effort: &Effort,
     groups: &mut Vec<Group>,
@@ -132,7 +134,7 @@ fn groups_of(
     let keys = keys.map(|key| KeyColumn::open(key, types, files));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     let strings = column::strings(files, &request.field)?;
-    let alive = files.alive_bitset();
+    let alive = files.files.alive_bitset();
     let mut first = First::new(request.limit);
     let mut key = vec![0; keys.len()];
     let mut total = 0;

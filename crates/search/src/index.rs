@@ -1,6 +1,5 @@
 //! An open index: its folder, and what its last commit stands for.
 
-use std::collections::HashSet;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -9,11 +8,10 @@ use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
 use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::OpenReadError;
-use tantivy::index::SegmentId;
 use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 
 use crate::Error;
-use crate::reader::{Reader, Statistics};
+use crate::reader::Reader;
 use crate::schema::{Layout, Types};
 use crate::tokens::{Decoder, TOKENIZER};
 
@@ -27,13 +25,21 @@ pub struct Commit {
     /// The types of its fields.
     #[serde(default)]
     pub types: Types,
+    /// Some document of it has stored fields, or had.
+    #[serde(default = "is_unknown")]
+    pub has_stored: bool,
+}
+
+/// What was written before this was noted may have stored fields.
+fn is_unknown() -> bool {
+    true
 }
 
 /// Where tantivy lists the files of an index.
 const META: &str = "meta.json";
 
 /// Why an index was not opened.
-enum Unopened {
+pub(crate) enum Unopened {
     /// Its files cannot be read by anybody.
     Damaged(String),
     /// Something that may pass: no memory, no rights, a disk that does not answer.
@@ -88,11 +94,11 @@ const STORED_BLOCKS_KEPT: usize = 1;
 /// An index in a folder of its own. Who opens it sees to it that nobody else has it open.
 pub struct Index {
     folder: PathBuf,
+    directory: MmapDirectory,
     pub(crate) engine: tantivy::Index,
     pub(crate) layout: Layout,
     files: IndexReader,
     current: Mutex<Arc<Reader>>,
-    statistics: Arc<Statistics>,
     damage: Option<String>,
     /// Held by whoever writes.
     pub(crate) writing: Mutex<()>,
@@ -128,23 +134,22 @@ impl Index {
                 docstore_compress_dedicated_thread: false,
                 ..IndexSettings::default()
             })
-            .open_or_create(directory)?;
+            .open_or_create(directory.clone())?;
         engine.tokenizers().register(TOKENIZER, Decoder);
         let files = engine
             .reader_builder()
             .reload_policy(ReloadPolicy::Manual)
             .doc_store_cache_num_blocks(STORED_BLOCKS_KEPT)
             .try_into()?;
-        let statistics = Arc::new(Statistics::default());
         let commit = read_commit(&engine)?;
-        let reader = Reader::new(files.searcher(), layout, commit, statistics.clone());
+        let reader = Reader::new(files.searcher(), layout, commit, None);
         Ok(Index {
             folder: folder.to_owned(),
             engine,
             layout,
             files,
             current: Mutex::new(Arc::new(reader)),
-            statistics,
+            directory,
             damage: None,
             writing: Mutex::default(),
         })
@@ -169,15 +174,12 @@ impl Index {
     pub(crate) fn publish(&self) -> Result<(), Error> {
         self.files.reload()?;
         let commit = read_commit(&self.engine)?;
-        let searcher = self.files.searcher();
-        let segments: HashSet<SegmentId> = searcher
-            .segment_readers()
-            .iter()
-            .map(|s| s.segment_id())
-            .collect();
-        self.statistics.keep(&segments);
-        let reader = Reader::new(searcher, self.layout, commit, self.statistics.clone());
-        *self.current.lock() = Arc::new(reader);
+        let mut current = self.current.lock();
+        let reader = Reader::new(self.files.searcher(), self.layout, commit, Some(&current));
+        *current = Arc::new(reader);
+        drop(current);
+        // tantivy forgets the files that nobody has open when it is asked for the others, and otherwise never.
+        self.directory.get_cache_info();
         Ok(())
     }
 
@@ -190,16 +192,14 @@ impl Index {
     pub fn memory_bytes(&self) -> usize {
         let reader = self.reader();
         let names: usize = reader.commit.types.keys().map(|name| name.len() + 64).sum();
-        size_of::<Index>() + MEMORY_BESIDE_BYTES + names + reader.segments() * SEGMENT_MEMORY_BYTES
+        size_of::<Index>() + MEMORY_BESIDE_BYTES + names + reader.memory_bytes()
     }
 }
 
 /// What an open index takes besides its own members, in bytes.
 const MEMORY_BESIDE_BYTES: usize = 24 << 10;
-/// What an open segment takes, in bytes.
-const SEGMENT_MEMORY_BYTES: usize = 16 << 10;
 
-fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopened> {
+pub(crate) fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopened> {
     let payload = engine.load_metas()?.payload;
     let Some(payload) = payload else {
         return Ok(Arc::default());

@@ -38,7 +38,7 @@ mod tokens;
 mod update;
 mod weigh;
 
-pub use answer::{Answer, Hit, merge, types_of};
+pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use effort::Effort;
 pub use error::Error;

@@ -1,6 +1,5 @@
 //! An index as it was at a moment.
 
-use std::collections::HashSet;
 use std::ops::Bound;
 use std::sync::Arc;
 
@@ -11,45 +10,63 @@ use tantivy::schema::Value as _;
 use tantivy::{DocAddress, Searcher, SegmentReader, TantivyDocument};
 
 use crate::Error;
-use crate::column;
+use crate::column::{self, OpenColumns};
 use crate::index::Commit;
 use crate::schema::{FieldType, ID, Layout, PARTITION, Types};
 use crate::similarity::FieldStatistics;
 
-/// What is known of fields, by segment: it is counted once.
+/// What is kept of a segment in memory besides its files, whatever is deleted of it.
 #[derive(Default)]
-pub(crate) struct Statistics(Mutex<FxHashMap<(SegmentId, String), FieldStatistics>>);
+struct Kept {
+    columns: OpenColumns,
+    /// What is known of fields: it is counted once.
+    statistics: Mutex<FxHashMap<String, FieldStatistics>>,
+}
 
-impl Statistics {
-    /// Forgets the segments that are not among these.
-    pub fn keep(&self, segments: &HashSet<SegmentId>) {
-        self.0
-            .lock()
-            .retain(|(segment, _), _| segments.contains(segment));
+/// The files of a segment as they were at a moment.
+pub(crate) struct SegmentFiles {
+    pub files: SegmentReader,
+    kept: Arc<Kept>,
+}
+
+impl SegmentFiles {
+    pub fn columns(&self) -> &OpenColumns {
+        &self.kept.columns
     }
 }
 
 /// What readers see: it stays as it is while the index goes on.
 pub struct Reader {
-    pub(crate) searcher: Searcher,
+    searcher: Searcher,
+    pub(crate) segments: Vec<SegmentFiles>,
     pub(crate) layout: Layout,
     /// What it stands for.
     pub commit: Arc<Commit>,
-    statistics: Arc<Statistics>,
 }
 
 impl Reader {
+    /// `before`: the reader until now; what it keeps of segments that are still there goes on.
     pub(crate) fn new(
         searcher: Searcher,
         layout: Layout,
         commit: Arc<Commit>,
-        statistics: Arc<Statistics>,
+        before: Option<&Reader>,
     ) -> Reader {
+        let known = before.iter().flat_map(|before| &before.segments);
+        let known: FxHashMap<SegmentId, &Arc<Kept>> = known
+            .map(|segment| (segment.files.segment_id(), &segment.kept))
+            .collect();
+        let segments = searcher.segment_readers().iter().map(|files| SegmentFiles {
+            files: files.clone(),
+            kept: known
+                .get(&files.segment_id())
+                .map_or_else(Arc::default, |kept| Arc::clone(kept)),
+        });
         Reader {
+            segments: segments.collect(),
             searcher,
             layout,
             commit,
-            statistics,
         }
     }
 
@@ -60,7 +77,7 @@ impl Reader {
 
     /// How many segments there are.
     pub fn segments(&self) -> usize {
-        self.searcher.segment_readers().len()
+        self.segments.len()
     }
 
     /// How many documents there are.
@@ -75,8 +92,8 @@ impl Reader {
 
     /// How many documents there are, those that are deleted among them until their segment is merged.
     pub(crate) fn docs_max(&self) -> u64 {
-        let segments = self.searcher.segment_readers().iter();
-        segments.map(|s| u64::from(s.max_doc())).sum()
+        let segments = self.segments.iter();
+        segments.map(|s| u64::from(s.files.max_doc())).sum()
     }
 
     /// What is known of a field, of all segments. Documents that are deleted count until their segment is merged, as in Lucene.
@@ -86,14 +103,14 @@ impl Reader {
         if !self.types().contains_key(field) && !matches!(field, ID | PARTITION) {
             return Ok(all);
         }
-        for segment in self.searcher.segment_readers() {
-            let key = (segment.segment_id(), field.to_owned());
-            let known = self.statistics.0.lock().get(&key).copied();
+        for segment in &self.segments {
+            let known = segment.kept.statistics.lock().get(field).copied();
             let of_segment = match known {
                 Some(known) => known,
                 None => {
                     let counted = count(segment, field, self.types().get(field).copied())?;
-                    self.statistics.0.lock().insert(key, counted);
+                    let mut statistics = segment.kept.statistics.lock();
+                    statistics.insert(field.to_owned(), counted);
                     counted
                 }
             };
@@ -105,8 +122,8 @@ impl Reader {
     /// In how many documents a term is, of all segments.
     pub(crate) fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
         let mut docs = 0;
-        for segment in self.searcher.segment_readers() {
-            let inverted = segment.inverted_index(self.layout.terms)?;
+        for segment in &self.segments {
+            let inverted = segment.files.inverted_index(self.layout.terms)?;
             docs += inverted
                 .terms()
                 .get(term)?
@@ -120,10 +137,24 @@ impl Reader {
     /// # Errors
     /// Of the files.
     pub fn stored(&self, segment: u32, doc: u32) -> Result<String, Error> {
+        if !self.commit.has_stored {
+            return Ok("{}".to_owned());
+        }
         let found: TantivyDocument = self.searcher.doc(DocAddress::new(segment, doc))?;
         let stored = found.get_first(self.layout.stored);
         let text = stored.and_then(|stored| stored.as_str());
         Ok(text.unwrap_or("{}").to_owned())
+    }
+
+    /// About how much memory its segments take, in bytes.
+    pub(crate) fn memory_bytes(&self) -> usize {
+        let segments = self.segments.iter();
+        let of_segment = |s: &SegmentFiles| {
+            let statistics = s.kept.statistics.lock();
+            let names: usize = statistics.keys().map(|name| name.len() + 64).sum();
+            SEGMENT_BYTES + names + s.columns().bytes(s.files.max_doc())
+        };
+        segments.map(of_segment).sum()
     }
 
     /// All ids that are in it, in no order.
@@ -132,11 +163,11 @@ impl Reader {
     /// Of the files.
     pub fn ids(&self) -> Result<Vec<String>, Error> {
         let mut all = vec![];
-        for segment in self.searcher.segment_readers() {
+        for segment in &self.segments {
             let Some(ids) = column::ids(segment)? else {
                 continue;
             };
-            for doc in segment.doc_ids_alive() {
+            for doc in segment.files.doc_ids_alive() {
                 if let Some(ord) = ids.ords().first(doc) {
                     all.push(column::text_of(&ids, ord)?);
                 }
@@ -146,14 +177,17 @@ impl Reader {
     }
 }
 
+/// What an open segment takes, in bytes.
+const SEGMENT_BYTES: usize = 16 << 10;
+
 fn count(
-    segment: &SegmentReader,
+    segment: &SegmentFiles,
     field: &str,
     field_type: Option<FieldType>,
 ) -> Result<FieldStatistics, Error> {
     let mut counted = FieldStatistics::default();
     if field_type == Some(FieldType::Text) {
-        let Some(lengths) = column::lengths(segment, field)? else {
+        let Some(lengths) = column::own_lengths(&segment.files, field)? else {
             return Ok(counted);
         };
         for length in lengths.values.iter() {
@@ -163,13 +197,13 @@ fn count(
         return Ok(counted);
     }
     if field == ID {
-        let docs = u64::from(segment.max_doc());
+        let docs = u64::from(segment.files.max_doc());
         return Ok(FieldStatistics { docs, tokens: docs });
     }
     if let Some(strings) = column::strings(segment, field)? {
         let ords = strings.ords();
         counted.tokens = u64::from(ords.values.num_vals());
-        counted.docs = (0..segment.max_doc())
+        counted.docs = (0..segment.files.max_doc())
             .filter(|doc| ords.index.has_value(*doc))
             .count() as u64;
     }

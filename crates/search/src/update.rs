@@ -1,6 +1,7 @@
 //! How documents come in and go, and when segments are merged.
 
 use std::pin::pin;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -11,7 +12,7 @@ use tantivy::{IndexWriter, TantivyDocument};
 
 use crate::Error;
 use crate::fields::{Analyze, Fields};
-use crate::index::{Commit, Index};
+use crate::index::{Commit, Index, read_commit};
 use crate::schema::Types;
 use crate::tokens::id_term;
 
@@ -29,6 +30,7 @@ pub struct Update<'a> {
     index: &'a Index,
     writer: IndexWriter,
     types: Mutex<Types>,
+    has_stored: AtomicBool,
     /// There is nothing yet that a document could replace.
     is_first: bool,
     _writing: MutexGuard<'a, ()>,
@@ -50,12 +52,13 @@ impl Index {
         let writer: IndexWriter = self.engine.writer_with_options(options)?;
         // Merges are for when readers have what they wait for.
         writer.set_merge_policy(Box::new(NoMergePolicy));
-        let reader = self.reader();
+        // Not by what readers see, who may be behind.
+        let commit = read_commit(&self.engine)?;
         Ok(Update {
             index: self,
             writer,
-            types: Mutex::new(reader.commit.types.clone()),
-            // Not by what readers see, who may be behind.
+            types: Mutex::new(commit.types.clone()),
+            has_stored: AtomicBool::new(commit.has_stored),
             is_first: self.engine.searchable_segment_metas()?.is_empty(),
             _writing: writing,
         })
@@ -75,6 +78,9 @@ impl Update<'_> {
         analyze: &dyn Analyze,
     ) -> Result<(), Error> {
         fields.note_types(&mut self.types.lock())?;
+        if fields.has_stored() && !self.has_stored.load(Relaxed) {
+            self.has_stored.store(true, Relaxed);
+        }
         let document: TantivyDocument = fields.document(id, partition, &self.index.layout, analyze);
         self.remove(id);
         self.writer.add_document(document)?;
@@ -97,6 +103,7 @@ impl Update<'_> {
     pub fn clear(&mut self) -> Result<(), Error> {
         self.writer.delete_all_documents()?;
         self.types.lock().clear();
+        self.has_stored.store(false, Relaxed);
         Ok(())
     }
 
@@ -109,6 +116,7 @@ impl Update<'_> {
             seq,
             purge_seq,
             types: self.types.lock().clone(),
+            has_stored: self.has_stored.load(Relaxed),
         };
         let payload = serde_json::to_string(&commit).map_err(|e| Error::Engine(e.to_string()))?;
         let mut prepared = self.writer.prepare_commit()?;

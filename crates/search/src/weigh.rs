@@ -7,14 +7,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use rustc_hash::{FxHashMap, FxHashSet};
-use tantivy::columnar::{Column, ColumnValues};
+use tantivy::InvertedIndexReader;
 use tantivy::postings::{SegmentPostings, TermInfo};
 use tantivy::schema::IndexRecordOption;
 use tantivy::termdict::TermDictionary;
-use tantivy::{InvertedIndexReader, SegmentReader};
 
 use crate::answer::COUNT_BYTES;
-use crate::column::{self, Lengths, facets_of};
+use crate::column::{self, facets_of};
 use crate::fields::of_column;
 use crate::matcher::{
     BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
@@ -23,7 +22,7 @@ use crate::matcher::{
 use crate::query::{
     CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, whole,
 };
-use crate::reader::{Reader, map_bound};
+use crate::reader::{Reader, SegmentFiles, map_bound};
 use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
 use crate::similarity::{Bm25, FieldStatistics, Similarity, TfIdf, Weight, classic_idf, idf};
 use crate::{Effort, Error};
@@ -374,8 +373,8 @@ impl Weigher<'_> {
         let low = term_bytes(field, &beginning);
         let high = after_prefix(&low);
         let mut found: BTreeMap<String, (usize, u64)> = BTreeMap::new();
-        for segment in self.reader.searcher.segment_readers() {
-            let inverted = segment.inverted_index(self.reader.layout.terms)?;
+        for segment in &self.reader.segments {
+            let inverted = segment.files.inverted_index(self.reader.layout.terms)?;
             let bounds = (Bound::Included(low.clone()), high.clone());
             let mut chars = vec![];
             each_term(
@@ -514,18 +513,18 @@ fn each_term(
 
 /// A segment, to make cursors over.
 pub(crate) struct Segment<'a> {
-    pub files: &'a SegmentReader,
+    files: &'a SegmentFiles,
     inverted: Arc<InvertedIndexReader>,
     effort: Rc<Effort>,
 }
 
 impl Segment<'_> {
     pub fn new<'a>(
-        files: &'a SegmentReader,
+        files: &'a SegmentFiles,
         layout: &Layout,
         effort: &Rc<Effort>,
     ) -> Result<Segment<'a>, Error> {
-        let inverted = files.inverted_index(layout.terms)?;
+        let inverted = files.files.inverted_index(layout.terms)?;
         Ok(Segment {
             files,
             inverted,
@@ -533,9 +532,13 @@ impl Segment<'_> {
         })
     }
 
+    fn docs_max(&self) -> u32 {
+        self.files.files.max_doc()
+    }
+
     /// A set of documents, empty at first.
     fn docs(&self) -> Result<DocSetBuilder, Error> {
-        let docs = self.files.max_doc();
+        let docs = self.docs_max();
         self.effort.take(DocSetBuilder::bytes_max(docs))?;
         Ok(DocSetBuilder::new(docs))
     }
@@ -554,21 +557,12 @@ impl Segment<'_> {
         ))
     }
 
-    fn lengths(&self, field: &str) -> Result<Lengths, Error> {
-        let column = column::lengths(self.files, field)?;
-        let column = column.unwrap_or_else(|| Column::build_empty_column(self.files.max_doc()));
-        let lengths: Arc<dyn ColumnValues<u64>> = column.first_or_default_col(1);
-        Ok(lengths)
-    }
-
     /// A cursor over the documents of the segment that match; `None` when none does.
     pub fn matcher(&self, weighed: &Weighed) -> Result<Option<BoxMatcher>, Error> {
         self.effort.step()?;
         Ok(match weighed {
             Weighed::Nothing => None,
-            Weighed::Everything(score) => {
-                Some(Box::new(Everything::new(self.files.max_doc(), *score)))
-            }
+            Weighed::Everything(score) => Some(Box::new(Everything::new(self.docs_max(), *score))),
             Weighed::Term(term) => self.term(term)?,
             Weighed::Phrase {
                 slots,
@@ -636,7 +630,7 @@ impl Segment<'_> {
             return Ok(None);
         };
         let lengths = match &term.lengths {
-            Some(field) => Some(self.lengths(field)?),
+            Some(field) => Some(column::lengths(self.files, field)?),
             None => None,
         };
         let matcher = TermMatcher::new(postings, term.weight.clone(), lengths);
@@ -664,7 +658,7 @@ impl Segment<'_> {
         if slots.is_empty() {
             return Ok(None);
         }
-        let lengths = Some(self.lengths(field)?);
+        let lengths = Some(column::lengths(self.files, field)?);
         let effort = self.effort.clone();
         let matcher = PhraseMatcher::new(slots, slop, weight.clone(), lengths, effort);
         Ok(Some(Box::new(matcher)))
@@ -706,7 +700,7 @@ impl Segment<'_> {
         // tantivy's own search of a range finds 0 in what ends just before it.
         let wanted = (low, high);
         let mut docs = self.docs()?;
-        for doc in 0..self.files.max_doc() {
+        for doc in 0..self.docs_max() {
             self.effort.step()?;
             if column.values_for_doc(doc).any(|n| wanted.contains(&n)) {
                 docs.put(doc);
@@ -718,7 +712,7 @@ impl Segment<'_> {
     fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
         let column = column::strings(self.files, field)?;
         let wanted = match (&column, value) {
-            (None, None) => return Ok(Some(Box::new(Everything::new(self.files.max_doc(), 0.0)))),
+            (None, None) => return Ok(Some(Box::new(Everything::new(self.docs_max(), 0.0)))),
             (None, Some(_)) => return Ok(None),
             (Some(_), None) => None,
             (Some(column), Some(value)) => match column.dictionary().term_ord(value.as_bytes())? {
@@ -730,7 +724,7 @@ impl Segment<'_> {
             return Ok(None);
         };
         let mut docs = self.docs()?;
-        for doc in 0..self.files.max_doc() {
+        for doc in 0..self.docs_max() {
             self.effort.step()?;
             if column.ords().values_for_doc(doc).max() == wanted {
                 docs.put(doc);
@@ -745,7 +739,11 @@ impl Segment<'_> {
         field: &str,
         values: &[String],
     ) -> Result<Option<BoxMatcher>, Error> {
-        let Some(column) = column::of_strings(self.files, kind, field)? else {
+        let column = match field {
+            ID => column::ids(self.files)?,
+            field => column::of_strings(self.files, kind, field)?,
+        };
+        let Some(column) = column else {
             return Ok(None);
         };
         let mut wanted = FxHashSet::default();
@@ -754,7 +752,7 @@ impl Segment<'_> {
             wanted.extend(column.dictionary().term_ord(value)?);
         }
         let mut docs = self.docs()?;
-        for doc in 0..self.files.max_doc() {
+        for doc in 0..self.docs_max() {
             self.effort.step()?;
             let mut ords = column.ords().values_for_doc(doc);
             if ords.any(|ord| wanted.contains(&ord)) {
@@ -773,7 +771,7 @@ impl Segment<'_> {
             let postings = self.postings(&bytes, IndexRecordOption::WithFreqsAndPositions)?;
             terms.insert(term.clone(), postings);
         }
-        let (docs, effort) = (self.files.max_doc(), self.effort.clone());
+        let (docs, effort) = (self.docs_max(), self.effort.clone());
         let matcher = IntervalMatcher::new(source.clone(), terms, boost, docs, effort);
         Ok(Box::new(matcher))
     }

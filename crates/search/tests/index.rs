@@ -55,8 +55,12 @@ fn by_score(query: Query) -> Request {
     }
 }
 
+fn asked(reader: &Reader, request: &Request, effort: Effort) -> Result<Answer, Error> {
+    search::search(&[reader], request, reader.types(), &Rc::new(effort))
+}
+
 fn search(reader: &Reader, request: &Request) -> Result<Answer, Error> {
-    reader.search(request, reader.types(), &Rc::new(Effort::default()))
+    asked(reader, request, Effort::default())
 }
 
 fn found(index: &Index, query: Query) -> Vec<String> {
@@ -380,7 +384,7 @@ fn a_search_ends_when_its_time_or_memory_does() {
             limit,
             ..by_score(query)
         };
-        reader.search(&request, reader.types(), &Rc::new(effort))
+        self::asked(&reader, &request, effort)
     };
     let near = Query::Interval {
         field: "t".into(),
@@ -419,11 +423,11 @@ fn a_phrase_of_many_words_in_a_document_of_many_ends() {
         let request = by_score(phrase(&vec!["x"; 10_000], slop));
         // All places of all of its words are more than may be taken.
         let effort = Effort::new(Duration::from_secs(600), 64 << 20);
-        let answer = reader.search(&request, reader.types(), &Rc::new(effort));
+        let answer = asked(&reader, &request, effort);
         assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
         let effort = Effort::new(Duration::from_millis(100), usize::MAX);
         let began = std::time::Instant::now();
-        let answer = reader.search(&request, reader.types(), &Rc::new(effort));
+        let answer = asked(&reader, &request, effort);
         assert!(matches!(answer, Err(Error::TooLong)), "{answer:?}");
         assert!(began.elapsed() < Duration::from_secs(20));
     }
@@ -542,9 +546,9 @@ fn filters_counts_ranges_and_distances_end_when_their_time_does() {
     let dir = tempfile::tempdir().unwrap();
     let index = classic(dir.path(), 3_000);
     let reader = index.reader();
-    let over = || Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+    let over = || Effort::new(Duration::ZERO, usize::MAX);
     let is_stopped = |request: &Request, what: &str| {
-        let answer = reader.search(request, reader.types(), &over());
+        let answer = asked(&reader, request, over());
         assert!(matches!(answer, Err(Error::TooLong)), "{what}: {answer:?}");
         let answer = search(&reader, request);
         assert!(answer.is_ok(), "{what}: {answer:?}");
@@ -602,11 +606,11 @@ fn groups_end_when_their_time_does() {
     let dir = tempfile::tempdir().unwrap();
     let index = classic(dir.path(), 3_000);
     let reader = index.reader();
-    let over = || Rc::new(Effort::new(Duration::ZERO, usize::MAX));
+    let over = || Effort::new(Duration::ZERO, usize::MAX);
     let by = SortBy::Distance(distance());
     for field in ["f", "s", "nosuch"] {
         let request = grouped(Query::All, field, by.clone(), 200);
-        let stopped = reader.groups(&request, reader.types(), &over());
+        let stopped = reader.groups(&request, reader.types(), &Rc::new(over()));
         assert!(matches!(stopped, Err(Error::TooLong)), "{field}");
         let free = Rc::new(Effort::default());
         let (groups, total) = reader.groups(&request, reader.types(), &free).unwrap();
@@ -624,7 +628,7 @@ fn filters_counts_and_groups_stay_within_their_memory() {
     let dir = tempfile::tempdir().unwrap();
     let index = classic(dir.path(), 20_000);
     let reader = index.reader();
-    let little = || Rc::new(Effort::new(Duration::from_secs(600), 50_000));
+    let little = || Effort::new(Duration::from_secs(600), 50_000);
     let counts = Request {
         counts: vec!["f".into()],
         limit: 0,
@@ -641,15 +645,17 @@ fn filters_counts_and_groups_stay_within_their_memory() {
         ..by_tf_idf(Query::All)
     };
     for request in [counts, few_hits] {
-        let answer = reader.search(&request, reader.types(), &little());
+        let answer = asked(&reader, &request, little());
         assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
     }
     // As many groups as documents: only those that are answered are kept.
     let request = grouped(Query::All, "f", SortBy::Id, 20);
-    let (groups, total) = reader.groups(&request, reader.types(), &little()).unwrap();
+    let (groups, total) = reader
+        .groups(&request, reader.types(), &Rc::new(little()))
+        .unwrap();
     assert_eq!((groups.len(), total), (20, 20_000));
     let request = grouped(Query::All, "f", SortBy::Strings("f".into()), 20_000);
-    let refused = reader.groups(&request, reader.types(), &little());
+    let refused = reader.groups(&request, reader.types(), &Rc::new(little()));
     assert!(matches!(refused, Err(Error::TooMuch { .. })));
 }
 
@@ -754,4 +760,60 @@ fn a_merge_that_is_stopped_is_not_waited_for_and_costs_nothing() {
     let merges = index.update(1, 0).unwrap().tidy(&|| false).unwrap();
     assert_eq!((merges, index.reader().segments()), (1, 1));
     assert_eq!(found(&index, term("w7")).len(), 10);
+}
+
+#[test]
+fn stored_fields_are_there_whether_or_not_all_documents_have_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let stored = |index: &Index, word: &str| {
+        let hit = &search(&index.reader(), &by_score(term(word))).unwrap().hits[0];
+        index.reader().stored(hit.segment, hit.doc).unwrap()
+    };
+    let put = |index: &Index, id: &str, has_stored: bool, seq| {
+        let mut update = index.update(1, 0).unwrap();
+        let mut fields = text(id);
+        if has_stored {
+            let options = json!({"store": true});
+            fields.add(1, "string", "s", json!(id), &options).unwrap();
+        }
+        update.put(id, None, fields, &Words).unwrap();
+        update.commit(seq, 0).unwrap();
+    };
+    put(&index, "a", false, 1);
+    assert!(!index.commit().has_stored);
+    assert_eq!(stored(&index, "a"), "{}");
+    put(&index, "b", true, 2);
+    put(&index, "c", false, 3);
+    drop(index);
+    let index = opened(dir.path());
+    assert_eq!(stored(&index, "b"), r#"{"s":"b"}"#);
+    assert_eq!(stored(&index, "c"), "{}");
+    // An index that was written before this was noted.
+    let old: search::Commit = serde_json::from_str(r#"{"seq":5,"purge_seq":0}"#).unwrap();
+    assert!(old.has_stored);
+}
+
+#[test]
+fn hits_of_many_segments_are_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    for n in 0..20u64 {
+        let ids: Vec<String> = (0..10).map(|m| format!("{:03}", n + 20 * m)).collect();
+        let docs: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x")).collect();
+        write(&index, &docs, n + 1);
+    }
+    assert_eq!(index.reader().segments(), 20);
+    let expected: Vec<String> = (0..200).map(|n| format!("{n:03}")).collect();
+    for limit in [0, 1, 25, 199, 200, 500] {
+        let request = Request {
+            limit,
+            sort: vec![],
+            ..by_score(term("x"))
+        };
+        let answer = search(&index.reader(), &request).unwrap();
+        let ids: Vec<String> = answer.hits.into_iter().map(|hit| hit.id).collect();
+        assert_eq!(ids, expected[..limit.min(200)]);
+        assert_eq!(answer.total, 200);
+    }
 }

@@ -10,7 +10,7 @@ use proptest::prelude::*;
 use search::query::Wild;
 use search::{
     Analyze, Answer, Fields, Index, Query, Range, Request, Similarity, SortBy, SortKey, SortValue,
-    merge, types_of,
+    types_of,
 };
 use serde_json::{Value, json};
 
@@ -190,10 +190,7 @@ impl Shards {
     fn search(&self, request: &Request) -> Answer {
         let readers: Vec<_> = self.shards.iter().map(Index::reader).collect();
         let types = types_of(&readers);
-        let answers = readers
-            .iter()
-            .map(|r| r.search(request, &types, &Rc::default()).unwrap());
-        merge(request, answers.collect())
+        search::search(&readers, request, &types, &Rc::default()).unwrap()
     }
 }
 

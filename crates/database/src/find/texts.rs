@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mango::text::{Cover, SortField, Wanted, default_query, sort_fields};
 use mango::{Find, FindError};
-use search::{Effort, Query, Reader, Request, SortBy, SortKey, Types, merge};
+use search::{Effort, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
 
 use super::rows::FindAnswer;
@@ -103,16 +103,12 @@ impl Hits {
             let began = Instant::now();
             let found = loop {
                 let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
-                let answers = self
-                    .readers
-                    .iter()
-                    .map(|reader| reader.search(&self.request, &self.types, &effort));
-                match answers.collect::<Result<_, _>>() {
+                match search::search(&self.readers, &self.request, &self.types, &effort) {
                     // Hits of a longer page were too many, not what the query itself takes.
                     Err(search::Error::TooMuch { .. }) if self.request.limit > HITS_A_PAGE => {
                         self.request.limit /= 2;
                     }
-                    answers => break merge(&self.request, answers?),
+                    found => break found?,
                 }
             };
             counters::TEXT_SEARCH_TIMES.record(began.elapsed());

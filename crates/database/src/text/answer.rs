@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
 use search::query::{IsWanted, word_matcher};
-use search::{Effort, Group, Hit, Query, Reader, SortValue, Types, merge, merge_groups, types_of};
+use search::{Effort, Group, Hit, Query, Reader, SortValue, Types, merge_groups, types_of};
 use serde_json::{Map, Value};
 
 use super::query::{Asked, TextHighlight, TextQuery};
@@ -108,11 +108,7 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
         return groups(&readers, &types, &asked, &mut shown);
     }
     let request = asked.request;
-    let answers = readers
-        .iter()
-        .map(|reader| reader.search(&request, &types, &effort));
-    let answers = answers.collect::<Result<_, _>>()?;
-    let found = merge(&request, answers);
+    let found = search::search(&readers, &request, &types, &effort)?;
     let bookmark = match (found.hits.last(), &query.bookmark) {
         (Some(hit), _) => bookmark::write(&hit.order),
         (None, Some(same)) => same.clone(),
@@ -171,10 +167,7 @@ fn groups(
             field: request.field.clone(),
             value: group.by.clone(),
         });
-        let answers = readers
-            .iter()
-            .map(|reader| reader.search(&of_group, types, shown.effort));
-        let found = merge(&of_group, answers.collect::<Result<_, _>>()?);
+        let found = search::search(readers, &of_group, types, shown.effort)?;
         groups.push(TextGroup {
             by: group.by,
             total: found.total,

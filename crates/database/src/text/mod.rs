@@ -236,7 +236,7 @@ impl DatabaseTexts {
 }
 
 impl Database {
-    /// The text index of this name that a design document has.
+    /// The text index of this name that a design document has. Blocks when it is not open.
     ///
     /// # Errors
     /// [`Error::NoTextIndex`], and [`Error::BadRequest`] when it is defined badly.
@@ -250,17 +250,32 @@ impl Database {
         self.ending.explain(self.text_index_now(&design.id, spec))
     }
 
+    /// The same, when it is open.
+    ///
+    /// # Errors
+    /// As of [`Database::text_index`].
+    pub fn open_text_index(
+        &self,
+        design: &Design,
+        flavour: Flavour,
+        name: &str,
+    ) -> Result<Option<Arc<TextIndex>>, Error> {
+        Ok(self.known_text_index(&design.text(flavour, name)?.signature()))
+    }
+
+    fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
+        let known = self.views.texts.indexes.lock().get(signature).cloned()?;
+        known.used.store(self.last_used(), Relaxed);
+        Some(known)
+    }
+
     pub(crate) fn text_index_now(
         &self,
         design: &str,
         spec: &Arc<TextSpec>,
     ) -> Result<Arc<TextIndex>, Error> {
         let signature = spec.signature();
-        let known = || {
-            let known = self.views.texts.indexes.lock().get(&signature).cloned()?;
-            known.used.store(self.last_used(), Relaxed);
-            Some(known)
-        };
+        let known = || self.known_text_index(&signature);
         if let Some(known) = known() {
             return Ok(known);
         }

@@ -1,12 +1,11 @@
 //! Text indexes by Nouveau's interface: `_nouveau/{index}`, `_nouveau_info/{index}` and `_nouveau_analyze`.
 
-use std::sync::Arc;
 use std::time::Instant;
 
 use analysis::{Analyzer, Flavour};
 use database::{
-    TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextQuery,
-    TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds,
+    TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextQuery, TextRange,
+    TextSortBy, TextSortKey, TextSortValue, text_bounds,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,7 +14,7 @@ use serde_json::{Map, Value, json};
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
     SORT_KEYS_MAX, ShownHit, blocking, counts_value, documents, drilldowns, highlight_tag,
-    highlights_value, only_get_or_post, places, tokens, within,
+    highlights_value, index_of, only_get_or_post, places, tokens, within,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -68,8 +67,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
         ..asked.query
     };
     req.give_room_back();
-    let (db, name) = (access.db.clone(), (*name).to_owned());
-    let index = blocking(move || Ok(db.text_index(&design, Flavour::Nouveau, &name)?)).await?;
+    let index = index_of(access, design, Flavour::Nouveau, name).await?;
     let began = Instant::now();
     let latency_us = match asked.update {
         true => {
@@ -102,12 +100,9 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
     };
     require_method(req, "GET")?;
     let design = access.db.design(id)?;
-    let (db, index_name) = (access.db.clone(), (*name).to_owned());
-    let info = blocking(move || {
-        let index: Arc<TextIndex> = db.text_index(&design, Flavour::Nouveau, &index_name)?;
-        Ok(db.text_info(&index)?)
-    });
-    let info = info.await?;
+    let index = index_of(access, design, Flavour::Nouveau, name).await?;
+    let db = access.db.clone();
+    let info = blocking(move || Ok(db.text_info(&index)?)).await?;
     Ok(Reply::json(
         200,
         &json!({

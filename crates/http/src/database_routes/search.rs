@@ -2,19 +2,15 @@
 
 mod asked;
 
-use std::sync::Arc;
-
 use analysis::{Analyzer, Flavour};
-use database::{
-    Design, TextAnswer, TextHit, TextIndex, TextInfo, TextQuery, TextSortBy, TextSortKey,
-    TextSortValue,
-};
+use database::{TextAnswer, TextHit, TextInfo, TextQuery, TextSortBy, TextSortKey, TextSortValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
-    ShownHit, blocking, counts_value, documents, highlights_value, only_get_or_post, places, tokens,
+    ShownHit, blocking, counts_value, documents, highlights_value, index_of, only_get_or_post,
+    places, tokens,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -47,7 +43,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     };
     asked.check(access.db.is_partitioned(), design.spec.partitioned)?;
     req.give_room_back();
-    let index = open(access, design, name).await?;
+    let index = index_of(access, design, Flavour::Clouseau, name).await?;
     if asked.update {
         access.db.update_text(&index).await?;
     }
@@ -67,15 +63,6 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
         Ok(Reply::json_bytes(200, text + "\n"))
     })
     .await
-}
-
-async fn open(
-    access: &Access,
-    design: Arc<Design>,
-    name: &str,
-) -> Result<Arc<TextIndex>, ApiError> {
-    let (db, name) = (access.db.clone(), name.to_owned());
-    blocking(move || Ok(db.text_index(&design, Flavour::Clouseau, &name)?)).await
 }
 
 /// `_search_info/{index}`
@@ -118,7 +105,7 @@ async fn about(
     };
     require_method(req, "GET")?;
     let design = access.db.design(id)?;
-    let index = open(access, design, name).await?;
+    let index = index_of(access, design, Flavour::Clouseau, name).await?;
     let db = access.db.clone();
     let info = blocking(move || Ok(db.text_info(&index)?)).await?;
     Ok(Reply::json(

@@ -3,7 +3,10 @@
 use std::sync::{Arc, LazyLock};
 
 use analysis::Analyzer;
-use database::{Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts};
+use database::{
+    Design, Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextFlavour,
+    TextIndex,
+};
 use document::DocId;
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -30,6 +33,20 @@ pub const HIGHLIGHTS_MAX: u64 = 1000;
 pub const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
 /// What stands before and behind words that were found, each, in bytes: it stands there for every word.
 const HIGHLIGHT_TAG_BYTES_MAX: usize = 256;
+
+/// A text index of a design document.
+pub async fn index_of(
+    access: &Access,
+    design: Arc<Design>,
+    flavour: TextFlavour,
+    name: &str,
+) -> Result<Arc<TextIndex>, ApiError> {
+    if let Some(open) = access.db.open_text_index(&design, flavour, name)? {
+        return Ok(open);
+    }
+    let (db, name) = (access.db.clone(), name.to_owned());
+    blocking(move || Ok(db.text_index(&design, flavour, &name)?)).await
+}
 
 /// An answer counts so much for each hit.
 pub fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
