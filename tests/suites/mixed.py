@@ -6,7 +6,7 @@ import threading
 import time
 
 from harness.api import Disconnected
-from suites.bounded import MIB, budgets, disk_mb, family_mb, workers_of
+from suites.bounded import MIB, disk_mb, family_mb, system, workers_of
 
 DOCUMENTS = 5000
 ATTACHED = 40
@@ -91,10 +91,11 @@ class Load:
     def sample(self):
         process = f"/proc/{self.server.process.pid}"
         workers = len(workers_of(self.server))
+        memory = system(self.server)["memory"]
         files = len(os.listdir(f"{process}/fd")) - workers
         return {
             "workers": workers,
-            "parts": {name: part["used"] / MIB for name, part in budgets(self.server).items()},
+            "parts": {"allocated": memory["allocated"] / MIB, **{name: part["used"] / MIB for name, part in memory["budgets"].items()}},
             "memory": family_mb(self.server),
             "threads": len(os.listdir(f"{process}/task")),
             "files": files,

@@ -363,7 +363,7 @@ def hostile(ctx):
 def idle(ctx):
     """Indexes that nobody uses are closed, and opened again by who asks."""
     count = ctx.size(60, 1000)
-    with ctx.server("idle", options=["--set", "memory/open_databases=3145728"]) as server:
+    with ctx.server("idle", options=["--set", "memory/open_databases=1048576"]) as server:
         api = server.api()
         for number in range(count):
             api.expect((201, 202), "PUT", f"/db{number}?q=1")

@@ -37,17 +37,19 @@ pub struct App {
     pub bodies: Arc<Bodies>,
     settings: RwLock<Arc<Settings>>,
     open_feeds: Arc<AtomicUsize>,
+    /// What the program's allocator has given out, in bytes.
+    allocated: fn() -> u64,
     silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
     restart: tokio::sync::watch::Sender<bool>,
 }
 
 impl App {
-    /// The HTTP API of a node.
+    /// The HTTP API of a node. `allocated`: how many bytes the program's allocator has given out.
     ///
     /// # Errors
     /// A configuration that requests cannot be answered by.
-    pub fn new(node: Arc<Node>) -> Result<Arc<App>, config::ConfigError> {
+    pub fn new(node: Arc<Node>, allocated: fn() -> u64) -> Result<Arc<App>, config::ConfigError> {
         let settings = Settings::read(&node.config)?;
         warn_of_cors(&settings, None);
         let app = Arc::new_cyclic(|me| App {
@@ -57,6 +59,7 @@ impl App {
             stats: Arc::default(),
             settings: RwLock::new(Arc::new(settings)),
             open_feeds: Arc::default(),
+            allocated,
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
             restart: tokio::sync::watch::Sender::new(false),
@@ -157,6 +160,11 @@ impl App {
             ));
         }
         Ok(feed)
+    }
+
+    /// What the program's allocator has given out, in bytes.
+    pub fn allocated_bytes(&self) -> u64 {
+        (self.allocated)()
     }
 
     /// How many feeds are open.

@@ -40,7 +40,7 @@ static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
     };
     let databases = Databases::open(&dir.join("store"), options).unwrap();
     let memory = node::MemoryPlan::new(&config.settings());
-    let app = App::new(Node::new(databases, config, auth, memory).unwrap()).unwrap();
+    let app = App::new(Node::new(databases, config, auth, memory).unwrap(), || 0).unwrap();
     app.set_silence_max(SILENCE_MAX);
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || {

@@ -43,7 +43,7 @@ fn start() -> SocketAddr {
     };
     let databases = Databases::open(&dir.join("store"), options).unwrap();
     let memory = node::MemoryPlan::new(&config.settings());
-    let app = App::new(Node::new(databases, config, auth, memory).unwrap()).unwrap();
+    let app = App::new(Node::new(databases, config, auth, memory).unwrap(), || 0).unwrap();
     let (tell, told) = std::sync::mpsc::channel();
     std::thread::spawn(move || serve(app, tell));
     let address = told.recv().unwrap();

@@ -20,8 +20,8 @@ use crate::tokens::id_term;
 pub const MEMORY_BYTES_MIN: usize = 15_000_000;
 /// So many segments of about one size become one.
 const SEGMENTS_MERGED_MIN: usize = 8;
-/// All segments of fewer documents are of one size.
-const SMALL_SEGMENT_DOCS: u32 = 10_000;
+/// All segments of fewer documents are of one size: so many are written again for a few that are new.
+const SMALL_SEGMENT_DOCS: u32 = 1_000;
 /// A segment of which more is deleted is written anew.
 const DELETED_MAX: f32 = 0.3;
 

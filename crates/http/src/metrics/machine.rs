@@ -196,6 +196,11 @@ pub fn write(app: &App, text: &mut Text) {
             resident_bytes() as f64,
         ),
         (
+            "settee_process_allocated_bytes",
+            "memory that the allocator has given out, caches among it",
+            app.allocated_bytes() as f64,
+        ),
+        (
             "settee_process_open_files",
             "file descriptors that the process has",
             open_files() as f64,

@@ -123,6 +123,7 @@ fn system(app: &App) -> Value {
         "uptime": app.node.started.elapsed().as_secs(),
         "memory": {
             "resident": machine::resident_bytes(),
+            "allocated": app.allocated_bytes(),
             "memtables": engine.memtable_bytes,
             "block_cache": engine.block_cache_bytes,
             "limit": app.node.memory.limit,

@@ -9,6 +9,15 @@ const LITTLE_BYTES: u64 = 4 << 30;
 /// At once, in milliseconds.
 const SOON_MS: isize = 250;
 
+/// What is given out, in bytes: what the process has besides is kept for the next who asks, or cut too small for them.
+pub fn allocated_bytes() -> u64 {
+    // The counts are as of the last call of this.
+    if let Err(error) = tikv_jemalloc_ctl::epoch::advance() {
+        tracing::debug!(%error, "the allocator tells nothing");
+    }
+    tikv_jemalloc_ctl::stats::allocated::read().map_or(0, |bytes| bytes as u64)
+}
+
 /// Has free memory given back as soon as a limit in bytes asks for.
 pub fn keep_within(limit: u64) {
     if limit < LITTLE_BYTES {

@@ -107,7 +107,7 @@ fn app_of(
 ) -> Result<Arc<App>, Failure> {
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
-    App::new(node).map_err(Failure::usage)
+    App::new(node, allocator::allocated_bytes).map_err(Failure::usage)
 }
 
 fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
