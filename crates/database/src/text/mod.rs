@@ -149,7 +149,7 @@ impl TextIndex {
         }
     }
 
-    fn facts(&self) -> Result<OpenTextFacts, Error> {
+    fn facts(&self, is_update_due: bool) -> Result<OpenTextFacts, Error> {
         let (mut pending, mut segments_most) = (0, 0);
         for shard in &self.shards {
             pending += shard.pending()?;
@@ -162,6 +162,8 @@ impl TextIndex {
             is_refused: failure.is_some_and(|e| matches!(e, Error::Text(e) if e.is_of_request())),
             failure: failure.map(ToString::to_string),
             is_updating: updates.running,
+            is_update_due,
+            is_tidying: updates.tidying > 0,
             pending,
             segments_most,
         })
@@ -383,8 +385,15 @@ impl Database {
     }
 
     /// What `settee doctor` is told of a text index; of one that is open more than of others.
-    pub(crate) fn text_facts(&self, spec: &TextSpec, is_built: bool) -> Result<TextFacts, Error> {
+    pub(crate) fn text_facts(
+        &self,
+        design: &Design,
+        spec: &TextSpec,
+        is_built: bool,
+    ) -> Result<TextFacts, Error> {
         let signature = spec.signature();
+        // Asked before what runs: what is due runs next.
+        let is_update_due = design.autoupdate && self.shared_views().indexer.will_look_at(self);
         let open = self.views.texts.indexes.lock().get(&signature).cloned();
         Ok(TextFacts {
             name: spec.name.clone(),
@@ -392,7 +401,7 @@ impl Database {
             is_mango: spec.is_mango,
             is_built,
             was_used: self.shared_views().used.was_used(self.uuid(), signature),
-            open: open.map(|index| index.facts()).transpose()?,
+            open: open.map(|index| index.facts(is_update_due)).transpose()?,
         })
     }
 
