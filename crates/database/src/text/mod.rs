@@ -10,7 +10,7 @@ mod understood;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use analysis::Flavour;
@@ -49,7 +49,6 @@ pub struct TextIndex {
     /// One for each shard of the database, in their order.
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
-    waiting: AtomicUsize,
     refused: Mutex<Option<Refused>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
@@ -77,6 +76,15 @@ impl Refused {
         let took = self.ended - self.began;
         let is_too_soon = took >= LONG_FAILURE && self.ended.elapsed() < took * WAIT_AFTER_FAILURE;
         self.wanted == wanted || is_too_soon
+    }
+}
+
+/// A request waits for an index since then. How long it did is told at its end, also when that is its client's going away.
+struct Wait(Instant);
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        counters::TEXT_WAIT_TIMES.record(self.0.elapsed());
     }
 }
 
@@ -301,7 +309,6 @@ impl Database {
             analyzers: parts.analyzers,
             shards,
             updates: watch::Sender::new(Updates::default()),
-            waiting: AtomicUsize::new(0),
             refused: Mutex::default(),
             used: AtomicU64::new(self.last_used()),
             is_noted: AtomicBool::new(false),
@@ -357,11 +364,10 @@ impl Database {
         {
             return Err(refused.reason.clone());
         }
-        let began = Instant::now();
-        index.waiting.fetch_add(1, Relaxed);
+        let wait = Wait(Instant::now());
         let waited = self.wait_for_update(index.clone(), reached).await;
-        index.waiting.fetch_sub(1, Relaxed);
-        counters::TEXT_WAIT_TIMES.record(began.elapsed());
+        let began = wait.0;
+        drop(wait);
         *index.refused.lock() = match &waited {
             Err(reason @ Error::Text(e)) if e.is_of_request() => Some(Refused {
                 reason: reason.clone(),
