@@ -225,8 +225,12 @@ def main():
         if is_search:
             kinds = [kind for kind in kinds if kind is not Redis]
             kinds += [SQLite] if options.only in (None, SQLite.name) else []
+        idle, why = (Redis, "Redis does not search") if is_search else (SQLite, "SQLite only searches: ask for search, or for a peer_search_...")
+        if options.only == idle.name:
+            raise Failed(why)
         if not kinds:
-            raise Failed("neither PostgreSQL nor Redis is installed; --install gets them from Debian")
+            missing = f"{options.only} is not" if options.only else "neither PostgreSQL nor Redis is"
+            raise Failed(f"{missing} installed; --install gets what is missing from Debian")
         statuses = [measure(kind, options.binary, arguments) for kind in kinds]
     except Failed as failed:
         sys.exit(f"bench_peers: {failed}")

@@ -36,11 +36,11 @@ pub static TEXT_REMOVALS: Counter = Counter::new();
 pub static TEXT_COMMITS: Counter = Counter::new();
 /// Merges of their segments.
 pub static TEXT_MERGES: Counter = Counter::new();
-/// Updates of text indexes that failed, each of one shard.
+/// Updates of text indexes that failed, each of one shard; not those that were stopped.
 pub static TEXT_UPDATE_FAILURES: Counter = Counter::new();
-/// How long updates of text indexes took that had something to do, each of one shard.
+/// How long updates of text indexes took that had something to do, each of one shard, without what they waited for memory.
 pub static TEXT_UPDATE_TIMES: Times = Times::new();
-/// How long requests waited for a text index to be current, those aside that found it so.
+/// How long requests waited for a text index to be current, or until their clients went; those aside that found it so.
 pub static TEXT_WAIT_TIMES: Times = Times::new();
 /// How long searches in text indexes took, from when their turn came.
 pub static TEXT_SEARCH_TIMES: Times = Times::new();

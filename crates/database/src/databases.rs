@@ -21,7 +21,6 @@ use crate::opened::{ByShard, Opened, Shared};
 use crate::order::{NewDatabase, Order, SharedOrder};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
-use crate::text::TextBytes;
 use crate::views::{Indexer, KenOptions, UsedIndexes, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -172,7 +171,6 @@ pub struct Databases {
     attachments: SharedOptions,
     partition_limit: SharedLimit,
     order: SharedOrder,
-    text_bytes: TextBytes,
 }
 
 impl Databases {
@@ -235,7 +233,6 @@ impl Databases {
             attachments,
             partition_limit,
             order,
-            text_bytes: TextBytes::default(),
         }))
     }
 
@@ -550,10 +547,11 @@ impl Databases {
         }
     }
 
-    /// Bytes of the store's files, by what is in them: the keyspaces, and the text indexes. Of these the number may be some seconds old. Blocks.
+    /// Bytes of the store's files, by what is in them: the keyspaces, and the text indexes. Of these the number is that of the last look, some seconds old, or as
+    /// old as what the maintenance is at; it is left out while there is the first one. Blocks.
     pub fn file_bytes(&self) -> Vec<(&'static str, u64)> {
         let mut bytes = self.store.keyspace_bytes();
-        bytes.push(("text_indexes", self.text_bytes.now(&self.store)));
+        bytes.extend(self.maintenance.text_bytes().map(|n| ("text_indexes", n)));
         bytes
     }
 

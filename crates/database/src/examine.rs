@@ -94,6 +94,10 @@ pub struct OpenTextFacts {
     pub failure: Option<String>,
     /// An update is under way.
     pub is_updating: bool,
+    /// Nobody has to ask for the next one: the background is about to look at what was written.
+    pub is_update_due: bool,
+    /// Its segments are being merged.
+    pub is_tidying: bool,
     /// Changes that it has yet to see.
     pub pending: u64,
     /// Segments of the shard that has the most.
@@ -269,7 +273,7 @@ impl Database {
         self.read_fields(design, &mut views)?;
         let mut texts = vec![];
         for spec in design.texts() {
-            texts.push(self.text_facts(spec, built.contains(&spec.signature()))?);
+            texts.push(self.text_facts(design, spec, built.contains(&spec.signature()))?);
         }
         texts.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(DesignFacts {

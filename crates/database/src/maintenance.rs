@@ -1,4 +1,4 @@
-//! Background work: compactions, asked for or due, and giving back the space of deleted databases.
+//! Background work: compactions, asked for or due, giving back the space of deleted databases, and counting bytes of files.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -11,6 +11,7 @@ use storage::Store;
 
 use crate::database::Database;
 use crate::opened::Opened;
+use crate::text::TextBytes;
 use crate::{Task, unix_seconds};
 use telemetry::trace::{Value, export_background};
 use telemetry::{State, take_long_turns};
@@ -64,6 +65,7 @@ pub struct Maintenance {
     wake: Condvar,
     stopping: AtomicBool,
     thread: Mutex<Option<JoinHandle<()>>>,
+    text_bytes: TextBytes,
 }
 
 impl Maintenance {
@@ -76,6 +78,7 @@ impl Maintenance {
             wake: Condvar::new(),
             stopping: AtomicBool::new(false),
             thread: Mutex::default(),
+            text_bytes: TextBytes::default(),
         })
     }
 
@@ -91,6 +94,11 @@ impl Maintenance {
                 tracing::error!(error = %e, "no maintenance thread: nothing will be compacted")
             }
         }
+    }
+
+    /// Bytes of all text indexes' files when they were last looked at. Who asks first blocks.
+    pub fn text_bytes(&self) -> Option<u64> {
+        self.text_bytes.last(&self.store, || self.wake())
     }
 
     /// What the last compaction had to keep.
@@ -194,6 +202,7 @@ impl Maintenance {
         take_long_turns();
         let mut written = LastWritten::default();
         while !self.stopping.load(Relaxed) {
+            self.text_bytes.renew(&self.store);
             let compacts = telemetry::enter(State::Compaction);
             if let Err(e) = self.store.reap() {
                 tracing::error!(error = %e, "dropping the rows of a deleted database failed");
@@ -204,7 +213,8 @@ impl Maintenance {
                 None => {
                     drop(compacts);
                     let mut work = self.work.lock();
-                    if work.queue.is_empty() && !self.stopping.load(Relaxed) {
+                    let is_idle = work.queue.is_empty() && !self.text_bytes.is_wanted();
+                    if is_idle && !self.stopping.load(Relaxed) {
                         self.wake.wait_for(&mut work, LOOK_EVERY);
                     }
                 }

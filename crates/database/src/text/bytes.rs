@@ -1,5 +1,6 @@
-//! How much the files of text indexes take: they are looked at one by one, so not each time that somebody asks.
+//! How much the files of text indexes take: they are looked at one by one, which takes long, so nobody who asks waits for it.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
@@ -12,7 +13,13 @@ const REST: u32 = 100;
 
 /// What all text indexes take, open or not.
 #[derive(Default)]
-pub(crate) struct TextBytes(Mutex<Option<Look>>);
+pub(crate) struct TextBytes {
+    last: Mutex<Option<Look>>,
+    /// Held by whoever looks first.
+    looking: Mutex<()>,
+    /// Somebody asked for a newer look than the last.
+    is_wanted: AtomicBool,
+}
 
 struct Look {
     bytes: u64,
@@ -27,19 +34,80 @@ impl Look {
 }
 
 impl TextBytes {
-    /// Bytes, as of now or of a moment ago. Blocks; another one who asks meanwhile waits for the same look.
-    pub fn now(&self, store: &Store) -> u64 {
-        let mut last = self.0.lock();
-        if let Some(look) = last.as_ref().filter(|look| look.is_good()) {
-            return look.bytes;
+    /// Bytes as of the last look. When that is old, `wake` is to have somebody [renew](Self::renew) it. The first one to ask looks itself, and blocks; others
+    /// are told nothing while it does.
+    pub fn last(&self, store: &Store, wake: impl FnOnce()) -> Option<u64> {
+        if let Some((bytes, is_good)) = self.known() {
+            if !is_good && !self.is_wanted.swap(true, Relaxed) {
+                wake();
+            }
+            return Some(bytes);
         }
+        let _looking = self.looking.try_lock()?;
+        // Another one may have looked since.
+        if self.known().is_none() {
+            self.look(store);
+        }
+        self.known().map(|(bytes, _)| bytes)
+    }
+
+    /// Looks again if somebody wants that. Blocks.
+    pub fn renew(&self, store: &Store) {
+        if self.is_wanted() {
+            self.look(store);
+            self.is_wanted.store(false, Relaxed);
+        }
+    }
+
+    pub fn is_wanted(&self) -> bool {
+        self.is_wanted.load(Relaxed)
+    }
+
+    fn known(&self) -> Option<(u64, bool)> {
+        let last = self.last.lock();
+        last.as_ref().map(|look| (look.bytes, look.is_good()))
+    }
+
+    fn look(&self, store: &Store) {
         let began = Instant::now();
         let bytes = store.folders_bytes();
-        *last = Some(Look {
+        *self.last.lock() = Some(Look {
             bytes,
             took: began.elapsed(),
             ended: Instant::now(),
         });
-        bytes
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use storage::StoreOptions;
+
+    use super::*;
+
+    #[test]
+    fn nobody_waits_for_a_look_of_another_and_an_old_one_is_renewed_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let store = Store::open(dir.path(), &StoreOptions::default(), Box::new(|_| {})).unwrap();
+        let bytes = TextBytes::default();
+        let told = || {
+            let mut woken = 0;
+            (bytes.last(&store, || woken += 1), woken)
+        };
+        let looks = bytes.looking.lock();
+        assert_eq!(told(), (None, 0));
+        drop(looks);
+        assert_eq!(told().0, Some(0));
+        let ended = |at| bytes.last.lock().as_mut().unwrap().ended = at;
+        let folder = store.folder(7);
+        std::fs::create_dir_all(&folder).unwrap();
+        std::fs::write(folder.join("file"), "0123456789").unwrap();
+        ended(Instant::now() + Duration::from_secs(3600));
+        assert_eq!([told(), told()], [(Some(0), 0); 2]);
+        ended(Instant::now() - Duration::from_secs(3600));
+        assert_eq!([told(), told()], [(Some(0), 1), (Some(0), 0)]);
+        bytes.renew(&store);
+        assert_eq!(told().0, Some(10));
+        store.close();
     }
 }

@@ -10,7 +10,7 @@ mod understood;
 
 use std::collections::HashMap;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use analysis::Flavour;
@@ -49,7 +49,6 @@ pub struct TextIndex {
     /// One for each shard of the database, in their order.
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
-    waiting: AtomicUsize,
     refused: Mutex<Option<Refused>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
@@ -77,6 +76,15 @@ impl Refused {
         let took = self.ended - self.began;
         let is_too_soon = took >= LONG_FAILURE && self.ended.elapsed() < took * WAIT_AFTER_FAILURE;
         self.wanted == wanted || is_too_soon
+    }
+}
+
+/// A request waits for an index since then. How long it did is told at its end, also when that is its client's going away.
+struct Wait(Instant);
+
+impl Drop for Wait {
+    fn drop(&mut self) {
+        counters::TEXT_WAIT_TIMES.record(self.0.elapsed());
     }
 }
 
@@ -149,7 +157,7 @@ impl TextIndex {
         }
     }
 
-    fn facts(&self) -> Result<OpenTextFacts, Error> {
+    fn facts(&self, is_update_due: bool) -> Result<OpenTextFacts, Error> {
         let (mut pending, mut segments_most) = (0, 0);
         for shard in &self.shards {
             pending += shard.pending()?;
@@ -162,6 +170,8 @@ impl TextIndex {
             is_refused: failure.is_some_and(|e| matches!(e, Error::Text(e) if e.is_of_request())),
             failure: failure.map(ToString::to_string),
             is_updating: updates.running,
+            is_update_due,
+            is_tidying: updates.tidying > 0,
             pending,
             segments_most,
         })
@@ -314,7 +324,6 @@ impl Database {
             analyzers: parts.analyzers,
             shards,
             updates: watch::Sender::new(Updates::default()),
-            waiting: AtomicUsize::new(0),
             refused: Mutex::default(),
             used: AtomicU64::new(self.last_used()),
             is_noted: AtomicBool::new(false),
@@ -370,11 +379,10 @@ impl Database {
         {
             return Err(refused.reason.clone());
         }
-        let began = Instant::now();
-        index.waiting.fetch_add(1, Relaxed);
+        let wait = Wait(Instant::now());
         let waited = self.wait_for_update(index.clone(), reached).await;
-        index.waiting.fetch_sub(1, Relaxed);
-        counters::TEXT_WAIT_TIMES.record(began.elapsed());
+        let began = wait.0;
+        drop(wait);
         *index.refused.lock() = match &waited {
             Err(reason @ Error::Text(e)) if e.is_of_request() => Some(Refused {
                 reason: reason.clone(),
@@ -398,8 +406,15 @@ impl Database {
     }
 
     /// What `settee doctor` is told of a text index; of one that is open more than of others.
-    pub(crate) fn text_facts(&self, spec: &TextSpec, is_built: bool) -> Result<TextFacts, Error> {
+    pub(crate) fn text_facts(
+        &self,
+        design: &Design,
+        spec: &TextSpec,
+        is_built: bool,
+    ) -> Result<TextFacts, Error> {
         let signature = spec.signature();
+        // Asked before what runs: what is due runs next.
+        let is_update_due = design.autoupdate && self.shared_views().indexer.will_look_at(self);
         let open = self.views.texts.indexes.lock().get(&signature).cloned();
         Ok(TextFacts {
             name: spec.name.clone(),
@@ -407,7 +422,7 @@ impl Database {
             is_mango: spec.is_mango,
             is_built,
             was_used: self.shared_views().used.was_used(self.uuid(), signature),
-            open: open.map(|index| index.facts()).transpose()?,
+            open: open.map(|index| index.facts(is_update_due)).transpose()?,
         })
     }
 

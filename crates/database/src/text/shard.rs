@@ -6,7 +6,7 @@
 use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
@@ -116,7 +116,17 @@ impl TextShard {
     }
 
     /// Brings the index up to everything that the shard holds now. Blocks until done.
+    ///
+    /// # Errors
+    /// [`Error::ShuttingDown`] when it was asked to stop, which is no failure; others are counted.
     pub fn update(&self) -> Result<(), Error> {
+        let result = self.update_now();
+        let failed = matches!(&result, Err(e) if !matches!(e, Error::ShuttingDown));
+        counters::TEXT_UPDATE_FAILURES.add(u64::from(failed));
+        result
+    }
+
+    fn update_now(&self) -> Result<(), Error> {
         let _writer = self.writer.lock();
         self.check_stop()?;
         let view = self.owner.view()?;
@@ -136,27 +146,32 @@ impl TextShard {
             .count_after(if is_ahead { 0 } else { commit.seq })?;
         let _running = self.progress.start(changes);
         let began = Instant::now();
-        let result = self.update_by(&view, changes, commit, is_ahead);
-        counters::TEXT_UPDATE_TIMES.record(began.elapsed());
-        counters::TEXT_UPDATE_FAILURES.add(u64::from(result.is_err()));
+        let mut waited = Duration::ZERO;
+        let result = self.update_by(&view, changes, commit, is_ahead, &mut waited);
+        counters::TEXT_UPDATE_TIMES.record(began.elapsed() - waited);
         result
     }
 
-    /// Brings in so many changes, after those that a commit stands for; after none when that `is_ahead` of the shard.
+    /// Brings in so many changes, after those that a commit stands for; after none when that `is_ahead` of the shard. Says how long it
+    /// `waited` for memory that other builds had.
     fn update_by(
         &self,
         view: &View,
         changes: u64,
         mut commit: Commit,
         is_ahead: bool,
+        waited: &mut Duration,
     ) -> Result<(), Error> {
         let purges = view.meta.purge_seq;
         let is_small = changes <= ONE_THREAD_CHANGES_MAX;
         let mut mappers = self.mappers(is_small)?;
+        let asked = Instant::now();
         let taken = match is_small {
             true => None,
-            false => Some(self.memory.take(MEMORY_BYTES_WANTED, &self.stop)?),
+            false => Some(self.memory.take(MEMORY_BYTES_WANTED, &self.stop)),
         };
+        *waited = asked.elapsed();
+        let taken = taken.transpose()?;
         let memory = taken.as_ref().map_or(MEMORY_BYTES_MIN, |taken| taken.bytes);
         let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
         guard.admit(self.store.engine(), memory as u64)?;

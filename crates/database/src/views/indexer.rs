@@ -158,6 +158,11 @@ impl Indexer {
         self.0.wake.notify_all();
     }
 
+    /// Whether this database was written, and the background is yet to look at its indexes. False in the moment in which it looks.
+    pub fn will_look_at(&self, db: &Database) -> bool {
+        self.0.options.enabled && db.views.written.load(Relaxed)
+    }
+
     /// Databases that were written and whose indexes are yet to be looked at.
     pub fn waiting(&self) -> usize {
         self.0.work.lock().written.len()
@@ -221,14 +226,26 @@ impl Indexer {
 fn tidy(index: &dyn Upkept) {
     let tidied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.tidy()));
     match tidied {
-        Ok(Ok(())) => {}
+        Ok(Ok(()) | Err(Error::ShuttingDown | Error::Missing(_) | Error::NoDatabase)) => {}
+        // Who reads is told of it.
+        Ok(Err(e @ Error::Function(_))) => {
+            tracing::debug!(db = %index.database(), design = %index.design(), error = %e, "an index is left untidy");
+        }
         Ok(Err(e)) => {
-            tracing::debug!(db = %index.database(), error = %e, "an index is left untidy");
+            tracing::warn!(db = %index.database(), design = %index.design(), error = %e, "an index is left untidy");
         }
         Err(_) => {
             tracing::error!(db = %index.database(), design = %index.design(), "tidying an index panicked");
         }
     }
+}
+
+/// Nobody waits for this to change, so nobody is told.
+fn note_tidying(index: &dyn Upkept, change: impl FnOnce(usize) -> usize) {
+    index.updates().send_if_modified(|u| {
+        u.tidying = change(u.tidying);
+        false
+    });
 }
 
 impl Shared {
@@ -273,11 +290,13 @@ impl Shared {
             }
             let reason = failure.as_ref().map(|e| name_of(e).to_owned());
             export_background("index update", began, || about(&*index), reason);
+            note_tidying(&*index, |n| n + 1);
             let again = finish(&*index, failure);
             // Readers have what they waited for; what they would compute on demand is kept for the next ones.
             if !again || index.must_tidy() {
                 tidy(&*index);
             }
+            note_tidying(&*index, |n| n - 1);
             if again {
                 next = Some(index);
                 continue;

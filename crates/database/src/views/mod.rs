@@ -58,6 +58,8 @@ pub(crate) struct Updates {
     pub running: bool,
     /// Asked for again while one ran.
     pub again: bool,
+    /// Threads that tidy up after one that has ended, or are about to.
+    pub tidying: usize,
     /// Why the last one failed.
     pub failure: Option<Error>,
     /// Failures since the last success, and when the last one was.

@@ -145,19 +145,19 @@ fn text_indexes(list: &mut List, app: &App) {
         ),
         (
             "settee/text_indexes/update_failures",
-            "number of updates of text indexes that failed by shard",
+            "number of updates of text indexes that failed by shard, not of those that were stopped",
             of_databases::TEXT_UPDATE_FAILURES.get(),
         ),
     ]);
     for (path, help, times) in [
         (
             "settee/text_indexes/update_time",
-            "time of updates of text indexes that had something to do by shard",
+            "time of updates of text indexes that had something to do by shard, without waiting for memory",
             &of_databases::TEXT_UPDATE_TIMES,
         ),
         (
             "settee/text_indexes/wait_time",
-            "time that requests waited for a text index to be current, those aside that did not have to",
+            "time that requests waited for a text index to be current or until their clients went, those aside that did not have to",
             &of_databases::TEXT_WAIT_TIMES,
         ),
         (

@@ -90,7 +90,7 @@ pub const TEXT_INDEXES: Check = Check {
     id: "text-indexes",
     area: Area::Queries,
     title: "text indexes that are behind, or in pieces",
-    looks_at: "changes that open text indexes have yet to see while nobody updates them, and their segments",
+    looks_at: "changes that open text indexes have yet to see while nobody updates them or is about to, and their segments while nobody merges them",
     finds: || {
         format!(
             "note of one that is {PENDING_MIN} and more changes behind; warning of one that has {SEGMENTS_MIN} and more segments in a shard"
@@ -112,12 +112,13 @@ pub const TEXT_INDEXES: Check = Check {
 
 fn behind(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
     let open = text.open.as_ref()?;
+    let is_looked_after = open.is_updating || open.is_update_due;
     // Of one that fails another check tells.
-    if open.pending < PENDING_MIN || open.is_updating || open.failures > 0 {
+    if open.pending < PENDING_MIN || is_looked_after || open.failures > 0 {
         return None;
     }
     let says = format!(
-        "it has yet to see {} changes, and no update is under way",
+        "it has yet to see {} changes, and no update is under way or due",
         open.pending
     );
     Some(
@@ -130,14 +131,14 @@ fn behind(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Findi
 
 fn in_pieces(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
     let open = text.open.as_ref()?;
-    if open.segments_most < SEGMENTS_MIN || open.is_updating {
+    if open.segments_most < SEGMENTS_MIN || open.is_updating || open.is_tidying {
         return None;
     }
     let says = format!("a shard of it has {} segments", open.segments_most);
     Some(
         Finding::new(Severity::Warning, subject(db, design, text), says)
             .evidence(json!({"segments": open.segments_most, "documents": db.documents}))
-            .act("# merges fail: the log says why, at level debug, at \"an index is left untidy\"; often the disk is too full for them"),
+            .act("# merges fail: the log says why at \"an index is left untidy\"; often the disk is too full for them"),
     )
 }
 
@@ -232,11 +233,21 @@ mod tests {
             ..behind.clone()
         };
         assert_eq!(of(updating), []);
+        let due = OpenTextFacts {
+            is_update_due: true,
+            ..behind.clone()
+        };
+        assert_eq!(of(due), []);
         let pieces = OpenTextFacts {
             pending: 0,
             segments_most: 64,
             ..behind
         };
-        assert_eq!(of(pieces), [Severity::Warning]);
+        assert_eq!(of(pieces.clone()), [Severity::Warning]);
+        let merging = OpenTextFacts {
+            is_tidying: true,
+            ..pieces
+        };
+        assert_eq!(of(merging), []);
     }
 }
