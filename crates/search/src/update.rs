@@ -137,25 +137,29 @@ impl Update<'_> {
     }
 
     /// Merges segments of which there are too many, while readers go on; answers how many merges that took. When it is stopped it does not wait for
-    /// a merge under way: what that writes is nobody's then. Whoever stops it does so for good.
+    /// a merge under way: what that writes is nobody's then. Whoever stops it does so for good. When somebody waits, the merges after the one
+    /// under way are left for another time.
     ///
     /// # Errors
     /// Of the files.
-    pub fn tidy(mut self, stopped: &dyn Fn() -> bool) -> Result<u64, Error> {
+    pub fn tidy(
+        mut self,
+        stopped: &dyn Fn() -> bool,
+        is_awaited: &dyn Fn() -> bool,
+    ) -> Result<u64, Error> {
         let mut merges = 0;
-        loop {
-            let candidates = candidates(self.index)?;
-            if candidates.is_empty() || stopped() {
+        while let Some(segments) = candidates(self.index)?.pop()
+            && !stopped()
+        {
+            match wait_unless(stopped, self.writer.merge(&segments.0)) {
+                Some(merged) => drop(merged?),
+                None => return Ok(merges),
+            }
+            merges += 1;
+            self.index.publish()?;
+            if is_awaited() {
                 break;
             }
-            for segments in candidates {
-                match wait_unless(stopped, self.writer.merge(&segments.0)) {
-                    Some(merged) => drop(merged?),
-                    None => return Ok(merges),
-                }
-                merges += 1;
-            }
-            self.index.publish()?;
         }
         self.writer.garbage_collect_files().wait()?;
         self.writer.wait_merging_threads()?;

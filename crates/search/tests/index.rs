@@ -128,7 +128,7 @@ fn readers_keep_what_they_have_seen_while_the_index_goes_on() {
     let mut update = index.update(1, 0).unwrap();
     update.remove("a");
     update.commit(2, 0).unwrap();
-    update.tidy(&|| false).unwrap();
+    update.tidy(&|| false, &|| false).unwrap();
     assert_eq!(search(&before, &by_score(term("x"))).unwrap().total, 1);
     assert_eq!(
         search(&index.reader(), &by_score(term("x"))).unwrap().total,
@@ -143,7 +143,11 @@ fn small_commits_do_not_pile_up_segments() {
     for n in 1..=40 {
         write(&index, &[(&format!("d{n}"), "x")], n);
         if index.is_untidy() {
-            index.update(1, 0).unwrap().tidy(&|| false).unwrap();
+            index
+                .update(1, 0)
+                .unwrap()
+                .tidy(&|| false, &|| false)
+                .unwrap();
         }
     }
     assert!(
@@ -749,7 +753,11 @@ fn a_merge_that_is_stopped_is_not_waited_for_and_costs_nothing() {
         looks.set(looks.get() + 1);
         looks.get() > 1
     };
-    let merges = index.update(1, 0).unwrap().tidy(&stopped).unwrap();
+    let merges = index
+        .update(1, 0)
+        .unwrap()
+        .tidy(&stopped, &|| false)
+        .unwrap();
     assert_eq!(merges, 0);
     // Once before the merge, and once within it.
     assert_eq!(looks.get(), 2);
@@ -757,7 +765,11 @@ fn a_merge_that_is_stopped_is_not_waited_for_and_costs_nothing() {
     drop(index);
     let index = opened(dir.path());
     assert_eq!(found(&index, term("w7")).len(), 10);
-    let merges = index.update(1, 0).unwrap().tidy(&|| false).unwrap();
+    let merges = index
+        .update(1, 0)
+        .unwrap()
+        .tidy(&|| false, &|| false)
+        .unwrap();
     assert_eq!((merges, index.reader().segments()), (1, 1));
     assert_eq!(found(&index, term("w7")).len(), 10);
 }

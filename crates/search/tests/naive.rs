@@ -182,7 +182,7 @@ impl Shards {
             }
             update.commit(seq, 0).unwrap();
             if seq.is_multiple_of(3) {
-                update.tidy(&|| false).unwrap();
+                update.tidy(&|| false, &|| false).unwrap();
             }
         }
     }

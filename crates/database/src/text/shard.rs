@@ -5,7 +5,7 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
@@ -42,6 +42,8 @@ pub(crate) struct TextShard {
     languages: Arc<dyn Languages>,
     memory: Arc<BuildMemory>,
     writer: Mutex<()>,
+    /// Updates that wait for it.
+    waiting: AtomicUsize,
     stop: AtomicBool,
     pub progress: Progress,
 }
@@ -77,6 +79,7 @@ impl TextShard {
             languages: parts.languages.clone(),
             memory: parts.memory.clone(),
             writer: Mutex::default(),
+            waiting: AtomicUsize::new(0),
             stop: AtomicBool::new(false),
             progress: Progress::default(),
         })
@@ -127,7 +130,9 @@ impl TextShard {
     }
 
     fn update_now(&self) -> Result<(), Error> {
+        self.waiting.fetch_add(1, Relaxed);
         let _writer = self.writer.lock();
+        self.waiting.fetch_sub(1, Relaxed);
         self.check_stop()?;
         let view = self.owner.view()?;
         let (target, purges) = (view.meta.update_seq, view.meta.purge_seq);
@@ -209,7 +214,7 @@ impl TextShard {
         self.index.reader().segments() > SEGMENTS_MAX
     }
 
-    /// Merges what many small updates have left, while readers go on.
+    /// Merges what many small updates have left, while readers go on. An update that comes waits for one merge at most.
     pub fn tidy(&self) -> Result<(), Error> {
         if !self.index.is_untidy() {
             return Ok(());
@@ -220,7 +225,8 @@ impl TextShard {
         let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
         guard.admit(self.store.engine(), self.index.file_bytes())?;
         let update = self.index.update(1, MEMORY_BYTES_MIN)?;
-        let merges = update.tidy(&|| self.stop.load(Relaxed))?;
+        let is_awaited = || self.waiting.load(Relaxed) > 0;
+        let merges = update.tidy(&|| self.stop.load(Relaxed), &is_awaited)?;
         counters::TEXT_MERGES.add(merges);
         Ok(())
     }
