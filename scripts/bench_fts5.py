@@ -59,7 +59,11 @@ class Database:
         return {"hits": self.connection.execute("SELECT count(*) FROM searched WHERE searched MATCH ?", (order["query"],)).fetchone()[0]}
 
     def write(self, order):
-        self.connection.execute("INSERT INTO searched VALUES (?, ?)", (order["id"], order["text"]))
+        """One more text, which is kept under its id and can be found, in one transaction."""
+        with self.connection:
+            self.connection.execute("BEGIN")
+            for table in ("texts", "searched"):
+                self.connection.execute(f"INSERT INTO {table} VALUES (?, ?)", (order["id"], order["text"]))
         return {}
 
 

@@ -26,6 +26,10 @@ const COMPACTION_POLL: Duration = Duration::from_millis(200);
 const COMPACTION_POLLS_MAX: u32 = 3_000;
 const SETTLING_POLL: Duration = Duration::from_millis(50);
 const SETTLING_POLLS_MAX: u32 = 1_200;
+/// How often tasks are looked at, how often in a row there must be none, and how often at most.
+const REST_POLL: Duration = Duration::from_millis(100);
+const REST_POLLS_IDLE: u32 = 5;
+const REST_POLLS_MAX: u32 = 300;
 
 /// A measured part of a workload: one line of the table.
 pub(crate) struct Part {
@@ -247,6 +251,11 @@ impl Side {
         Ok(self.remember(shape, documents, database, ids))
     }
 
+    /// Has the next workload that wants it fill such a database anew: this one is no longer as it was filled.
+    pub(crate) fn forget(&self, shape: Shape, documents: u64) {
+        self.populated.borrow_mut().remove(&(shape, documents));
+    }
+
     /// Lets later workloads read a database that is full already.
     pub(crate) fn remember(
         &self,
@@ -321,6 +330,27 @@ impl Side {
                     )));
                 }
                 tokio::time::sleep(SETTLING_POLL).await;
+            }
+        }
+        Ok(())
+    }
+
+    /// Waits until no node has a task under way, nor begins one: what was removed is given back once the answer was sent. One that does not end (a replication)
+    /// is waited for in vain, for half a minute.
+    pub(crate) async fn rest(&self) -> Result<(), BenchError> {
+        for node in &self.nodes {
+            let mut idle = 0;
+            for _ in 0..REST_POLLS_MAX {
+                let (_, tasks) = Self::call_node(node, "GET", "/_active_tasks", None).await?;
+                idle = if tasks.trim_ascii() == b"[]" {
+                    idle + 1
+                } else {
+                    0
+                };
+                if idle == REST_POLLS_IDLE {
+                    break;
+                }
+                tokio::time::sleep(REST_POLL).await;
             }
         }
         Ok(())

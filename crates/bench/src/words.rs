@@ -40,6 +40,13 @@ pub(crate) fn word(rank: u64) -> String {
     word
 }
 
+/// How the word of a rank begins: its first syllable and a consonant, as some twenty words do.
+fn prefix(rank: u64) -> String {
+    let mut word = word(rank);
+    word.truncate(3);
+    word
+}
+
 /// Numbers that look random, and are the same for the same number (SplitMix64).
 struct Mixed(u64);
 
@@ -91,17 +98,17 @@ impl Wanted {
                 word(fastrand::u64(500..1_000)),
             ],
             Self::Phrase => Self::phrase(fastrand::u64(..documents)),
-            Self::Prefix => vec![word(fastrand::u64(100..2_000))],
+            Self::Prefix => vec![prefix(fastrand::u64(350..2_100))],
         }
     }
 
     /// The words of one query that is always the same, and finds few.
     pub(crate) fn fixed(self) -> Vec<String> {
         match self {
-            Self::Term => vec![word(9_000)],
-            Self::And => vec![word(1_000), word(1_001)],
+            Self::Term => vec![word(1_300)],
+            Self::And => vec![word(50), word(100)],
             Self::Phrase => Self::phrase(7),
-            Self::Prefix => vec![word(4_800)],
+            Self::Prefix => vec![prefix(2_000)],
         }
     }
 
@@ -174,26 +181,38 @@ mod tests {
     }
 
     #[test]
-    fn frequent_words_are_frequent_and_what_is_fixed_is_found() {
-        let texts: Vec<String> = (0..20_000).map(text).collect();
-        let having = |word: &str| {
-            texts
-                .iter()
-                .filter(|text| text.split(' ').any(|w| w == word))
-                .count()
-        };
+    fn frequent_words_are_frequent() {
+        let texts: Vec<Vec<String>> = (0..20_000).map(words).collect();
+        let having = |word: &String| texts.iter().filter(|text| text.contains(word)).count();
         let counts = [0, 10, 100, 1_000].map(|rank| having(&word(rank)));
         assert!(
             counts.is_sorted_by(|a, b| a > b) && counts[0] > 15_000 && counts[3] > 20,
             "{counts:?}"
         );
-        for wanted in [Wanted::Term, Wanted::Prefix] {
-            assert!(
-                texts.iter().any(|text| text.contains(&wanted.fixed()[0])),
-                "{wanted:?}"
-            );
+    }
+
+    #[test]
+    fn what_is_fixed_is_found_in_few_of_few_texts() {
+        // Those of a run at a scale of 0.002.
+        let texts: Vec<Vec<String>> = (0..400).map(words).collect();
+        for wanted in Wanted::ALL {
+            let fixed = wanted.fixed();
+            let finds = |text: &&Vec<String>| match wanted {
+                Wanted::Term | Wanted::And => fixed.iter().all(|word| text.contains(word)),
+                Wanted::Phrase => text.windows(2).any(|pair| pair == fixed),
+                Wanted::Prefix => text.iter().any(|word| word.starts_with(&fixed[0])),
+            };
+            let hits = texts.iter().filter(finds).count();
+            assert!((1..=20).contains(&hits), "{wanted:?}: {hits}");
         }
-        let phrase = Wanted::Phrase.fixed().join(" ");
-        assert!(texts[7].contains(&phrase));
+    }
+
+    #[test]
+    fn a_prefix_is_that_of_many_words() {
+        for rank in (350..2_100).step_by(175) {
+            let prefix = prefix(rank);
+            let words = (0..WORDS).filter(|&rank| word(rank).starts_with(&prefix));
+            assert!(words.count() >= 20, "{prefix}");
+        }
     }
 }

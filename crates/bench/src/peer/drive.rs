@@ -7,7 +7,7 @@ use crate::pace::{Pace, Pacing, Turns};
 use crate::slice::Slice;
 
 /// A client whose operations fail so often in a row gives up.
-const FAILURES_IN_A_ROW_MAX: u32 = 100;
+pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 100;
 
 /// One client's operation, again and again.
 pub(super) trait Operation {

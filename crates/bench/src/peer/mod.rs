@@ -192,6 +192,11 @@ impl Peer {
         Ok(())
     }
 
+    /// Has the texts written anew when they are needed again: these are no longer those of the documents alone.
+    pub(crate) fn forget_texts(&mut self) {
+        self.filled_texts = 0;
+    }
+
     /// What the row answers, in a form that is the same for all who do the same work.
     pub(crate) async fn answer(
         &self,

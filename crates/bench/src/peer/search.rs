@@ -6,6 +6,7 @@ use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
 use super::Documents;
+use super::drive::FAILURES_IN_A_ROW_MAX;
 use crate::client::Connection;
 use crate::error::BenchError;
 use crate::side::Side;
@@ -18,6 +19,19 @@ const DESIGN: &str = "bench-search";
 const INDEX: &str = "words";
 /// A build that takes longer has failed.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(3_600);
+
+/// The name of a design document that is there to be built, unlike any other.
+pub(super) struct Built(String);
+
+impl Built {
+    pub(super) fn new() -> Self {
+        Self(format!("bench-{:016x}", fastrand::u64(..)))
+    }
+
+    fn path(&self, database: &str) -> String {
+        format!("/{database}/_design/{}", self.0)
+    }
+}
 
 /// An interface of text indexes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -115,28 +129,37 @@ impl Interface {
         }
     }
 
-    /// Builds an index of all documents, from the moment when its design document is sent, and removes it.
+    /// Builds an index of all documents, from the moment when its design document is sent.
     pub(super) async fn build(
         self,
         side: &Side,
         database: &str,
+        built: &Built,
         documents: u64,
     ) -> Result<Slice, BenchError> {
-        let mark = format!("{:016x}", fastrand::u64(..));
-        let name = format!("bench-{mark}");
-        let path = format!("/{database}/_design/{name}");
-        let design = self.design(&mark).to_string();
+        let path = built.path(database);
+        let design = self.design(&built.0).to_string();
         let start = Instant::now();
-        let written = side.require("PUT", &path, Some(design.as_bytes())).await?;
-        self.wait(side, database, &name).await?;
-        let slice = Slice::of_one(documents, start.elapsed());
-        let written: Value = serde_json::from_slice(&written).unwrap_or_default();
-        let rev = written["rev"].as_str().unwrap_or_default();
+        side.require("PUT", &path, Some(design.as_bytes())).await?;
+        self.wait(side, database, &built.0).await?;
+        Ok(Slice::of_one(documents, start.elapsed()))
+    }
+
+    /// Removes the index, and waits until its room was given back.
+    pub(super) async fn remove(
+        self,
+        side: &Side,
+        database: &str,
+        built: &Built,
+    ) -> Result<(), BenchError> {
+        let path = built.path(database);
+        let design = side.json("GET", &path).await?;
+        let rev = design["_rev"].as_str().unwrap_or_default();
         side.require("DELETE", &format!("{path}?rev={rev}"), None)
             .await?;
         let clean_up = format!("/{database}/{}_cleanup", self.route());
         side.require("POST", &clean_up, Some(b"{}")).await?;
-        Ok(slice)
+        side.rest().await
     }
 
     /// Writes a document with a word that is in no other, and searches for it, again and again: both together are one entry.
@@ -149,8 +172,9 @@ impl Interface {
     ) -> Result<Slice, BenchError> {
         let mut connection = Connection::open(&side.target).await?;
         let mut slice = Slice::new();
+        let mut failures_in_a_row = 0;
         let began = Instant::now();
-        while began.elapsed() < length {
+        while began.elapsed() < length && failures_in_a_row < FAILURES_IN_A_ROW_MAX {
             let (id, _) = documents.next();
             let word = words::unheard_of();
             let put = format!("/{database}/{id}");
@@ -161,33 +185,45 @@ impl Interface {
             if !connection.is_usable() {
                 connection = Connection::open(&side.target).await?;
             }
-            let mut answer: Vec<u8> = vec![];
             let start = Instant::now();
-            for request in [&write, &search] {
-                answer.clear();
-                let exchanged = connection.exchange(request, &mut answer).await;
-                let status = exchanged.map_err(|source| BenchError::Exchange {
-                    what: "a write, or a search for it".to_owned(),
-                    source,
-                })?;
-                if !(200..300).contains(&status) {
-                    return Err(BenchError::Refused {
-                        what: "a write, or a search for it".to_owned(),
-                        status,
-                        body: connection.refusal(),
-                    });
-                }
-            }
+            let answer = exchange_all(&mut connection, &[write, search]).await;
             let took = start.elapsed();
-            let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
-            match self.hits(&answer) == 1 {
-                true => slice.record(1, took),
-                false => slice
-                    .errors
-                    .add(1, || format!("a new document is not found: {answer}")),
+            let found = answer.and_then(|answer| {
+                let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
+                let not_found = || format!("a new document is not found: {answer}");
+                (self.hits(&answer) == 1)
+                    .then_some(())
+                    .ok_or_else(not_found)
+            });
+            match found {
+                Ok(()) => {
+                    failures_in_a_row = 0;
+                    slice.record(1, took);
+                }
+                Err(reason) => {
+                    failures_in_a_row += 1;
+                    slice.errors.add(1, || reason);
+                }
             }
         }
         slice.seconds = began.elapsed().as_secs_f64();
         Ok(slice)
     }
+}
+
+/// Sends requests one after the other, while they succeed; the last answer, or what went wrong.
+async fn exchange_all(
+    connection: &mut Connection,
+    requests: &[Vec<u8>],
+) -> Result<Vec<u8>, String> {
+    let mut answer = vec![];
+    for request in requests {
+        answer.clear();
+        let status = connection.exchange(request, &mut answer).await;
+        let status = status.map_err(|error| error.to_string())?;
+        if !(200..300).contains(&status) {
+            return Err(format!("status {status}: {}", connection.refusal()));
+        }
+    }
+    Ok(answer)
 }

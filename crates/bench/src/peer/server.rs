@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::search::Interface;
+use super::search::{Built, Interface};
 use super::{BULK_DOCS, Documents, Row};
 use crate::documents::Shape;
 use crate::error::BenchError;
@@ -45,6 +45,7 @@ impl HttpRows {
             && row != Row::SearchBuild
         {
             interface.prepare(side, &rows.populated.database).await?;
+            side.rest().await?;
         }
         if row == Row::Find {
             let index =
@@ -145,13 +146,16 @@ impl HttpRows {
             && row.is_unpaced()
         {
             let database = &self.populated.database;
-            let measuring = async {
-                match row {
-                    Row::SearchBuild => interface.build(side, database, documents.count).await,
-                    _ => interface.fresh(side, database, documents, length).await,
-                }
-            };
-            return side.part(row.name(), row.unit(), measuring).await;
+            let (name, unit) = (row.name(), row.unit());
+            if row == Row::SearchFresh {
+                let measuring = interface.fresh(side, database, documents, length);
+                return side.part(name, unit, measuring).await;
+            }
+            let built = Built::new();
+            let measuring = interface.build(side, database, &built, documents.count);
+            let part = side.part(name, unit, measuring).await?;
+            interface.remove(side, database, &built).await?;
+            return Ok(part);
         }
         let check = match row {
             Row::Bulk => Check::Bulk,

@@ -36,7 +36,10 @@ pub(super) fn count(table: &str) -> String {
     format!("SELECT count(*) FROM {table}_search WHERE words @@ to_tsquery('simple', $1)")
 }
 
-/// One more text.
+/// One more text, which is kept under its id and can be found: one transaction.
 pub(super) fn insert(table: &str) -> String {
-    format!("INSERT INTO {table}_search VALUES ($1, to_tsvector('simple', $2))")
+    format!(
+        "WITH kept AS (INSERT INTO {table}_texts VALUES ($1::text, $2::text)) \
+         INSERT INTO {table}_search VALUES ($1::text, to_tsvector('simple', $2::text))"
+    )
 }

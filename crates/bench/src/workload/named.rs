@@ -6,10 +6,11 @@ use std::time::Duration;
 use super::catalogue::is_fault;
 use super::operations::{MixWorkload, Ycsb};
 use super::{Bench, Mix, Outcome, ROUNDS};
+use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::faults::{Fault, Suffered, measure, measure_databases};
 use crate::pace::Pace;
-use crate::peer::{Documents, HttpRows, Row};
+use crate::peer::{Documents, HttpRows, Peer, Row};
 use crate::progress;
 use crate::report::Failure;
 use crate::run::BenchOptions;
@@ -162,6 +163,13 @@ impl Bench {
         }
         self.set_pace(Pace::default());
         spinner.finish_and_clear();
+        if row == Row::SearchFresh {
+            // Another repeat begins without what this one has written.
+            for (side, (_, documents)) in self.sides.iter().zip(&prepared) {
+                side.forget(Shape::Words, documents.count);
+            }
+            self.peer.iter_mut().for_each(Peer::forget_texts);
+        }
         Ok(())
     }
 
