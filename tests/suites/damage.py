@@ -280,12 +280,12 @@ def full_disk(ctx):
 
 
 class SmallDisk:
-    def __init__(self, path):
-        self.path, self.refused = path, None
+    def __init__(self, path, size=DISK_BYTES):
+        self.path, self.size, self.refused = path, size, None
 
     def __enter__(self):
         done = subprocess.run(
-            ["mount", "-t", "tmpfs", "-o", f"size={DISK_BYTES}", "tmpfs", str(self.path)], capture_output=True, text=True, check=False
+            ["mount", "-t", "tmpfs", "-o", f"size={self.size}", "tmpfs", str(self.path)], capture_output=True, text=True, check=False
         )
         if done.returncode:
             self.refused = f"no tmpfs can be mounted: {done.stderr.strip()}"

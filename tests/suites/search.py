@@ -3,12 +3,14 @@ during builds; background updates; clean-up and deletion give the space back; co
 recorded behaviour (suite `vectors`)."""
 
 import json
+import os
 import pathlib
 import subprocess
 import threading
 
 from harness.api import Disconnected
 from harness.server import wait_until
+from suites.damage import SmallDisk
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 INDEX = """function (doc) {
@@ -32,6 +34,7 @@ def run(ctx):
         hostile,
         idle,
         killed_builds,
+        full_disk,
         copies,
     ):
         ctx.attempt(part)
@@ -429,6 +432,72 @@ def ask_and_forget(server, path):
         server.api().get(path)
     except Disconnected:
         pass  # the server was killed under it
+
+
+def full_disk(ctx):
+    """A build that finds no room says so, be it before it begins or in the middle; nothing else is lost, and it ends when there is room again."""
+    with SmallDisk(ctx.folder("small"), 500 << 20) as disk:
+        if disk.refused:
+            ctx.report.skip("full disk", disk.refused)
+            return
+        server = ctx.server("small/data", log_path=str(ctx.root / "small.log")).start()
+        try:
+            build_on_full_disk(ctx, server, pathlib.Path(disk.path) / "ballast")
+        finally:
+            server.kill()
+
+
+def fill(ballast, leave):
+    """Takes all space of a file system but so many bytes."""
+    left = os.statvfs(ballast.parent)
+    with open(ballast, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, left.f_bavail * left.f_frsize - leave)
+
+
+def build_on_full_disk(ctx, server, ballast):
+    database = Database(ctx, server, "db", "?q=2")
+    api = database.api
+    for _ in range(4):
+        database.edit(1000)
+    everything = {"q": "*:*", "sort": "_id", "limit": 100000}
+    expected = sorted(database.docs)
+
+    def ids(name):
+        return [hit["id"] for hit in api.expect(200, "POST", f"/db/_design/{name}/_nouveau/i", everything)["hits"]]
+
+    ctx.report.equal("an index is built", ids("d"), expected)
+    api.expect(201, "PUT", "/db/_design/early", design(f"{SLOW} // early"))
+    api.expect(201, "PUT", "/db/_design/late", design(f"{SLOW} // late"))
+    fill(ballast, 80 << 20)
+    refused = api.get("/db/_design/early/_nouveau/i?q=*:*")
+    ctx.report.check("a build without room is refused in CouchDB's shape", refused.status >= 500 and refused.is_error_shape, repr(refused))
+    ctx.report.equal("the index that is there answers", ids("d"), expected)
+    ballast.unlink()
+    ctx.report.equal("with room again the other one is built", ids("early"), expected)
+    answers = []
+    query = threading.Thread(target=lambda: answers.append(server.api(timeout=120).get("/db/_design/late/_nouveau/i?q=*:*")))
+    query.start()
+    begun = wait_until(lambda: changes_done(api, "late") > 0 or not query.is_alive(), 60, 0.005)
+    fill(ballast, 0)
+    query.join(120)
+    ctx.report.check("a build was under way when the disk was full", begun)
+    answer = answers[0]
+    ctx.report.check("it is built, or says why not", answer.status == 200 or (answer.status >= 500 and answer.is_error_shape), repr(answer))
+    ctx.report.note(f"the disk was full in the middle: {answer.status} {answer.raw[:200]!r}")
+    ctx.report.equal("the others answer", ids("d"), expected)
+    ballast.unlink()
+    ctx.report.check("it is built when there is room", wait_until(lambda: ids_or_none(api, "late", everything) == expected, 60, 0.5))
+    ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+    server.kill()
+    server.start()
+    database.api = api = server.api()
+    for name in ("d", "early", "late"):
+        ctx.report.equal(f"after kill -9: {name}", ids(name), expected)
+
+
+def ids_or_none(api, name, everything):
+    answer = api.post(f"/db/_design/{name}/_nouveau/i", everything)
+    return [hit["id"] for hit in answer.json["hits"]] if answer.status == 200 else None
 
 
 def copies(ctx):
