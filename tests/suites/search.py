@@ -462,8 +462,8 @@ def build_on_full_disk(ctx, server, ballast):
     everything = {"q": "*:*", "sort": "_id", "limit": 100000}
     expected = sorted(database.docs)
 
-    def ids(name):
-        return [hit["id"] for hit in api.expect(200, "POST", f"/db/_design/{name}/_nouveau/i", everything)["hits"]]
+    def ids(name, **more):
+        return [hit["id"] for hit in api.expect(200, "POST", f"/db/_design/{name}/_nouveau/i", {**everything, **more})["hits"]]
 
     ctx.report.equal("an index is built", ids("d"), expected)
     api.expect(201, "PUT", "/db/_design/early", design(f"{SLOW} // early"))
@@ -471,7 +471,8 @@ def build_on_full_disk(ctx, server, ballast):
     fill(ballast, 80 << 20)
     refused = api.get("/db/_design/early/_nouveau/i?q=*:*")
     ctx.report.check("a build without room is refused in CouchDB's shape", refused.status >= 500 and refused.is_error_shape, repr(refused))
-    ctx.report.equal("the index that is there answers", ids("d"), expected)
+    # To bring in the two design documents would take room.
+    ctx.report.equal("the index that is there answers as it is", ids("d", update=False), expected)
     ballast.unlink()
     ctx.report.equal("with room again the other one is built", ids("early"), expected)
     answers = []
@@ -484,7 +485,7 @@ def build_on_full_disk(ctx, server, ballast):
     answer = answers[0]
     ctx.report.check("it is built, or says why not", answer.status == 200 or (answer.status >= 500 and answer.is_error_shape), repr(answer))
     ctx.report.note(f"the disk was full in the middle: {answer.status} {answer.raw[:200]!r}")
-    ctx.report.equal("the others answer", ids("d"), expected)
+    ctx.report.equal("the others answer as they are", ids("early", update=False), expected)
     ballast.unlink()
     ctx.report.check("it is built when there is room", wait_until(lambda: ids_or_none(api, "late", everything) == expected, 60, 0.5))
     ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
