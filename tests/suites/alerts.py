@@ -68,6 +68,10 @@ def faults_fire(ctx):
             fault.start()
         itself = f"http://{server.admin}@{server.url.removeprefix('http://')}/db"
         api.expect(201, "PUT", "/_replicator/r", {"source": "http://127.0.0.1:1/nothing", "target": itself, "continuous": True})
+        mixed = {"index": 'function (doc) { index(doc.n % 2 ? "text" : "double", "x", doc.n % 2 ? "odd" : 0); }'}
+        api.expect(201, "PUT", "/db/_design/mixed", {"nouveau": {"mixed": mixed}})
+        ctx.report.equal("an index of two types is refused", api.get("/db/_design/mixed/_nouveau/mixed?q=x:odd").status, 400)
+        fires(ctx, prometheus, "SetteeTextIndexesFailing")
         limit = int(re.search(r"Max open files\s+(\d+)", Path(f"/proc/{server.process.pid}/limits").read_text()).group(1))
         subprocess.run(["prlimit", f"--pid={server.process.pid}", "--nofile=200:" + str(limit)], check=True)
         host, port = api.host, api.port
@@ -156,6 +160,8 @@ def the_dashboard_asks_for_what_is_there(ctx):
     with ctx.server("dashboard") as server:
         api = server.api()
         api.expect(201, "PUT", "/db")
+        words = {"index": 'function (doc) { index("double", "n", doc.n); }'}
+        api.expect(201, "PUT", "/db/_design/d", {"nouveau": {"words": words}})
         prometheus = Prometheus(ctx, server)
         stop = threading.Event()
         load = threading.Thread(target=keep_on, args=(server, stop, some_of_everything))
@@ -178,3 +184,4 @@ def some_of_everything(_, api):
     api.get("/db/nothing")
     api.get("/db/_all_docs?limit=1")
     api.post("/db/_find", {"selector": {"n": 1}, "limit": 3})
+    api.get("/db/_design/d/_nouveau/words?q=n:1")
