@@ -68,6 +68,9 @@ def faults_fire(ctx):
             fault.start()
         itself = f"http://{server.admin}@{server.url.removeprefix('http://')}/db"
         api.expect(201, "PUT", "/_replicator/r", {"source": "http://127.0.0.1:1/nothing", "target": itself, "continuous": True})
+        # A failure before Prometheus has looked for the first time is none that it sees.
+        seen = wait_until(lambda: prometheus.query("settee_text_indexes_update_failures_total"), FIRES_S)
+        ctx.report.check("failures of text indexes are told from the start", seen)
         mixed = {"index": 'function (doc) { index(doc.n % 2 ? "text" : "double", "x", doc.n % 2 ? "odd" : 0); }'}
         api.expect(201, "PUT", "/db/_design/mixed", {"nouveau": {"mixed": mixed}})
         ctx.report.equal("an index of two types is refused", api.get("/db/_design/mixed/_nouveau/mixed?q=x:odd").status, 400)

@@ -375,7 +375,7 @@ pub(crate) fn collect(
     let scores = request.sort.iter().any(|key| key.by == SortBy::Score);
     let mut counters = Counters::open(request, types, segment, effort)?;
     let candidate_bytes = First::bytes_of_one(keys.len());
-    let alive = segment.files.alive_bitset();
+    let alive = segment.reader.alive_bitset();
     let mut total = 0;
     let mut heap: BinaryHeap<Candidate> = BinaryHeap::new();
     let mut key = vec![0; keys.len()];

@@ -58,7 +58,7 @@ fn kept<T: Clone>(
 
 fn str_column(segment: &SegmentFiles, path: &str) -> Result<Option<StrColumn>, Error> {
     kept(&segment.columns().strings, path, || {
-        Ok(segment.files.fast_fields().str(path)?)
+        Ok(segment.reader.fast_fields().str(path)?)
     })
 }
 
@@ -93,7 +93,7 @@ pub(crate) fn ids(segment: &SegmentFiles) -> Result<Option<StrColumn>, Error> {
 pub(crate) fn numbers(segment: &SegmentFiles, field: &str) -> Result<Option<Column<f64>>, Error> {
     let path = ColumnKind::Numbers.path(field);
     kept(&segment.columns().numbers, &path, || {
-        match numerical(&segment.files, &path, NumericalType::F64)? {
+        match numerical(&segment.reader, &path, NumericalType::F64)? {
             Some(DynamicColumn::F64(column)) => Ok(Some(column)),
             _ => Ok(None),
         }
@@ -107,11 +107,11 @@ pub(crate) type Lengths = Arc<dyn ColumnValues<u64>>;
 pub(crate) fn lengths(segment: &SegmentFiles, field: &str) -> Result<Lengths, Error> {
     let path = ColumnKind::Lengths.path(field);
     let lengths = kept(&segment.columns().lengths, &path, || {
-        let column = own_lengths(&segment.files, field)?;
+        let column = own_lengths(&segment.reader, field)?;
         Ok(column.map(|column| column.first_or_default_col(1)))
     })?;
     Ok(lengths.unwrap_or_else(|| {
-        Column::build_empty_column(segment.files.max_doc()).first_or_default_col(1)
+        Column::build_empty_column(segment.reader.max_doc()).first_or_default_col(1)
     }))
 }
 

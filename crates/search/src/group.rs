@@ -134,7 +134,7 @@ fn groups_of(
     let keys = keys.map(|key| KeyColumn::open(key, types, files));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
     let strings = column::strings(files, &request.field)?;
-    let alive = files.files.alive_bitset();
+    let alive = files.reader.alive_bitset();
     let mut first = First::new(request.limit);
     let mut key = vec![0; keys.len()];
     let mut total = 0;

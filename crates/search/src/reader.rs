@@ -25,7 +25,7 @@ struct Kept {
 
 /// The files of a segment as they were at a moment.
 pub(crate) struct SegmentFiles {
-    pub files: SegmentReader,
+    pub reader: SegmentReader,
     kept: Arc<Kept>,
 }
 
@@ -54,14 +54,17 @@ impl Reader {
     ) -> Reader {
         let known = before.iter().flat_map(|before| &before.segments);
         let known: FxHashMap<SegmentId, &Arc<Kept>> = known
-            .map(|segment| (segment.files.segment_id(), &segment.kept))
+            .map(|segment| (segment.reader.segment_id(), &segment.kept))
             .collect();
-        let segments = searcher.segment_readers().iter().map(|files| SegmentFiles {
-            files: files.clone(),
-            kept: known
-                .get(&files.segment_id())
-                .map_or_else(Arc::default, |kept| Arc::clone(kept)),
-        });
+        let segments = searcher
+            .segment_readers()
+            .iter()
+            .map(|reader| SegmentFiles {
+                reader: reader.clone(),
+                kept: known
+                    .get(&reader.segment_id())
+                    .map_or_else(Arc::default, |kept| Arc::clone(kept)),
+            });
         Reader {
             segments: segments.collect(),
             searcher,
@@ -93,7 +96,7 @@ impl Reader {
     /// How many documents there are, those that are deleted among them until their segment is merged.
     pub(crate) fn docs_max(&self) -> u64 {
         let segments = self.segments.iter();
-        segments.map(|s| u64::from(s.files.max_doc())).sum()
+        segments.map(|s| u64::from(s.reader.max_doc())).sum()
     }
 
     /// What is known of a field, of all segments. Documents that are deleted count until their segment is merged, as in Lucene.
@@ -123,7 +126,7 @@ impl Reader {
     pub(crate) fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
         let mut docs = 0;
         for segment in &self.segments {
-            let inverted = segment.files.inverted_index(self.layout.terms)?;
+            let inverted = segment.reader.inverted_index(self.layout.terms)?;
             docs += inverted
                 .terms()
                 .get(term)?
@@ -152,7 +155,7 @@ impl Reader {
         let of_segment = |s: &SegmentFiles| {
             let statistics = s.kept.statistics.lock();
             let names: usize = statistics.keys().map(|name| name.len() + 64).sum();
-            SEGMENT_BYTES + names + s.columns().bytes(s.files.max_doc())
+            SEGMENT_BYTES + names + s.columns().bytes(s.reader.max_doc())
         };
         segments.map(of_segment).sum()
     }
@@ -167,7 +170,7 @@ impl Reader {
             let Some(ids) = column::ids(segment)? else {
                 continue;
             };
-            for doc in segment.files.doc_ids_alive() {
+            for doc in segment.reader.doc_ids_alive() {
                 if let Some(ord) = ids.ords().first(doc) {
                     all.push(column::text_of(&ids, ord)?);
                 }
@@ -187,7 +190,7 @@ fn count(
 ) -> Result<FieldStatistics, Error> {
     let mut counted = FieldStatistics::default();
     if field_type == Some(FieldType::Text) {
-        let Some(lengths) = column::own_lengths(&segment.files, field)? else {
+        let Some(lengths) = column::own_lengths(&segment.reader, field)? else {
             return Ok(counted);
         };
         for length in lengths.values.iter() {
@@ -197,13 +200,13 @@ fn count(
         return Ok(counted);
     }
     if field == ID {
-        let docs = u64::from(segment.files.max_doc());
+        let docs = u64::from(segment.reader.max_doc());
         return Ok(FieldStatistics { docs, tokens: docs });
     }
     if let Some(strings) = column::strings(segment, field)? {
         let ords = strings.ords();
         counted.tokens = u64::from(ords.values.num_vals());
-        counted.docs = (0..segment.files.max_doc())
+        counted.docs = (0..segment.reader.max_doc())
             .filter(|doc| ords.index.has_value(*doc))
             .count() as u64;
     }

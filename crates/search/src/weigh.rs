@@ -374,7 +374,7 @@ impl Weigher<'_> {
         let high = after_prefix(&low);
         let mut found: BTreeMap<String, (usize, u64)> = BTreeMap::new();
         for segment in &self.reader.segments {
-            let inverted = segment.files.inverted_index(self.reader.layout.terms)?;
+            let inverted = segment.reader.inverted_index(self.reader.layout.terms)?;
             let bounds = (Bound::Included(low.clone()), high.clone());
             let mut chars = vec![];
             each_term(
@@ -524,7 +524,7 @@ impl Segment<'_> {
         layout: &Layout,
         effort: &Rc<Effort>,
     ) -> Result<Segment<'a>, Error> {
-        let inverted = files.files.inverted_index(layout.terms)?;
+        let inverted = files.reader.inverted_index(layout.terms)?;
         Ok(Segment {
             files,
             inverted,
@@ -533,7 +533,7 @@ impl Segment<'_> {
     }
 
     fn docs_max(&self) -> u32 {
-        self.files.files.max_doc()
+        self.files.reader.max_doc()
     }
 
     /// A set of documents, empty at first.
