@@ -786,8 +786,8 @@ fn stored_fields_are_there_whether_or_not_all_documents_have_some() {
         let mut update = index.update(1, 0).unwrap();
         let mut fields = text(id);
         if has_stored {
-            let options = json!({"store": true});
-            fields.add(1, "string", "s", json!(id), &options).unwrap();
+            let store = Value::Bool(true);
+            fields.add(1, "string", "s", json!(id), &store).unwrap();
         }
         update.put(id, None, fields, &Words).unwrap();
         update.commit(seq, 0).unwrap();
