@@ -24,7 +24,8 @@ const HEIGHT = 130;
 /** Where the lines are drawn: room for what stands beside the axes is kept free. */
 const [LEFT, TOP, RIGHT, BOTTOM] = [64, 8, 4, 22];
 const TIME_STEPS = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600];
-const TIME_SPACE = 84;
+/** Between two times: the longest (`01:38:04 PM`), and what the outermost are moved inwards. */
+const TIME_SPACE = 108;
 const VALUE_SPACE = 30;
 
 /** What is pointed at, in seconds of the clock: in all charts the same. */
