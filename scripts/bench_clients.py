@@ -91,26 +91,29 @@ class Settee(Instance):
         script.write_text(self.script(row))
         run = ["wrk", "-t", LOAD_THREADS, "-c", str(connections), "-d", f"{seconds}s", "-s", script, f"http://127.0.0.1:{self.port}"]
         printed = run_client(run, self.folder)
-        if "Non-2xx" in printed or "Socket errors" in printed:
+        if ("Non-2xx" in printed) != (row == "insert_refused") or "Socket errors" in printed:
             raise Failed(f"settee: {printed}")
         return float(re.search(r"Requests/sec:\s+([\d.]+)", printed)[1])
 
     def script(self, row):
         self.written += 1
         head = f'wrk.headers["Authorization"] = "{self.authorization}"\n'
-        if row == "get":
-            return head + f'wrk.path = "/{DATABASE}/{key(self.docs // 2)}"\n'
+        if row in ("get", "up"):
+            return head + f'wrk.path = "{"/_up" if row == "up" else f"/{DATABASE}/{key(self.docs // 2)}"}"\n'
         head += f"math.randomseed({self.written})\n"
         if row == "get_random":
             return (
                 head + f'request = function() return wrk.format("GET", string.format("/{DATABASE}/doc-%08d", math.random(0, {self.docs - 1}))) end\n'
             )
         head += 'wrk.headers["Content-Type"] = "application/json"\n'
-        if row == "find":
-            query = json.dumps(find("customer-%d", "AMOUNT")).replace('"AMOUNT"', "%.2f")
+        if row in ("find", "find_none"):
+            query = json.dumps(find("customer-%d" if row == "find" else "nobody-%d", "AMOUNT")).replace('"AMOUNT"', "%.2f")
             ask = f"string.format('{query}', math.random(0, {CUSTOMERS - 1}), math.random() * 500)"
             return head + f'request = function() return wrk.format("POST", "/{DATABASE}/_find", nil, {ask}) end\n'
         body = json.dumps(document(1))
+        if row == "insert_refused":
+            path = f'string.format("/{DATABASE}/doc-%08d", math.random(0, {self.docs - 1}))'
+            return head + f"request = function() return wrk.format('PUT', {path}, nil, '{body}') end\n"
         path = f'string.format("/{DATABASE}-new/{self.written:04}-%08d", n)'
         return head + f"local n = 0\nrequest = function() n = n + 1 return wrk.format('PUT', {path}, nil, '{body}') end\n"
 
@@ -219,7 +222,10 @@ def raw_sync(folder, seconds):
     return count / took
 
 
-ROWS = {"get": 64, "get_random": 64, "find": 64, "insert": 32, "insert_1": 1}
+# Connections. The last three bound those above them, and are Settee's alone: an answer that reads nothing, a query that finds nothing, and inserts that
+# are refused because the document is there.
+ROWS = {"get": 64, "get_random": 64, "find": 64, "insert": 32, "insert_1": 1, "up": 64, "find_none": 64, "insert_refused": 32}
+BOUNDS = ("up", "find_none", "insert_refused")
 
 
 def measure(servers, rows, options, folder):
@@ -229,6 +235,8 @@ def measure(servers, rows, options, folder):
         connections = min(ROWS[row], options.connections)
         for _ in range(options.rounds):
             for name, server in servers.items():
+                if row in BOUNDS and server is not servers["settee"]:
+                    continue
                 rate = server.measure(row, connections, options.seconds)
                 if rate is not None:
                     found.setdefault(row, {}).setdefault(name, []).append(rate)

@@ -128,6 +128,20 @@ impl Database {
         self.if_live(self.read_now(id, options))
     }
 
+    /// Appends the text of a stored document that is no local one, as [`Database::read`] gives it without options. Answers whether there is one.
+    pub(crate) fn write(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
+        self.live()?;
+        let written = self.shard_for(id).winner(id, |head, body| {
+            if head.deleted {
+                return Ok(false);
+            }
+            let written = write_winner(id, &head.winner.to_rev(), body, out);
+            written.map(|_| true).ok_or(CORRUPT)
+        });
+        let written = written.and_then(|found| found.unwrap_or(Ok(false)));
+        self.if_live(written.map_err(Error::from))
+    }
+
     fn read_now(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         self.check_partitioned(id.as_str())?;
         let shard = self.shard_for(id.as_str());
@@ -270,12 +284,8 @@ fn read_winner(shard: &Shard, id: &DocId) -> Result<Read, Error> {
             return Some(Read::Deleted);
         }
         let rev = head.winner.to_rev();
-        let mut json = Vec::with_capacity(body.len() + id.as_str().len() + 64);
-        let stored = StoredBody::split(body);
-        with_members(id, &rev, false, stored.json, &mut json);
-        let attachments = stored.attachments()?;
-        write_stubs(&attachments, &mut json);
-        json.push(b'}');
+        let mut json = vec![];
+        let attachments = write_winner(id.as_str(), &rev, body, &mut json)?;
         Some(Read::Found(ReadDoc {
             id: id.clone(),
             rev,
@@ -291,6 +301,16 @@ fn read_winner(shard: &Shard, id: &DocId) -> Result<Read, Error> {
     }
 }
 
+/// Appends a document of one revision; `None` when its attachments do not decode.
+fn write_winner(id: &str, rev: &Rev, body: &[u8], out: &mut Vec<u8>) -> Option<Vec<Attachment>> {
+    let stored = StoredBody::split(body);
+    with_members(id, rev, false, stored.json, out);
+    let attachments = stored.attachments()?;
+    write_stubs(&attachments, out);
+    out.push(b'}');
+    Some(attachments)
+}
+
 /// A local document, which has one revision and is nobody's child.
 fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
     let Some((n, body)) = shard.local(id.as_str())? else {
@@ -301,7 +321,7 @@ fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, 
         return Ok(Read::Missing);
     }
     let mut json = Vec::with_capacity(body.len() + 64);
-    with_members(id, &rev, false, &body, &mut json);
+    with_members(id.as_str(), &rev, false, &body, &mut json);
     if options.revs {
         json.extend_from_slice(
             format!(",\"_revisions\":{{\"start\":0,\"ids\":[\"{n}\"]}}").as_bytes(),
@@ -329,7 +349,7 @@ fn render(
 ) -> Result<ReadDoc, Error> {
     let mut out = Vec::with_capacity(body.len() + 256);
     let stored = StoredBody::split(body);
-    with_members(id, &rev, revision.deleted, stored.json, &mut out);
+    with_members(id.as_str(), &rev, revision.deleted, stored.json, &mut out);
     if options.revs {
         write_revisions(&record.tree, &rev, options.revs_max, &mut out);
     }

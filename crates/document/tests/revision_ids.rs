@@ -276,13 +276,7 @@ fn text_comes_back_as_couchdb_writes_it() {
             Ok(edit) => {
                 let rev = revision_id(edit.deleted, None, &edit.body_term, &[]);
                 let mut out = Vec::new();
-                document::with_members(
-                    &document::DocId::new("a").unwrap(),
-                    &rev,
-                    false,
-                    &edit.body,
-                    &mut out,
-                );
+                document::with_members("a", &rev, false, &edit.body, &mut out);
                 out.extend_from_slice(b"}\n");
                 assert_eq!(String::from_utf8(out).unwrap(), answer, "{input}");
             }

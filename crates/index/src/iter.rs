@@ -48,14 +48,13 @@ enum Here {
     End,
 }
 
-/// A row of a block in memory, and which of the block's are in the range.
+/// A row of a block in memory.
 struct Kept {
     rows: Arc<BlockRows>,
     at: At,
-    /// Which row; of those from `first` up to but without `end`.
     row: usize,
-    first: usize,
-    end: usize,
+    /// The range may end in the block, in the iterator's direction.
+    is_last: bool,
 }
 
 /// Where an iterator goes: to the first row in its direction there.
@@ -147,10 +146,16 @@ impl<'a> RowIter<'a> {
         match (&mut self.here, &mut self.cursor) {
             (Here::Kept(kept), _) => {
                 let next = match self.descending {
-                    true => kept.row.checked_sub(1).filter(|row| *row >= kept.first),
-                    false => Some(kept.row + 1).filter(|row| *row < kept.end),
+                    true => kept.row.checked_sub(1),
+                    false => Some(kept.row + 1).filter(|row| *row < kept.rows.len()),
                 };
                 match next {
+                    Some(row)
+                        if kept.is_last
+                            && self.range.is_left(kept.rows.place(row), self.descending) =>
+                    {
+                        self.here = Here::End;
+                    }
                     Some(row) => kept.row = row,
                     None => {
                         let at = kept.at;
@@ -220,33 +225,43 @@ impl<'a> RowIter<'a> {
                 return self.look_up(target);
             };
             let fence = &*blocks.block(at).fence;
-            let first = match *self.range.low > *fence {
-                true => rows.before(|p| *p < *self.range.low),
-                false => 0,
+            let (low, high) = (&*self.range.low, self.range.high.as_deref());
+            let is_last = match self.descending {
+                true => low > fence,
+                false => high.is_some_and(|high| blocks.end_of(at).is_none_or(|end| end > high)),
             };
-            let end = match &self.range.high {
-                Some(high) if blocks.end_of(at).is_none_or(|end| *end > **high) => {
-                    rows.before(|p| *p < **high)
+            let row = match self.descending {
+                false => {
+                    let from = match target {
+                        Target::Place(place) | Target::Below(place) => place.max(low),
+                        Target::Start => low,
+                    };
+                    let row = match from > fence {
+                        true => rows.before(|place| place < from),
+                        false => 0,
+                    };
+                    (row < rows.len()).then_some(row)
                 }
-                _ => rows.len(),
-            };
-            let row = match (target, self.descending) {
-                (Target::Start, false) => Some(first),
-                (Target::Place(place) | Target::Below(place), false) => {
-                    Some(rows.before(|p| p < place).max(first))
+                true => {
+                    let below = |place: &[u8]| match target {
+                        Target::Start => true,
+                        Target::Place(to) => place <= to,
+                        Target::Below(to) => place < to,
+                    };
+                    let behind = rows.before(|p| below(p) && high.is_none_or(|high| p < high));
+                    behind.checked_sub(1)
                 }
-                (Target::Start, true) => end.checked_sub(1),
-                (Target::Place(place), true) => rows.before(|p| p <= place).min(end).checked_sub(1),
-                (Target::Below(place), true) => rows.before(|p| p < place).min(end).checked_sub(1),
             };
-            if let Some(row) = row.filter(|row| (first..end).contains(row)) {
-                self.here = Here::Kept(Kept {
-                    rows,
-                    at,
-                    row,
-                    first,
-                    end,
-                });
+            if let Some(row) = row {
+                self.here = match is_last && self.range.is_left(rows.place(row), self.descending) {
+                    true => Here::End,
+                    false => Here::Kept(Kept {
+                        rows,
+                        at,
+                        row,
+                        is_last,
+                    }),
+                };
                 return;
             }
             // None of this block's rows is left: those of the next one in the direction are all beyond the target.

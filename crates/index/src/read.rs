@@ -35,6 +35,14 @@ impl PlaceRange {
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|h| *h <= self.low)
     }
+
+    /// Whether a place is behind the range's end for who goes through it in a direction.
+    pub(crate) fn is_left(&self, place: &[u8], descending: bool) -> bool {
+        match descending {
+            true => *place < *self.low,
+            false => self.high.as_ref().is_some_and(|high| *place >= **high),
+        }
+    }
 }
 
 /// An index at one moment.

@@ -14,6 +14,7 @@ use crate::Error;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
 use crate::tokens::{Decoder, TOKENIZER};
+use crate::update::Writing;
 
 /// What an index stands for: it is written with the documents, so that a crash leaves both or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -100,8 +101,7 @@ pub struct Index {
     files: IndexReader,
     current: Mutex<Arc<Reader>>,
     damage: Option<String>,
-    /// Held by whoever writes.
-    pub(crate) writing: Mutex<()>,
+    pub(crate) writing: Writing,
 }
 
 impl Index {
@@ -151,7 +151,7 @@ impl Index {
             current: Mutex::new(Arc::new(reader)),
             directory,
             damage: None,
-            writing: Mutex::default(),
+            writing: Writing::default(),
         })
     }
 

@@ -1,14 +1,19 @@
 //! How documents come in and go, and when segments are merged.
 
 use std::pin::pin;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
 use parking_lot::{Mutex, MutexGuard};
-use tantivy::indexer::{IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy};
+use rustc_hash::{FxHashMap, FxHashSet};
+use tantivy::index::SegmentId;
+use tantivy::indexer::{
+    IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy, UserOperation,
+};
 use tantivy::schema::Term;
-use tantivy::{IndexWriter, TantivyDocument};
+use tantivy::{FutureResult, IndexWriter, TantivyDocument, TantivyError};
 
 use crate::Error;
 use crate::fields::{Analyze, Fields};
@@ -24,48 +29,252 @@ const SEGMENTS_MERGED_MIN: usize = 8;
 const SMALL_SEGMENT_DOCS: u32 = 1_000;
 /// A segment of which more is deleted is written anew.
 const DELETED_MAX: f32 = 0.3;
+/// So many merges of an index are under way at a time: small ones go on beside a long one.
+const MERGES_MAX: usize = 2;
+/// A merge of so many documents is a long one: so many of them are under way at a time, of all indexes.
+const LONG_MERGE_DOCS: u32 = 50_000;
+static LONG_MERGES: Places = Places(AtomicUsize::new(2));
+/// So many merges may be in vain: an update failed meanwhile, or took all documents out of one of the segments.
+const LOST_MAX: u32 = 8;
+/// So many documents may be taken out while merges are under way, which have to be told of each.
+const REMOVED_MAX: usize = 100_000;
+
+/// How many more may do something.
+struct Places(AtomicUsize);
+
+/// One of them does it.
+struct Place(&'static Places);
+
+impl Places {
+    fn take(&'static self) -> Option<Place> {
+        let less = |places: usize| places.checked_sub(1);
+        let taken = self.0.fetch_update(Relaxed, Relaxed, less);
+        taken.is_ok().then_some(Place(self))
+    }
+}
+
+impl Drop for Place {
+    fn drop(&mut self) {
+        self.0.0.fetch_add(1, Relaxed);
+    }
+}
+
+/// What changes an index. While merges are under way the writer stays, for small updates that come meanwhile.
+#[derive(Default)]
+pub(crate) struct Writing {
+    /// Held by an update.
+    writer: Mutex<Option<IndexWriter>>,
+    merges: Mutex<Vec<Arc<Merge>>>,
+    /// Documents that were taken out while merges were under way.
+    removed: AtomicUsize,
+}
+
+/// A merge under way.
+struct Merge {
+    segments: Vec<SegmentId>,
+    /// Its writer is gone, and what it makes is nobody's.
+    is_in_vain: AtomicBool,
+    /// It has ended, or nobody waits for it any more.
+    is_over: AtomicBool,
+    _place: Option<Place>,
+}
+
+/// Says at its end that a merge is over, whatever became of it.
+struct Over<'a>(&'a Merge);
+
+impl Drop for Over<'_> {
+    fn drop(&mut self) {
+        self.0.is_over.store(true, Relaxed);
+    }
+}
+
+impl Writing {
+    /// Lets the writer go, unless a merge needs it.
+    fn rest(&self, writer: &mut Option<IndexWriter>) {
+        if self.merges.lock().is_empty() {
+            self.removed.store(0, Relaxed);
+            *writer = None;
+        }
+    }
+
+    /// Waits for merges, and lets the writer go.
+    fn wait_for_merges(&self, writer: &mut Option<IndexWriter>) {
+        let merges = std::mem::take(&mut *self.merges.lock());
+        for merge in merges {
+            while !merge.is_over.load(Relaxed) {
+                std::thread::sleep(LOOK_FIRST);
+            }
+        }
+        self.rest(writer);
+    }
+
+    /// Lets the writer go with all that is in it. Merges under way have been in vain.
+    fn give_up(&self, writer: &mut Option<IndexWriter>) {
+        for merge in self.merges.lock().drain(..) {
+            merge.is_in_vain.store(true, Relaxed);
+        }
+        // A merge that ends in this moment has written all that it writes before another writer comes.
+        if let Some(writer) = writer
+            && let Err(error) = writer.garbage_collect_files().wait()
+        {
+            // What is left is removed by the next commit.
+            drop(error);
+        }
+        self.rest(writer);
+    }
+}
 
 /// One update under way. Nobody sees anything of it before its commit. Dropped without one, it did not happen.
 pub struct Update<'a> {
     index: &'a Index,
-    writer: IndexWriter,
+    writer: MutexGuard<'a, Option<IndexWriter>>,
     types: Mutex<Types>,
     has_stored: AtomicBool,
     /// There is nothing yet that a document could replace.
     is_first: bool,
-    _writing: MutexGuard<'a, ()>,
+    /// Something was written since the last commit.
+    is_dirty: AtomicBool,
+    /// Threads of its writer, and their memory.
+    threads: usize,
+    memory_bytes: usize,
 }
 
 impl Index {
-    /// Begins an update; waits for another one to end. `memory_bytes`: of all its threads.
+    /// Begins an update; waits for another one to end. `memory_bytes`: of all its threads. One that takes more than the least waits for merges too.
     ///
     /// # Errors
     /// Of the files.
     pub fn update(&self, threads: usize, memory_bytes: usize) -> Result<Update<'_>, Error> {
-        let writing = self.writing.lock();
-        let threads = threads.clamp(1, 8);
-        let options = IndexWriterOptions::builder()
-            .num_worker_threads(threads)
-            .memory_budget_per_thread((memory_bytes / threads).max(MEMORY_BYTES_MIN))
-            .num_merge_threads(1)
-            .build();
-        let writer: IndexWriter = self.engine.writer_with_options(options)?;
-        // Merges are for when readers have what they wait for.
-        writer.set_merge_policy(Box::new(NoMergePolicy));
+        let mut writer = self.writing.writer.lock();
+        let is_long = memory_bytes > MEMORY_BYTES_MIN;
+        if is_long || self.writing.removed.load(Relaxed) > REMOVED_MAX {
+            self.writing.wait_for_merges(&mut writer);
+        }
         // Not by what readers see, who may be behind.
         let commit = read_commit(&self.engine)?;
+        let is_first = self.engine.searchable_segment_metas()?.is_empty();
+        if writer.is_none() {
+            *writer = Some(self.new_writer(threads, memory_bytes, 1)?);
+        }
         Ok(Update {
             index: self,
             writer,
             types: Mutex::new(commit.types.clone()),
             has_stored: AtomicBool::new(commit.has_stored),
-            is_first: self.engine.searchable_segment_metas()?.is_empty(),
-            _writing: writing,
+            is_first,
+            is_dirty: AtomicBool::new(false),
+            threads,
+            memory_bytes,
         })
+    }
+
+    fn new_writer(
+        &self,
+        threads: usize,
+        memory_bytes: usize,
+        merges: usize,
+    ) -> Result<IndexWriter, Error> {
+        let threads = threads.clamp(1, 8);
+        let options = IndexWriterOptions::builder()
+            .num_worker_threads(threads)
+            .memory_budget_per_thread((memory_bytes / threads).max(MEMORY_BYTES_MIN))
+            .num_merge_threads(merges)
+            .build();
+        let writer: IndexWriter = self.engine.writer_with_options(options)?;
+        // Merges are for when readers have what they wait for.
+        writer.set_merge_policy(Box::new(NoMergePolicy));
+        // tantivy gives the first thing that a writer does the number of the last commit, and a merge brings in what was taken out up to that: it would
+        // bring in what is not committed.
+        writer.run(Vec::<UserOperation>::new())?;
+        Ok(writer)
+    }
+
+    /// Merges segments of which there are too many, while readers and small updates go on; answers how many merges that took. Nothing is done where
+    /// enough merges are under way. When it is stopped it does not wait for one under way: what that writes is nobody's then. Whoever stops it does so for
+    /// good.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn tidy(&self, stopped: &dyn Fn() -> bool) -> Result<u64, Error> {
+        let (mut merges, mut lost) = (0, 0);
+        while !stopped() {
+            let mut writer = self.writing.writer.lock();
+            let Some((merge, merging)) = self.begin_merge(&mut writer)? else {
+                break;
+            };
+            drop(writer);
+            let over = Over(&merge);
+            let merged = wait_unless(stopped, merging);
+            drop(over);
+            let mut writer = self.writing.writer.lock();
+            if merge.is_in_vain.load(Relaxed) {
+                lost += 1;
+                match lost > LOST_MAX {
+                    true => break,
+                    false => continue,
+                }
+            }
+            let is_other = |other: &Arc<Merge>| !Arc::ptr_eq(other, &merge);
+            self.writing.merges.lock().retain(is_other);
+            let shown = match merged {
+                Some(Ok(_)) => {
+                    merges += 1;
+                    self.publish()
+                }
+                Some(Err(TantivyError::InvalidArgument(_))) if lost < LOST_MAX => {
+                    lost += 1;
+                    Ok(())
+                }
+                Some(Err(e)) => Err(e.into()),
+                // It is stopped.
+                None => Ok(()),
+            };
+            self.writing.rest(&mut writer);
+            shown?;
+        }
+        Ok(merges)
+    }
+
+    /// The next merge that there is to do, if there may be one more.
+    fn begin_merge(
+        &self,
+        writer: &mut Option<IndexWriter>,
+    ) -> Result<Option<(Arc<Merge>, FutureResult<Merged>)>, Error> {
+        let mut merges = self.writing.merges.lock();
+        let Some((segments, place)) = next_merge(self, &merges)? else {
+            return Ok(None);
+        };
+        let writer = match writer {
+            Some(writer) => writer,
+            None => writer.insert(self.new_writer(1, MEMORY_BYTES_MIN, MERGES_MAX)?),
+        };
+        let merge = Arc::new(Merge {
+            segments,
+            is_in_vain: AtomicBool::new(false),
+            is_over: AtomicBool::new(false),
+            _place: place,
+        });
+        merges.push(merge.clone());
+        let merging = writer.merge(&merge.segments);
+        Ok(Some((merge, merging)))
+    }
+
+    /// Whether there are segments to merge that somebody may merge now.
+    pub fn is_untidy(&self) -> bool {
+        let merges = self.writing.merges.lock();
+        next_merge(self, &merges).is_ok_and(|next| next.is_some())
     }
 }
 
+/// The segment that comes of a merge, unless nothing of it is left.
+type Merged = Option<tantivy::SegmentMeta>;
+
 impl Update<'_> {
+    fn writer(&mut self) -> Result<&mut IndexWriter, Error> {
+        let gone = || Error::Engine("the writer is gone".to_owned());
+        self.writer.as_mut().ok_or_else(gone)
+    }
+
     /// Puts a document in, in place of what there was of it. Several threads may, each with other documents.
     ///
     /// # Errors
@@ -83,25 +292,41 @@ impl Update<'_> {
         }
         let document: TantivyDocument = fields.document(id, partition, &self.index.layout, analyze);
         self.remove(id);
-        self.writer.add_document(document)?;
+        self.note_dirty();
+        if let Some(writer) = &*self.writer {
+            writer.add_document(document)?;
+        }
         Ok(())
     }
 
     /// Takes a document out.
     pub fn remove(&self, id: &str) {
-        if !self.is_first {
+        if let (false, Some(writer)) = (self.is_first, &*self.writer) {
+            self.note_dirty();
+            self.index.writing.removed.fetch_add(1, Relaxed);
             let (field, text) = id_term(id);
             let term = Term::from_field_text(self.index.layout.terms, &format!("{field}\0{text}"));
-            self.writer.delete_term(term);
+            writer.delete_term(term);
         }
     }
 
-    /// Takes all documents out, and forgets the types of fields.
+    fn note_dirty(&self) {
+        if !self.is_dirty.load(Relaxed) {
+            self.is_dirty.store(true, Relaxed);
+        }
+    }
+
+    /// Takes all documents out, and forgets the types of fields. It comes first in an update.
     ///
     /// # Errors
     /// Of the files.
     pub fn clear(&mut self) -> Result<(), Error> {
-        self.writer.delete_all_documents()?;
+        // tantivy takes its numbers back to those from before a writer's first commit, so the writer must be a new one.
+        self.index.writing.give_up(&mut self.writer);
+        let writer = self.index.new_writer(self.threads, self.memory_bytes, 1)?;
+        self.note_dirty();
+        writer.delete_all_documents()?;
+        *self.writer = Some(writer);
         self.types.lock().clear();
         self.has_stored.store(false, Relaxed);
         Ok(())
@@ -119,9 +344,11 @@ impl Update<'_> {
             has_stored: self.has_stored.load(Relaxed),
         };
         let payload = serde_json::to_string(&commit).map_err(|e| Error::Engine(e.to_string()))?;
-        let mut prepared = self.writer.prepare_commit()?;
+        self.note_dirty();
+        let mut prepared = self.writer()?.prepare_commit()?;
         prepared.set_payload(&payload);
         prepared.commit()?;
+        *self.is_dirty.get_mut() = false;
         self.is_first = false;
         self.index.publish()
     }
@@ -131,39 +358,24 @@ impl Update<'_> {
     /// # Errors
     /// Of the files.
     pub fn abandon(mut self) -> Result<(), Error> {
-        self.writer.rollback()?;
-        self.writer.garbage_collect_files().wait()?;
+        if *self.is_dirty.get_mut() {
+            self.index.writing.give_up(&mut self.writer);
+            let writer = self.index.new_writer(1, MEMORY_BYTES_MIN, 1)?;
+            writer.garbage_collect_files().wait()?;
+            *self.is_dirty.get_mut() = false;
+        }
         Ok(())
     }
+}
 
-    /// Merges segments of which there are too many, while readers go on; answers how many merges that took. When it is stopped it does not wait for
-    /// a merge under way: what that writes is nobody's then. Whoever stops it does so for good. When somebody waits, the merges after the one
-    /// under way are left for another time.
-    ///
-    /// # Errors
-    /// Of the files.
-    pub fn tidy(
-        mut self,
-        stopped: &dyn Fn() -> bool,
-        is_awaited: &dyn Fn() -> bool,
-    ) -> Result<u64, Error> {
-        let mut merges = 0;
-        while let Some(segments) = candidates(self.index)?.pop()
-            && !stopped()
-        {
-            match wait_unless(stopped, self.writer.merge(&segments.0)) {
-                Some(merged) => drop(merged?),
-                None => return Ok(merges),
-            }
-            merges += 1;
-            self.index.publish()?;
-            if is_awaited() {
-                break;
-            }
+impl Drop for Update<'_> {
+    fn drop(&mut self) {
+        let writing = &self.index.writing;
+        match *self.is_dirty.get_mut() {
+            // The next one would commit what is in it.
+            true => writing.give_up(&mut self.writer),
+            false => writing.rest(&mut self.writer),
         }
-        self.writer.garbage_collect_files().wait()?;
-        self.writer.wait_merging_threads()?;
-        Ok(merges)
     }
 }
 
@@ -185,18 +397,31 @@ fn wait_unless<T>(stopped: &dyn Fn() -> bool, work: impl Future<Output = T>) -> 
     }
 }
 
-impl Index {
-    /// Whether there are segments to merge.
-    pub fn is_untidy(&self) -> bool {
-        candidates(self).is_ok_and(|found| !found.is_empty())
+/// Segments that are better one and that nobody merges yet, and a place to do it, if it takes long. None when there are none, or no place.
+fn next_merge(
+    index: &Index,
+    merges: &[Arc<Merge>],
+) -> Result<Option<(Vec<SegmentId>, Option<Place>)>, Error> {
+    if merges.len() >= MERGES_MAX {
+        return Ok(None);
     }
-}
-
-fn candidates(index: &Index) -> Result<Vec<tantivy::indexer::MergeCandidate>, Error> {
     let mut policy = LogMergePolicy::default();
     policy.set_min_num_segments(SEGMENTS_MERGED_MIN);
     policy.set_min_layer_size(SMALL_SEGMENT_DOCS);
     policy.set_del_docs_ratio_before_merge(DELETED_MAX);
-    let segments = index.engine.searchable_segment_metas()?;
-    Ok(policy.compute_merge_candidates(&segments))
+    let taken: FxHashSet<SegmentId> = merges.iter().flat_map(|m| m.segments.clone()).collect();
+    let mut segments = index.engine.searchable_segment_metas()?;
+    segments.retain(|segment| !taken.contains(&segment.id()));
+    let docs: FxHashMap<SegmentId, u32> = segments.iter().map(|s| (s.id(), s.num_docs())).collect();
+    // Those of the smallest segments come last.
+    for candidate in policy.compute_merge_candidates(&segments).into_iter().rev() {
+        let docs: u32 = candidate.0.iter().filter_map(|id| docs.get(id)).sum();
+        if docs < LONG_MERGE_DOCS {
+            return Ok(Some((candidate.0, None)));
+        }
+        if let Some(place) = LONG_MERGES.take() {
+            return Ok(Some((candidate.0, Some(place))));
+        }
+    }
+    Ok(None)
 }

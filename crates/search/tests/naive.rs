@@ -181,8 +181,9 @@ impl Shards {
                 }
             }
             update.commit(seq, 0).unwrap();
+            drop(update);
             if seq.is_multiple_of(3) {
-                update.tidy(&|| false, &|| false).unwrap();
+                index.tidy(&|| false).unwrap();
             }
         }
     }

@@ -68,6 +68,8 @@ pub struct FindAnswer {
     pub(crate) groups: Option<SortedGroups>,
     started: Instant,
     options: ReadOptions,
+    /// Of the document that is looked at.
+    text: Vec<u8>,
     /// The client has gone.
     is_idle: Arc<AtomicBool>,
 }
@@ -256,6 +258,7 @@ impl FindAnswer {
                 conflicts: find.conflicts,
                 ..ReadOptions::default()
             },
+            text: vec![],
             stats: Stats::default(),
             is_idle: Arc::default(),
             limits,
@@ -421,24 +424,41 @@ impl FindAnswer {
 
     /// Reads a document and gives it when it matches, unless it is skipped; answers whether it matches.
     pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
-        let Some(doc) = self.read_document(id)? else {
-            return Ok(false);
-        };
+        let mut text = std::mem::take(&mut self.text);
+        text.clear();
+        let matches = self.write_document(id, &mut text)? && self.take_text(&text, out);
+        self.text = text;
+        Ok(matches)
+    }
+
+    fn take_text(&mut self, text: &[u8], out: &mut Vec<u8>) -> bool {
         self.stats.docs_examined += 1;
-        let text = Doc::whole(&doc.json);
-        if !self.find.selector.matches_doc(&text) {
-            return Ok(false);
+        let doc = Doc::whole(text);
+        if !self.find.selector.matches_doc(&doc) {
+            return false;
         }
         if !self.counts() {
-            return Ok(true);
+            return true;
         }
         self.separate(out);
         if self.find.fields.is_all() {
-            out.extend_from_slice(&doc.json);
+            out.extend_from_slice(text);
         } else {
-            self.find.fields.write(&text, out);
+            self.find.fields.write(&doc, out);
         }
-        Ok(true)
+        true
+    }
+
+    /// Appends what the caller is shown of a document; answers whether that is something.
+    fn write_document(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
+        if !self.options.conflicts && !self.db.has_watch() {
+            return self.db.write(id, out);
+        }
+        let read = self.read_document(id)?;
+        if let Some(doc) = &read {
+            out.extend_from_slice(&doc.json);
+        }
+        Ok(read.is_some())
     }
 
     /// What the caller is shown of a document.

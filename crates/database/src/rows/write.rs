@@ -1,6 +1,6 @@
 //! The text of rows.
 
-use document::{DocId, Rev, StoredBody, write_json_string};
+use document::{Rev, StoredBody, write_json_string};
 use storage::{RecordHead, decode_local, local_rev};
 
 use super::{Key, KeyAt, Rows};
@@ -139,12 +139,10 @@ fn write_id_and_key(id: &str, out: &mut Vec<u8>) {
     out.extend_from_within(start..end);
 }
 
-/// Appends a stored document without its closing brace, its attachments as stubs. A stored id is a valid one.
+/// Appends a stored document without its closing brace, its attachments as stubs.
 pub(crate) fn write_members(id: &str, rev: &Rev, deleted: bool, body: &[u8], out: &mut Vec<u8>) {
     let stored = StoredBody::split(body);
-    if let Ok(id) = DocId::new(id) {
-        document::with_members(&id, rev, deleted, stored.json, out);
-    }
+    document::with_members(id, rev, deleted, stored.json, out);
     if let Some(attachments) = stored.attachments() {
         document::attachment::write_stubs(&attachments, out);
     }

@@ -5,13 +5,13 @@
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
 use index::{BuildMemory, Progress, Source};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use search::{Analyze, ClassicOptions, Commit, Fields, Index, Update};
 use serde_json::Value;
 use storage::{DiskGuard, Shard, ShardNumber, Store, View};
@@ -42,8 +42,8 @@ pub(crate) struct TextShard {
     languages: Arc<dyn Languages>,
     memory: Arc<BuildMemory>,
     writer: Mutex<()>,
-    /// Updates that wait for it.
-    waiting: AtomicUsize,
+    /// Held by those that merge.
+    tidying: RwLock<()>,
     stop: AtomicBool,
     pub progress: Progress,
 }
@@ -79,7 +79,7 @@ impl TextShard {
             languages: parts.languages.clone(),
             memory: parts.memory.clone(),
             writer: Mutex::default(),
-            waiting: AtomicUsize::new(0),
+            tidying: RwLock::default(),
             stop: AtomicBool::new(false),
             progress: Progress::default(),
         })
@@ -104,7 +104,7 @@ impl TextShard {
     /// Ends an update under way and refuses new ones; returns when nothing more is written.
     pub fn close(&self) {
         self.ask_to_stop();
-        drop(self.writer.lock());
+        drop((self.writer.lock(), self.tidying.write()));
     }
 
     pub fn memory_bytes(&self) -> usize {
@@ -130,9 +130,7 @@ impl TextShard {
     }
 
     fn update_now(&self) -> Result<(), Error> {
-        self.waiting.fetch_add(1, Relaxed);
         let _writer = self.writer.lock();
-        self.waiting.fetch_sub(1, Relaxed);
         self.check_stop()?;
         let view = self.owner.view()?;
         let (target, purges) = (view.meta.update_seq, view.meta.purge_seq);
@@ -199,7 +197,13 @@ impl TextShard {
             }
             Ok(())
         };
-        let result = go_through();
+        let mut result = go_through();
+        // tantivy does not tell every failure's reason.
+        if let Err(Error::Text(search::Error::Engine(_))) = &result
+            && let Err(full) = self.admit(0, 0)
+        {
+            result = Err(full);
+        }
         // What was written in vain would stay until an update that succeeds.
         if result.is_err()
             && let Err(error) = update.abandon()
@@ -214,21 +218,25 @@ impl TextShard {
         self.index.reader().segments() > SEGMENTS_MAX
     }
 
-    /// Merges what many small updates have left, while readers go on. An update that comes waits for one merge at most.
+    /// Merges what many small updates have left, while readers and updates go on.
     pub fn tidy(&self) -> Result<(), Error> {
+        let _tidying = self.tidying.read();
         if !self.index.is_untidy() {
             return Ok(());
         }
-        let _writer = self.writer.lock();
         self.check_stop()?;
         // A merge writes what it reads anew before that goes.
-        let mut guard = DiskGuard::new(self.store.engine().path(), RESERVE_BYTES);
-        guard.admit(self.store.engine(), self.index.file_bytes())?;
-        let update = self.index.update(1, MEMORY_BYTES_MIN)?;
-        let is_awaited = || self.waiting.load(Relaxed) > 0;
-        let merges = update.tidy(&|| self.stop.load(Relaxed), &is_awaited)?;
+        self.admit(RESERVE_BYTES, self.index.file_bytes())?;
+        let merges = self.index.tidy(&|| self.stop.load(Relaxed))?;
         counters::TEXT_MERGES.add(merges);
         Ok(())
+    }
+
+    /// Whether there is room for so many bytes, and so many that stay free.
+    fn admit(&self, reserve_bytes: u64, bytes: u64) -> Result<(), Error> {
+        let engine = self.store.engine();
+        let mut guard = DiskGuard::new(engine.path(), reserve_bytes);
+        Ok(guard.admit(engine, bytes)?)
     }
 
     fn mappers(&self, is_small: bool) -> Result<Vec<Box<dyn Mapper>>, Error> {

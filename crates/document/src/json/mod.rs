@@ -33,7 +33,7 @@ pub use walk::{Elements, Members, is_name, member, members, name_text, string_te
 
 use std::borrow::Cow;
 
-use crate::{DocId, Rev};
+use crate::Rev;
 use parser::Parser;
 
 /// How deep objects and arrays may be nested.
@@ -129,16 +129,16 @@ pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
 /// `_conflicts`, `_deleted_conflicts` and `_attachments`.
 ///
 /// ```
-/// use document::{DocId, Rev, with_members};
+/// use document::{Rev, with_members};
 /// let mut out = Vec::new();
-/// with_members(&DocId::new("a").unwrap(), &Rev::parse("1-b").unwrap(), false, br#"{"x":1}"#, &mut out);
+/// with_members("a", &Rev::parse("1-b").unwrap(), false, br#"{"x":1}"#, &mut out);
 /// out.push(b'}');
 /// assert_eq!(out, br#"{"_id":"a","_rev":"1-b","x":1}"#);
 /// ```
-pub fn with_members(id: &DocId, rev: &Rev, deleted: bool, body: &[u8], out: &mut Vec<u8>) {
-    out.reserve(id.as_str().len() + body.len() + 96);
+pub fn with_members(id: &str, rev: &Rev, deleted: bool, body: &[u8], out: &mut Vec<u8>) {
+    out.reserve(id.len() + body.len() + 96);
     out.extend_from_slice(b"{\"_id\":");
-    write_json_string(id.as_str(), out);
+    write_json_string(id, out);
     out.extend_from_slice(b",\"_rev\":");
     rev.write_json_to(out);
     let members = body

@@ -433,7 +433,7 @@ pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
     let (Some(id), Some(rev)) = (&edit.id, &edit.rev) else {
         return out;
     };
-    with_members(id, rev, edit.deleted, &edit.body, &mut out);
+    with_members(id.as_str(), rev, edit.deleted, &edit.body, &mut out);
     if let Some(path) = &edit.revisions {
         out.extend_from_slice(
             format!(",\"_revisions\":{{\"start\":{},\"ids\":[", path.start).as_bytes(),
