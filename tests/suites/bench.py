@@ -5,6 +5,7 @@ import html.parser
 import json
 import os
 import signal
+import statistics
 import subprocess
 import threading
 import time
@@ -14,6 +15,8 @@ from harness.server import track, wait_until
 # What is held back of a server's time, to plant a slow-down, is so many seconds of each PERIOD: short, so that each turn has several.
 PERIOD_S = 0.02
 VOID = {"meta"}
+# Comparisons that say what it costs to be held back.
+CALIBRATIONS = 6
 
 
 def run(ctx):
@@ -161,7 +164,7 @@ def verdicts(ctx, servers):
     rate = next(each for each in found["comparisons"] if each["figure"] == "rate")["ratio"]
     others = (found["busy_during"] or {}).get("others_cpu", 0)
     said = f"rate {rate['value']:.3f} ({rate['low']:.3f}..{rate['high']:.3f}), others used {others:.2f} processors"
-    return [each for each in found["comparisons"] if each["significant"]], said
+    return [each for each in found["comparisons"] if each["significant"]], said, rate["value"]
 
 
 def the_same_server_twice(ctx):
@@ -169,7 +172,7 @@ def the_same_server_twice(ctx):
     flags = []
     for number in range(ctx.size(2, 20)):
         with ctx.server(f"same-{number}-a") as a, ctx.server(f"same-{number}-b") as b:
-            shown, said = verdicts(ctx, [a, b])
+            shown, said, _ = verdicts(ctx, [a, b])
         flags += [(each["figure"], each["ratio"]["value"]) for each in shown[:1]]
         ctx.report.note(f"equal servers, comparison {number + 1}: {said}, {len(shown)} called different")
     ctx.report.check("two equal servers are called different at most once", len(flags) <= 1, flags)
@@ -207,32 +210,26 @@ class Held:
         return self.held_s / (time.perf_counter() - self.began)
 
 
-def rate_alone(ctx, server):
-    sides = measured(ctx, [server], "get_random", "--seconds", 1)["lines"][0]["sides"]
-    return sides[0]["rate"]["value"]
-
-
-def rate_lost(ctx, server, share, turns):
-    """Of one server alone, in turns with and without being held back: so much of its rate is lost."""
-    held_rate, free_rate = 0.0, 0.0
-    for _ in range(turns):
-        free_rate += rate_alone(ctx, server)
-        held = Held(server, share)
+def compared(ctx, name, share):
+    """Two servers, of which the second is held back by a share of the time: what is called different, for people, the rates' ratio, the true share."""
+    with ctx.server(f"fast-{name}") as fast, ctx.server(f"slow-{name}") as slow:
+        held = Held(slow, share)
         try:
-            held_rate += rate_alone(ctx, server)
+            shown, said, ratio = verdicts(ctx, [fast, slow])
         finally:
-            held.end()
-    return 1 - held_rate / free_rate
+            really = held.end()
+    return shown, said, ratio, really
 
 
 def share_that_costs(ctx, loss):
-    """A share of the time such that a server which is held back by it loses so much of its rate."""
-    share = loss
-    with ctx.server("calibration") as server:
-        for _ in range(2):
-            share = min(share * loss / max(rate_lost(ctx, server, share, 6), loss / 3), 3 * loss)
-        lost = rate_lost(ctx, server, share, 6)
-    ctx.report.note(f"held back {share:.1%} of the time, a server loses {lost:.1%} of its rate")
+    """A share of the time such that a server which is held back by it loses so much of its rate, in comparisons like those that follow."""
+    lost_by_share = []
+    for number in range(CALIBRATIONS):
+        share = loss / statistics.mean(lost_by_share) if lost_by_share else loss
+        _, _, ratio, really = compared(ctx, f"calibration-{number}", min(share, 3 * loss))
+        lost_by_share.append(max(1 - 1 / ratio, loss / 10) / really)
+    share = loss / statistics.mean(lost_by_share)
+    ctx.report.note(f"a server loses {loss:.0%} of its rate when it is held back {share:.1%} of the time, by {CALIBRATIONS} comparisons")
     return share
 
 
@@ -241,12 +238,7 @@ def a_planted_slow_down(ctx):
     share = share_that_costs(ctx, 0.1) if ctx.soak else 0.3
     found, wanted = 0, ctx.size(1, 10)
     for number in range(wanted):
-        with ctx.server(f"fast-{number}") as fast, ctx.server(f"slow-{number}") as slow:
-            held = Held(slow, share)
-            try:
-                shown, said = verdicts(ctx, [fast, slow])
-            finally:
-                really = held.end()
+        shown, said, _, really = compared(ctx, number, share)
         is_found = any(each["figure"] == "rate" and each["a_is_better"] for each in shown)
         found += is_found
         ctx.report.check(f"comparison {number + 1}: the server is held back {share:.1%}", abs(really - share) < 0.01, f"{really:.4f}")

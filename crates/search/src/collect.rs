@@ -7,10 +7,10 @@ use std::collections::BinaryHeap;
 use std::ops::Bound;
 
 use rustc_hash::FxHashMap;
-use tantivy::columnar::{Column, Dictionary, StrColumn};
+use tantivy::columnar::{Column, Dictionary};
 
 use crate::answer::COUNT_BYTES;
-use crate::column;
+use crate::column::{self, Strings};
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::SegmentFiles;
@@ -134,7 +134,7 @@ pub(crate) enum KeyColumn {
         reversed: bool,
     },
     Strings {
-        column: Option<StrColumn>,
+        column: Option<Strings>,
         reversed: bool,
     },
     Numbers {
@@ -246,7 +246,7 @@ impl KeyColumn {
                 };
                 match column.ords().values_for_doc(doc).min() {
                     None => SortValue::Null,
-                    Some(ord) => SortValue::Text(column::text_of(column, ord)?),
+                    Some(ord) => SortValue::Text(column.text(ord)?),
                 }
             }
             KeyColumn::Numbers { .. } | KeyColumn::Distance { .. } => {
@@ -304,7 +304,7 @@ fn by_number(n: f64) -> u64 {
 }
 
 /// The place of a string among those of a dictionary, be it there or not.
-fn place_of(column: &StrColumn, text: &str) -> Result<u64, Error> {
+fn place_of(column: &Strings, text: &str) -> Result<u64, Error> {
     let dictionary: &Dictionary = column.dictionary();
     if let Some(ord) = dictionary.term_ord(text.as_bytes())? {
         return Ok(by_ord(ord));
@@ -474,7 +474,7 @@ type OfRanges<'a> = (Option<Column<f64>>, &'a [Range], Vec<u64>);
 
 /// Counts of values and ranges.
 struct Counters<'a> {
-    counts: Vec<Option<(StrColumn, Vec<u64>)>>,
+    counts: Vec<Option<(Strings, Vec<u64>)>>,
     ranges: Vec<OfRanges<'a>>,
 }
 
@@ -545,7 +545,7 @@ impl<'a> Counters<'a> {
             if let Some((column, counted)) = counted {
                 for (ord, count) in counted.iter().enumerate().filter(|(_, n)| **n > 0) {
                     effort.step()?;
-                    let value = column::text_of(&column, ord as u64)?;
+                    let value = column.text(ord as u64)?;
                     effort.take(value.len() + COUNT_BYTES)?;
                     of_field.insert(value, *count);
                 }

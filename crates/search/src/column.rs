@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use tantivy::SegmentReader;
 use tantivy::columnar::{
-    Column, ColumnType, ColumnValues, DynamicColumn, NumericalType, StrColumn,
+    Column, ColumnType, ColumnValues, Dictionary, DynamicColumn, NumericalType, StrColumn,
 };
 
 use crate::Error;
@@ -20,7 +20,7 @@ type ByPath<T> = Mutex<FxHashMap<String, T>>;
 /// The columns of a segment that were asked for, open: to open one takes tens of microseconds. There are no more than the segment has.
 #[derive(Default)]
 pub(crate) struct OpenColumns {
-    strings: ByPath<StrColumn>,
+    strings: ByPath<Strings>,
     numbers: ByPath<Column<f64>>,
     lengths: ByPath<Lengths>,
 }
@@ -34,9 +34,110 @@ const BLOCK_BYTES: usize = 40;
 impl OpenColumns {
     /// About how much memory they take, of a segment of so many documents.
     pub fn bytes(&self, docs: u32) -> usize {
-        let columns =
-            self.strings.lock().len() + self.numbers.lock().len() + self.lengths.lock().len();
-        columns * (COLUMN_BYTES + docs as usize / BLOCK_DOCS * BLOCK_BYTES)
+        let strings = self.strings.lock();
+        let texts: usize = strings.values().map(|s| s.read.lock().bytes).sum();
+        let columns = strings.len() + self.numbers.lock().len() + self.lengths.lock().len();
+        columns * (COLUMN_BYTES + docs as usize / BLOCK_DOCS * BLOCK_BYTES) + texts
+    }
+}
+
+/// A column of strings, with those that were read. The column has no more than a number for each; to find its text in the dictionary takes some microseconds.
+#[derive(Clone)]
+pub(crate) struct Strings {
+    column: StrColumn,
+    read: Arc<Mutex<TextsRead>>,
+}
+
+/// Texts in the order of their numbers, so many at a time.
+#[derive(Default)]
+struct TextsRead {
+    pages: FxHashMap<u64, Arc<Page>>,
+    bytes: usize,
+}
+
+/// Texts of following numbers.
+struct Page {
+    texts: String,
+    ends: Vec<u32>,
+}
+
+/// So many texts are read at once: hits that are near each other in the order of ids are often asked for together.
+const PAGE_TEXTS: u64 = 32;
+/// When they take so many bytes, they are all let go.
+const READ_BYTES_MAX: usize = 4 << 20;
+/// What a page takes besides its texts, in bytes.
+const PAGE_BYTES: usize = 128;
+
+impl std::ops::Deref for Strings {
+    type Target = StrColumn;
+
+    fn deref(&self) -> &StrColumn {
+        &self.column
+    }
+}
+
+impl Strings {
+    fn new(column: StrColumn) -> Strings {
+        Strings {
+            column,
+            read: Arc::default(),
+        }
+    }
+
+    /// The text of a number.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn text(&self, number: u64) -> Result<String, Error> {
+        let (page, within) = (number / PAGE_TEXTS, (number % PAGE_TEXTS) as usize);
+        if let Some(page) = self.read.lock().pages.get(&page) {
+            return page.text(within);
+        }
+        let texts = Arc::new(Page::read(&self.column, page)?);
+        let text = texts.text(within);
+        let mut read = self.read.lock();
+        if read.bytes > READ_BYTES_MAX {
+            *read = TextsRead::default();
+        }
+        let bytes = texts.bytes();
+        if read.pages.insert(page, texts).is_none() {
+            read.bytes += bytes;
+        }
+        text
+    }
+}
+
+impl Page {
+    fn read(column: &StrColumn, page: u64) -> Result<Page, Error> {
+        let first = page * PAGE_TEXTS;
+        let end = (first + PAGE_TEXTS).min(column.num_terms() as u64);
+        let numbers: Vec<u64> = (first..end).collect();
+        let mut read = Page {
+            texts: String::new(),
+            ends: Vec::with_capacity(numbers.len()),
+        };
+        let dictionary: &Dictionary = column.dictionary();
+        dictionary.sorted_ords_to_term_cb(&numbers, |text| {
+            read.texts.push_str(&String::from_utf8_lossy(text));
+            read.ends.push(read.texts.len() as u32);
+        })?;
+        read.texts.shrink_to_fit();
+        Ok(read)
+    }
+
+    fn text(&self, within: usize) -> Result<String, Error> {
+        let begin = match within.checked_sub(1) {
+            Some(before) => self.ends.get(before),
+            None => Some(&0),
+        };
+        let range = begin.zip(self.ends.get(within));
+        let text = range.and_then(|(begin, end)| self.texts.get(*begin as usize..*end as usize));
+        let missing = || Error::Engine("a column has no text of a number".to_owned());
+        text.map(str::to_owned).ok_or_else(missing)
+    }
+
+    fn bytes(&self) -> usize {
+        PAGE_BYTES + self.texts.len() + 4 * self.ends.len()
     }
 }
 
@@ -56,9 +157,10 @@ fn kept<T: Clone>(
     Ok(opened)
 }
 
-fn str_column(segment: &SegmentFiles, path: &str) -> Result<Option<StrColumn>, Error> {
+fn str_column(segment: &SegmentFiles, path: &str) -> Result<Option<Strings>, Error> {
     kept(&segment.columns().strings, path, || {
-        Ok(segment.reader.fast_fields().str(path)?)
+        let column = segment.reader.fast_fields().str(path)?;
+        Ok(column.map(Strings::new))
     })
 }
 
@@ -67,12 +169,12 @@ pub(crate) fn of_strings(
     segment: &SegmentFiles,
     kind: ColumnKind,
     field: &str,
-) -> Result<Option<StrColumn>, Error> {
+) -> Result<Option<Strings>, Error> {
     str_column(segment, &kind.path(field))
 }
 
 /// The strings of a field; `None` when no document has any.
-pub(crate) fn strings(segment: &SegmentFiles, field: &str) -> Result<Option<StrColumn>, Error> {
+pub(crate) fn strings(segment: &SegmentFiles, field: &str) -> Result<Option<Strings>, Error> {
     of_strings(segment, ColumnKind::Strings, field)
 }
 
@@ -85,7 +187,7 @@ pub(crate) fn facets_of(similarity: Similarity) -> ColumnKind {
 }
 
 /// The documents' ids.
-pub(crate) fn ids(segment: &SegmentFiles) -> Result<Option<StrColumn>, Error> {
+pub(crate) fn ids(segment: &SegmentFiles) -> Result<Option<Strings>, Error> {
     str_column(segment, ID_COLUMN)
 }
 
@@ -142,11 +244,4 @@ fn numerical(
         }
     }
     Ok(None)
-}
-
-/// The text of an ordinal.
-pub(crate) fn text_of(column: &StrColumn, ord: u64) -> Result<String, Error> {
-    let mut text = String::new();
-    column.ord_to_str(ord, &mut text)?;
-    Ok(text)
 }

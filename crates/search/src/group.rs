@@ -158,7 +158,7 @@ fn groups_of(
     for (_, group, doc, score) in first.places {
         let order = keys.iter().map(|key| key.value(doc, f32::from_bits(score)));
         let by = match (&strings, group) {
-            (Some(strings), 1..) => Some(column::text_of(strings, group - 1)?),
+            (Some(strings), 1..) => Some(strings.text(group - 1)?),
             _ => None,
         };
         let order = order.collect::<Result<_, _>>()?;

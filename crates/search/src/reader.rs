@@ -172,7 +172,7 @@ impl Reader {
             };
             for doc in segment.reader.doc_ids_alive() {
                 if let Some(ord) = ids.ords().first(doc) {
-                    all.push(column::text_of(&ids, ord)?);
+                    all.push(ids.text(ord)?);
                 }
             }
         }

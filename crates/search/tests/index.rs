@@ -764,6 +764,57 @@ fn a_merge_that_is_stopped_is_not_waited_for_and_costs_nothing() {
 }
 
 #[test]
+fn texts_of_many_hits_are_their_own_however_often_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    // Lengths differ, and one is empty.
+    let name = |n: usize| "n".repeat(n % 7);
+    let ids: Vec<String> = (0..100).map(|n| format!("{n:03}{}", name(n))).collect();
+    let mut update = index.update(1, 0).unwrap();
+    for (n, id) in ids.iter().enumerate() {
+        let mut fields = text("x");
+        fields
+            .add(
+                0,
+                "string",
+                "s",
+                json!(format!("é{}", name(n))),
+                &Value::Null,
+            )
+            .unwrap();
+        update.put(id, None, fields, &Words).unwrap();
+    }
+    update.commit(1, 0).unwrap();
+    drop(update);
+    let mut request = by_score(term("x"));
+    request.sort.insert(
+        0,
+        SortKey {
+            by: SortBy::Field("s".into()),
+            reversed: false,
+        },
+    );
+    let mut expected: Vec<(String, String)> = ids
+        .iter()
+        .enumerate()
+        .map(|(n, id)| (format!("é{}", name(n)), id.clone()))
+        .collect();
+    expected.sort();
+    for limit in [100, 1, 33, 100] {
+        request.limit = limit;
+        let hits = search(&index.reader(), &request).unwrap().hits;
+        let found: Vec<_> = hits
+            .into_iter()
+            .map(|hit| match &hit.order[0] {
+                SortValue::Text(text) => (text.clone(), hit.id),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(found, expected[..limit]);
+    }
+}
+
+#[test]
 fn updates_go_on_beside_a_merge() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
