@@ -225,33 +225,12 @@ impl<'a> RowIter<'a> {
                 return self.look_up(target);
             };
             let fence = &*blocks.block(at).fence;
-            let (low, high) = (&*self.range.low, self.range.high.as_deref());
-            let is_last = match self.descending {
-                true => low > fence,
-                false => high.is_some_and(|high| blocks.end_of(at).is_none_or(|end| end > high)),
+            let is_last = match (self.descending, &self.range.high) {
+                (true, _) => *self.range.low > *fence,
+                (false, Some(high)) => blocks.end_of(at).is_none_or(|end| *end > **high),
+                (false, None) => false,
             };
-            let row = match self.descending {
-                false => {
-                    let from = match target {
-                        Target::Place(place) | Target::Below(place) => place.max(low),
-                        Target::Start => low,
-                    };
-                    let row = match from > fence {
-                        true => rows.before(|place| place < from),
-                        false => 0,
-                    };
-                    (row < rows.len()).then_some(row)
-                }
-                true => {
-                    let below = |place: &[u8]| match target {
-                        Target::Start => true,
-                        Target::Place(to) => place <= to,
-                        Target::Below(to) => place < to,
-                    };
-                    let behind = rows.before(|p| below(p) && high.is_none_or(|high| p < high));
-                    behind.checked_sub(1)
-                }
-            };
+            let row = self.row_at(&rows, fence, target);
             if let Some(row) = row {
                 self.here = match is_last && self.range.is_left(rows.place(row), self.descending) {
                     true => Here::End,
@@ -281,6 +260,30 @@ impl<'a> RowIter<'a> {
             };
             at = next;
         }
+    }
+
+    /// The first row of a block at the target in the direction that is not before the range's beginning; none when the block has none.
+    fn row_at(&self, rows: &BlockRows, fence: &[u8], target: Target<'_>) -> Option<usize> {
+        if self.descending {
+            let high = self.range.high.as_deref();
+            let is_beyond = |place: &[u8]| match target {
+                Target::Start => false,
+                Target::Place(to) => place > to,
+                Target::Below(to) => place >= to,
+            };
+            let behind = rows.before(|p| !is_beyond(p) && high.is_none_or(|high| p < high));
+            return behind.checked_sub(1);
+        }
+        let low = &*self.range.low;
+        let from = match target {
+            Target::Place(place) | Target::Below(place) => place.max(low),
+            Target::Start => low,
+        };
+        let row = match from > fence {
+            true => rows.before(|place| place < from),
+            false => 0,
+        };
+        (row < rows.len()).then_some(row)
     }
 
     /// Has the engine find the target.

@@ -21,14 +21,14 @@ use std::path::Path;
 use std::rc::Rc;
 use std::time::Instant;
 
-use search::{Analyze, Effort, Fields, Query, Request, Similarity, SortBy, SortKey};
+use search::{Analyze, Effort, Fields, Query, Reader, Request, Similarity, SortBy, SortKey};
 use serde_json::{Value, json};
 use tantivy::collector::{Count, TopDocs};
 use tantivy::query::{BooleanQuery, PhraseQuery, RegexQuery, TermQuery};
 use tantivy::schema::{
     Field, IndexRecordOption, STORED, Schema, TextFieldIndexing, TextOptions, Value as _,
 };
-use tantivy::{TantivyDocument, Term};
+use tantivy::{Searcher, TantivyDocument, Term};
 use words::Wanted;
 
 const ROUNDS: usize = 9;
@@ -174,28 +174,62 @@ fn in_turns(name: &str, work: usize, mut ours: impl FnMut(), mut theirs: impl Fn
     );
 }
 
+fn builds_in_turns(texts: &[String]) {
+    in_turns(
+        "build",
+        texts.len(),
+        || {
+            let folder = tempfile::tempdir().unwrap();
+            build(&search::Index::open(folder.path()).unwrap(), texts);
+        },
+        || {
+            let folder = tempfile::tempdir().unwrap();
+            Alone::new(folder.path()).build(texts);
+        },
+    );
+}
+
+/// Asks this crate; answers how many hits there are.
+fn ask(reader: &Reader, query: Query) -> u64 {
+    let request = Request {
+        query,
+        filters: vec![],
+        similarity: Similarity::Bm25,
+        sort: vec![SortKey {
+            by: SortBy::Score,
+            reversed: false,
+        }],
+        limit: HITS,
+        after: None,
+        counts: vec![],
+        ranges: vec![],
+    };
+    let effort = Rc::new(Effort::default());
+    let answer = search::search(&[reader], &request, reader.types(), &effort).unwrap();
+    black_box(answer).total
+}
+
+/// Asks tantivy; answers how many hits there are.
+fn ask_alone(alone: &Alone, searcher: &Searcher, query: &dyn tantivy::query::Query) -> u64 {
+    let best = TopDocs::with_limit(HITS).order_by_score();
+    let (best, total) = searcher.search(query, &(best, Count)).unwrap();
+    for (_, at) in best {
+        let document: TantivyDocument = searcher.doc(at).unwrap();
+        black_box(document.get_first(alone.id).unwrap().as_str().unwrap());
+    }
+    total as u64
+}
+
 fn main() {
-    let documents: u64 = std::env::args()
-        .nth(1)
-        .map_or(200_000, |n| n.parse().unwrap());
-    let asked_for: Vec<String> = std::env::args().skip(2).collect();
+    let mut arguments = std::env::args().skip(1);
+    let documents: u64 = arguments.next().map_or(200_000, |n| n.parse().unwrap());
+    let asked_for: Vec<String> = arguments.collect();
     let is_wanted =
         |what: &str| asked_for.is_empty() || asked_for.iter().any(|asked| asked == what);
     let texts: Vec<String> = (0..documents).map(words::text).collect();
     println!("{documents} documents; this crate, tantivy alone, ratio of the rates");
     if is_wanted("build") {
-        in_turns(
-            "build",
-            texts.len(),
-            || {
-                let folder = tempfile::tempdir().unwrap();
-                build(&search::Index::open(folder.path()).unwrap(), &texts);
-            },
-            || {
-                let folder = tempfile::tempdir().unwrap();
-                Alone::new(folder.path()).build(&texts);
-            },
-        );
+        builds_in_turns(&texts);
     }
     let folders = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let index = search::Index::open(folders.0.path()).unwrap();
@@ -204,62 +238,29 @@ fn main() {
     alone.build(&texts);
     let reader = index.reader();
     let searcher = alone.index.reader().unwrap().searcher();
-    println!(
-        "{} and {} segments",
-        reader.segments(),
-        searcher.segment_readers().len()
-    );
-    let collect = |query: &dyn tantivy::query::Query| {
-        let best = TopDocs::with_limit(HITS).order_by_score();
-        let (best, total) = searcher.search(query, &(best, Count)).unwrap();
-        for (_, at) in best {
-            let document: TantivyDocument = searcher.doc(at).unwrap();
-            black_box(document.get_first(alone.id).unwrap().as_str().unwrap());
-        }
-        total as u64
-    };
-    let ask = |query: Query| {
-        let request = Request {
-            query,
-            filters: vec![],
-            similarity: Similarity::Bm25,
-            sort: vec![SortKey {
-                by: SortBy::Score,
-                reversed: false,
-            }],
-            limit: HITS,
-            after: None,
-            counts: vec![],
-            ranges: vec![],
-        };
-        let effort = Rc::new(Effort::default());
-        let answer = search::search(&[&*reader], &request, reader.types(), &effort).unwrap();
-        black_box(answer).total
-    };
     for wanted in Wanted::ALL {
         let name = format!("{wanted:?}").to_lowercase();
         if !is_wanted(&name) {
             continue;
         }
         let asked: Vec<_> = (0..QUERIES).map(|_| wanted.any(documents)).collect();
+        let ours = |words: &Vec<String>| ask(&reader, query(wanted, words));
+        let theirs =
+            |words: &Vec<String>| ask_alone(&alone, &searcher, &*alone.query(wanted, words));
         for words in &asked {
-            let totals = (
-                ask(query(wanted, words)),
-                collect(&*alone.query(wanted, words)),
-            );
-            assert_eq!(totals.0, totals.1, "{wanted:?} {words:?}");
+            assert_eq!(ours(words), theirs(words), "{wanted:?} {words:?}");
         }
         in_turns(
             &name,
             QUERIES,
             || {
                 for words in &asked {
-                    ask(query(wanted, words));
+                    ours(words);
                 }
             },
             || {
                 for words in &asked {
-                    collect(&*alone.query(wanted, words));
+                    theirs(words);
                 }
             },
         );

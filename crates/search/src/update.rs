@@ -236,10 +236,7 @@ impl Index {
     }
 
     /// The next merge that there is to do, if there may be one more.
-    fn begin_merge(
-        &self,
-        writer: &mut Option<IndexWriter>,
-    ) -> Result<Option<(Arc<Merge>, FutureResult<Merged>)>, Error> {
+    fn begin_merge(&self, writer: &mut Option<IndexWriter>) -> Result<Option<Begun>, Error> {
         let mut merges = self.writing.merges.lock();
         let Some((segments, place)) = next_merge(self, &merges)? else {
             return Ok(None);
@@ -268,6 +265,10 @@ impl Index {
 
 /// The segment that comes of a merge, unless nothing of it is left.
 type Merged = Option<tantivy::SegmentMeta>;
+/// A merge, and what is to be waited for.
+type Begun = (Arc<Merge>, FutureResult<Merged>);
+/// The segments of a merge that is to be done, and a place for it, if it takes long.
+type Wanted = (Vec<SegmentId>, Option<Place>);
 
 impl Update<'_> {
     fn writer(&mut self) -> Result<&mut IndexWriter, Error> {
@@ -397,11 +398,8 @@ fn wait_unless<T>(stopped: &dyn Fn() -> bool, work: impl Future<Output = T>) -> 
     }
 }
 
-/// Segments that are better one and that nobody merges yet, and a place to do it, if it takes long. None when there are none, or no place.
-fn next_merge(
-    index: &Index,
-    merges: &[Arc<Merge>],
-) -> Result<Option<(Vec<SegmentId>, Option<Place>)>, Error> {
+/// A merge of segments that are better one and that nobody merges yet. None when there are none, or no place.
+fn next_merge(index: &Index, merges: &[Arc<Merge>]) -> Result<Option<Wanted>, Error> {
     if merges.len() >= MERGES_MAX {
         return Ok(None);
     }
