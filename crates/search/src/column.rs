@@ -1,6 +1,7 @@
 //! Columns of a segment, by the field that they are of.
 
 use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
@@ -63,8 +64,11 @@ struct Page {
 
 /// So many texts are read at once: hits that are near each other in the order of ids are often asked for together.
 const PAGE_TEXTS: u64 = 32;
-/// When they take so many bytes, they are all let go.
+/// When those of a column take so many bytes, they are all let go.
 const READ_BYTES_MAX: usize = 4 << 20;
+/// When those of all columns do, so are those of the column that reads.
+const ALL_READ_BYTES_MAX: usize = 16 << 20;
+static ALL_READ_BYTES: AtomicUsize = AtomicUsize::new(0);
 /// What a page takes besides its texts, in bytes.
 const PAGE_BYTES: usize = 128;
 
@@ -95,15 +99,27 @@ impl Strings {
         }
         let texts = Arc::new(Page::read(&self.column, page)?);
         let text = texts.text(within);
-        let mut read = self.read.lock();
-        if read.bytes > READ_BYTES_MAX {
-            *read = TextsRead::default();
-        }
-        let bytes = texts.bytes();
-        if read.pages.insert(page, texts).is_none() {
-            read.bytes += bytes;
-        }
+        self.read.lock().keep(page, texts);
         text
+    }
+}
+
+impl TextsRead {
+    fn keep(&mut self, number: u64, page: Arc<Page>) {
+        if self.bytes > READ_BYTES_MAX || ALL_READ_BYTES.load(Relaxed) > ALL_READ_BYTES_MAX {
+            *self = TextsRead::default();
+        }
+        let bytes = page.bytes();
+        if self.pages.insert(number, page).is_none() {
+            self.bytes += bytes;
+            ALL_READ_BYTES.fetch_add(bytes, Relaxed);
+        }
+    }
+}
+
+impl Drop for TextsRead {
+    fn drop(&mut self) {
+        ALL_READ_BYTES.fetch_sub(self.bytes, Relaxed);
     }
 }
 
@@ -244,4 +260,33 @@ fn numerical(
         }
     }
     Ok(None)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Arc<Page> {
+        Arc::new(Page {
+            texts: "x".repeat(1 << 20),
+            ends: vec![1 << 20],
+        })
+    }
+
+    #[test]
+    fn what_was_read_stays_within_its_bytes() {
+        let mut columns: Vec<TextsRead> = (0..8).map(|_| TextsRead::default()).collect();
+        for n in 0..200 {
+            for column in &mut columns {
+                column.keep(n, page());
+                column.keep(n, page());
+                assert!(column.bytes <= READ_BYTES_MAX + (2 << 20));
+            }
+            let all: usize = columns.iter().map(|column| column.bytes).sum();
+            assert_eq!(ALL_READ_BYTES.load(Relaxed), all);
+            assert!(all <= ALL_READ_BYTES_MAX + (2 << 20), "{all}");
+        }
+        drop(columns);
+        assert_eq!(ALL_READ_BYTES.load(Relaxed), 0);
+    }
 }
