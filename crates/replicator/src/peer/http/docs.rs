@@ -11,7 +11,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
-use super::{Answer, Call, Failed, HttpPeer, cause, whole};
+use super::{Answer, Call, Failed, HttpPeer, MISSING_WAIT, cause, whole};
 use crate::error::Error;
 use crate::peer::Missing;
 use crate::progress::Progress;
@@ -92,8 +92,27 @@ impl HttpPeer {
                 revs: revs.to_vec(),
             }));
         }
+        let mut late: Vec<Missing> = vec![];
         let mut reads = futures_util::stream::iter(singles)
-            .map(|doc| self.open_revs(doc))
+            .map(async |doc: Missing| self.read_revs(&doc).await.map(|read| (doc.id, read)))
+            .buffer_unordered(SINGLE_READS_MAX);
+        while let Some(read) = reads.next().await {
+            let (id, (docs, revs)) = read?;
+            for doc in docs {
+                out.add(doc).await?;
+            }
+            if !revs.is_empty() {
+                late.push(Missing { id, revs });
+            }
+        }
+        drop(reads);
+        if !late.is_empty() {
+            // Once for all of them: beside updates and compactions they may be many.
+            out.flush().await?;
+            tokio::time::sleep(MISSING_WAIT).await;
+        }
+        let mut reads = futures_util::stream::iter(late)
+            .map(|doc| self.read_again(doc))
             .buffer_unordered(SINGLE_READS_MAX);
         while let Some(read) = reads.next().await {
             let (docs, left_out) = read?;

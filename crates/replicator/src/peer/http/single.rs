@@ -32,29 +32,21 @@ struct Opened<'a> {
 type Found = (Vec<Doc>, Vec<String>);
 
 impl HttpPeer {
-    /// Reads revisions of one document. Those that have left the source since it named them are counted, and left out.
+    /// Reads revisions of one document that were missing a while ago. Those that have left the source since it named them are counted, and left out.
     ///
     /// # Errors
     /// Those of requests, and [`Error::Request`] when the source goes on naming a revision that it does not have.
-    pub async fn open_revs(&self, wanted: Missing) -> Result<(Vec<Doc>, u64), Error> {
-        let (mut docs, revs) = self.read_revs(&wanted).await?;
-        if revs.is_empty() {
-            return Ok((docs, 0));
-        }
-        tokio::time::sleep(MISSING_WAIT).await;
-        let id = wanted.id;
-        let (late, revs) = self
-            .read_revs(&Missing {
-                id: id.clone(),
-                revs,
-            })
-            .await?;
-        docs.extend(late);
-        self.leave_out(&id, &revs).await?;
-        Ok((docs, revs.len() as u64))
+    pub async fn read_again(&self, wanted: Missing) -> Result<(Vec<Doc>, u64), Error> {
+        let (docs, missing) = self.read_revs(&wanted).await?;
+        self.leave_out(&wanted.id, &missing).await?;
+        Ok((docs, missing.len() as u64))
     }
 
-    async fn read_revs(&self, wanted: &Missing) -> Result<Found, Error> {
+    /// Reads revisions of one document.
+    ///
+    /// # Errors
+    /// Those of requests.
+    pub async fn read_revs(&self, wanted: &Missing) -> Result<Found, Error> {
         let id = wanted.id.as_str();
         let list = encoded(&json!(wanted.revs).to_string());
         let path = format!("{}?revs=true&latest=true&open_revs={list}", doc_path(id));
