@@ -22,6 +22,7 @@ import subprocess
 import sys
 import tempfile
 import time
+import urllib.error
 import urllib.request
 
 from bench_peers import Failed, Instance, PostgreSQL, Redis, install, postgres_programs
@@ -82,6 +83,12 @@ class Settee(Instance):
             self.ask("POST", f"{DATABASE}/_bulk_docs", {"docs": [{"_id": key(n), **document(n)} for n in numbers]})
         self.ask("POST", f"{DATABASE}/_index", {"index": {"fields": ["customer", "amount"]}, "ddoc": INDEX, "name": INDEX})
         found = self.ask("POST", f"{DATABASE}/_find", find("customer-7", 100))
+        try:
+            self.ask("PUT", f"{DATABASE}/{key(0)}", document(1))
+            raise Failed("settee: a document that is there was put again")
+        except urllib.error.HTTPError as refused:
+            if refused.code != 409:
+                raise
         if len(found["docs"]) != 10 or "warning" in found:
             raise Failed(f"settee: {found}")
 

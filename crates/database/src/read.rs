@@ -129,7 +129,7 @@ impl Database {
     }
 
     /// Appends the text of a stored document that is no local one, as [`Database::read`] gives it without options. Answers whether there is one.
-    pub(crate) fn write(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
+    pub(crate) fn write_text(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         self.live()?;
         let written = self.shard_for(id).winner(id, |head, body| {
             if head.deleted {

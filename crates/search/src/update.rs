@@ -113,12 +113,9 @@ impl Writing {
         for merge in self.merges.lock().drain(..) {
             merge.is_in_vain.store(true, Relaxed);
         }
-        // A merge that ends in this moment has written all that it writes before another writer comes.
-        if let Some(writer) = writer
-            && let Err(error) = writer.garbage_collect_files().wait()
-        {
-            // What is left is removed by the next commit.
-            drop(error);
+        if let Some(writer) = writer {
+            // A merge that ends in this moment has written all that it writes before another writer comes. Files that stay go with the next commit.
+            writer.garbage_collect_files().wait().ok();
         }
         self.rest(writer);
     }

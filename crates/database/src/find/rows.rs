@@ -452,7 +452,7 @@ impl FindAnswer {
     /// Appends what the caller is shown of a document; answers whether that is something.
     fn write_document(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         if !self.options.conflicts && !self.db.has_watch() {
-            return self.db.write(id, out);
+            return self.db.write_text(id, out);
         }
         let read = self.read_document(id)?;
         if let Some(doc) = &read {
