@@ -34,7 +34,23 @@ CITIES = {
 
 
 def run(ctx):
-    for part in (fruits, refusals, values, scores, pages, groups, distances, highlights, partitions, info, analyzers, design_documents, hostile):
+    for part in (
+        fruits,
+        refusals,
+        values,
+        scores,
+        pages,
+        pages_beside_writers,
+        ids,
+        groups,
+        distances,
+        highlights,
+        partitions,
+        info,
+        analyzers,
+        design_documents,
+        hostile,
+    ):
         ctx.attempt(part)
 
 
@@ -244,6 +260,77 @@ def pages(ctx):
                     bookmark = page["bookmark"]
                 right = paged == [row["id"] for row in whole["rows"]] and len(set(paged)) == len(paged) == whole["total_rows"]
                 ctx.report.check(f"pages of {q} by {sort}", right, f"{len(paged)} of {whole['total_rows']}")
+
+
+def pages_beside_writers(ctx):
+    """Documents that come and go between two pages, and merges, move no other hit across the end of a page."""
+    with ctx.server("writers") as server:
+        random = ctx.random
+        texts = {f"d{number:03d}": " ".join(random.choice(WORDS) for _ in range(random.randint(2, 40))) for number in range(300)}
+        docs = [{"_id": id_, "text": text} for id_, text in texts.items()]
+        docs += [{"_id": f"e{number:03d}", "text": f"alpha {number}"} for number in range(200)]
+        of = Index(server, "db", index(TEXT_INDEX), docs)
+        nouveau = """function (doc) { index("text", "default", doc.text); }"""
+        of.api.expect(201, "PUT", "/db/_design/n", {"nouveau": {"i": {"index": nouveau}}})
+        for path, rows in ((of.path, "rows"), ("/db/_design/n/_nouveau/i", "hits")):
+            for q in ("alpha beta", 'alpha^3 "beta gamma" alph*', f"alpha^{'9' * 38} beta"):
+                body = {"q": q, "limit": 20}
+                wanted = {id_ for id_, text in texts.items() if found_by(q, text)}
+                paged = []
+                while True:
+                    page = of.api.expect(200, "POST", path, body)
+                    if not page[rows]:
+                        break
+                    paged += [row["id"] for row in page[rows] if row["id"] in texts]
+                    body["bookmark"] = page["bookmark"]
+                    write_others(of.api, random)
+                label = f"{path.split('/')[-2]}: {q[:40]}"
+                ctx.report.equal(f"{label}: each hit on one page", (len(paged), set(paged) ^ wanted), (len(wanted), set()))
+
+
+def found_by(q, text):
+    words = text.split()
+    return "alpha" in words or ("beta" in words and '"' not in q) or ('"' in q and "beta gamma" in text)
+
+
+def write_others(api, random):
+    """Changes how many documents there are, how long they are and how many have a word."""
+    ids = [f"e{random.randrange(400):03d}" for _ in range(40)]
+    rows = api.expect(200, "POST", "/db/_all_docs", {"keys": sorted(set(ids))})["rows"]
+    docs = []
+    for row in rows:
+        rev = row.get("value", {}).get("rev")
+        doc = {"_id": row["key"], "text": " ".join(random.choices(["beta", "other"], k=random.randint(1, 30)))}
+        if rev and not row["value"].get("deleted"):
+            doc = {**doc, "_rev": rev, **({"_deleted": True} if random.random() < 0.7 else {})}
+        docs.append(doc)
+    api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+
+
+def ids(ctx):
+    """The id is a field as others are; bookmarks are of one order; what has no measure is a number all the same."""
+    with ctx.server("ids") as server:
+        source = "function (doc) { index('b', doc.b, {facet: true}); index('s', doc.s, {facet: true}); index('t', doc.t); }"
+        docs = [{"_id": f"d{n}", "b": n > 2, "s": "xy"[n % 2], "t": "word"} for n in range(5)]
+        of = Index(server, "db", index(source), docs)
+        rows = of.post(q="*:*", sort="-_id<string>")["rows"]
+        ctx.report.equal("an order by id", [(row["id"], row["order"][0]) for row in rows], [(f"d{n}", f"d{n}") for n in (4, 3, 2, 1, 0)])
+        found = of.post(q="*:*", group_field="_id", group_sort="_id<string>")["groups"]
+        ctx.report.equal("groups of an id each", [(group["by"], group["total_rows"]) for group in found], [(f"d{n}", 1) for n in range(5)])
+        ctx.report.equal("strings are counted, booleans are not", of.post(q="*:*", counts=["s", "b"])["counts"], {"s": {"x": 3, "y": 2}, "b": {}})
+        bookmark = of.post(q="*:*", sort="s<string>", limit=2)["bookmark"]
+        for sort in ("-s<string>", "b<string>", "_id<string>"):
+            ctx.report.equal(
+                f"a bookmark of another order than {sort}", of.api.post(of.path, {"q": "*:*", "sort": sort, "bookmark": bookmark}).status, 400
+            )
+        page = of.post(q=f"t:word^{'9' * 60}", limit=2)
+        ctx.report.check("a score beyond all numbers is one", all(row["order"][0] > 1e30 for row in page["rows"]), page["rows"])
+        last = of.post(q=f"t:word^{'9' * 60}", limit=9, bookmark=page["bookmark"])
+        ctx.report.equal("and its bookmark goes on", len(last["rows"]), 3)
+        nouveau = "function (doc) { index('string', 's', doc.s); index('text', 't', doc.t); }"
+        of.api.expect(201, "PUT", "/db/_design/n", {"nouveau": {"i": {"index": nouveau}}})
+        grouped = {field: of.api.post("/db/_design/n/_nouveau/i", {"q": "*:*", "group_field": field}) for field in ("s", "t", "_id")}
+        ctx.report.equal("groups are of strings", {field: answer.status for field, answer in grouped.items()}, {"s": 200, "t": 400, "_id": 200})
 
 
 def groups(ctx):

@@ -6,7 +6,7 @@ TAGS = ["red", "green", "blue"]
 
 
 def run(ctx):
-    for part in (differential, definitions, pages, partitions, explained):
+    for part in (differential, definitions, pages, partitions, explained, many_fields):
         ctx.attempt(part)
 
 
@@ -214,3 +214,23 @@ def explained(ctx):
         ctx.report.equal("a json index comes first", answer["index"]["type"], "json")
         answer = api.expect(200, "POST", "/db/_explain", {"selector": {"s": "x", "$text": "york"}})
         ctx.report.equal("but not for words", answer["index"]["type"], "text")
+
+
+def many_fields(ctx):
+    """An index that documents have too many fields for is told of who asks for it; other queries go on without it."""
+    with ctx.server("fields") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        api.expect(200, "POST", "/db/_index", {"index": {}, "type": "text", "ddoc": "texts", "name": "all"})
+        api.expect(201, "PUT", "/db/a", {"n": 1, "city": "rome"})
+        asked = {"selector": {"n": 1}}
+        ctx.report.equal("it serves", api.expect(200, "POST", "/db/_explain", asked)["index"]["type"], "text")
+        api.expect(201, "PUT", "/db/many", {"n": 1, **{f"field{n}": n for n in range(10_001)}})
+        answer = api.expect(200, "POST", "/db/_find", asked)
+        ctx.report.equal("a query that does not name it", sorted(doc["_id"] for doc in answer["docs"]), ["a", "many"])
+        ctx.report.check("is warned", "at most 10000 fields" in answer.get("warning", ""), answer.get("warning"))
+        for refused in ({**asked, "use_index": "texts"}, {"selector": {"$text": "rome"}}):
+            answer = api.post("/db/_find", refused)
+            ctx.report.check(f"{list(refused)}: told why", answer.status == 400 and b"at most 10000 fields" in answer.raw, answer)
+        rev = api.expect(200, "GET", "/db/many")["_rev"]
+        api.expect(200, "DELETE", f"/db/many?rev={rev}")

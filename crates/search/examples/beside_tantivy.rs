@@ -201,6 +201,7 @@ fn ask(reader: &Reader, query: Query) -> u64 {
         }],
         limit: HITS,
         after: None,
+        statistics: search::Statistics::default(),
         counts: vec![],
         ranges: vec![],
     };

@@ -10,6 +10,7 @@ use rustc_hash::FxHashMap;
 use crate::collect::{
     First, Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
 };
+use crate::known::{Numbers, Statistics};
 use crate::reader::Reader;
 use crate::schema::Types;
 use crate::weigh::{Segment, weigh};
@@ -26,6 +27,8 @@ pub struct Answer {
     pub counts: Vec<FxHashMap<String, u64>>,
     /// Of each field with ranges: how many hits are in each.
     pub ranges: Vec<Vec<u64>>,
+    /// What the next page is to be asked with.
+    pub statistics: Statistics,
 }
 
 /// A document that was found.
@@ -68,11 +71,17 @@ pub fn search(
     let before = effort.taken();
     let mut answer = Answer::empty(request);
     let mut sources: Vec<Hits> = vec![];
+    let numbers = Numbers::new(request.statistics.clone());
     for (shard, reader) in readers.iter().enumerate() {
         let reader: &Reader = reader.borrow();
         let so_far = effort.taken();
         let about = (request.similarity, &**effort);
-        let scaled = weigh(&request.query, &request.filters, about, reader)?;
+        let scaled = weigh(
+            &request.query,
+            &request.filters,
+            about,
+            &numbers.of(shard, reader),
+        )?;
         let of_query = effort.taken() - so_far;
         for (number, files) in reader.segments.iter().enumerate() {
             let segment = Segment::new(files, &reader.layout, effort)?;
@@ -95,6 +104,7 @@ pub fn search(
     put_together(sources, request, &mut answer, effort)?;
     effort.give_back_to(before);
     effort.take(answer.bytes())?;
+    answer.statistics = numbers.into_statistics();
     Ok(answer)
 }
 

@@ -11,6 +11,7 @@ use tantivy::columnar::{Column, Dictionary};
 
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, Strings};
+use crate::known::Statistics;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::SegmentFiles;
@@ -33,6 +34,8 @@ pub struct Request {
     pub limit: usize,
     /// Only those behind this place in the order: the values of a hit's `order`.
     pub after: Option<Vec<SortValue>>,
+    /// What the page that ends there was answered by: its scores hold.
+    pub statistics: Statistics,
     /// Fields of strings of which hits are counted by value.
     pub counts: Vec<String>,
     /// Fields of numbers of which hits are counted by range.
@@ -163,7 +166,7 @@ impl KeyColumn {
             }
             SortBy::Field(field) => field,
             SortBy::Strings(field) => {
-                let column = column::strings(segment, field)?;
+                let column = column::strings_or_ids(segment, field)?;
                 return Ok(KeyColumn::Strings { column, reversed });
             }
             SortBy::Numbers(field) => {
@@ -385,7 +388,11 @@ pub(crate) fn collect(
         if alive.is_none_or(|alive| alive.is_alive(doc)) {
             total += 1;
             counters.count(doc, effort)?;
-            let score = if scores { matcher.score() * scale } else { 0.0 };
+            let score = if scores {
+                scaled_score(&mut matcher, scale)
+            } else {
+                0.0
+            };
             let full = heap.len() >= request.limit;
             // Most are behind by the first part of the order alone.
             key[0] = keys[0].key(doc, score);
@@ -423,6 +430,11 @@ pub(crate) fn collect(
         counts,
         ranges,
     })
+}
+
+/// A score. One beyond all numbers, of a boost without measure, is the greatest: bookmarks hold numbers.
+pub(crate) fn scaled_score(matcher: &mut BoxMatcher, scale: f32) -> f32 {
+    (matcher.score() * scale).min(f32::MAX)
 }
 
 /// The parts of the order; the id is the last unless it is one of them.
@@ -591,7 +603,7 @@ pub(crate) fn check_facets(
     )
 }
 
-fn are_strings<'a>(
+pub(crate) fn are_strings<'a>(
     fields: impl IntoIterator<Item = &'a String>,
     types: &Types,
 ) -> Result<(), Error> {

@@ -12,7 +12,7 @@ use tantivy::columnar::{
 
 use crate::Error;
 use crate::reader::SegmentFiles;
-use crate::schema::{ColumnKind, ID_COLUMN};
+use crate::schema::{ColumnKind, ID, ID_COLUMN};
 use crate::similarity::Similarity;
 
 /// Columns by their paths.
@@ -199,6 +199,17 @@ pub(crate) fn facets_of(similarity: Similarity) -> ColumnKind {
     match similarity {
         Similarity::TfIdf => ColumnKind::Facets,
         Similarity::Bm25 => ColumnKind::Strings,
+    }
+}
+
+/// The greatest strings of a field, or the documents' ids under their field's name.
+pub(crate) fn strings_or_ids(
+    segment: &SegmentFiles,
+    field: &str,
+) -> Result<Option<Strings>, Error> {
+    match field {
+        ID => ids(segment),
+        field => strings(segment, field),
     }
 }
 

@@ -146,6 +146,8 @@ impl Fields {
         if name.bytes().any(|b| b < b' ') {
             return;
         }
+        // Hits are counted by strings alone.
+        let facet = options.facet && value.is_string();
         let (value, analyzed) = match value {
             Value::Bool(value) => (Value::String(value.to_string()), false),
             value => (value, options.analyzed),
@@ -158,11 +160,11 @@ impl Fields {
             _ => Data::Number(stored.as_f64().unwrap_or_default()),
         };
         if options.store {
-            self.store_first(name, stored);
+            self.store(name, stored);
         }
         let classic = self.classic.get_or_insert_default();
         if let Data::Text(text) = &data {
-            if options.facet && !text.is_empty() {
+            if facet && !text.is_empty() {
                 classic.facets.push((name.to_owned(), text.clone()));
             }
             if options.boost != 1.0 {
@@ -180,15 +182,6 @@ impl Fields {
         }
     }
 
-    /// Values of one name become a list, the newest first.
-    fn store_first(&mut self, name: &str, value: Value) {
-        match self.stored.get_mut(name) {
-            None => drop(self.stored.insert(name.to_owned(), value)),
-            Some(Value::Array(values)) => values.insert(0, value),
-            Some(first) => *first = Value::Array(vec![value, first.take()]),
-        }
-    }
-
     /// Values of one name become a list.
     fn store(&mut self, name: &str, value: Value) {
         match self.stored.get_mut(name) {
@@ -196,6 +189,16 @@ impl Fields {
             Some(Value::Array(values)) => values.push(value),
             Some(first) => *first = Value::Array(vec![first.take(), value]),
         }
+    }
+
+    /// What is given back with hits.
+    fn into_stored(mut self) -> Map<String, Value> {
+        // Clouseau has the newest value of a name first.
+        if self.classic.is_some() {
+            let lists = self.stored.values_mut().filter_map(Value::as_array_mut);
+            lists.for_each(|values| values.reverse());
+        }
+        self.stored
     }
 
     /// Notes the types of the fields.
@@ -263,8 +266,9 @@ impl Fields {
         let mut document = TantivyDocument::default();
         document.add_text(layout.terms, terms.finish());
         document.add_text(layout.id, id);
-        if !self.stored.is_empty() {
-            document.add_text(layout.stored, Value::Object(self.stored).to_string());
+        let stored = self.into_stored();
+        if !stored.is_empty() {
+            document.add_text(layout.stored, Value::Object(stored).to_string());
         }
         if !columns.is_empty() {
             document.add_field_value(layout.columns, &OwnedValue::Object(columns));
@@ -465,13 +469,13 @@ mod tests {
             fields.add_classic("x", value, &options);
         }
         fields.add_classic("bad\0name", json!("a"), &options);
-        assert_eq!(
-            Value::Object(fields.stored.clone()),
-            json!({"x": ["true", 2.0, "a"]})
-        );
         let mut types = Types::new();
         fields.note_types(&mut types).unwrap();
         assert_eq!(types, Types::from([("x".to_owned(), FieldType::Text)]));
+        assert_eq!(
+            Value::Object(fields.into_stored()),
+            json!({"x": ["true", 2.0, "a"]})
+        );
     }
 
     #[test]

@@ -7,9 +7,11 @@ use std::rc::Rc;
 use rustc_hash::FxHashMap;
 
 use crate::collect::{
-    KeyColumn, SortBy, SortKey, SortValue, check_facets, check_sort, compare, order_bytes,
+    KeyColumn, SortBy, SortKey, SortValue, are_strings, check_facets, check_sort, compare,
+    order_bytes, scaled_score,
 };
 use crate::column;
+use crate::known::{Numbers, Statistics};
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::{Reader, SegmentFiles};
@@ -98,9 +100,18 @@ impl Reader {
     ) -> Result<(Vec<Group>, u64), Error> {
         check_sort(&request.sort, types)?;
         check_facets(request.similarity, &request.filters, types)?;
+        if request.similarity == Similarity::Bm25 {
+            are_strings([&request.field], types)?;
+        }
         let before = effort.taken();
         let about = (request.similarity, &**effort);
-        let scaled = weigh(&request.query, &request.filters, about, self)?;
+        let numbers = Numbers::new(Statistics::default());
+        let scaled = weigh(
+            &request.query,
+            &request.filters,
+            about,
+            &numbers.of(0, self),
+        )?;
         let of_query = effort.taken();
         let (mut groups, mut total) = (vec![], 0);
         for files in &self.segments {
@@ -133,7 +144,7 @@ fn groups_of(
     let keys = request.sort.iter();
     let keys = keys.map(|key| KeyColumn::open(key, types, files));
     let keys = keys.collect::<Result<Vec<_>, _>>()?;
-    let strings = column::strings(files, &request.field)?;
+    let strings = column::strings_or_ids(files, &request.field)?;
     let alive = files.reader.alive_bitset();
     let mut first = First::new(request.limit);
     let mut key = vec![0; keys.len()];
@@ -143,7 +154,11 @@ fn groups_of(
         effort.step()?;
         if alive.is_none_or(|alive| alive.is_alive(doc)) {
             total += 1;
-            let score = if scores { matcher.score() * scale } else { 0.0 };
+            let score = if scores {
+                scaled_score(&mut matcher, scale)
+            } else {
+                0.0
+            };
             for (key, column) in key.iter_mut().zip(&keys) {
                 *key = column.key(doc, score);
             }

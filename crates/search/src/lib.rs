@@ -13,6 +13,7 @@
 //! | `update` | how do documents come in and go, and when are segments merged? |
 //! | `similarity` | what is a score? |
 //! | `effort` | how long may a search take, and how much memory? |
+//! | `known` | what of that stays for the next page, so that its scores are the same? |
 //! | `weigh` | which terms does a query come to, and what do they weigh? |
 //! | `matcher` | which documents of a segment match, and with which score? |
 //! | `collect` | which hits are first, and how many are there of each value? |
@@ -29,6 +30,7 @@ mod error;
 mod fields;
 mod group;
 mod index;
+mod known;
 mod matcher;
 pub mod query;
 mod reader;
@@ -45,6 +47,7 @@ pub use error::Error;
 pub use fields::{Analyze, ClassicOptions, Fields};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index};
+pub use known::Statistics;
 pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};

@@ -15,6 +15,7 @@ use tantivy::termdict::TermDictionary;
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, facets_of};
 use crate::fields::of_column;
+use crate::known::ShardNumbers;
 use crate::matcher::{
     BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
     Intersection, IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
@@ -99,14 +100,15 @@ pub(crate) fn weigh(
     query: &Query,
     filters: &[Query],
     (similarity, effort): (Similarity, &Effort),
-    reader: &Reader,
+    numbers: &ShardNumbers<'_>,
 ) -> Result<Scaled, Error> {
     let clauses = filters.iter().map(Query::clauses).sum::<usize>() + query.clauses();
     if clauses > CLAUSES_MAX {
         return Err(Error::TooManyClauses { max: CLAUSES_MAX });
     }
     let weigher = Weigher {
-        reader,
+        reader: numbers.reader,
+        numbers,
         similarity,
         effort,
         squares: Cell::new(0.0),
@@ -142,6 +144,7 @@ pub(crate) fn weigh(
 
 struct Weigher<'a> {
     reader: &'a Reader,
+    numbers: &'a ShardNumbers<'a>,
     similarity: Similarity,
     effort: &'a Effort,
     /// Sum of the squares of what all parts that score weigh.
@@ -161,7 +164,7 @@ impl Weigher<'_> {
             Query::None => Weighed::Nothing,
             Query::Term { field, term } => {
                 let term = term_bytes(field, term);
-                let doc_freq = self.reader.doc_freq(&term)?;
+                let doc_freq = self.numbers.doc_freq(&term)?;
                 Weighed::Term(self.term(field, term, doc_freq, boost)?)
             }
             Query::Phrase { field, terms, slop } => self.phrase(field, terms, *slop, boost)?,
@@ -303,11 +306,13 @@ impl Weigher<'_> {
     ) -> Result<TermWeight, Error> {
         let weight = match self.similarity {
             Similarity::Bm25 => {
-                let statistics = self.reader.statistics(field)?;
+                let statistics = self.numbers.of_field(field)?;
                 let docs = statistics.docs.max(doc_freq);
                 Weight::Bm25(Bm25::new(boost, idf(doc_freq, docs), statistics))
             }
-            Similarity::TfIdf => self.tf_idf(boost, classic_idf(doc_freq, self.reader.docs_max())),
+            Similarity::TfIdf => {
+                self.tf_idf(boost, classic_idf(doc_freq, self.numbers.docs_max()?))
+            }
         };
         Ok(TermWeight {
             term,
@@ -332,7 +337,7 @@ impl Weigher<'_> {
             return Err(Error::NoPositions(field.to_owned()));
         }
         let statistics = match self.similarity {
-            Similarity::Bm25 => self.reader.statistics(field)?,
+            Similarity::Bm25 => self.numbers.of_field(field)?,
             Similarity::TfIdf => FieldStatistics::default(),
         };
         let mut slots = vec![];
@@ -340,9 +345,9 @@ impl Weigher<'_> {
         for (position, terms) in terms {
             let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
             for term in &terms {
-                let doc_freq = self.reader.doc_freq(term)?;
+                let doc_freq = self.numbers.doc_freq(term)?;
                 idfs += f64::from(match self.similarity {
-                    Similarity::TfIdf => classic_idf(doc_freq, self.reader.docs_max()),
+                    Similarity::TfIdf => classic_idf(doc_freq, self.numbers.docs_max()?),
                     Similarity::Bm25 if doc_freq == 0 => 0.0,
                     Similarity::Bm25 => idf(doc_freq, statistics.docs.max(doc_freq)),
                 });
@@ -710,7 +715,7 @@ impl Segment<'_> {
     }
 
     fn value(&self, field: &str, value: Option<&str>) -> Result<Option<BoxMatcher>, Error> {
-        let column = column::strings(self.files, field)?;
+        let column = column::strings_or_ids(self.files, field)?;
         let wanted = match (&column, value) {
             (None, None) => return Ok(Some(Box::new(Everything::new(self.docs_max(), 0.0)))),
             (None, Some(_)) => return Ok(None),

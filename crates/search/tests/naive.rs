@@ -208,6 +208,7 @@ fn request(query: Query, sort: Vec<SortKey>, limit: usize) -> Request {
         sort,
         limit,
         after: None,
+        statistics: search::Statistics::default(),
         counts: vec!["s".into(), "nosuch".into()],
         ranges: vec![(
             "n".into(),

@@ -183,15 +183,23 @@ impl DatabaseAs {
     /// Chooses an index. Who is not shown everything gets none but that of all documents: the keys of others hold what
     /// documents hide.
     pub fn plan_find(&self, find: Find, limits: &FindLimits) -> Result<FindPlan, Error> {
+        match self.has_watch() {
+            true => self.plan_among(find, limits, &|i| i.index.is_special()),
+            false => self.plan_among(find, limits, &|_| true),
+        }
+    }
+
+    /// A plan by one of some indexes.
+    fn plan_among(
+        &self,
+        find: Find,
+        limits: &FindLimits,
+        may_serve: &dyn Fn(&FindIndex) -> bool,
+    ) -> Result<FindPlan, Error> {
         self.check_partition_of(&find)?;
         let mut all = self.find_indexes()?;
-        if self.has_watch() {
-            all = Arc::new(
-                all.iter()
-                    .filter(|i| i.index.is_special())
-                    .cloned()
-                    .collect(),
-            );
+        if !all.iter().all(may_serve) {
+            all = Arc::new(all.iter().filter(|i| may_serve(i)).cloned().collect());
         }
         let choice = mango::plan::choose_of(&find, all.iter().map(|i| &*i.index))?;
         let Some(index) = choice.index.and_then(|i| all.get(i)) else {
@@ -225,8 +233,22 @@ impl DatabaseAs {
     /// Waits for the index, unless the query does not want that, and opens the answer.
     pub async fn find(&self, plan: FindPlan, limits: FindLimits) -> Result<FindAnswer, Error> {
         if let Some(spec) = &plan.index.text {
-            let spec = spec.clone();
-            return self.find_by_text(plan, &spec, limits).await;
+            let (spec, find) = (spec.clone(), plan.find.clone());
+            let found = self.find_by_text(plan, &spec, limits).await;
+            let Err(Error::Text(e @ search::Error::TooManyFields { .. })) = &found else {
+                return found;
+            };
+            // Queries that did not ask for the index go on without it.
+            let others =
+                |i: &FindIndex| i.text.is_none() && (!self.has_watch() || i.index.is_special());
+            return match self.plan_among(Find::clone(&find), &limits, &others) {
+                Ok(mut plan) if find.use_index.is_empty() && !find.selector.has_text() => {
+                    plan.warnings
+                        .push(format!("The text index {} was not used: {e}.", spec.name));
+                    Box::pin(self.find(plan, limits)).await
+                }
+                _ => found,
+            };
         }
         let mut view = None;
         if let Some((design, at)) = &plan.index.view

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 use super::rows::FindAnswer;
 use super::{FindLimits, FindPlan};
-use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec, bookmark};
+use crate::text::bookmark::{self, Place};
+use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
 
 /// Hits that are asked for at first, and at most. Each page is a search of its own, so each is twice as long as the one before.
@@ -75,8 +76,8 @@ impl Hits {
             term: partition.clone(),
         });
         let after = match place.map(std::str::from_utf8) {
-            None => None,
-            Some(Ok(text)) => bookmark::read(text).map_err(|_| no_bookmark(find))?,
+            None => Place::default(),
+            Some(Ok(text)) => bookmark::read(text, &sort).map_err(|_| no_bookmark(find))?,
             Some(Err(_)) => return Err(no_bookmark(find)),
         };
         Ok(Hits {
@@ -86,7 +87,8 @@ impl Hits {
                 similarity: search::Similarity::TfIdf,
                 sort,
                 limit: HITS_A_PAGE,
-                after,
+                after: after.order,
+                statistics: after.statistics,
                 counts: vec![],
                 ranges: vec![],
             },
@@ -117,9 +119,11 @@ impl Hits {
             if let Some(last) = found.hits.last() {
                 self.request.after = Some(last.order.clone());
             }
+            self.request.statistics = found.statistics;
+            let (sort, statistics) = (&self.request.sort, &self.request.statistics);
             let hits = found.hits.into_iter();
             self.page = hits
-                .map(|hit| (hit.id, bookmark::write(&hit.order)))
+                .map(|hit| (hit.id, bookmark::write(&hit.order, sort, statistics)))
                 .collect();
         }
         Ok(self.page.pop_front())

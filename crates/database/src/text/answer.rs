@@ -110,9 +110,9 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
     let request = asked.request;
     let found = search::search(&readers, &request, &types, &effort)?;
     let bookmark = match (found.hits.last(), &query.bookmark) {
-        (Some(hit), _) => bookmark::write(&hit.order),
+        (Some(hit), _) => bookmark::write(&hit.order, &request.sort, &found.statistics),
         (None, Some(same)) => same.clone(),
-        (None, None) => bookmark::write(&[]),
+        (None, None) => bookmark::beginning(),
     };
     let hits = shown.hits(found.hits)?;
     let counts = request.counts.iter().zip(found.counts);
@@ -146,7 +146,7 @@ fn groups(
         total: 0,
         hits: vec![],
         groups: None,
-        bookmark: bookmark::write(&[]),
+        bookmark: bookmark::beginning(),
         counts: None,
         ranges: None,
     };

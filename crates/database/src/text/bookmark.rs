@@ -1,34 +1,77 @@
 //! Bookmarks: where the next page of a search begins, as text that clients hand back.
 //!
-//! It is the order of the last hit as JSON text, in base64 for addresses. An empty list is the beginning.
+//! It is the order of the last hit with what tells its kind from others', and the numbers that scores come from, as JSON text, in base64 for
+//! addresses. An empty list is the beginning.
 
 use data_encoding::BASE64URL_NOPAD;
-use search::SortValue;
+use search::{SortBy, SortKey, SortValue, Statistics};
+use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
+use sha2::{Digest, Sha256};
 
 use crate::Error;
 
-/// A bookmark behind a hit of this order; the beginning for none.
-pub fn write(order: &[SortValue]) -> String {
+/// A place between two hits.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Place {
+    /// The order of the hit before it; `None` is the beginning.
+    pub order: Option<Vec<SortValue>>,
+    /// What the page before it was answered by.
+    pub statistics: Statistics,
+}
+
+#[derive(Serialize, Deserialize)]
+struct Written {
+    order: Vec<Value>,
+    /// Of what the order is.
+    sort: String,
+    #[serde(default, skip_serializing_if = "String::is_empty")]
+    statistics: String,
+}
+
+/// The bookmark of the beginning.
+pub fn beginning() -> String {
+    BASE64URL_NOPAD.encode(b"[]")
+}
+
+/// What tells an order from others, short.
+fn name_of(sort: &[SortKey]) -> String {
+    let hash = Sha256::digest(format!("{sort:?}"));
+    data_encoding::HEXLOWER.encode(&hash[..4])
+}
+
+/// A bookmark behind a hit of this order.
+pub fn write(order: &[SortValue], sort: &[SortKey], statistics: &Statistics) -> String {
     let value = |value: &SortValue| match value {
         SortValue::Null => Value::Null,
         SortValue::Score(score) => json!({ "score": score }),
         SortValue::Number(n) => json!(n),
         SortValue::Text(text) => json!(text),
     };
-    let values: Value = order.iter().map(value).collect();
-    BASE64URL_NOPAD.encode(values.to_string().as_bytes())
+    let has_scores = sort.iter().any(|key| key.by == SortBy::Score);
+    let written = Written {
+        order: order.iter().map(value).collect(),
+        sort: name_of(sort),
+        statistics: match has_scores {
+            true => BASE64URL_NOPAD.encode(&statistics.to_bytes()),
+            false => String::new(),
+        },
+    };
+    BASE64URL_NOPAD.encode(json!(written).to_string().as_bytes())
 }
 
-/// The order that a bookmark is behind; `None` is the beginning.
-pub fn read(text: &str) -> Result<Option<Vec<SortValue>>, Error> {
+/// The place that a bookmark is of, in an order.
+pub fn read(text: &str, sort: &[SortKey]) -> Result<Place, Error> {
     let refused = || Error::BadRequest("invalid bookmark".into());
+    if text == beginning() {
+        return Ok(Place::default());
+    }
     let bytes = BASE64URL_NOPAD
         .decode(text.as_bytes())
         .map_err(|_| refused())?;
-    let values: Vec<Value> = serde_json::from_slice(&bytes).map_err(|_| refused())?;
-    if values.is_empty() {
-        return Ok(None);
+    let written: Written = serde_json::from_slice(&bytes).map_err(|_| refused())?;
+    if written.sort != name_of(sort) {
+        return Err(refused());
     }
     let value = |value: Value| match value {
         Value::Null => Ok(SortValue::Null),
@@ -42,32 +85,67 @@ pub fn read(text: &str) -> Result<Option<Vec<SortValue>>, Error> {
         }
         _ => Err(refused()),
     };
-    Ok(Some(
-        values.into_iter().map(value).collect::<Result<_, _>>()?,
-    ))
+    let order = written.order.into_iter().map(value);
+    let statistics = BASE64URL_NOPAD.decode(written.statistics.as_bytes());
+    let statistics = statistics.ok().as_deref().and_then(Statistics::from_bytes);
+    Ok(Place {
+        order: Some(order.collect::<Result<_, _>>()?),
+        statistics: statistics.ok_or_else(refused)?,
+    })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    fn by(by: SortBy) -> [SortKey; 1] {
+        [SortKey {
+            by,
+            reversed: false,
+        }]
+    }
+
     #[test]
     fn what_is_written_is_read() {
         let order = vec![
             SortValue::Score(0.1),
+            SortValue::Score(f32::MAX),
             SortValue::Number(-1e300),
             SortValue::Null,
             SortValue::Text("ü\"\0".into()),
         ];
-        assert_eq!(read(&write(&order)).unwrap(), Some(order));
-        assert_eq!(read(&write(&[])).unwrap(), None);
-        assert_eq!(write(&[]), "W10");
+        let statistics = Statistics::from_bytes(&[1, 2, 3, 4, 0x80, 1, 7]).unwrap();
+        let sort = by(SortBy::Score);
+        let read_again = read(&write(&order, &sort, &statistics), &sort).unwrap();
+        assert_eq!(read_again.order, Some(order));
+        assert_eq!(read_again.statistics, statistics);
+        assert_eq!(read("W10", &sort).unwrap(), Place::default());
+    }
+
+    #[test]
+    fn statistics_go_with_scores_alone() {
+        let statistics = Statistics::from_bytes(&[1, 2, 3, 4, 5, 6]).unwrap();
+        let sort = by(SortBy::Id);
+        let place = read(&write(&[SortValue::Null], &sort, &statistics), &sort).unwrap();
+        assert_eq!(place.statistics, Statistics::default());
     }
 
     #[test]
     fn what_is_none_is_refused() {
-        for text in ["xyz", "%", "e30", "W1tdXQ"] {
-            assert!(read(text).is_err(), "{text}");
+        let sort = by(SortBy::Score);
+        for text in ["xyz", "%", "e30", "W1tdXQ", "WzVd"] {
+            assert!(read(text, &sort).is_err(), "{text}");
         }
+    }
+
+    #[test]
+    fn one_of_another_order_is_refused() {
+        let text = write(
+            &[SortValue::Text("a".into()), SortValue::Text("b".into())],
+            &by(SortBy::Strings("a".into())),
+            &Statistics::default(),
+        );
+        assert!(read(&text, &by(SortBy::Strings("a".into()))).is_ok());
+        assert!(read(&text, &by(SortBy::Strings("b".into()))).is_err());
     }
 }

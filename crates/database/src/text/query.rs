@@ -7,8 +7,9 @@ use analysis::Flavour;
 use analysis::query::{self as parsed, FieldType as ParsedType, ParseOptions};
 use search::{FieldType, GroupRequest, Query, Range, Reader, Request, SortBy, SortKey, Types};
 
+use super::TextIndex;
+use super::bookmark::{self, Place};
 use super::understood::understood;
-use super::{TextIndex, bookmark};
 use crate::Error;
 
 /// What is asked.
@@ -155,21 +156,24 @@ impl TextQuery {
             sort: sorted(&group.sort),
             limit: group.limit,
         });
+        let sort = sorted(&self.sort);
+        let place = match &self.bookmark {
+            Some(bookmark) => bookmark::read(bookmark, &sort).map_err(|e| {
+                match index.flavour() == Flavour::Clouseau {
+                    true => Error::BadRequest("Invalid bookmark parameter supplied".into()),
+                    false => e,
+                }
+            })?,
+            None => Place::default(),
+        };
         let request = Request {
             query,
             filters,
             similarity,
-            sort: sorted(&self.sort),
+            sort,
             limit: self.limit,
-            after: match &self.bookmark {
-                Some(bookmark) => bookmark::read(bookmark).map_err(|e| {
-                    match index.flavour() == Flavour::Clouseau {
-                        true => Error::BadRequest("Invalid bookmark parameter supplied".into()),
-                        false => e,
-                    }
-                })?,
-                None => None,
-            },
+            after: place.order,
+            statistics: place.statistics,
             counts: self.counts.clone().unwrap_or_default(),
             ranges: self.ranges.clone().unwrap_or_default(),
         };

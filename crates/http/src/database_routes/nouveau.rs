@@ -13,8 +13,8 @@ use serde_json::{Map, Value, json};
 
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
-    SORT_KEYS_MAX, ShownHit, blocking, counts_value, documents, drilldowns, highlight_tag,
-    highlights_value, index_of, only_get_or_post, places, tokens, within,
+    SORT_KEYS_MAX, ShownHit, blocking, counts_value, current_index, documents, drilldowns,
+    highlight_tag, highlights_value, index_of, only_get_or_post, tokens, turn_of, within,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -50,7 +50,8 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     let body = match req.method.as_str() {
         "POST" => {
             req.require_json()?;
-            Some(req.json_object(BodyClass::Many).await?)
+            // Its room stays taken while the search waits.
+            Some(req.json_object(BodyClass::Small).await?)
         }
         _ => None,
     };
@@ -66,17 +67,14 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
         partition,
         ..asked.query
     };
-    req.give_room_back();
-    let index = index_of(access, design, Flavour::Nouveau, name).await?;
+    drop((body, design));
     let began = Instant::now();
+    let index = current_index(access, id, (Flavour::Nouveau, name), asked.update).await?;
     let latency_us = match asked.update {
-        true => {
-            access.db.update_text(&index).await?;
-            began.elapsed().as_micros() as u64
-        }
+        true => began.elapsed().as_micros() as u64,
         false => 0,
     };
-    let place = places().clone().acquire_owned().await;
+    let place = turn_of(&query.q).await?;
     let db = access.db.clone();
     blocking(move || {
         // Until the work is done, also when nobody waits for it any more.

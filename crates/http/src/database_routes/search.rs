@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
-    ShownHit, blocking, counts_value, documents, highlights_value, index_of, only_get_or_post,
-    places, tokens,
+    ShownHit, blocking, counts_value, current_index, documents, highlights_value, index_of,
+    only_get_or_post, tokens, turn_of,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -36,18 +36,15 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
     let asked = match req.method.as_str() {
         "POST" => {
             req.require_json()?;
-            let body = req.json_object(BodyClass::Many).await?;
+            // Its room stays taken while the search waits.
+            let body = req.json_object(BodyClass::Small).await?;
             Asked::of_body(&body, req.query.get("partition"))?
         }
         _ => Asked::of_params(&req.query)?,
     };
     asked.check(access.db.is_partitioned(), design.spec.partitioned)?;
-    req.give_room_back();
-    let index = index_of(access, design, Flavour::Clouseau, name).await?;
-    if asked.update {
-        access.db.update_text(&index).await?;
-    }
-    let place = places().clone().acquire_owned().await;
+    let index = current_index(access, id, (Flavour::Clouseau, name), asked.update).await?;
+    let place = turn_of(asked.q()).await?;
     let db = access.db.clone();
     blocking(move || {
         // Until the work is done, also when nobody waits for it any more.

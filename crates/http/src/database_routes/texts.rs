@@ -1,6 +1,7 @@
 //! What the interfaces of text indexes, `search` and `nouveau`, have in common.
 
 use std::sync::{Arc, LazyLock};
+use std::time::Duration;
 
 use analysis::Analyzer;
 use database::{
@@ -11,7 +12,7 @@ use document::DocId;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -138,13 +139,79 @@ pub async fn blocking<T: Send + 'static>(
     done.map_err(|_| ApiError::worker_failed())?
 }
 
+/// How long a search waits for its turn.
+const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
+/// A longer query may take long.
+const PLAIN_BYTES_MAX: usize = 1 << 10;
+/// What makes a query look for many words, or at positions: the time that it takes has no bound but that of searches.
+const NOT_PLAIN: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
+
 /// Searches that run at once: more would only take turns.
-pub fn places() -> &'static Arc<Semaphore> {
-    static PLACES: LazyLock<Arc<Semaphore>> = LazyLock::new(|| {
-        let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Arc::new(Semaphore::new(2 * cores))
+struct Places {
+    all: Arc<Semaphore>,
+    /// Those that may take long have half of them, so that others go on beside them.
+    long: Arc<Semaphore>,
+}
+
+static PLACES: LazyLock<Places> = LazyLock::new(|| {
+    let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
+    Places {
+        all: Arc::new(Semaphore::new(2 * cores)),
+        long: Arc::new(Semaphore::new(cores)),
+    }
+});
+
+/// The place of a search that runs.
+pub struct SearchPlace {
+    _all: OwnedSemaphorePermit,
+    _long: Option<OwnedSemaphorePermit>,
+}
+
+/// Waits for the turn of a query.
+///
+/// # Errors
+/// 503 when too many others run or wait.
+pub async fn turn_of(q: &str) -> Result<SearchPlace, ApiError> {
+    let is_plain = q.len() <= PLAIN_BYTES_MAX && !q.contains(NOT_PLAIN);
+    let waited = tokio::time::timeout(TURN_WAIT_MAX, async {
+        let long = match is_plain {
+            true => None,
+            false => Some(PLACES.long.clone().acquire_owned().await),
+        };
+        (PLACES.all.clone().acquire_owned().await, long.transpose())
     });
-    &PLACES
+    match waited.await {
+        Ok((Ok(all), Ok(long))) => Ok(SearchPlace {
+            _all: all,
+            _long: long,
+        }),
+        _ => Err(ApiError::busy("too many searches run or wait".to_owned())),
+    }
+}
+
+/// An index whose definition changed while a request waited for it is looked for anew so many times.
+const LOOKS_MAX: usize = 5;
+
+/// A text index of a design document, brought up to date if it is to be.
+pub async fn current_index(
+    access: &Access,
+    id: &str,
+    (flavour, name): (TextFlavour, &str),
+    update: bool,
+) -> Result<Arc<TextIndex>, ApiError> {
+    for _ in 0..LOOKS_MAX {
+        let index = index_of(access, access.db.design(id)?, flavour, name).await?;
+        if !update {
+            return Ok(index);
+        }
+        match access.db.update_text(&index).await {
+            Ok(()) => return Ok(index),
+            // A clean-up closes what no design document has any more. A database that is gone has no design either.
+            Err(database::Error::ShuttingDown) => {}
+            Err(e) => return Err(e.into()),
+        }
+    }
+    Err(database::Error::ShuttingDown.into())
 }
 
 /// Of other methods than those that search.

@@ -52,6 +52,7 @@ pub fn by_score(query: Query) -> Request {
         }],
         limit: 100,
         after: None,
+        statistics: search::Statistics::default(),
         counts: vec![],
         ranges: vec![],
     }

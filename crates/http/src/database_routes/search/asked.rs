@@ -60,6 +60,11 @@ fn parse_error(reason: impl Into<String>) -> ApiError {
 }
 
 impl Asked {
+    /// The query as it came.
+    pub fn q(&self) -> &str {
+        self.q.as_deref().unwrap_or_default()
+    }
+
     /// By the parameters of a query string; those that are not known are ignored.
     pub fn of_params(params: &Query) -> Result<Asked, ApiError> {
         let mut asked = Asked {

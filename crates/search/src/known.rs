@@ -1,0 +1,179 @@
+//! What scores depend on besides the documents that have them: how many documents there are, and in how many of them a term is.
+//!
+//! Every update changes that, and so does every merge. A page is asked with what the page before it found, so that both have the same
+//! scores: no hit moves across the place where a page ends, whoever writes meanwhile.
+
+use std::cell::RefCell;
+use std::collections::BTreeMap;
+
+use crate::Error;
+use crate::reader::Reader;
+use crate::similarity::FieldStatistics;
+
+/// Numbers of a query that go on to its next page, at most. Of a longer query the others are counted anew.
+const NUMBERS_MAX: usize = 256;
+
+/// Numbers of an index as they were when a query was asked first, by what they count.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Statistics(BTreeMap<u32, (u64, u64)>);
+
+impl Statistics {
+    /// As bytes: each number after the hash of what it counts.
+    pub fn to_bytes(&self) -> Vec<u8> {
+        let mut out = vec![];
+        for (hash, (first, second)) in &self.0 {
+            out.extend_from_slice(&hash.to_le_bytes());
+            put_number(*first, &mut out);
+            put_number(*second, &mut out);
+        }
+        out
+    }
+
+    /// From what [`Statistics::to_bytes`] made; `None` of other bytes.
+    pub fn from_bytes(mut bytes: &[u8]) -> Option<Statistics> {
+        let mut numbers = BTreeMap::new();
+        while let Some((hash, rest)) = bytes.split_first_chunk() {
+            bytes = rest;
+            let counted = (take_number(&mut bytes)?, take_number(&mut bytes)?);
+            numbers.insert(u32::from_le_bytes(*hash), counted);
+        }
+        let is_whole = bytes.is_empty() && numbers.len() <= NUMBERS_MAX;
+        is_whole.then_some(Statistics(numbers))
+    }
+}
+
+/// Seven bits a byte, the lowest first.
+fn put_number(mut n: u64, out: &mut Vec<u8>) {
+    while n >= 0x80 {
+        out.push(n as u8 | 0x80);
+        n >>= 7;
+    }
+    out.push(n as u8);
+}
+
+fn take_number(bytes: &mut &[u8]) -> Option<u64> {
+    let mut n = 0;
+    for shift in (0..64).step_by(7) {
+        let (byte, rest) = bytes.split_first()?;
+        *bytes = rest;
+        n |= u64::from(byte & 0x7f) << shift;
+        if *byte < 0x80 {
+            return Some(n);
+        }
+    }
+    None
+}
+
+/// What a number counts.
+#[derive(Clone, Copy)]
+enum Counted<'a> {
+    Documents,
+    Term(&'a [u8]),
+    Field(&'a str),
+}
+
+impl Counted<'_> {
+    fn hash(self, shard: usize) -> u32 {
+        let (kind, name) = match self {
+            Counted::Documents => (0, &[][..]),
+            Counted::Term(term) => (1, term),
+            Counted::Field(field) => (2, field.as_bytes()),
+        };
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(&(shard as u32).to_le_bytes());
+        hasher.update(&[kind]);
+        hasher.update(name);
+        let [a, b, c, d, ..] = *hasher.finalize().as_bytes();
+        u32::from_le_bytes([a, b, c, d])
+    }
+}
+
+/// The numbers of a query, which are counted in the index when they are not known from the page before.
+pub(crate) struct Numbers(RefCell<Statistics>);
+
+impl Numbers {
+    pub fn new(known: Statistics) -> Numbers {
+        Numbers(RefCell::new(known))
+    }
+
+    pub fn into_statistics(self) -> Statistics {
+        self.0.into_inner()
+    }
+
+    /// Those of one of the shards of the index.
+    pub fn of<'a>(&'a self, shard: usize, reader: &'a Reader) -> ShardNumbers<'a> {
+        ShardNumbers {
+            all: &self.0,
+            shard,
+            reader,
+        }
+    }
+}
+
+/// The numbers of a query in a shard.
+pub(crate) struct ShardNumbers<'a> {
+    all: &'a RefCell<Statistics>,
+    shard: usize,
+    pub reader: &'a Reader,
+}
+
+impl ShardNumbers<'_> {
+    fn known_or(
+        &self,
+        counted: Counted<'_>,
+        count: impl FnOnce() -> Result<(u64, u64), Error>,
+    ) -> Result<(u64, u64), Error> {
+        let hash = counted.hash(self.shard);
+        if let Some(known) = self.all.borrow().0.get(&hash) {
+            return Ok(*known);
+        }
+        let found = count()?;
+        let numbers = &mut self.all.borrow_mut().0;
+        if numbers.len() < NUMBERS_MAX {
+            numbers.insert(hash, found);
+        }
+        Ok(found)
+    }
+
+    /// How many documents there are.
+    pub fn docs_max(&self) -> Result<u64, Error> {
+        let count = || Ok((self.reader.docs_max(), 0));
+        Ok(self.known_or(Counted::Documents, count)?.0)
+    }
+
+    /// In how many documents a term is.
+    pub fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
+        let count = || Ok((self.reader.doc_freq(term)?, 0));
+        Ok(self.known_or(Counted::Term(term), count)?.0)
+    }
+
+    /// What is known of a field.
+    pub fn of_field(&self, field: &str) -> Result<FieldStatistics, Error> {
+        let (docs, tokens) = self.known_or(Counted::Field(field), || {
+            let FieldStatistics { docs, tokens } = self.reader.statistics(field)?;
+            Ok((docs, tokens))
+        })?;
+        Ok(FieldStatistics { docs, tokens })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    proptest! {
+        #[test]
+        fn what_is_written_is_read(numbers in prop::collection::btree_map(any::<u32>(), any::<(u64, u64)>(), 0..20)) {
+            let statistics = Statistics(numbers);
+            prop_assert_eq!(Statistics::from_bytes(&statistics.to_bytes()), Some(statistics));
+        }
+
+        #[test]
+        fn other_bytes_do_no_harm(bytes in prop::collection::vec(any::<u8>(), 0..100)) {
+            if let Some(statistics) = Statistics::from_bytes(&bytes) {
+                prop_assert!(statistics.0.len() <= bytes.len());
+            }
+        }
+    }
+}
