@@ -6,7 +6,7 @@ TAGS = ["red", "green", "blue"]
 
 
 def run(ctx):
-    for part in (differential, definitions, pages, partitions, explained, many_fields):
+    for part in (differential, definitions, pages, pages_beside_writers, partitions, explained, many_fields):
         ctx.attempt(part)
 
 
@@ -214,6 +214,34 @@ def explained(ctx):
         ctx.report.equal("a json index comes first", answer["index"]["type"], "json")
         answer = api.expect(200, "POST", "/db/_explain", {"selector": {"s": "x", "$text": "york"}})
         ctx.report.equal("but not for words", answer["index"]["type"], "text")
+
+
+def pages_beside_writers(ctx):
+    """Documents that come and go between two pages move no other one across the end of a page."""
+    random = ctx.random
+    with ctx.server("writers") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        words = ["alpha", "beta", "gamma", "delta"]
+        kept = {f"d{n:03d}": " ".join(random.choices(words, k=random.randint(2, 40))) for n in range(300)}
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": id_, "text": text} for id_, text in kept.items()]})
+        api.expect(200, "POST", "/db/_index", {"index": {}, "type": "text", "ddoc": "texts", "name": "all"})
+        body, paged = {"selector": {"$text": "alpha gamma"}, "limit": 20}, []
+        for page in range(100):
+            answer = api.expect(200, "POST", "/db/_find", body)
+            if not answer["docs"]:
+                break
+            paged += [doc["_id"] for doc in answer["docs"] if doc["_id"] in kept]
+            body["bookmark"] = answer["bookmark"]
+            # Words that were rare are not any more.
+            others = [{"_id": f"e{page}-{n}", "text": random.choice(["alpha gamma", "alpha " * 20, "other"])} for n in range(30)]
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": others})
+            made = api.expect(200, "POST", "/db/_all_docs", {"keys": [doc["_id"] for doc in others[:15]]})["rows"]
+            gone = [{"_id": row["id"], "_rev": row["value"]["rev"], "_deleted": True} for row in made]
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": gone})
+        # A text of several words is a phrase.
+        wanted = {id_ for id_, text in kept.items() if "alpha gamma" in text}
+        ctx.report.equal("each document on one page", (len(paged), set(paged) ^ wanted), (len(wanted), set()))
 
 
 def many_fields(ctx):

@@ -151,7 +151,7 @@ section! {
         max_open_feeds: Int = "10000",
         /// Most keys in the keys of one request.
         max_keys: Limit = "1000000",
-        /// Largest body of a request that needs a small one (settings, purges, limits, set-up), in bytes.
+        /// Largest body of a request that needs a small one (settings, purges, limits, set-up, searches in text indexes), in bytes.
         max_small_request_size: Int = "1048576",
         /// Largest size that a gzipped body may inflate to, in bytes.
         max_inflated_request_size: Int = "134217728",

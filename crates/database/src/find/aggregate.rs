@@ -44,8 +44,8 @@ impl FindAnswer {
             }
             Source::Documents(documents) => self.group_documents(&documents, &mut groups)?,
             Source::Text(mut hits) => {
-                while let Some((id, _)) = hits.next()? {
-                    self.group_document(&id, &mut groups)?;
+                while let Some(hit) = hits.next()? {
+                    self.group_document(&hit.id, &mut groups)?;
                     self.is_wanted()?;
                 }
             }

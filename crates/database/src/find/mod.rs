@@ -235,20 +235,19 @@ impl DatabaseAs {
         if let Some(spec) = &plan.index.text {
             let (spec, find) = (spec.clone(), plan.find.clone());
             let found = self.find_by_text(plan, &spec, limits).await;
-            let Err(Error::Text(e @ search::Error::TooManyFields { .. })) = &found else {
-                return found;
+            let reason = match &found {
+                Err(Error::Text(e @ search::Error::TooManyFields { .. })) => e.to_string(),
+                _ => return found,
             };
             // Queries that did not ask for the index go on without it.
-            let others =
-                |i: &FindIndex| i.text.is_none() && (!self.has_watch() || i.index.is_special());
-            return match self.plan_among(Find::clone(&find), &limits, &others) {
-                Ok(mut plan) if find.use_index.is_empty() && !find.selector.has_text() => {
-                    plan.warnings
-                        .push(format!("The text index {} was not used: {e}.", spec.name));
-                    Box::pin(self.find(plan, limits)).await
-                }
-                _ => found,
-            };
+            if !find.use_index.is_empty() || find.selector.has_text() {
+                return found;
+            }
+            let others = |i: &FindIndex| i.text.is_none();
+            let mut plan = self.plan_among(Find::clone(&find), &limits, &others)?;
+            let warning = format!("The text index {} was not used: {reason}.", spec.name);
+            plan.warnings.push(warning);
+            return Box::pin(self.find(plan, limits)).await;
         }
         let mut view = None;
         if let Some((design, at)) = &plan.index.view

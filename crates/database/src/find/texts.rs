@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 
 use mango::text::{Cover, SortField, Wanted, default_query, sort_fields};
 use mango::{Find, FindError};
-use search::{Effort, Query, Reader, Request, SortBy, SortKey, Types};
+use search::{Effort, Hit, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
 
 use super::rows::FindAnswer;
@@ -27,8 +27,8 @@ pub(crate) struct Hits {
     readers: Vec<Arc<Reader>>,
     types: Types,
     request: Request,
-    /// Ids, and the places behind them.
-    page: VecDeque<(String, String)>,
+    page: VecDeque<Hit>,
+    bookmarks: bookmark::Writer,
     is_last_page: bool,
 }
 
@@ -95,12 +95,18 @@ impl Hits {
             readers,
             types,
             page: VecDeque::new(),
+            bookmarks: bookmark::Writer::default(),
             is_last_page: false,
         })
     }
 
-    /// The next hit, with the place behind it.
-    pub fn next(&mut self) -> Result<Option<(String, String)>, Error> {
+    /// The place behind a hit of the page, as a bookmark has it.
+    fn behind(&self, hit: &Hit) -> String {
+        self.bookmarks.write(&hit.order)
+    }
+
+    /// The next hit.
+    pub fn next(&mut self) -> Result<Option<Hit>, Error> {
         if self.page.is_empty() && !self.is_last_page {
             let began = Instant::now();
             let found = loop {
@@ -120,11 +126,8 @@ impl Hits {
                 self.request.after = Some(last.order.clone());
             }
             self.request.statistics = found.statistics;
-            let (sort, statistics) = (&self.request.sort, &self.request.statistics);
-            let hits = found.hits.into_iter();
-            self.page = hits
-                .map(|hit| (hit.id, bookmark::write(&hit.order, sort, statistics)))
-                .collect();
+            self.bookmarks = bookmark::Writer::new(&self.request.sort, &self.request.statistics);
+            self.page = found.hits.into();
         }
         Ok(self.page.pop_front())
     }
@@ -181,11 +184,11 @@ impl FindAnswer {
     ) -> Result<bool, Error> {
         let began = Instant::now();
         while !self.is_full() {
-            let Some((id, place)) = hits.next()? else {
+            let Some(hit) = hits.next()? else {
                 return Ok(false);
             };
-            if self.take_document(&id, out)? {
-                self.given(place.as_bytes());
+            if self.take_document(&hit.id, out)? {
+                self.given(hits.behind(&hit).as_bytes());
             }
             if out.len() >= enough || began.elapsed() >= super::rows::PIECE_TIME {
                 return Ok(true);

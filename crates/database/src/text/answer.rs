@@ -110,7 +110,7 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
     let request = asked.request;
     let found = search::search(&readers, &request, &types, &effort)?;
     let bookmark = match (found.hits.last(), &query.bookmark) {
-        (Some(hit), _) => bookmark::write(&hit.order, &request.sort, &found.statistics),
+        (Some(hit), _) => bookmark::Writer::new(&request.sort, &found.statistics).write(&hit.order),
         (None, Some(same)) => same.clone(),
         (None, None) => bookmark::beginning(),
     };

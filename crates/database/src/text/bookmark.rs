@@ -5,7 +5,7 @@
 
 use data_encoding::BASE64URL_NOPAD;
 use search::{SortBy, SortKey, SortValue, Statistics};
-use serde::{Deserialize, Serialize};
+use serde::Deserialize;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 
@@ -20,12 +20,12 @@ pub struct Place {
     pub statistics: Statistics,
 }
 
-#[derive(Serialize, Deserialize)]
+#[derive(Deserialize)]
 struct Written {
     order: Vec<Value>,
     /// Of what the order is.
     sort: String,
-    #[serde(default, skip_serializing_if = "String::is_empty")]
+    #[serde(default)]
     statistics: String,
 }
 
@@ -40,24 +40,36 @@ fn name_of(sort: &[SortKey]) -> String {
     data_encoding::HEXLOWER.encode(&hash[..4])
 }
 
-/// A bookmark behind a hit of this order.
-pub fn write(order: &[SortValue], sort: &[SortKey], statistics: &Statistics) -> String {
-    let value = |value: &SortValue| match value {
-        SortValue::Null => Value::Null,
-        SortValue::Score(score) => json!({ "score": score }),
-        SortValue::Number(n) => json!(n),
-        SortValue::Text(text) => json!(text),
-    };
-    let has_scores = sort.iter().any(|key| key.by == SortBy::Score);
-    let written = Written {
-        order: order.iter().map(value).collect(),
-        sort: name_of(sort),
-        statistics: match has_scores {
-            true => BASE64URL_NOPAD.encode(&statistics.to_bytes()),
-            false => String::new(),
-        },
-    };
-    BASE64URL_NOPAD.encode(json!(written).to_string().as_bytes())
+/// Writes the bookmarks behind hits of one page.
+#[derive(Debug, Default)]
+pub struct Writer {
+    /// What is behind the order in all of them, as JSON text.
+    rest: String,
+}
+
+impl Writer {
+    /// Of a page in an order, and what it was answered by.
+    pub fn new(sort: &[SortKey], statistics: &Statistics) -> Writer {
+        let mut rest = format!(r#","sort":"{}""#, name_of(sort));
+        if sort.iter().any(|key| key.by == SortBy::Score) {
+            let numbers = BASE64URL_NOPAD.encode(&statistics.to_bytes());
+            rest.push_str(&format!(r#","statistics":"{numbers}""#));
+        }
+        Writer { rest }
+    }
+
+    /// The bookmark behind a hit of this order.
+    pub fn write(&self, order: &[SortValue]) -> String {
+        let value = |value: &SortValue| match value {
+            SortValue::Null => Value::Null,
+            SortValue::Score(score) => json!({ "score": score }),
+            SortValue::Number(n) => json!(n),
+            SortValue::Text(text) => json!(text),
+        };
+        let order: Value = order.iter().map(value).collect();
+        let text = format!(r#"{{"order":{order}{}}}"#, self.rest);
+        BASE64URL_NOPAD.encode(text.as_bytes())
+    }
 }
 
 /// The place that a bookmark is of, in an order.
@@ -116,7 +128,7 @@ mod tests {
         ];
         let statistics = Statistics::from_bytes(&[1, 2, 3, 4, 0x80, 1, 7]).unwrap();
         let sort = by(SortBy::Score);
-        let read_again = read(&write(&order, &sort, &statistics), &sort).unwrap();
+        let read_again = read(&Writer::new(&sort, &statistics).write(&order), &sort).unwrap();
         assert_eq!(read_again.order, Some(order));
         assert_eq!(read_again.statistics, statistics);
         assert_eq!(read("W10", &sort).unwrap(), Place::default());
@@ -126,7 +138,8 @@ mod tests {
     fn statistics_go_with_scores_alone() {
         let statistics = Statistics::from_bytes(&[1, 2, 3, 4, 5, 6]).unwrap();
         let sort = by(SortBy::Id);
-        let place = read(&write(&[SortValue::Null], &sort, &statistics), &sort).unwrap();
+        let text = Writer::new(&sort, &statistics).write(&[SortValue::Null]);
+        let place = read(&text, &sort).unwrap();
         assert_eq!(place.statistics, Statistics::default());
     }
 
@@ -140,11 +153,8 @@ mod tests {
 
     #[test]
     fn one_of_another_order_is_refused() {
-        let text = write(
-            &[SortValue::Text("a".into()), SortValue::Text("b".into())],
-            &by(SortBy::Strings("a".into())),
-            &Statistics::default(),
-        );
+        let by_a = Writer::new(&by(SortBy::Strings("a".into())), &Statistics::default());
+        let text = by_a.write(&[SortValue::Text("a".into()), SortValue::Text("b".into())]);
         assert!(read(&text, &by(SortBy::Strings("a".into()))).is_ok());
         assert!(read(&text, &by(SortBy::Strings("b".into()))).is_err());
     }

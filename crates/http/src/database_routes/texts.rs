@@ -143,7 +143,7 @@ pub async fn blocking<T: Send + 'static>(
 const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 /// A longer query may take long.
 const PLAIN_BYTES_MAX: usize = 1 << 10;
-/// What makes a query look for many words, or at positions: the time that it takes has no bound but that of searches.
+/// What makes a query look for many words, at positions, or for parts within parts: the time that it takes has no bound but that of searches.
 const NOT_PLAIN: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
 
 /// Searches that run at once: more would only take turns.
