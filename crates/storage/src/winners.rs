@@ -1,19 +1,20 @@
 //! Documents that were read lately, in memory: a second reader searches neither the engine's levels nor its blocks.
 
-use std::hash::BuildHasher as _;
+use std::hash::{BuildHasher as _, RandomState};
+use std::ops::Range;
 use std::sync::Arc;
 
 use parking_lot::Mutex;
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
-use rustc_hash::FxBuildHasher;
+use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::counters::{DOCUMENTS_FOUND, DOCUMENTS_READ};
 
 /// Longer ones are not kept: one takes the place of many, and the search is a small part of what reading it costs.
 const DOCUMENT_BYTES_MAX: usize = 16 << 10;
 /// What each takes besides its bytes: places in the cache's table, and what the allocator rounds up.
-const OVERHEAD_BYTES: usize = 160;
+const OVERHEAD_BYTES: usize = 128;
 /// What documents probably take, to begin with.
 const USUAL_BYTES: usize = 512;
 /// Writers of different documents seldom meet at one of so many locks.
@@ -24,14 +25,19 @@ const LOCKS: usize = 1024;
 /// What is found here is what is stored. While a document is written ([`Winners::begin_write`], [`Winners::end_write`]) readers go to the engine,
 /// and who had read the engine before that cannot put the old back ([`Winners::keep`]): each key has a count of changes, which the reader
 /// looks at first.
+///
+/// Most of what a reader waits for is memory that is in no cache of the processor: a document lies in one piece with its key, and is found by the
+/// key's hash, so that it is three such places (the table, the entry, the document) and not five.
 pub(crate) struct Winners {
-    /// By the key of by-id.
-    cache: Cache<Box<[u8]>, Arc<Winner>, Bytes>,
+    /// By the hashes of the keys of by-id. Of two keys with one hash the later is kept.
+    cache: Cache<u64, Winner, Bytes>,
+    /// Nobody outside can make up keys of one hash.
+    seed: u64,
     /// What is written, by the keys' hashes. Held while a document is put into the cache or taken out of it.
     changes: Box<[Mutex<Changes>]>,
 }
 
-/// Of all keys of one hash.
+/// Of all keys of one lock.
 #[derive(Default)]
 struct Changes {
     /// Writes that were begun.
@@ -41,29 +47,59 @@ struct Changes {
 }
 
 /// A document as it is stored.
+#[derive(Clone)]
 pub(crate) struct Winner {
-    bytes: Box<[u8]>,
-    record_len: usize,
+    /// The lengths of key and record, both, and the body.
+    bytes: Arc<[u8]>,
 }
 
+/// Bytes of a length.
+const LENGTH_BYTES: usize = size_of::<u32>();
+
 impl Winner {
+    fn new(key: &[u8], record: &[u8], body: &[u8]) -> Winner {
+        let lengths = [key, record].map(|part| (part.len() as u32).to_ne_bytes());
+        Winner {
+            bytes: [&lengths[0], &lengths[1], key, record, body]
+                .concat()
+                .into(),
+        }
+    }
+
+    /// One of the two lengths at the beginning.
+    fn length(&self, n: usize) -> usize {
+        let mut length = [0; LENGTH_BYTES];
+        length.copy_from_slice(&self.bytes[n * LENGTH_BYTES..][..LENGTH_BYTES]);
+        u32::from_ne_bytes(length) as usize
+    }
+
+    fn key_at(&self) -> Range<usize> {
+        let begin = 2 * LENGTH_BYTES;
+        begin..begin + self.length(0)
+    }
+
+    fn record_at(&self) -> Range<usize> {
+        let begin = self.key_at().end;
+        begin..begin + self.length(1)
+    }
+
     /// The value of by-id.
     pub fn record(&self) -> &[u8] {
-        &self.bytes[..self.record_len]
+        &self.bytes[self.record_at()]
     }
 
     /// The body of its winning revision.
     pub fn body(&self) -> &[u8] {
-        &self.bytes[self.record_len..]
+        &self.bytes[self.record_at().end..]
     }
 }
 
 #[derive(Clone)]
 struct Bytes;
 
-impl Weighter<Box<[u8]>, Arc<Winner>> for Bytes {
-    fn weight(&self, key: &Box<[u8]>, winner: &Arc<Winner>) -> u64 {
-        (key.len() + winner.bytes.len() + OVERHEAD_BYTES) as u64
+impl Weighter<u64, Winner> for Bytes {
+    fn weight(&self, _: &u64, winner: &Winner) -> u64 {
+        (winner.bytes.len() + OVERHEAD_BYTES) as u64
     }
 }
 
@@ -72,19 +108,23 @@ impl Winners {
     pub fn new(bytes: usize) -> Winners {
         Winners {
             cache: Cache::with_weighter(bytes / USUAL_BYTES, bytes as u64, Bytes),
+            seed: RandomState::new().hash_one(0),
             changes: (0..LOCKS).map(|_| Mutex::default()).collect(),
         }
     }
 
-    fn changes(&self, key: &[u8]) -> &Mutex<Changes> {
-        let hash = FxBuildHasher.hash_one(key);
-        // The high bits are the better ones of this hash.
-        &self.changes[(hash >> 32) as usize % LOCKS]
+    fn hash(&self, key: &[u8]) -> u64 {
+        xxh3_64_with_seed(key, self.seed)
+    }
+
+    fn changes(&self, hash: u64) -> &Mutex<Changes> {
+        &self.changes[hash as usize % LOCKS]
     }
 
     /// A document that is kept.
-    pub fn get(&self, key: &[u8]) -> Option<Arc<Winner>> {
-        let found = self.cache.get(key);
+    pub fn get(&self, key: &[u8]) -> Option<Winner> {
+        let found = self.cache.get(&self.hash(key));
+        let found = found.filter(|winner| winner.bytes[winner.key_at()] == *key);
         match &found {
             Some(_) => DOCUMENTS_FOUND.count(),
             None => DOCUMENTS_READ.count(),
@@ -98,7 +138,7 @@ impl Winners {
         if self.cache.capacity() == 0 {
             return None;
         }
-        let changes = self.changes(key).lock();
+        let changes = self.changes(self.hash(key)).lock();
         (changes.under_way == 0).then_some(changes.begun)
     }
 
@@ -107,27 +147,26 @@ impl Winners {
         if before.is_none() || record.len() + body.len() > DOCUMENT_BYTES_MAX {
             return;
         }
-        let winner = Winner {
-            bytes: [record, body].concat().into(),
-            record_len: record.len(),
-        };
-        let changes = self.changes(key).lock();
+        let winner = Winner::new(key, record, body);
+        let hash = self.hash(key);
+        let changes = self.changes(hash).lock();
         if Some(changes.begun) == before {
-            self.cache.insert(key.into(), Arc::new(winner));
+            self.cache.insert(hash, winner);
         }
     }
 
     /// A document is about to be written: it is not here until that is done.
     pub fn begin_write(&self, key: &[u8]) {
-        let mut changes = self.changes(key).lock();
+        let hash = self.hash(key);
+        let mut changes = self.changes(hash).lock();
         changes.begun += 1;
         changes.under_way += 1;
-        self.cache.remove(key);
+        self.cache.remove(&hash);
     }
 
     /// It is written, or could not be.
     pub fn end_write(&self, key: &[u8]) {
-        self.changes(key).lock().under_way -= 1;
+        self.changes(self.hash(key)).lock().under_way -= 1;
     }
 
     /// Memory of the documents, in bytes.
@@ -197,6 +236,16 @@ mod tests {
             &vec![0; DOCUMENT_BYTES_MAX + 1],
         );
         assert!(winners.get(b"long").is_none());
+    }
+
+    #[test]
+    fn a_key_with_the_hash_of_another_finds_nothing() {
+        let winners = Winners::new(1 << 20);
+        let of_other = Winner::new(b"a", b"record", b"body");
+        winners.cache.insert(winners.hash(b"b"), of_other);
+        assert_eq!(found(&winners, b"b"), None);
+        winners.keep(b"b", winners.before(b"b"), b"", b"");
+        assert_eq!(found(&winners, b"b"), Some((vec![], vec![])));
     }
 
     #[test]

@@ -9,6 +9,7 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 
+use super::line_format::LineFormat;
 use super::lines::{Lines, Writing};
 use crate::Failure;
 
@@ -48,7 +49,12 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
     }
     tracing_subscriber::registry()
         .with(EnvFilter::new(filter(settings.level)))
-        .with(fmt::layer().with_writer(writer).with_ansi(false))
+        .with(
+            fmt::layer()
+                .with_writer(writer)
+                .with_ansi(false)
+                .event_format(LineFormat::default()),
+        )
         .with(Counting)
         .init();
     Ok(Logging {

@@ -4,6 +4,7 @@ pub mod allocator;
 mod cluster;
 mod couchdb_image;
 mod languages;
+mod line_format;
 mod lines;
 mod listen;
 mod log;
