@@ -7,6 +7,7 @@
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
 # make bench-clients  the same with clients that are none of ours: wrk, pgbench and redis-benchmark
+# make bench-ten-million  ten million documents with random ids: loading, indexes, memory, disk, restart
 # make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
@@ -22,7 +23,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients bench-bindings pictures bindings sanitize soak setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak setup setup-dist setup-docs setup-test dist release-check
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -113,6 +114,9 @@ bench-peers: build
 
 bench-clients: build
 	@$(env) python3 scripts/bench_clients.py --install --binary $(settee) $(BENCH_ARGS)
+
+bench-ten-million: build
+	@$(env) python3 scripts/bench_ten_million.py --binary $(settee) $(BENCH_ARGS)
 
 bench-bindings: bindings
 	@$(binary)
