@@ -1,5 +1,6 @@
 """Torn and damaged logs, a full disk, unreadable files: a clear error, and nothing that was acknowledged corrupted."""
 
+import json
 import os
 import pathlib
 import re
@@ -19,7 +20,7 @@ SPACE_RETURNS_TIMEOUT_S = 60
 
 
 def run(ctx):
-    for part in (torn_log_tail, lost_sectors, killed_while_opening, damaged_log_middle, damaged_table, damaged_current, full_disk):
+    for part in (torn_log_tail, lost_sectors, killed_while_opening, damaged_log_middle, damaged_table, damaged_current, damaged_text_index, full_disk):
         ctx.attempt(part)
 
 
@@ -192,6 +193,67 @@ def damaged_current(ctx):
     server = ctx.server("current").start()
     verify(ctx.report, server.api(), ledger, "CURRENT mended")
     server.stop()
+
+
+TEXT_DOCS = 400
+WORDS = [f"word{letter}" for letter in "abcdefghij"]
+SEARCH_TIMEOUT_S = 60
+
+
+def damaged_text_index(ctx):
+    """A text index is never asked with wrong bytes for long: it is built anew. `check` names what is wrong."""
+    server = ctx.server("text").start()
+    api = server.api()
+    api.expect(201, "PUT", "/texts")
+    docs = [{"_id": f"d{n:04}", "t": f"{WORDS[n % 10]} all", "n": n} for n in range(TEXT_DOCS)]
+    api.expect(201, "POST", "/texts/_bulk_docs", {"docs": docs})
+    function = "function(doc) { index('text', 't', doc.t); index('double', 'n', doc.n); }"
+    api.expect(201, "PUT", "/texts/_design/d", {"nouveau": {"i": {"default_analyzer": "simple", "index": function}}})
+
+    def answers(api):
+        found = [api.get(f"/texts/_design/d/_nouveau/i?q=t:{word}&limit=100&sort=%22n%22") for word in WORDS]
+        return [[hit["id"] for hit in answer.json["hits"]] if answer.status == 200 else answer.status for answer in found]
+
+    expected = [[f"d{n:04}" for n in range(word, TEXT_DOCS, 10)] for word in range(10)]
+    ctx.report.equal("the text index answers", answers(api), expected)
+    server.stop()
+    ctx.report.check("a sound store is sound", checked(server) == (0, []), checked(server))
+    kinds = ("idx", "pos", "term", "fast", "store", "fieldnorm")
+    for kind in kinds:
+        files = sorted(pathlib.Path(server.data).rglob(f"text/*/*.{kind}"))
+        if not files:
+            continue
+        flip(files[0], 0, 1)
+        code, found = checked(server)
+        named = [finding["index"] for finding in found if finding["kind"] == "text_index" and finding["damage"]]
+        ctx.report.check(f"a flipped byte of .{kind}: check names the index", code == 1 and named == ["_design/d/i"], (code, found))
+        server = ctx.server("text").start()
+        api = server.api()
+        ctx.report.equal(f"a flipped byte of .{kind}: the index is built anew", answers(api), expected)
+        ctx.report.check(f"a flipped byte of .{kind}: the log says so", "starts over" in server.log(), server.log()[-1500:])
+        server.stop()
+        ctx.report.equal(f"a flipped byte of .{kind}: sound again", checked(server), (0, []))
+    damaged_while_it_is_asked(ctx, answers, expected)
+
+
+def damaged_while_it_is_asked(ctx, answers, expected):
+    """All files of the index become garbage below a server that has them open: an error or two, and then right answers."""
+    server = ctx.server("text").start()
+    api = server.api()
+    answers(api)
+    for file in pathlib.Path(server.data).rglob("text/*/*"):
+        if file.suffix in (".idx", ".pos", ".term", ".fast", ".store"):
+            flip_all(file)
+    right = wait_until(lambda: answers(api) == expected, timeout_s=SEARCH_TIMEOUT_S)
+    ctx.report.check("garbage below a running server: right answers again", right, answers(api))
+    ctx.report.check("garbage below a running server: the log says so", "is damaged" in server.log() and server.alive(), server.log()[-2000:])
+    server.stop()
+
+
+def checked(server):
+    """The exit status of `settee check`, and what it found."""
+    done = subprocess.run([server.binary, "check", server.data, "--json"], capture_output=True, text=True, timeout=120, check=False)
+    return done.returncode, json.loads(done.stdout)["findings"]
 
 
 def refuses_clearly(ctx, name, what, kind, ledger=None):

@@ -13,6 +13,7 @@ use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 use crate::Error;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
+use crate::sound;
 use crate::tokens::{Decoder, TOKENIZER};
 use crate::update::Writing;
 
@@ -37,7 +38,10 @@ fn is_unknown() -> bool {
 }
 
 /// Where tantivy lists the files of an index.
-const META: &str = "meta.json";
+pub(crate) const META: &str = "meta.json";
+/// The files of an index that has no more bytes are compared with their checksums when it is opened. Of a larger one that would be felt: there they
+/// are when they are merged, when something fails, and by `settee check`.
+const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
 /// Why an index was not opened.
 pub(crate) enum Unopened {
@@ -105,13 +109,17 @@ pub struct Index {
 }
 
 impl Index {
-    /// Opens the index in a folder, which is made if it is not there. Files that cannot be read are thrown away, since an index
-    /// can be made again: it is empty then, and [`Index::damage`] says why.
+    /// Opens the index in a folder, which is made if it is not there. Files that cannot be read, or are not what was written, are thrown away, since an
+    /// index can be made again: it is empty then, and [`Index::damage`] says why.
     ///
     /// # Errors
     /// The folder cannot be made or written.
     pub fn open(folder: &Path) -> Result<Index, Error> {
-        match Index::open_folder(folder) {
+        let opened = match sound::mark_of(folder)? {
+            Some(reason) => Err(Unopened::Damaged(reason)),
+            None => sound::guarded(|| Index::open_sound(folder)),
+        };
+        match opened {
             Err(Unopened::Damaged(damage)) if folder.join(META).exists() => {
                 std::fs::remove_dir_all(folder)?;
                 let index = Index::open_folder(folder)?;
@@ -120,6 +128,33 @@ impl Index {
             }
             opened => Ok(opened?),
         }
+    }
+
+    fn open_sound(folder: &Path) -> Result<Index, Unopened> {
+        let index = Index::open_folder(folder)?;
+        if index.file_bytes() > CHECKED_BYTES_MAX {
+            return Ok(index);
+        }
+        match sound::damage(&index.engine)? {
+            Some(reason) => Err(Unopened::Damaged(reason)),
+            None => Ok(index),
+        }
+    }
+
+    /// Compares all files with their checksums, while nobody writes or merges. If one is damaged, the index is thrown away when it is opened next, and
+    /// this says why.
+    ///
+    /// # Errors
+    /// Of the files.
+    pub fn look_for_damage(&self) -> Result<Option<String>, Error> {
+        let damage = match sound::guarded(|| sound::damage(&self.engine)) {
+            Err(Unopened::Damaged(reason)) => Some(reason),
+            looked => looked?,
+        };
+        if let Some(reason) = &damage {
+            sound::mark(&self.folder, reason)?;
+        }
+        Ok(damage)
     }
 
     fn open_folder(folder: &Path) -> Result<Index, Unopened> {

@@ -10,6 +10,7 @@
 //! | `tokens` | how do terms and positions get there? |
 //! | [`query`] | what is asked for? |
 //! | `index` | what is an open index, and what does its last commit stand for? |
+//! | `sound` | are its files what was written? |
 //! | `update` | how do documents come in and go, and when are segments merged? |
 //! | `similarity` | what is a score? |
 //! | `effort` | how long may a search take, and how much memory? |
@@ -36,6 +37,7 @@ pub mod query;
 mod reader;
 mod schema;
 mod similarity;
+mod sound;
 mod tokens;
 mod update;
 mod weigh;
@@ -52,4 +54,5 @@ pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};
 pub use similarity::Similarity;
+pub use sound::damage_of;
 pub use update::Update;

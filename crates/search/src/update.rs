@@ -19,6 +19,7 @@ use crate::Error;
 use crate::fields::{Analyze, Fields};
 use crate::index::{Commit, Index, read_commit};
 use crate::schema::Types;
+use crate::sound::damage_of_segments;
 use crate::tokens::id_term;
 
 /// Less memory than this no writer takes.
@@ -238,6 +239,10 @@ impl Index {
         let Some((segments, place)) = next_merge(self, &merges)? else {
             return Ok(None);
         };
+        // What comes of a merge has a checksum of its own, whatever went in.
+        if let Some(reason) = damage_of_segments(&self.engine, &segments)? {
+            return Err(Error::Engine(reason));
+        }
         let writer = match writer {
             Some(writer) => writer,
             None => writer.insert(self.new_writer(1, MEMORY_BYTES_MIN, MERGES_MAX)?),

@@ -761,3 +761,105 @@ fn hits_of_many_segments_are_in_their_order() {
         assert_eq!(answer.total, 200);
     }
 }
+
+/// Files of segments in a folder.
+fn segment_files(dir: &Path) -> Vec<std::path::PathBuf> {
+    let entries = std::fs::read_dir(dir).unwrap().map(|e| e.unwrap().path());
+    let mut files: Vec<_> = entries
+        .filter(|path| {
+            let name = path.file_name().unwrap().to_string_lossy();
+            name.len() > 32 && !name.starts_with('.')
+        })
+        .collect();
+    files.sort();
+    files
+}
+
+/// Where what tantivy adds to each file begins: a line of JSON with the sum, its length, and a number that is the same for all.
+fn footer_at(file: &[u8]) -> usize {
+    let numbers = file.len() - 8;
+    let length = file[numbers..numbers + 4].try_into().unwrap();
+    numbers - u32::from_le_bytes(length) as usize
+}
+
+fn flip(path: &Path, at: usize) {
+    let mut bytes = std::fs::read(path).unwrap();
+    bytes[at] ^= 1;
+    std::fs::write(path, bytes).unwrap();
+}
+
+#[test]
+fn a_flipped_bit_of_any_file_is_noticed() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x y z"), ("b", "x y")], 1);
+    write(&index, &[("b", "y"), ("c", "z")], 2);
+    drop(index);
+    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    let files = segment_files(dir.path());
+    assert!(files.len() > 8, "{files:?}");
+    for file in files {
+        let body = footer_at(&std::fs::read(&file).unwrap());
+        for at in (0..body).step_by(body / 20 + 1) {
+            flip(&file, at);
+            let damage = search::damage_of(dir.path()).unwrap();
+            assert!(damage.is_some(), "{}, byte {at}", file.display());
+            flip(&file, at);
+        }
+        let whole = std::fs::read(&file).unwrap();
+        for harmed in [&whole[..whole.len() / 2], &[]] {
+            std::fs::write(&file, harmed).unwrap();
+            let damage = search::damage_of(dir.path()).unwrap();
+            assert!(damage.is_some(), "{} cut", file.display());
+        }
+        std::fs::write(&file, whole).unwrap();
+    }
+    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::damage_of(&dir.path().join("none")).unwrap(), None);
+}
+
+#[test]
+fn an_index_with_a_flipped_bit_is_empty_when_it_is_opened() {
+    for extension in ["idx", "pos", "term", "fast", "store"] {
+        let dir = tempfile::tempdir().unwrap();
+        write(&opened(dir.path()), &[("a", "x y z")], 7);
+        let mut files = segment_files(dir.path()).into_iter();
+        let file = files.find(|f| f.extension().is_some_and(|e| e == extension));
+        flip(&file.unwrap(), 0);
+        let index = opened(dir.path());
+        assert!(index.damage().unwrap().contains(extension));
+        assert_eq!(index.commit().seq, 0);
+    }
+}
+
+#[test]
+fn what_is_damaged_is_not_merged_into_something_that_looks_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    for n in 0..20u64 {
+        write(&index, &[(&format!("d{n}"), "x y z")], n + 1);
+    }
+    assert_eq!(index.look_for_damage().unwrap(), None);
+    let files = segment_files(dir.path());
+    flip_positions(&files);
+    assert!(matches!(index.tidy(&|| false), Err(Error::Engine(_))));
+    assert_eq!(index.reader().segments(), 20);
+    assert!(index.look_for_damage().unwrap().is_some());
+    // What was found is remembered, however large the index is.
+    flip_positions(&files);
+    drop(index);
+    assert!(search::damage_of(dir.path()).unwrap().is_some());
+    let index = opened(dir.path());
+    assert!(index.damage().is_some());
+    write(&index, &[("a", "x")], 30);
+    assert_eq!(found(&index, term("x")), ["a"]);
+    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+}
+
+/// Flips the first bit of each file of positions, or flips it back.
+fn flip_positions(files: &[std::path::PathBuf]) {
+    let positions = files
+        .iter()
+        .filter(|f| f.extension().is_some_and(|e| e == "pos"));
+    positions.for_each(|file| flip(file, 0));
+}

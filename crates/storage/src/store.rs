@@ -31,6 +31,11 @@ const REMOVALS_MAX: usize = 100;
 /// The folder of what indexes keep beside the engine.
 const FOLDERS: &str = "text";
 
+/// [`Store::folder`] of the store at `store`, which need not be open.
+pub fn folder_in(store: &Path, index: ShardNumber) -> PathBuf {
+    store.join(FOLDERS).join(index.to_string())
+}
+
 /// What tells the indexes of a shard apart.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
 
@@ -244,7 +249,7 @@ impl Store {
     /// The folder of what an index keeps beside the engine, a text index's files; it is not there unless somebody made it. It goes
     /// with the index's rows. A copy of the store does not have it, so whoever uses it makes it anew.
     pub fn folder(&self, index: ShardNumber) -> PathBuf {
-        self.engine.path().join(FOLDERS).join(index.to_string())
+        folder_in(self.engine.path(), index)
     }
 
     /// Bytes of the files in all those folders. Looks at each of them.

@@ -1,6 +1,6 @@
 //! Design documents of a store that is not served.
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashMap;
 use std::sync::Arc;
 
 use document::StoredBody;
@@ -22,7 +22,8 @@ pub struct OfSignature {
 #[derive(Default)]
 pub(crate) struct Designs {
     views: HashMap<Signature, OfSignature>,
-    texts: HashSet<Signature>,
+    /// Text indexes, by one of their names.
+    texts: HashMap<Signature, String>,
 }
 
 impl Designs {
@@ -43,8 +44,10 @@ impl Designs {
     }
 
     fn add(&mut self, design: Design) {
-        self.texts
-            .extend(design.texts().map(|text| text.signature()));
+        for text in design.texts() {
+            let name = format!("{}/{}", design.id, text.name);
+            self.texts.entry(text.signature()).or_insert(name);
+        }
         if design.has_views() {
             let of = self.views.entry(design.signature);
             let of = of.or_insert_with(|| OfSignature {
@@ -59,9 +62,9 @@ impl Designs {
         self.views.get(signature)
     }
 
-    /// Whether it is that of a text index, which has no rows in the store.
-    pub fn is_text(&self, signature: &Signature) -> bool {
-        self.texts.contains(signature)
+    /// The name of a text index, which has no rows in the store.
+    pub fn text(&self, signature: &Signature) -> Option<&str> {
+        self.texts.get(signature).map(String::as_str)
     }
 }
 

@@ -67,6 +67,7 @@ pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
     let of = StoreCheck::open(store, &options.temporary, &mut first)?;
     (options.begun)(of.watch.clone());
     let mut check = Check {
+        store: store.to_owned(),
         of,
         languages: options.languages.map(|languages| {
             let all: Arc<dyn Languages> = Arc::new(WithIndexes(languages));
@@ -83,6 +84,7 @@ pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
 }
 
 struct Check {
+    store: PathBuf,
     of: StoreCheck,
     languages: Option<Arc<dyn Languages>>,
     reduce_limit: Option<ReduceLimit>,
@@ -187,9 +189,8 @@ impl Check {
             self.report.totals.documents += meta.doc_count;
             self.report.totals.deleted_documents += meta.doc_del_count;
             for (signature, number) in owned.indexes_of(shard) {
-                if designs.is_text(signature) {
-                    // Its files are not the store's: what is wrong with them shows when it is opened, and it is built anew then.
-                    self.report.totals.indexes += 1;
+                if let Some(name) = designs.text(signature) {
+                    self.text_index(&at, *number, name);
                     continue;
                 }
                 let design = designs.of(signature);
@@ -221,6 +222,34 @@ impl Check {
             }
             self.take(&at, findings);
         }
+    }
+
+    /// Its files are not the store's, and have checksums of their own.
+    fn text_index(&mut self, at: &At, number: ShardNumber, name: &str) {
+        let at = At {
+            index: Some(name.to_owned()),
+            ..at.clone()
+        };
+        self.of.watch.begin(format!(
+            "text index {name} of {}",
+            at.database.as_deref().unwrap_or_default()
+        ));
+        let mut findings = Findings::default();
+        let folder = storage::folder_in(&self.store, number);
+        match search::damage_of(&folder) {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                let topic = "files of a text index are damaged";
+                let more = format!("{reason} in {}", folder.display());
+                findings.damage(Kind::TextIndex, None, topic, more);
+            }
+            Err(e) => {
+                let topic = "files of a text index cannot be read";
+                findings.damage(Kind::TextIndex, None, topic, e.to_string());
+            }
+        }
+        self.report.totals.indexes += 1;
+        self.take(&at, findings);
     }
 
     fn index(

@@ -47,6 +47,7 @@ impl Found {
             Kind::Index => {
                 "delete the design document, POST /{db}/_view_cleanup, and write it again: the index is built anew"
             }
+            Kind::TextIndex => "delete that folder: the index is built anew when it is asked next",
             Kind::Counters => {
                 "settee repair DATA NEW counts anew, or restore a backup (settee restore)"
             }

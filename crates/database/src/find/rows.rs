@@ -208,7 +208,7 @@ impl FindAnswer {
     pub(super) fn open_text(
         db: DatabaseAs,
         plan: FindPlan,
-        text_index: &TextIndex,
+        text_index: &Arc<TextIndex>,
         limits: FindLimits,
     ) -> Result<FindAnswer, Error> {
         let FindPlan {

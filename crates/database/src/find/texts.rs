@@ -24,6 +24,7 @@ const PAGE_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The hits of an index as it was when the query began.
 pub(crate) struct Hits {
+    index: Arc<TextIndex>,
     readers: Vec<Arc<Reader>>,
     types: Types,
     request: Request,
@@ -52,7 +53,7 @@ impl DatabaseAs {
 impl Hits {
     /// `place`: where to go on, as a bookmark has it.
     pub fn open(
-        index: &TextIndex,
+        index: &Arc<TextIndex>,
         find: &Find,
         definition: &mango::TextDefinition,
         place: Option<&[u8]>,
@@ -81,6 +82,7 @@ impl Hits {
             Some(Err(_)) => return Err(no_bookmark(find)),
         };
         Ok(Hits {
+            index: index.clone(),
             request: Request {
                 query,
                 filters: partition.collect(),
@@ -105,20 +107,25 @@ impl Hits {
         self.bookmarks.write(&hit.order)
     }
 
+    fn next_page(&mut self) -> Result<search::Answer, search::Error> {
+        loop {
+            let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
+            match search::search(&self.readers, &self.request, &self.types, &effort) {
+                // Hits of a longer page were too many, not what the query itself takes.
+                Err(search::Error::TooMuch { .. }) if self.request.limit > HITS_A_PAGE => {
+                    self.request.limit /= 2;
+                }
+                found => return found,
+            }
+        }
+    }
+
     /// The next hit.
     pub fn next(&mut self) -> Result<Option<Hit>, Error> {
         if self.page.is_empty() && !self.is_last_page {
             let began = Instant::now();
-            let found = loop {
-                let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
-                match search::search(&self.readers, &self.request, &self.types, &effort) {
-                    // Hits of a longer page were too many, not what the query itself takes.
-                    Err(search::Error::TooMuch { .. }) if self.request.limit > HITS_A_PAGE => {
-                        self.request.limit /= 2;
-                    }
-                    found => break found?,
-                }
-            };
+            let index = self.index.clone();
+            let found = index.with_files(|| Ok(self.next_page()?))?;
             counters::TEXT_SEARCH_TIMES.record(began.elapsed());
             self.is_last_page = found.hits.len() < self.request.limit;
             self.request.limit = (2 * self.request.limit).min(HITS_A_PAGE_MAX);

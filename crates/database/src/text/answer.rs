@@ -83,7 +83,7 @@ impl Database {
     pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
         self.note_used_text(index);
         let began = Instant::now();
-        let answer = search_now(index, query);
+        let answer = index.with_files(|| search_now(index, query));
         counters::TEXT_SEARCH_TIMES.record(began.elapsed());
         self.if_live(answer)
     }

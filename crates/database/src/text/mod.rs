@@ -9,6 +9,7 @@ mod spec;
 mod understood;
 
 use std::collections::HashMap;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -177,6 +178,34 @@ impl TextIndex {
         })
     }
 
+    /// Whether it is to be opened anew, since its files are damaged.
+    fn is_damaged(&self) -> bool {
+        self.shards.iter().any(TextShard::is_damaged)
+    }
+
+    /// Does what reads or writes its files. If that fails, or panics, they may be damaged, which is looked for.
+    ///
+    /// # Errors
+    /// Those of `work`; [`search::Error::Engine`] when it panics.
+    pub(crate) fn with_files<T>(
+        &self,
+        work: impl FnOnce() -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        let panicked = |_| {
+            let text = "reading the text index panicked".to_owned();
+            Err(search::Error::Engine(text).into())
+        };
+        let done = catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(panicked);
+        if let Err(Error::Text(search::Error::Engine(_))) = &done {
+            self.shards.iter().for_each(TextShard::look_for_damage);
+            if self.is_damaged() {
+                let text = "the files of the text index are damaged: it is built anew when it is asked next";
+                return Err(search::Error::Engine(text.to_owned()).into());
+            }
+        }
+        done
+    }
+
     /// What it has seen, by shard.
     fn seqs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.shards.iter().map(TextShard::progress_seqs)
@@ -201,11 +230,11 @@ impl Upkept for TextIndex {
     }
 
     fn update(&self) -> Result<(), Error> {
-        self.shards.iter().try_for_each(TextShard::update)
+        self.with_files(|| self.shards.iter().try_for_each(TextShard::update))
     }
 
     fn tidy(&self) -> Result<(), Error> {
-        self.shards.iter().try_for_each(TextShard::tidy)
+        self.with_files(|| self.shards.iter().try_for_each(TextShard::tidy))
     }
 
     fn must_tidy(&self) -> bool {
@@ -275,6 +304,9 @@ impl Database {
 
     fn known_text_index(&self, signature: &Signature) -> Option<Arc<TextIndex>> {
         let known = self.views.texts.indexes.lock().get(signature).cloned()?;
+        if known.is_damaged() {
+            return None;
+        }
         known.used.store(self.last_used(), Relaxed);
         Some(known)
     }
@@ -295,6 +327,10 @@ impl Database {
         }
         if let Some(known) = known() {
             return Ok(known);
+        }
+        let damaged = self.views.texts.indexes.lock().remove(&signature);
+        if let Some(damaged) = damaged {
+            damaged.close();
         }
         let shared = self.shared_views();
         let parts = TextParts {

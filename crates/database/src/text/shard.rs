@@ -45,8 +45,14 @@ pub(crate) struct TextShard {
     /// Held by those that merge.
     tidying: RwLock<()>,
     stop: AtomicBool,
+    /// When its files were last compared with their checksums since something failed.
+    looked: Mutex<Option<Instant>>,
+    is_damaged: AtomicBool,
     pub progress: Progress,
 }
+
+/// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
+const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// What the indexes of a database's shards have in common.
 pub(crate) struct TextParts {
@@ -81,8 +87,40 @@ impl TextShard {
             writer: Mutex::default(),
             tidying: RwLock::default(),
             stop: AtomicBool::new(false),
+            looked: Mutex::default(),
+            is_damaged: AtomicBool::new(false),
             progress: Progress::default(),
         })
+    }
+
+    /// Whether its files are known to be damaged: it is to be opened anew, and is empty then.
+    pub fn is_damaged(&self) -> bool {
+        self.is_damaged.load(Relaxed)
+    }
+
+    /// Something failed that reads its files, or panicked: compares them with their checksums, unless somebody writes them now.
+    pub fn look_for_damage(&self) {
+        let Some(mut looked) = self.looked.try_lock() else {
+            return;
+        };
+        if self.is_damaged() || looked.is_some_and(|at| at.elapsed() < LOOK_EVERY) {
+            return;
+        }
+        let (Some(_writer), Some(_tidying)) = (self.writer.try_lock(), self.tidying.try_write())
+        else {
+            return;
+        };
+        *looked = Some(Instant::now());
+        match self.index.look_for_damage() {
+            Ok(None) => {}
+            Ok(Some(reason)) => {
+                tracing::error!(index = %self.label, reason, "a text index is damaged: it is built anew");
+                self.is_damaged.store(true, Relaxed);
+            }
+            Err(error) => {
+                tracing::warn!(index = %self.label, %error, "files of a text index cannot be compared with their checksums");
+            }
+        }
     }
 
     /// Seq and purge seq of the shard that it has come to.

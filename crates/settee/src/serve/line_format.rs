@@ -186,7 +186,7 @@ mod tests {
                 tracing::info!(
                     target: "request",
                     id = "0123456789",
-                    peer = Some(std::net::IpAddr::from([127, 0, 0, 1])).map(tracing::field::display),
+                    peer = Some(tracing::field::display(std::net::IpAddr::from([127, 0, 0, 1]))),
                     user,
                     status = Some(200_u16),
                     bytes = u64::MAX,

@@ -21,6 +21,8 @@ pub enum Kind {
     Attachments,
     /// Rows of an index.
     Index,
+    /// Files of a text index, which are not the engine's.
+    TextIndex,
     /// What a cluster's slots keep.
     Slots,
     /// Room that nothing needs.
@@ -37,6 +39,7 @@ impl Kind {
             Kind::Counters => "counters",
             Kind::Attachments => "attachments",
             Kind::Index => "index",
+            Kind::TextIndex => "text_index",
             Kind::Slots => "slots",
             Kind::Space => "space",
         }
