@@ -164,13 +164,17 @@ def run(options):
             client.ask("PUT", f"/{DATABASE}")
             parts = found["parts"] = load(server, options.docs, options.clients, options.bulk)
             found["loading"] = sum(parts)
-            print(f"loading {sum(parts):.1f} s; the last part took {parts[-1] / parts[0]:.2f} times the first, the slowest {max(parts) / min(parts):.2f} times the fastest")
+            print(
+                f"loading {sum(parts):.1f} s; the last part took {parts[-1] / parts[0]:.2f} times the first, the slowest {max(parts) / min(parts):.2f} times the fastest"
+            )
             found["disk_mb"] = server.disk_mb()
             print(f"{found['disk_mb']:,.0f} MB on disk", flush=True)
             if not options.load_only:
                 index(client, found)
             found["peak_mb"] = server.memory_mb("VmHWM")
-            print(f"{found['peak_mb']:,.0f} MB resident at most, {server.memory_mb('VmRSS'):,.0f} MB now; {server.disk_mb():,.0f} MB on disk with the indexes")
+            print(
+                f"{found['peak_mb']:,.0f} MB resident at most, {server.memory_mb('VmRSS'):,.0f} MB now; {server.disk_mb():,.0f} MB on disk with the indexes"
+            )
         began = time.monotonic()
         with server:
             counted = json.loads(server.client().ask("GET", f"/{DATABASE}"))["doc_count"]

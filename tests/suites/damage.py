@@ -20,7 +20,16 @@ SPACE_RETURNS_TIMEOUT_S = 60
 
 
 def run(ctx):
-    for part in (torn_log_tail, lost_sectors, killed_while_opening, damaged_log_middle, damaged_table, damaged_current, damaged_text_index, full_disk):
+    for part in (
+        torn_log_tail,
+        lost_sectors,
+        killed_while_opening,
+        damaged_log_middle,
+        damaged_table,
+        damaged_current,
+        damaged_text_index,
+        full_disk,
+    ):
         ctx.attempt(part)
 
 
