@@ -6,14 +6,22 @@
 
 import java.io.*;
 import java.nio.charset.StandardCharsets;
+import java.util.*;
 import org.apache.lucene.analysis.Analyzer;
 import org.apache.lucene.analysis.TokenStream;
 import org.apache.lucene.analysis.tokenattributes.*;
+import org.apache.lucene.search.IndexSearcher;
+import org.apache.lucene.search.Query;
+import org.apache.lucene.search.TopDocs;
 
 public class Recorder {
+  static final int HITS = 40;
+
   public static void main(String[] arguments) throws Exception {
     BufferedReader in = new BufferedReader(new InputStreamReader(System.in, StandardCharsets.UTF_8));
     PrintStream out = new PrintStream(new FileOutputStream(FileDescriptor.out), false, "UTF-8");
+    List<String[]> documents = new ArrayList<>();
+    IndexSearcher searcher = null;
     for (String line; (line = in.readLine()) != null; ) {
       String[] parts = line.split("\t", 3);
       String text = unescape(parts[2]);
@@ -32,6 +40,15 @@ public class Recorder {
           break;
         case "normalize":
           out.println("{\"analyzer\":" + json(parts[1]) + ",\"text\":" + json(text) + ",\"normalized\":" + json(Version.normalize(parts[1], text)) + "}");
+          break;
+        case "document":
+          String title = unescape(parts[1]);
+          documents.add(new String[] {text, title});
+          out.println("{\"title\":" + json(title) + ",\"default\":" + json(text) + "}");
+          break;
+        case "score":
+          if (searcher == null) searcher = Version.searcher(documents);
+          out.println("{\"text\":" + json(text) + "," + hits(searcher, Version.parsed(parts[1], text)) + "}");
           break;
         default:
           throw new IllegalArgumentException(line);
@@ -56,6 +73,15 @@ public class Recorder {
     }
     stream.end();
     stream.close();
+    return out.append("]").toString();
+  }
+
+  /** The first hits by their numbers, with their scores, and how many there are. */
+  static String hits(IndexSearcher searcher, Query query) throws IOException {
+    TopDocs found = searcher.search(query, 1000);
+    StringBuilder out = new StringBuilder("\"total\":" + Version.total(found) + ",\"hits\":[");
+    for (int i = 0; i < Math.min(HITS, found.scoreDocs.length); i++)
+      out.append(i > 0 ? "," : "").append("[").append(found.scoreDocs[i].doc).append(",").append(found.scoreDocs[i].score).append("]");
     return out.append("]").toString();
   }
 

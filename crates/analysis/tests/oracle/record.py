@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records what Lucene 4.6.1 and 9.12.1 make of texts and queries, as test data of the crate `analysis`.
 
-usage: record.py [--only words|queries]
+usage: record.py [--only words|queries|scores]
 
 Run by hand when texts or queries change, never by tests. It needs a JDK and Maven (Debian: default-jdk-headless, maven),
 fetches Lucene once into $SETTEE_CACHE/lucene, and writes ../data/*.jsonl.gz. The tests say what differs.
@@ -17,6 +17,7 @@ import sys
 import tempfile
 import zipfile
 
+import corpus
 import queries
 
 HERE = pathlib.Path(__file__).parent
@@ -207,17 +208,19 @@ def run(name, home, lines, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["words", "queries"])
+    parser.add_argument("--only", choices=["words", "queries", "scores"])
     only = parser.parse_args().only
     DATA.mkdir(exist_ok=True)
     for name in ARTIFACTS:
         home = fetch(name)
-        if only != "queries":
+        if only in (None, "words"):
             run(name, home, word_lines(name, home), DATA / f"words-{name}.jsonl.gz")
             if name == "lucene9":
                 run(name, home, normalize_lines(name), DATA / f"normalized-{name}.jsonl.gz")
-        if only != "words":
+        if only in (None, "queries"):
             run(name, home, queries.lines(name), DATA / f"queries-{name}.jsonl.gz")
+        if only in (None, "scores"):
+            run(name, home, corpus.lines(name), DATA / f"scores-{name}.jsonl.gz")
 
 
 if __name__ == "__main__":

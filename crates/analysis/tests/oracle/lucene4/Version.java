@@ -8,8 +8,11 @@ import org.apache.lucene.analysis.*;
 import org.apache.lucene.analysis.core.*;
 import org.apache.lucene.analysis.miscellaneous.ASCIIFoldingFilter;
 import org.apache.lucene.analysis.standard.*;
+import org.apache.lucene.document.*;
+import org.apache.lucene.index.*;
 import org.apache.lucene.queryparser.classic.*;
 import org.apache.lucene.search.*;
+import org.apache.lucene.store.*;
 
 class Version {
   static final org.apache.lucene.util.Version V = org.apache.lucene.util.Version.LUCENE_46;
@@ -42,9 +45,32 @@ class Version {
   }
 
   static String query(String name, String text) throws Exception {
+    return parsed(name, text).toString();
+  }
+
+  static Query parsed(String name, String text) throws Exception {
     Parser parser = new Parser(analyzer(name), name.equals("keyword"));
     parser.setLocale(Locale.ROOT);
-    return parser.parse(text).toString();
+    return parser.parse(text);
+  }
+
+  /** An index of one segment in memory; the documents are pairs of the fields `default` and `title`. */
+  static IndexSearcher searcher(List<String[]> documents) throws Exception {
+    Directory directory = new RAMDirectory();
+    IndexWriter writer = new IndexWriter(directory, new IndexWriterConfig(V, analyzer("standard")));
+    for (String[] texts : documents) {
+      Document document = new Document();
+      document.add(new TextField("default", texts[0], Field.Store.NO));
+      document.add(new TextField("title", texts[1], Field.Store.NO));
+      writer.addDocument(document);
+    }
+    writer.forceMerge(1);
+    writer.close();
+    return new IndexSearcher(DirectoryReader.open(directory));
+  }
+
+  static long total(TopDocs found) {
+    return found.totalHits;
   }
 
   /** Numbers as Clouseau's parser has them: its pattern is the one of java.lang.Double's documentation. */
