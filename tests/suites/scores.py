@@ -62,8 +62,12 @@ def compare(ctx, name, flavour):
         expected = [(f"{number:04}", score) for number, score in query["hits"]]
         if total != query["total"] or not are_same(hits, expected):
             differing.append((query["text"], total, query["total"], hits[:3], expected[:3]))
-    ctx.report.check(f"{name}: {len(documents)} documents, {len(queries)} queries", len(documents) > 300 and len(queries) > 300, (len(documents), len(queries)))
-    ctx.report.check(f"{name}: the same documents with the same scores in the same order", not differing, f"{len(differing)} differ: {differing[:SHOWN]}")
+    ctx.report.check(
+        f"{name}: {len(documents)} documents, {len(queries)} queries", len(documents) > 300 and len(queries) > 300, (len(documents), len(queries))
+    )
+    ctx.report.check(
+        f"{name}: the same documents with the same scores in the same order", not differing, f"{len(differing)} differ: {differing[:SHOWN]}"
+    )
     server.stop()
 
 

@@ -3,6 +3,7 @@ during builds; background updates; clean-up and deletion give the space back; co
 recorded behaviour (suite `vectors`)."""
 
 import json
+import math
 import os
 import pathlib
 import subprocess
@@ -29,6 +30,7 @@ def run(ctx):
         background,
         bad_documents,
         beyond,
+        explained,
         clean_up,
         deleted_databases,
         hostile,
@@ -270,6 +272,57 @@ def beyond(ctx):
                 ctx.report.equal(f"drilldown {bad} is refused, {more}", api.post(path, {"q": "beta", "drilldown": bad, **more}).status, 400)
         for bad in ({"highlight_fields": "default"}, {"highlight_fields": [5]}, {"highlight_fields": [], "highlight_number": 0}, {"group_field": 5}):
             ctx.report.equal(f"{bad} is refused", api.post(path, {"q": "beta", **bad}).status, 400)
+
+
+def explained(ctx):
+    """`explain` and `as_you_type`, which a real Nouveau does not have."""
+    with ctx.server("explained") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        texts = ["red fox runs", "the red dog and the red fox", "foxes", "a fog", "red", "fo", "forest of red foxes in a fog"]
+        docs = [{"_id": f"d{n}", "text": text, "tags": [], "n": n} for n, text in enumerate(texts)]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/db/_design/d", design())
+        path = "/db/_design/d/_nouveau/i"
+        for q in ("red", "red fox", "+red -dog", '"red fox" fog^2', "fo*", "red AND n:[0 TO 3]", "(red OR fo*)^3 forest", "*:*", "fox~1 red"):
+            answer = api.expect(200, "POST", path, {"q": q, "explain": True})
+            found = [(hit["order"][0]["value"], hit["explanation"]) for hit in answer["hits"]]
+            ctx.report.check(f"{q}: there are hits", found, answer, quiet=True)
+            ctx.report.check(f"{q}: the score is explained", all(is_about(score, why["value"]) for score, why in found), found)
+            wrong = [part for _, why in found for part in parts(why) if not adds_up(part)]
+            ctx.report.check(f"{q}: and adds up", not wrong, wrong[:3])
+        plain = api.expect(200, "POST", path, {"q": "red"})["hits"][0]
+        ctx.report.check("nobody else is told", "explanation" not in plain, plain)
+        by_classic = api.expect(200, "POST", path, {"q": "red", "explain": True, "sort": "n", "group_field": "tag"})["groups"][0]["hits"]
+        ctx.report.check("in groups and other orders too", all(hit["explanation"]["value"] > 0 for hit in by_classic), by_classic)
+
+        def ids(q, **more):
+            return sorted(hit["id"] for hit in api.expect(200, "POST", path, {"q": q, **more})["hits"])
+
+        ctx.report.equal("the last word may go on", ids("red AND fo", as_you_type=True), ["d0", "d1", "d6"])
+        ctx.report.equal("without that it is one", (ids("red AND fo"), ids("fo")), ([], ["d5"]))
+        first = api.expect(200, "POST", path, {"q": "fo", "as_you_type": True, "highlight_fields": ["default"]})["hits"]
+        ctx.report.equal("who has it whole comes first", first[0]["id"], "d5")
+        for bad in ({"explain": 1}, {"as_you_type": "true"}):
+            ctx.report.equal(f"{bad} is refused", api.post(path, {"q": "red", **bad}).status, 400)
+
+
+def parts(why):
+    yield why
+    for part in why.get("details", []):
+        yield from parts(part)
+
+
+def is_about(a, b):
+    return math.isclose(a, b, rel_tol=1e-5, abs_tol=1e-9)
+
+
+def adds_up(part):
+    values = [detail["value"] for detail in part.get("details", [])]
+    text = part["description"]
+    if not values or text.startswith("tf,"):
+        return True
+    return is_about(part["value"], math.prod(values) if text.endswith("product of") else sum(values))
 
 
 def clean_up(ctx):

@@ -81,9 +81,9 @@ pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{PurgeInfo, StoreOptions, commit_on_this_thread};
 pub use text::{
-    TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextDistance, TextFlavour, TextGroup,
-    TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextInfo, TextOrder,
-    TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec, text_bounds,
+    TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextDistance, TextExplanation, TextFlavour,
+    TextGroup, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextInfo,
+    TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec, text_bounds,
 };
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

@@ -3,6 +3,7 @@
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde::{Deserialize, Serialize};
@@ -105,6 +106,8 @@ pub struct Index {
     files: IndexReader,
     current: Mutex<Arc<Reader>>,
     damage: Option<String>,
+    /// Bytes of its files, as of the last commit.
+    mapped_bytes: AtomicU64,
     pub(crate) writing: Writing,
 }
 
@@ -186,6 +189,7 @@ impl Index {
             current: Mutex::new(Arc::new(reader)),
             directory,
             damage: None,
+            mapped_bytes: AtomicU64::new(folder_bytes(folder)),
             writing: Writing::default(),
         })
     }
@@ -213,6 +217,7 @@ impl Index {
         let reader = Reader::new(self.files.searcher(), self.layout, commit, Some(&current));
         *current = Arc::new(reader);
         drop(current);
+        self.mapped_bytes.store(self.file_bytes(), Relaxed);
         // tantivy forgets the files that nobody has open when it is asked for the others, and otherwise never.
         self.directory.get_cache_info();
         Ok(())
@@ -223,14 +228,18 @@ impl Index {
         folder_bytes(&self.folder)
     }
 
-    /// About how much memory it takes while it is open, in bytes, without what the system caches of its files.
+    /// About how much memory it takes while it is open, in bytes, with what the system has of its files, as far as they are few bytes: all of them are
+    /// in memory once they were read. Of large files the system takes pages back when others need them.
     pub fn memory_bytes(&self) -> usize {
         let reader = self.reader();
+        let mapped = self.mapped_bytes.load(Relaxed).min(MAPPED_BYTES_MAX) as usize;
         let names: usize = reader.commit.types.keys().map(|name| name.len() + 64).sum();
-        size_of::<Index>() + MEMORY_BESIDE_BYTES + names + reader.memory_bytes()
+        size_of::<Index>() + MEMORY_BESIDE_BYTES + mapped + names + reader.memory_bytes()
     }
 }
 
+/// So many bytes of files count as memory at most.
+const MAPPED_BYTES_MAX: u64 = 1 << 20;
 /// What an open index takes besides its own members, in bytes.
 const MEMORY_BESIDE_BYTES: usize = 24 << 10;
 

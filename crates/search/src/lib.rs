@@ -19,6 +19,7 @@
 //! | `matcher` | which documents of a segment match, and with which score? |
 //! | `collect` | which hits are first, and how many are there of each value? |
 //! | `group` | which groups of hits are first? |
+//! | `explain` | how did the score of a hit come about? |
 //! | `answer` | what do the shards of an index come to together? |
 
 #![forbid(unsafe_code)]
@@ -28,6 +29,7 @@ mod collect;
 mod column;
 mod effort;
 mod error;
+mod explain;
 mod fields;
 mod group;
 mod index;
@@ -46,6 +48,7 @@ pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use effort::Effort;
 pub use error::Error;
+pub use explain::{Explanation, explain};
 pub use fields::{Analyze, ClassicOptions, Fields};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index};

@@ -138,6 +138,14 @@ pub(crate) fn term_bytes(field: &str, term: &str) -> Vec<u8> {
     bytes
 }
 
+/// The field and the term of [`term_bytes`], to be shown.
+pub(crate) fn split_term(bytes: &[u8]) -> (String, String) {
+    let at = bytes.iter().position(|byte| *byte == SEPARATOR);
+    let (field, term) = bytes.split_at(at.unwrap_or(bytes.len()));
+    let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+    (text(field), text(term.get(1..).unwrap_or_default()))
+}
+
 /// The terms of a field are those from the first to before the second.
 pub(crate) fn field_bounds(field: &str) -> (Vec<u8>, Vec<u8>) {
     let first = term_bytes(field, "");

@@ -1,6 +1,8 @@
 //! What a score is: BM25 as Lucene 9 computes it, and TF-IDF as Lucene 4.6 does: with their constants, their lengths of eight bits and
 //! their order of operations, so that hits come in the same order.
 
+use crate::explain::Explanation;
+
 /// Which of Lucene's ways of scoring.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
@@ -28,6 +30,17 @@ impl Weight {
         }
     }
 
+    /// What a score is the product of. `length`: as of [`Weight::score`]; `None` where it does not count.
+    pub fn explain(&self, freq: f32, length: Option<u32>) -> Vec<Explanation> {
+        match self {
+            Weight::Bm25(weight) => weight.explain(freq, length.unwrap_or(1)),
+            Weight::TfIdf(weight) => {
+                let norm = length.map_or(1.0, |length| decode_norm(length as u8));
+                weight.explain(freq, norm)
+            }
+        }
+    }
+
     /// Of a document in whose field it is, which has no length.
     pub fn plain(&self) -> f32 {
         match self {
@@ -40,6 +53,8 @@ impl Weight {
 /// TF-IDF, before the whole query is normalized.
 #[derive(Clone, Debug)]
 pub(crate) struct TfIdf {
+    boost: f32,
+    idf: f32,
     weight: f32,
 }
 
@@ -47,8 +62,26 @@ impl TfIdf {
     /// `idf`: of the term, or of a phrase's terms together.
     pub fn new(boost: f32, idf: f32) -> TfIdf {
         TfIdf {
+            boost,
+            idf,
             weight: boost * idf * idf,
         }
+    }
+
+    fn explain(&self, freq: f32, norm: f32) -> Vec<Explanation> {
+        vec![
+            Explanation::new(
+                freq.sqrt(),
+                format!("tf, the square root of the frequency {freq}"),
+            ),
+            Explanation::new(self.idf, "idf, of the query: the rarer, the more"),
+            Explanation::new(self.idf, "idf, of the document"),
+            Explanation::new(self.boost, "boost, of the query"),
+            Explanation::new(
+                norm,
+                "fieldNorm: the shorter the field, the more, and its boost",
+            ),
+        ]
     }
 
     fn score(&self, freq: f32, norm: f32) -> f32 {
@@ -107,6 +140,9 @@ impl FieldStatistics {
 /// What a term or a phrase weighs.
 #[derive(Clone, Debug)]
 pub(crate) struct Bm25 {
+    boost: f32,
+    idf: f32,
+    average: f32,
     weight: f32,
     /// By the length's code.
     inverse: Box<[f32; 256]>,
@@ -127,9 +163,33 @@ impl Bm25 {
             *inverse = 1.0 / (K1 * ((1.0 - B) + B * decode_length(code as u8) as f32 / average));
         }
         Bm25 {
+            boost,
+            idf,
+            average,
             weight: boost * idf,
             inverse,
         }
+    }
+
+    fn explain(&self, freq: f32, length: u32) -> Vec<Explanation> {
+        let code = encode_length(length);
+        let tf = 1.0 - 1.0 / (1.0 + freq * self.inverse[usize::from(code)]);
+        let numbers = vec![
+            Explanation::new(freq, "freq, how often it is in the field"),
+            Explanation::new(K1, "k1"),
+            Explanation::new(B, "b"),
+            Explanation::new(decode_length(code) as f32, "dl, tokens of the field"),
+            Explanation::new(self.average, "avgdl, tokens of the field on average"),
+        ];
+        vec![
+            Explanation::new(self.boost, "boost, of the query"),
+            Explanation::new(self.idf, "idf: the rarer, the more"),
+            Explanation::of(
+                tf,
+                "tf, freq / (freq + k1 * (1 - b + b * dl / avgdl)), of",
+                numbers,
+            ),
+        ]
     }
 
     /// Of a document in whose field, of so many tokens, it is so often.

@@ -80,8 +80,8 @@ pub(crate) enum Weighed {
 
 /// A term, weighed.
 pub(crate) struct TermWeight {
-    term: Vec<u8>,
-    weight: Arc<Weight>,
+    pub term: Vec<u8>,
+    pub weight: Arc<Weight>,
     /// The field, when its lengths count.
     lengths: Option<String>,
 }

@@ -17,10 +17,12 @@ mod flexible;
 mod interval;
 mod number;
 mod scan;
+mod typing;
 pub mod wildcard;
 
 pub use error::Error;
 pub use interval::{Interval, Relation};
+pub use typing::as_you_type;
 
 use crate::{FieldAnalyzers, Flavour};
 use std::ops::Bound;

@@ -7,7 +7,10 @@ use std::time::{Duration, Instant};
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
 use search::query::{IsWanted, word_matcher};
-use search::{Effort, Group, Hit, Query, Reader, SortValue, Types, merge_groups, types_of};
+use search::{
+    Effort, Explanation, Group, Hit, Query, Reader, Request, SortValue, Statistics, Types,
+    merge_groups, types_of,
+};
 use serde_json::{Map, Value};
 
 use super::query::{Asked, TextHighlight, TextQuery};
@@ -42,6 +45,8 @@ pub struct TextHit {
     pub fields: Map<String, Value>,
     /// Parts of them with what was found, by field.
     pub highlights: Option<Vec<(String, Vec<String>)>>,
+    /// How its score came about.
+    pub explanation: Option<Explanation>,
 }
 
 /// Hits with one string.
@@ -102,6 +107,7 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
             None => None,
         },
         include_fields: query.include_fields.as_deref(),
+        explains: query.explain,
         bytes: 0,
     };
     if asked.groups.is_some() {
@@ -114,7 +120,7 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
         (None, Some(same)) => same.clone(),
         (None, None) => bookmark::beginning(),
     };
-    let hits = shown.hits(found.hits)?;
+    let hits = shown.hits(found.hits, &request, &found.statistics)?;
     let counts = request.counts.iter().zip(found.counts);
     let counts = counts.map(|(field, counts)| (field.clone(), top(counts, query.top_n)));
     let ranges = request
@@ -171,7 +177,7 @@ fn groups(
         groups.push(TextGroup {
             by: group.by,
             total: found.total,
-            hits: shown.hits(found.hits)?,
+            hits: shown.hits(found.hits, &of_group, &found.statistics)?,
         });
     }
     answer.groups = Some(groups);
@@ -184,6 +190,7 @@ struct Shown<'a> {
     effort: &'a Rc<Effort>,
     highlighter: Option<Highlighter<'a>>,
     include_fields: Option<&'a [String]>,
+    explains: bool,
     /// Of what is shown so far.
     bytes: usize,
 }
@@ -197,8 +204,33 @@ impl Shown<'_> {
         }
     }
 
-    fn hits(&mut self, hits: Vec<Hit>) -> Result<Vec<TextHit>, Error> {
-        hits.into_iter().map(|hit| self.hit(hit)).collect()
+    /// Hits of an answer to a request, whose scores came of these statistics.
+    fn hits(
+        &mut self,
+        hits: Vec<Hit>,
+        request: &Request,
+        statistics: &Statistics,
+    ) -> Result<Vec<TextHit>, Error> {
+        let explanations = match self.explains {
+            false => vec![],
+            true => {
+                let request = Request {
+                    statistics: statistics.clone(),
+                    ..request.clone()
+                };
+                search::explain(self.readers, &request, &hits, self.effort)?
+            }
+        };
+        let mut explanations = explanations.into_iter();
+        let mut shown = vec![];
+        for hit in hits {
+            let explanation = explanations.next();
+            shown.push(TextHit {
+                explanation,
+                ..self.hit(hit)?
+            });
+        }
+        Ok(shown)
     }
 
     fn hit(&mut self, hit: Hit) -> Result<TextHit, Error> {
@@ -225,6 +257,7 @@ impl Shown<'_> {
             number: hit.doc,
             fields,
             highlights,
+            explanation: None,
         })
     }
 }

@@ -27,6 +27,7 @@ pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextH
 pub(crate) use bytes::TextBytes;
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
+pub use search::Explanation as TextExplanation;
 pub use search::SortValue as TextSortValue;
 pub use search::{
     Distance as TextDistance, Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey,

@@ -41,6 +41,8 @@ pub struct TextQuery {
     pub highlight: Option<TextHighlight>,
     /// Only these of the stored fields.
     pub include_fields: Option<Vec<String>>,
+    /// How each score came about.
+    pub explain: bool,
 }
 
 /// Hits with one string are a group.
@@ -200,6 +202,7 @@ impl TextQuery {
             group: None,
             highlight: None,
             include_fields: None,
+            explain: false,
         }
     }
 }

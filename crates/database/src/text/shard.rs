@@ -432,7 +432,8 @@ fn classic_options(options: &Value) -> ClassicOptions {
         store: matches!(word("store").as_deref(), Some("true" | "yes")),
         facet: options["facet"] == Value::Bool(true),
         boost: match options["boost"].as_f64() {
-            Some(boost) if boost > 0.0 && boost.is_finite() => boost as f32,
+            // Below 0 no length of a field is kept.
+            Some(boost) if boost.is_finite() => boost.max(0.0) as f32,
             _ => 1.0,
         },
     }

@@ -2,6 +2,7 @@
 
 use std::time::Instant;
 
+use analysis::query::as_you_type;
 use analysis::{Analyzer, Flavour};
 use database::{
     TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextQuery, TextRange,
@@ -221,6 +222,10 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         Some(value) => Err(invalid(name, value)),
     };
     let q = body.get("q").ok_or_else(no_query).and_then(query_of)?;
+    let q = match flag("as_you_type", false)? {
+        true => as_you_type(&q),
+        false => q,
+    };
     let limit = positive("limit", LIMIT)? as usize;
     let member = |name: &str| body.get(name).cloned();
     let query = TextQuery {
@@ -236,6 +241,7 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         drilldown: body.get("drilldown").map_or(Ok(vec![]), drilldowns)?,
         highlight: highlight_of(&member)?,
         group: group_of(&member)?,
+        explain: flag("explain", false)?,
         ..TextQuery::new(q, limit)
     };
     Ok(Asked {
@@ -445,6 +451,7 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) 
         id: hit.id,
         fields: hit.fields,
         highlights: hit.highlights.map(highlights_value),
+        explanation: hit.explanation,
     };
     let hits = answer.hits.into_iter().map(&mut show).collect();
     let groups = answer.groups.map(|groups| {

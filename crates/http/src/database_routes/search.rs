@@ -247,6 +247,7 @@ fn row(hit: TextHit, sort: &[TextSortKey], doc: Option<Box<RawValue>>) -> ShownH
             (TextSortValue::Text(text), _) => json!(text),
         });
     ShownHit {
+        explanation: None,
         order: values.chain([hit.number.into()]).collect(),
         doc,
         id: hit.id,

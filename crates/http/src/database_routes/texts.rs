@@ -5,8 +5,8 @@ use std::time::Duration;
 
 use analysis::Analyzer;
 use database::{
-    Design, Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextFlavour,
-    TextIndex,
+    Design, Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextExplanation,
+    TextFlavour, TextIndex,
 };
 use document::DocId;
 use serde::Serialize;
@@ -289,6 +289,8 @@ pub struct ShownHit {
     /// As it was written: it may be deeper than what is read here, and its numbers are its own.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doc: Option<Box<RawValue>>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub explanation: Option<TextExplanation>,
     pub fields: Map<String, Value>,
     #[serde(skip_serializing_if = "Option::is_none")]
     pub highlights: Option<Value>,

@@ -372,6 +372,10 @@ impl Matcher for Coordinated {
         self.inner.score() * coord
     }
 
+    fn matching_of_parts(&mut self) -> Option<u32> {
+        Some(self.inner.matching())
+    }
+
     fn cost(&self) -> u64 {
         self.inner.cost()
     }

@@ -42,6 +42,16 @@ pub(crate) trait Matcher {
         1
     }
 
+    /// How often a term or phrase is in the document that it is at, and how long the field is, if that counts; `None` of anything else.
+    fn frequency(&mut self) -> Option<(f32, Option<u32>)> {
+        None
+    }
+
+    /// Of what scores by how many parts match: how many do.
+    fn matching_of_parts(&mut self) -> Option<u32> {
+        None
+    }
+
     /// About how many documents there are.
     fn cost(&self) -> u64;
 }

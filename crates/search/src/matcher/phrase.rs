@@ -205,6 +205,16 @@ impl PhraseMatcher {
     }
 }
 
+impl PhraseMatcher {
+    /// What the column of lengths says of the document that it is at.
+    fn length(&self) -> u32 {
+        match &self.lengths {
+            None => 1,
+            Some(lengths) => lengths.get_val(self.doc) as u32,
+        }
+    }
+}
+
 impl Matcher for PhraseMatcher {
     fn doc(&self) -> Doc {
         self.doc
@@ -225,11 +235,11 @@ impl Matcher for PhraseMatcher {
     }
 
     fn score(&mut self) -> f32 {
-        let length = match &self.lengths {
-            None => 1,
-            Some(lengths) => lengths.get_val(self.doc) as u32,
-        };
-        self.weight.score(self.freq, length)
+        self.weight.score(self.freq, self.length())
+    }
+
+    fn frequency(&mut self) -> Option<(f32, Option<u32>)> {
+        Some((self.freq, Some(self.length())))
     }
 
     fn cost(&self) -> u64 {

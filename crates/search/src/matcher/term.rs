@@ -57,6 +57,16 @@ impl Matcher for TermMatcher {
         }
     }
 
+    fn frequency(&mut self) -> Option<(f32, Option<u32>)> {
+        Some(match &self.lengths {
+            None => (1.0, None),
+            Some(lengths) => {
+                let length = lengths.get_val(self.postings.doc()) as u32;
+                (self.postings.term_freq() as f32, Some(length))
+            }
+        })
+    }
+
     fn cost(&self) -> u64 {
         u64::from(self.postings.size_hint())
     }

@@ -1,0 +1,193 @@
+//! How the scores of hits came about, part by part of the query.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::ops::Bound;
+use std::rc::Rc;
+
+use serde::Serialize;
+
+use crate::answer::Hit;
+use crate::collect::Request;
+use crate::known::Numbers;
+use crate::matcher::{BoxMatcher, Doc};
+use crate::reader::Reader;
+use crate::schema::split_term;
+use crate::similarity::Weight;
+use crate::weigh::{Segment, Weighed, weigh};
+use crate::{Effort, Error};
+
+/// What a part of a query adds to a score, and why.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Explanation {
+    /// The number.
+    pub value: f32,
+    /// What it is, for people.
+    pub description: String,
+    /// What it is made of.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub details: Vec<Explanation>,
+}
+
+impl Explanation {
+    pub(crate) fn new(value: f32, description: impl Into<String>) -> Explanation {
+        Explanation::of(value, description, vec![])
+    }
+
+    pub(crate) fn of(
+        value: f32,
+        description: impl Into<String>,
+        details: Vec<Explanation>,
+    ) -> Explanation {
+        Explanation {
+            value,
+            description: description.into(),
+            details,
+        }
+    }
+}
+
+/// Explains the scores of hits of an answer. `request`: the one that was asked, with the statistics of its answer, so that the scores are the same.
+///
+/// # Errors
+/// As of the search, of whose effort this takes its part.
+pub fn explain(
+    readers: &[impl Borrow<Reader>],
+    request: &Request,
+    hits: &[Hit],
+    effort: &Rc<Effort>,
+) -> Result<Vec<Explanation>, Error> {
+    let before = effort.taken();
+    let mut places: BTreeMap<usize, BTreeMap<u32, Vec<(Doc, usize)>>> = BTreeMap::new();
+    for (at, hit) in hits.iter().enumerate() {
+        let of_shard = places.entry(hit.shard).or_default();
+        of_shard.entry(hit.segment).or_default().push((hit.doc, at));
+    }
+    let nothing = || Explanation::new(0.0, "no part of the query that scores");
+    let mut all = vec![nothing(); hits.len()];
+    let numbers = Numbers::new(request.statistics.clone());
+    for (shard, segments) in places {
+        let Some(reader) = readers.get(shard) else {
+            continue;
+        };
+        let reader: &Reader = reader.borrow();
+        // Filters add nothing.
+        let about = (request.similarity, &**effort);
+        let scaled = weigh(&request.query, &[], about, &numbers.of(shard, reader))?;
+        for (number, mut docs) in segments {
+            let Some(files) = reader.segments.get(number as usize) else {
+                continue;
+            };
+            let segment = Segment::new(files, &reader.layout, effort)?;
+            let mut part = Part::new(&segment, &scaled.weighed)?;
+            docs.sort_unstable();
+            for (doc, at) in docs {
+                effort.step()?;
+                if let Some(found) = part.explain(doc) {
+                    all[at] = scaled_by(scaled.scale, found);
+                }
+            }
+            effort.give_back_to(before);
+        }
+    }
+    Ok(all)
+}
+
+fn scaled_by(scale: f32, inner: Explanation) -> Explanation {
+    if scale == 1.0 {
+        return inner;
+    }
+    let norm = Explanation::new(scale, "queryNorm, which all scores have in common");
+    Explanation::of(inner.value * scale, "product of", vec![inner, norm])
+}
+
+/// A part of a query, and where its cursor over a segment is.
+struct Part<'w> {
+    weighed: &'w Weighed,
+    matcher: Option<BoxMatcher>,
+    /// Those of its parts that add to the score.
+    parts: Vec<Part<'w>>,
+}
+
+impl<'w> Part<'w> {
+    fn new(segment: &Segment<'_>, weighed: &'w Weighed) -> Result<Part<'w>, Error> {
+        let parts = match weighed {
+            Weighed::Boolean { must, should, .. } => {
+                let parts = must.iter().chain(should);
+                parts.map(|part| Part::new(segment, part)).collect()
+            }
+            _ => Ok(vec![]),
+        };
+        Ok(Part {
+            weighed,
+            matcher: segment.matcher(weighed)?,
+            parts: parts?,
+        })
+    }
+
+    /// Of a document that is not before the last one; `None` when it does not match.
+    fn explain(&mut self, doc: Doc) -> Option<Explanation> {
+        let matcher = self.matcher.as_mut()?;
+        if matcher.seek(doc) != doc {
+            return None;
+        }
+        let value = matcher.score();
+        let found = |weight: &Weight, matcher: &mut BoxMatcher| match matcher.frequency() {
+            Some((freq, length)) => weight.explain(freq, length),
+            None => vec![],
+        };
+        Some(match self.weighed {
+            Weighed::Term(term) => {
+                let (field, word) = split_term(&term.term);
+                let details = found(&term.weight, matcher);
+                Explanation::of(value, format!("{field}:{word}, product of"), details)
+            }
+            Weighed::Phrase {
+                slots,
+                weight,
+                field,
+                ..
+            } => {
+                let details = found(weight, matcher);
+                let words = slots.iter().map(|(_, terms)| {
+                    let words: Vec<_> = terms.iter().map(|term| split_term(term).1).collect();
+                    words.join("|")
+                });
+                let words: Vec<String> = words.collect();
+                let text = format!("{field}:\"{}\", product of", words.join(" "));
+                Explanation::of(value, text, details)
+            }
+            Weighed::Boolean { coordinated, .. } => {
+                let matching = matcher.matching_of_parts();
+                let details = self.parts.iter_mut().filter_map(|part| part.explain(doc));
+                let text = match (coordinated, matching) {
+                    (Some(parts), Some(matching)) if *parts > 0 => {
+                        format!("sum of, times coord {matching}/{parts}")
+                    }
+                    _ => "sum of".to_owned(),
+                };
+                Explanation::of(value, text, details.collect())
+            }
+            others => Explanation::new(value, alike(others)),
+        })
+    }
+}
+
+/// What is said of parts whose score says nothing of words.
+fn alike(weighed: &Weighed) -> String {
+    match weighed {
+        Weighed::Interval { field, .. } => format!("intervals in {field}"),
+        Weighed::Everything(_) => "*:*, the same for all documents".to_owned(),
+        Weighed::Numbers { field, .. } => {
+            format!("numbers of {field}, the same for all that match")
+        }
+        Weighed::Terms { bounds, .. } => match &bounds.0 {
+            Bound::Included(term) | Bound::Excluded(term) => {
+                let (field, _) = split_term(term);
+                format!("words of {field}, the same for all that match")
+            }
+            Bound::Unbounded => "words, the same for all that match".to_owned(),
+        },
+        _ => "the same for all that match".to_owned(),
+    }
+}
