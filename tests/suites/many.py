@@ -12,6 +12,8 @@ SAMPLES = 40
 IDLE_INDEXES, IDLE_MB = 10_000, 100
 # What one more may take in a short run, in KB: one that stays open takes more than 80.
 IDLE_KB = 150
+# Resident memory that changes by less for so long rests.
+REST_S, REST_MB = 25, 3
 # The shards of each.
 SHARDS = 2
 
@@ -114,6 +116,8 @@ def idle_text_indexes(ctx):
             report.note(f"{count} text indexes: {server.rss_mb():.0f} MB resident when they are built, {before:.0f} MB before")
             settle(server)
             built = count
+            if ctx.soak:
+                rest(server)
             costs.append(server.rss_mb() - before)
             still_open, files = metrics(server.api())("settee_text_indexes_open"), mapped_files(server)
             of_shards = len({file.partition("/")[0] for file in files})
@@ -153,6 +157,17 @@ def settle(server):
     if not wait_until(is_quiet, 300, 0.5):
         raise AssertionError("the server does not come to rest")
     api.close()
+
+
+def rest(server):
+    """Waits until the server has given back memory that is free, of which the allocator keeps some for ten seconds, then less and less."""
+    seen = []
+
+    def is_at_rest():
+        seen.append(server.rss_mb())
+        return len(seen) > REST_S and min(seen[-REST_S:]) > max(seen[-REST_S:]) - REST_MB
+
+    wait_until(is_at_rest, 120, 1)
 
 
 def mapped_files(server):
