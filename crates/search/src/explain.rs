@@ -34,6 +34,12 @@ impl Explanation {
         Explanation::of(value, description, vec![])
     }
 
+    /// About how much memory it takes, and as many bytes of an answer.
+    pub fn bytes(&self) -> usize {
+        let details = self.details.iter().map(Explanation::bytes);
+        size_of::<Explanation>() + self.description.len() + details.sum::<usize>()
+    }
+
     pub(crate) fn of(
         value: f32,
         description: impl Into<String>,
@@ -65,6 +71,8 @@ pub fn explain(
     }
     let nothing = || Explanation::new(0.0, "no part of the query that scores");
     let mut all = vec![nothing(); hits.len()];
+    let mut bytes = hits.len() * nothing().bytes();
+    effort.take(bytes)?;
     let numbers = Numbers::new(request.statistics.clone());
     for (shard, segments) in places {
         let Some(reader) = readers.get(shard) else {
@@ -82,12 +90,15 @@ pub fn explain(
             let mut part = Part::new(&segment, &scaled.weighed)?;
             docs.sort_unstable();
             for (doc, at) in docs {
-                effort.step()?;
-                if let Some(found) = part.explain(doc) {
-                    all[at] = scaled_by(scaled.scale, found);
+                if let Some(found) = part.explain(doc, effort)? {
+                    let found = scaled_by(scaled.scale, found);
+                    bytes += found.bytes();
+                    effort.take(found.bytes())?;
+                    all[at] = found;
                 }
             }
             effort.give_back_to(before);
+            effort.take(bytes)?;
         }
     }
     Ok(all)
@@ -126,17 +137,20 @@ impl<'w> Part<'w> {
     }
 
     /// Of a document that is not before the last one; `None` when it does not match.
-    fn explain(&mut self, doc: Doc) -> Option<Explanation> {
-        let matcher = self.matcher.as_mut()?;
+    fn explain(&mut self, doc: Doc, effort: &Effort) -> Result<Option<Explanation>, Error> {
+        effort.step()?;
+        let Some(matcher) = self.matcher.as_mut() else {
+            return Ok(None);
+        };
         if matcher.seek(doc) != doc {
-            return None;
+            return Ok(None);
         }
         let value = matcher.score();
         let found = |weight: &Weight, matcher: &mut BoxMatcher| match matcher.frequency() {
             Some((freq, length)) => weight.explain(freq, length),
             None => vec![],
         };
-        Some(match self.weighed {
+        Ok(Some(match self.weighed {
             Weighed::Term(term) => {
                 let (field, word) = split_term(&term.term);
                 let details = found(&term.weight, matcher);
@@ -159,17 +173,20 @@ impl<'w> Part<'w> {
             }
             Weighed::Boolean { coordinated, .. } => {
                 let matching = matcher.matching_of_parts();
-                let details = self.parts.iter_mut().filter_map(|part| part.explain(doc));
+                let mut details = vec![];
+                for part in &mut self.parts {
+                    details.extend(part.explain(doc, effort)?);
+                }
                 let text = match (coordinated, matching) {
                     (Some(parts), Some(matching)) if *parts > 0 => {
                         format!("sum of, times coord {matching}/{parts}")
                     }
                     _ => "sum of".to_owned(),
                 };
-                Explanation::of(value, text, details.collect())
+                Explanation::of(value, text, details)
             }
             others => Explanation::new(value, alike(others)),
-        })
+        }))
     }
 }
 

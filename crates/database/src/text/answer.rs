@@ -225,6 +225,7 @@ impl Shown<'_> {
         let mut shown = vec![];
         for hit in hits {
             let explanation = explanations.next();
+            self.add(explanation.as_ref().map_or(0, Explanation::bytes))?;
             shown.push(TextHit {
                 explanation,
                 ..self.hit(hit)?
