@@ -118,12 +118,14 @@ impl Index {
     /// # Errors
     /// The folder cannot be made or written.
     pub fn open(folder: &Path) -> Result<Index, Error> {
-        let opened = match sound::mark_of(folder)? {
+        let mark = sound::mark_of(folder)?;
+        let is_there = mark.is_some() || folder.join(META).exists();
+        let opened = match mark {
             Some(reason) => Err(Unopened::Damaged(reason)),
             None => sound::guarded(|| Index::open_sound(folder)),
         };
         match opened {
-            Err(Unopened::Damaged(damage)) if folder.join(META).exists() => {
+            Err(Unopened::Damaged(damage)) if is_there => {
                 std::fs::remove_dir_all(folder)?;
                 let index = Index::open_folder(folder)?;
                 let damage = Some(damage);

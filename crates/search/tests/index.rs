@@ -856,6 +856,17 @@ fn what_is_damaged_is_not_merged_into_something_that_looks_whole() {
     assert_eq!(search::damage_of(dir.path()).unwrap(), None);
 }
 
+#[test]
+fn what_was_thrown_away_in_part_is_empty_too() {
+    let dir = tempfile::tempdir().unwrap();
+    std::fs::write(dir.path().join("damaged"), "why").unwrap();
+    let index = opened(dir.path());
+    assert_eq!(index.damage(), Some("why"));
+    write(&index, &[("a", "x")], 1);
+    drop(index);
+    assert_eq!(opened(dir.path()).damage(), None);
+}
+
 /// Flips the first bit of each file of positions, or flips it back.
 fn flip_positions(files: &[std::path::PathBuf]) {
     let positions = files
