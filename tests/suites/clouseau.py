@@ -444,6 +444,8 @@ def analyzers(ctx):
             ("english", "The Running foxes", ["run", "fox"]),
             ("keyword", "The Running foxes", ["The Running foxes"]),
             ({"name": "standard", "stopwords": ["running"]}, "The Running foxes", ["the", "foxes"]),
+            ({"name": "perfield", "default": "english", "fields": {"raw": "keyword"}}, "The Running foxes", ["run", "fox"]),
+            ({"name": "perfield", "fields": {"default": "keyword"}}, "The Running foxes", ["The Running foxes"]),
         ):
             answer = api.expect(200, "POST", "/_search_analyze", {"analyzer": analyzer, "text": text})
             ctx.report.equal(f"{analyzer}", answer["tokens"], tokens)

@@ -1,5 +1,6 @@
 """Orders and scores of searches beside those that Lucene 4.6.1 (`_search`) and 9.12.1 (`_nouveau`) gave for the same corpus, recorded by
-crates/analysis/tests/oracle/record.py: some 350 query texts each, over one shard."""
+crates/analysis/tests/oracle/record.py: some 350 query texts each, over one shard. So for the parts of texts that Lucene 4.6.1's highlighter
+cuts out."""
 
 import gzip
 import json
@@ -18,6 +19,7 @@ NOUVEAU = "function (doc) { index('text', 'default', doc.text); index('text', 't
 def run(ctx):
     ctx.attempt(clouseau)
     ctx.attempt(nouveau)
+    ctx.attempt(fragments)
 
 
 def clouseau(ctx):
@@ -55,7 +57,7 @@ class Nouveau:
 def compare(ctx, name, flavour):
     server = ctx.server(name).start()
     api = server.api()
-    documents, queries = recorded(name)
+    documents, queries = recorded(f"scores-{name}")
     db = f"/{name}"
     api.expect(201, "PUT", f"{db}?q=1")
     docs = [{"_id": f"{n:04}", "title": doc["title"], "text": doc["default"]} for n, doc in enumerate(documents)]
@@ -77,10 +79,35 @@ def compare(ctx, name, flavour):
     server.stop()
 
 
+def fragments(ctx):
+    documents, queries = recorded("fragments-lucene4")
+    source = "function (doc) { index('default', doc.text, {store: true}); index('title', doc.title); }"
+    with ctx.server("fragments") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/f?q=1")
+        docs = [{"_id": f"{n:04}", "title": doc["title"], "text": doc["default"]} for n, doc in enumerate(documents)]
+        api.expect(201, "POST", "/f/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/f/_design/d", {"indexes": {name: {"analyzer": name, "index": source} for name in ("standard", "english")}})
+        compared, differing = 0, []
+        for query in queries:
+            asked = {"q": query["text"], "limit": 200, "highlight_fields": ["default"], "highlight_number": query["number"]}
+            if query["size"]:
+                asked["highlight_size"] = query["size"]
+            for row in api.expect(200, "POST", f"/f/_design/d/_search/{query['analyzer']}", asked)["rows"]:
+                expected = query["fragments"].get(str(int(row["id"])), [])
+                compared += 1
+                if row["highlights"]["default"] != expected:
+                    differing.append(
+                        (query["analyzer"], query["text"], query["number"], query["size"], row["id"], row["highlights"]["default"], expected)
+                    )
+        ctx.report.check("enough parts are compared", compared > 3_000, compared)
+        ctx.report.check("the parts that Lucene shows", not differing, f"{len(differing)} of {compared} differ: {differing[:SHOWN]}")
+
+
 def recorded(name):
-    with gzip.open(DATA / f"scores-{name}.jsonl.gz", "rt", encoding="utf-8") as file:
+    with gzip.open(DATA / f"{name}.jsonl.gz", "rt", encoding="utf-8") as file:
         lines = [json.loads(line) for line in file]
-    return [line for line in lines if "title" in line], [line for line in lines if "hits" in line]
+    return [line for line in lines if "title" in line], [line for line in lines if "title" not in line]
 
 
 def are_same(hits, expected):

@@ -43,8 +43,9 @@ const TOKENS_TEXT_BYTES: usize = 4 * MAX_TEXT_LEN;
 
 /// What is asked while fragments are looked for.
 pub struct Checks<'a> {
-    /// Whether a word of the text belongs to a query of many words: a prefix, a pattern, a regular expression, a fuzzy query or a range.
-    pub is_match: &'a dyn Fn(&Query, &str) -> bool,
+    /// How much a word of the text counts for a query of many words, which is a prefix, a pattern, a regular expression, a fuzzy query or
+    /// a range; `None` when it is not one of them.
+    pub likeness: &'a dyn Fn(&Query, &str) -> Option<f32>,
     /// Whether there is time for so many steps more. There are no fragments when there is none.
     pub go_on: &'a dyn Fn(usize) -> bool,
 }
@@ -139,10 +140,14 @@ impl Wanted<'_> {
                     .iter()
                     .filter(|clause| clause.occur != crate::query::Occur::MustNot)
                 {
-                    self.collect(&clause.query, weight);
+                    self.collect(&clause.query, 1.0);
                 }
             }
-            Query::Boost { query, boost } => self.collect(query, weight * boost),
+            // What is in parentheses does not count more, as in Lucene.
+            Query::Boost { query, boost } => match **query {
+                Query::Boolean { .. } => self.collect(query, 1.0),
+                _ => self.collect(query, *boost),
+            },
             Query::Term { text, .. } => {
                 self.words.insert(
                     text.clone(),
@@ -162,13 +167,11 @@ impl Wanted<'_> {
                     if !(self.checks.go_on)(1) {
                         return;
                     }
-                    if !self.words.contains_key(&token.text)
-                        && (self.checks.is_match)(of_many_words, &token.text)
-                    {
+                    if let Some(likeness) = (self.checks.likeness)(of_many_words, &token.text) {
                         self.words.insert(
                             token.text.clone(),
                             Word {
-                                weight,
+                                weight: weight * likeness,
                                 spans: None,
                             },
                         );
@@ -490,9 +493,12 @@ mod tests {
     fn found(text: &str, query: &str, options: &Options) -> Vec<String> {
         let analyzers = FieldAnalyzers::parse(Flavour::Clouseau, Some(&json!("english"))).unwrap();
         let query = parse(query, &ParseOptions::new(Flavour::Clouseau, &analyzers)).unwrap();
-        let is_match = |query: &Query, word: &str| matches!(query, Query::Prefix { prefix, .. } if word.starts_with(prefix.as_str()));
+        let likeness = |query: &Query, word: &str| {
+            matches!(query, Query::Prefix { prefix, .. } if word.starts_with(prefix.as_str()))
+                .then_some(1.0)
+        };
         let checks = Checks {
-            is_match: &is_match,
+            likeness: &likeness,
             go_on: &|_| true,
         };
         fragments(text, analyzers.of("default"), &query, options, &checks)
@@ -508,7 +514,7 @@ mod tests {
             let left = std::cell::Cell::new(10_000_usize);
             let asked = std::cell::Cell::new(0_usize);
             let checks = Checks {
-                is_match: &|_, _| true,
+                likeness: &|_, _| Some(1.0),
                 go_on: &|steps| {
                     asked.set(asked.get() + 1);
                     left.set(left.get().saturating_sub(steps));

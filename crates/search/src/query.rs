@@ -211,21 +211,25 @@ impl Query {
     }
 }
 
-/// Whether a word is wanted.
-pub type IsWanted = Box<dyn Fn(&str) -> bool>;
+/// How much a word counts for a query, from 0 to 1; `None` when it is not one of the query's.
+pub type Likeness = Box<dyn Fn(&str) -> Option<f32>>;
 
-/// Whether a word is one of those that a query of many words looks for: a prefix, a pattern, an expression, a range or a fuzzy one.
+/// How much a word counts for a query of many words: a prefix, a pattern, an expression, a range or a fuzzy one. Words count
+/// less only for a fuzzy one, the less the more edits they are away.
 ///
 /// # Errors
 /// [`Error::Regex`], and [`Error::TooMuch`] of expressions.
-pub fn word_matcher(query: &Query, effort: &Effort) -> Result<IsWanted, Error> {
+pub fn likeness_of(query: &Query, effort: &Effort) -> Result<Likeness, Error> {
+    fn all(is_wanted: impl Fn(&str) -> bool + 'static) -> Likeness {
+        Box::new(move |word| is_wanted(word).then_some(1.0))
+    }
     Ok(match query.clone() {
-        Query::Prefix { prefix, .. } => Box::new(move |word| word.starts_with(&prefix)),
-        Query::Wildcard { pattern, .. } => Box::new(move |word| is_match(&pattern, word)),
+        Query::Prefix { prefix, .. } => all(move |word| word.starts_with(&prefix)),
+        Query::Wildcard { pattern, .. } => all(move |word| is_match(&pattern, word)),
         Query::Regex { pattern, .. } => {
             effort.take(REGEX_BYTES)?;
             let regex = whole(&pattern)?;
-            Box::new(move |word| regex.is_match(word))
+            all(move |word| regex.is_match(word))
         }
         Query::Fuzzy {
             term, edits: most, ..
@@ -233,15 +237,25 @@ pub fn word_matcher(query: &Query, effort: &Effort) -> Result<IsWanted, Error> {
             let wanted: Vec<char> = term.chars().collect();
             Box::new(move |word| {
                 let word: Vec<char> = word.chars().collect();
-                edits(&wanted, &word, most).is_some()
+                let edits = edits(&wanted, &word, most)?;
+                Some(likeness(wanted.len(), word.len(), edits)).filter(|likeness| *likeness > 0.0)
             })
         }
         Query::Terms { low, high, .. } => {
-            Box::new(move |word| (low.as_ref(), high.as_ref()).contains(&word.to_owned()))
+            all(move |word| (low.as_ref(), high.as_ref()).contains(&word.to_owned()))
         }
-        Query::Boost(inner, _) | Query::Constant(inner, _) => word_matcher(&inner, effort)?,
-        _ => Box::new(|_| false),
+        Query::Boost(inner, _) | Query::Constant(inner, _) => likeness_of(&inner, effort)?,
+        _ => Box::new(|_| None),
     })
+}
+
+/// How alike two words of so many characters are that are so many edits away from each other: 1 when they are the same, and
+/// nothing or less when no more than the edits is in the shorter one.
+pub(crate) fn likeness(a: usize, b: usize, edits: usize) -> f32 {
+    match edits {
+        0 => 1.0,
+        n => 1.0 - n as f32 / a.min(b).max(1) as f32,
+    }
 }
 
 /// An expression that matches whole words.

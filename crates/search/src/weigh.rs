@@ -21,7 +21,8 @@ use crate::matcher::{
     Intersection, IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
 };
 use crate::query::{
-    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, whole,
+    CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, likeness,
+    whole,
 };
 use crate::reader::{Reader, SegmentFiles, map_bound};
 use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
@@ -418,13 +419,12 @@ impl Weigher<'_> {
     ) -> Result<Weighed, Error> {
         let wanted: Vec<char> = term.chars().collect();
         let found = self.similar(field, &wanted, edits_max, prefix)?;
-        let likeness = |known: &str, edits: usize| match edits {
-            0 => 1.0,
-            n => 1.0 - n as f32 / known.chars().count().min(wanted.len()).max(1) as f32,
-        };
         let mut alike: Vec<_> = found
             .iter()
-            .map(|(known, (edits, doc_freq))| (likeness(known, *edits), known, *doc_freq))
+            .map(|(known, (edits, doc_freq))| {
+                let likeness = likeness(wanted.len(), known.chars().count(), *edits);
+                (likeness, known, *doc_freq)
+            })
             .filter(|(likeness, ..)| *likeness > 0.0)
             .collect();
         alike.sort_by(|a, b| b.0.total_cmp(&a.0).then_with(|| a.1.cmp(b.1)));

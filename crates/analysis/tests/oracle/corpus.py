@@ -1,4 +1,4 @@
-"""A corpus that chance makes, and what is looked for in it: which documents come first, with which scores?"""
+"""Texts that chance makes, and what is looked for in them: which documents come first, with which scores, and which parts are shown of them?"""
 
 import random
 
@@ -6,6 +6,8 @@ SEED = 20
 DOCUMENTS = 400
 WORDS = 240
 QUERIES_OF_A_KIND = 14
+FRAGMENT_DOCUMENTS = 60
+FRAGMENT_QUERIES_OF_A_KIND = 6
 
 
 def vocabulary(generator):
@@ -82,3 +84,34 @@ def lines(_):
     for ask in kinds(generator, words, documents):
         for _ in range(QUERIES_OF_A_KIND):
             yield "score", "standard", ask()
+
+
+def fragment_lines():
+    """Texts with all kinds of letters between and in their words, and queries with the number and the length of the parts that are asked for."""
+    generator = random.Random(SEED)
+    words = vocabulary(generator)
+    plain = texts(generator, words)[:FRAGMENT_DOCUMENTS]
+    english = ["the", "a", "of", "and", "running", "runs", "foxes", "fox", "quick", "quickly", "jumped", "jumping", "cities", "city"]
+
+    def shown(word):
+        word = generator.choice(english) if generator.random() < 0.2 else word
+        return generator.choice(
+            [word, word, word, word.upper(), word.capitalize(), f"<b>{word}</b>", f"{word}\u0301", f"\U0001f600{word}", f"{word}'s", f"1.5-{word}"]
+        )
+
+    documents = []
+    for title, text in plain:
+        between = [" ", " ", " ", ", ", ". ", "\n", " - ", "  ", "; ", " & ", " \U0001f680 ", "\u3000", "\t"]
+        documents.append((title, "".join(shown(word) + generator.choice(between) for word in text.split())))
+    documents.append(("long", " ".join(f"{word} filler{n % 90}" for n, word in enumerate(generator.choices(words, k=5_000)))))
+    for title, text in documents:
+        yield "document", title, text
+    for analyzer in ("standard", "english"):
+        for ask in kinds(generator, words, plain):
+            for _ in range(FRAGMENT_QUERIES_OF_A_KIND):
+                text = ask()
+                if generator.random() < 0.3:
+                    text += " " + generator.choice(
+                        ["fox", "quick city", '"quick fox"~3', "run*", '"jumping fox"', "city^3", "qu?ck", "citi~2", '"of foxes"', '"fox the city"']
+                    )
+                yield "fragments", f"{analyzer} {generator.choice([1, 1, 2, 3, 5])} {generator.choice([0, 0, 10, 30, 60, 1000])}", text

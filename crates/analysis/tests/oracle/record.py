@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Records what Lucene 4.6.1 and 9.12.1 make of texts and queries, as test data of the crate `analysis`.
 
-usage: record.py [--only words|queries|scores]
+usage: record.py [--only words|queries|scores|fragments]
 
 Run by hand when texts or queries change, never by tests. It needs a JDK and Maven (Debian: default-jdk-headless, maven),
 fetches Lucene once into $SETTEE_CACHE/lucene, and writes ../data/*.jsonl.gz. The tests say what differs.
@@ -12,6 +12,7 @@ import gzip
 import pathlib
 import random
 import re
+import shutil
 import subprocess
 import sys
 import tempfile
@@ -29,7 +30,7 @@ ENDINGS_PER_LANGUAGE = 420
 WORDS_A_LINE = 60
 
 ARTIFACTS = {
-    "lucene4": ("4.6.1", ["lucene-analyzers-common", "lucene-analyzers-stempel", "lucene-queryparser"]),
+    "lucene4": ("4.6.1", ["lucene-analyzers-common", "lucene-analyzers-stempel", "lucene-queryparser", "lucene-highlighter"]),
     "lucene9": ("9.12.1", ["lucene-analysis-common", "lucene-queryparser"]),
 }
 
@@ -83,8 +84,9 @@ def fetch(name):
     """The folder with the jars of one Lucene, and of its sources; fetched when it is not there."""
     version, artifacts = ARTIFACTS[name]
     home = cache() / version
-    if home.is_dir():
+    if all((home / "jars" / f"{artifact}-{version}.jar").exists() for artifact in artifacts):
         return home
+    shutil.rmtree(home, ignore_errors=True)
     home.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=home.parent) as work:
         dependencies = "".join(
@@ -190,15 +192,15 @@ def normalize_lines(name):
             yield "normalize", language, word
 
 
-def run(name, home, lines, out):
+def run(name, home, lines, out, recorder="Recorder"):
     """Sends the lines through the recorder of this Lucene."""
     with tempfile.TemporaryDirectory() as work:
         jars = f"{home}/jars/*"
-        sources = [HERE / "Recorder.java", HERE / "Names.java", HERE / name / "Version.java"]
+        sources = [HERE / "Recorder.java", HERE / "Names.java", *(HERE / name).glob("*.java")]
         subprocess.run(["javac", "-nowarn", "-cp", jars, "-d", work, *map(str, sources)], check=True)
         text = "".join(f"{kind}\t{analyzer}\t{escaped(line)}\n" for kind, analyzer, line in lines)
         java = ["java", "-XX:+UseSerialGC", "-Dfile.encoding=UTF-8", "-Duser.language=en", "-Duser.country=US"]
-        done = subprocess.run([*java, "-cp", f"{work}:{jars}", "Recorder"], input=text.encode(), stdout=subprocess.PIPE, check=True)
+        done = subprocess.run([*java, "-cp", f"{work}:{jars}", recorder], input=text.encode(), stdout=subprocess.PIPE, check=True)
     # No time and no name in the file, so that the same recording is the same file.
     with open(out, "wb") as file, gzip.GzipFile("", "wb", 9, file, 0) as zipped:
         zipped.write(done.stdout)
@@ -208,7 +210,7 @@ def run(name, home, lines, out):
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--only", choices=["words", "queries", "scores"])
+    parser.add_argument("--only", choices=["words", "queries", "scores", "fragments"])
     only = parser.parse_args().only
     DATA.mkdir(exist_ok=True)
     for name in ARTIFACTS:
@@ -221,6 +223,8 @@ def main():
             run(name, home, queries.lines(name), DATA / f"queries-{name}.jsonl.gz")
         if only in (None, "scores"):
             run(name, home, corpus.lines(name), DATA / f"scores-{name}.jsonl.gz")
+        if only in (None, "fragments") and name == "lucene4":
+            run(name, home, corpus.fragment_lines(), DATA / f"fragments-{name}.jsonl.gz", "Fragments")
 
 
 if __name__ == "__main__":

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
-use search::query::{IsWanted, word_matcher};
+use search::query::{Likeness, likeness_of};
 use search::{
     Effort, Explanation, Group, Hit, Query, Reader, Request, SortValue, Statistics, Types,
     merge_groups, types_of,
@@ -269,7 +269,7 @@ struct Highlighter<'a> {
     asked: &'a TextHighlight,
     parsed: parsed::Query,
     /// Parts of the query that look for many words.
-    many: Vec<(parsed::Query, IsWanted)>,
+    many: Vec<(parsed::Query, Likeness)>,
 }
 
 impl<'a> Highlighter<'a> {
@@ -294,8 +294,8 @@ impl<'a> Highlighter<'a> {
             }
         });
         let many = parts.into_iter().take(HIGHLIGHT_PARTS_MAX).map(|part| {
-            let wanted = word_matcher(&understood(part.clone())?, effort)?;
-            Ok((part, wanted))
+            let likeness = likeness_of(&understood(part.clone())?, effort)?;
+            Ok((part, likeness))
         });
         Ok(Highlighter {
             index,
@@ -311,12 +311,12 @@ impl<'a> Highlighter<'a> {
         shown: &mut Shown<'_>,
     ) -> Result<Vec<(String, Vec<String>)>, Error> {
         let effort = shown.effort.clone();
-        let is_wanted = |part: &parsed::Query, word: &str| {
-            let known = self.many.iter().find(|(known, _)| known == part);
-            effort.spend(word.len()) && known.is_some_and(|(_, is_wanted)| is_wanted(word))
+        let likeness = |part: &parsed::Query, word: &str| {
+            let (_, likeness) = self.many.iter().find(|(known, _)| known == part)?;
+            effort.spend(word.len()).then(|| likeness(word)).flatten()
         };
         let checks = Checks {
-            is_match: &is_wanted,
+            likeness: &likeness,
             go_on: &|steps| effort.spend(steps),
         };
         let mut highlights = vec![];

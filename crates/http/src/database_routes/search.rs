@@ -2,7 +2,7 @@
 
 mod asked;
 
-use analysis::{Analyzer, Flavour};
+use analysis::{FieldAnalyzers, Flavour};
 use database::{TextAnswer, TextHit, TextInfo, TextQuery, TextSortBy, TextSortKey, TextSortValue};
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -136,9 +136,10 @@ pub async fn analyze(req: &mut Request) -> Answer {
     let text = text
         .as_str()
         .ok_or_else(|| refused("text parameter must be a string"))?;
-    let analyzer = Analyzer::parse(Flavour::Clouseau, &analyzer);
-    let analyzer = analyzer.map_err(|e| ApiError::bad_request(e.to_string()))?;
-    tokens(analyzer, text.to_owned()).await
+    let analyzers = FieldAnalyzers::parse(Flavour::Clouseau, Some(&analyzer));
+    let analyzers = analyzers.map_err(|e| ApiError::bad_request(e.to_string()))?;
+    // Of `perfield` that of the default field: there is no other one in the text.
+    tokens(analyzers.of("default").clone(), text.to_owned()).await
 }
 
 // ---- what is answered
