@@ -356,6 +356,21 @@ def folders(server):
     return sorted(path.name for path in server_text(server).iterdir())
 
 
+HOSTILE_QUERIES = {
+    "deep parentheses": "(" * 5000 + "alpha" + ")" * 5000,
+    "deep NOT": "NOT " * 5000 + "alpha",
+    "wide": " ".join(f"w{n}" for n in range(5000)),
+    "a star in each place": "a*" * 1000 + "b",
+    "many expressions": " ".join("/(w.*)*[0-9]+/" for _ in range(500)),
+    "a large expression": "/" + "(a|b)" * 20000 + "/",
+    "an expression that repeats": "/((a{1000}){1000}){1000}/",
+    "many that are alike": " ".join(f"w{n}~2" for n in range(500)),
+    "a wide range": "[a TO z]",
+    "a long word": "x" * 1_000_000,
+    "a long phrase": '"' + "w1 " * 20000 + '"',
+}
+
+
 def hostile(ctx):
     """Queries and documents that are made to cost: answered or refused, while others are answered."""
     with ctx.server("hostile") as server:
@@ -367,20 +382,7 @@ def hostile(ctx):
         api.expect(201, "PUT", "/db/_design/d", design())
         path = "/db/_design/d/_nouveau/i"
         ctx.report.equal("a megabyte without a space is indexed", api.expect(200, "POST", path, {"q": "alpha"})["total_hits"], 1)
-        queries = {
-            "deep parentheses": "(" * 5000 + "alpha" + ")" * 5000,
-            "deep NOT": "NOT " * 5000 + "alpha",
-            "wide": " ".join(f"w{n}" for n in range(5000)),
-            "a star in each place": "a*" * 1000 + "b",
-            "many expressions": " ".join("/(w.*)*[0-9]+/" for _ in range(500)),
-            "a large expression": "/" + "(a|b)" * 20000 + "/",
-            "an expression that repeats": "/((a{1000}){1000}){1000}/",
-            "many that are alike": " ".join(f"w{n}~2" for n in range(500)),
-            "a wide range": "[a TO z]",
-            "a long word": long,
-            "a long phrase": '"' + "w1 " * 20000 + '"',
-        }
-        for name, q in queries.items():
+        for name, q in HOSTILE_QUERIES.items():
             answer = api.post(path, {"q": q})
             ctx.report.check(f"{name}: answered or refused", answer.status in (200, 400, 413), answer)
         words = " ".join(f"w{n}" for n in range(2000))
