@@ -1,17 +1,13 @@
-"""Text indexes by Nouveau's interface: against a naive one while documents come, change and go; pages without gaps or repeats; kill -9
-during builds; background updates; clean-up and deletion give the space back; copies of the store. What single requests answer is in the
-recorded behaviour (suite `vectors`)."""
+"""Text indexes by Nouveau's interface: against a naive one while documents come, change and go; pages without gaps or repeats;
+background updates; clean-up and deletion give the space back; copies of the store. What single requests answer is in the recorded behaviour
+(suite `vectors`), bad days in `search_faults`."""
 
 import json
 import math
-import os
 import pathlib
 import subprocess
-import threading
 
-from harness.api import Disconnected
 from harness.server import wait_until
-from suites.damage import SmallDisk
 
 WORDS = ["alpha", "beta", "gamma", "delta", "epsilon", "zeta", "eta", "theta", "iota", "kappa"]
 INDEX = """function (doc) {
@@ -19,8 +15,6 @@ INDEX = """function (doc) {
   (doc.tags || []).forEach(function (tag) { index("string", "tag", tag); });
   if (typeof doc.n == "number") index("double", "n", doc.n, {store: true});
 }"""
-# Each document costs some hundred microseconds, so a build takes long enough to be interrupted.
-SLOW = "function (doc) { var x = 0; for (var i = 0; i < 8000; i++) x += i % 7; index('text', 'default', doc.text + (x < 0 ? '!' : '')); }"
 
 
 def run(ctx):
@@ -35,8 +29,6 @@ def run(ctx):
         deleted_databases,
         hostile,
         idle,
-        killed_builds,
-        full_disk,
         copies,
     ):
         ctx.attempt(part)
@@ -448,122 +440,6 @@ def deleted_databases(ctx):
         ctx.report.check("a deleted database leaves nothing", wait_until(lambda: not folders(server), 30, 0.1), folders(server))
         again = Database(ctx, server, "db", "?q=2")
         ctx.report.equal("one of the same name begins empty", again.ids("*:*"), [])
-
-
-def killed_builds(ctx):
-    """kill -9 at a random part of a build, and of catching up: afterwards every question finds what is there."""
-    server = ctx.server("killed").start()
-    database = Database(ctx, server, "db", "?q=2")
-    for number in range(1, ctx.size(4, 40) + 1):
-        database.edit(ctx.size(400, 800))
-        slow = f"slow{number}"
-        database.api.expect(201, "PUT", f"/db/_design/{slow}", design(f"{SLOW} // {number}"))
-        query = threading.Thread(target=ask_and_forget, args=(server, f"/db/_design/{slow}/_nouveau/i?q=*:*"), daemon=True)
-        query.start()
-        wanted = ctx.random.random() * len(database.docs)
-        wait_until(lambda: changes_done(database.api, slow) >= wanted or not query.is_alive(), 60, 0.005)
-        server.kill()
-        query.join(30)
-        server = ctx.server("killed").start()
-        database.api = server.api()
-        for q, matches in QUESTIONS:
-            expected = sorted(doc_id for doc_id, doc in database.docs.items() if matches(doc))
-            ctx.report.equal(f"kill {number}: {q}", database.ids(q, sort="_id"), expected, quiet=True)
-        everything = {"q": "*:*", "sort": "_id", "limit": 100000}
-        slow_ids = database.api.expect(200, "POST", f"/db/_design/{slow}/_nouveau/i", everything)
-        ctx.report.equal(f"kill {number}: the index that was being built", [hit["id"] for hit in slow_ids["hits"]], sorted(database.docs))
-        ctx.report.check(f"kill {number}: no panic", "panicked" not in server.log(), server.log()[-1500:], quiet=True)
-    server.stop()
-
-
-def changes_done(api, name):
-    tasks = api.expect(200, "GET", "/_active_tasks")
-    ours = [task for task in tasks if task.get("type") == "search_indexer" and task.get("design_document") == f"_design/{name}"]
-    return sum(task.get("changes_done", 0) for task in ours)
-
-
-def ask_and_forget(server, path):
-    try:
-        server.api().get(path)
-    except Disconnected:
-        pass  # the server was killed under it
-
-
-def full_disk(ctx):
-    """A build that finds no room says so, be it before it begins or in the middle; nothing else is lost, and it ends when there is room again."""
-    with SmallDisk(ctx.folder("small"), 500 << 20) as disk:
-        if disk.refused:
-            ctx.report.skip("full disk", disk.refused)
-            return
-        server = ctx.server("small/data", log_path=str(ctx.root / "small.log")).start()
-        try:
-            build_on_full_disk(ctx, server, pathlib.Path(disk.path) / "ballast")
-        finally:
-            server.kill()
-
-
-def fill(ballast, leave):
-    """Takes all space of a file system but about so many bytes, beside others who write to it."""
-    with open(ballast, "wb") as file:
-        taken = 0
-        for _ in range(100):
-            left = os.statvfs(ballast.parent)
-            wanted = left.f_bavail * left.f_frsize - leave
-            if wanted <= 0:
-                return
-            try:
-                os.posix_fallocate(file.fileno(), taken, wanted)
-                taken += wanted
-            except OSError:
-                pass  # somebody else took of it
-
-
-def build_on_full_disk(ctx, server, ballast):
-    database = Database(ctx, server, "db", "?q=2")
-    api = database.api
-    for _ in range(4):
-        database.edit(1000)
-    everything = {"q": "*:*", "sort": "_id", "limit": 100000}
-    expected = sorted(database.docs)
-
-    def ids(name, **more):
-        return [hit["id"] for hit in api.expect(200, "POST", f"/db/_design/{name}/_nouveau/i", {**everything, **more})["hits"]]
-
-    ctx.report.equal("an index is built", ids("d"), expected)
-    api.expect(201, "PUT", "/db/_design/early", design(f"{SLOW} // early"))
-    api.expect(201, "PUT", "/db/_design/late", design(f"{SLOW} // late"))
-    fill(ballast, 80 << 20)
-    refused = api.get("/db/_design/early/_nouveau/i?q=*:*")
-    ctx.report.check("a build without room is refused in CouchDB's shape", refused.status >= 500 and refused.is_error_shape, repr(refused))
-    # To bring in the two design documents would take room.
-    ctx.report.equal("the index that is there answers as it is", ids("d", update=False), expected)
-    ballast.unlink()
-    ctx.report.equal("with room again the other one is built", ids("early"), expected)
-    answers = []
-    query = threading.Thread(target=lambda: answers.append(server.api(timeout=120).get("/db/_design/late/_nouveau/i?q=*:*")))
-    query.start()
-    begun = wait_until(lambda: changes_done(api, "late") > 0 or not query.is_alive(), 60, 0.005)
-    fill(ballast, 0)
-    query.join(120)
-    ctx.report.check("a build was under way when the disk was full", begun)
-    answer = answers[0]
-    is_told = answer.status == 507 and answer.is_error_shape
-    ctx.report.check("it is built, or says that there is no room", answer.status == 200 or is_told, repr(answer))
-    ctx.report.note(f"the disk was full in the middle: {answer.status} {answer.raw[:200]!r}")
-    ctx.report.equal("the others answer as they are", ids("early", update=False), expected)
-    ballast.unlink()
-    ctx.report.check("it is built when there is room", wait_until(lambda: ids_or_none(api, "late", everything) == expected, 60, 0.5))
-    ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
-    server.kill()
-    server.start()
-    database.api = api = server.api()
-    for name in ("d", "early", "late"):
-        ctx.report.equal(f"after kill -9: {name}", ids(name), expected)
-
-
-def ids_or_none(api, name, everything):
-    answer = api.post(f"/db/_design/{name}/_nouveau/i", everything)
-    return [hit["id"] for hit in answer.json["hits"]] if answer.status == 200 else None
 
 
 def copies(ctx):

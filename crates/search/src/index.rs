@@ -99,7 +99,7 @@ const STORED_BLOCKS_KEPT: usize = 1;
 
 /// An index in a folder of its own. Who opens it sees to it that nobody else has it open.
 pub struct Index {
-    folder: PathBuf,
+    pub(crate) folder: PathBuf,
     directory: MmapDirectory,
     pub(crate) engine: tantivy::Index,
     pub(crate) layout: Layout,

@@ -1,5 +1,6 @@
 //! How documents come in and go, and when segments are merged.
 
+use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
@@ -68,6 +69,8 @@ pub(crate) struct Writing {
     merges: Mutex<Vec<Arc<Merge>>>,
     /// Documents that were taken out while merges were under way.
     removed: AtomicUsize,
+    /// No file is in the folder that no commit has. A process that was killed leaves some, and so does an update that failed.
+    is_clean: AtomicBool,
 }
 
 /// A merge under way.
@@ -115,9 +118,10 @@ impl Writing {
             merge.is_in_vain.store(true, Relaxed);
         }
         if let Some(writer) = writer {
-            // A merge that ends in this moment has written all that it writes before another writer comes. Files that stay go with the next commit.
+            // A merge that ends in this moment has written all that it writes before another writer comes.
             writer.garbage_collect_files().wait().ok();
         }
+        self.is_clean.store(false, Relaxed);
         self.rest(writer);
     }
 }
@@ -172,6 +176,7 @@ impl Index {
         memory_bytes: usize,
         merges: usize,
     ) -> Result<IndexWriter, Error> {
+        self.remove_leftovers()?;
         let threads = threads.clamp(1, 8);
         let options = IndexWriterOptions::builder()
             .num_worker_threads(threads)
@@ -185,6 +190,27 @@ impl Index {
         // bring in what is not committed.
         writer.run(Vec::<UserOperation>::new())?;
         Ok(writer)
+    }
+
+    /// Removes files that no commit has, while there is no writer. A new one may give its files the names that they have, since a file of documents that were
+    /// taken out has the number of its commit in its name.
+    fn remove_leftovers(&self) -> Result<(), Error> {
+        if self.writing.is_clean.load(Relaxed) {
+            return Ok(());
+        }
+        let kept = self.engine.load_metas()?.list_segment_files();
+        let is_of_segment = |name: &str| {
+            let id = name.split_once('.').map(|(id, _)| id);
+            id.is_some_and(|id| SegmentId::from_uuid_string(id).is_ok())
+        };
+        for entry in std::fs::read_dir(&self.folder)? {
+            let name = PathBuf::from(entry?.file_name());
+            if name.to_str().is_some_and(is_of_segment) && !kept.contains(&name) {
+                std::fs::remove_file(self.folder.join(name))?;
+            }
+        }
+        self.writing.is_clean.store(true, Relaxed);
+        Ok(())
     }
 
     /// Merges segments of which there are too many, while readers and small updates go on; answers how many merges that took. Nothing is done where
@@ -363,8 +389,7 @@ impl Update<'_> {
     pub fn abandon(mut self) -> Result<(), Error> {
         if *self.is_dirty.get_mut() {
             self.index.writing.give_up(&mut self.writer);
-            let writer = self.index.new_writer(1, MEMORY_BYTES_MIN, 1)?;
-            writer.garbage_collect_files().wait()?;
+            self.index.remove_leftovers()?;
             *self.is_dirty.get_mut() = false;
         }
         Ok(())

@@ -874,3 +874,48 @@ fn flip_positions(files: &[std::path::PathBuf]) {
         .filter(|f| f.extension().is_some_and(|e| e == "pos"));
     positions.for_each(|file| flip(file, 0));
 }
+
+#[test]
+fn files_of_a_process_that_was_killed_are_in_nobodys_way() {
+    let dir = tempfile::tempdir().unwrap();
+    let before = {
+        let index = opened(dir.path());
+        write(&index, &[("a", "x"), ("b", "x"), ("c", "x")], 1);
+        files_in(dir.path())
+    };
+    // What an update leaves that is killed right before its commit is there.
+    let aside = tempfile::tempdir().unwrap();
+    for file in &before {
+        std::fs::copy(dir.path().join(file), aside.path().join(file)).unwrap();
+    }
+    write(&opened(dir.path()), &[("a", "y")], 2);
+    for file in &before {
+        std::fs::copy(aside.path().join(file), dir.path().join(file)).unwrap();
+    }
+    assert!(
+        files_in(dir.path())
+            .iter()
+            .any(|file| file.ends_with(".del"))
+    );
+    let index = opened(dir.path());
+    assert_eq!(found(&index, term("x")), ["a", "b", "c"]);
+    write(&index, &[("a", "y")], 2);
+    assert_eq!(found(&index, term("x")), ["b", "c"]);
+    assert_eq!(found(&index, term("y")), ["a"]);
+    let of_segments = |file: &&String| file.contains('.') && !file.ends_with("json");
+    let files = files_in(dir.path());
+    let segments: std::collections::BTreeSet<_> = files
+        .iter()
+        .filter(of_segments)
+        .filter_map(|file| file.split('.').next())
+        .filter(|id| !id.is_empty())
+        .collect();
+    assert_eq!(segments.len(), index.reader().segments(), "{files:?}");
+}
+
+/// The names of an index's files, lists aside that are not there at once.
+fn files_in(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
+    names.collect()
+}
