@@ -142,7 +142,7 @@ class Writers:
 
     def __init__(self, ctx, server):
         self.server, self.is_over = server, threading.Event()
-        self.statuses = set()
+        self.answers = {}
         self.threads = [threading.Thread(target=self.write, args=(ctx.random.random(),), daemon=True) for _ in range(2)]
         for thread in self.threads:
             thread.start()
@@ -165,8 +165,8 @@ class Writers:
                         if random.random() < 0.3:
                             doc["_deleted"] = True
                     docs.append(doc)
-                self.statuses.add(api.post("/db/_bulk_docs", {"docs": docs}).status)
-                self.statuses.add(api.get("/db/_design/d/_nouveau/i?q=alpha&limit=1").status)
+                for answer in (api.post("/db/_bulk_docs", {"docs": docs}), api.get("/db/_design/d/_nouveau/i?q=alpha&limit=1")):
+                    self.answers[answer.status] = answer.raw[:200]
         except Disconnected:
             pass  # the server was killed under it
 
@@ -235,11 +235,13 @@ def full_disk_while_merging(ctx):
             writers.end()
             merged = merges(server.api())
             ctx.report.check(
-                "writes were refused, others went well", {200, 201} <= writers.statuses and max(writers.statuses) >= 500, writers.statuses
+                "writes were refused, others went well", {200, 201} <= set(writers.answers) and max(writers.answers) >= 500, writers.answers
             )
             docs = agrees(ctx, server.api(), "with room again")
             ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
-            ctx.report.note(f"full {times} times, {merged} merges, {docs} documents, answers: {sorted(writers.statuses)}")
+            ctx.report.note(
+                f"full {times} times, {merged} merges, {docs} documents, refused: { {status: raw for status, raw in writers.answers.items() if status >= 400} }"
+            )
             server.kill()
             server.start()
             agrees(ctx, server.api(), "full disks, then kill -9")
