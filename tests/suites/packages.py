@@ -419,6 +419,7 @@ def life_of_a_package(ctx):
         debian.run(f"systemctl kill --signal=KILL settee; while settee healthcheck http://127.0.0.1:5999 2>/dev/null; do sleep 0.1; done; {again}")
         active(report, debian, "killed, and started again", port=5999)
         report.check("it is another process", debian.run("systemctl show --property=MainPID settee").stdout != before_killed)
+        restored(report, debian, before)
         journal = debian.run("journalctl --unit settee --boot").stdout
         report.check("the journal has no complaints of the allocator", "background thread" not in journal, journal[-2000:])
         said = debian.run("systemd-analyze verify --man=no settee.service && systemd-analyze security settee --no-pager | tail -1")
@@ -448,6 +449,30 @@ def active(report, debian, when, port=5984):
     report.check(
         f"the service runs: {when}", said.returncode == 0, said.stdout + said.stderr + debian.run("journalctl --unit settee | tail -20").stdout
     )
+
+
+def restored(report, debian, before):
+    """Backed up to a folder that the unit names, and restored by root: the service has what it had."""
+    backup = "settee backup http://admin:$(cat /var/lib/settee/admin-password)@127.0.0.1:5999 /backups"
+    said = debian.run(f"install -d -o settee -m 0700 /backups; {backup}")
+    report.check(
+        "a backup to a folder that the unit does not name is refused, and it says why", said.returncode == 1 and "ReadWritePaths" in said.stderr, said
+    )
+    drop_in = "/etc/systemd/system/settee.service.d"
+    debian.run(
+        f"mkdir -p {drop_in}; printf '[Service]\nReadWritePaths=/backups\n' > {drop_in}/override.conf; systemctl daemon-reload; systemctl restart settee"
+    )
+    said = debian.run(f"{backup} && settee backup verify /backups")
+    report.check("with the folder in the unit it is made", said.returncode == 0 and "whole" in said.stdout, said)
+    said = debian.run("settee check /backups")
+    report.check("a check of it says what to do", said.returncode == 2 and "settee backup verify" in said.stderr, said)
+    ask(debian, "-X DELETE", "shop", 5999)
+    said = debian.run(
+        "systemctl stop settee && mv /var/lib/settee/store /var/lib/settee/store.before && settee restore /backups /var/lib/settee && systemctl start settee"
+    )
+    report.check("root restores it", said.returncode == 0, said)
+    active(report, debian, "restored", port=5999)
+    report.equal("what was deleted is there again", ask(debian, "", "shop/r1", 5999), before)
 
 
 def ask(debian, options, path, port=5984):

@@ -81,6 +81,16 @@ pub enum Error {
         /// What the system says.
         source: std::io::Error,
     },
+    /// A directory that this process may not read or write.
+    #[error(
+        "{target}: {reason}. It has to belong to the server's user, and a server that is a service of systemd writes only where its unit says so (ReadWritePaths=)"
+    )]
+    NotAllowed {
+        /// Which one.
+        target: String,
+        /// What the system says.
+        reason: String,
+    },
     /// The target.
     #[error("{target}: {source}")]
     Target {

@@ -7,6 +7,7 @@
 //! leases/backup-…, prune-…  who is at work here (lease.rs)
 //! ```
 
+use std::io::ErrorKind;
 use std::path::{self, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
@@ -278,9 +279,13 @@ impl Target {
     }
 
     pub(crate) fn failed(&self, source: object_store::Error) -> Error {
-        Error::Target {
-            target: self.name.to_string(),
-            source,
+        let target = self.name.to_string();
+        match refused(&source) {
+            Some(e) if matches!(*self.name, TargetName::Directory(_)) => Error::NotAllowed {
+                target,
+                reason: e.to_string(),
+            },
+            _ => Error::Target { target, source },
         }
     }
 
@@ -432,6 +437,19 @@ impl Target {
         backups.sort_by(|a, b| (a.time, &a.name).cmp(&(b.time, &b.name)));
         Ok((backups, broken))
     }
+}
+
+/// What the system says, when it does not let this process do something.
+fn refused(error: &object_store::Error) -> Option<&std::io::Error> {
+    let first: &(dyn std::error::Error + 'static) = error;
+    let causes = std::iter::successors(Some(first), |e| e.source());
+    let mut said = causes.filter_map(|e| e.downcast_ref::<std::io::Error>());
+    said.find(|e| {
+        matches!(
+            e.kind(),
+            ErrorKind::PermissionDenied | ErrorKind::ReadOnlyFilesystem
+        )
+    })
 }
 
 /// Whether a directory holds backups, and is no copy of a store by itself.

@@ -45,6 +45,12 @@ pub fn run(options: &StoreCheckOptions) -> ExitCode {
 
 fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
     let store = store_in(&options.data);
+    if !store.exists() && backup::holds_backups(&options.data) {
+        let place = options.data.display();
+        return Err(Failure::usage(format!(
+            "{place} holds backups: `settee backup verify {place}` looks at them"
+        )));
+    }
     let (languages, reduce_limit) = functions_of(&options.data)?;
     let (sender, receiver) = std::sync::mpsc::channel();
     let shown = Shown::start(receiver);

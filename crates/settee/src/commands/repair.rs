@@ -14,6 +14,7 @@ use super::doctor::plain;
 use crate::Failure;
 use crate::cli::RepairOptions;
 use crate::data::STORE;
+use crate::private::give_to_owner_of;
 
 /// The exit status when something was lost.
 const LOSSES: u8 = 3;
@@ -77,6 +78,7 @@ fn save(options: &RepairOptions) -> Result<bool, Failure> {
     clear(is_shown);
     let saved = saved.map_err(Failure::new)?;
     copy_settings(&options.data, &options.new)?;
+    give_to_owner_of(&options.data, &options.new).map_err(|e| at(&options.new, &e))?;
     // Renamed last: an interrupted repair leaves no half store under the store's name.
     let store = options.new.join(STORE);
     fs::rename(&unfinished, &store).map_err(|e| at(&store, &e))?;

@@ -9,6 +9,7 @@ use super::{size, target};
 use crate::Failure;
 use crate::cli::RestoreOptions;
 use crate::data::STORE;
+use crate::private::give_to_owner_of;
 
 /// A file that every store has.
 const STORE_MARK: &str = "CURRENT";
@@ -49,6 +50,7 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
         let _ = rustls::crypto::ring::default_provider().install_default();
         super::super::runtime()?.block_on(fetch(&options.backup, &which, &unfinished))?
     };
+    give_to_owner_of(&options.data, &unfinished).map_err(at(&unfinished))?;
     std::fs::rename(&unfinished, &store).map_err(at(&store))?;
     let synced = std::fs::File::open(&options.data).and_then(|d| d.sync_all());
     synced.map_err(at(&options.data))?;
