@@ -53,7 +53,12 @@ pub(crate) fn damage_of_segments(
     segments: &[SegmentId],
 ) -> Result<Option<String>, Unopened> {
     let directory = engine.directory();
-    let mut files: Vec<_> = directory.list_managed_files().into_iter().collect();
+    // Not what a process has left that was killed: no commit has that.
+    let mut files: Vec<_> = engine
+        .load_metas()?
+        .list_segment_files()
+        .into_iter()
+        .collect();
     files.sort();
     for file in files {
         let name = file.to_string_lossy();
