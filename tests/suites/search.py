@@ -6,6 +6,7 @@ import json
 import math
 import pathlib
 import subprocess
+import threading
 
 from harness.server import wait_until
 
@@ -443,17 +444,58 @@ def deleted_databases(ctx):
 
 
 def copies(ctx):
-    """A copy of the store has no text indexes, and makes them again; a check has nothing to say of them."""
+    """Large text indexes are in copies of the store, small ones are made again; writes go on meanwhile. A check has nothing to say of any."""
     with ctx.server("copied") as server:
-        database = Database(ctx, server, "db", "?q=2")
+        database = Database(ctx, server, "small", "?q=2")
         database.edit(100)
         expected = database.ids("alpha", sort="_id")
+        api, large = server.api(timeout=120), ctx.size(20_000, 200_000)
+        api.expect(201, "PUT", "/large?q=2")
+        api.expect(201, "PUT", "/large/_design/d", design())
+        for at in range(0, large, 5_000):
+            texts = (" ".join(f"w{ctx.random.randrange(50_000)}" for _ in range(40)) for _ in range(5_000))
+            docs = [{"_id": f"{at + n:06}", "text": text, "n": at + n} for n, text in enumerate(texts)]
+            api.expect(201, "POST", "/large/_bulk_docs", {"docs": docs})
+        api.expect(200, "GET", "/large/_design/d/_nouveau/i?q=w7")
+        over = threading.Event()
+        writer = threading.Thread(target=write_beside, args=(server, over))
+        writer.start()
         url = server.url.replace("://", f"://{server.admin}@")
-        subprocess.run([ctx.binary, "backup", url, str(ctx.root / "backup")], check=True, capture_output=True, timeout=120)
-    subprocess.run([ctx.binary, "restore", str(ctx.root / "backup"), str(ctx.root / "copy")], check=True, capture_output=True, timeout=120)
-    for what, data in (("a store with text indexes", server.data), ("its copy", str(ctx.root / "copy"))):
-        done = subprocess.run([ctx.binary, "check", data, "--indexes"], check=False, capture_output=True, timeout=120, text=True)
-        ctx.report.check(f"{what} is sound", done.returncode == 0 and "no design document" not in done.stdout, done.stdout + done.stderr)
-    with ctx.server("copy") as server:
-        database.api = server.api()
-        ctx.report.equal("a copy finds the same", database.ids("alpha", sort="_id"), expected)
+        places = {"one copy": str(ctx.root / "copy-of-store"), "backups": f"file://{ctx.root}/place"}
+        for place in places.values():
+            subprocess.run([ctx.binary, "backup", url, place], check=True, capture_output=True, timeout=120)
+        said = subprocess.run([ctx.binary, "backup", url, places["backups"]], check=True, capture_output=True, timeout=120, text=True).stdout
+        over.set()
+        writer.join()
+        ctx.report.note(f"another backup beside writes: {said.strip()}")
+    for what, place in places.items():
+        name = f"restored-{what.replace(' ', '-')}"
+        subprocess.run([ctx.binary, "restore", place, str(ctx.root / name)], check=True, capture_output=True, timeout=120)
+        done = subprocess.run([ctx.binary, "check", str(ctx.root / name), "--indexes"], check=False, capture_output=True, timeout=120, text=True)
+        ctx.report.check(f"{what}: it is sound", done.returncode == 0 and "no design document" not in done.stdout, done.stdout + done.stderr)
+        with ctx.server(name) as server:
+            api = server.api(timeout=120)
+            as_it_is = api.expect(200, "GET", "/large/_design/d/_nouveau/i?q=n:[0%20TO%20*]&limit=1&update=false")["total_hits"]
+            ctx.report.check(f"{what}: the large index is there at once", as_it_is >= large, as_it_is)
+            done = server.api().expect(200, "GET", "/_node/_local/_stats/settee/text_indexes/documents")["value"]
+            rows = api.expect(200, "GET", "/large/_all_docs?startkey=%22new%22")["rows"]
+            found = api.expect(200, "GET", "/large/_design/d/_nouveau/i?q=new&limit=1000000")["hits"]
+            ctx.report.equal(f"{what}: what was written beside the backup", sorted(hit["id"] for hit in found), [row["id"] for row in rows])
+            caught_up = server.api().expect(200, "GET", "/_node/_local/_stats/settee/text_indexes/documents")["value"] - done
+            ctx.report.check(f"{what}: it is brought up to date, not built anew", caught_up < large / 2, caught_up)
+            database.api = api
+            ctx.report.equal(f"{what}: the small index finds the same", database.ids("alpha", sort="_id"), expected)
+            api.expect(200, "DELETE", "/large")
+            ctx.report.check(
+                f"{what}: a deleted database leaves nothing", wait_until(lambda s=server: len(folders(s)) <= 2, 30, 0.1), folders(server)
+            )
+
+
+def write_beside(server, over):
+    """Writes, and asks, so that the index has commits all the time."""
+    api = server.api(timeout=120)
+    number = 0
+    while not over.is_set():
+        number += 1
+        api.expect(201, "PUT", f"/large/new{number:06}", {"text": f"new w{number}"})
+        api.expect(200, "GET", "/large/_design/d/_nouveau/i?q=new&limit=1")

@@ -18,7 +18,7 @@ mod target;
 mod verify;
 
 pub use error::{Error, Result};
-pub use make::{Copy, back_up};
+pub use make::{Copy, back_up, names_in};
 pub use manifest::{File, Manifest, parse_time, time_text};
 pub use progress::Progress;
 pub use prune::{Keep, Pruned, prune};

@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::error::{Error, Result};
 use crate::hashes::Hashes;
 use crate::lease::{Lease, Work};
-use crate::manifest::{FORMAT, File, Manifest, name_of};
+use crate::manifest::{FORMAT, File, Manifest, TEXTS, name_of};
 use crate::progress::Progress;
 use crate::rate::Rate;
 use crate::read::PART_BYTES;
@@ -134,17 +134,32 @@ async fn wait_for_prunes(target: &Target, lease: &Lease<'_>) -> Result<()> {
     Ok(())
 }
 
-fn names_in(directory: &Path) -> Result<Vec<String>> {
-    let mut names = vec![];
-    for entry in std::fs::read_dir(directory).map_err(Error::file(directory))? {
-        let entry = entry.map_err(Error::file(directory))?;
-        if entry.path().is_file() {
-            let name = entry.file_name().into_string();
-            names.push(name.expect("a store's files have names of ASCII"));
+/// The names of a store's files, and of those of its text indexes with their folders.
+///
+/// # Errors
+/// Of the directory.
+pub fn names_in(directory: &Path) -> Result<Vec<String>> {
+    let name_of = |path: &Path| {
+        let name = path.strip_prefix(directory).ok().and_then(Path::to_str);
+        name.map(str::to_owned)
+    };
+    let mut paths = entries_of(directory)?;
+    let texts = directory.join(TEXTS);
+    if texts.is_dir() {
+        for folder in entries_of(&texts)? {
+            paths.extend(entries_of(&folder)?);
         }
     }
+    let files = paths.iter().filter(|path| path.is_file());
+    let mut names: Vec<String> = files.filter_map(|path| name_of(path)).collect();
     names.sort_unstable();
     Ok(names)
+}
+
+fn entries_of(directory: &Path) -> Result<Vec<PathBuf>> {
+    let entries = std::fs::read_dir(directory).map_err(Error::file(directory))?;
+    let paths = entries.map(|entry| Ok(entry.map_err(Error::file(directory))?.path()));
+    paths.collect()
 }
 
 /// Two backups of one second have different names.

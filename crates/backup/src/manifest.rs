@@ -6,6 +6,9 @@ use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 
+/// The directory of a store's text indexes, each of which has a folder with its number for a name.
+pub(crate) const TEXTS: &str = "text";
+
 /// Version of this form.
 pub const FORMAT: u32 = 1;
 
@@ -74,12 +77,22 @@ impl Manifest {
         if manifest.format > FORMAT {
             return Err("it was made by a later version of Settee".to_owned());
         }
-        let wrong = |file: &&File| !is_file_name(&file.name) || !is_hash(&file.blake3);
+        let wrong = |file: &&File| !is_name_in_store(&file.name) || !is_hash(&file.blake3);
         match manifest.files.iter().find(wrong) {
             Some(file) => Err(format!("`{}` is no file of a store", file.name)),
             None => Ok(manifest),
         }
     }
+}
+
+/// Whether a text names a file of a store's directory, or of a folder of one of its text indexes: `text/7/meta.json`.
+fn is_name_in_store(name: &str) -> bool {
+    let Some((folder, name)) = name.rsplit_once('/') else {
+        return is_file_name(name);
+    };
+    let number = folder.strip_prefix(TEXTS).and_then(|f| f.strip_prefix('/'));
+    let is_number = |n: &str| !n.is_empty() && n.bytes().all(|b| b.is_ascii_digit());
+    number.is_some_and(is_number) && is_file_name(name)
 }
 
 /// Whether a text is a name in one directory, of the kind that stores have.
@@ -153,11 +166,31 @@ mod tests {
         let mut later = manifest();
         later.format += 1;
         assert!(Manifest::decode(&later.encode()).is_err());
-        for name in ["../x", "a/b", ".", "..", ""] {
+        for name in [
+            "../x",
+            "a/b",
+            ".",
+            "..",
+            "",
+            "text/x",
+            "text/7/..",
+            "text/../x",
+            "text//x",
+            "text/7/8/x",
+            "/text/7/x",
+            "text/7/",
+        ] {
             let mut outside = manifest();
             outside.files[0].name = name.to_owned();
             assert!(Manifest::decode(&outside.encode()).is_err(), "{name}");
         }
+    }
+
+    #[test]
+    fn files_of_text_indexes_are_files_of_a_store() {
+        let mut more = manifest();
+        more.files[0].name = "text/7/meta.json".to_owned();
+        assert!(Manifest::decode(&more.encode()).is_ok());
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! A store out of a backup.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::Path;
 
@@ -69,14 +70,31 @@ pub async fn restore(
     progress: &Progress,
 ) -> Result<()> {
     progress.expect(backup.bytes());
+    let folders: BTreeSet<&Path> = backup
+        .files
+        .iter()
+        .filter_map(|file| Path::new(&file.name).parent())
+        .flat_map(Path::ancestors)
+        .collect();
+    // Those above others come first.
+    for folder in &folders {
+        let folder = directory.join(folder);
+        if !folder.exists() {
+            std::fs::create_dir(&folder).map_err(Error::file(&folder))?;
+        }
+    }
     futures_util::stream::iter(&backup.files)
         .map(Ok)
         .try_for_each_concurrent(FILES_AT_ONCE, |file| {
             copy(target, backup, file, directory, progress)
         })
         .await?;
-    let synced = std::fs::File::open(directory).and_then(|d| d.sync_all());
-    synced.map_err(Error::file(directory))
+    for folder in folders {
+        let folder = directory.join(folder);
+        let synced = std::fs::File::open(&folder).and_then(|d| d.sync_all());
+        synced.map_err(Error::file(folder))?;
+    }
+    Ok(())
 }
 
 async fn copy(

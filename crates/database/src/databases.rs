@@ -583,12 +583,14 @@ impl Databases {
 
     /// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile.
     pub fn backup(&self, target: &Path) -> Result<(), Error> {
-        Ok(self.store.backup(target)?)
+        self.copy(target)?;
+        self.store.note_backup();
+        Ok(())
     }
 
     /// The same, for a backup that is made of the copy.
     pub fn copy(&self, target: &Path) -> Result<(), Error> {
-        Ok(self.store.copy(target)?)
+        crate::text::copy_store(&self.store, target)
     }
 
     /// Writes what is queued and stops. Every later operation fails. The directory is free when these databases, and what was read

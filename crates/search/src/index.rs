@@ -12,6 +12,7 @@ use tantivy::directory::error::OpenReadError;
 use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 
 use crate::Error;
+use crate::copy::list_files;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
 use crate::sound;
@@ -164,6 +165,7 @@ impl Index {
 
     fn open_folder(folder: &Path) -> Result<Index, Unopened> {
         std::fs::create_dir_all(folder)?;
+        list_files(folder)?;
         let (schema, layout) = Layout::new();
         let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
         let engine = tantivy::Index::builder()
@@ -257,7 +259,7 @@ pub(crate) fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopen
 }
 
 /// Bytes of the files in a folder; 0 when it is not there.
-pub(crate) fn folder_bytes(folder: &Path) -> u64 {
+pub fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;
     };

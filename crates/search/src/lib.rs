@@ -27,6 +27,7 @@
 mod answer;
 mod collect;
 mod column;
+mod copy;
 mod effort;
 mod error;
 mod explain;
@@ -46,12 +47,13 @@ mod weigh;
 
 pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
+pub use copy::copy_index;
 pub use effort::Effort;
 pub use error::Error;
 pub use explain::{Explanation, explain};
 pub use fields::{Analyze, ClassicOptions, Fields};
 pub use group::{Group, GroupRequest, merge_groups};
-pub use index::{Commit, Index};
+pub use index::{Commit, Index, folder_bytes};
 pub use known::Statistics;
 pub use query::Query;
 pub use reader::Reader;

@@ -916,3 +916,47 @@ fn files_in(folder: &Path) -> Vec<String> {
     let names = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap());
     names.collect()
 }
+
+#[test]
+fn copies_beside_updates_and_merges_are_of_one_commit_each() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(&dir.path().join("index"));
+    write(&index, &[("d0", "x")], 1);
+    let is_over = std::sync::atomic::AtomicBool::new(false);
+    let relaxed = std::sync::atomic::Ordering::Relaxed;
+    std::thread::scope(|scope| {
+        scope.spawn(|| {
+            for n in 2.. {
+                let id = format!("d{}", n - 1);
+                // One more, and one that was there, so that documents are taken out too.
+                write(&index, &[(&id, "x"), ("d0", "x")], n);
+                index.tidy(&|| false).unwrap();
+                if is_over.load(relaxed) {
+                    return;
+                }
+            }
+        });
+        let mut seqs = vec![];
+        for n in 0..40 {
+            let copy = dir.path().join(n.to_string());
+            if !search::copy_index(&dir.path().join("index"), &copy).unwrap() {
+                continue;
+            }
+            assert_eq!(search::damage_of(&copy).unwrap(), None);
+            let copied = Index::open(&copy).unwrap();
+            assert_eq!(copied.damage(), None);
+            let seq = copied.commit().seq;
+            assert_eq!(
+                found(&copied, term("x")).len().min(100),
+                seq.min(100) as usize
+            );
+            // It is an index as any other.
+            write(&copied, &[("new", "y")], seq + 1);
+            assert_eq!(found(&copied, term("y")), ["new"]);
+            seqs.push(seq);
+        }
+        is_over.store(true, relaxed);
+        assert!(seqs.len() > 20 && seqs.first() < seqs.last(), "{seqs:?}");
+    });
+    assert!(!search::copy_index(&dir.path().join("nowhere"), &dir.path().join("none")).unwrap());
+}

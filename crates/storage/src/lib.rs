@@ -67,6 +67,6 @@ pub use slot::{
     SlotNumber, SlotOutcome, SlotRequest, SlotRows, SlotWork, SlotWrite, WorkOutcome,
 };
 pub use snapshot::{Cursor, Snapshot, Value};
-pub use store::{Signature, Store, folder_in};
+pub use store::{Signature, Store, folder_in, folders_in};
 pub use summary::{IdBlocks, Summary};
 pub use writes::Writes;

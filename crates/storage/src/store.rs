@@ -33,7 +33,12 @@ const FOLDERS: &str = "text";
 
 /// [`Store::folder`] of the store at `store`, which need not be open.
 pub fn folder_in(store: &Path, index: ShardNumber) -> PathBuf {
-    store.join(FOLDERS).join(index.to_string())
+    folders_in(store).join(index.to_string())
+}
+
+/// Where those folders are of all indexes of the store at `store`.
+pub fn folders_in(store: &Path) -> PathBuf {
+    store.join(FOLDERS)
 }
 
 /// What tells the indexes of a shard apart.
@@ -247,15 +252,22 @@ impl Store {
     }
 
     /// The folder of what an index keeps beside the engine, a text index's files; it is not there unless somebody made it. It goes
-    /// with the index's rows. A copy of the store does not have it, so whoever uses it makes it anew.
+    /// with the index's rows. [`Store::copy`] does not copy it, so whoever uses it makes it anew where it is not there.
     pub fn folder(&self, index: ShardNumber) -> PathBuf {
         folder_in(self.engine.path(), index)
+    }
+
+    /// All those folders that are there.
+    pub fn folders(&self) -> Vec<PathBuf> {
+        let entries = std::fs::read_dir(folders_in(self.engine.path()));
+        let folders = entries.into_iter().flatten().flatten();
+        folders.map(|folder| folder.path()).collect()
     }
 
     /// Bytes of the files in all those folders. Looks at each of them.
     pub fn folders_bytes(&self) -> u64 {
         let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
-        let folders = entries(&self.engine.path().join(FOLDERS));
+        let folders = entries(&folders_in(self.engine.path()));
         // A file may go while it is looked at.
         let files = folders.flat_map(|folder| entries(&folder.path()));
         files
@@ -370,15 +382,7 @@ impl Store {
         &self.engine
     }
 
-    /// Copies the store as it is now to `target`, which must not exist; files are linked where the file system can.
-    /// Writes go on meanwhile.
-    pub fn backup(&self, target: &Path) -> Result<(), Error> {
-        self.copy(target)?;
-        self.note_backup();
-        Ok(())
-    }
-
-    /// The same, of which a backup is yet to be made.
+    /// Copies the store as it is now to `target`, which must not exist; files are linked where the file system can. Writes go on meanwhile.
     pub fn copy(&self, target: &Path) -> Result<(), Error> {
         self.committer
             .sync()

@@ -360,7 +360,7 @@ fn a_summary_is_exact_after_a_crash_during_compaction_and_writes() {
             let contents = store.contents(s.clone());
             storage::compact(&store.committer, &s, &contents, &|_, _| true).unwrap();
             let copy = dir.path().join(format!("copy{round}"));
-            store.backup(&copy).unwrap();
+            store.copy(&copy).unwrap();
             copies.push(copy);
         }
         done.store(true, Relaxed);

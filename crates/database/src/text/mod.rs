@@ -3,6 +3,7 @@
 mod answer;
 pub(crate) mod bookmark;
 mod bytes;
+mod copy;
 mod query;
 mod shard;
 mod spec;
@@ -25,6 +26,8 @@ pub use analysis::Flavour as TextFlavour;
 pub use analysis::highlight::Options as TextHighlightOptions;
 pub use answer::{TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextGroup, TextHit, TextOrder};
 pub(crate) use bytes::TextBytes;
+pub(crate) use copy::copy_store;
+pub use copy::texts_beside;
 pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::Explanation as TextExplanation;

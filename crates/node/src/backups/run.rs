@@ -17,10 +17,12 @@ const HASHES: &str = "hashes.json";
 /// Removes what a backup left that was ended in between.
 pub(super) fn remove_rest(directory: &Path) {
     let checkpoint = directory.join(CHECKPOINT);
-    if let Err(error) = std::fs::remove_dir_all(&checkpoint)
-        && error.kind() != std::io::ErrorKind::NotFound
-    {
-        tracing::warn!(%error, "{} stays", checkpoint.display());
+    for rest in [database::texts_beside(&checkpoint), checkpoint] {
+        if let Err(error) = std::fs::remove_dir_all(&rest)
+            && error.kind() != std::io::ErrorKind::NotFound
+        {
+            tracing::warn!(%error, "{} stays", rest.display());
+        }
     }
 }
 

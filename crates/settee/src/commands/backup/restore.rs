@@ -1,7 +1,7 @@
 //! `settee restore`.
 
 use std::os::unix::fs::PermissionsExt as _;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use backup::{Progress, Which, holds_backups, parse_time, time_text};
 
@@ -79,23 +79,21 @@ fn which(options: &RestoreOptions) -> Result<Which, Failure> {
 
 /// Copies a copy of a store. Answers what to tell of it.
 fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
-    let files: Vec<PathBuf> = std::fs::read_dir(from)
-        .and_then(|d| d.map(|e| e.map(|e| e.path())).collect())
-        .map_err(at(from))?;
+    let names = backup::names_in(from).map_err(Failure::new)?;
     let mut bytes = 0;
-    for file in files.iter().filter(|f| f.is_file()) {
-        let Some(name) = file.file_name() else {
-            continue;
-        };
-        let to = to.join(name);
-        bytes += std::fs::copy(file, &to).map_err(at(file))?;
+    for name in &names {
+        let (file, to) = (from.join(name), to.join(name));
+        if let Some(folder) = to.parent() {
+            std::fs::create_dir_all(folder).map_err(at(folder))?;
+        }
+        bytes += std::fs::copy(&file, &to).map_err(at(&file))?;
         // The copy has the backup's mode, and an older version's backups are for everybody to read.
         std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).map_err(at(&to))?;
         std::fs::File::open(&to)
             .and_then(|f| f.sync_all())
             .map_err(at(&to))?;
     }
-    Ok(format!("restored {} files, {bytes} bytes", files.len()))
+    Ok(format!("restored {} files, {bytes} bytes", names.len()))
 }
 
 /// Copies a backup of a target. Answers what to tell of it.

@@ -1,0 +1,89 @@
+//! Copies of a store with its text indexes.
+
+use std::ffi::OsString;
+use std::fs;
+use std::io::ErrorKind;
+use std::path::{Path, PathBuf};
+
+use storage::{Store, folders_in};
+
+use crate::Error;
+
+/// Smaller ones are not copied, in bytes of their files: they are built anew in less than about a second, and each has some ten files.
+const COPIED_BYTES_MIN: u64 = 4 << 20;
+
+/// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile.
+///
+/// A text index that cannot be copied is left out, since it can be built anew.
+pub fn copy_store(store: &Store, target: &Path) -> Result<(), Error> {
+    let aside = texts_beside(target);
+    let copied = copy_with(store, target, &aside);
+    let removed = remove(&aside);
+    copied?;
+    removed.map_err(|e| failed(target, &e))
+}
+
+fn copy_with(store: &Store, target: &Path, aside: &Path) -> Result<(), Error> {
+    let at = |e: std::io::Error| failed(target, &e);
+    remove(aside).map_err(at)?;
+    // Before the store: an index may be behind it, and never ahead of it.
+    for folder in store.folders() {
+        copy_index(&folder, aside);
+    }
+    store.copy(target)?;
+    if !aside.exists() {
+        return Ok(());
+    }
+    // What was dropped meanwhile nobody would remove from the copy.
+    let there = folders_in(store.engine().path());
+    for copied in fs::read_dir(aside).map_err(at)? {
+        let copied = copied.map_err(at)?;
+        if !there.join(copied.file_name()).exists() {
+            remove(&copied.path()).map_err(at)?;
+        }
+    }
+    fs::rename(aside, folders_in(target)).map_err(at)?;
+    let synced = fs::File::open(target).and_then(|directory| directory.sync_all());
+    synced.map_err(at)
+}
+
+fn failed(target: &Path, error: &std::io::Error) -> Error {
+    Error::Storage(storage::Error::Directory {
+        path: target.to_owned(),
+        reason: error.to_string(),
+    })
+}
+
+fn copy_index(folder: &Path, aside: &Path) {
+    let Some(name) = folder.file_name() else {
+        return;
+    };
+    if search::folder_bytes(folder) < COPIED_BYTES_MIN {
+        return;
+    }
+    match search::copy_index(folder, &aside.join(name)) {
+        Ok(true) => {}
+        Ok(false) => {
+            tracing::info!(folder = %folder.display(), "a text index is written all the time: no copy has it");
+        }
+        Err(error) => {
+            tracing::warn!(%error, folder = %folder.display(), "a text index is not copied");
+            remove(&aside.join(name)).ok();
+        }
+    }
+}
+
+/// Where copies of text indexes wait until the target of [`crate::Databases::copy`] is there.
+pub fn texts_beside(target: &Path) -> PathBuf {
+    let mut name = OsString::from(".");
+    name.push(target.file_name().unwrap_or_default());
+    name.push(".text");
+    target.with_file_name(name)
+}
+
+fn remove(folder: &Path) -> std::io::Result<()> {
+    match fs::remove_dir_all(folder) {
+        Err(e) if e.kind() == ErrorKind::NotFound => Ok(()),
+        removed => removed,
+    }
+}
