@@ -135,7 +135,7 @@ fn a_copy_of_the_store_taken_during_a_build_is_whole_and_completes() {
                 let mut taken = vec![];
                 while taken.len() < 12 && !done.load(std::sync::atomic::Ordering::Relaxed) {
                     let path = copies.path().join(taken.len().to_string());
-                    world.store.backup(&path).unwrap();
+                    world.store.copy(&path).unwrap();
                     taken.push(path);
                 }
                 taken
@@ -173,7 +173,7 @@ fn a_crash_while_files_are_added_makes_the_build_start_over() {
     batch.put(Keyspace::Meta, key, state);
     batch.commit(true).unwrap();
     let path = copies.path().join("copy");
-    world.store.backup(&path).unwrap();
+    world.store.copy(&path).unwrap();
     world.close();
     let copy = open(&path);
     assert_eq!(copy.indexes[0].indexed_seq(), 0);
