@@ -378,7 +378,7 @@ fn an_update_that_is_given_up_leaves_no_files() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
     write(&index, &[("a", "x")], 1);
-    let before = index.file_bytes();
+    let before = segment_files(dir.path());
     let update = index.update(1, 0).unwrap();
     let words: String = (0..40_000).map(|n| format!("w{n} ")).collect();
     // More than a writer keeps in memory.
@@ -389,8 +389,15 @@ fn an_update_that_is_given_up_leaves_no_files() {
             .unwrap();
     }
     update.abandon().unwrap();
-    assert!(index.file_bytes() < 2 * before + 10_000);
+    assert_eq!(segment_files(dir.path()), before);
     assert_eq!(found(&index, term("x")), ["a"]);
+    // tantivy's list of files forgets those that are gone.
+    write(&index, &[("c", "x")], 2);
+    assert_eq!(segment_files(dir.path()).len(), 2 * before.len());
+    let list = std::fs::read(dir.path().join(".managed.json")).unwrap();
+    let list: Vec<String> = serde_json::from_slice(&list).unwrap();
+    assert!(list.iter().all(|name| dir.path().join(name).exists()));
+    assert_eq!(found(&index, term("x")), ["a", "c"]);
 }
 
 /// An index like Clouseau's of so many documents: a facet `f` of their numbers, a string `s` of their numbers' last digit, a text, a point.
