@@ -2,19 +2,19 @@
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::fs;
+use std::fs::{self, File};
 use std::io::{self, ErrorKind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use serde::Deserialize;
+use tantivy::TantivyError;
+use tantivy::directory::{Directory, META_LOCK, MmapDirectory};
 
 use crate::Error;
 use crate::index::META;
 
 /// Where tantivy lists the files that it may remove.
 const MANAGED: &str = ".managed.json";
-/// How often a copy is begun again because of a commit meanwhile.
-const TIMES_MAX: u32 = 20;
 
 /// What of tantivy's list says which files are of a commit.
 #[derive(Deserialize)]
@@ -51,55 +51,52 @@ impl Meta {
     }
 }
 
-/// Copies the last commit of the index in a folder to another one, which is made; writes may go on. Files are linked where the file system can. Answers
-/// whether there is a copy: there is none of an index that has no commit, or that commits all the time.
+/// Copies the last commit of the index in a folder to another one, which is made; writes and commits may go on. Files are linked where the file system
+/// can. Answers whether there is a copy: there is none of an index that has no commit.
 ///
 /// # Errors
 /// The files cannot be read, or the copy cannot be written.
 pub fn copy_index(from: &Path, to: &Path) -> Result<bool, Error> {
-    for _ in 0..TIMES_MAX {
-        let Some(meta) = read_meta(from)? else {
-            return Ok(false);
-        };
-        fs::create_dir_all(to)?;
-        // What went meanwhile went by a commit.
-        if copy_files(from, to, &meta)? && read_meta(from)?.as_ref() == Some(&meta) {
-            fs::write(to.join(META), &meta)?;
-            return Ok(true);
-        }
-        fs::remove_dir_all(to)?;
+    if !from.join(META).exists() {
+        return Ok(false);
     }
-    Ok(false)
+    let directory = MmapDirectory::open(from).map_err(TantivyError::from)?;
+    // While it is held nobody removes files of the commit that is read now, though there may be others after it.
+    let lock = directory
+        .acquire_lock(&META_LOCK)
+        .map_err(TantivyError::from)?;
+    let meta = match fs::read(from.join(META)) {
+        Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
+        read => read?,
+    };
+    fs::create_dir_all(to)?;
+    let unlinked = link_files(from, to, &meta)?;
+    drop(lock);
+    for (mut file, to) in unlinked {
+        io::copy(&mut file, &mut File::create(to)?)?;
+    }
+    fs::write(to.join(META), &meta)?;
+    Ok(true)
 }
 
-fn read_meta(folder: &Path) -> io::Result<Option<Vec<u8>>> {
-    match fs::read(folder.join(META)) {
-        Ok(meta) => Ok(Some(meta)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
-/// Answers whether no file went meanwhile.
-fn copy_files(from: &Path, to: &Path, meta: &[u8]) -> Result<bool, Error> {
+/// Links the files of a commit. Those that cannot be linked are answered, open, with where they are to be copied to: that may take long.
+fn link_files(from: &Path, to: &Path, meta: &[u8]) -> Result<Vec<(File, PathBuf)>, Error> {
     let meta: Meta = serde_json::from_slice(meta).map_err(|e| Error::Engine(e.to_string()))?;
+    let mut unlinked = vec![];
     for entry in fs::read_dir(from)? {
         let name = entry?.file_name();
         if !name.to_str().is_some_and(|name| meta.has(name)) {
             continue;
         }
         let (from, to) = (from.join(&name), to.join(&name));
-        let copied = match fs::hard_link(&from, &to) {
-            Err(e) if e.kind() != ErrorKind::NotFound => fs::copy(&from, &to).map(drop),
-            linked => linked,
-        };
-        match copied {
+        match fs::hard_link(&from, &to) {
             Ok(()) => {}
-            Err(e) if e.kind() == ErrorKind::NotFound => return Ok(false),
-            Err(e) => return Err(e.into()),
+            // The whole index goes.
+            Err(e) if e.kind() == ErrorKind::NotFound => {}
+            Err(_) => unlinked.push((File::open(&from)?, to)),
         }
     }
-    Ok(true)
+    Ok(unlinked)
 }
 
 /// Lists the files of a copy as tantivy does, which removes none that it has not listed.

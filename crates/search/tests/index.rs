@@ -946,9 +946,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
         let mut seqs = vec![];
         for n in 0..40 {
             let copy = dir.path().join(n.to_string());
-            if !search::copy_index(&dir.path().join("index"), &copy).unwrap() {
-                continue;
-            }
+            assert!(search::copy_index(&dir.path().join("index"), &copy).unwrap());
             assert_eq!(search::damage_of(&copy).unwrap(), None);
             let copied = Index::open(&copy).unwrap();
             assert_eq!(copied.damage(), None);
@@ -963,7 +961,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
             seqs.push(seq);
         }
         is_over.store(true, relaxed);
-        assert!(seqs.len() > 20 && seqs.first() < seqs.last(), "{seqs:?}");
+        assert!(seqs.first() < seqs.last(), "{seqs:?}");
     });
     assert!(!search::copy_index(&dir.path().join("nowhere"), &dir.path().join("none")).unwrap());
 }

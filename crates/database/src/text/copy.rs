@@ -61,15 +61,9 @@ fn copy_index(folder: &Path, aside: &Path) {
     if search::folder_bytes(folder) < COPIED_BYTES_MIN {
         return;
     }
-    match search::copy_index(folder, &aside.join(name)) {
-        Ok(true) => {}
-        Ok(false) => {
-            tracing::info!(folder = %folder.display(), "a text index is written all the time: no copy has it");
-        }
-        Err(error) => {
-            tracing::warn!(%error, folder = %folder.display(), "a text index is not copied");
-            remove(&aside.join(name)).ok();
-        }
+    if let Err(error) = search::copy_index(folder, &aside.join(name)) {
+        tracing::warn!(%error, folder = %folder.display(), "a text index is not copied");
+        remove(&aside.join(name)).ok();
     }
 }
 
