@@ -7,6 +7,7 @@ import math
 import pathlib
 import subprocess
 import threading
+from concurrent.futures import ThreadPoolExecutor
 
 from harness.server import wait_until
 
@@ -468,6 +469,7 @@ def copies(ctx):
         over.set()
         writer.join()
         ctx.report.note(f"another backup beside writes: {said.strip()}")
+        copies_to_one_place(ctx, server)
     for what, place in places.items():
         name = f"restored-{what.replace(' ', '-')}"
         subprocess.run([ctx.binary, "restore", place, str(ctx.root / name)], check=True, capture_output=True, timeout=120)
@@ -489,6 +491,21 @@ def copies(ctx):
             ctx.report.check(
                 f"{what}: a deleted database leaves nothing", wait_until(lambda s=server: len(folders(s)) <= 2, 30, 0.1), folders(server)
             )
+
+
+def copies_to_one_place(ctx, server):
+    """Several at once: one is made, and none harms the files of the others or of the server."""
+    body = {"directory": str(ctx.root / "one-place")}
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda _: server.api(timeout=120).post("/_settee/backup", body), range(8)))
+    made = [answer.status for answer in answers].count(201)
+    ctx.report.equal("copies to one place: one is made", made, 1)
+    others = [answer for answer in answers if answer.status != 201]
+    ctx.report.check("copies to one place: others are told that it is there", all("exists" in answer.json["reason"] for answer in others), others[:1])
+    sound = subprocess.run([ctx.binary, "check", body["directory"], "--indexes"], check=False, capture_output=True, timeout=120, text=True)
+    ctx.report.check("copies to one place: it is sound", sound.returncode == 0, sound.stdout + sound.stderr)
+    hits = server.api(timeout=120).get("/large/_design/d/_nouveau/i?q=n:[0%20TO%20*]&limit=1&update=false")
+    ctx.report.equal("copies to one place: the server answers", hits.status, 200)
 
 
 def write_beside(server, over):

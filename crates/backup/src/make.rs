@@ -14,7 +14,7 @@ use tokio::io::AsyncReadExt as _;
 use crate::error::{Error, Result};
 use crate::hashes::Hashes;
 use crate::lease::{Lease, Work};
-use crate::manifest::{FORMAT, File, Manifest, TEXTS, name_of};
+use crate::manifest::{File, Manifest, TEXTS, format_of, name_of};
 use crate::progress::Progress;
 use crate::rate::Rate;
 use crate::read::PART_BYTES;
@@ -107,7 +107,7 @@ async fn make(
     }
     let files = files?;
     let manifest = Manifest {
-        format: FORMAT,
+        format: format_of(&files),
         name: free_name(target, copy.time).await?,
         server: copy.server.clone(),
         version: copy.version.clone(),
@@ -147,7 +147,10 @@ pub fn names_in(directory: &Path) -> Result<Vec<String>> {
     let texts = directory.join(TEXTS);
     if texts.is_dir() {
         for folder in entries_of(&texts)? {
-            paths.extend(entries_of(&folder)?);
+            // Others are none of the store's.
+            if folder.is_dir() {
+                paths.extend(entries_of(&folder)?);
+            }
         }
     }
     let files = paths.iter().filter(|path| path.is_file());

@@ -9,13 +9,15 @@ use serde_json::value::RawValue;
 /// The directory of a store's text indexes, each of which has a folder with its number for a name.
 pub(crate) const TEXTS: &str = "text";
 
-/// Version of this form.
-pub const FORMAT: u32 = 1;
+/// The last version of this form, in which there are files of text indexes.
+pub const FORMAT: u32 = 2;
+/// The one before, in which there are none.
+const FORMAT_WITHOUT_TEXTS: u32 = 1;
 
 /// One backup: all databases of a server at one moment.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Manifest {
-    /// [`FORMAT`].
+    /// [`FORMAT`], or the one before where that is enough.
     pub format: u32,
     /// Its name at its target.
     pub name: String,
@@ -82,6 +84,16 @@ impl Manifest {
             Some(file) => Err(format!("`{}` is no file of a store", file.name)),
             None => Ok(manifest),
         }
+    }
+}
+
+/// The version that a backup of these files needs: earlier versions of Settee read it if they can.
+pub(crate) fn format_of(files: &[File]) -> u32 {
+    let has_texts = files.iter().any(|file| file.name.contains('/'));
+    if has_texts {
+        FORMAT
+    } else {
+        FORMAT_WITHOUT_TEXTS
     }
 }
 
@@ -191,6 +203,8 @@ mod tests {
         let mut more = manifest();
         more.files[0].name = "text/7/meta.json".to_owned();
         assert!(Manifest::decode(&more.encode()).is_ok());
+        assert_eq!(format_of(&more.files), 2);
+        assert_eq!(format_of(&manifest().files), 1);
     }
 
     #[test]

@@ -24,6 +24,9 @@ pub enum Error {
     /// An id does not fit a partitioned database: the error code (`illegal_partition`, `illegal_docid`), then the reason.
     #[error("{1}")]
     Partition(&'static str, String),
+    /// The directory of a copy is there already.
+    #[error("{0} exists already")]
+    DirectoryExists(String),
     /// The disk is full; reads go on, and writes once space is back.
     #[error("{0}")]
     InsufficientStorage(String),
@@ -82,7 +85,7 @@ impl Error {
     pub fn status(&self) -> u16 {
         match self {
             Error::NoDatabase | Error::Missing(_) | Error::NoTextIndex(_) => 404,
-            Error::DatabaseExists | Error::MissingStub(_) => 412,
+            Error::DatabaseExists | Error::DirectoryExists(_) | Error::MissingStub(_) => 412,
             Error::IllegalName(_)
             | Error::NameTooLong(_)
             | Error::MalformedSeq
@@ -108,7 +111,7 @@ impl Error {
     pub fn name(&self) -> &str {
         match self {
             Error::NoDatabase | Error::Missing(_) | Error::NoTextIndex(_) => "not_found",
-            Error::DatabaseExists => "file_exists",
+            Error::DatabaseExists | Error::DirectoryExists(_) => "file_exists",
             Error::IllegalName(_) => "illegal_database_name",
             Error::NameTooLong(_) => "database_name_too_long",
             Error::MalformedSeq | Error::BadRequest(_) => "bad_request",

@@ -193,7 +193,6 @@ impl From<node::Error> for ApiError {
             E::InsecureRewrite(_) => Self::new(500, "insecure_rewrite_rule", reason),
             E::BackupRunning(_) => Self::new(409, "conflict", reason),
             E::BackupTarget(_) => Self::bad_request(reason),
-            E::DirectoryExists(_) => Self::new(412, "file_exists", reason),
             E::Security(_) | E::Backup(_) | E::WorkerFailed => {
                 Self::new(500, "internal_server_error", reason)
             }

@@ -45,9 +45,6 @@ pub enum Error {
     /// A rewrite led to where only a client's own words may.
     #[error("A rewrite may not lead here.")]
     ForbiddenRewrite,
-    /// The directory of a backup is there already.
-    #[error("{0} exists already")]
-    DirectoryExists(String),
     /// A backup failed; the words are the storage's, for an admin who named the directory.
     #[error("{0}")]
     Backup(String),

@@ -127,6 +127,11 @@ impl Index {
         };
         match opened {
             Err(Unopened::Damaged(damage)) if is_there => {
+                // Before the mark: without it the rest is nothing.
+                match std::fs::remove_file(folder.join(META)) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
+                    _ => {}
+                }
                 std::fs::remove_dir_all(folder)?;
                 let index = Index::open_folder(folder)?;
                 let damage = Some(damage);

@@ -2,12 +2,12 @@
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
-use tantivy::directory::MmapDirectory;
 use tantivy::directory::error::OpenReadError;
-use tantivy::index::SegmentId;
-use tantivy::{ReloadPolicy, TantivyError};
+use tantivy::directory::{Directory, MmapDirectory};
+use tantivy::index::{IndexMeta, SegmentComponent, SegmentId};
+use tantivy::{SegmentReader, TantivyError};
 
 use crate::Error;
 use crate::index::{META, Unopened, read_commit};
@@ -29,10 +29,10 @@ pub fn damage_of(folder: &Path) -> Result<Option<String>, Error> {
     let looked = guarded(|| {
         let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
         let engine = tantivy::Index::open(directory)?;
-        let reader = engine.reader_builder();
-        // Opens the files of all segments.
-        let _reader: tantivy::IndexReader =
-            reader.reload_policy(ReloadPolicy::Manual).try_into()?;
+        // Not by a reader of tantivy's, which makes a file: this may be somebody else than whose the index is.
+        for segment in engine.searchable_segments()? {
+            SegmentReader::open(&segment)?;
+        }
         read_commit(&engine)?;
         damage(&engine)
     });
@@ -53,24 +53,25 @@ pub(crate) fn damage_of_segments(
     segments: &[SegmentId],
 ) -> Result<Option<String>, Unopened> {
     let directory = engine.directory();
+    let of_segments = |meta: &IndexMeta| files_of(meta, |id| segments.contains(id));
     // Not what a process has left that was killed: no commit has that.
-    let mut files: Vec<_> = engine
-        .load_metas()?
-        .list_segment_files()
-        .into_iter()
-        .collect();
-    files.sort();
-    for file in files {
+    for file in of_segments(&engine.load_metas()?) {
         let name = file.to_string_lossy();
-        let is_of_segment = |id: &SegmentId| name.starts_with(&id.uuid_string());
-        if !segments.iter().any(is_of_segment) {
-            continue;
-        }
-        match directory.validate_checksum(&file) {
+        // One that is mapped is read also when it is not there any more.
+        let sum = match directory.exists(&file) {
+            Ok(false) => Err(OpenReadError::FileDoesNotExist(file.clone())),
+            Ok(true) => directory.validate_checksum(&file),
+            Err(e) => Err(e),
+        };
+        match sum {
             Ok(true) => {}
             Ok(false) => return Ok(Some(format!("{name} has another checksum"))),
-            // What is not there any more, or not always. Without one that has to be there, its segment is not opened.
-            Err(OpenReadError::FileDoesNotExist(_)) => {}
+            Err(OpenReadError::FileDoesNotExist(_)) => {
+                // Another merge may have ended meanwhile.
+                if of_segments(&engine.load_metas()?).contains(&file) {
+                    return Ok(Some(format!("{name} is not there")));
+                }
+            }
             Err(e) => match Unopened::from(TantivyError::from(e)) {
                 Unopened::Damaged(reason) => return Ok(Some(format!("{name}: {reason}"))),
                 failed => return Err(failed),
@@ -78,6 +79,29 @@ pub(crate) fn damage_of_segments(
         }
     }
     Ok(None)
+}
+
+/// The names of the files that some segments of a commit have, all of which have to be there.
+pub(crate) fn files_of(meta: &IndexMeta, of: impl Fn(&SegmentId) -> bool) -> Vec<PathBuf> {
+    let mut files = vec![];
+    for segment in meta.segments.iter().filter(|segment| of(&segment.id())) {
+        let always = [
+            SegmentComponent::FastFields,
+            SegmentComponent::FieldNorms,
+            SegmentComponent::Positions,
+            SegmentComponent::Postings,
+            SegmentComponent::Store,
+            SegmentComponent::Terms,
+        ];
+        let deletes = segment.has_deletes().then_some(SegmentComponent::Delete);
+        files.extend(
+            always
+                .into_iter()
+                .chain(deletes)
+                .map(|c| segment.relative_path(c)),
+        );
+    }
+    files
 }
 
 /// Does what reads files, which panics where they are not what was written.

@@ -1,5 +1,6 @@
 //! How documents come in and go, and when segments are merged.
 
+use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
@@ -69,8 +70,10 @@ pub(crate) struct Writing {
     merges: Mutex<Vec<Arc<Merge>>>,
     /// Documents that were taken out while merges were under way.
     removed: AtomicUsize,
-    /// No file is in the folder that no commit has. A process that was killed leaves some, and so does an update that failed.
+    /// No file is in the folder that no commit has, and whose name another may get. A process that was killed leaves some, and so does an update that failed.
     is_clean: AtomicBool,
+    /// Merges have been in vain: one may be ending whose files no commit has yet.
+    has_lost: AtomicBool,
 }
 
 /// A merge under way.
@@ -116,9 +119,10 @@ impl Writing {
     fn give_up(&self, writer: &mut Option<IndexWriter>) {
         for merge in self.merges.lock().drain(..) {
             merge.is_in_vain.store(true, Relaxed);
+            self.has_lost.store(true, Relaxed);
         }
         if let Some(writer) = writer {
-            // A merge that ends in this moment has written all that it writes before another writer comes.
+            // A merge that ends in this moment has written most of what it writes before another writer comes.
             writer.garbage_collect_files().wait().ok();
         }
         self.is_clean.store(false, Relaxed);
@@ -193,20 +197,27 @@ impl Index {
     }
 
     /// Removes files that no commit has, while there is no writer. A new one may give its files the names that they have, since a file of documents that were
-    /// taken out has the number of its commit in its name.
+    /// taken out has the number of its commit in its name. Segments of a merge that was in vain stay until the index is opened next: the last thing that it
+    /// does may be to commit them.
     fn remove_leftovers(&self) -> Result<(), Error> {
         if self.writing.is_clean.load(Relaxed) {
             return Ok(());
         }
-        let kept = self.engine.load_metas()?.list_segment_files();
+        let meta = self.engine.load_metas()?;
+        let kept = meta.list_segment_files();
+        let has_lost = self.writing.has_lost.load(Relaxed);
         let is_of_segment = |name: &str| {
             let id = name.split_once('.').map(|(id, _)| id);
-            id.is_some_and(|id| SegmentId::from_uuid_string(id).is_ok())
+            let id = id.and_then(|id| SegmentId::from_uuid_string(id).ok());
+            id.is_some_and(|id| !has_lost || meta.segments.iter().any(|s| s.id() == id))
         };
         for entry in std::fs::read_dir(&self.folder)? {
             let name = PathBuf::from(entry?.file_name());
             if name.to_str().is_some_and(is_of_segment) && !kept.contains(&name) {
-                std::fs::remove_file(self.folder.join(name))?;
+                match std::fs::remove_file(self.folder.join(name)) {
+                    Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
+                    _ => {}
+                }
             }
         }
         self.writing.is_clean.store(true, Relaxed);

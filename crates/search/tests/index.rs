@@ -965,3 +965,55 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
     });
     assert!(!search::copy_index(&dir.path().join("nowhere"), &dir.path().join("none")).unwrap());
 }
+
+#[test]
+fn a_lost_file_is_damage_and_is_not_copied() {
+    for extension in ["idx", "pos", "term", "fast", "store", "fieldnorm", "del"] {
+        let dir = tempfile::tempdir().unwrap();
+        let folder = dir.path().join("index");
+        let index = opened(&folder);
+        write(&index, &[("a", "x y z"), ("b", "x")], 7);
+        write(&index, &[("b", "y")], 8);
+        assert_eq!(index.look_for_damage().unwrap(), None);
+        let mut files = segment_files(&folder).into_iter();
+        let file = files.find(|f| f.extension().is_some_and(|e| e == extension));
+        std::fs::remove_file(file.unwrap()).unwrap();
+        let damage = search::damage_of(&folder).unwrap().unwrap();
+        assert!(damage.contains(extension), "{extension}: {damage}");
+        assert!(search::copy_index(&folder, &dir.path().join("copy")).is_err());
+        // Also of one that is open.
+        let damage = index.look_for_damage().unwrap();
+        let damage = damage.unwrap_or_default();
+        assert!(damage.contains(extension), "{extension}: {damage}");
+        drop(index);
+        assert!(opened(&folder).damage().is_some());
+    }
+}
+
+#[test]
+fn looking_for_damage_makes_no_files() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, copy) = (dir.path().join("index"), dir.path().join("copy"));
+    write(&opened(&folder), &[("a", "x")], 1);
+    assert!(search::copy_index(&folder, &copy).unwrap());
+    let files = files_in(&copy);
+    assert_eq!(search::damage_of(&copy).unwrap(), None);
+    assert_eq!(files_in(&copy).len(), files.len());
+}
+
+#[test]
+fn what_is_to_be_thrown_away_is_not_copied_and_no_copy_is_written_over() {
+    let dir = tempfile::tempdir().unwrap();
+    let (folder, copy) = (dir.path().join("index"), dir.path().join("copy"));
+    let index = opened(&folder);
+    write(&index, &[("a", "x y")], 1);
+    assert!(search::copy_index(&folder, &copy).unwrap());
+    // Its files are the index's own.
+    assert!(search::copy_index(&folder, &copy).is_err());
+    assert_eq!(search::damage_of(&folder).unwrap(), None);
+    assert_eq!(found(&index, term("x")), ["a"]);
+    std::fs::write(folder.join("damaged"), "why").unwrap();
+    let marked = dir.path().join("marked");
+    assert!(!search::copy_index(&folder, &marked).unwrap());
+    assert!(!marked.exists());
+}

@@ -5,6 +5,7 @@ use std::fs;
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
 
+use parking_lot::Mutex;
 use storage::{Store, folders_in};
 
 use crate::Error;
@@ -12,10 +13,17 @@ use crate::Error;
 /// Smaller ones are not copied, in bytes of their files: they are built anew in less than about a second, and each has some ten files.
 const COPIED_BYTES_MIN: u64 = 4 << 20;
 
-/// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile.
+/// Held while a copy is made: two to one place would write into each other's files.
+static COPYING: Mutex<()> = Mutex::new(());
+
+/// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile, and other copies wait.
 ///
-/// A text index that cannot be copied is left out, since it can be built anew.
+/// A text index that cannot be copied is left out, since it can be built anew, and so are all where the disk has no room for them.
 pub fn copy_store(store: &Store, target: &Path) -> Result<(), Error> {
+    let _alone = COPYING.lock();
+    if target.exists() {
+        return Err(Error::DirectoryExists(target.display().to_string()));
+    }
     let aside = texts_beside(target);
     let copied = copy_with(store, target, &aside);
     let removed = remove(&aside);
@@ -30,9 +38,16 @@ fn copy_with(store: &Store, target: &Path, aside: &Path) -> Result<(), Error> {
     for folder in store.folders() {
         copy_index(&folder, aside);
     }
-    store.copy(target)?;
     if !aside.exists() {
-        return Ok(());
+        return Ok(store.copy(target)?);
+    }
+    if let Err(error) = store.copy(target) {
+        if target.exists() {
+            return Err(error.into());
+        }
+        tracing::warn!(%error, "the store is copied again, without its text indexes");
+        remove(aside).map_err(at)?;
+        return Ok(store.copy(target)?);
     }
     // What was dropped meanwhile nobody would remove from the copy.
     let there = folders_in(store.engine().path());
@@ -42,9 +57,9 @@ fn copy_with(store: &Store, target: &Path, aside: &Path) -> Result<(), Error> {
             remove(&copied.path()).map_err(at)?;
         }
     }
+    sync(aside).map_err(at)?;
     fs::rename(aside, folders_in(target)).map_err(at)?;
-    let synced = fs::File::open(target).and_then(|directory| directory.sync_all());
-    synced.map_err(at)
+    sync(target).map_err(at)
 }
 
 fn failed(target: &Path, error: &std::io::Error) -> Error {
@@ -61,9 +76,11 @@ fn copy_index(folder: &Path, aside: &Path) {
     if search::folder_bytes(folder) < COPIED_BYTES_MIN {
         return;
     }
-    if let Err(error) = search::copy_index(folder, &aside.join(name)) {
+    let to = aside.join(name);
+    let made = fs::create_dir_all(aside).map_err(search::Error::from);
+    if let Err(error) = made.and_then(|()| search::copy_index(folder, &to)) {
         tracing::warn!(%error, folder = %folder.display(), "a text index is not copied");
-        remove(&aside.join(name)).ok();
+        remove(&to).ok();
     }
 }
 
@@ -71,8 +88,12 @@ fn copy_index(folder: &Path, aside: &Path) {
 pub fn texts_beside(target: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(target.file_name().unwrap_or_default());
-    name.push(".text");
+    name.push(".settee-text");
     target.with_file_name(name)
+}
+
+fn sync(folder: &Path) -> std::io::Result<()> {
+    fs::File::open(folder)?.sync_all()
 }
 
 fn remove(folder: &Path) -> std::io::Result<()> {

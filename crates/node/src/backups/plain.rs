@@ -10,15 +10,12 @@ use crate::error::{Error, Result};
 /// Copies the store to `directory`, which must not exist yet.
 ///
 /// # Errors
-/// [`Error::BadRequest`] for a path that is not absolute, [`Error::DirectoryExists`], and [`Error::Backup`].
+/// [`Error::BadRequest`] for a path that is not absolute, [`database::Error::DirectoryExists`], and [`Error::Backup`].
 pub async fn back_up(databases: Arc<Databases>, directory: PathBuf) -> Result<()> {
     if !directory.is_absolute() {
         return Err(Error::BadRequest(
             "`directory` must be an absolute path".to_owned(),
         ));
-    }
-    if directory.exists() {
-        return Err(Error::DirectoryExists(directory.display().to_string()));
     }
     tokio::task::spawn_blocking(move || databases.backup(&directory))
         .await

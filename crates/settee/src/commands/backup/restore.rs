@@ -1,5 +1,6 @@
 //! `settee restore`.
 
+use std::collections::BTreeSet;
 use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
@@ -80,8 +81,14 @@ fn which(options: &RestoreOptions) -> Result<Which, Failure> {
 /// Copies a copy of a store. Answers what to tell of it.
 fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
     let names = backup::names_in(from).map_err(Failure::new)?;
-    let mut bytes = 0;
+    let (mut bytes, mut folders) = (0, BTreeSet::new());
     for name in &names {
+        folders.extend(
+            Path::new(name)
+                .ancestors()
+                .skip(1)
+                .map(|folder| to.join(folder)),
+        );
         let (file, to) = (from.join(name), to.join(name));
         if let Some(folder) = to.parent() {
             std::fs::create_dir_all(folder).map_err(at(folder))?;
@@ -92,6 +99,10 @@ fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
         std::fs::File::open(&to)
             .and_then(|f| f.sync_all())
             .map_err(at(&to))?;
+    }
+    for folder in folders {
+        let synced = std::fs::File::open(&folder).and_then(|f| f.sync_all());
+        synced.map_err(at(&folder))?;
     }
     Ok(format!("restored {} files, {bytes} bytes", names.len()))
 }
