@@ -72,8 +72,8 @@ pub(crate) struct Writing {
     removed: AtomicUsize,
     /// No file is in the folder that no commit has, and whose name another may get. A process that was killed leaves some, and so does an update that failed.
     is_clean: AtomicBool,
-    /// Merges have been in vain: one may be ending whose files no commit has yet.
-    has_lost: AtomicBool,
+    /// Merges that are in vain and may not have ended: no commit has their files yet, and the last thing that one does may be to commit them.
+    lost: AtomicUsize,
 }
 
 /// A merge under way.
@@ -119,7 +119,7 @@ impl Writing {
     fn give_up(&self, writer: &mut Option<IndexWriter>) {
         for merge in self.merges.lock().drain(..) {
             merge.is_in_vain.store(true, Relaxed);
-            self.has_lost.store(true, Relaxed);
+            self.lost.fetch_add(1, Relaxed);
         }
         if let Some(writer) = writer {
             // A merge that ends in this moment has written most of what it writes before another writer comes.
@@ -197,15 +197,14 @@ impl Index {
     }
 
     /// Removes files that no commit has, while there is no writer. A new one may give its files the names that they have, since a file of documents that were
-    /// taken out has the number of its commit in its name. Segments of a merge that was in vain stay until the index is opened next: the last thing that it
-    /// does may be to commit them.
+    /// taken out has the number of its commit in its name. Segments stay while there are merges in vain.
     fn remove_leftovers(&self) -> Result<(), Error> {
         if self.writing.is_clean.load(Relaxed) {
             return Ok(());
         }
         let meta = self.engine.load_metas()?;
         let kept = meta.list_segment_files();
-        let has_lost = self.writing.has_lost.load(Relaxed);
+        let has_lost = self.writing.lost.load(Relaxed) > 0;
         let is_of_segment = |name: &str| {
             let id = name.split_once('.').map(|(id, _)| id);
             let id = id.and_then(|id| SegmentId::from_uuid_string(id).ok());
@@ -243,6 +242,14 @@ impl Index {
             drop(over);
             let mut writer = self.writing.writer.lock();
             if merge.is_in_vain.load(Relaxed) {
+                if merged.is_some() {
+                    self.writing.lost.fetch_sub(1, Relaxed);
+                    self.writing.is_clean.store(false, Relaxed);
+                    // Also where no room is left for another update.
+                    if writer.is_none() {
+                        self.remove_leftovers()?;
+                    }
+                }
                 lost += 1;
                 match lost > LOST_MAX {
                     true => break,

@@ -1017,3 +1017,39 @@ fn what_is_to_be_thrown_away_is_not_copied_and_no_copy_is_written_over() {
     assert!(!search::copy_index(&folder, &marked).unwrap());
     assert!(!marked.exists());
 }
+
+#[test]
+fn updates_that_are_given_up_beside_merges_leave_no_files() {
+    for round in 0..10u64 {
+        let dir = tempfile::tempdir().unwrap();
+        let index = opened(dir.path());
+        let mut seq = 0;
+        for _ in 0..40 {
+            seq += 1;
+            write(&index, &[(&format!("d{seq}"), "x y z")], seq);
+        }
+        std::thread::scope(|scope| {
+            let merging = scope.spawn(|| index.tidy(&|| false));
+            while !merging.is_finished() {
+                let update = index.update(1, 0).unwrap();
+                update.put("new", None, text("x"), &Words).unwrap();
+                std::thread::sleep(std::time::Duration::from_micros(700 * round));
+                update.abandon().unwrap();
+            }
+            merging.join().unwrap().unwrap();
+        });
+        assert_eq!(found(&index, term("x")).len(), 40);
+        assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+        let files = segment_files(dir.path());
+        let ids: std::collections::BTreeSet<_> = files
+            .iter()
+            .filter_map(|file| file.file_stem()?.to_str()?.split('.').next())
+            .collect();
+        // What readers see may be from before a merge that was committed all the same.
+        drop(index);
+        let index = opened(dir.path());
+        assert_eq!(ids.len(), index.reader().segments(), "{files:?}");
+        write(&index, &[("new", "x")], seq + 1);
+        assert_eq!(found(&index, term("x")).len(), 41);
+    }
+}
