@@ -259,7 +259,9 @@ async fn a_deadline_tells_what_is_known() {
         refuses: true,
         ..faults
     });
-    let refused = ask(1).await;
+    let refused = slot
+        .propose(request((9, 1), "a", b"1"), majority(2_000))
+        .await;
     assert!(matches!(refused, Err(ProposeError::NotNow(why)) if why.contains("takes nothing")));
 
     nodes.log.set(Faults {
