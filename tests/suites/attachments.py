@@ -1,7 +1,6 @@
 """Attachments: long ones streamed in little memory, each content stored once a shard, space given back, nothing lost by kill -9."""
 
 import base64
-import contextlib
 import hashlib
 import json
 import os
@@ -12,6 +11,7 @@ import threading
 import time
 
 from harness.api import Disconnected, basic
+from harness.files import files_below
 from harness.server import wait_until
 
 MB = 1 << 20
@@ -199,13 +199,7 @@ def server_for(ctx, name):
 
 def folder_mb(server):
     """Without the log, which is cut when it is long enough."""
-    sizes = []
-    for path in pathlib.Path(server.data).rglob("*"):
-        if path.suffix in (".sst", ".blob"):
-            # A file may go meanwhile.
-            with contextlib.suppress(FileNotFoundError):
-                sizes.append(path.stat().st_size)
-    return sum(sizes) / MB
+    return sum(stat.st_size for _, stat in files_below(server.data, ".sst", ".blob")) / MB
 
 
 def compact(api, db):

@@ -9,10 +9,10 @@ import threading
 import time
 
 from harness.api import Disconnected
+from harness.files import MIB, disk_mb
 from harness.server import wait_until
 
 WRITERS = 8
-MIB = 1 << 20
 VIEW = {
     "map": "function (doc) { if (doc.n !== undefined) { emit(doc.n % 10, doc.n); } }",
     "reduce": "function (keys, values) { return sum(values); }",
@@ -359,17 +359,6 @@ def small_limit(ctx):
     ctx.report.check("nothing acknowledged is lost", not gone, gone[:3])
     server.stop()
     group.close()
-
-
-def disk_mb(folder):
-    total = 0
-    for path, _, files in os.walk(folder):
-        for file in files:
-            try:
-                total += os.stat(os.path.join(path, file)).st_blocks * 512
-            except FileNotFoundError:
-                pass  # removed meanwhile
-    return total / MIB
 
 
 def churn(ctx):

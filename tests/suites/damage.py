@@ -9,6 +9,7 @@ import struct
 import subprocess
 
 from harness.api import quote
+from harness.files import files_below
 from harness.ledger import Edit, Ledger, verify
 from harness.server import StartFailed, wait_until
 
@@ -57,7 +58,7 @@ def filled_and_killed(ctx, name, count):
 
 def log_files(data):
     """RocksDB's write-ahead logs, NNNNNN.log, the oldest first; wherever in the data directory they are."""
-    logs = [path for path in pathlib.Path(data).rglob("*.log") if path.stem.isdigit() and path.stat().st_size]
+    logs = [path for path, stat in files_below(data, ".log") if path.stem.isdigit() and stat.st_size]
     return sorted(logs, key=lambda path: int(path.stem))
 
 
@@ -171,7 +172,7 @@ def damaged_log_middle(ctx):
 def damaged_table(ctx):
     server, ledger = stopped_with_tables(ctx, "table")
     for what, harm in (("garbage", flip_all), ("cut short", cut_in_half), ("empty", make_empty), ("gone", remove)):
-        table = max(pathlib.Path(server.data).rglob("*.sst"), key=lambda path: path.stat().st_size)
+        table, _ = max(files_below(server.data, ".sst"), key=lambda found: found[1].st_size)
         with damaged(table, harm):
             refuses_clearly(ctx, "table", f"table file {what}", kind="start or answer", ledger=ledger)
         server = ctx.server("table").start()
@@ -185,9 +186,9 @@ def stopped_with_tables(ctx, name):
     api.expect((201, 202), "PUT", "/kept")
     write_documents(api, ledger, 500, size=2000)
     api.expect(202, "POST", "/kept/_compact")
-    has_table = wait_until(lambda: any(pathlib.Path(server.data).rglob("*.sst")), timeout_s=20)
+    has_table = wait_until(lambda: files_below(server.data, ".sst"), timeout_s=20)
     server.stop()
-    if not has_table and not any(pathlib.Path(server.data).rglob("*.sst")):
+    if not has_table and not files_below(server.data, ".sst"):
         raise AssertionError("neither _compact nor a clean stop wrote a table file")
     return server, ledger
 
@@ -250,9 +251,8 @@ def damaged_while_it_is_asked(ctx, answers, expected):
     server = ctx.server("text").start()
     api = server.api()
     answers(api)
-    for file in pathlib.Path(server.data).rglob("text/*/*"):
-        if file.suffix in (".idx", ".pos", ".term", ".fast", ".store"):
-            flip_all(file)
+    for file, _ in files_below(f"{server.data}/store/text", ".idx", ".pos", ".term", ".fast", ".store"):
+        flip_all(file)
     right = wait_until(lambda: answers(api) == expected, timeout_s=SEARCH_TIMEOUT_S)
     ctx.report.check("garbage below a running server: right answers again", right, answers(api))
     ctx.report.check("garbage below a running server: the log says so", "is damaged" in server.log() and server.alive(), server.log()[-2000:])

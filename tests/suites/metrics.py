@@ -9,6 +9,7 @@ import time
 from pathlib import Path
 
 from harness.api import Api, ask, basic, exchange
+from harness.files import files_below
 from harness.prometheus import Metrics, Prometheus, metrics, tool
 from harness.server import wait_until
 
@@ -143,8 +144,8 @@ def text_indexes(ctx):
         open_now = lambda: [metrics(api)(f"settee_text_indexes_{name}") for name in ("open", "segments")]
         report.check("open ones are told", wait_until(lambda: open_now() == [2, 2], 20), open_now())
         told = lambda: metrics(api)("settee_keyspace_bytes", keyspace="text_indexes")
-        files = sum(path.stat().st_size for path in Path(server.data, "store", "text").rglob("*") if path.is_file())
-        report.check("so are the bytes of their files", wait_until(lambda: told() == files, 20), (told(), files))
+        files = lambda: sum(stat.st_size for _, stat in files_below(Path(server.data, "store", "text")))
+        report.check("so are the bytes of their files", wait_until(lambda: told() == files(), 20), (told(), files()))
         # Each update is a segment: enough of them are merged.
         for n in range(12):
             api.expect(201, "PUT", f"/db/more{n}", {"text": f"blue {n}"})
