@@ -14,8 +14,19 @@ from harness.links import Links
 
 ADMIN = "admin:cluster"
 EQUAL_TIMEOUT_S = 30
+READ_TIMEOUT_S = 15
 # What the status of a slot says of its contents, besides its chain.
 DIGESTS = ("digest", "digests")
+
+
+class PatientApi(Api):
+    """Asks again for what a node cannot read now: a machine that stands still may keep the brokers or its peers from it for longer than it waits."""
+
+    def request(self, method, path, body=None, headers=None):
+        deadline = time.monotonic() + READ_TIMEOUT_S
+        while (answer := super().request(method, path, body, headers)).status == 503 and method == "GET" and time.monotonic() < deadline:
+            time.sleep(0.2)
+        return answer
 
 
 class TestCluster(clusters.Cluster):
@@ -120,7 +131,7 @@ class TestCluster(clusters.Cluster):
 
     def api(self, number, timeout=30, credentials=ADMIN):
         """A client of a node with a connection of its own."""
-        return Api(self.nodes[number].url, credentials, timeout)
+        return PatientApi(self.nodes[number].url, credentials, timeout)
 
     def apis(self, timeout=30):
         return {number: self.api(number, timeout) for number in self.nodes}

@@ -1,5 +1,5 @@
-"""nginx, HAProxy and Caddy with the files of examples/proxies, in which only ports, certificates, addresses of servers and the seconds between
-health checks are others."""
+"""nginx, HAProxy and Caddy with the files of examples/proxies, in which only ports, certificates, addresses of servers, and how often and how
+patiently health checks ask are others."""
 
 import os
 import pathlib
@@ -11,6 +11,8 @@ import tempfile
 from harness.server import end, track, wait_until
 
 READY_S = 20
+# A server that a busy machine holds up is not down.
+HEALTH_TIMEOUT = "20s"
 KINDS = ("nginx", "haproxy", "caddy")
 WHOLE, BELOW = "whole", "below"
 # By kind and by what a file shows: its name, and how often it names a server.
@@ -91,6 +93,7 @@ class Proxy:
         joint = self.folder / "joint.pem"
         joint.write_bytes(b"".join(path.read_bytes() for path in self.certificate))
         text = replaced(text, f"bind :443 ssl crt /etc/haproxy/tls/{self.host}.pem", f"bind 127.0.0.1:{self.port} ssl crt {joint}")
+        text = replaced(text, "timeout connect 2s", f"timeout connect 2s\n    timeout check {HEALTH_TIMEOUT}")
         servers = iter([*ports, *[1] * 3])
         return re.sub(r"(server \w+ )(?:10\.59\.84\.1|127\.0\.0\.)\d:5984", lambda found: f"{found.group(1)}127.0.0.1:{next(servers)}", text)
 
@@ -99,6 +102,7 @@ class Proxy:
         text = replaced(text, f"\n{self.host} {{", f"\nhttps://{HOST}:{self.port} {{\n\tbind 127.0.0.1")
         text = replaced(text, f"tls /etc/caddy/tls/{self.host}.pem /etc/caddy/tls/{self.host}-key.pem", f"tls {cert} {key}")
         text = replaced(text, "reverse_proxy 127.0.0.1:5984", f"reverse_proxy 127.0.0.1:{ports[0]}")
+        text = replaced(text, "health_timeout 2s", f"health_timeout {HEALTH_TIMEOUT}")
         if len(ports) > 1:
             more = " ".join(f"127.0.0.1:{port}" for port in ports[1:])
             text = replaced(text, "# to 127.0.0.2:5984 127.0.0.3:5984", f"to {more}")

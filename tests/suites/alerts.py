@@ -169,14 +169,13 @@ def the_dashboard_asks_for_what_is_there(ctx):
         stop = threading.Event()
         load = threading.Thread(target=keep_on, args=(server, stop, some_of_everything))
         load.start()
-        time.sleep(8)
         panels = dashboard["panels"]
         ctx.report.check("there are panels", len(panels) >= 12, len(panels))
         for panel in panels:
             for target in panel["targets"]:
                 asked = target["expr"].replace("$__rate_interval", "5s").replace("$instance", ".*")
-                found = prometheus.query(asked)
-                ctx.report.check(f"{panel['title']}: {target['legendFormat']}", any(value == value for _, value in found), asked)
+                has_value = lambda asked=asked: any(value == value for _, value in prometheus.query(asked))
+                ctx.report.check(f"{panel['title']}: {target['legendFormat']}", wait_until(has_value, 30, 0.5), asked)
         stop.set()
         load.join()
         prometheus.end()

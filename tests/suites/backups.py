@@ -204,9 +204,12 @@ def killed(ctx):
     server.stop()
     server.restart()
     back_up(ctx, server, ctx.folder("elsewhere"), {})
+    # The next ones are under way for long enough to be looked at and killed.
+    slow = ctx.size("400000", "4000000")
+    server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", slow)
     command = start(ctx, "backup", with_admin(server), target)
     copied = lambda: (known(server)["running"] or {}).get("copied_files", 0)
-    report.check("files are copied", wait_until(lambda: copied() >= 2, 60), known(server))
+    report.check("files are copied", wait_until(lambda: copied() >= 2, 120), known(server))
     tasks = [task for task in server.api().expect(200, "GET", "/_active_tasks") if task["type"] == "backup"]
     report.check("_active_tasks shows it", len(tasks) == 1 and tasks[0]["target"] == str(target), tasks)
     second = settee(ctx, "backup", with_admin(server), target)
@@ -228,7 +231,7 @@ def killed(ctx):
 
     # A command that dies takes nothing with it.
     fill(ctx, server.api(), 2)
-    server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", "4000000")
+    server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", slow)
     command = start(ctx, "backup", with_admin(server), target)
     report.check("a backup begins", wait_until(lambda: known(server)["running"], 30), known(server))
     command.kill()
@@ -292,7 +295,7 @@ def prune_beside_a_backup(ctx):
             fill(ctx, server.api(), 1)
             back_up(ctx, server, target, {})
         fill(ctx, server.api(), 3)
-        server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", "3000000")
+        server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", "300000")
         command = start(ctx, "backup", with_admin(server), target)
         report.check("files are copied", wait_until(lambda: (known(server)["running"] or {}).get("copied_files", 0) >= 1, 60), known(server))
         dry = settee(ctx, "backup", "prune", target, "--keep-last", "1", "--dry-run")

@@ -834,7 +834,7 @@ def forwarded(context):
 def few_connections(context):
     """CouchDB's `{max, N}`: who comes when all places are taken waits until one is free."""
     server = context.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()
-    first, second, third = (server.api(timeout=2) for _ in range(3))
+    first, second, third = server.api(), server.api(), server.api(timeout=2)
     context.report.equal("two connections are served", [api.get("/").status for api in (first, second)], [200, 200])
     try:
         third.get("/")

@@ -13,7 +13,7 @@ import time
 import urllib.parse
 
 from harness.api import Api, basic
-from harness.server import end, track
+from harness.server import end, track, wait_until
 
 TIMEOUT_S = 300
 ALL_KINDS = "read=40,update=15,insert=10,bulk=2,view=8,find=5,scan=5,changes=5,rmw=10"
@@ -400,7 +400,8 @@ def damaged_recordings(ctx):
         api.expect(201, "PUT", "/once")
         for n in range(5):
             api.expect(201, "PUT", f"/once/{n}", {"n": n})
-        time.sleep(1.2)  # by then the recorder has written what it holds
+        # It writes what it holds every second.
+        wait_until(lambda: path.read_bytes().count(b"\n") == 7, 30)
         recorder.process.kill()
         end(recorder.process)
         report.equal("a recorder that is killed leaves what was asked a second ago", len(entries(path)), 6)
@@ -449,8 +450,8 @@ def servers_that_are_gone(ctx):
         done = replay(ctx, path, server)
         report.check("a replay to nobody is refused", done.returncode == 1 and "connect" in done.stderr, done.stderr)
     with ctx.server("dies") as server:
-        # It dies in the middle of the second that the replay takes.
-        command = [ctx.binary, "bench", "replay", str(path), "--url", url_of(server), "--json"]
+        # It dies in the middle of the seconds that the replay takes.
+        command = [ctx.binary, "bench", "replay", str(path), "--url", url_of(server), "--speed", "0.2", "--json"]
         process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         track(process)
         api = server.api()

@@ -374,7 +374,7 @@ def full_disk_at_one(ctx, days):
     api = days.cluster.api(2)
     times = sorted(timed(lambda p=path: api.get(p)) for path in latest)
     ctx.report.note(f"{len(latest)} reads at once there take {seconds:.2f} s, one by one {times[0]:.2f} to {times[-1]:.2f} s each")
-    ctx.report.check("its reads are answered by others without delay, after the first ones", times[len(times) // 2] < 0.2, times)
+    ctx.report.check("its reads are answered by others without delay, after the first ones", times[len(times) // 2] < 1, times)
     lines = days.cluster.nodes[2].log().count("the disk is full")
     ctx.report.check("its log says so a few times, not on and on", lines <= LINES_MAX * (SLOTS + 1), f"{lines} lines")
     give_room(days.disks[2])
@@ -494,7 +494,7 @@ def certificate_of_the_future(ctx, days):
     days.said("a certificate of the future: another node says that it is the clock", 1, "is not valid yet: correct the clock")
     days.all_write("the others go on", nodes=(1, 2))
     days.restart(3)
-    if not days.whole("with a right clock, it is one of them again", timeout_s=15):
+    if not days.whole("with a right clock, it is one of them again"):
         third.end(signal.SIGTERM)
         certificate_of(third).write_bytes(good)
 
@@ -515,7 +515,7 @@ def records_that_are_none(ctx, days):
         days.said(f"slot {slot}: the log says what is wrong with the record", 1, words)
     with concurrent.futures.ThreadPoolExecutor(1) as pool:
         writing = pool.submit(days.write, (1, 2, 3), 6)
-        halted = wait_until(lambda: all({*map(str, odd)} <= {*days.reasons(number)} for number in (1, 2, 3)), 10)
+        halted = wait_until(lambda: all({*map(str, odd)} <= {*days.reasons(number)} for number in (1, 2, 3)), SAID_TIMEOUT_S)
         ctx.report.check("the slots with such records stop at all nodes, and have a reason", halted, [days.reasons(number) for number in (1, 2, 3)])
         shown = days.cluster.command("status", days.cluster.url_of(2))
         ctx.report.check("`settee cluster status` names what to do", "reseed" in shown, shown)

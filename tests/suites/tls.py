@@ -103,7 +103,7 @@ def cookies(ctx, authority, cert, key):
 def garbage(ctx, authority, cert, key):
     """Handshakes that are none cost no connection, no memory and nobody else."""
     report = ctx.report
-    with ctx.server("garbage", options=options(cert_file=cert, key_file=key, handshake_timeout=300)) as server:
+    with ctx.server("garbage", options=options(cert_file=cert, key_file=key, handshake_timeout=3000)) as server:
         port, sockets = port_of(server), server.open_sockets()
         secured = Connection(server, context(authority))
         secured.ask("GET", "/")

@@ -12,6 +12,8 @@ from harness.server import end, track, wait_until
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PATIENCE_S = 30
+# What takes longer is traced whatever the ratio.
+SLOW_MS = 200
 HEADER = re.compile(r"^00-([0-9a-f]{32})-([0-9a-f]{16})-0([01])$")
 
 
@@ -135,7 +137,7 @@ def parts_sum_up(report, receiver, whole):
 def only_some_are_traced(ctx):
     report = ctx.report
     with Receiver(ctx) as receiver:
-        options = traced(receiver, "--set", "tracing/sample_ratio=0", "--set", "log/slow_time=200")
+        options = traced(receiver, "--set", "tracing/sample_ratio=0", "--set", f"log/slow_time={SLOW_MS}")
         with ctx.server("some", options=options) as server:
             api = server.api()
             api.expect(201, "PUT", "/db")
@@ -153,7 +155,9 @@ def only_some_are_traced(ctx):
             report.equal("those of a trace are, sampled or not", [a[:36] + a[-2:] for a in answers[2:]], [f"00-{TRACE}-0{n}" for n in (0, 1)])
             view = settled(receiver, "GET view")
             report.equal("what is slow is traced whatever the ratio", len(view), 1)
-            documents = [span["trace"] for span in settled(receiver, "GET document_read")]
+            # A read that the machine holds up is slow too.
+            quick = lambda span: span["ended_ns"] - span["began_ns"] < SLOW_MS * 1e6
+            documents = [span["trace"] for span in settled(receiver, "GET document_read") if span["trace"] == TRACE or quick(span)]
             report.equal("besides, only what is sampled", documents, [TRACE])
             built = settled(receiver, "index update")
             report.check("a long index build is told", built and built[0]["attributes"].get("settee.design_document") == "_design/d", built)

@@ -1,6 +1,7 @@
 //! Analyzers: from a text to its words.
 
 use crate::filter::{Bigrams, Filter};
+use crate::grams::EdgeGrams;
 use crate::tokenizer::{Raw, Tokenizer};
 use crate::{Error, names, stop};
 use serde_json::Value;
@@ -20,7 +21,7 @@ pub enum Flavour {
 pub struct Token {
     /// The word as it is indexed: in lower case, without its ending, as the analyzer has it.
     pub text: String,
-    /// Its place among the words, from 0. Dropped words leave a gap.
+    /// Its place among the words, from 0. Dropped words leave a gap. Beginnings of a word have its place.
     pub position: u32,
     /// Where it begins in the text, in bytes.
     pub start: u32,
@@ -36,6 +37,8 @@ pub(crate) struct Chain {
     /// Whether neighbouring characters of Chinese, Japanese and Korean become pairs, and what follows then.
     pairs: Option<Vec<Filter>>,
     normalizing: Vec<Filter>,
+    /// What is indexed of a word besides.
+    grams: Option<EdgeGrams>,
 }
 
 impl Chain {
@@ -45,6 +48,7 @@ impl Chain {
             filters,
             pairs: None,
             normalizing: Vec::new(),
+            grams: None,
         }
     }
 
@@ -67,12 +71,13 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// From the definition in a design document: a name (`"english"`), or an object with `name` and, for Clouseau,
-    /// `stopwords` instead of the language's own. Clouseau's `perfield` is [`crate::FieldAnalyzers`]'.
+    /// From the definition in a design document: a name (`"english"`), or an object with `name` and options: for Clouseau
+    /// `stopwords` instead of the language's own, for `edge_ngram` `min_gram` and `max_gram`. Clouseau's `perfield` is
+    /// [`crate::FieldAnalyzers`]'.
     ///
     /// # Errors
     ///
-    /// No name, or one that is not known.
+    /// No name, or one that is not known, or lengths of beginnings that are none.
     pub fn parse(flavour: Flavour, definition: &Value) -> Result<Self, Error> {
         let name = match definition {
             Value::String(name) => name,
@@ -94,8 +99,11 @@ impl Analyzer {
             }
             _ => None,
         };
-        let chain = names::chain(flavour, name, stop_words)
+        let mut chain = names::chain(flavour, name, stop_words)
             .ok_or_else(|| Error::UnknownAnalyzer(name.to_owned()))?;
+        if name == names::EDGE_NGRAM {
+            chain.grams = Some(EdgeGrams::parse(definition)?);
+        }
         Ok(Self {
             flavour,
             chain: Arc::new(chain),
@@ -123,7 +131,7 @@ impl Analyzer {
         all
     }
 
-    /// The words of `text`.
+    /// The words of `text`, as they are indexed.
     #[must_use]
     pub fn tokens(&self, text: &str) -> Vec<Token> {
         let mut tokens = Vec::new();
@@ -131,10 +139,29 @@ impl Analyzer {
         tokens
     }
 
-    /// Calls `visit` with each word of `text`, in order. The same token is used again and again.
+    /// The words of a text that is looked for. Whoever looks for `fo` finds what begins so where beginnings are indexed;
+    /// whoever looks for `fox` does not find all that begins with `fo`.
+    #[must_use]
+    pub fn query_tokens(&self, text: &str) -> Vec<Token> {
+        let mut tokens = Vec::new();
+        self.words(text, &mut |token| tokens.push(token.clone()));
+        tokens
+    }
+
+    /// Calls `visit` with each word of `text` as it is indexed, in order. The same token is used again and again.
     ///
     /// Takes time in proportion to the text. Offsets of texts beyond 4 GiB stay at the largest one.
     pub fn visit(&self, text: &str, visit: &mut dyn FnMut(&Token)) {
+        match self.chain.grams {
+            None => self.words(text, visit),
+            Some(grams) => {
+                let mut gram = Token::default();
+                self.words(text, &mut |word| grams.each(word, &mut gram, visit));
+            }
+        }
+    }
+
+    fn words(&self, text: &str, visit: &mut dyn FnMut(&Token)) {
         let mut out = Out {
             token: Token::default(),
             pending: 0,

@@ -9,6 +9,9 @@ pub enum Error {
     /// Neither a name nor an object with one.
     #[error("an analyzer is a name, or an object with a name")]
     NoName,
+    /// Options of `edge_ngram` that are none.
+    #[error("min_gram and max_gram are whole numbers from 1 to 50, min_gram not above max_gram")]
+    Grams,
     /// `perfield` where one analyzer is asked for.
     #[error("perfield is not an analyzer of one text")]
     PerField,

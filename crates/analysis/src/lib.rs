@@ -24,6 +24,7 @@ mod characters;
 mod error;
 mod fields;
 mod filter;
+mod grams;
 pub mod highlight;
 mod names;
 pub mod query;

@@ -6,8 +6,11 @@ use crate::stem::{Algorithm, Stemmer};
 use crate::stop;
 use crate::tokenizer::Tokenizer;
 
+/// The name of words with their beginnings, which no CouchDB has.
+pub(crate) const EDGE_NGRAM: &str = "edge_ngram";
+
 /// The names that both searches know.
-pub(crate) const NAMES: [&str; 39] = [
+pub(crate) const NAMES: [&str; 40] = [
     "arabic",
     "armenian",
     "basque",
@@ -19,6 +22,7 @@ pub(crate) const NAMES: [&str; 39] = [
     "czech",
     "danish",
     "dutch",
+    EDGE_NGRAM,
     "email",
     "english",
     "finnish",
@@ -70,7 +74,7 @@ pub(crate) fn chain(flavour: Flavour, name: &str, stop_words: Option<Words>) -> 
             let filters = vec![Filter::Lower, Filter::AsciiFolding];
             Some(Chain::new(Tokenizer::Letter, filters.clone()).normalized(filters))
         }
-        "standard" | "classic" | "email" => Some(general(flavour, name, stop_words)),
+        "standard" | "classic" | "email" | EDGE_NGRAM => Some(general(flavour, name, stop_words)),
         "cjk" | "chinese" | "japanese" => Some(east_asian(flavour, name, stop_words)),
         _ => language(flavour, name, stop_words),
     }
@@ -78,7 +82,7 @@ pub(crate) fn chain(flavour: Flavour, name: &str, stop_words: Option<Words>) -> 
 
 fn general(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Chain {
     let stop_words = stop_words.unwrap_or_else(|| match (flavour, name) {
-        (Flavour::Nouveau, "standard") => stop::words([]),
+        (Flavour::Nouveau, "standard") | (_, EDGE_NGRAM) => stop::words([]),
         _ => stop::list("en"),
     });
     let (tokenizer, mut filters) = match name {

@@ -5,7 +5,7 @@
 
 mod common;
 
-use analysis::{Analyzer, Flavour};
+use analysis::{Analyzer, Flavour, Token};
 use common::{Differences, recorded};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -122,7 +122,7 @@ fn both_spellings_of_portuguese_are_taken() {
 
 #[test]
 fn all_names_are_known() {
-    for (flavour, count) in [(Flavour::Clouseau, 41), (Flavour::Nouveau, 40)] {
+    for (flavour, count) in [(Flavour::Clouseau, 42), (Flavour::Nouveau, 41)] {
         let names = Analyzer::names(flavour);
         assert_eq!(names.len(), count);
         for name in names {
@@ -131,4 +131,56 @@ fn all_names_are_known() {
     }
     let error = Analyzer::named(Flavour::Nouveau, "klingon").unwrap_err();
     assert_eq!(error.to_string(), "klingon is not a valid analyzer name");
+}
+
+#[test]
+fn beginnings_of_words_are_indexed_and_whole_words_looked_for() {
+    let grams = json!({"name": "edge_ngram", "min_gram": 2, "max_gram": 4});
+    for flavour in [Flavour::Clouseau, Flavour::Nouveau] {
+        let analyzer = Analyzer::parse(flavour, &grams).unwrap();
+        let of = |tokens: Vec<Token>| -> Vec<_> {
+            let of = |token: Token| (token.text, token.position, token.start, token.end);
+            tokens.into_iter().map(of).collect()
+        };
+        let expected = [
+            ("a", 0, 0, 1),
+            ("fö", 1, 2, 10),
+            ("föx", 1, 2, 10),
+            ("föxe", 1, 2, 10),
+            ("föxesß", 1, 2, 10),
+            ("to", 2, 11, 13),
+        ]
+        .map(|(text, position, start, end)| (text.to_owned(), position, start, end));
+        assert_eq!(of(analyzer.tokens("A Föxesß to")), expected);
+        let words = [0, 4, 5].map(|n| expected[n].clone());
+        assert_eq!(of(analyzer.query_tokens("A Föxesß to")), words);
+        assert_eq!(analyzer.normalize("Föx"), "föx");
+    }
+    let plain = Analyzer::named(Flavour::Nouveau, "edge_ngram").unwrap();
+    let long = "ab".repeat(30);
+    let texts: Vec<_> = plain.tokens(&long).into_iter().map(|t| t.text).collect();
+    let begins = (1..=20).map(|n| long[..n].to_owned());
+    assert_eq!(texts, begins.chain([long.clone()]).collect::<Vec<_>>());
+}
+
+#[test]
+fn lengths_of_beginnings_that_are_none_are_refused() {
+    for options in [
+        json!({"min_gram": 0}),
+        json!({"min_gram": 21}),
+        json!({"min_gram": 3, "max_gram": 2}),
+        json!({"max_gram": 51}),
+        json!({"max_gram": 1.5}),
+        json!({"max_gram": "3"}),
+        json!({"min_gram": null}),
+        json!({"max_gram": -1}),
+    ] {
+        let mut definition = options.clone();
+        definition["name"] = "edge_ngram".into();
+        let error = Analyzer::parse(Flavour::Nouveau, &definition).unwrap_err();
+        assert!(
+            error.to_string().contains("from 1 to 50"),
+            "{options}: {error}"
+        );
+    }
 }

@@ -433,7 +433,9 @@ mod tests {
             number += 1;
         }
         let (told, waits) = schedule.end();
-        assert_eq!((number, told.due, told.unsent, waits.len()), (20, 20, 0, 0));
+        // What a busy machine did not send in time has waited.
+        assert_eq!((number + told.unsent, told.due), (20, 20));
+        assert_eq!(waits.len() as u64, told.unsent);
     }
 
     #[tokio::test]

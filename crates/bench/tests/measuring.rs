@@ -85,7 +85,7 @@ async fn two_servers_take_short_turns_on_connections_that_stay_open() {
         let (report, _) = measured(options).await;
         for side in report.lines[0].sides.iter().flatten() {
             assert_eq!((side.round_rates.len(), side.errors), (5, 0));
-            assert!((1.0..1.5).contains(&side.seconds), "{}", side.seconds);
+            assert!(side.seconds >= 1.0, "{}", side.seconds);
         }
         for fake in [&a, &b] {
             let opened = fake.connections.load(Ordering::Relaxed);

@@ -331,18 +331,21 @@ fn languages_are_found_in_any_case() {
 #[test]
 fn functions_are_checked_without_harm_to_the_next_user() {
     let fake = Fake::new();
-    let pools = Pools::new(Settings {
+    let settings = || Settings {
         process_limit: 1,
-        timeout: Duration::from_secs(2),
         ..fake.settings()
-    })
-    .unwrap();
+    };
+    let pools = Pools::new(settings()).unwrap();
     assert_eq!(pools.check("fake", "ok"), Ok(()));
     assert_eq!(
         pools.check("fake", "bad"),
         Err(Error::Compile("it is bad".to_owned()))
     );
     assert_eq!(fake.pids().len(), 1);
+    pools.configure(Settings {
+        timeout: Duration::from_secs(2),
+        ..settings()
+    });
     assert!(matches!(
         pools.check("fake", "hang"),
         Err(Error::Limit {
@@ -350,6 +353,7 @@ fn functions_are_checked_without_harm_to_the_next_user() {
             ..
         })
     ));
+    pools.configure(settings());
     assert_eq!(
         map(&pools, &group("fake", &["bad"]), &["{}"]),
         Err(Error::Compile("it is bad".to_owned()))

@@ -12,7 +12,7 @@ pub(super) fn query(
     is_quoted: bool,
     slop: u32,
 ) -> Result<Option<Query>, Error> {
-    let mut tokens = analyzer.tokens(text);
+    let mut tokens = analyzer.query_tokens(text);
     if tokens.len() <= 1 {
         return Ok(tokens.pop().map(|token| Query::Term {
             field: field.to_owned(),

@@ -128,8 +128,9 @@ async fn a_full_disk_stops_one_and_it_goes_on_when_there_is_room() {
 /// Writes that one disk is enough for do not run away from the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_proposed_while_a_majority_is_far_behind() {
-    let nodes = Nodes::three();
+    let nodes = Nodes::start_with(3, 3, Duration::from_millis(1), Duration::from_millis(500));
     write_all(&nodes, 1, 3).await;
+    nodes.agree(&[]).await;
     nodes.cut_off(1, true);
     let slot = nodes.slot(1);
     let by_one = || Wait {
@@ -252,7 +253,7 @@ async fn a_deadline_tells_what_is_known() {
     let nodes = Nodes::three();
     write_all(&nodes, 1, 3).await;
     let slot = nodes.slot(1);
-    let ask = |counter| slot.propose(request((9, counter), "a", b"1"), majority(150));
+    let ask = |counter| slot.propose(request((9, counter), "a", b"1"), majority(1_000));
 
     let faults = Faults::default();
     nodes.log.set(Faults {

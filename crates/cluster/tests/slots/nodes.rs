@@ -58,11 +58,22 @@ pub struct Nodes {
     pub disks: Disks,
     genesis: Vec<NodeId>,
     write_delay: Duration,
+    /// How far the disks of a majority may lag behind.
+    lag_time_max: Duration,
 }
 
 impl Nodes {
     /// These nodes, of which the first are the slot's replicas.
     pub fn start(nodes: u64, replicas: u64, write_delay: Duration) -> Nodes {
+        Nodes::start_with(nodes, replicas, write_delay, Duration::from_secs(60))
+    }
+
+    pub fn start_with(
+        nodes: u64,
+        replicas: u64,
+        write_delay: Duration,
+        lag_time_max: Duration,
+    ) -> Nodes {
         let disks = (1..=nodes).map(|node| (node, Arc::<Disk>::default()));
         let nodes = Nodes {
             log: MemoryLog::new(),
@@ -70,6 +81,7 @@ impl Nodes {
             disks: Arc::new(disks.collect()),
             genesis: (1..=replicas).collect(),
             write_delay,
+            lag_time_max,
         };
         nodes.disks.keys().for_each(|node| nodes.start_one(*node));
         nodes
@@ -83,7 +95,7 @@ impl Nodes {
         let mut options = SlotOptions::new(stamp(), me, fastrand::u64(..), self.genesis.clone());
         options.tick = TICK;
         options.again_after = Duration::from_millis(100);
-        options.lag_time_max = Duration::from_millis(500);
+        options.lag_time_max = self.lag_time_max;
         let store = Arc::new(MemoryStore::new(me, &self.disks, self.write_delay));
         let net = Arc::clone(&self.net);
         let network = Arc::new(NetOf { me, net });

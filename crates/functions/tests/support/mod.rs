@@ -12,7 +12,7 @@ use serde_json::Value;
 
 pub fn options(isolation: Isolation) -> Options {
     Options {
-        time: Duration::from_millis(500),
+        time: Duration::from_secs(5),
         memory_bytes: 32 << 20,
         isolation,
         workers_max: 2,

@@ -161,6 +161,7 @@ async fn a_crash_at_any_moment_of_a_copy_leaves_the_old_state_or_the_new_one() {
 async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     let mut nodes = third_is_behind().await;
     nodes.trim();
+    nodes.net.copies_wait.store(true, Relaxed);
     nodes.start(3).await;
     let held = nodes.node(3).databases.get("a").unwrap();
     let mut watch = held.watch();
@@ -168,6 +169,7 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     let id = document::DocId::new("upload").unwrap();
     let mut upload = held.attachment_sink(&id, "image/png", database::SinkOptions::default());
     upload.write(vec![7; 1 << 20].into()).await.unwrap();
+    nodes.net.copies_wait.store(false, Relaxed);
     nodes.agree(&[1, 2, 3]).await;
     let uploaded = upload.finish().await;
     assert!(matches!(uploaded, Err(database::Error::Unavailable(_))));

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicU32, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -48,6 +48,8 @@ pub struct Net {
     /// Copies that break off after some pieces, in a hundred.
     pub broken_copies: AtomicU32,
     pub copies: AtomicU32,
+    /// Whether copies wait before they begin.
+    pub copies_wait: AtomicBool,
 }
 
 struct NetOf {
@@ -73,6 +75,9 @@ impl Source for NetOf {
     ) -> Later<'static, Result<Body, String>> {
         let net = self.net.clone();
         Box::pin(async move {
+            while net.copies_wait.load(Relaxed) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
             let giver = net.nodes.lock().get(&from).map(|node| node.1.clone());
             let mut body = giver.ok_or("it is down")?.give(slot, catalogue).await?;
             net.copies.fetch_add(1, Relaxed);

@@ -49,20 +49,32 @@ impl Cluster {
     }
 
     pub async fn node(&self, node: NodeId) -> Node {
+        self.node_with(node, options()).await
+    }
+
+    pub async fn node_with(&self, node: NodeId, options: Options) -> Node {
         let (folder, identity) = self.identity(node);
-        Node::start(folder, identity, options()).await
+        Node::start(folder, identity, options).await
     }
 }
 
 pub fn options() -> Options {
     Options {
-        silence_max: Duration::from_millis(2500),
+        silence_max: Duration::from_secs(15),
         ping_every: Duration::from_millis(200),
         connect_time_max: Duration::from_millis(3000),
         retry_min: Duration::from_millis(20),
         retry_max: Duration::from_millis(200),
         refused_join_pause: Duration::from_millis(300),
         ..Options::default()
+    }
+}
+
+/// Peers that are taken for dead soon.
+pub fn impatient() -> Options {
+    Options {
+        silence_max: Duration::from_millis(2500),
+        ..options()
     }
 }
 

@@ -14,7 +14,7 @@ const WAITING_BYTES_MAX: usize = 16 << 20;
 /// A buffer that grew beyond this is given back.
 const KEPT_BYTES_MAX: usize = 1 << 20;
 /// So long the end waits for what is left to be written: nobody may read the terminal any more.
-const END_TIME_MAX: Duration = Duration::from_secs(1);
+const END_TIME_MAX: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 1 });
 
 /// Takes lines; cheap to clone. Each `write` is a whole line, or several.
 #[derive(Clone)]

@@ -290,7 +290,7 @@ impl Builder<'_> {
             Spoken::Text(text) => {
                 let mut words: Vec<_> = self
                     .analyzer(field)
-                    .tokens(&text)
+                    .query_tokens(&text)
                     .into_iter()
                     .map(|token| Interval::Term(token.text))
                     .collect();

@@ -13,7 +13,7 @@ function begin(type: string): string {
 
 /** Those that both interfaces have. */
 export const ANALYZERS =
-  'keyword simple standard whitespace classic email arabic armenian basque brazilian bulgarian catalan chinese cjk czech danish dutch english finnish french galician german greek hindi hungarian indonesian irish italian japanese latvian norwegian persian polish portuguese romanian russian simple_asciifolding spanish swedish thai turkish'.split(' ');
+  'keyword simple standard whitespace classic email arabic armenian basque brazilian bulgarian catalan chinese cjk czech danish dutch edge_ngram english finnish french galician german greek hindi hungarian indonesian irish italian japanese latvian norwegian persian polish portuguese romanian russian simple_asciifolding spanish swedish thai turkish'.split(' ');
 
 /** A definition as it is edited. Analyzers are names, or JSON. */
 export interface Draft {
