@@ -613,7 +613,7 @@ def slow_expressions(ctx):
             api.expect(200, "GET", "/db/1")
             times.append(time.monotonic() - began)
         usual = statistics.median(times or [0])
-        ctx.report.check("others are answered meanwhile", usual < 0.5, f"{len(times)} reads, {usual:.2f} s")
+        ctx.report.check("others are answered meanwhile", times and usual < 0.5, f"{len(times)} reads, {usual:.2f} s")
 
 
 def write_text(api, text):

@@ -29,6 +29,7 @@ EMIT = {
 def run(ctx):
     ctx.attempt(requests)
     ctx.attempt(functions)
+    ctx.attempt(beginnings)
 
 
 def requests(ctx):
@@ -94,6 +95,29 @@ def functions(ctx):
                 ctx.report.check(f"{route}: {name}: answered", right, (answer.status, answer.raw[:300]))
                 ctx.report.note(f"{route}: {name}: {answer.status} {answer.raw[:120]!r}")
         end(ctx, server, bystander, "functions", f"{len(asked)} indexes")
+
+
+# With all that may wait; it was 631 on a machine of two cores, and 2,082 before that was bounded.
+WAITING_MB_MAX = 1200
+
+
+def beginnings(ctx):
+    """Large documents of long words, each with fifty beginnings: the functions are faster than the index, and what waits for it is bounded."""
+    with ctx.server("beginnings") as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        api.expect((201, 202), "PUT", "/begin?q=1")
+        count = ctx.size(100, 1000)
+        for n in range(count):
+            text = " ".join("".join(ctx.random.choices("abcdefgh", k=51)) for _ in range(10_000))
+            api.expect(201, "PUT", f"/begin/{n}", {"text": text})
+        analyzer = {"name": "edge_ngram", "min_gram": 1, "max_gram": 50}
+        function = "function (doc) { index('text', 'default', doc.text, {store: true}); }"
+        api.expect(201, "PUT", "/begin/_design/d", {"nouveau": {"i": {"default_analyzer": analyzer, "index": function}}})
+        answer = server.api(1200).expect(200, "GET", f"/begin/_design/d/_nouveau/i?q={text[:30]}&limit=1")
+        ctx.report.equal("beginnings: they are found", [hit["id"] for hit in answer["hits"]], [str(count - 1)])
+        peak = server.peak_rss_mb()
+        ctx.report.check(f"beginnings: memory stays below {WAITING_MB_MAX} MB", peak < WAITING_MB_MAX, f"{peak:.0f} MB")
+        ctx.report.note(f"beginnings: {count / 2:.0f} MB of text, {peak:.0f} MB at the peak, {server.rss_mb():.0f} MB now")
 
 
 def end(ctx, server, bystander, label, what):

@@ -20,7 +20,7 @@ impl FieldAnalyzers {
     ///
     /// # Errors
     ///
-    /// An unknown analyzer outside of `perfield`.
+    /// An unknown analyzer outside of `perfield`, and options of `edge_ngram` that are none.
     pub fn parse(flavour: Flavour, analyzer: Option<&Value>) -> Result<Self, Error> {
         let standard = Analyzer::named(flavour, "standard").expect("standard is known");
         let mut fields = HashMap::new();
@@ -29,20 +29,17 @@ impl FieldAnalyzers {
             Some(definition)
                 if definition.get("name").and_then(Value::as_str) == Some("perfield") =>
             {
-                let default = definition
-                    .get("default")
-                    .and_then(|inner| Analyzer::parse(flavour, inner).ok())
-                    .unwrap_or(standard);
+                let default = match definition.get("default") {
+                    None => standard,
+                    Some(inner) => lenient(flavour, inner, &standard)?,
+                };
                 for (field, inner) in definition
                     .get("fields")
                     .and_then(Value::as_object)
                     .into_iter()
                     .flatten()
                 {
-                    fields.insert(
-                        field.clone(),
-                        Analyzer::parse(flavour, inner).unwrap_or_else(|_| default.clone()),
-                    );
+                    fields.insert(field.clone(), lenient(flavour, inner, &default)?);
                 }
                 default
             }
@@ -84,5 +81,13 @@ impl FieldAnalyzers {
     #[must_use]
     pub fn of(&self, field: &str) -> &Analyzer {
         self.fields.get(field).unwrap_or(&self.default)
+    }
+}
+
+/// The analyzer, or `other` where Clouseau would take it.
+fn lenient(flavour: Flavour, definition: &Value, other: &Analyzer) -> Result<Analyzer, Error> {
+    match Analyzer::parse(flavour, definition) {
+        Err(Error::Grams) => Err(Error::Grams),
+        parsed => Ok(parsed.unwrap_or_else(|_| other.clone())),
     }
 }

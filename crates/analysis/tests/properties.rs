@@ -106,12 +106,15 @@ fn long_texts_of_anything_are_cut_at_once() {
         "\"a",
         "y",
         "1_,",
+        "abcdefghijklmnopqrst ",
     ] {
         let text = long(part);
         for (_, name, analyzer) in ALL.iter() {
             let mut count = 0_usize;
             analyzer.visit(&text, &mut |token| count += token.text.len());
-            assert!(count <= 4 * text.len(), "{name} {part}");
+            // A word of 20 letters has beginnings of 210.
+            let times = if *name == "edge_ngram" { 11 } else { 4 };
+            assert!(count <= times * text.len(), "{name} {part}");
         }
     }
 }

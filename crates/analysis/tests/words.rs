@@ -5,7 +5,7 @@
 
 mod common;
 
-use analysis::{Analyzer, Flavour, Token};
+use analysis::{Analyzer, FieldAnalyzers, Flavour, Token};
 use common::{Differences, recorded};
 use serde_json::{Value, json};
 use std::collections::HashMap;
@@ -182,5 +182,11 @@ fn lengths_of_beginnings_that_are_none_are_refused() {
             error.to_string().contains("from 1 to 50"),
             "{options}: {error}"
         );
+        let within = json!({"name": "perfield", "default": definition});
+        let within = FieldAnalyzers::parse(Flavour::Clouseau, Some(&within));
+        assert_eq!(within.unwrap_err(), error);
+        let of_field = json!({"name": "perfield", "fields": {"a": definition}});
+        let of_field = FieldAnalyzers::parse(Flavour::Clouseau, Some(&of_field));
+        assert_eq!(of_field.unwrap_err(), error);
     }
 }

@@ -435,6 +435,7 @@ mod tests {
         let (told, waits) = schedule.end();
         // What a busy machine did not send in time has waited.
         assert_eq!((number + told.unsent, told.due), (20, 20));
+        assert!(number > 0);
         assert_eq!(waits.len() as u64, told.unsent);
     }
 

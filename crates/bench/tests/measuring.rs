@@ -82,11 +82,16 @@ async fn two_servers_take_short_turns_on_connections_that_stay_open() {
         // Each of the five rounds is four turns.
         (options.seconds, options.connections) = (1.0, CLIENTS);
         options.mix = Some(Mix::named("read=1").unwrap());
+        let began = std::time::Instant::now();
         let (report, _) = measured(options).await;
-        for side in report.lines[0].sides.iter().flatten() {
+        let sides: Vec<_> = report.lines[0].sides.iter().flatten().collect();
+        for side in &sides {
             assert_eq!((side.round_rates.len(), side.errors), (5, 0));
             assert!(side.seconds >= 1.0, "{}", side.seconds);
         }
+        // A turn is of one side alone.
+        let both: f64 = sides.iter().map(|side| side.seconds).sum();
+        assert!(both <= began.elapsed().as_secs_f64(), "{both}");
         for fake in [&a, &b] {
             let opened = fake.connections.load(Ordering::Relaxed);
             // Those of the clients, and some that carry one request each.

@@ -237,14 +237,14 @@ impl Fields {
         Ok(noted)
     }
 
-    /// The document as tantivy takes it.
+    /// The document as tantivy takes it, and of how many bytes its terms and its stored fields are.
     pub(crate) fn document(
         mut self,
         id: &str,
         partition: Option<&str>,
         layout: &Layout,
         analyze: &dyn Analyze,
-    ) -> TantivyDocument {
+    ) -> (TantivyDocument, usize) {
         let mut terms = Encoder::default();
         let (field, term) = id_term(id);
         terms.field(field);
@@ -264,16 +264,20 @@ impl Fields {
             columns.push(column_of(of_field, analyze, &mut terms));
         }
         let mut document = TantivyDocument::default();
-        document.add_text(layout.terms, terms.finish());
+        let terms = terms.finish();
+        let mut bytes = terms.len();
+        document.add_text(layout.terms, terms);
         document.add_text(layout.id, id);
         let stored = self.into_stored();
         if !stored.is_empty() {
-            document.add_text(layout.stored, Value::Object(stored).to_string());
+            let stored = Value::Object(stored).to_string();
+            bytes += stored.len();
+            document.add_text(layout.stored, stored);
         }
         if !columns.is_empty() {
             document.add_field_value(layout.columns, &OwnedValue::Object(columns));
         }
-        document
+        (document, bytes)
     }
 }
 

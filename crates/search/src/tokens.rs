@@ -2,7 +2,10 @@
 //! So no term is a string of its own on the way.
 //!
 //! A field is `F`, its name's length in bytes, `:` and the name; a token `T`, its position, `,`, its length in bytes, `:` and the
-//! token.
+//! token. A token that begins with the one before, at the same position, is `E`, and what comes after that one in the same form. So a
+//! word with all its beginnings takes little more than the word.
+
+use std::ops::Range;
 
 use std::borrow::Cow;
 
@@ -31,24 +34,76 @@ pub(crate) fn id_term(id: &str) -> (&'static str, Cow<'_, str>) {
 /// The field of the hashes of long ids.
 const LONG_ID: &str = "_long_id";
 
+/// So many tokens of a document that begin with the one before are kept. Beyond, each takes that one's place: of a word with its beginnings
+/// the word stays. All of them have to fit into the memory of one segment, where a term takes some 75 bytes of 4 GiB at most.
+const EXTENDED_MAX: usize = 4_000_000;
+
 /// Terms of a document, put together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub(crate) struct Encoder {
     text: String,
     field: usize,
+    /// Of the token before, if it is of this field.
+    position: Option<u32>,
+    /// Where the token before was put.
+    record: usize,
+    /// Where it stands, if it was put as a whole.
+    whole: Range<usize>,
+    /// The token, if it was not.
+    extended: String,
+    extended_left: usize,
+}
+
+impl Default for Encoder {
+    fn default() -> Self {
+        Self {
+            text: String::new(),
+            field: 0,
+            position: None,
+            record: 0,
+            whole: 0..0,
+            extended: String::new(),
+            extended_left: EXTENDED_MAX,
+        }
+    }
 }
 
 impl Encoder {
     /// What follows are tokens of this field.
     pub fn field(&mut self, name: &str) {
         self.field = name.len();
+        self.position = None;
         self.put('F', None, name);
     }
 
     /// A token of the field at a position, which does not decrease.
     pub fn token(&mut self, token: &str, position: u32) {
-        if self.field + 1 + token.len() <= TERM_BYTES_MAX {
-            self.put('T', Some(position), token);
+        if self.field + 1 + token.len() > TERM_BYTES_MAX {
+            return;
+        }
+        if self.position == Some(position) && token.starts_with(self.last()) {
+            if self.extended_left > 0 {
+                self.extended_left -= 1;
+                let more = &token[self.last().len()..];
+                self.record = self.text.len();
+                self.put('E', None, more);
+                self.extended.clear();
+                self.extended.push_str(token);
+                return;
+            }
+            self.text.truncate(self.record);
+        }
+        self.record = self.text.len();
+        self.put('T', Some(position), token);
+        self.whole = self.text.len() - token.len()..self.text.len();
+        self.extended.clear();
+        self.position = Some(position);
+    }
+
+    fn last(&self) -> &str {
+        match self.extended.is_empty() {
+            true => &self.text[self.whole.clone()],
+            false => &self.extended,
         }
     }
 
@@ -125,9 +180,11 @@ impl<'a> Decoded<'a> {
                 self.prefix = self.token.text.len();
                 continue;
             }
-            self.token.position = self.number()?;
+            if kind == 'T' {
+                self.token.position = self.number()?;
+                self.token.text.truncate(self.prefix);
+            }
             let text = self.text()?;
-            self.token.text.truncate(self.prefix);
             self.token.text.push_str(text);
             return Some(());
         }
@@ -172,7 +229,52 @@ mod tests {
         assert_eq!(decoded(&encoder.finish()), [("f\0y".to_owned(), 1)]);
     }
 
+    #[test]
+    fn a_word_with_its_beginnings_takes_little_more() {
+        let word = "ab".repeat(25);
+        let mut encoder = Encoder::default();
+        encoder.field("f");
+        let beginnings: Vec<_> = (1..=50).map(|n| &word[..n]).collect();
+        beginnings.iter().for_each(|token| encoder.token(token, 7));
+        let expected: Vec<_> = beginnings
+            .iter()
+            .map(|token| (format!("f\0{token}"), 7))
+            .collect();
+        let text = encoder.finish();
+        assert!(text.len() <= 4 * 50 + 10, "{text}");
+        assert_eq!(decoded(&text), expected);
+    }
+
+    #[test]
+    fn beyond_so_many_beginnings_words_stay_alone() {
+        let mut encoder = Encoder {
+            extended_left: 3,
+            ..Encoder::default()
+        };
+        encoder.field("f");
+        let words = ["abc", "abd", "c", "xyz"];
+        for (position, word) in (0..).zip(words) {
+            (1..=word.len()).for_each(|n| encoder.token(&word[..n], position));
+        }
+        let expected =
+            ["a", "ab", "abc", "a", "abd", "c", "xyz"].map(|token| format!("f\0{token}"));
+        let came: Vec<_> = decoded(&encoder.finish())
+            .into_iter()
+            .map(|(token, _)| token)
+            .collect();
+        assert_eq!(came, expected);
+    }
+
     proptest! {
+        #[test]
+        fn tokens_at_few_places_come_back(tokens in prop::collection::vec(("[ab]{0,4}", 0u32..3), 0..40)) {
+            let mut encoder = Encoder::default();
+            encoder.field("n");
+            tokens.iter().for_each(|(token, position)| encoder.token(token, *position));
+            let expected: Vec<_> = tokens.iter().map(|(token, position)| (format!("n\0{token}"), *position as usize)).collect();
+            prop_assert_eq!(decoded(&encoder.finish()), expected);
+        }
+
         #[test]
         fn tokens_come_back(fields: Vec<(String, Vec<(String, u32)>)>) {
             let mut encoder = Encoder::default();

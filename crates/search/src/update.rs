@@ -4,7 +4,7 @@ use std::io::ErrorKind;
 use std::path::PathBuf;
 use std::pin::pin;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, AtomicUsize, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 use std::task::{Context, Poll, Waker};
 use std::time::Duration;
 
@@ -15,7 +15,7 @@ use tantivy::indexer::{
     IndexWriterOptions, LogMergePolicy, MergePolicy, NoMergePolicy, UserOperation,
 };
 use tantivy::schema::Term;
-use tantivy::{FutureResult, IndexWriter, TantivyDocument, TantivyError};
+use tantivy::{FutureResult, IndexWriter, TantivyError};
 
 use crate::Error;
 use crate::fields::{Analyze, Fields};
@@ -136,6 +136,7 @@ pub struct Update<'a> {
     writer: MutexGuard<'a, Option<IndexWriter>>,
     types: Mutex<Types>,
     has_stored: AtomicBool,
+    put_bytes: AtomicU64,
     /// There is nothing yet that a document could replace.
     is_first: bool,
     /// Something was written since the last commit.
@@ -167,6 +168,7 @@ impl Index {
             writer,
             types: Mutex::new(commit.types.clone()),
             has_stored: AtomicBool::new(commit.has_stored),
+            put_bytes: AtomicU64::new(0),
             is_first,
             is_dirty: AtomicBool::new(false),
             threads,
@@ -337,13 +339,20 @@ impl Update<'_> {
         if fields.has_stored() && !self.has_stored.load(Relaxed) {
             self.has_stored.store(true, Relaxed);
         }
-        let document: TantivyDocument = fields.document(id, partition, &self.index.layout, analyze);
+        let (document, bytes) = fields.document(id, partition, &self.index.layout, analyze);
+        self.put_bytes.fetch_add(bytes as u64, Relaxed);
         self.remove(id);
         self.note_dirty();
         if let Some(writer) = &*self.writer {
             writer.add_document(document)?;
         }
         Ok(())
+    }
+
+    /// Terms and stored fields that were put in since the last commit, in bytes. As many may wait in memory: tantivy bounds how many documents do,
+    /// and not their size.
+    pub fn put_bytes(&self) -> u64 {
+        self.put_bytes.load(Relaxed)
     }
 
     /// Takes a document out.
@@ -397,6 +406,7 @@ impl Update<'_> {
         prepared.commit()?;
         *self.is_dirty.get_mut() = false;
         self.is_first = false;
+        *self.put_bytes.get_mut() = 0;
         self.index.publish()
     }
 

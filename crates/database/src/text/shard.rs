@@ -23,6 +23,8 @@ use crate::{Error, counters};
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
 /// A long update commits after so many changes, so that a crash does not cost all of it.
 const CHANGES_BETWEEN_COMMITS: u64 = 100_000;
+/// And after so many bytes of terms and stored fields, which wait in memory when functions are faster than the index.
+const BYTES_BETWEEN_COMMITS: u64 = 128 << 20;
 /// Memory that a long update wants for what it has not written yet, and the least that any takes.
 const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
@@ -363,8 +365,10 @@ impl TextShard {
         failed: &AtomicBool,
     ) -> Result<(), Error> {
         let done = &self.progress.done;
-        let go_on =
-            || !self.stop.load(Relaxed) && !failed.load(Relaxed) && done.load(Relaxed) < end;
+        let go_on = || {
+            let is_over = self.stop.load(Relaxed) || failed.load(Relaxed);
+            !is_over && done.load(Relaxed) < end && update.put_bytes() < BYTES_BETWEEN_COMMITS
+        };
         let analyze = ByField(&self.analyzers);
         let mapper = (mapper, self.spec.includes_design());
         let (mut puts, mut removals) = (0, 0);
