@@ -5,9 +5,8 @@
 //! token. A token that begins with the one before, at the same position, is `E`, and what comes after that one in the same form. So a
 //! word with all its beginnings takes little more than the word.
 
-use std::ops::Range;
-
 use std::borrow::Cow;
+use std::ops::Range;
 
 use tantivy::tokenizer::{Token, TokenStream, Tokenizer};
 
