@@ -1,6 +1,6 @@
 import { expect, test, vi } from 'vitest';
 import { from, print } from '../src/json';
-import { bodyOf, fieldsOf, limitOf, rangesOf } from '../src/pages/database/search/request';
+import { TAGS, bodyOf, fieldsOf, groupsOf, isWithin, limitOf, rangesOf } from '../src/pages/database/search/request';
 
 const NOUVEAU = from({ default_analyzer: 'english', field_analyzers: { book: 'keyword' }, index: 'function (doc) { index("text", "default", doc.text, {store: true}); index("string", "book", doc.book); index(\'double\', \'year\', doc.year, {"store": true}); }' });
 const CLOUSEAU = from({ index: "function (doc) { index('default', doc.text, {'store': 'yes'}); index('tag', doc.tag, {facet: true, store: true}); }" });
@@ -55,6 +55,27 @@ test('analyzers by field stay as they are, also without fields', async () => {
   const { definitionOf, draftOf } = await import('../src/pages/database/search/definition');
   const saved = from({ analyzer: { name: 'perfield', default: 'english' }, index: 'x' });
   expect(print(definitionOf('_search', saved, draftOf('_search', saved)))).toBe(print(saved));
+});
+
+test('groups have an order and a number of their own, and without a field there are none', () => {
+  const wanted = { q: 'a', group_field: 'tag', group_sort: '-year', group_limit: '3' };
+  expect(bodyOf('_search', wanted)).toMatchObject({ group_field: 'tag', group_sort: from(['-year']), group_limit: 3 });
+  expect(Object.keys(bodyOf('_search', { ...wanted, group_field: ' ' }) as object).filter((name) => name.startsWith('group'))).toEqual([]);
+  expect(['', 'x', '7', '999'].map((limit) => groupsOf({ group_limit: limit }))).toEqual([10, 10, 7, 200]);
+});
+
+test('numbers that may be', () => {
+  expect([undefined, '', ' ', '1', '200'].every((source) => isWithin(source, 200))).toBe(true);
+  for (const wrong of ['0', '201', '-1', '1.5', '1e2', 'x']) expect(isWithin(wrong, 200), wrong).toBe(false);
+});
+
+test('each interface has its own way to ask for an index as it is', () => {
+  expect(bodyOf('_nouveau', { q: 'a' }, { isAsItIs: true })).toMatchObject({ update: false });
+  expect(bodyOf('_search', { q: 'a' }, { isAsItIs: true })).toMatchObject({ stale: 'ok' });
+});
+
+test('what is copied has tags that can be read', () => {
+  expect(bodyOf('_nouveau', { q: 'a', highlight_fields: 'default' }, { marks: TAGS })).toMatchObject({ highlight_pre_tag: '<em>', highlight_post_tag: '</em>' });
 });
 
 test('what was found is marked by signs that no text has', () => {

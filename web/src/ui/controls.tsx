@@ -65,6 +65,7 @@ interface TextProps {
   placeholder?: string;
   autocomplete?: string;
   required?: boolean;
+  disabled?: boolean;
   focus?: boolean;
   list?: string[];
 }
@@ -103,11 +104,11 @@ export function TextField({ label, value, onInput, hint, error, focus, list, typ
   );
 }
 
-export function Choice<T extends string>({ label, value, of, onChange, hint }: { label: string; value: T; of: readonly (readonly [T, string])[]; onChange: (value: T) => void; hint?: ComponentChildren }): JSX.Element {
+export function Choice<T extends string>({ label, value, of, onChange, hint, disabled }: { label: string; value: T; of: readonly (readonly [T, string])[]; onChange: (value: T) => void; hint?: ComponentChildren; disabled?: boolean }): JSX.Element {
   return (
     <Field label={label} hint={hint}>
       {(id, described) => (
-        <select id={id} aria-describedby={described} value={value} onChange={(event) => onChange(event.currentTarget.value as T)}>
+        <select id={id} aria-describedby={described} value={value} disabled={disabled} onChange={(event) => onChange(event.currentTarget.value as T)}>
           {of.map(([each, name]) => (
             <option key={each} value={each} selected={each === value}>
               {name}

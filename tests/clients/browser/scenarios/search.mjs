@@ -84,10 +84,13 @@ async function asking({ page, open, check, db }) {
   check('what was found is marked', marks.length === 25 && marks.every((mark) => /^dogs?$/.test(mark)), marks);
   check('and markup in a document is its text', (await hits(page).locator('b').count()) === 0 && (await hits(page).getByText('<b>fox</b>').count()) > 0);
   check('the state of the index is told', await shown(page.getByText(/^60 documents/)));
+  const top = () => hits(page).evaluate((list) => list.scrollTop);
+  await hits(page).evaluate((list) => list.scrollTo(0, 1e6));
   const all = new Set();
   for (const range of ['1–25 of 60', '26–50 of 60', '51–60 of 60']) {
     await status(page, range).waitFor();
     for (const id of await hits(page).getByRole('link').allTextContents()) all.add(id);
+    if (range.startsWith('26')) check('the next page begins at its top', (await top()) === 0, await top());
     if (!range.startsWith('51')) await page.getByRole('button', { name: 'Next rows' }).click();
   }
   check('all pages together are all hits', all.size === 60, all.size);
@@ -96,6 +99,8 @@ async function asking({ page, open, check, db }) {
   check('a page before is shown again', await shown(status(page, '26–50 of 60')));
   await page.getByText('Options', { exact: true }).click();
   await page.getByLabel('Sort', { exact: true }).fill('-year');
+  await page.getByLabel('Hits on a page').fill('1000');
+  check('more hits than a page has are told', await shown(page.getByText('A number from 1 to 200')));
   await page.getByLabel('Hits on a page').fill('2');
   await page.getByLabel('Show documents').check();
   await page.getByRole('button', { name: 'Search', exact: true }).click();
@@ -106,6 +111,23 @@ async function asking({ page, open, check, db }) {
   check('and link to their pages', (await hits(page).getByRole('link').first().getAttribute('href')).endsWith('_doc/d-59'));
   await open(at(db, '_nouveau/all', { q: 'dog', sort: '-year', limit: '2', group_field: 'tag' }));
   check('groups of one string each', (await shown(hits(page).getByRole('heading', { name: 'Old Films' }))) && (await shown(status(page, '60 hits, 3 groups'))));
+  await grouping({ page, check });
+}
+
+/** By the options of a search that has groups. */
+async function grouping({ page, check }) {
+  check('with groups, a number of hits is that of each', (await shown(page.getByLabel('Hits of a group'))) && (await page.getByLabel('Hits on a page').count()) === 0);
+  await page.getByLabel('Sort of groups').fill('-year');
+  await page.getByLabel('Groups', { exact: true }).fill('2');
+  await page.getByRole('button', { name: 'Search', exact: true }).click();
+  check('as many groups as are asked for', await shown(status(page, '2+ groups')));
+  const groups = await hits(page).getByRole('heading').allTextContents();
+  check('in their own order', groups.join() === 'Old Films,new', groups);
+  check('with as many hits each', (await hits(page).getByRole('link').count()) === 4);
+  await page.getByRole('button', { name: 'Copy as curl' }).click();
+  await page.getByRole('button', { name: 'Copied' }).waitFor();
+  const copied = await page.evaluate(() => navigator.clipboard.readText());
+  check('a copied search marks by tags', copied.includes('"highlight_pre_tag":"<em>"') && copied.includes('"group_limit":2') && !copied.includes('bookmark'), copied);
 }
 
 async function narrowing({ page, open, check, db }) {
@@ -186,6 +208,7 @@ async function others({ browser, base, server, check, login, db, reader }) {
     await page.getByRole('link', { name: 'Definition' }).click();
     await page.getByRole('textbox', { name: 'Index function', exact: true }).waitFor();
     check('and is not offered what is for admins', (await page.getByText('Try an analyzer').count()) === 0);
+    check('nor to save', (await shown(page.getByText('Only admins of the database change this.'))) && (await page.getByRole('button', { name: 'Save', exact: true }).count()) === 0);
   } finally {
     await context.close();
   }

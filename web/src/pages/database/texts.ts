@@ -19,6 +19,7 @@ export const t = texts(
     partitioned: 'partitioned',
     compacting: 'compacting',
     toDatabases: 'To the databases',
+    onlyAdmins: 'Only admins of the database change this.',
   },
   {
     databases: 'Datenbanken',
@@ -38,5 +39,6 @@ export const t = texts(
     partitioned: 'partitioniert',
     compacting: 'wird verdichtet',
     toDatabases: 'Zu den Datenbanken',
+    onlyAdmins: 'Das ändern nur Admins der Datenbank.',
   },
 );

@@ -1,18 +1,11 @@
 import type { JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
-import { ask, isAdmin, path, read, session, useResource } from '../../../api';
+import { ask, isAdmin, path, read, useResource } from '../../../api';
 import { type Json, Obj, member, print } from '../../../json';
 import { Button, Icon, Loading, Problem, complain, confirm, say } from '../../../ui';
 import type { PartProps } from '..';
+import { type Group, type Kind, listed, mayManage } from '../manage';
 import { t } from './texts';
-
-type Group = 'members' | 'admins';
-type Kind = 'names' | 'roles';
-
-function listed(security: Json, group: Group, kind: Kind): string[] {
-  const list = member(security, group, kind);
-  return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : [];
-}
 
 /** With another list in it. Whatever else an object holds stays. */
 function changed(security: Json, group: Group, kind: Kind, list: string[]): Obj {
@@ -44,8 +37,7 @@ export default function Permissions({ db }: PartProps): JSX.Element {
     } else await work();
     say(t().saved, () => put(security));
   };
-  const me = session.value;
-  const mayEdit = isAdmin.value || listed(security, 'admins', 'names').includes(me?.name ?? '') || listed(security, 'admins', 'roles').some((role) => me?.roles.includes(role));
+  const mayEdit = mayManage(security);
   const lists = (group: Group, title: string, hint: string) => (
     <section class="card" aria-label={title}>
       <div>

@@ -4,6 +4,7 @@ import { ask, path, useResource } from '../../../api';
 import { print } from '../../../json';
 import { link } from '../../../router';
 import { Badge, Button, Check, type Column, Dialog, Field, Form, Loading, Problem, Table, TextField, confirm, say as announce, words } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { wrongJson } from '../views/shared';
 import { type Index, createIndex, deleteIndex, fieldsOf, indexBody, indexes } from './ask';
 import { say } from './texts';
@@ -11,6 +12,7 @@ import { say } from './texts';
 /** Mango's indexes of a database. */
 export function Indexes({ db }: { db: string }): JSX.Element {
   const t = say();
+  const may = useMayManage(db);
   const all = useResource(`indexes ${db}`, (signal) => indexes(db, signal));
   const info = useResource(`props ${db}`, (signal) => ask<{ props?: { partitioned?: boolean } }>('GET', path(db), { signal }));
   const [isNew, setNew] = useState(false);
@@ -22,17 +24,20 @@ export function Indexes({ db }: { db: string }): JSX.Element {
     { id: 'fields', name: t.fields, width: 'minmax(0, 2fr)', cell: (index) => <Fields index={index} /> },
     { id: 'ddoc', name: t.ddoc, width: 'minmax(0, 1fr)', isExtra: true, cell: (index) => (index.ddoc === null ? <span class="soft">{t.special}</span> : <a href={link(['database', db, '_design', index.ddoc.replace(/^_design\//, '')])}>{index.ddoc.replace(/^_design\//, '')}</a>) },
     { id: 'type', name: t.type, width: '9rem', isExtra: true, cell: (index) => <Badge>{index.partitioned ? `${index.type}, ${t.isPartitioned}` : index.type}</Badge> },
-    { id: 'remove', name: '', width: '48px', cell: (index) => index.ddoc !== null && <Button kind="plain" icon="remove" label={`${words().delete}: ${index.name}`} onClick={() => remove(index)} /> },
+    { id: 'remove', name: '', width: '48px', cell: (index) => may && index.ddoc !== null && <Button kind="plain" icon="remove" label={`${words().delete}: ${index.name}`} onClick={() => remove(index)} /> },
   ];
   return (
     <>
       <div class="bar">
         <input type="search" aria-label={t.search} placeholder={t.search} value={find} onInput={(event) => setFind(event.currentTarget.value)} />
         <span class="grow" />
-        <Button kind="primary" icon="add" onClick={() => setNew(true)}>
-          {t.newIndex}
-        </Button>
+        {may && (
+          <Button kind="primary" icon="add" onClick={() => setNew(true)}>
+            {t.newIndex}
+          </Button>
+        )}
       </div>
+      <OnlyAdmins may={may} />
       {all.error !== undefined ? <Problem error={all.error} retry={all.reload} /> : all.data ? <Table label={t.indexes} columns={columns} count={rows.length} row={(n) => rows[n]} rowHeight={40} /> : <Loading />}
       {isNew && <New db={db} isPartitioned={info.data?.props?.partitioned === true} onClose={() => setNew(false)} onDone={all.reload} />}
     </>

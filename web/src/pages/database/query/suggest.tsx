@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { count, duration } from '../../../i18n';
 import { type Json, Obj, member, parse, print } from '../../../json';
 import { Button, say as announce } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { type Stats, createIndex, deleteIndex, fieldsOf, find, indexBody, indexOf, suggest } from './ask';
 import { Refused } from './index';
 import { say } from './texts';
@@ -28,6 +29,7 @@ async function best(db: string, partition: string, query: string): Promise<Stats
 /** An index that would serve better, and what it gains, measured. */
 export function Suggestion({ db, partition, query, told }: { db: string; partition: string; query: string; told: Json }): JSX.Element {
   const t = say();
+  const may = useMayManage(db);
   const [measured, setMeasured] = useState<Measured>();
   const [error, setError] = useState<unknown>();
   const fields = suggest(told);
@@ -78,9 +80,12 @@ export function Suggestion({ db, partition, query, told }: { db: string; partiti
           <span class="grow text">
             {t.suggestText} <code>{fields.join(', ')}</code>
           </span>
-          <Button kind="primary" icon="add" onClick={measure}>
-            {t.measure}
-          </Button>
+          {may && (
+            <Button kind="primary" icon="add" onClick={measure}>
+              {t.measure}
+            </Button>
+          )}
+          <OnlyAdmins may={may} />
         </div>
       )}
       <Refused error={error} />

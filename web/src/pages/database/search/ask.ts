@@ -1,23 +1,64 @@
-import { ask, docPath, path, read } from '../../../api';
+import { ask, docPath, isAdmin, path, read } from '../../../api';
 import { type Json, Obj, from, member, number, print, text } from '../../../json';
+import type { Info } from '../../databases/infos';
+import type { IndexProps } from './index';
 import type { Kind } from './request';
+
+/** Which index; `info` is what the server says of the database. */
+export type Of = Pick<IndexProps, 'db' | 'design' | 'kind' | 'name' | 'info'>;
 
 export interface State {
   docs: number;
   size: number;
   /** How many changes of the database it does not have yet. */
   behind: number;
+  /** It has all changes and no documents, and the database has some. */
+  isBarren: boolean;
 }
 
 interface Told {
   search_index: { doc_count?: number; num_docs?: number; disk_size: number; pending_seq?: number; committed_seq?: number; update_seq?: number };
 }
 
-/** How an index is; `seq` is the database's. */
-export async function stateOf(db: string, design: string, kind: Kind, name: string, seq: unknown, signal: AbortSignal): Promise<State> {
-  const { search_index: of } = await ask<Told>('GET', `${docPath(db, `_design/${design}`)}${path(`${kind}_info`, name)}`, { signal, background: true });
-  const [all, own] = [of.pending_seq ?? Number.parseInt(String(seq), 10), of.committed_seq ?? of.update_seq ?? 0];
-  return { docs: of.num_docs ?? of.doc_count ?? 0, size: of.disk_size, behind: Math.max(0, all - own || 0) };
+/** What an index says of itself, how many changes it has, and how many there are. */
+async function told({ db, design, kind, name, info }: Of, signal: AbortSignal) {
+  const { search_index: index } = await ask<Told>('GET', `${docPath(db, `_design/${design}`)}${path(`${kind}_info`, name)}`, { signal, background: true });
+  const done = index.committed_seq ?? index.update_seq ?? 0;
+  return { index, done, all: index.pending_seq ?? (Number.parseInt(String(info?.update_seq), 10) || done) };
+}
+
+/** How an index is. */
+export async function stateOf(of: Of, signal: AbortSignal): Promise<State> {
+  const { index, done, all } = await told(of, signal);
+  const state = { docs: index.num_docs ?? index.doc_count ?? 0, size: index.disk_size, behind: Math.max(0, all - done), isBarren: false };
+  const count = of.info?.doc_count ?? 0;
+  if (state.docs > 0 || state.behind > 0 || count === 0) return state;
+  // Design documents are in no index.
+  const { total_rows: designs } = await ask<{ total_rows: number }>('GET', `${path(of.db)}/_design_docs`, { query: { limit: 0 }, signal, background: true });
+  return { ...state, isBarren: count > designs };
+}
+
+interface Task {
+  type: string;
+  database?: string | null;
+  design_document?: string;
+  index?: string;
+  changes_done?: number;
+}
+
+/** The server commits an index after so many changes, or before. */
+const UNCOMMITTED_MAX = 100_000;
+
+/** How many changes an index has, of how many. What is not committed yet only admins of the server can see. */
+export async function progressOf(of: Of, signal: AbortSignal): Promise<{ done: number; all: number }> {
+  const info = await ask<Info>('GET', path(of.db), { signal, background: true });
+  const { done, all } = await told({ ...of, info }, signal);
+  if (!isAdmin.value || done >= all) return { done, all };
+  const tasks = await ask<Task[]>('GET', '/_active_tasks', { signal, background: true });
+  const isOwn = (task: Task) => task.type === 'search_indexer' && task.database?.replace(/^shards\/[^/]+\/(.*)\.\d+$/s, '$1') === of.db && task.design_document === `_design/${of.design}` && task.index === of.name;
+  const doing = tasks.filter(isOwn).reduce((sum, task) => sum + (task.changes_done ?? 0), 0);
+  // A longer task has committed some of what it did.
+  return { done: Math.min(all - 1, doing < UNCOMMITTED_MAX ? done + doing : Math.max(done, doing)), all };
 }
 
 export function pathOf(db: string, design: string, kind: Kind, name: string, partition = ''): string {

@@ -3,19 +3,22 @@ import { useRef, useState } from 'preact/hooks';
 import { ask, isAdmin } from '../../../api';
 import { member, print } from '../../../json';
 import { link, setGuard } from '../../../router';
-import { Button, Problem, TextField, confirm, say as announce, words } from '../../../ui';
+import { Button, TextField, confirm, say as announce, words } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { type Design, change, put } from '../views/design';
 import { Code, useGuard, wrongJson } from '../views/shared';
 import { say as ofViews } from '../views/texts';
 import { modeOf } from '../views/view';
 import { ANALYZERS, type Draft, definitionOf, draftOf, valueOf } from './definition';
 import { type IndexProps, toIndex } from './index';
+import { Refused } from './refused';
 import { type Kind, MEMBER } from './request';
 import { say } from './texts';
 
 /** Edits the definition of an index, and shows what its analyzers make of a text. */
 export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }): JSX.Element {
   const [t, v] = [say(), ofViews()];
+  const may = useMayManage(db);
   const [design, setDesign] = useState(loaded);
   const at = [MEMBER[kind], name];
   const saved = member(design.doc, ...at);
@@ -29,7 +32,7 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
   const isWrong = wrong.some((each) => each !== undefined);
   const isMango = design.language === 'query';
   const isChanged = !isMango && (saved === undefined || isWrong || print(definitionOf(kind, saved, draft)) !== print(saved));
-  useGuard(isChanged);
+  useGuard(isChanged && may === true);
   if (isMango)
     return (
       <>
@@ -67,20 +70,23 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
     <div class="split">
       <div>
         <div class="bar">
-          <Button kind="primary" onClick={save} disabled={!isChanged || isWrong}>
-            {words().save}
-          </Button>
-          {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+          {may && (
+            <Button kind="primary" onClick={save} disabled={!isChanged || isWrong}>
+              {words().save}
+            </Button>
+          )}
+          {may && saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
           <span class="grow" />
           <span class="soft">{kind}</span>
         </div>
-        <Problem error={error} dismiss={() => setError(undefined)} />
-        <Code label={t.function} mode={modeOf(design.language)} value={begin.source} onChange={set('source')} onSave={() => void save()} />
+        <OnlyAdmins may={may} />
+        <Refused error={error} dismiss={() => setError(undefined)} />
+        <Code label={t.function} mode={modeOf(design.language)} value={begin.source} onChange={set('source')} onSave={() => void save()} isReadOnly={!may} />
       </div>
       <div>
         <div class="views-options">
-          <TextField label={t.analyzer} value={draft.analyzer} onInput={set('analyzer')} list={ANALYZERS} placeholder="standard" error={wrong[0]} />
-          <TextField label={t.fieldAnalyzers} value={draft.fields} onInput={set('fields')} placeholder='{"tag": "keyword"}' error={wrong[1]} />
+          <TextField label={t.analyzer} value={draft.analyzer} onInput={set('analyzer')} list={ANALYZERS} placeholder="standard" error={wrong[0]} disabled={!may} />
+          <TextField label={t.fieldAnalyzers} value={draft.fields} onInput={set('fields')} placeholder='{"tag": "keyword"}' hint={t.strings} error={wrong[1]} disabled={!may} />
         </div>
         {isAdmin.value && <Analyze kind={kind} analyzer={draft.analyzer} />}
       </div>
@@ -116,7 +122,7 @@ function Analyze({ kind, analyzer }: { kind: Kind; analyzer: string }): JSX.Elem
           {t.showWords}
         </Button>
       </div>
-      <Problem error={error} />
+      <Refused error={error} />
       <ul class="views-chips" aria-label={t.words} aria-live="polite">
         {tokens?.map((token, n) => (
           <li key={n} class="chip">

@@ -4,16 +4,18 @@ import { useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Obj, from, member, print } from '../../../json';
 import { refine } from '../../../router';
-import { Button, Check, Empty, Loading, Problem, TextField } from '../../../ui';
+import { Button, Check, Empty, Loading, TextField } from '../../../ui';
 import { Chosen, CopyCurl, curl } from '../views/shared';
 import { say as ofViews } from '../views/texts';
 import { type Answer, pathOf, search } from './ask';
 import { Facets, shown } from './facets';
 import { Hits } from './hits';
 import type { IndexProps } from './index';
-import { StateOf } from './list';
-import { LIMIT, MEMBER, NAMES, type Narrow, TEXTS, type Wanted, bodyOf, fieldsOf, limitOf, narrowsOf, rangesOf } from './request';
+import { Refused } from './refused';
+import { GROUPS, GROUPS_MAX, LIMIT, LIMIT_MAX, MEMBER, NAMES, type Narrow, TAGS, TEXTS, type Wanted, bodyOf, fieldsOf, groupsOf, isWithin, limitOf, narrowsOf, rangesOf } from './request';
+import { IndexState, useIndexState } from './state';
 import { say } from './texts';
+import { Waiting } from './waiting';
 
 /** Asks an index: what is asked stands in the address. */
 export function Find({ db, design, kind, name, place, info, doc }: IndexProps & { doc: Obj }): JSX.Element {
@@ -28,8 +30,12 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
   const [turned, turn] = useState({ asked, marks: [] as string[] });
   const marks = turned.asked === asked ? turned.marks : [];
   const to = pathOf(db, design, kind, name, wanted.partition);
-  const body = () => bodyOf(kind, wanted, marks.at(-1));
-  const found = useResource(wanted.q ? `${asked} ${marks.at(-1)} ${round}` : undefined, async (signal) => search(to, body(), marks.length * limitOf(wanted), signal));
+  // Of this query alone: the next one waits for the index again.
+  const [hurried, hurry] = useState<string>();
+  const isAsItIs = hurried === asked;
+  const found = useResource(wanted.q ? `${asked} ${marks.at(-1)} ${round} ${isAsItIs}` : undefined, (signal) => search(to, bodyOf(kind, wanted, { bookmark: marks.at(-1), isAsItIs }), marks.length * limitOf(wanted), signal));
+  const of = { db, design, kind, name, info };
+  const state = useIndexState(of, found.data);
   // While the next is asked for, the last answer stays, and what has the focus.
   const [last, setLast] = useState<Answer>();
   useEffect(() => setLast(found.data ?? last), [found.data]);
@@ -38,6 +44,7 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
     // Texts that are emptied are kept as a blank: without them the guess would be back.
     refine(Object.fromEntries(Object.entries(some).map(([each, value]) => [each, value === guess[each] ? '' : value || (guess[each] ? ' ' : '')])));
     turn({ asked: '', marks: [] });
+    hurry(undefined);
     setRound(round + 1);
   };
   const narrows = narrowsOf(wanted);
@@ -47,14 +54,15 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
     narrow(others.length < narrows.length ? others : [...narrows, one]);
   };
   const isMango = member(doc, 'language') === 'query';
+  const names = isMango ? ['$default'] : fields.map((field) => field.name);
   return (
     <>
-      <Form wanted={wanted} fields={isMango ? ['$default'] : fields.map((field) => field.name)} isPartitioned={info?.props?.partitioned === true} curlText={() => curl('POST', to, {}, print(from(body())))} onRun={set} />
+      <Form wanted={wanted} fields={names} isPartitioned={info?.props?.partitioned === true} curlText={() => curl('POST', to, {}, print(from(bodyOf(kind, wanted, { marks: TAGS }))))} onRun={set} />
       <div class="bar">
         <span class="soft">
-          <StateOf {...{ db, design, kind, name }} seq={info?.update_seq} after={found.data} />
+          <IndexState told={state} />
         </span>
-        {answer && <Paging answer={answer} marks={marks} turn={(to) => found.data && turn({ asked, marks: to })} />}
+        {answer && <Paging answer={answer} groupsMax={groupsOf(wanted)} marks={marks} turn={(to) => found.data && turn({ asked, marks: to })} />}
       </div>
       {narrows.length > 0 && (
         <ul class="views-chips" aria-label={say().narrowed}>
@@ -69,14 +77,17 @@ export function Find({ db, design, kind, name, place, info, doc }: IndexProps & 
         </ul>
       )}
       <Refused error={found.error} retry={found.reload} />
+      {found.isLoading && !isAsItIs && <Waiting of={of} onNow={() => hurry(asked)} />}
+      {isAsItIs && found.data && <p class="notice">{say().partly}</p>}
       {!wanted.q ? (
         <Empty icon="search" title={say().press}>
           <span>{say().pressDo}</span>
+          <Syntax fields={names} />
         </Empty>
       ) : answer ? (
         <div class="search-found" aria-busy={found.isLoading}>
-          <Facets answer={answer} narrows={narrows} onNarrow={toggle} />
-          <Hits db={db} answer={answer} isSorted={!!wanted.sort?.trim()} />
+          <Facets answer={answer} narrows={narrows} isGuess={place.query.get('counts') === null} onNarrow={toggle} />
+          <Hits db={db} answer={answer} isSorted={!!wanted.sort?.trim()} isBarren={!isMango && state.data?.isBarren === true} />
         </div>
       ) : (
         found.isLoading && <Loading />
@@ -98,10 +109,13 @@ function Form({ wanted, fields, isPartitioned, curlText, onRun }: { wanted: Want
     setNow((typed) => ({ ...typed, ...Object.fromEntries(changed.map((each) => [each, wanted[each] ?? ''])) }));
   }, [told]);
   const set = (name: string) => (value: string) => setNow((old) => ({ ...old, [name]: value }));
-  const wrong = rangesOf(now.ranges ?? '') ? undefined : t.noRange;
+  const options = useRef<HTMLDetailsElement>(null);
+  const noNumber = (name: string, max: number) => (isWithin(now[name], max) ? undefined : t.noNumber(count(max)));
+  const wrong: Record<string, string | undefined> = { ranges: rangesOf(now.ranges ?? '') ? undefined : t.noRange, limit: noNumber('limit', LIMIT_MAX), group_limit: noNumber('group_limit', GROUPS_MAX) };
   const run = (event: Event) => {
     event.preventDefault();
-    if (!wrong) onRun({ ...now, q: now.q?.trim() || '*:*' });
+    if (Object.values(wrong).some((each) => each !== undefined)) options.current?.setAttribute('open', '');
+    else onRun({ ...now, q: now.q?.trim() || '*:*' });
   };
   return (
     <form class="search-form" onSubmit={run}>
@@ -112,18 +126,15 @@ function Form({ wanted, fields, isPartitioned, curlText, onRun }: { wanted: Want
         </Button>
         <CopyCurl text={curlText} />
       </div>
-      <details>
+      <details ref={options}>
         <Chosen title={v.options} all={[...TEXTS, 'limit', 'include_docs', 'partition'].flatMap((name) => (wanted[name]?.trim() ? [`${name}=${wanted[name]}`] : []))} />
         <div class="card">
-          <p class="note">
-            {t.syntax} <code>fox dog</code>, <code>+fox -dog</code>, <code>"lazy dog"~3</code>, <code>fo*</code>, <code>foks~1</code>, <code>tag:red</code>, <code>year:[2000 TO *]</code>
-            {fields.length > 0 && `. ${t.fields(fields.join(', '))}`}
-          </p>
+          <Syntax fields={fields} />
           <div class="views-options">
             {TEXTS.map((name) => (
-              <TextField key={name} label={t.of[name]} value={now[name] ?? ''} onInput={set(name)} placeholder={PLACEHOLDERS[name] ?? ''} error={name === 'ranges' ? wrong : undefined} />
+              <TextField key={name} label={t.of[name]} type={name === 'group_limit' ? 'number' : 'text'} value={now[name] ?? ''} onInput={set(name)} placeholder={PLACEHOLDERS[name] ?? ''} error={wrong[name]} />
             ))}
-            <TextField label={t.limit} type="number" placeholder={String(LIMIT)} value={now.limit ?? ''} onInput={set('limit')} />
+            <TextField label={now.group_field?.trim() ? t.limitOfGroup : t.limit} type="number" placeholder={String(LIMIT)} value={now.limit ?? ''} onInput={set('limit')} error={wrong.limit} />
             {isPartitioned && <TextField label="partition" value={now.partition ?? ''} onInput={set('partition')} />}
           </div>
           <Check label={t.docs} value={now.include_docs === 'true'} onChange={(is) => set('include_docs')(is ? 'true' : '')} />
@@ -133,12 +144,19 @@ function Form({ wanted, fields, isPartitioned, curlText, onRun }: { wanted: Want
   );
 }
 
-/** As many groups come, if there are more. */
-const GROUPS = 10;
+const PLACEHOLDERS: Record<string, string> = { sort: '-year, title', ranges: 'year [0 TO 2000} [2000 TO *]', group_sort: '-year', group_limit: String(GROUPS) };
 
-const PLACEHOLDERS: Record<string, string> = { sort: '-year, title', ranges: 'year [0 TO 2000} [2000 TO *]' };
+/** How a query is written. */
+function Syntax({ fields }: { fields: string[] }): JSX.Element {
+  const t = say();
+  return (
+    <p class="note">
+      {t.syntax} <code>fox dog</code>, <code>+fox -dog</code>, <code>"lazy dog"~3</code>, <code>fo*</code>, <code>foxs~1</code>, <code>tag:red</code>, <code>year:[2000 TO *]</code>. {fields.length > 0 && t.fields(fields.join(', '))} {t.strings}
+    </p>
+  );
+}
 
-function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn: (marks: string[]) => void }): JSX.Element {
+function Paging({ answer, groupsMax, marks, turn }: { answer: Answer; groupsMax: number; marks: string[]; turn: (marks: string[]) => void }): JSX.Element {
   const [t, v] = [say(), ofViews()];
   const { from: start, groups, total, bookmark } = answer;
   const shown = groups[0]?.hits.length ?? 0;
@@ -146,7 +164,7 @@ function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn
   return (
     <span class="row-of push">
       <span class="soft" role="status">
-        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length) + (groups.length === GROUPS ? '+' : ''))}` : shown > 0 ? v.total(count(start + 1), count(start + shown), count(total)) : t.hits(count(total))}
+        {isGrouped ? `${t.hits(count(total))}, ${t.groups(count(groups.length) + (groups.length === groupsMax ? '+' : ''))}` : shown > 0 ? v.total(count(start + 1), count(start + shown), count(total)) : t.hits(count(total))}
       </span>
       {!isGrouped && (
         <>
@@ -157,17 +175,3 @@ function Paging({ answer, marks, turn }: { answer: Answer; marks: string[]; turn
     </span>
   );
 }
-
-/** What the server said of a query, and what may help. */
-function Refused({ error, retry }: { error: unknown; retry: () => void }): JSX.Element | null {
-  if (error === undefined) return null;
-  const told = error instanceof Error ? error.message : '';
-  const help = say().errors.find(([pattern]) => pattern.test(told))?.[1];
-  return (
-    <>
-      <Problem error={error} retry={retry} />
-      {help && <p class="notice">{help}</p>}
-    </>
-  );
-}
-

@@ -1,35 +1,39 @@
-import type { JSX } from 'preact';
+import { Fragment, type JSX } from 'preact';
+import { useLayoutEffect, useRef } from 'preact/hooks';
 import { count } from '../../../i18n';
 import { type Json, Num, Obj, member, print, text } from '../../../json';
 import { Empty } from '../../../ui';
 import { docLink } from '../address';
 import { brief } from '../views/shared';
 import type { Answer } from './ask';
-import { POST, PRE } from './request';
+import { MARKS } from './request';
 import { say } from './texts';
 
 /** What was found, in its order: each hit with its stored fields, and what matched in them marked. */
-export function Hits({ db, answer, isSorted }: { db: string; answer: Answer; isSorted: boolean }): JSX.Element {
+export function Hits({ db, answer, isSorted, isBarren }: { db: string; answer: Answer; isSorted: boolean; isBarren: boolean }): JSX.Element {
   const t = say();
+  const list = useRef<HTMLOListElement>(null);
+  // Another answer begins at its top.
+  useLayoutEffect(() => list.current?.scrollTo(0, 0), [answer]);
   if (answer.groups.every((group) => group.hits.length === 0))
     return (
       <Empty icon="search" title={t.none}>
-        <span>{t.noneDo}</span>
+        <span>{isBarren ? t.barrenDo : t.noneDo}</span>
       </Empty>
     );
   return (
-    <ol class="docs-json" aria-label={t.results}>
+    <ol class="docs-json" aria-label={t.results} ref={list}>
       {answer.groups.map(({ by, total, hits }, n) => (
-        <>
+        <Fragment key={n}>
           {by !== undefined && (
-            <li key={n} class="search-group">
+            <li class="search-group">
               <h2>{typeof by === 'string' ? by : '–'}</h2> <span class="soft">{t.hits(count(total))}</span>
             </li>
           )}
           {hits.map((hit) => (
             <Hit key={text(member(hit, 'id'))} db={db} hit={hit} isSorted={isSorted} />
           ))}
-        </>
+        </Fragment>
       ))}
     </ol>
   );
@@ -83,5 +87,6 @@ function Field({ name, value, parts }: { name: string; value: Json | undefined; 
 const clip = (value: string) => (value.length > 300 ? `${value.slice(0, 300)}…` : value);
 
 function Marked({ text }: { text: string }): JSX.Element {
-  return <>{text.split(new RegExp(`${PRE}([^${POST}]*)${POST}`)).map((part, n) => (n % 2 === 1 ? <mark key={n}>{part}</mark> : part))}</>;
+  const [pre, post] = MARKS;
+  return <>{text.split(new RegExp(`${pre}([^${post}]*)${post}`)).map((part, n) => (n % 2 === 1 ? <mark key={n}>{part}</mark> : part))}</>;
 }

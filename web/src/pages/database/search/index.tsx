@@ -22,7 +22,7 @@ export function toIndex(db: string, design: string, kind: Kind, name: string, ..
 export default function Search({ db, place, info }: PartProps): JSX.Element {
   const [first, design = '', kind, name = '', what] = place.parts.slice(2);
   if (first?.startsWith('new_')) return <New db={db} design={design} />;
-  if (first !== '_design') return <List db={db} seq={info?.update_seq} />;
+  if (first !== '_design') return <List db={db} info={info} />;
   const isEdit = what === 'edit';
   return (
     <div class="views-page">

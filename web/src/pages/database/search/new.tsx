@@ -3,6 +3,7 @@ import { useState } from 'preact/hooks';
 import { useResource } from '../../../api';
 import { go } from '../../../router';
 import { Choice, Form, TextField, words } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { designs } from '../views/design';
 import { say as ofViews } from '../views/texts';
 import type { Kind } from './request';
@@ -11,12 +12,14 @@ import { say } from './texts';
 /** Names a new index; it is written in its page and saved there. */
 export function New({ db, design }: { db: string; design: string }): JSX.Element {
   const [t, v] = [say(), ofViews()];
+  const may = useMayManage(db);
   const all = useResource(`designs ${db}`, (signal) => designs(db, signal));
   const [to, setTo] = useState(design);
   const [kind, setKind] = useState<Kind>('_nouveau');
   const [typed, setName] = useState('');
   const [ddoc, name] = [to.trim().replace(/^_design\//, ''), typed.trim()];
   const isTaken = all.data?.some((each) => each.name === ddoc && each.texts.some((one) => one.kind === kind && one.name === name)) ?? false;
+  if (!may) return <OnlyAdmins may={may} />;
   const create = async () => go(['database', db, '_design', ddoc, kind, name, 'edit']);
   return (
     <div class="card">

@@ -25,10 +25,12 @@ export function fieldsOf(kind: Kind, definition: Json | undefined): Field[] {
 
 /** What is asked, as the address has it. */
 export type Wanted = Record<string, string>;
-export const TEXTS = ['sort', 'counts', 'ranges', 'highlight_fields', 'group_field'] as const;
+export const TEXTS = ['sort', 'counts', 'ranges', 'highlight_fields', 'group_field', 'group_sort', 'group_limit'] as const;
 export const NAMES = ['q', ...TEXTS, 'limit', 'include_docs', 'narrow', 'partition'];
-/** Hits of a page, and at most: all of them are drawn. */
+/** Hits of a page or a group, and at most: all of them are drawn. */
 export const [LIMIT, LIMIT_MAX] = [25, 200];
+/** Groups, and as many as servers give at most. */
+export const [GROUPS, GROUPS_MAX] = [10, 200];
 
 /** A value of a field, or with `isRange` one of its ranges, that all hits have. */
 export type Narrow = [field: string, value: string, isRange: boolean];
@@ -80,31 +82,52 @@ const fieldOf = (field: string) => field.replaceAll(/[^\w$.]/gu, '\\$&');
 const COUNTED = 100;
 
 /** Signs that mark what was found: no text has them, so that nothing in it is taken for a mark. */
-export const [PRE, POST] = ['\u0002', '\u0003'];
+export const MARKS = ['\u0002', '\u0003'] as const;
+/** What others mark it by. */
+export const TAGS = ['<em>', '</em>'] as const;
+
+interface How {
+  marks?: readonly [string, string];
+  /** Of the page before. */
+  bookmark?: string | undefined;
+  /** Asks an index that is behind for what it has. */
+  isAsItIs?: boolean;
+}
 
 /** The body of a request. */
-export function bodyOf(kind: Kind, wanted: Wanted, bookmark?: string): unknown {
+export function bodyOf(kind: Kind, wanted: Wanted, { marks: [pre, post] = MARKS, bookmark, isAsItIs }: How = {}): unknown {
   const narrows = narrowsOf(wanted);
   const clauses = narrows.filter((narrow) => narrow[2]).map(([field, value]) => ` +${fieldOf(field)}:${value}`);
   const drilldown = narrows.filter((narrow) => !narrow[2]).map(([field, value]) => [field, value]);
   const some = <T>(all: T[]) => (all.length > 0 ? all : undefined);
+  const sorted = (source: string | undefined) => (source?.trim() ? sortOf(source.trim()) : undefined);
+  const group = wanted.group_field?.trim();
   const [ranges, highlights] = [rangesOf(wanted.ranges ?? ''), some(list(wanted.highlight_fields))];
   return {
     q: clauses.length > 0 ? `+(${wanted.q})${clauses.join('')}` : wanted.q,
     limit: limitOf(wanted),
     // Of ranges, so many are told too.
     top_n: kind === '_nouveau' ? Math.min(1000, Math.max(COUNTED, ...[...(ranges ?? new Map<string, string[]>()).values()].map((of) => of.length))) : undefined,
-    sort: wanted.sort?.trim() ? sortOf(wanted.sort.trim()) : undefined,
+    sort: sorted(wanted.sort),
     counts: some(list(wanted.counts)),
     ranges: ranges?.size ? Object.fromEntries([...ranges].map(([field, of]) => [field, rangeBody(kind, of)])) : undefined,
     drilldown: some(drilldown),
-    group_field: wanted.group_field?.trim() || undefined,
-    ...(highlights && { highlight_fields: highlights, highlight_pre_tag: PRE, highlight_post_tag: POST, highlight_number: 3, highlight_size: 200 }),
+    ...(group && { group_field: group, group_sort: sorted(wanted.group_sort), group_limit: wanted.group_limit?.trim() ? groupsOf(wanted) : undefined }),
+    ...(highlights && { highlight_fields: highlights, highlight_pre_tag: pre, highlight_post_tag: post, highlight_number: 3, highlight_size: 200 }),
     include_docs: wanted.include_docs === 'true' || undefined,
     bookmark,
+    ...(isAsItIs && (kind === '_nouveau' ? { update: false } : { stale: 'ok' })),
   };
 }
 
-export function limitOf({ limit }: Wanted): number {
-  return limit === undefined || !/^\d+$/.test(limit) ? LIMIT : Math.min(LIMIT_MAX, Math.max(1, Number(limit)));
+/** Whether a number was given as one that may be, or none. */
+export function isWithin(source: string | undefined, max: number): boolean {
+  return !source?.trim() || (/^\d+$/.test(source.trim()) && Number(source) >= 1 && Number(source) <= max);
 }
+
+function within(source: string | undefined, max: number, usual: number): number {
+  return source && /^\d+$/.test(source.trim()) ? Math.min(max, Math.max(1, Number(source))) : usual;
+}
+
+export const limitOf = ({ limit }: Wanted): number => within(limit, LIMIT_MAX, LIMIT);
+export const groupsOf = ({ group_limit: limit }: Wanted): number => within(limit, GROUPS_MAX, GROUPS);

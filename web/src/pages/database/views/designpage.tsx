@@ -7,6 +7,7 @@ import { Badge, Button, Choice, Dialog, Form, TextField, complain, confirm, say 
 import { toDocument } from './shared';
 import { NameDialog } from './ask';
 import { type Design, type Info, type Kind, KINDS, SINGLES, clone, infoOf, remove } from './design';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { toIndex } from '../search';
 import { toFunction, toView } from './index';
 import { StateBadge } from './list';
@@ -17,6 +18,7 @@ export function DesignPage({ db, design, onChange }: { db: string; design: Desig
   const t = say();
   const [asked, setAsked] = useState<'clone' | 'function'>();
   const { name } = design;
+  const may = useMayManage(db);
   const info = useResource(design.views.length > 0 ? `info ${db}/${name}` : undefined, (signal) => infoOf(db, name, signal), 2000);
   const drop = () => confirm({ title: t.deleteDesign, text: t.deleteDesignText, action: words().delete, type: name, work: () => remove(db, design) }).then((done) => done && go(['database', db, '_design']));
   const compact = () => ask('POST', `${path(db)}/_compact${path(name)}`, { body: '' }).then(() => announce(t.compacted), complain);
@@ -34,30 +36,39 @@ export function DesignPage({ db, design, onChange }: { db: string; design: Desig
         <a class="button" href={toDocument(db, `_design/${name}`)}>
           {t.asJson}
         </a>
-        <Button onClick={() => setAsked('clone')}>{t.clone}</Button>
-        {design.views.length > 0 && <Button onClick={compact}>{t.compact}</Button>}
-        <Button icon="remove" onClick={drop}>
-          {words().delete}
-        </Button>
+        {may && (
+          <>
+            <Button onClick={() => setAsked('clone')}>{t.clone}</Button>
+            {design.views.length > 0 && <Button onClick={compact}>{t.compact}</Button>}
+            <Button icon="remove" onClick={drop}>
+              {words().delete}
+            </Button>
+          </>
+        )}
       </div>
+      <OnlyAdmins may={may} />
       {info.data && <Facts index={info.data.view_index} />}
       <div class="bar">
         <h2>{t.views}</h2>
-        <a class="button" href={link(['database', db, 'new_view', name])}>
-          {t.newView}
-        </a>
+        {may && (
+          <a class="button" href={link(['database', db, 'new_view', name])}>
+            {t.newView}
+          </a>
+        )}
       </div>
       <Links none={t.none} all={design.views.map((view) => [view, toView(db, name, view), ''])} />
       <div class="bar">
         <h2>{t.texts}</h2>
-        <a class="button" href={link(['database', db, 'new_search', name])}>
-          {t.newText}
-        </a>
+        {may && (
+          <a class="button" href={link(['database', db, 'new_search', name])}>
+            {t.newText}
+          </a>
+        )}
       </div>
       <Links none={t.none} all={design.texts.map((each) => [each.name, toIndex(db, name, each.kind, each.name), each.kind])} />
       <div class="bar">
         <h2>{t.functions}</h2>
-        <Button onClick={() => setAsked('function')}>{t.newFunction}</Button>
+        {may && <Button onClick={() => setAsked('function')}>{t.newFunction}</Button>}
       </div>
       <Links none={t.none} all={design.functions.map((each) => [each.name || each.kind, toFunction(db, name, each.kind, each.name), t.kindNames[each.kind]])} />
       {asked === 'clone' && <NameDialog title={t.clone} label={t.cloneTo} begin={`${name}-2`} onClose={() => setAsked(undefined)} work={copy} />}

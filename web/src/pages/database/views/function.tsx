@@ -3,6 +3,7 @@ import { useMemo, useState } from 'preact/hooks';
 import { member } from '../../../json';
 import { go, setGuard } from '../../../router';
 import { Button, Problem, confirm, say as announce, words } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { NameDialog } from './ask';
 import { type Design, type Kind, SINGLES, change, differs, put, rename, sourceOf, valueOf } from './design';
 import { DryRun } from './dryrun';
@@ -23,6 +24,7 @@ const BEGIN: Record<Kind, string> = {
 /** Edits a function of a design document that is no view; of a validation, what it would say. */
 export function FunctionPage({ db, design: loaded, kind, name }: { db: string; design: Design; kind: Kind; name: string }): JSX.Element {
   const t = say();
+  const may = useMayManage(db);
   const [design, setDesign] = useState(loaded);
   const isSingle = (SINGLES as readonly string[]).includes(kind);
   const at = isSingle ? [kind] : [kind, name];
@@ -32,7 +34,7 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
   const [error, setError] = useState<unknown>();
   const [asked, setAsked] = useState<'clone' | 'rename'>();
   const isChanged = differs(source, saved);
-  useGuard(isChanged);
+  useGuard(isChanged && may === true);
   const save = async () => {
     setError(undefined);
     try {
@@ -66,22 +68,27 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
   const editor = (
     <>
       <div class="bar">
-        <Button kind="primary" onClick={save} disabled={!isChanged}>
-          {words().save}
-        </Button>
-        {!isSingle && <Button onClick={() => setAsked('clone')}>{t.clone}</Button>}
-        {!isSingle && saved !== undefined && <Button onClick={() => setAsked('rename')}>{t.rename}</Button>}
-        {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+        {may && (
+          <>
+            <Button kind="primary" onClick={save} disabled={!isChanged}>
+              {words().save}
+            </Button>
+            {!isSingle && <Button onClick={() => setAsked('clone')}>{t.clone}</Button>}
+            {!isSingle && saved !== undefined && <Button onClick={() => setAsked('rename')}>{t.rename}</Button>}
+            {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+          </>
+        )}
         <span class="grow" />
         <span class="soft">{design.language}</span>
       </div>
+      <OnlyAdmins may={may} />
       <Problem error={error} dismiss={() => setError(undefined)} />
-      <Code label={t.kindNames[kind]} mode={isJson ? 'json' : modeOf(design.language)} value={begin} onChange={setSource} onSave={() => void save()} mistakes={mistakes} />
+      <Code label={t.kindNames[kind]} mode={isJson ? 'json' : modeOf(design.language)} value={begin} onChange={setSource} onSave={() => void save()} isReadOnly={!may} mistakes={mistakes} />
     </>
   );
   return (
     <>
-      {kind === 'validate_doc_update' ? (
+      {kind === 'validate_doc_update' && may ? (
         <div class="split">
           <div>{editor}</div>
           <div>

@@ -3,6 +3,7 @@ import { type Place, link, refine } from '../../../router';
 import { ask, path, useResource } from '../../../api';
 import { bytes, count } from '../../../i18n';
 import { Badge, Button, type Column, Empty, Loading, Problem, Table, complain, say as announce } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { toIndex } from '../search';
 import { type Design, type Info, type Kind, type Text, designs, infoOf } from './design';
 import { toDesign, toFunction, toView } from './index';
@@ -15,6 +16,7 @@ const POLL_MS = 4000;
 /** All design documents, each with its views and functions below it. */
 export function List({ db, place }: { db: string; place: Place }): JSX.Element {
   const t = say();
+  const may = useMayManage(db);
   const all = useResource(`designs ${db}`, (signal) => designs(db, signal));
   const find = place.query.get('find') ?? '';
   const rows = [...(all.data ?? [])].sort((a, b) => Number(a.language === 'query') - Number(b.language === 'query')).flatMap((design) => rowsOf(design, find.toLowerCase()));
@@ -32,13 +34,18 @@ export function List({ db, place }: { db: string; place: Place }): JSX.Element {
       <div class="bar">
         <input type="search" aria-label={t.search} placeholder={t.search} value={find} onInput={(event) => refine({ find: event.currentTarget.value })} />
         <span class="grow" />
-        <Button onClick={cleanUp} title={t.cleanUpHint}>
-          {t.cleanUp}
-        </Button>
-        <a class="button primary" href={link(['database', db, 'new_view'])}>
-          {t.newView}
-        </a>
+        {may && (
+          <>
+            <Button onClick={cleanUp} title={t.cleanUpHint}>
+              {t.cleanUp}
+            </Button>
+            <a class="button primary" href={link(['database', db, 'new_view'])}>
+              {t.newView}
+            </a>
+          </>
+        )}
       </div>
+      <OnlyAdmins may={may} />
       {all.data.length === 0 ? (
         <Empty icon="function" title={t.nothing}>
           <span>{t.nothingDo}</span>

@@ -4,6 +4,7 @@ import { useResource } from '../../../api';
 import { go } from '../../../router';
 import { Form, TextField, words } from '../../../ui';
 import { from } from '../../../json';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { change, designs, put } from './design';
 import { say } from './texts';
 
@@ -17,6 +18,7 @@ const MAPS: Record<string, string> = {
 /** Names a new view; it is written in its page and saved there. */
 export function NewView({ db, design }: { db: string; design: string }): JSX.Element {
   const t = say();
+  const may = useMayManage(db);
   const all = useResource(`designs ${db}`, (signal) => designs(db, signal));
   const [to, setTo] = useState(design);
   const [language, setLanguage] = useState('javascript');
@@ -24,6 +26,7 @@ export function NewView({ db, design }: { db: string; design: string }): JSX.Ele
   const ddoc = to.trim().replace(/^_design\//, '');
   const found = all.data?.find((each) => each.name === ddoc);
   const isTaken = found?.views.includes(name.trim());
+  if (!may) return <OnlyAdmins may={may} />;
   const create = async () => {
     const view = name.trim();
     // A view that gives nothing is quick to build; its function is written next.

@@ -2,6 +2,7 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { member, text } from '../../../json';
 import { type Place, go, link, setGuard } from '../../../router';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { Button, Choice, Problem, TextField, confirm, say as announce, words } from '../../../ui';
 import { Code, Switch, lineOf, located, useGuard } from './shared';
 import type { Mistake } from '../../../editor';
@@ -19,6 +20,7 @@ const FIRST_REDUCE = 'function (keys, values, rereduce) {\n  return sum(values);
 /** Edits a view, with a preview of what stands there and the rows of what is saved. */
 export function ViewPage({ db, design: loaded, view, place }: { db: string; design: Design; view: string; place: Place }): JSX.Element {
   const t = say();
+  const may = useMayManage(db);
   const [design, setDesign] = useState(loaded);
   const saved = member(design.doc, 'views', view);
   const [map, setMap] = useState(() => (saved === undefined ? beginOf(design.language) : sourceOf(member(saved, 'map'))));
@@ -30,7 +32,7 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
   const [asked, setAsked] = useState<'clone' | 'rename'>();
   const [round, setRound] = useState(0);
   const isChanged = saved === undefined || map !== sourceOf(member(saved, 'map')) || reduce !== text(member(saved, 'reduce'));
-  useGuard(isChanged);
+  useGuard(isChanged && may === true);
   const refused = useMemo(() => refusedAt(error), [error]);
   const mistakes = useMemo(() => [...refused.map, ...failures.flatMap(({ line, reason }) => (line ? [{ line, text: reason }] : []))], [refused, failures]);
   if (design.language === 'query') return <Mango db={db} map={sourceOf(member(saved, 'map'))} />;
@@ -72,26 +74,31 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
     <div class="split">
       <div>
         <div class="bar">
-          <Button kind="primary" onClick={save} disabled={!isChanged}>
-            {words().save}
-          </Button>
-          <Button onClick={() => setAsked('clone')}>{t.clone}</Button>
-          {saved !== undefined && <Button onClick={() => setAsked('rename')}>{t.rename}</Button>}
-          {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+          {may && (
+            <>
+              <Button kind="primary" onClick={save} disabled={!isChanged}>
+                {words().save}
+              </Button>
+              <Button onClick={() => setAsked('clone')}>{t.clone}</Button>
+              {saved !== undefined && <Button onClick={() => setAsked('rename')}>{t.rename}</Button>}
+              {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+            </>
+          )}
           <span class="grow" />
           <span class="soft">{design.language}</span>
         </div>
+        <OnlyAdmins may={may} />
         <Problem error={error} dismiss={() => setError(undefined)} />
-        <Code label={t.map} mode={modeOf(design.language)} value={begin.map} onChange={setMap} onSave={() => void save()} mistakes={mistakes} />
-        <Reduce reduce={reduce} begin={begin.reduce} language={design.language} onChange={setReduce} onSave={() => void save()} mistakes={refused.reduce} />
+        <Code label={t.map} mode={modeOf(design.language)} value={begin.map} onChange={setMap} onSave={() => void save()} isReadOnly={!may} mistakes={mistakes} />
+        <Reduce reduce={reduce} begin={begin.reduce} language={design.language} isReadOnly={!may} onChange={setReduce} onSave={() => void save()} mistakes={refused.reduce} />
       </div>
       <div>
-        <Switch label={t.view} value={show} onChange={setShow} of={[['rows', t.results], ['preview', `${t.preview}: ${t.previewDocs}`]]} />
-        {show === 'preview' ? (
+        {may && <Switch label={t.view} value={show} onChange={setShow} of={[['rows', t.results], ['preview', `${t.preview}: ${t.previewDocs}`]]} />}
+        {may && show === 'preview' ? (
           <Preview db={db} language={design.language} map={map} reduce={reduce} design={design.doc} onFailures={setFailures} onSave={save} />
         ) : (
           <>
-            {isChanged && <p class="notice warn">{t.unsaved}</p>}
+            {may && isChanged && <p class="notice warn">{t.unsaved}</p>}
             {saved !== undefined && <Results key={round} db={db} design={design.name} view={view} isReduced={member(saved, 'reduce') !== undefined} place={place} />}
           </>
         )}
@@ -118,7 +125,7 @@ function refusedAt(error: unknown): { map: Mistake[]; reduce: Mistake[] } {
 }
 
 /** None, one of the server's own, or a function. */
-function Reduce({ reduce, begin, language, mistakes, onChange, onSave }: { reduce: string; begin: string; language: string; mistakes: Mistake[]; onChange: (to: string) => void; onSave: () => void }): JSX.Element {
+function Reduce({ reduce, begin, language, isReadOnly, mistakes, onChange, onSave }: { reduce: string; begin: string; language: string; isReadOnly: boolean; mistakes: Mistake[]; onChange: (to: string) => void; onSave: () => void }): JSX.Element {
   const t = say();
   const isBuiltIn = reduce.startsWith('_');
   const is = reduce === '' ? '' : BUILT_IN.includes(reduce) ? reduce : isBuiltIn ? 'other' : 'custom';
@@ -127,8 +134,8 @@ function Reduce({ reduce, begin, language, mistakes, onChange, onSave }: { reduc
   return (
     <>
       <div class="views-options">
-        <Choice label={t.reduce} value={is} onChange={choose} of={[['', t.noReduce], ...BUILT_IN.map((name) => [name, name] as const), ['other', t.other], ['custom', t.custom]]} />
-        {is === 'other' && <TextField label={t.builtIn} value={reduce} onInput={(to) => onChange(to.startsWith('_') ? to : `_${to}`)} list={['_first', '_last', '_top_10', '_bottom_10']} />}
+        <Choice label={t.reduce} value={is} onChange={choose} of={[['', t.noReduce], ...BUILT_IN.map((name) => [name, name] as const), ['other', t.other], ['custom', t.custom]]} disabled={isReadOnly} />
+        {is === 'other' && <TextField label={t.builtIn} value={reduce} onInput={(to) => onChange(to.startsWith('_') ? to : `_${to}`)} list={['_first', '_last', '_top_10', '_bottom_10']} disabled={isReadOnly} />}
       </div>
       {is === 'custom' && (
         <Code
@@ -136,6 +143,7 @@ function Reduce({ reduce, begin, language, mistakes, onChange, onSave }: { reduc
           label={t.ownReduce}
           mode={modeOf(language)}
           value={own}
+          isReadOnly={isReadOnly}
           mistakes={mistakes}
           onSave={onSave}
           onChange={(to) => {
