@@ -36,5 +36,5 @@ pub use analyzer::{Analyzer, Flavour, Token};
 pub use error::Error;
 pub use fields::FieldAnalyzers;
 
-/// Goes into the signatures of indexes, so that a correction of an analyzer builds them anew.
-pub const VERSION: u32 = 1;
+/// Goes into the signatures of indexes, so that a correction of an analyzer, or of how values come into an index, builds them anew.
+pub const VERSION: u32 = 2;

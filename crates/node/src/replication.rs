@@ -256,6 +256,7 @@ fn settings(said: &Replicator) -> Settings {
         allowed_addresses,
         valid_endpoint_protocols: said.valid_endpoint_protocols.clone(),
         valid_proxy_protocols: said.valid_proxy_protocols.clone(),
+        ..Settings::default()
     }
 }
 

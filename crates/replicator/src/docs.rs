@@ -20,9 +20,7 @@ use crate::rows::{Form, Rows};
 use crate::scheduler::{JobState, Listener, Scheduler, doc_backoff};
 use crate::time::iso8601;
 
-/// A job with a filter function is looked at again after so long, in case the function changed,
-const FILTER_CHECK_MIN: Duration = Duration::from_secs(60);
-/// and later the more documents there are, up to a day more.
+/// The more documents there are, the later is a job's filter function looked at again, in seconds: up to a day.
 const FILTER_CHECK_RANGE_S_MAX: u64 = 86_400;
 /// So much of a feed is read at once, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
@@ -358,7 +356,7 @@ impl Docs {
     fn filter_check(&self) -> Duration {
         let documents = self.entries.lock().len() as u64;
         let range = 1 + (documents / 5).min(FILTER_CHECK_RANGE_S_MAX);
-        FILTER_CHECK_MIN + Duration::from_secs(range).mul_f64(random())
+        self.environment.settings().filter_check_min + Duration::from_secs(range).mul_f64(random())
     }
 
     fn with_entry<T>(

@@ -21,6 +21,9 @@ pub struct Settings {
     pub startup_jitter: Duration,
     /// A job that ran so long without a crash is healthy: its earlier crashes are forgotten.
     pub health_threshold: Duration,
+    /// A job with a filter function is looked at again after at least so long, in case the function changed. No key of the
+    /// configuration sets it.
+    pub filter_check_min: Duration,
     /// Whether documents are told of every state, not only of the last one.
     pub update_docs: bool,
     /// How many batches of a job are under way at once.
@@ -67,6 +70,7 @@ impl Default for Settings {
             interval: Duration::from_secs(60),
             startup_jitter: Duration::from_secs(5),
             health_threshold: Duration::from_secs(120),
+            filter_check_min: Duration::from_secs(60),
             update_docs: false,
             worker_processes: 4,
             worker_batch_size: 500,

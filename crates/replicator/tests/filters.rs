@@ -6,7 +6,6 @@
 mod support;
 
 use std::sync::Arc;
-use std::time::Duration;
 
 use parking_lot::Mutex;
 use serde_json::json;
@@ -67,21 +66,6 @@ impl Source {
     }
 }
 
-/// Lets the time pass until filters are looked at again, and something comes of it.
-async fn later(what: &str, mut is_so: impl FnMut() -> bool) {
-    for _ in 0..12 {
-        tokio::time::pause();
-        tokio::time::advance(Duration::from_secs(70)).await;
-        tokio::time::resume();
-        // The one who looks may not have waited yet.
-        let comes = tokio::time::timeout(Duration::from_secs(5), until(what, &mut is_so));
-        if comes.await.is_ok() {
-            return;
-        }
-    }
-    panic!("{what}");
-}
-
 #[tokio::test]
 async fn a_running_job_outlives_a_failed_look_at_its_filter() {
     let source = Source {
@@ -105,7 +89,7 @@ async fn a_running_job_outlives_a_failed_look_at_its_filter() {
     *source.filter.lock() = None;
     for _ in 0..3 {
         let looks = *source.looks.lock();
-        later("it is looked at", || *source.looks.lock() > looks).await;
+        until("it is looked at", || *source.looks.lock() > looks).await;
     }
     assert_eq!(
         (&known()["id"], node.replicator.job_counts().total()),
@@ -114,7 +98,7 @@ async fn a_running_job_outlives_a_failed_look_at_its_filter() {
     assert_ne!(known()["state"], "error");
 
     *source.filter.lock() = Some("two");
-    later("another filter is another job", || known()["id"] != first).await;
+    until("another filter is another job", || known()["id"] != first).await;
     until("in place of the old one", || {
         node.replicator.job_counts().total() == 1
     })

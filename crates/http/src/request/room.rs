@@ -37,6 +37,8 @@ pub struct Bodies {
     working: Pool,
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
+    /// How long a request waits before it is refused.
+    wait_max: Duration,
 }
 
 struct Pool {
@@ -106,6 +108,7 @@ impl Bodies {
             working: Pool::new(sixteenth * 5),
             used_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
+            wait_max: WAIT_MAX,
         })
     }
 
@@ -133,7 +136,7 @@ impl Bodies {
         };
         let bytes = length.unwrap_or(u64::MAX).min(STREAM_BYTES);
         if bytes > FREE_BYTES {
-            room.take(Part::Streams, bytes, WAIT_MAX).await?;
+            room.take(Part::Streams, bytes, self.wait_max).await?;
         }
         Ok(room)
     }
@@ -211,7 +214,7 @@ impl Room {
     /// 503 when none came free in time.
     pub async fn announce(&mut self, length: u64) -> Result<(), ApiError> {
         match length > self.covered {
-            true => self.reach(length, WAIT_MAX).await,
+            true => self.reach(length, self.bodies.wait_max).await,
             false => Ok(()),
         }
     }
@@ -238,7 +241,7 @@ impl Room {
             return Ok(());
         }
         let bytes = length.saturating_mul(self.factor.saturating_sub(1));
-        self.take(Part::Working, bytes, WAIT_MAX).await
+        self.take(Part::Working, bytes, self.bodies.wait_max).await
     }
 
     /// Whether others wait for room of the kind that this one has.
@@ -262,9 +265,16 @@ mod tests {
 
     const MIB: u64 = 1 << 20;
 
-    #[tokio::test(start_paused = true)]
-    async fn who_finds_no_room_waits_and_is_refused_in_the_end() {
-        let bodies = Bodies::new(64 << 20);
+    /// A budget whose requests are refused soon.
+    fn impatient(budget_bytes: usize) -> Arc<Bodies> {
+        let mut bodies = Arc::into_inner(Bodies::new(budget_bytes)).expect("nobody else has it");
+        bodies.wait_max = Duration::from_millis(10);
+        Arc::new(bodies)
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_is_refused_in_the_end() {
+        let bodies = impatient(64 << 20);
         let mut first = bodies.body(BodyClass::Many);
         first.announce(12 * MIB).await.expect("there is room");
         assert_eq!(bodies.used_bytes(), (12 * MIB, 12 * MIB));
@@ -276,6 +286,17 @@ mod tests {
         let mut second = bodies.body(BodyClass::Many);
         let refused = second.announce(9 * MIB).await.expect_err("there is none");
         assert_eq!((refused.status, refused.headers.len()), (503, 1));
+        assert!(!first.is_wanted());
+        drop((first, second));
+        assert_eq!(bodies.used_bytes().0, 0);
+    }
+
+    #[tokio::test]
+    async fn who_finds_no_room_waits_for_it() {
+        let bodies = Bodies::new(64 << 20);
+        let mut first = bodies.body(BodyClass::Many);
+        first.announce(12 * MIB).await.expect("there is room");
+        let mut second = bodies.body(BodyClass::Many);
         // Short ones and attachments have their own.
         let mut short = bodies.body(BodyClass::Document);
         short.announce(MIB).await.expect("there is room");
@@ -290,9 +311,9 @@ mod tests {
         assert_eq!(bodies.used_bytes().0, 0);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn one_that_is_longer_than_all_room_goes_alone() {
-        let bodies = Bodies::new(8 << 20);
+        let bodies = impatient(8 << 20);
         let mut huge = bodies.body(BodyClass::Many);
         huge.announce(100 * MIB).await.expect("it goes alone");
         let mut other = bodies.body(BodyClass::Many);
@@ -301,7 +322,7 @@ mod tests {
         other.announce(2 * MIB).await.expect("there is room again");
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn what_grows_takes_more_as_it_does() {
         let bodies = Bodies::new(64 << 20);
         let mut room = bodies.body(BodyClass::Document);
@@ -316,7 +337,7 @@ mod tests {
         assert_eq!(bodies.used_bytes().0, 0);
     }
 
-    #[tokio::test(start_paused = true)]
+    #[tokio::test]
     async fn a_short_attachment_takes_what_it_is_long() {
         let bodies = Bodies::new(64 << 20);
         let tiny = bodies.stream(Some(1000)).await.expect("it is free");

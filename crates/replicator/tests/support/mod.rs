@@ -103,6 +103,7 @@ impl Node {
         let settings = Settings {
             startup_jitter: Duration::ZERO,
             checkpoint_interval: Duration::from_millis(50),
+            filter_check_min: Duration::ZERO,
             ..Settings::default()
         };
         let environment = Surroundings {
