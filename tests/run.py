@@ -1,16 +1,20 @@
 #!/usr/bin/env python3
 """Black-box tests: real servers on free ports, real sockets, real clients. Standard library only.
 
-usage: run.py [--soak] [--seed N] [--binary PATH] [--keep] [SUITE...]
+usage: run.py [--soak] [--jobs N] [--seed N] [--binary PATH] [--keep] [SUITE...]
 
-Prints a line per check and closes with "N passed, N failed"; exits 1 when one failed.
+Prints a line per check and closes with "N passed, N failed"; exits 1 when one failed. Suites run in processes of their own, some at once:
+they wait more than they work. What one prints comes when it has ended.
 """
 
 import argparse
 import importlib
+import multiprocessing
+import multiprocessing.connection
 import os
 import pathlib
 import random
+import resource
 import shutil
 import signal
 import sys
@@ -66,6 +70,7 @@ def arguments():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("suites", nargs="*", metavar="SUITE", help="of: " + ", ".join(SUITES))
     parser.add_argument("--soak", action="store_true", help="long sizes")
+    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="suites that run at once, by default as many as there are processors")
     parser.add_argument("--seed", type=int, default=None, help="repeats a run's random choices")
     parser.add_argument("--binary", default=default_binary())
     parser.add_argument("--keep", action="store_true", help="leave data directories and logs behind")
@@ -82,16 +87,64 @@ def default_binary():
     return os.path.join(target, "dist", "settee")
 
 
+def cpu_seconds():
+    """What this process and those it has waited for took of processors."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
 def run_suite(name, ctx):
     ctx.report.suite = name
-    began = time.monotonic()
+    began, before = time.monotonic(), cpu_seconds()
     try:
         importlib.import_module(f"suites.{name}").run(ctx)
     except Exception:  # a suite that breaks is a failure, and the next suite still runs
         ctx.report.check("runs to its end", False, traceback.format_exc())
     finally:
         servers.end_all()
-    ctx.report.note(f"{time.monotonic() - began:.1f} s")
+    ctx.report.note(f"{time.monotonic() - began:.1f} s, {cpu_seconds() - before:.1f} s of processors")
+
+
+def run_some_at_once(names, jobs, context, report):
+    """Each suite in a process of its own; what it prints goes to a file first."""
+    fork = multiprocessing.get_context("fork")
+    waiting, running = list(names), {}
+    try:
+        while waiting or running:
+            while waiting and len(running) < jobs:
+                name = waiting.pop(0)
+                here, there = fork.Pipe(duplex=False)
+                process = fork.Process(target=in_a_process, args=(name, context(name, report), there))
+                process.start()
+                there.close()
+                running[here] = name, process
+            for ended in multiprocessing.connection.wait(running):
+                name, process = running.pop(ended)
+                try:
+                    counts = ended.recv()
+                except EOFError:  # it was killed
+                    counts = (0, [f"{name} / runs to its end"], 0)
+                process.join()
+                printed = printed_by(context(name, report))
+                sys.stdout.write(printed.read_text(encoding="utf-8", errors="replace"))
+                sys.stdout.flush()
+                printed.unlink()
+                report.add(*counts)
+    finally:
+        for _, process in running.values():
+            process.terminate()
+        for _, process in running.values():
+            process.join()
+
+
+def in_a_process(name, ctx, connection):
+    with open(printed_by(ctx), "w", encoding="utf-8") as printed:
+        ctx.report = Report(printed)
+        run_suite(name, ctx)
+        connection.send((ctx.report.passed, ctx.report.failures, ctx.report.skipped))
+
+
+def printed_by(ctx):
+    return ctx.root.with_suffix(".txt")
 
 
 def main():
@@ -101,12 +154,19 @@ def main():
     root = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-"))
     report = Report()
     print(f"seed {seed}; {root}", flush=True)
+
+    def context(name, report):
+        return Context(options.binary, root / name, report, options.soak, seed)
+
+    names = options.suites or SUITES
     try:
         if not os.access(options.binary, os.X_OK):
             report.check("the binary is there", False, f"no {options.binary}: run `make build`")
+        elif options.jobs > 1 and len(names) > 1:
+            run_some_at_once(names, options.jobs, context, report)
         else:
-            for name in options.suites or SUITES:
-                run_suite(name, Context(options.binary, root / name, report, options.soak, seed))
+            for name in names:
+                run_suite(name, context(name, report))
     finally:
         servers.end_all()
         if options.keep or report.failures:

@@ -259,17 +259,21 @@ parts["an index build tells how far it is, and is cancelled"] = async (folder) =
     if (told.length === 3) stop.abort();
   };
   await assert.rejects(db.view("slow", "v", { signal: stop.signal, onProgress }), { name: "AbortError" });
-  assert.ok(told[0].total > 0 && told.at(-1).done <= told.at(-1).total);
+  assert.ok(told[0].total > 0 && told.at(-1).done <= told.at(-1).total, JSON.stringify(told));
   const thrower = () => {
     throw new RangeError("enough");
   };
   await assert.rejects(db.buildIndex("slow", { onProgress: thrower }), RangeError);
   await assert.rejects(db.buildIndex("slow", { signal: AbortSignal.timeout(200) }), { name: "TimeoutError" });
-  assert.ok((await directory.tasks()).some((task) => task.type === "indexer"));
+  const deadline = Date.now() + 60_000;
+  while (!(await directory.tasks()).some((task) => task.type === "indexer")) {
+    assert.ok(Date.now() < deadline, "the build goes on when nobody waits for it");
+    await sleep(10);
+  }
   // Closing ends the build.
   const began = Date.now();
   await directory.close();
-  assert.ok(Date.now() - began < 10_000);
+  assert.ok(Date.now() - began < 60_000, "the rest of the build is not waited for");
 };
 
 parts["closing closes everything"] = async (folder) => {

@@ -443,7 +443,7 @@ def ctrl_c_gets_through(folder):
 
         began = time.monotonic()
         raises(KeyboardInterrupt, lambda: db.view("slow", "v", progress=look))
-        assert time.monotonic() - began < 20
+        assert time.monotonic() - began < 60
         assert told[0][1] > 0 and told[-1][0] <= told[-1][1], told
         # So it does while a feed waits, and nothing is lost by it.
         feed = db.changes(since="now", live=True)
@@ -460,10 +460,13 @@ def ctrl_c_gets_through(folder):
             raise Enough
 
         raises(Enough, lambda: db.build_index("slow", progress=enough))
-        assert any(task["type"] == "indexer" for task in directory.tasks())
+        deadline = time.monotonic() + 60
+        while not any(task["type"] == "indexer" for task in directory.tasks()):
+            assert time.monotonic() < deadline, "the build goes on when nobody waits for it"
+            time.sleep(0.01)
         began = time.monotonic()
     # Closing ended the build.
-    assert time.monotonic() - began < 10
+    assert time.monotonic() - began < 60
 
 
 @part

@@ -1,5 +1,7 @@
 """Packages that the tests need, installed into the machine's cache, once per version of the lists that name them."""
 
+import contextlib
+import fcntl
 import hashlib
 import shutil
 import subprocess
@@ -10,31 +12,44 @@ INSTALL_TIMEOUT_S = 600
 def node_modules(ctx, folder):
     lock = folder / "package-lock.json"
     place = ctx.cache / "node" / fingerprint(lock)
-    if not (place / "installed").exists():
-        fresh(place)
-        for name in ("package.json", "package-lock.json"):
-            shutil.copy(folder / name, place / name)
-        install(ctx, "Node packages", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", place], place)
+    with missing(place) as is_missing:
+        if is_missing:
+            for name in ("package.json", "package-lock.json"):
+                shutil.copy(folder / name, place / name)
+            install(ctx, "Node packages", ["npm", "ci", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error", "--prefix", place], place)
     return place / "node_modules"
 
 
 def virtual_environment(ctx, folder):
     requirements = folder / "requirements.txt"
     place = ctx.cache / "venv" / fingerprint(requirements)
-    if not (place / "installed").exists():
-        fresh(place)
-        subprocess.run(["python3", "-m", "venv", place], check=True, timeout=INSTALL_TIMEOUT_S)
-        install(ctx, "Python packages", [place / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", requirements], place)
+    with missing(place) as is_missing:
+        if is_missing:
+            subprocess.run(["python3", "-m", "venv", place], check=True, timeout=INSTALL_TIMEOUT_S)
+            install(ctx, "Python packages", [place / "bin" / "python", "-m", "pip", "install", "--quiet", "-r", requirements], place)
     return place
 
 
 def go_program(ctx, folder):
     """Compiled once per version of its source."""
     place = ctx.cache / "go" / fingerprint(folder / "main.go", folder / "go.sum")
-    if not (place / "installed").exists():
-        fresh(place)
-        install(ctx, folder.name, ["go", "build", "-buildvcs=false", "-o", place / folder.name, "."], place, folder)
+    with missing(place) as is_missing:
+        if is_missing:
+            install(ctx, folder.name, ["go", "build", "-buildvcs=false", "-o", place / folder.name, "."], place, folder)
     return place / folder.name
+
+
+@contextlib.contextmanager
+def missing(place):
+    """Whether `place` is still to be installed, by whoever asks: it is empty then, and others who ask wait until this one is done."""
+    place.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{place}.lock", "w", encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        is_missing = not (place / "installed").exists()
+        if is_missing:
+            shutil.rmtree(place, ignore_errors=True)
+            place.mkdir()
+        yield is_missing
 
 
 def install(ctx, what, command, place, cwd=None):
@@ -45,11 +60,6 @@ def install(ctx, what, command, place, cwd=None):
     if done.returncode:
         raise RuntimeError(f"{what} could not be installed:\n{done.stdout}{done.stderr}")
     (place / "installed").touch()  # last, so that half an installation is not taken for one
-
-
-def fresh(place):
-    shutil.rmtree(place, ignore_errors=True)
-    place.mkdir(parents=True)
 
 
 def fingerprint(*paths):

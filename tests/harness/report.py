@@ -39,6 +39,12 @@ class Report:
         with self._lock:
             self._line(f"      {self.suite}: {text}")
 
+    def add(self, passed, failures, skipped):
+        """What another report has counted, and has printed."""
+        self.passed += passed
+        self.failures += failures
+        self.skipped += skipped
+
     def closing(self):
         if self.failures:
             self._line("")

@@ -11,9 +11,11 @@ import brokers as kafka
 
 TIMEOUT_S = 1800
 DONE = re.compile(r"^test result: ok\. (\d+) passed")
-# The first time on a machine Kafka's client is compiled.
-BUILD = ["cargo", "test", "--release", "-p", "kafka-log", "--no-run"]
-RUN = ["cargo", "test", "--release", "-p", "kafka-log", "--no-fail-fast", "--", "--test-threads=1", "--nocapture"]
+# Of the whole workspace, so that dependencies have the features that they have for `make unit`: with others they would be compiled
+# once more, Kafka's client among them. No other crate has tests of these names.
+TESTS = ["cargo", "test", "--release", "--workspace", "--test", "faults", "--test", "log"]
+BUILD = [*TESTS, "--no-run"]
+RUN = [*TESTS, "--no-fail-fast", "--", "--test-threads=1", "--nocapture"]
 
 
 def run(ctx):

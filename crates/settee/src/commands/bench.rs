@@ -169,6 +169,8 @@ impl OwnServer {
             // Everybody on the machine can read a command line.
             .env("SETTEE__admins__bench", &password)
             .args(["--set", "log/level=warning"])
+            // A build of an index is slow, and is measured.
+            .args(["--set", "log/slow_time=0"])
             .args(
                 BUILT_IN
                     .into_iter()
