@@ -143,18 +143,24 @@ def refusals(ctx):
             ({"q": "*:*", "bookmark": "x"}, "bad_request", "Invalid bookmark parameter supplied"),
             ({"q": "*:*", "sort": "item"}, "bad_request", "cannot sort string field as numeric field"),
             ({"q": "*:*", "sort": "item<date>"}, "bad_request", "Unrecognized type: date"),
+            ({"q": "*:*", "sort": [5]}, "bad_request", "Unrecognized sort parameter: 5"),
+            ({"q": "*:*", "stable": "x"}, "query_parse_error", 'Invalid value for stable: "x"'),
+            ({"q": "*:*", "limit": 10**20}, "query_parse_error", "Value for limit is too large, must not exceed 200"),
             ({"q": "*:*", "ranges": {"price": {"x": "item:a"}}}, "bad_request", "item:a was not a well-formed range specification"),
             ({"q": "*:*", "group_field": "price<number>"}, "bad_request", "Group by number not supported. Group by string terms only."),
         ):
             ctx.report.equal(f"{body} is refused", fruits.refused(**body), (400, error, reason))
         for q in ("*", "item:*x", "item:(", '"', "[1 TO"):
             ctx.report.equal(f"the query {q} is refused", fruits.refused(q=q)[:2], (400, "bad_request"))
-        for name, value in (("limit", "x"), ("sort", "{"), ("include_docs", "maybe"), ("stale", "update_after")):
+        for name, value in (("limit", "x"), ("sort", "{"), ("include_docs", "maybe"), ("stale", "update_after"), ("stable", "maybe")):
             answer = fruits.api.get(f"{fruits.path}?q=*:*&{name}={value}")
             ctx.report.equal(f"{name}={value} is refused", answer.status, 400)
         missing = fruits.api.post("/db/_design/d/_search/nosuch", {"q": "*:*"})
         ctx.report.equal("an index that is not there", (missing.status, missing.json["reason"]), (404, "nosuch not found."))
-        ctx.report.equal("other methods", fruits.api.request("PUT", fruits.path, {}).status, 405)
+        for place in ("181,0", "0,-91"):
+            ctx.report.equal(f"there is no place at {place}", fruits.refused(q="*:*", sort=f"<distance,x,y,{place},km>")[:2], (400, "bad_request"))
+        other = fruits.api.request("PUT", fruits.path, {})
+        ctx.report.equal("other methods", (other.status, other.json["reason"]), (405, "Only GET,POST allowed"))
         ctx.report.equal("unknown parameters are ignored", len(fruits.ids(nosuch=1, stale="ok")), 4)
 
 
@@ -172,17 +178,25 @@ def values(ctx):
             {"_id": "twice", "x": "one", "y": "two"},
             {"_id": "raw", "x": "Red Fox", "o": {"index": "not_analyzed", "store": True}},
             {"_id": "unfound", "x": "Red Fox", "o": {"index": False, "store": True}},
+            {"_id": "nothing", "x": "Red Fox", "o": {"index": False, "store": False}},
+            {"_id": "flag", "x": False, "o": {"index": False, "store": True}},
         ]
         of = Index(server, "db", index(source, analyzer="standard"), docs)
         ids = sorted(of.ids())
-        ctx.report.equal("arrays and null drop their documents", ids, ["boolean", "number", "raw", "text", "twice", "unfound"])
-        stored = {row["id"]: row["fields"]["x"] for row in of.post(q="*:*")["rows"]}
+        expected = ["boolean", "flag", "nothing", "number", "raw", "text", "twice", "unfound"]
+        ctx.report.equal("arrays and null drop their documents", ids, expected)
+        stored = {row["id"]: row["fields"].get("x") for row in of.post(q="*:*")["rows"]}
         ctx.report.equal("repeated values come newest first", stored["twice"], ["two", "one"])
         ctx.report.equal("numbers and booleans", (stored["number"], stored["boolean"]), (5.0, "true"))
         ctx.report.equal("an unquoted number is one", of.ids("x:5"), ["number"])
-        ctx.report.equal("booleans are words", of.ids("x:true"), ["boolean"])
+        ctx.report.equal("booleans are words, in any case", (of.ids("x:true"), of.ids("x:false")), (["boolean"], ["flag"]))
         ctx.report.equal("words are analyzed", of.ids("x:RED"), ["text"])
         ctx.report.equal("every one of a field", sorted(of.ids("x:one AND x:two")), ["twice"])
+        source = "function (doc) { emit(doc._id, 1); index('id', doc._id); if (doc.x) index('x', doc.x, {facet: true}); }"
+        facets = Index(server, "facets", index(source), [{"_id": "a", "x": "one"}, {"_id": "b", "x": "two"}, {"_id": "c"}])
+        ctx.report.equal("what is emitted is nothing", sorted(facets.ids()), ["_design/d", "a", "b", "c"])
+        for drilldown in (["x"], [["x"]]):
+            ctx.report.equal(f"documents with any such facet: {drilldown}", sorted(facets.ids(drilldown=drilldown)), ["a", "b"])
         texts = index("function (doc) { index('x', doc.x); }", analyzer="keyword")
         raw = Index(server, "raw", texts, [{"_id": "a", "x": "Red Fox"}, {"_id": "b", "x": "red"}])
         ctx.report.equal("keywords stay as they are", (raw.ids("x:Red*"), raw.ids('x:"Red Fox"')), (["a"], ["a"]))
@@ -247,7 +261,8 @@ def pages(ctx):
                 doc["tag"] = random.choice(WORDS)
             docs.append(doc)
         of = Index(server, "db", index(TEXT_INDEX), docs, "?q=3")
-        for sort in (None, "n", "-n", "tag<string>", ["-tag<string>", "n"], "<score>", "<doc>", "-<doc>", "nosuch<string>"):
+        far = ["<distance,n,n,1,2.5,km>", "-<distance,n,m,1,2,mi>", "<distance,nosuch,nosuch,1,2,km>"]
+        for sort in (None, "n", "-n", "tag<string>", ["-tag<string>", "n"], "<score>", "<doc>", "-<doc>", "nosuch<string>", *far):
             for q in ("*:*", "alpha beta"):
                 options = {"q": q, **({} if sort is None else {"sort": sort})}
                 whole = of.post(**options, limit=200)
@@ -446,6 +461,7 @@ def analyzers(ctx):
             ({"name": "standard", "stopwords": ["running"]}, "The Running foxes", ["the", "foxes"]),
             ({"name": "perfield", "default": "english", "fields": {"raw": "keyword"}}, "The Running foxes", ["run", "fox"]),
             ({"name": "perfield", "fields": {"default": "keyword"}}, "The Running foxes", ["The Running foxes"]),
+            ("perfield", "The Running foxes", ["running", "foxes"]),
         ):
             answer = api.expect(200, "POST", "/_search_analyze", {"analyzer": analyzer, "text": text})
             ctx.report.equal(f"{analyzer}", answer["tokens"], tokens)
@@ -505,8 +521,8 @@ def hostile_requests(long, fields):
         "many counts": {"q": "*:*", "counts": ["tag"] * 100},
         "many facets": {"q": "*:*", "drilldown": ["tag", *(f"t{n}" for n in range(1000))]},
         "too many facets": {"q": "*:*", "drilldown": [["tag", *(f"t{n}" for n in range(600))]] * 2},
-        "distances of what is none": {"q": "*:*", "sort": ["<distance,n,n,1e3,0,km>", "<distance,tag,n,0,0,km>"]},
-        "far distances": {"q": "*:*", "sort": ["<distance,n,n,99999999999999999999,99999999999,km>"] * 32},
+        "distances of what is none": {"q": "*:*", "sort": ["<distance,n,n,1,0,km>", "<distance,tag,n,0,0,km>"]},
+        "far distances": {"q": "*:*", "sort": ["<distance,n,n,-179.99999999999999999999,89.99999999999,km>"] * 32},
         "deep parentheses": {"q": "(" * 5000 + "alpha" + ")" * 5000},
         "wide": {"q": " ".join(f"w{n}" for n in range(5000))},
         "a star in each place": {"q": "a*" * 1000 + "b"},

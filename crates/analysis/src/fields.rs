@@ -26,6 +26,10 @@ impl FieldAnalyzers {
         let mut fields = HashMap::new();
         let default = match analyzer {
             None => standard,
+            // The name alone is one without fields.
+            Some(Value::String(name)) if flavour == Flavour::Clouseau && name == "perfield" => {
+                standard
+            }
             Some(definition)
                 if definition.get("name").and_then(Value::as_str) == Some("perfield") =>
             {

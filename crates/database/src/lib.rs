@@ -84,7 +84,7 @@ pub use text::{
     TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextDistance, TextExplanation, TextFlavour,
     TextGroup, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextInfo,
     TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec, text_bounds,
-    texts_beside,
+    text_flag, texts_beside,
 };
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

@@ -1,7 +1,7 @@
 // What functions of text indexes call. A call is a row of `emit`; what is wrong is thrown as Nouveau throws it.
 (function () {
   "use strict";
-  const { emit, isFinite, String, TypeError } = globalThis;
+  const { emit, isFinite, TypeError } = globalThis;
 
   function check(what, value, types) {
     for (let i = 0; i < types.length; i++) {
@@ -19,9 +19,13 @@
     if (types === undefined) throw new TypeError(type + " not supported");
     check("value", value, types);
     const store = options === undefined || options === null ? undefined : options.store;
-    const number = typeof value === "number" && !isFinite(value);
-    emit([type, name], [number ? String(value) : value, store]);
+    const isNone = typeof value === "number" && !isFinite(value);
+    emit([type, name], [isNone ? null : value, store]);
   }
 
-  Object.defineProperty(globalThis, "index", { __proto__: null, value: index, writable: true, enumerable: false, configurable: true });
+  // What views emit is no business of an index.
+  const globals = { index: index, emit: function emit() {} };
+  for (const name in globals) {
+    Object.defineProperty(globalThis, name, { __proto__: null, value: globals[name], writable: true, enumerable: false, configurable: true });
+  }
 })();

@@ -35,6 +35,8 @@ enum Data {
 /// What fields of Clouseau have besides.
 #[derive(Debug, Default)]
 struct Classic {
+    /// There was a call of `index`, even if nothing of it is to be found or given back.
+    is_called: bool,
     facets: Vec<(String, String)>,
     /// By field; they are multiplied.
     boosts: BTreeMap<String, f32>,
@@ -73,8 +75,8 @@ impl Fields {
 
     /// Whether there was no call: such a document is not in the index.
     pub fn is_empty(&self) -> bool {
-        let no_facets = self.classic.as_ref().is_none_or(|c| c.facets.is_empty());
-        self.indexed.is_empty() && self.stored.is_empty() && no_facets
+        let no_call = self.classic.as_ref().is_none_or(|c| !c.is_called);
+        self.indexed.is_empty() && self.stored.is_empty() && no_call
     }
 
     /// Whether some are to be stored.
@@ -101,12 +103,7 @@ impl Fields {
             at,
             what: what.to_owned(),
         };
-        let store = match store {
-            Value::Bool(store) => *store,
-            Value::Null => false,
-            Value::Number(n) => n.as_f64() != Some(0.0),
-            _ => return Err(refuse("store must be a boolean")),
-        };
+        let store = flag_of(store).ok_or_else(|| refuse("store must be a boolean"))?;
         let field_type = match kind {
             "string" => FieldType::String,
             "text" => FieldType::Text,
@@ -143,11 +140,14 @@ impl Fields {
 
     /// Adds what a call of Clouseau's `index` said. A name with control characters is none.
     pub fn add_classic(&mut self, name: &str, value: Value, options: &ClassicOptions) {
+        self.classic.get_or_insert_default().is_called = true;
         if name.bytes().any(|b| b < b' ') {
             return;
         }
         // Hits are counted by strings alone.
         let facet = options.facet && value.is_string();
+        // Numbers and booleans are found in any case, as in Clouseau.
+        let is_found = options.index || !value.is_string();
         let (value, analyzed) = match value {
             Value::Bool(value) => (Value::String(value.to_string()), false),
             value => (value, options.analyzed),
@@ -176,8 +176,7 @@ impl Fields {
             (Data::Text(_), true) => FieldType::Text,
             (Data::Text(_), false) => FieldType::String,
         };
-        // Numbers are found in any case, as in Clouseau.
-        if options.index || field_type == FieldType::Double {
+        if is_found {
             self.indexed.push((field_type, name.to_owned(), data));
         }
     }
@@ -398,6 +397,22 @@ fn column_of(
 }
 
 /// Numbers are doubles.
+/// What Nouveau's JSON library takes for a boolean: whole numbers, words and null too.
+pub fn flag_of(value: &Value) -> Option<bool> {
+    match value {
+        Value::Bool(flag) => Some(*flag),
+        Value::Null => Some(false),
+        Value::Number(n) if n.is_f64() => None,
+        Value::Number(n) => Some(n.as_i64() != Some(0)),
+        Value::String(word) => match word.trim() {
+            "true" | "True" | "TRUE" => Some(true),
+            "false" | "False" | "FALSE" | "" => Some(false),
+            _ => None,
+        },
+        _ => None,
+    }
+}
+
 fn stored_value(value: Value) -> Option<Value> {
     match value {
         Value::Number(n) => n.as_f64().and_then(Number::from_f64).map(Value::Number),
@@ -437,9 +452,14 @@ mod tests {
 
     #[test]
     fn numbers_that_are_none_and_stores_that_are_no_booleans_are_refused() {
-        assert!(refusal("double", "n", json!("NaN"), json!(false)).is_some());
-        assert!(refusal("double", "n", json!(1), json!("yes")).is_some());
-        assert_eq!(refusal("double", "n", json!(1), json!(1)), None);
+        assert!(refusal("double", "n", json!(null), json!(false)).is_some());
+        assert!(refusal("stored", "n", json!(null), json!(false)).is_some());
+        for store in [json!("yes"), json!(0.5), json!([]), json!({})] {
+            assert!(refusal("double", "n", json!(1), store).is_some());
+        }
+        for store in [json!(1), json!(0), json!("True"), json!("false"), json!("")] {
+            assert_eq!(refusal("double", "n", json!(1), store), None);
+        }
     }
 
     #[test]

@@ -51,7 +51,7 @@ pub use copy::copy_index;
 pub use effort::Effort;
 pub use error::Error;
 pub use explain::{Explanation, explain};
-pub use fields::{Analyze, ClassicOptions, Fields};
+pub use fields::{Analyze, ClassicOptions, Fields, flag_of};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index, folder_bytes};
 pub use known::Statistics;

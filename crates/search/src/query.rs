@@ -101,7 +101,8 @@ pub enum Query {
         /// The string.
         value: Option<String>,
     },
-    /// Documents with one of these facets; by Nouveau's similarity, with one of these strings as they are. All score nothing.
+    /// Documents with one of these facets, or with any when there are none; by Nouveau's similarity, with one of these strings as
+    /// they are. All score nothing.
     Facet {
         /// The field.
         field: String,
@@ -185,7 +186,7 @@ impl Query {
             }
             Query::Boost(inner, _) | Query::Constant(inner, _) => inner.clauses(),
             Query::Interval { source, .. } => source.terms(),
-            Query::Facet { values, .. } => values.len(),
+            Query::Facet { values, .. } => values.len().max(1),
             _ => 1,
         }
     }

@@ -760,7 +760,7 @@ impl Segment<'_> {
         for doc in 0..self.docs_max() {
             self.effort.step()?;
             let mut ords = column.ords().values_for_doc(doc);
-            if ords.any(|ord| wanted.contains(&ord)) {
+            if ords.any(|ord| values.is_empty() || wanted.contains(&ord)) {
                 docs.put(doc);
             }
         }

@@ -32,6 +32,7 @@ pub use query::bounds as text_bounds;
 pub use query::{TextGrouping, TextHighlight, TextQuery};
 pub use search::Explanation as TextExplanation;
 pub use search::SortValue as TextSortValue;
+pub use search::flag_of as text_flag;
 pub use search::{
     Distance as TextDistance, Range as TextRange, SortBy as TextSortBy, SortKey as TextSortKey,
 };

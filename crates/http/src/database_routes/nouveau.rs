@@ -6,7 +6,7 @@ use analysis::query::as_you_type;
 use analysis::{Analyzer, Flavour};
 use database::{
     TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextQuery, TextRange,
-    TextSortBy, TextSortKey, TextSortValue, text_bounds,
+    TextSortBy, TextSortKey, TextSortValue, text_bounds, text_flag,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
     SORT_KEYS_MAX, ShownHit, blocking, counts_value, current_index, documents, drilldowns,
-    highlight_tag, highlights_value, index_of, only_get_or_post, tokens, turn_of, within,
+    highlight_tag, highlights_value, index_of, tokens, turn_of, within,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -38,6 +38,14 @@ struct Asked {
     query: TextQuery,
     update: bool,
     include_docs: bool,
+}
+
+/// As Nouveau words it, with a space.
+fn only_get_or_post() -> ApiError {
+    ApiError {
+        reason: "Only GET, POST allowed".into(),
+        ..ApiError::method_not_allowed("GET,POST")
+    }
 }
 
 /// `_nouveau/{index}`
@@ -172,6 +180,7 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
     if limit < 1 {
         return Err(ApiError::bad_request("limit must be greater than 0"));
     }
+    let limit = limit_of(limit)?;
     let top_n = integer("top_n")?.unwrap_or(TOP_N as i64);
     if top_n < 1 {
         return Err(ApiError::bad_request(
@@ -190,7 +199,7 @@ fn asked_by(params: &Query) -> Result<Asked, ApiError> {
             .map(|ranges| ranges_of(&ranges))
             .transpose()?,
         top_n: top_n_of(top_n)?,
-        ..TextQuery::new(q, limit as usize)
+        ..TextQuery::new(q, limit)
     };
     Ok(Asked {
         query,
@@ -226,7 +235,7 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
         true => as_you_type(&q),
         false => q,
     };
-    let limit = positive("limit", LIMIT)? as usize;
+    let limit = limit_of(positive("limit", LIMIT)?)?;
     let member = |name: &str| body.get(name).cloned();
     let query = TextQuery {
         locale: text("locale")?,
@@ -333,6 +342,17 @@ fn query_of(value: &Value) -> Result<String, ApiError> {
     }
 }
 
+/// It is an `int` of Java.
+fn limit_of(n: i64) -> Result<usize, ApiError> {
+    match i32::try_from(n) {
+        Ok(n) => Ok(n as usize),
+        Err(_) => Err(ApiError::bad_request(format!(
+            "limit must be less than or equal to {}",
+            i32::MAX
+        ))),
+    }
+}
+
 fn top_n_of(n: i64) -> Result<usize, ApiError> {
     if n > TOP_N_MAX {
         return Err(ApiError::bad_request(
@@ -358,23 +378,50 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
     let key = |text: &str| {
         let reversed = text.starts_with('-');
         let field = text.strip_prefix(['-', '+']).unwrap_or(text);
+        let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
+        if field.is_empty() || !field.chars().all(is_of_name) {
+            return Err(ApiError::bad_request(format!(
+                "{text} is not a valid sort parameter"
+            )));
+        }
         let by = match field {
             "_id" => TextSortBy::Id,
             "relevance" if !reversed => TextSortBy::Score,
             field => TextSortBy::Field(field.to_owned()),
         };
-        TextSortKey { by, reversed }
+        Ok(TextSortKey { by, reversed })
     };
     within(fields.len(), SORT_KEYS_MAX, "fields to sort by")?;
-    Ok(fields.into_iter().map(key).collect())
+    let mut keys: Vec<_> = fields.into_iter().map(key).collect::<Result<_, _>>()?;
+    let is_id = |key: &TextSortKey| key.by == TextSortBy::Id;
+    // The id is last in an order of Nouveau, whatever comes before.
+    if keys.iter().any(is_id) && !keys.last().is_some_and(is_id) {
+        keys.push(TextSortKey {
+            by: TextSortBy::Id,
+            reversed: false,
+        });
+    }
+    Ok(keys)
 }
 
 fn counts_of(value: &Value) -> Result<Vec<String>, ApiError> {
     let fields = value.as_array().ok_or_else(ApiError::invalid_json)?;
     within(fields.len(), FIELDS_MAX, "fields to count")?;
     let field = |field: &Value| field.as_str().map(str::to_owned);
-    let fields: Option<_> = fields.iter().map(field).collect();
-    fields.ok_or_else(|| invalid("counts", value))
+    let fields: Option<Vec<_>> = fields.iter().map(field).collect();
+    let fields = fields.ok_or_else(|| invalid("counts", value))?;
+    named("counts", &fields)?;
+    Ok(fields)
+}
+
+/// Nouveau takes no empty names.
+fn named<'a>(what: &str, names: impl IntoIterator<Item = &'a String>) -> Result<(), ApiError> {
+    match names.into_iter().any(String::is_empty) {
+        true => Err(ApiError::bad_request(format!(
+            "names of fields in {what} must not be empty"
+        ))),
+        false => Ok(()),
+    }
 }
 
 fn ranges_of(value: &Value) -> Result<Vec<(String, Vec<TextRange>)>, ApiError> {
@@ -382,6 +429,7 @@ fn ranges_of(value: &Value) -> Result<Vec<(String, Vec<TextRange>)>, ApiError> {
     let ranges = fields.values().filter_map(Value::as_array).map(Vec::len);
     within(ranges.sum(), RANGES_MAX, "ranges")?;
     within(fields.len(), FIELDS_MAX, "fields with ranges")?;
+    named("ranges", fields.keys())?;
     let of_field = |(field, ranges): (&String, &Value)| {
         let no_list = || parse_error("range values must be lists of objects");
         let ranges = ranges.as_array().ok_or_else(no_list)?;
@@ -395,17 +443,19 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
     let refused = |what: &str| ApiError::bad_request(format!("a range's {what}: {value}"));
     let number = |name: &str| match value.get(name) {
         None | Some(Value::Null) => Ok(None),
-        Some(n) => n
-            .as_f64()
+        Some(n) => double_of(n)
             .map(Some)
             .ok_or_else(|| refused("bounds are numbers")),
     };
     let inclusive = |name: &str| match value.get(name) {
         None => Ok(true),
-        Some(Value::Bool(flag)) => Ok(*flag),
-        Some(_) => Err(refused("inclusiveness is a boolean")),
+        Some(flag) => text_flag(flag).ok_or_else(|| refused("inclusiveness is a boolean")),
     };
-    let label = value.get("label").and_then(Value::as_str);
+    let label = match value.get("label") {
+        Some(Value::String(label)) => Some(label.clone()),
+        Some(Value::Number(label)) => Some(label.to_string()),
+        _ => None,
+    };
     let (low, high) = text_bounds(
         number("min")?,
         inclusive("min_inclusive")?,
@@ -413,12 +463,24 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
         inclusive("max_inclusive")?,
     );
     Ok(TextRange {
-        label: label
-            .ok_or_else(|| refused("label is a string"))?
-            .to_owned(),
+        label: label.ok_or_else(|| refused("label is a string"))?,
         low,
         high,
     })
+}
+
+/// What Nouveau's JSON library takes for a number: texts of one too.
+fn double_of(value: &Value) -> Option<f64> {
+    let Value::String(text) = value else {
+        return value.as_f64();
+    };
+    match text.trim() {
+        "Infinity" | "+Infinity" | "INF" | "+INF" => Some(f64::INFINITY),
+        "-Infinity" | "-INF" => Some(f64::NEG_INFINITY),
+        // Rust has other words for these.
+        number if number.contains(|c: char| c.is_alphabetic() && !matches!(c, 'e' | 'E')) => None,
+        number => number.parse().ok(),
+    }
 }
 
 // ---- what is answered
@@ -512,6 +574,39 @@ mod tests {
             refusal(json!({"q": "x", "counts": "g"})).1,
             "invalid UTF-8 JSON"
         );
+        for sort in ["n<double>", "a b", "", "-", "--n", "ü"] {
+            let expected = format!("{sort} is not a valid sort parameter");
+            assert_eq!(refusal(json!({"q": "x", "sort": [sort]})).1, expected);
+        }
+        let empty = "names of fields in counts must not be empty";
+        assert_eq!(refusal(json!({"q": "x", "counts": [""]})).1, empty);
+        let long = "limit must be less than or equal to 2147483647";
+        assert_eq!(
+            refusal(json!({"q": "x", "limit": 2_147_483_648_u64})).1,
+            long
+        );
+    }
+
+    #[test]
+    fn ranges_are_read_as_javas_library_reads_them() {
+        let range = |value: Value| range_of(&value).map(|r| (r.label, r.low, r.high));
+        use std::ops::Bound::{Excluded, Included};
+        assert_eq!(
+            range(
+                json!({"label": 1, "min": "-Infinity", "max": " 1.5e3 ", "max_inclusive": "false"})
+            )
+            .unwrap(),
+            ("1".into(), Included(f64::NEG_INFINITY), Excluded(1500.0))
+        );
+        for bad in [
+            json!({"label": "x", "min": "NaN"}),
+            json!({"label": "x", "min": "a"}),
+            json!({"label": "x", "min": []}),
+            json!({"label": "x", "min_inclusive": "no"}),
+            json!({"min": 1}),
+        ] {
+            assert!(range(bad).is_err());
+        }
     }
 
     #[test]
@@ -525,6 +620,8 @@ mod tests {
             (TextSortBy::Id, false),
             (TextSortBy::Score, false),
             (field("relevance"), true),
+            // The id is last.
+            (TextSortBy::Id, false),
         ];
         let expected = expected.map(|(by, reversed)| TextSortKey { by, reversed });
         assert_eq!(keys, expected);

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
-    ShownHit, blocking, counts_value, current_index, documents, highlights_value, index_of,
-    only_get_or_post, tokens, turn_of,
+    ShownHit, blocking, counts_value, current_index, documents, highlights_value, index_of, tokens,
+    turn_of,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -29,7 +29,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
         return Err(ApiError::bad_request("path not recognized"));
     };
     if !matches!(req.method.as_str(), "GET" | "HEAD" | "POST") {
-        return Err(only_get_or_post());
+        return Err(ApiError::method_not_allowed("GET,POST"));
     }
     let design = access.db.design(id)?;
     require_visible(access, id)?;
@@ -124,7 +124,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
             let mut body = req.json_object(BodyClass::Many).await?;
             (body.remove("analyzer"), body.remove("text"))
         }
-        _ => return Err(only_get_or_post()),
+        _ => return Err(ApiError::method_not_allowed("GET,POST")),
     };
     let refused = |reason: &str| ApiError::bad_request(reason.to_owned());
     let analyzer = analyzer.ok_or_else(|| refused("analyzer parameter is mandatory"))?;

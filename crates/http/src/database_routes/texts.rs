@@ -67,7 +67,7 @@ pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
     Ok(tag)
 }
 
-/// A field, and values of which hits have one.
+/// A field, and values of which hits have one; without values, any.
 pub type Drilldown = (String, Vec<String>);
 
 /// Of `["field", "value", …]`, or of a list of such lists, what hits are narrowed to.
@@ -80,7 +80,7 @@ pub fn drilldowns(value: &Value) -> Result<Vec<Drilldown>, ApiError> {
             let list = Value::Array(list.clone());
             ApiError::bad_request(format!("{list} contains a non-string item"))
         })?;
-        if texts.len() < 2 {
+        if texts.is_empty() {
             return Err(invalid());
         }
         let values = texts.split_off(1);
@@ -212,15 +212,6 @@ pub async fn current_index(
         }
     }
     Err(database::Error::ShuttingDown.into())
-}
-
-/// Of other methods than those that search.
-pub fn only_get_or_post() -> ApiError {
-    let e = ApiError::method_not_allowed("GET,POST");
-    ApiError {
-        reason: "Only GET, POST allowed".into(),
-        ..e
-    }
 }
 
 /// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.

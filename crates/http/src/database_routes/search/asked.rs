@@ -76,13 +76,11 @@ impl Asked {
                 "stale" if value != "ok" => {
                     return Err(parse_error("stale only available as stale=ok"));
                 }
-                "include_docs" => match value.as_str() {
+                "include_docs" | "stable" => match value.as_str() {
                     "true" => Value::Bool(true),
                     "false" => Value::Bool(false),
                     other => {
-                        return Err(parse_error(format!(
-                            "Invalid value for include_docs: {other:?}"
-                        )));
+                        return Err(parse_error(format!("Invalid value for {name}: {other:?}")));
                     }
                 },
                 "sort" | "limit" | "group_sort" | "include_fields" | "counts" | "ranges"
@@ -137,6 +135,10 @@ impl Asked {
             "limit" => self.limit = Some(value.clone()),
             "stale" => self.update &= value != "ok",
             "include_docs" => self.include_docs = value == &Value::Bool(true),
+            // Which copy of a shard is asked means nothing here.
+            "stable" if !value.is_boolean() => {
+                return Err(parse_error(format!("Invalid value for stable: {value}")));
+            }
             "group_by" | "group_field" => {
                 self.is_old_group = name == "group_by";
                 self.group_field = some(value).map(group_field).transpose()?;
@@ -223,6 +225,8 @@ impl Asked {
         let limit = match &self.limit {
             None => default,
             Some(value) => match value.as_i64() {
+                // An integer of any length is one in Erlang.
+                None if value.as_f64() >= Some(1e18) => return Err(too_large("limit", most)),
                 None => return Err(parse_error(format!("Invalid value for limit: {value}"))),
                 Some(n) if n < 0 => {
                     return Err(parse_error("limit must be greater than or equal to zero"));
@@ -347,10 +351,10 @@ fn sort(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
 
 fn sort_key(value: &Value) -> Result<TextSortKey, ApiError> {
     let refuse = || {
-        refused(format!(
-            "Unrecognized sort parameter: {}",
-            value.as_str().unwrap_or("?")
-        ))
+        let shown = value
+            .as_str()
+            .map_or_else(|| value.to_string(), str::to_owned);
+        refused(format!("Unrecognized sort parameter: {shown}"))
     };
     let text = value.as_str().ok_or_else(refuse)?;
     let key = |by, reversed| TextSortKey { by, reversed };
@@ -362,12 +366,17 @@ fn sort_key(value: &Value) -> Result<TextSortKey, ApiError> {
         _ => {}
     }
     if let Some(found) = DISTANCE.as_ref().and_then(|regex| regex.captures(text)) {
-        let number = |at: usize| found[at].parse::<f64>().map_err(|_| refuse());
+        let degrees = |at: usize, most: f64| match found[at].parse::<f64>() {
+            Ok(n) if n.abs() <= most => Ok(n),
+            _ => Err(refused(format!(
+                "Unrecognized sort parameter: {text} (degrees are at most {most})"
+            ))),
+        };
         let distance = TextDistance {
             lon_field: found[2].to_owned(),
             lat_field: found[3].to_owned(),
-            lon: number(4)?,
-            lat: number(5)?,
+            lon: degrees(4, 180.0)?,
+            lat: degrees(5, 90.0)?,
             radius: if &found[6] == "mi" {
                 EARTH_MILES
             } else {
@@ -452,7 +461,7 @@ mod tests {
             "Unrecognized sort parameter: a b"
         );
         assert_eq!(
-            refusal(json!({"q": "x", "drilldown": ["a"]})),
+            refusal(json!({"q": "x", "drilldown": [[]]})),
             "invalid drilldown query"
         );
         assert_eq!(
@@ -507,6 +516,7 @@ mod tests {
             )
         };
         assert_eq!(drilldown(json!(["a", "b", "c"])), [of("a", &["b", "c"])]);
+        assert_eq!(drilldown(json!(["a"])), [of("a", &[])]);
         assert_eq!(
             drilldown(json!([["a", "b"], ["c", "d"]])),
             [of("a", &["b"]), of("c", &["d"])]
