@@ -45,7 +45,7 @@ export async function run({ browser, base, server, check, page, open, login }) {
       check(`${who} searches what is there already`, (await shown(status(on, `1–${FEW} of ${FEW}`))) && (await shown(on.getByText('The index is behind'))), await on.locator('main').innerText());
     }
     await page.getByRole('button', { name: 'Search', exact: true }).click();
-    check('and then waits for all', await shown(status(page, '1–25 of 1,520'), 60_000));
+    check('and then waits for all', await shown(status(page, '1–25 of 1,520'), 240_000));
     check('nothing is said any more', (await page.getByText(/The index is (behind|being built)/).count()) === 0);
   } finally {
     await context.close();
@@ -63,7 +63,7 @@ async function barren({ page, open, check, db, at }) {
   check('and is marked in the list', await shown(page.getByRole('table', { name: 'Text indexes' }).getByText('nothing indexed')));
 }
 
-function shown(what, timeout = 15_000) {
+function shown(what, timeout = 60_000) {
   return what.first().waitFor({ timeout }).then(
     () => true,
     () => false,

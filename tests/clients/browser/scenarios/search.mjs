@@ -32,7 +32,7 @@ export async function run({ browser, base, server, check, page, open, login }) {
 }
 
 function shown(what) {
-  return what.first().waitFor({ timeout: 10_000 }).then(
+  return what.first().waitFor({ timeout: 60_000 }).then(
     () => true,
     () => false,
   );
