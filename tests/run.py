@@ -104,6 +104,10 @@ def run_suite(name, ctx):
     ctx.report.note(f"{time.monotonic() - began:.1f} s, {cpu_seconds() - before:.1f} s of processors")
 
 
+# How long a suite that is told to end may take.
+END_TIMEOUT_S = 30
+
+
 def run_some_at_once(names, jobs, context, report):
     """Each suite in a process of its own; what it prints goes to a file first."""
     fork = multiprocessing.get_context("fork")
@@ -133,7 +137,9 @@ def run_some_at_once(names, jobs, context, report):
         for _, process in running.values():
             process.terminate()
         for _, process in running.values():
-            process.join()
+            process.join(END_TIMEOUT_S)
+            # Threads of a suite may go on without the servers that they ask.
+            process.kill()
 
 
 def in_a_process(name, ctx, connection):

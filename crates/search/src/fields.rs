@@ -396,7 +396,6 @@ fn column_of(
     (kind.member(name), OwnedValue::Array(values))
 }
 
-/// Numbers are doubles.
 /// What Nouveau's JSON library takes for a boolean: whole numbers, words and null too.
 pub fn flag_of(value: &Value) -> Option<bool> {
     match value {
@@ -413,6 +412,7 @@ pub fn flag_of(value: &Value) -> Option<bool> {
     }
 }
 
+/// Numbers are doubles.
 fn stored_value(value: Value) -> Option<Value> {
     match value {
         Value::Number(n) => n.as_f64().and_then(Number::from_f64).map(Value::Number),
