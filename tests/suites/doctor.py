@@ -304,7 +304,7 @@ def queries(ctx):
 
 
 def maps(ctx):
-    """Functions that throw for every document, and builds that fail."""
+    """Functions that throw for every document, of views and of text indexes, and builds that fail."""
     with ctx.server("maps") as server:
         api = server.api()
         fill(api, "db", 2_000)
@@ -315,13 +315,21 @@ def maps(ctx):
         api.expect(201, "PUT", "/db/_design/fails", {"language": "unheard-of", "views": {"v": {"map": "x"}}})
         for view in ("throws/_view/always", "some/_view/some", "throws/_view/never"):
             api.expect(200, "GET", f"/db/_design/{view}?limit=1")
+        index = "function (doc) { index('text', 'x', doc.items.length); }"
+        misspelled = {"default_analyzer": "standart", "index": index}
+        api.expect(201, "PUT", "/db/_design/texts", {"nouveau": {"throws": {"index": index}, "misspelled": misspelled, "no": 5}})
+        api.expect(200, "GET", "/db/_design/texts/_nouveau/throws?q=x:x")
         for _ in range(3):
             api.get("/db/_design/fails/_view/v")
         answer = told(ctx, server)
         finds(ctx, answer, "failing-maps=warning", "failing-builds=error")
         found = {f["subject"]: f["severity"] for f in answer["findings"] if f["id"] == "failing-maps"}
-        wanted = {"db/_design/throws, view always": "warning", "db/_design/some, view some": "note"}
-        ctx.report.equal("views are told apart", found, wanted)
+        wanted = {"throws, view always": "warning", "some, view some": "note", "texts, text index throws": "warning"}
+        ctx.report.equal("functions are told apart", found, {f"db/_design/{subject}": severity for subject, severity in wanted.items()})
+        failing = sorted((f["subject"], f["severity"]) for f in answer["findings"] if f["id"] == "failing-builds")
+        never = [(f"db/_design/texts, text index {name}", "warning") for name in ("misspelled", "no")]
+        ctx.report.equal("what nobody asked for yet too", failing, [("db/_design/fails", "error"), *never])
+        ctx.report.check("the log says of what kind a function is", "index function failed for document" in server.log(), server.log()[-500:])
         ctx.report.equal("errors exit with 2", doctor(ctx, server, "--quiet").returncode, ERRORS)
 
 

@@ -1,6 +1,8 @@
 """Text indexes of Mango, of both types: what they find is what a scan of all documents finds, under random selectors and edits; sorts,
 pages and partitions. What single requests answer is in the recorded behaviour (suite `vectors`, area nouveau)."""
 
+import re
+
 CITIES = ["rome", "paris", "oslo", "new york"]
 TAGS = ["red", "green", "blue"]
 
@@ -64,6 +66,43 @@ def ids(answer):
     return sorted(doc["_id"] for doc in answer["docs"])
 
 
+def text_in_or(ctx, api, number):
+    """A document matches when it has the word or when the other branch says so, whatever the index is asked for that branch."""
+    random = ctx.random
+    word = random.choice(["rome", "york", "red", "x", "nothing"])
+    simple = {"n": {"$gt": random.randint(-5, 5)}}, {"city": {"$lt": random.choice(CITIES)}}
+    first, second = random.choice([simple, (selector(random), selector(random))])
+    of_first, of_second = (set(ids(find(api, "plain", {"selector": s, "fields": ["_id"]}))) for s in (first, second))
+    everything = find(api, "plain", {"selector": {}})["docs"]
+    for ddoc in ("all", "some", "new"):
+        # An index of some fields has no words of others.
+        strings = {doc["_id"]: str([doc.get("city"), *([] if ddoc == "some" else [doc.get("tags"), doc.get("in")])]) for doc in everything}
+        words = {id_ for id_, text in strings.items() if re.search(rf"(?<![\w.]){word}(?![\w.])", re.sub(r"'k\.l'|'m'", "", text))}
+        text = {"$text": word}
+        for wanted, expected in (
+            ({"$or": [text, first]}, words | of_first),
+            ({"$or": [first, {"$and": [text, second]}]}, of_first | words & of_second),
+            ({"$and": [first, {"$or": [second, text]}]}, of_first & (words | of_second)),
+        ):
+            query, name = {"selector": wanted, "use_index": ddoc}, f"round {number}, {ddoc}: {wanted}"
+            # Without an index that serves, `$text` restricts nothing.
+            if api.expect(200, "POST", "/db/_explain", query)["index"]["ddoc"] != f"_design/{ddoc}":
+                ctx.report.equal(f"{name} has other fields", ddoc, "some", quiet=True)
+                break
+            ctx.report.equal(name, ids(find(api, "db", {**query, "fields": ["_id"]})), sorted(expected), quiet=True)
+        else:
+            groups = api.expect(200, "POST", "/db/_find", {**query, "aggregate": {"compute": {"n": {"$count": True}}}})["groups"]
+            ctx.report.equal(f"{name}, counted", sum(group["value"]["n"] for group in groups), len(expected), quiet=True)
+            paged = []
+            while len(paged) <= len(everything):
+                page = find(api, "db", {**query, "limit": 37})
+                paged += ids(page)
+                query["bookmark"] = page["bookmark"]
+                if not page["docs"]:
+                    break
+            ctx.report.equal(f"{name}, in pages", sorted(paged), sorted(expected), quiet=True)
+
+
 def differential(ctx):
     with ctx.server("differential") as server:
         api, random = server.api(), ctx.random
@@ -95,6 +134,8 @@ def differential(ctx):
                 for ddoc in ("all", "some", "new"):
                     found = ids(find(api, "db", {"selector": wanted, "use_index": ddoc, "fields": ["_id"]}))
                     ctx.report.equal(f"round {number}, {ddoc}: {wanted}", found, expected, quiet=True)
+            for _ in range(ctx.size(15, 60)):
+                text_in_or(ctx, api, number)
         texts = find(api, "db", {"selector": {"$text": "york"}, "use_index": "all"})["docs"]
         everything = find(api, "plain", {"selector": {}})["docs"]
         expected = sorted(doc["_id"] for doc in everything if "york" in str(doc.get("city")) + str(doc.get("in")))
@@ -109,6 +150,16 @@ def definitions(ctx):
         ctx.report.equal("a definition is an object", (answer.status, answer.json["error"]), (400, "invalid_index"))
         answer = api.post("/db/_index", {"type": "text", "index": {"fields": [{"name": "a", "type": "date"}]}})
         ctx.report.equal("types are three", (answer.status, answer.json["error"]), (400, "invalid_index_fields_definition"))
+        fields = {"fields": [{"name": "a", "type": "text"}]}
+        answer = api.post("/db/_index", {"type": "text", "index": fields})
+        ctx.report.equal("and not text", (answer.status, answer.json["error"]), (400, "invalid_index_fields_definition"))
+        made = api.expect(200, "POST", "/db/_index", {"type": "nouveau", "index": fields})
+        listed = api.expect(200, "GET", "/db/_index")["indexes"]
+        ctx.report.equal("but for nouveau it is one", listed[-1]["def"]["fields"], [{"a": "text"}])
+        api.expect(201, "PUT", "/db/fox", {"a": "a fox", "b": "a dog"})
+        for wanted, expected in (({"$text": "fox"}, ["fox"]), ({"$text": "dog"}, []), ({"a": "a fox"}, ["fox"])):
+            ctx.report.equal(f"and has {wanted}", ids(find(api, "db", {"selector": wanted, "use_index": made["id"]})), expected)
+        api.expect(200, "DELETE", f"/db/_index/{made['id']}/nouveau/{made['name']}")
         made = api.expect(200, "POST", "/db/_index", {"type": "text", "index": {}})
         listed = api.expect(200, "GET", "/db/_index")["indexes"]
         ctx.report.equal("it is listed", [(i["type"], i["name"]) for i in listed], [("special", "_all_docs"), ("text", made["name"])])

@@ -75,6 +75,8 @@ pub struct TextFacts {
     pub flavour: analysis::Flavour,
     /// It is an index of Mango.
     pub is_mango: bool,
+    /// Why it can never be built, whatever documents there are.
+    pub refused: Option<String>,
     /// It is kept.
     pub is_built: bool,
     /// Somebody asked it since the server's start; `None` when that is not known.
@@ -102,6 +104,10 @@ pub struct OpenTextFacts {
     pub pending: u64,
     /// Segments of the shard that has the most.
     pub segments_most: usize,
+    /// Documents that its function was given since it was opened.
+    pub mapped: u64,
+    /// For how many of them it threw.
+    pub failed: u64,
 }
 
 /// A view.
@@ -229,7 +235,9 @@ impl Database {
                     && is_there
                 {
                     match self.design(id) {
-                        Ok(design) if design.has_views() || design.has_texts() => {
+                        Ok(design)
+                            if design.has_views() || design.text_names().next().is_some() =>
+                        {
                             designs.push(self.design_facts(&design, &built, &open)?);
                         }
                         Ok(_) | Err(Error::Missing(_)) => {}
@@ -272,8 +280,9 @@ impl Database {
         let mut views = self.view_facts(design, open.map(|index| &**index));
         self.read_fields(design, &mut views)?;
         let mut texts = vec![];
-        for spec in design.texts() {
-            texts.push(self.text_facts(design, spec, built.contains(&spec.signature()))?);
+        for (flavour, name) in design.text_names() {
+            let built = |signature| built.contains(&signature);
+            texts.push(self.text_facts(design, (flavour, name), built)?);
         }
         texts.sort_by(|a, b| a.name.cmp(&b.name));
         Ok(DesignFacts {
@@ -515,9 +524,10 @@ mod tests {
         runtime.block_on(written).unwrap();
         let some = db.examine_designs(100, later).unwrap();
         let texts: Vec<&TextFacts> = some.designs.iter().flat_map(|of| &of.texts).collect();
-        let [words] = texts[..] else {
+        let [none, words] = texts[..] else {
             panic!("{texts:?}");
         };
+        assert!(none.refused.is_some() && words.refused.is_none());
         assert_eq!((words.name.as_str(), words.is_built), ("words", false));
         assert_eq!((words.was_used, words.open.is_none()), (Some(false), true));
         let view = db.examine_designs(1, later).unwrap().designs[0].views[0].clone();

@@ -30,13 +30,14 @@ pub(crate) enum Node {
     All(Vec<Node>),
     /// Any node matches. Without nodes this matches everything too, as in CouchDB.
     Any(Vec<Node>),
-    /// The node does not match. Only below `$elemMatch` and its like: elsewhere negations are moved into the conditions.
+    /// The node does not match. Only below `$elemMatch` and its like, and in [`Selector::without_text`]: elsewhere negations are moved into
+    /// the conditions.
     Not(Box<Node>),
     /// The field fulfils the condition.
     Field(Field, Condition),
     /// The value itself fulfils the condition.
     Here(Condition),
-    /// `$text`, which restricts nothing without a text index. Its operand as text.
+    /// `$text`, which restricts nothing without a text index: with one, its hits are what is judged. Its operand as text.
     Text(Box<[u8]>),
     /// The empty selector.
     Everything,
@@ -155,6 +156,34 @@ impl Selector {
             }
         }
         has_text(&self.root)
+    }
+
+    /// What is left of the selector for documents that its `$text` does not find; `None` when all that match are found by it: it is in no
+    /// `$or`.
+    pub fn without_text(&self) -> Option<Selector> {
+        fn decides(node: &Node, is_in_or: bool) -> bool {
+            match node {
+                Node::All(nodes) => nodes.iter().any(|node| decides(node, is_in_or)),
+                Node::Any(nodes) => {
+                    let is_in_or = is_in_or || nodes.len() > 1;
+                    nodes.iter().any(|node| decides(node, is_in_or))
+                }
+                Node::Text(_) => is_in_or,
+                _ => false,
+            }
+        }
+        fn refuse(node: &mut Node) {
+            match node {
+                Node::All(nodes) | Node::Any(nodes) => nodes.iter_mut().for_each(refuse),
+                Node::Text(_) => *node = Node::Not(Box::new(Node::Everything)),
+                _ => {}
+            }
+        }
+        decides(&self.root, false).then(|| {
+            let mut rest = self.clone();
+            refuse(&mut rest.root);
+            rest
+        })
     }
 
     /// Whether judging a document takes no longer than reading it, about.

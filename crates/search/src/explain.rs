@@ -1,12 +1,12 @@
 //! How the scores of hits came about, part by part of the query.
 
 use std::borrow::Borrow;
-use std::collections::BTreeMap;
 use std::ops::Bound;
 use std::rc::Rc;
 
 use serde::Serialize;
 
+use crate::among::places_of;
 use crate::answer::Hit;
 use crate::collect::Request;
 use crate::known::Numbers;
@@ -64,17 +64,12 @@ pub fn explain(
     effort: &Rc<Effort>,
 ) -> Result<Vec<Explanation>, Error> {
     let before = effort.taken();
-    let mut places: BTreeMap<usize, BTreeMap<u32, Vec<(Doc, usize)>>> = BTreeMap::new();
-    for (at, hit) in hits.iter().enumerate() {
-        let of_shard = places.entry(hit.shard).or_default();
-        of_shard.entry(hit.segment).or_default().push((hit.doc, at));
-    }
     let nothing = || Explanation::new(0.0, "no part of the query that scores");
     let mut all = vec![nothing(); hits.len()];
     let mut bytes = hits.len() * nothing().bytes();
     effort.take(bytes)?;
     let numbers = Numbers::new(request.statistics.clone());
-    for (shard, segments) in places {
+    for (shard, segments) in places_of(hits) {
         let Some(reader) = readers.get(shard) else {
             continue;
         };
@@ -82,13 +77,12 @@ pub fn explain(
         // Filters add nothing.
         let about = (request.similarity, &**effort);
         let scaled = weigh(&request.query, &[], about, &numbers.of(shard, reader))?;
-        for (number, mut docs) in segments {
+        for (number, docs) in segments {
             let Some(files) = reader.segments.get(number as usize) else {
                 continue;
             };
             let segment = Segment::new(files, &reader.layout, effort)?;
             let mut part = Part::new(&segment, &scaled.weighed)?;
-            docs.sort_unstable();
             for (doc, at) in docs {
                 if let Some(found) = part.explain(doc, effort)? {
                     let found = scaled_by(scaled.scale, found);

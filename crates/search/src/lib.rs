@@ -20,10 +20,12 @@
 //! | `collect` | which hits are first, and how many are there of each value? |
 //! | `group` | which groups of hits are first? |
 //! | `explain` | how did the score of a hit come about? |
+//! | `among` | which hits match another query too? |
 //! | `answer` | what do the shards of an index come to together? |
 
 #![forbid(unsafe_code)]
 
+mod among;
 mod answer;
 mod collect;
 mod column;
@@ -45,6 +47,7 @@ mod tokens;
 mod update;
 mod weigh;
 
+pub use among::among;
 pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use copy::copy_index;

@@ -341,6 +341,7 @@ proptest! {
         for (query, sort) in &queries {
             check(&shards, (&docs, has_numbers), query, sort, limit)?;
             scored(&shards, &docs, query, limit)?;
+            among(&shards, &docs, query, (sort, &queries[0].0))?;
         }
     }
 }
@@ -407,6 +408,28 @@ fn check_counts(answer: &Answer, docs: &Docs, query: &Query) -> Result<(), TestC
     prop_assert_eq!(found, counts);
     prop_assert!(answer.counts[1].is_empty());
     prop_assert_eq!(&answer.ranges[0], &ranges);
+    Ok(())
+}
+
+/// Of hits in any order those are known that match another query too.
+fn among(
+    shards: &Shards,
+    docs: &Docs,
+    query: &Query,
+    (sort, of): (&[SortKey], &Query),
+) -> Result<(), TestCaseError> {
+    let hits = shards
+        .search(&request(of.clone(), sort.to_vec(), docs.len() + 1))
+        .hits;
+    let readers: Vec<_> = shards.shards.iter().map(Index::reader).collect();
+    for similarity in [Similarity::Bm25, Similarity::TfIdf] {
+        let found = search::among(&readers, (query, similarity), &hits, &Rc::default()).unwrap();
+        let expected = hits
+            .iter()
+            .map(|hit| docs[&hit.id].matches(query, &hit.id))
+            .collect::<Vec<_>>();
+        prop_assert_eq!(found, expected);
+    }
     Ok(())
 }
 

@@ -150,10 +150,10 @@ impl Mapper for IndexMapper {
     }
 }
 
-/// The definition of a text index; of which kind it is says nothing here.
+/// The definition of a text index, which was read before: those of `nouveau` may have all that others have.
 fn read_text(definition: &str) -> Option<TextDefinition> {
     let text = document::normalise(definition.as_bytes()).ok()?;
-    TextDefinition::read(TextKind::Text, &text, &Limits::OF_INDEXES).ok()
+    TextDefinition::read(TextKind::Nouveau, &text, &Limits::OF_INDEXES).ok()
 }
 
 /// What documents that are mapped together may come to, in bytes; those behind are not in the index.

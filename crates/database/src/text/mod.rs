@@ -165,8 +165,11 @@ impl TextIndex {
 
     fn facts(&self, is_update_due: bool) -> Result<OpenTextFacts, Error> {
         let (mut pending, mut segments_most) = (0, 0);
+        let (mut mapped, mut failed) = (0, 0);
         for shard in &self.shards {
             pending += shard.pending()?;
+            mapped += shard.map_counts.mapped();
+            failed += shard.map_counts.failed(0);
             segments_most = segments_most.max(shard.index.reader().segments());
         }
         let updates = self.updates.borrow();
@@ -180,6 +183,8 @@ impl TextIndex {
             is_tidying: updates.tidying > 0,
             pending,
             segments_most,
+            mapped,
+            failed,
         })
     }
 
@@ -450,20 +455,35 @@ impl Database {
     pub(crate) fn text_facts(
         &self,
         design: &Design,
-        spec: &TextSpec,
-        is_built: bool,
+        (flavour, name): (Flavour, &str),
+        is_built: impl Fn(Signature) -> bool,
     ) -> Result<TextFacts, Error> {
+        let facts = TextFacts {
+            name: name.to_owned(),
+            flavour,
+            is_mango: design.spec.language == mango::index::LANGUAGE,
+            refused: None,
+            is_built: false,
+            was_used: None,
+            open: None,
+        };
+        let spec = match design.text(flavour, name) {
+            Ok(spec) => spec,
+            Err(e) => {
+                let refused = Some(e.to_string());
+                return Ok(TextFacts { refused, ..facts });
+            }
+        };
         let signature = spec.signature();
         // Asked before what runs: what is due runs next.
         let is_update_due = design.autoupdate && self.shared_views().indexer.will_look_at(self);
         let open = self.views.texts.indexes.lock().get(&signature).cloned();
         Ok(TextFacts {
-            name: spec.name.clone(),
-            flavour: spec.flavour,
-            is_mango: spec.is_mango,
-            is_built,
+            refused: spec.analyzers().err().map(|e| e.to_string()),
+            is_built: is_built(signature),
             was_used: self.shared_views().used.was_used(self.uuid(), signature),
             open: open.map(|index| index.facts(is_update_due)).transpose()?,
+            ..facts
         })
     }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
-use index::{BuildMemory, Progress, Source};
+use index::{BuildMemory, MapCounts, Progress, Source};
 use parking_lot::{Mutex, RwLock};
 use search::{Analyze, ClassicOptions, Commit, Fields, Index, Update};
 use serde_json::Value;
@@ -51,6 +51,8 @@ pub(crate) struct TextShard {
     looked: Mutex<Option<Instant>>,
     is_damaged: AtomicBool,
     pub progress: Progress,
+    /// What became of documents that its function was given.
+    pub map_counts: MapCounts,
 }
 
 /// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
@@ -92,6 +94,7 @@ impl TextShard {
             looked: Mutex::default(),
             is_damaged: AtomicBool::new(false),
             progress: Progress::default(),
+            map_counts: MapCounts::new(1),
         })
     }
 
@@ -372,7 +375,8 @@ impl TextShard {
         let analyze = ByField(&self.analyzers);
         let mapper = (mapper, self.spec.includes_design());
         let (mut puts, mut removals) = (0, 0);
-        let mapped = index::map_each(source, mapper, &go_on, done, &mut |id, mapped| {
+        let counts = (done, &self.map_counts);
+        let mapped = index::map_each(source, mapper, &go_on, counts, &mut |id, mapped| {
             let fields = match mapped {
                 Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits)?,
                 Some((rows, emits)) => fields_of(rows, emits)?,

@@ -2,6 +2,7 @@
 
 use analysis::{FieldAnalyzers, Flavour};
 use functions::Indexes;
+use mango::{Limits, TextDefinition, TextKind};
 use search::Similarity;
 use serde_json::Value;
 use sha2::{Digest, Sha256};
@@ -72,7 +73,16 @@ impl TextSpec {
             language: language.to_owned(),
             source: match index.get("index")? {
                 Value::String(source) if !is_mango => source.clone(),
-                definition @ Value::Object(_) if is_mango => definition.to_string(),
+                definition if is_mango => {
+                    let kind = match flavour {
+                        Flavour::Clouseau => TextKind::Text,
+                        Flavour::Nouveau => TextKind::Nouveau,
+                    };
+                    let text = definition.to_string();
+                    let normal = document::normalise(text.as_bytes()).ok()?;
+                    TextDefinition::read(kind, &normal, &Limits::OF_INDEXES).ok()?;
+                    text
+                }
                 _ => return None,
             },
             is_mango,
@@ -258,6 +268,11 @@ mod tests {
     fn what_is_no_definition_is_none() {
         let found = specs(json!({"nouveau": {"a": "function(doc) {}", "b": {"index": 5}}}));
         assert!(found.iter().all(|(_, spec)| spec.is_none()));
+        // The type `text` is one of `nouveau` alone.
+        let index = json!({"index": {"fields": [{"name": "a", "type": "text"}]}});
+        let doc = json!({"language": "query", "indexes": {"i": index}, "nouveau": {"i": index}});
+        let of = |flavour| TextSpec::of_design(flavour, &doc, false).remove(0).1;
+        assert!(of(Flavour::Clouseau).is_none() && of(Flavour::Nouveau).is_some());
         assert!(specs(json!({"nouveau": 5})).is_empty());
     }
 

@@ -96,12 +96,23 @@ impl Design {
     pub fn text(&self, flavour: Flavour, name: &str) -> Result<&Arc<TextSpec>, Error> {
         match self.texts.get(&(flavour, name.to_owned())) {
             None => Err(Error::NoTextIndex(name.to_owned())),
-            Some(None) => Err(Error::BadRequest(format!(
-                "`{}.{name}` must be an object with a function as its `index`",
-                text_member(flavour)
-            ))),
+            Some(None) => {
+                let wanted = match self.spec.language == mango::index::LANGUAGE {
+                    true => "a definition of Mango",
+                    false => "a function",
+                };
+                Err(Error::BadRequest(format!(
+                    "`{}.{name}` must be an object with {wanted} as its `index`",
+                    text_member(flavour)
+                )))
+            }
             Some(Some(spec)) => Ok(spec),
         }
+    }
+
+    /// All that is written as a text index, whether it is one or not.
+    pub(crate) fn text_names(&self) -> impl Iterator<Item = (Flavour, &str)> {
+        self.texts.keys().map(|(flavour, name)| (*flavour, &**name))
     }
 
     /// The text indexes.
@@ -139,11 +150,6 @@ impl Design {
     /// Whether there is anything to index, text indexes aside.
     pub fn has_views(&self) -> bool {
         !self.views.is_empty()
-    }
-
-    /// Whether there are text indexes.
-    pub(crate) fn has_texts(&self) -> bool {
-        self.texts().next().is_some()
     }
 }
 

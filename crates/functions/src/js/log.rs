@@ -98,14 +98,14 @@ impl Log {
         }
     }
 
-    /// A map function failed for a document.
-    pub fn threw(&mut self, view: usize, id: &str, what: &str) {
+    /// A function failed for a document: of views, by its number, or of a text index.
+    pub fn threw(&mut self, view: Option<usize>, id: &str, what: &str) {
         if self.admit() {
-            let text = format!(
-                "map function {view} failed for document {}: {}",
-                cut(id),
-                cut(what)
-            );
+            let function = match view {
+                Some(view) => format!("map function {view}"),
+                None => "index function".to_owned(),
+            };
+            let text = format!("{function} failed for document {}: {}", cut(id), cut(what));
             self.line(true, text);
         }
     }

@@ -217,6 +217,7 @@ impl ThreadMapper {
                     form,
                     doc,
                     labels,
+                    indexes: self.group.indexes,
                     index: index as u32,
                     tells,
                     end: end(out.bytes.len(), emit_bytes_max),
@@ -259,6 +260,7 @@ struct Pass<'a, 'js> {
     form: Form,
     doc: &'a Doc<'a>,
     labels: &'a [Label],
+    indexes: Indexes,
     index: u32,
     tells: bool,
     end: usize,
@@ -324,6 +326,7 @@ impl<'js> Pass<'_, 'js> {
 
     fn log(&self, view: usize, what: &str) {
         let mut log = self.console.log.borrow_mut();
+        let view = (self.indexes == Indexes::No).then_some(view);
         log.threw(view, &self.id(), what);
     }
 

@@ -50,7 +50,8 @@ pub struct MapCounts {
 
 impl MapCounts {
     /// Of an index with so many views.
-    pub(crate) fn new(views: usize) -> MapCounts {
+    #[must_use]
+    pub fn new(views: usize) -> MapCounts {
         MapCounts {
             mapped: AtomicU64::new(0),
             failed: (0..views).map(|_| AtomicU64::new(0)).collect(),
@@ -114,7 +115,7 @@ pub fn map_each<E: From<Error>>(
     source: &Source<'_>,
     (mapper, include_design): (&mut dyn Mapper, bool),
     go_on: &dyn Fn() -> bool,
-    done: &AtomicU64,
+    (done, counts): (&AtomicU64, &MapCounts),
     sink: Sink<'_, E>,
 ) -> Result<(), E> {
     let which = Which {
@@ -123,7 +124,8 @@ pub fn map_each<E: From<Error>>(
     };
     let mut work = Work::default();
     while go_on() && source.take(&mut work.piece)? {
-        work.map_to(source, mapper, which, sink)?;
+        let mapped = work.map_to(source, mapper, which, sink)?;
+        counts.note(mapped, work.failures());
         done.fetch_add(work.piece.rows.len() as u64, Relaxed);
     }
     Ok(())

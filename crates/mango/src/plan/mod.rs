@@ -419,13 +419,15 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
         Some(_) if field == "$default" => text.has_default,
         Some(fields) => fields
             .iter()
-            .any(|(name, kind)| *field == format!("{name}:{}", kind.name())),
+            .any(|(name, kind)| *field == format!("{name}:{}", kind.indexed())),
     };
     let lacks = (text.fields.is_some() && !fields_needed(&find.selector).iter().all(has))
         || (find.selector.has_text() && !text.has_default);
-    // An index of some fields does not have all documents.
-    let finds_nothing =
-        || text.fields.is_some() && Cover::of(&find.selector, text) == Cover::Everything;
+    // An index of some fields does not have all documents. But only an index knows which have the words of a `$text`: without it, all have.
+    let finds_nothing = || {
+        let is_of_some = text.fields.is_some() && !find.selector.has_text();
+        is_of_some && Cover::of(&find.selector, text) == Cover::Everything
+    };
     (lacks || finds_nothing()).then_some(Reason::FieldMismatch)
 }
 

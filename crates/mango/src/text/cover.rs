@@ -82,6 +82,28 @@ impl Cover {
     }
 }
 
+/// What the selector's `$text` asks the index for, when it is in an `$or`: which of the hits it finds has to be asked too, since a document
+/// has either its words or what the other branches say.
+#[must_use]
+pub fn text_in_or(selector: &Selector, definition: &TextDefinition) -> Option<(Wanted, Selector)> {
+    fn text(node: &Node) -> Option<&[u8]> {
+        match node {
+            Node::All(nodes) | Node::Any(nodes) => nodes.iter().find_map(text),
+            Node::Text(text) => Some(text),
+            _ => None,
+        }
+    }
+    // In an index without `$default` it restricts nothing.
+    let rest = selector.without_text().filter(|_| definition.has_default)?;
+    Some((Wanted::Text(words_of(text(&selector.root)?)), rest))
+}
+
+/// The operand of `$text`: a number or a boolean is looked for as it is written.
+fn words_of(operand: &[u8]) -> String {
+    let written = || String::from_utf8_lossy(operand);
+    string(operand).unwrap_or_else(written).into_owned()
+}
+
 struct Reader<'a> {
     /// The fields of the index; `None`: all.
     fields: Option<Vec<String>>,
@@ -121,10 +143,7 @@ impl Reader<'_> {
             Node::Here(_) if path.is_empty() => Cover::Everything,
             Node::Here(condition) => self.condition(condition, path),
             Node::Text(text) if self.definition.has_default => {
-                // A number or a boolean is looked for as it is written.
-                let written = || String::from_utf8_lossy(text);
-                let text = string(text).unwrap_or_else(written);
-                Cover::Part(Wanted::Text(text.into_owned()))
+                Cover::Part(Wanted::Text(words_of(text)))
             }
             Node::Text(_) => Cover::Everything,
         }
@@ -345,6 +364,24 @@ mod tests {
             cover(some, json!({"a": {"$exists": true}})),
             Cover::Everything
         );
+    }
+
+    #[test]
+    fn only_the_words_of_a_text_in_or_are_asked_for_twice() {
+        let read = |definition: Value, selector: Value| {
+            let definition = crate::json::text_of(&definition);
+            let definition =
+                TextDefinition::read(TextKind::Text, &definition, &Limits::default()).unwrap();
+            text_in_or(&Selector::parse(&selector).unwrap(), &definition)
+        };
+        let in_or = json!({"c": 1, "$or": [{"$and": [{"$text": "fox"}, {"a": 1}]}, {"b": 2}]});
+        let (wanted, rest) = read(json!({}), in_or.clone()).unwrap();
+        assert_eq!(wanted, Wanted::Text("fox".to_owned()));
+        assert!(!rest.matches(&json!({"a": 1, "c": 1})));
+        assert!(rest.matches(&json!({"b": 2, "c": 1})));
+        assert!(read(json!({"default_field": {"enabled": false}}), in_or).is_none());
+        assert!(read(json!({}), json!({"a": 1, "$text": "fox"})).is_none());
+        assert!(read(json!({}), json!({"$or": [{"a": 1}, {"b": 2}]})).is_none());
     }
 
     #[test]

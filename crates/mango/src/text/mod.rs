@@ -6,7 +6,7 @@ mod entries;
 
 pub(crate) use convert::fields_needed;
 pub use convert::{default_query, lucene_query, sort_fields};
-pub use cover::{Cover, Wanted};
+pub use cover::{Cover, Wanted, text_in_or};
 pub use entries::{Entry, Value as EntryValue, entries};
 
 use serde_json::Value;
@@ -75,6 +75,8 @@ pub enum FieldType {
     Number,
     /// Booleans.
     Boolean,
+    /// Strings, as only indexes of type `nouveau` name them too.
+    Text,
 }
 
 impl FieldType {
@@ -85,11 +87,21 @@ impl FieldType {
             FieldType::String => "string",
             FieldType::Number => "number",
             FieldType::Boolean => "boolean",
+            FieldType::Text => "text",
         }
     }
 
-    fn of(name: &str) -> Option<FieldType> {
+    /// The type of the field that has them in an index.
+    pub(crate) fn indexed(self) -> &'static str {
+        match self {
+            FieldType::Text => "string",
+            other => other.name(),
+        }
+    }
+
+    fn of(name: &str, kind: TextKind) -> Option<FieldType> {
         match name {
+            "text" if kind == TextKind::Nouveau => Some(FieldType::Text),
             "string" => Some(FieldType::String),
             "number" => Some(FieldType::Number),
             "boolean" => Some(FieldType::Boolean),
@@ -129,7 +141,7 @@ impl TextDefinition {
             let found = all.iter().find(|(n, _)| *n == name);
             found.map_or(&b"null"[..], |(_, value)| value.as_slice())
         };
-        let fields = fields_of(member("fields"))?;
+        let fields = fields_of(member("fields"), kind)?;
         let array_lengths = boolean(&shown(member("index_array_lengths")))?;
         let selector = |name: &'static str| -> Result<Selector, FindError> {
             Ok(Selector::read(member(name), limits)?)
@@ -212,7 +224,10 @@ fn has_default(written: &Value) -> bool {
 }
 
 /// Reads `[{"name": "a", "type": "string"}]`; an empty list is all fields.
-fn fields_of(written: &[u8]) -> Result<Option<Vec<(String, FieldType)>>, FindError> {
+fn fields_of(
+    written: &[u8],
+    kind: TextKind,
+) -> Result<Option<Vec<(String, FieldType)>>, FindError> {
     if written == ALL_FIELDS {
         return Ok(None);
     }
@@ -225,7 +240,7 @@ fn fields_of(written: &[u8]) -> Result<Option<Vec<(String, FieldType)>>, FindErr
             return None;
         }
         let name = json::member(text, "name").and_then(string)?;
-        let kind = FieldType::of(&json::member(text, "type").and_then(string)?)?;
+        let kind = FieldType::of(&json::member(text, "type").and_then(string)?, kind)?;
         (!name.is_empty()).then(|| (name.into_owned(), kind))
     };
     let fields = json::Elements::of(written).map(|text| field(text).ok_or_else(refused));
@@ -284,7 +299,7 @@ fn number_of(text: &[u8]) -> Option<f64> {
 /// The name of a field as a definition has it.
 fn defined_name(name: &str, kind: FieldType) -> Result<String, SelectorError> {
     let path = crate::FieldPath::parse(name)?;
-    Ok(field_name(path.parts(), kind.name()))
+    Ok(field_name(path.parts(), kind.indexed()))
 }
 
 /// What a hit is ordered by, after CouchDB's names of fields.

@@ -5,7 +5,7 @@ use std::time::Duration;
 use database::{DesignFacts, TextFacts, TextFlavour};
 use serde_json::json;
 
-use super::views::{BUILDS_FAILED_MIN, path};
+use super::views::{BUILDS_FAILED_MIN, failing_function, path};
 use super::{Area, Check};
 use crate::server_routes::doctor::facts::Database;
 use crate::server_routes::doctor::finding::{Finding, Severity, curl};
@@ -25,7 +25,11 @@ fn subject(db: &Database, design: &DesignFacts, text: &TextFacts) -> String {
 /// How a text index goes, and nothing else of its design document.
 fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> {
     if text.is_mango {
-        let path = [&db.name, "_index", &design.id, "text", &text.name];
+        let kind = match text.flavour {
+            TextFlavour::Clouseau => "text",
+            TextFlavour::Nouveau => "nouveau",
+        };
+        let path = [&db.name, "_index", &design.id, kind, &text.name];
         return vec![curl("DELETE", &path, None)];
     }
     let (member, cleanup) = places(text);
@@ -60,6 +64,19 @@ pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Find
 
 /// Those whose builds fail.
 pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
+    let wrong = design.texts.iter().filter_map(|text| {
+        let why = text.refused.as_deref()?;
+        let why = &why[..why.floor_char_boundary(200)];
+        let says = format!("it can never be built: {why}");
+        Some(
+            Finding::new(Severity::Warning, subject(db, design, text), says)
+                .evidence(json!({"why": why}))
+                .act(format!(
+                    "{}   # and correct it",
+                    curl("GET", &[&db.name, &design.id], None)
+                )),
+        )
+    });
     let texts = design.texts.iter();
     let found = texts.filter_map(|text| {
         let open = text.open.as_ref()?;
@@ -79,6 +96,15 @@ pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
                 ))
                 .act("# the log has more, at \"an index build failed\""),
         )
+    });
+    wrong.chain(found).collect()
+}
+
+/// Those whose functions throw.
+pub fn failing_functions(db: &Database, design: &DesignFacts) -> Vec<Finding> {
+    let open = |text: &TextFacts| text.open.as_ref().map_or((0, 0), |o| (o.failed, o.mapped));
+    let found = design.texts.iter().filter_map(|text| {
+        failing_function(subject(db, design, text), "index function", open(text))
     });
     found.collect()
 }
@@ -148,7 +174,7 @@ mod tests {
 
     use super::super::planted::severities;
     use super::super::views::tests::{design, facts};
-    use super::super::views::{FAILING_BUILDS, UNUSED_INDEXES};
+    use super::super::views::{FAILING_BUILDS, FAILING_MAPS, UNUSED_INDEXES};
     use super::*;
     use crate::server_routes::doctor::facts::Facts;
 
@@ -157,6 +183,7 @@ mod tests {
             name: "words".into(),
             flavour: TextFlavour::Nouveau,
             is_mango: false,
+            refused: None,
             is_built: true,
             was_used: Some(true),
             open,
@@ -188,7 +215,10 @@ mod tests {
         let acts = format!("{:?}", found[0].act);
         assert!(acts.contains("_nouveau_cleanup"), "{acts}");
         let acts = format!("{:?}", of(true, Some(false))[0].act);
-        assert!(acts.contains("/db/_index/_design/d/text/words"), "{acts}");
+        assert!(
+            acts.contains("/db/_index/_design/d/nouveau/words"),
+            "{acts}"
+        );
         let facts = planted(TextFacts {
             is_built: false,
             was_used: Some(false),
@@ -211,6 +241,28 @@ mod tests {
         assert_eq!([of(0, false), of(1, false)], [vec![], vec![]]);
         assert_eq!(of(2, false), [Severity::Error]);
         assert_eq!(of(1, true), [Severity::Error]);
+    }
+
+    #[test]
+    fn index_functions_that_throw_are_found_and_so_is_what_can_never_be_built() {
+        let of = |failed, mapped| {
+            let open = OpenTextFacts {
+                failed,
+                mapped,
+                ..OpenTextFacts::default()
+            };
+            severities(&FAILING_MAPS, planted(text(Some(open))))
+        };
+        assert_eq!(of(500, 500), [Severity::Warning]);
+        assert_eq!(of(100, 1_000), [Severity::Note]);
+        assert_eq!([of(99, 99), of(100, 1_010)], [vec![], vec![]]);
+        let misspelled = TextFacts {
+            refused: Some("no such analyzer".into()),
+            ..text(None)
+        };
+        let found = FAILING_BUILDS.run(&planted(misspelled)).unwrap();
+        assert_eq!(found[0].severity, Severity::Warning);
+        assert!(found[0].says.contains("no such analyzer"));
     }
 
     #[test]

@@ -253,35 +253,35 @@ const FAILED_PERCENT: u64 = 10;
 pub const FAILING_MAPS: Check = Check {
     id: "failing-maps",
     area: Area::Queries,
-    title: "maps that always fail",
-    looks_at: "documents that JavaScript map functions threw for, since their index was opened",
+    title: "functions that always fail",
+    looks_at: "documents that JavaScript map functions and index functions threw for, since their index was opened",
     finds: || {
         format!(
             "of {FAILED_MIN} and more documents: warning when all failed, note at {FAILED_PERCENT} %"
         )
     },
-    why: "a document that the function throws for is not in the view, and nobody is told but the log",
+    why: "a document that the function throws for is not in the index, and nobody is told but the log",
     look: |facts| {
         let all = facts.databases.all.iter();
         let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
         let found = designs.flat_map(|(db, design)| {
             let mapped = design.open.as_ref().map_or(0, |open| open.mapped);
-            design
-                .views
-                .iter()
-                .filter_map(move |view| failing_map(db, design, view, mapped))
+            let views = design.views.iter().filter_map(move |view| {
+                let subject = format!("{}, view {}", path(db, design), view.name);
+                failing_function(subject, "map function", (view.failed, mapped))
+            });
+            views.chain(texts::failing_functions(db, design))
         });
         Ok(found.collect())
     },
 };
 
-fn failing_map(
-    db: &Database,
-    design: &DesignFacts,
-    view: &ViewFacts,
-    mapped: u64,
+/// A function that threw for so many of those documents that it was given.
+pub fn failing_function(
+    subject: String,
+    kind: &str,
+    (failed, mapped): (u64, u64),
 ) -> Option<Finding> {
-    let failed = view.failed;
     let severity = match () {
         () if failed < FAILED_MIN => return None,
         () if failed >= mapped => Severity::Warning,
@@ -293,14 +293,10 @@ fn failing_map(
         false => format!("it threw for {failed} of {mapped} documents"),
     };
     Some(
-        Finding::new(
-            severity,
-            format!("{}, view {}", path(db, design), view.name),
-            says,
-        )
-        .evidence(json!({"failed": failed, "mapped": mapped}))
-        .act("# the log says what was thrown, at \"map function\"")
-        .act("# have the function look before it reads: if (doc.items) { ... }"),
+        Finding::new(severity, subject, says)
+            .evidence(json!({"failed": failed, "mapped": mapped}))
+            .act(format!("# the log says what was thrown, at \"{kind}\""))
+            .act("# have the function look before it reads: if (doc.items) { ... }"),
     )
 }
 
@@ -310,10 +306,10 @@ pub const FAILING_BUILDS: Check = Check {
     id: "failing-builds",
     area: Area::Queries,
     title: "index builds that fail",
-    looks_at: "index builds that failed, of indexes that are open",
+    looks_at: "index builds that failed, of indexes that are open; definitions of text indexes",
     finds: || {
         format!(
-            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded; of a text index, of one for what documents gave to it"
+            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded; of a text index, of one for what documents gave to it; warning of a text index that can never be built"
         )
     },
     why: "queries of its views and searches answer an error, or what is old",

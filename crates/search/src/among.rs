@@ -1,0 +1,69 @@
+//! Which hits of an answer match another query too.
+
+use std::borrow::Borrow;
+use std::collections::BTreeMap;
+use std::rc::Rc;
+
+use crate::answer::Hit;
+use crate::known::{Numbers, Statistics};
+use crate::matcher::Doc;
+use crate::query::Query;
+use crate::reader::Reader;
+use crate::similarity::Similarity;
+use crate::weigh::{Segment, weigh};
+use crate::{Effort, Error};
+
+/// Documents with their places among hits, by shard and segment.
+pub(crate) type Places = BTreeMap<usize, BTreeMap<u32, Vec<(Doc, usize)>>>;
+
+/// Where hits are: each segment's documents in their order.
+pub(crate) fn places_of(hits: &[Hit]) -> Places {
+    let mut places = Places::new();
+    for (at, hit) in hits.iter().enumerate() {
+        let of_shard = places.entry(hit.shard).or_default();
+        of_shard.entry(hit.segment).or_default().push((hit.doc, at));
+    }
+    for docs in places.values_mut().flat_map(BTreeMap::values_mut) {
+        docs.sort_unstable();
+    }
+    places
+}
+
+/// For each hit of an answer by these readers, whether it matches a query.
+///
+/// # Errors
+/// As of a search, of whose effort this takes its part.
+pub fn among(
+    readers: &[impl Borrow<Reader>],
+    (query, similarity): (&Query, Similarity),
+    hits: &[Hit],
+    effort: &Rc<Effort>,
+) -> Result<Vec<bool>, Error> {
+    let mut all = vec![false; hits.len()];
+    let numbers = Numbers::new(Statistics::default());
+    for (shard, segments) in places_of(hits) {
+        let Some(reader) = readers.get(shard) else {
+            continue;
+        };
+        let reader: &Reader = reader.borrow();
+        let about = (similarity, &**effort);
+        let scaled = weigh(query, &[], about, &numbers.of(shard, reader))?;
+        for (number, docs) in segments {
+            let Some(files) = reader.segments.get(number as usize) else {
+                continue;
+            };
+            let segment = Segment::new(files, &reader.layout, effort)?;
+            let before = effort.taken();
+            let Some(mut matcher) = segment.matcher(&scaled.weighed)? else {
+                continue;
+            };
+            for (doc, at) in docs {
+                effort.step()?;
+                all[at] = matcher.seek(doc) == doc;
+            }
+            drop(matcher);
+            effort.give_back_to(before);
+        }
+    }
+    Ok(all)
+}
