@@ -54,14 +54,13 @@ pub fn among(
             };
             let segment = Segment::new(files, &reader.layout, effort)?;
             let before = effort.taken();
-            let Some(mut matcher) = segment.matcher(&scaled.weighed)? else {
-                continue;
-            };
-            for (doc, at) in docs {
-                effort.step()?;
-                all[at] = matcher.seek(doc) == doc;
+            if let Some(mut matcher) = segment.matcher(&scaled.weighed)? {
+                for (doc, at) in docs {
+                    all[at] = matcher.has(doc);
+                }
             }
-            drop(matcher);
+            // A cursor for which there was no time or memory finds nothing.
+            effort.step()?;
             effort.give_back_to(before);
         }
     }

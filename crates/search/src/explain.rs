@@ -91,6 +91,8 @@ pub fn explain(
                     all[at] = found;
                 }
             }
+            // A cursor for which there was no time or memory finds nothing.
+            effort.step()?;
             effort.give_back_to(before);
             effort.take(bytes)?;
         }
@@ -136,7 +138,7 @@ impl<'w> Part<'w> {
         let Some(matcher) = self.matcher.as_mut() else {
             return Ok(None);
         };
-        if matcher.seek(doc) != doc {
+        if !matcher.has(doc) {
             return Ok(None);
         }
         let value = matcher.score();

@@ -433,6 +433,15 @@ fn among(
     Ok(())
 }
 
+/// What an explanation says is a sum is the sum of its details.
+fn sums_up(explained: &search::Explanation) -> Result<(), TestCaseError> {
+    if explained.description == "sum of" {
+        let sum: f32 = explained.details.iter().map(|part| part.value).sum();
+        prop_assert!((sum - explained.value).abs() < 1e-5, "{:?}", explained);
+    }
+    explained.details.iter().try_for_each(sums_up)
+}
+
 /// Pages by score are all hits, each once, and scores do not increase.
 fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(), TestCaseError> {
     let by_score = SortKey {
@@ -447,7 +456,11 @@ fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(
         let Some(last) = answer.hits.last() else {
             break;
         };
-        for hit in &answer.hits {
+        request.statistics = answer.statistics.clone();
+        let readers: Vec<_> = shards.shards.iter().map(Index::reader).collect();
+        let explained = search::explain(&readers, &request, &answer.hits, &Rc::default()).unwrap();
+        for (hit, explained) in answer.hits.iter().zip(explained) {
+            sums_up(&explained)?;
             let SortValue::Score(score) = hit.order[0] else {
                 panic!("no score")
             };
@@ -456,6 +469,12 @@ fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(
                 "{} {}",
                 score,
                 last_score
+            );
+            prop_assert!(
+                (score - explained.value).abs() < 1e-5,
+                "{} {:?}",
+                score,
+                explained
             );
             last_score = score;
             prop_assert!(found.insert(hit.id.clone()), "{} twice", hit.id);

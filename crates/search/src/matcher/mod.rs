@@ -34,6 +34,14 @@ pub(crate) trait Matcher {
         doc
     }
 
+    /// Whether a document matches, which is not before the last one that was asked for. It may be at a later one already.
+    fn has(&mut self, doc: Doc) -> bool {
+        if self.doc() < doc {
+            self.seek(doc);
+        }
+        self.doc() == doc
+    }
+
     /// The score of the document that it is at.
     fn score(&mut self) -> f32;
 

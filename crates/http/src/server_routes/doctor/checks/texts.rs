@@ -255,7 +255,7 @@ mod tests {
         };
         assert_eq!(of(500, 500), [Severity::Warning]);
         assert_eq!(of(100, 1_000), [Severity::Note]);
-        assert_eq!([of(99, 99), of(100, 1_010)], [vec![], vec![]]);
+        assert_eq!([of(99, 99), of(100, 1_100)], [vec![], vec![]]);
         let misspelled = TextFacts {
             refused: Some("no such analyzer".into()),
             ..text(None)
