@@ -284,7 +284,7 @@ impl Database {
             let built = |signature| built.contains(&signature);
             texts.push(self.text_facts(design, (flavour, name), built)?);
         }
-        texts.sort_by(|a, b| a.name.cmp(&b.name));
+        texts.sort_by(|a, b| (&a.name, a.flavour as u8).cmp(&(&b.name, b.flavour as u8)));
         Ok(DesignFacts {
             id: design.id.clone(),
             language: design.spec.language.clone(),

@@ -46,6 +46,7 @@ pub fn among(
             continue;
         };
         let reader: &Reader = reader.borrow();
+        let before_query = effort.taken();
         let about = (similarity, &**effort);
         let scaled = weigh(query, &[], about, &numbers.of(shard, reader))?;
         for (number, docs) in segments {
@@ -63,6 +64,7 @@ pub fn among(
             effort.step()?;
             effort.give_back_to(before);
         }
+        effort.give_back_to(before_query);
     }
     Ok(all)
 }

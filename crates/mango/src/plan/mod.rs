@@ -133,7 +133,7 @@ pub fn choose_of<'a>(
     };
     let index = match ranked.first() {
         Some((i, ..)) => Some(*i),
-        None => text(&candidates, &indexes)?.or_else(special),
+        None => text(find, &candidates, &indexes)?.or_else(special),
     };
     Ok(Choice {
         index,
@@ -162,16 +162,28 @@ fn note_unfavored(candidates: &mut [Candidate], indexes: &[&Index]) {
 }
 
 /// The text index that serves.
-fn text(candidates: &[Candidate], indexes: &[&Index]) -> Result<Option<usize>, FindError> {
+fn text(
+    find: &Find,
+    candidates: &[Candidate],
+    indexes: &[&Index],
+) -> Result<Option<usize>, FindError> {
     let all = candidates.iter().zip(indexes).enumerate();
-    let mut serving = all.filter(|(_, (c, _))| serves(c) && !c.unfavored);
-    let mut texts = serving
-        .by_ref()
-        .filter_map(|(i, (_, index))| Some((i, index.text.as_ref()?)));
-    match (texts.next(), texts.next()) {
-        (Some((_, text)), Some(_)) => Err(FindError::SeveralTextIndexes(text.kind)),
-        (first, _) => Ok(first.map(|(i, _)| i)),
+    let serving = all.filter(|(_, (c, _))| serves(c) && !c.unfavored);
+    let mut texts: Vec<(usize, &TextDefinition)> = serving
+        .filter_map(|(i, (_, index))| Some((i, &**index.text.as_ref()?)))
+        .collect();
+    if texts.len() > 1 && texts.iter().any(|(_, text)| !lacks_documents(text, find)) {
+        texts.retain(|(_, text)| !lacks_documents(text, find));
     }
+    match texts.as_slice() {
+        [(_, text), _, ..] => Err(FindError::SeveralTextIndexes(text.kind)),
+        rest => Ok(rest.first().map(|(i, _)| *i)),
+    }
+}
+
+/// Whether documents may match that the index does not have, since it is of some fields.
+fn lacks_documents(text: &TextDefinition, find: &Find) -> bool {
+    text.fields.is_some() && Cover::of(&find.selector, text) == Cover::Everything
 }
 
 /// What each index is to the query, before one is preferred to another.
@@ -423,12 +435,9 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
     };
     let lacks = (text.fields.is_some() && !fields_needed(&find.selector).iter().all(has))
         || (find.selector.has_text() && !text.has_default);
-    // An index of some fields does not have all documents. But only an index knows which have the words of a `$text`: without it, all have.
-    let finds_nothing = || {
-        let is_of_some = text.fields.is_some() && !find.selector.has_text();
-        is_of_some && Cover::of(&find.selector, text) == Cover::Everything
-    };
-    (lacks || finds_nothing()).then_some(Reason::FieldMismatch)
+    // Only an index knows which documents have the words of a `$text`: without one, all have.
+    let finds_too_little = || !find.selector.has_text() && lacks_documents(text, find);
+    (lacks || finds_too_little()).then_some(Reason::FieldMismatch)
 }
 
 /// Whether there is an empty `$or`, which to CouchDB stands for all fields. So an index that lacks documents serves: here
