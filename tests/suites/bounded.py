@@ -21,7 +21,7 @@ DESIGN = {"_id": "_design/app", "language": "javascript", "views": {"by_n": VIEW
 
 
 def run(ctx):
-    for part in (many_leaves, bodies_wait_for_room, designs_of_one_database, small_limit, churn, user_databases):
+    for part in (many_leaves, bodies_wait_for_room, large_documents, designs_of_one_database, small_limit, churn, user_databases):
         ctx.attempt(part)
 
 
@@ -70,6 +70,26 @@ def within_budgets(ctx, server, what):
     over = {name: parts[name] for name in ("bodies", "index_builds") if parts[name]["peak"] > parts[name]["budget"]}
     over |= {name: part for name, part in parts.items() if part["used"] > part["budget"] * 1.1}
     ctx.report.check(f"{what}: every part of the memory is within its budget", not over, over)
+
+
+def large_documents(ctx):
+    """An index build has few large documents in memory at once, whatever is in the database."""
+    with ctx.server("large") as server:
+        api = server.api(120)
+        api.expect((201, 202), "PUT", "/db?q=1")
+        count = ctx.size(250, 1000)
+        for number in range(count):
+            api.expect(201, "PUT", f"/db/{number}", {"n": number, "text": "abcdefgh " * 100_000})
+        before = server.peak_rss_mb()
+        views = {
+            "lifted": {"map": "function (doc) { emit(doc.n, null); }"},
+            "whole": {"map": "function (doc) { emit(Object.keys(doc).length, doc.text.length); }"},
+        }
+        api.expect(201, "PUT", "/db/_design/d", {"views": views})
+        rows = api.expect(200, "GET", "/db/_design/d/_view/whole?limit=1")["total_rows"]
+        ctx.report.equal("all large documents are in the view", rows, count)
+        grown = server.peak_rss_mb() - before
+        ctx.report.check("few of them are in memory at once", grown < 150, f"{grown:.0f} MB for {count * 0.9:.0f} MB")
 
 
 def user_databases(ctx):

@@ -106,14 +106,14 @@ def beginnings(ctx):
     with ctx.server("beginnings") as server:
         api = server.api(ANSWER_TIMEOUT_S)
         api.expect((201, 202), "PUT", "/begin?q=1")
-        count = ctx.size(100, 1000)
+        count = ctx.size(100, 300)
         for n in range(count):
             text = " ".join("".join(ctx.random.choices("abcdefgh", k=51)) for _ in range(10_000))
             api.expect(201, "PUT", f"/begin/{n}", {"text": text})
         analyzer = {"name": "edge_ngram", "min_gram": 1, "max_gram": 50}
         function = "function (doc) { index('text', 'default', doc.text, {store: true}); }"
         api.expect(201, "PUT", "/begin/_design/d", {"nouveau": {"i": {"default_analyzer": analyzer, "index": function}}})
-        answer = server.api(1200).expect(200, "GET", f"/begin/_design/d/_nouveau/i?q={text[:30]}&limit=1")
+        answer = server.api(3600).expect(200, "GET", f"/begin/_design/d/_nouveau/i?q={text[:30]}&limit=1")
         ctx.report.equal("beginnings: they are found", [hit["id"] for hit in answer["hits"]], [str(count - 1)])
         peak = server.peak_rss_mb()
         ctx.report.check(f"beginnings: memory stays below {WAITING_MB_MAX} MB", peak < WAITING_MB_MAX, f"{peak:.0f} MB")

@@ -4,13 +4,16 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
-use storage::{ChangeIter, Shard, View};
+use storage::{Body, ChangeIter, Row, Shard, View};
 
 use crate::Error;
 
 /// Documents that are read and mapped in one go, and about how many bytes of them.
 const PIECE_DOCS_MAX: usize = 256;
 const PIECE_BYTES_MAX: usize = 1 << 20;
+/// About how many bytes of bodies a piece has that are kept apart from their rows: all of them are in memory at once, with what is emitted for
+/// them.
+const PIECE_FAR_BYTES_MAX: usize = 8 << 20;
 
 /// Changed documents of a shard, handed out in pieces; each piece is mapped by whoever took it.
 pub struct Source<'a> {
@@ -49,13 +52,20 @@ impl<'a> Source<'a> {
         let Some(it) = changes.as_mut() else {
             return Ok(false);
         };
-        while piece.rows.len() < PIECE_DOCS_MAX && piece.bytes.len() < PIECE_BYTES_MAX {
+        let mut far_bytes = 0;
+        while piece.rows.len() < PIECE_DOCS_MAX
+            && piece.bytes.len() < PIECE_BYTES_MAX
+            && far_bytes < PIECE_FAR_BYTES_MAX
+        {
             let Some((seq, value)) = it.entry() else {
                 it.status()?;
                 *changes = None;
                 self.handed_out.store(self.view.meta.update_seq, Relaxed);
                 return Ok(!piece.rows.is_empty());
             };
+            if let Body::External { len, .. } = Row::decode(seq, value)?.body {
+                far_bytes += len as usize;
+            }
             let start = piece.bytes.len();
             piece.bytes.extend_from_slice(value);
             piece.rows.push((seq, start..piece.bytes.len()));
