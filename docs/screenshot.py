@@ -20,8 +20,8 @@ BYTES_MAX = 200_000
 WIDTH, HEIGHT = 1160, 1020
 
 sys.path.insert(0, str(HERE.parent / "tests"))
+from harness.held_server import Held  # noqa: E402
 from harness.server import Server  # noqa: E402
-from suites.bench import Held  # noqa: E402
 
 
 def measured(binary, folder):

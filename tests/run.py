@@ -1,186 +1,78 @@
 #!/usr/bin/env python3
-"""Black-box tests: real servers on free ports, real sockets, real clients. Standard library only.
+"""Runs the black-box tests: pytest with this project's options. What is not known here goes to pytest.
 
-usage: run.py [--soak] [--jobs N] [--seed N] [--binary PATH] [--keep] [SUITE...]
+usage: run.py [--jobs N] [PYTEST OPTION...] [SUITE...]
 
-Prints a line per check and closes with "N passed, N failed"; exits 1 when one failed. Suites run in processes of their own, some at once:
-they wait more than they work. What one prints comes when it has ended.
+    run.py vectors views               two suites
+    run.py mango_queries -k pages      one test
+    run.py -m quick                    those of `make check`
+    run.py --lf -x                     what failed last time, up to the first failure
+    run.py --soak cluster_faults       full length
+    run.py --seed 17 --keep http_fuzz  the random choices of another run; data and logs stay
+
+A test that fails is run again by itself, unless it is marked `never_retried`; when it passes then, it is printed as flaky and the run
+passes. Closes with "N passed, N failed", which counts checks.
 """
 
-import argparse
-import importlib
-import multiprocessing
-import multiprocessing.connection
+import json
 import os
 import pathlib
-import random
-import resource
-import shutil
-import signal
+import subprocess
 import sys
-import tempfile
-import time
-import traceback
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent))
-sys.dont_write_bytecode = True
-
-from harness import server as servers  # noqa: E402
-from harness.report import Report  # noqa: E402
-
-# Each file of tests/suites is one; the recorded behaviour goes first.
-SUITES = sorted(
-    (path.stem for path in (pathlib.Path(__file__).resolve().parent / "suites").glob("[!_]*.py")),
-    key=lambda name: (name != "vectors", name),
-)
-
-
-class Context:
-    """What a suite gets: the binary, a directory of its own, the report, and how long it may be."""
-
-    def __init__(self, binary, root, report, soak, seed):
-        self.binary, self.root, self.report, self.soak, self.seed = binary, root, report, soak, seed
-        root.mkdir(parents=True, exist_ok=True)
-        self.random = random.Random(seed)
-        self.checkout = pathlib.Path(__file__).resolve().parent.parent
-        self.cache = pathlib.Path(os.environ.get("SETTEE_CACHE") or pathlib.Path.home() / ".cache" / "settee")
-
-    def size(self, test, soak):
-        return soak if self.soak else test
-
-    def folder(self, name):
-        path = self.root / name
-        path.mkdir(parents=True, exist_ok=True)
-        return path
-
-    def attempt(self, part):
-        """Runs one part of a suite; the others run even when it breaks."""
-        try:
-            part(self)
-        except Exception:
-            self.report.check(f"{part.__name__} runs to its end", False, traceback.format_exc())
-        finally:
-            servers.end_all()
-
-    def server(self, name="data", **options):
-        return servers.Server(self.binary, self.root / name, **options)
-
-
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("suites", nargs="*", metavar="SUITE", help="of: " + ", ".join(SUITES))
-    parser.add_argument("--soak", action="store_true", help="long sizes")
-    parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="suites that run at once, by default as many as there are processors")
-    parser.add_argument("--seed", type=int, default=None, help="repeats a run's random choices")
-    parser.add_argument("--binary", default=default_binary())
-    parser.add_argument("--keep", action="store_true", help="leave data directories and logs behind")
-    options = parser.parse_args()
-    unknown = [name for name in options.suites if name not in SUITES]
-    if unknown:
-        parser.error(f"no suite {', '.join(unknown)}; there are: {', '.join(SUITES)}")
-    return options
-
-
-def default_binary():
-    cache = os.environ.get("SETTEE_CACHE") or os.path.expanduser("~/.cache/settee")
-    target = os.environ.get("CARGO_TARGET_DIR") or os.path.join(cache, "target")
-    return os.path.join(target, "dist", "settee")
-
-
-def cpu_seconds():
-    """What this process and those it has waited for took of processors."""
-    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
-
-
-def run_suite(name, ctx):
-    ctx.report.suite = name
-    began, before = time.monotonic(), cpu_seconds()
-    try:
-        importlib.import_module(f"suites.{name}").run(ctx)
-    except Exception:  # a suite that breaks is a failure, and the next suite still runs
-        ctx.report.check("runs to its end", False, traceback.format_exc())
-    finally:
-        servers.end_all()
-    ctx.report.note(f"{time.monotonic() - began:.1f} s, {cpu_seconds() - before:.1f} s of processors")
-
-
-# How long a suite that is told to end may take.
-END_TIMEOUT_S = 30
-
-
-def run_some_at_once(names, jobs, context, report):
-    """Each suite in a process of its own; what it prints goes to a file first."""
-    fork = multiprocessing.get_context("fork")
-    waiting, running = list(names), {}
-    try:
-        while waiting or running:
-            while waiting and len(running) < jobs:
-                name = waiting.pop(0)
-                here, there = fork.Pipe(duplex=False)
-                process = fork.Process(target=in_a_process, args=(name, context(name, report), there))
-                process.start()
-                there.close()
-                running[here] = name, process
-            for ended in multiprocessing.connection.wait(running):
-                name, process = running.pop(ended)
-                try:
-                    counts = ended.recv()
-                except EOFError:  # it was killed
-                    counts = (0, [f"{name} / runs to its end"], 0)
-                process.join()
-                printed = printed_by(context(name, report))
-                sys.stdout.write(printed.read_text(encoding="utf-8", errors="replace"))
-                sys.stdout.flush()
-                printed.unlink()
-                report.add(*counts)
-    finally:
-        for _, process in running.values():
-            process.terminate()
-        for _, process in running.values():
-            process.join(END_TIMEOUT_S)
-            # Threads of a suite may go on without the servers that they ask.
-            process.kill()
-
-
-def in_a_process(name, ctx, connection):
-    with open(printed_by(ctx), "w", encoding="utf-8") as printed:
-        ctx.report = Report(printed)
-        run_suite(name, ctx)
-        connection.send((ctx.report.passed, ctx.report.failures, ctx.report.skipped))
-
-
-def printed_by(ctx):
-    return ctx.root.with_suffix(".txt")
+TESTS = pathlib.Path(__file__).resolve().parent
+CACHE = pathlib.Path(os.environ.setdefault("SETTEE_CACHE", str(pathlib.Path.home() / ".cache" / "settee")))
+# When more fail than this, it is not by chance.
+RETRIED_MAX = 3
+NO_TESTS = 5
 
 
 def main():
-    options = arguments()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    seed = options.seed if options.seed is not None else int.from_bytes(os.urandom(4), "big")
-    root = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-"))
-    report = Report()
-    print(f"seed {seed}; {root}", flush=True)
+    arguments = sys.argv[1:]
+    if "--help" in arguments or "-h" in arguments:
+        print(__doc__)
+    jobs = str(os.cpu_count() or 1)
+    if "--jobs" in arguments:
+        at = arguments.index("--jobs")
+        jobs = arguments[at + 1]
+        del arguments[at : at + 2]
+    for name in ("--binary", "--seed"):
+        # pytest would take a value that stands apart for a path before it knows these options.
+        if name in arguments[:-1]:
+            at = arguments.index(name)
+            arguments[at : at + 2] = [f"{name}={arguments[at + 1]}"]
+    suites = {path.stem.removeprefix("test_"): path for path in (TESTS / "suites").glob("test_*.py")}
+    arguments = [str(suites.get(word, word)) for word in arguments]
+    code = pytest(["-n", jobs, *arguments])
+    results = json.loads(results_file().read_text(encoding="utf-8")) if results_file().exists() else {"failed": []}
+    flaky, counts = [], results.get("counts", [0, 0, 0])
+    failed = results["failed"]
+    retried = [test for test in failed if test["may_be_retried"]]
+    if code == 1 and len(retried) == len(failed) <= RETRIED_MAX:
+        print(f"again, by themselves: {', '.join(test['id'] for test in retried)}", flush=True)
+        options = [word for word in arguments if word.startswith("--") and word != "--lf"]
+        seed = ["--seed", str(results["seed"])]
+        code = pytest([*options, *seed, *(str(TESTS / test["id"]) for test in retried)])
+        again = json.loads(results_file().read_text(encoding="utf-8"))
+        if code == 0:
+            flaky, counts = [test["id"] for test in retried], [counts[0] + again["counts"][0], 0, counts[2]]
+    for test in flaky:
+        print(f"flaky: {test} failed, and passed when it was run again by itself")
+    passed, failed, skipped = counts
+    print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
+    sys.exit(code)
 
-    def context(name, report):
-        return Context(options.binary, root / name, report, options.soak, seed)
 
-    names = options.suites or SUITES
-    try:
-        if not os.access(options.binary, os.X_OK):
-            report.check("the binary is there", False, f"no {options.binary}: run `make build`")
-        elif options.jobs > 1 and len(names) > 1:
-            run_some_at_once(names, options.jobs, context, report)
-        else:
-            for name in names:
-                run_suite(name, context(name, report))
-    finally:
-        servers.end_all()
-        if options.keep or report.failures:
-            print(f"logs and data: {root}", flush=True)
-        else:
-            shutil.rmtree(root, ignore_errors=True)
-    report.closing()
-    sys.exit(1 if report.failures or not report.passed else 0)
+def results_file():
+    return CACHE / "last-run" / "results.json"
+
+
+def pytest(arguments):
+    results_file().unlink(missing_ok=True)
+    python = CACHE / "pytest" / "bin" / "python"
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1"}
+    command = [python, "-m", "pytest", "-c", TESTS / "pytest.ini", "--rootdir", TESTS, *arguments]
+    return subprocess.run([str(word) for word in command], env=environment, cwd=TESTS, check=False).returncode
 
 
 if __name__ == "__main__":

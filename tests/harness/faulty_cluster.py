@@ -29,7 +29,7 @@ class PatientApi(Api):
         return answer
 
 
-class TestCluster(clusters.Cluster):
+class FaultyCluster(clusters.Cluster):
     """On free ports, with few slots and a known admin. With `has_links` everything passes through doors that can be closed."""
 
     def __init__(self, ctx, name, nodes=3, brokers=1, has_links=False, slots=4):

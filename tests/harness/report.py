@@ -1,63 +1,68 @@
-"""Counting and printing checks: a line each, and the closing line that CI reads."""
+"""Counting checks: a test goes on after one that failed, and fails at its end."""
 
-import sys
 import threading
 
 
+class CheckFailed(AssertionError):
+    """Checks of a test that failed, with their details."""
+
+
 class Report:
-    def __init__(self, out=sys.stdout):
-        self.out = out
-        self.suite = ""
-        self.passed = 0
-        self.failures = []
-        self.skipped = 0
+    """The checks of the test that runs now in this process."""
+
+    def __init__(self):
         self._lock = threading.Lock()
+        self.begin("", "")
+
+    def begin(self, suite, test):
+        self.suite, self.test = suite, test
+        self.passed, self.failed, self.skipped = 0, 0, 0
+        self.lines = []
+        self._failures = []
 
     def check(self, name, ok, detail="", quiet=False):
-        """Records one check. `detail` is printed when it fails; `quiet` prints nothing when it passes."""
+        """Records one check. `detail` is printed when it fails; `quiet` has no line when it passes."""
         with self._lock:
             if ok:
                 self.passed += 1
                 if not quiet:
-                    self._line(f"ok    {self.suite} / {name}")
+                    self.lines.append(f"ok    {self.test} / {name}")
             else:
-                self.failures.append(f"{self.suite} / {name}")
-                self._line(f"FAIL  {self.suite} / {name}")
-                for line in str(detail)[:4000].splitlines():
-                    self._line(f"        {line}")
+                self.failed += 1
+                self.lines.append(f"FAIL  {self.test} / {name}")
+                self._failures.append("\n".join([name, *(f"    {line}" for line in str(detail)[:4000].splitlines())]))
         return ok
 
     def equal(self, name, actual, expected, quiet=False):
         return self.check(name, actual == expected, f"expected {_short(expected)}\nactual   {_short(actual)}", quiet)
 
     def skip(self, name, why):
-        self.skipped += 1
-        self._line(f"skip  {self.suite} / {name}: {why}")
+        with self._lock:
+            self.skipped += 1
+            self.lines.append(f"skip  {self.test} / {name}: {why}")
 
     def note(self, text):
         """A figure for the reader; decides nothing."""
         with self._lock:
-            self._line(f"      {self.suite}: {text}")
+            self.lines.append(f"      {self.test}: {text}")
+        print(text)
 
-    def add(self, passed, failures, skipped):
-        """What another report has counted, and has printed."""
-        self.passed += passed
-        self.failures += failures
-        self.skipped += skipped
+    def broken(self, name, failures):
+        """The test raised: that counts as a failed check."""
+        with self._lock:
+            self.failed += 1
+            self.lines.append(f"FAIL  {self.test} / {name}")
 
-    def closing(self):
-        if self.failures:
-            self._line("")
-            self._line("failed:")
-            for name in self.failures:
-                self._line(f"  {name}")
-        skipped = f", {self.skipped} skipped" if self.skipped else ""
-        self._line(f"{self.passed} passed, {len(self.failures)} failed{skipped}")
-
-    def _line(self, text):
-        print(text, file=self.out, flush=True)
+    def take_failures(self):
+        """The failures that nobody has raised yet."""
+        with self._lock:
+            failures, self._failures = self._failures, []
+        return failures
 
 
 def _short(value):
     text = repr(value)
     return text if len(text) <= 600 else text[:600] + "…"
+
+
+report = Report()

@@ -18,9 +18,14 @@ READY = re.compile(r"^Settee is listening on (http://\S+)$")
 _running = set()
 
 
-def end_all():
-    """Ends every process that this run started and that still lives."""
-    for process in list(_running):
+def living():
+    """The processes that this run started and that still live."""
+    return set(_running)
+
+
+def end_all(but=frozenset()):
+    """Ends every process that this run started and that still lives, except for `but`."""
+    for process in living() - but:
         end(process)
 
 

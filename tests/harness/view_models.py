@@ -230,3 +230,39 @@ def outcome(model, options):
         return naive.canonical(model.query(options))
     except naive.Refused as refused:
         return str(refused)
+
+
+def disagreement(view, model, options, answer):
+    """None when the answer is the model's."""
+    try:
+        expected = model.query(options)
+    except naive.Refused as refused:
+        same = answer.status == refused.status and answer.json.get("error") == refused.error
+        return None if same else f"expected {refused}, got {answer!r}"
+    if answer.status != 200:
+        return f"expected rows, got {answer!r}"
+    actual, expected = answer.json, dict(expected)
+    if options.get("limit") == 0 or not view.ordered:
+        # CouchDB's offset of no rows depends on how it came to none.
+        actual.pop("offset", None)
+        expected.pop("offset", None)
+    if not view.ordered:
+        for answered in (actual, expected):
+            answered["rows"].sort(key=naive.canonical)
+    if view.same and len(actual["rows"]) == len(expected["rows"]) and all("id" not in row for row in expected["rows"]):
+        pairs = list(zip(actual["rows"], expected["rows"]))
+        same = all(naive.canonical(one["key"]) == naive.canonical(two["key"]) and view.same(one["value"], two["value"]) for one, two in pairs)
+    else:
+        same = naive.canonical(actual) == naive.canonical(expected)
+    return None if same else first_difference(actual, expected)
+
+
+def first_difference(actual, expected):
+    for at, (one, two) in enumerate(zip(actual.get("rows", []), expected["rows"])):
+        if naive.canonical(one) != naive.canonical(two):
+            return f"row {at}\n    expected {naive.canonical(two)[:500]}\n    actual   {naive.canonical(one)[:500]}"
+
+    def heads(body):
+        return {**{name: value for name, value in body.items() if name != "rows"}, "number of rows": len(body.get("rows", []))}
+
+    return f"expected {heads(expected)}\n    actual   {heads(actual)}"

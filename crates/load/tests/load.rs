@@ -1,7 +1,8 @@
 //! `settee load` into a fake server: every format and source, and what is said of what cannot be loaded.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
-#[path = "../../bench/tests/fake/mod.rs"]
+#[path = "../../bench/tests/it/fake/mod.rs"]
+#[allow(dead_code, reason = "the tests of crates/bench need more of it")]
 mod fake;
 
 use std::collections::BTreeSet;

@@ -1,0 +1,152 @@
+//! No text breaks an analyzer or a parser, and none keeps them busy.
+
+use analysis::query::{FieldType, ParseOptions, parse};
+use analysis::{Analyzer, FieldAnalyzers, Flavour};
+use proptest::prelude::*;
+use std::sync::LazyLock;
+
+static ALL: LazyLock<Vec<(Flavour, &str, Analyzer)>> = LazyLock::new(|| {
+    let of = |flavour| {
+        Analyzer::names(flavour)
+            .into_iter()
+            .map(move |name| (flavour, name, Analyzer::named(flavour, name).unwrap()))
+    };
+    of(Flavour::Clouseau).chain(of(Flavour::Nouveau)).collect()
+});
+
+/// Texts of letters and signs that mean something to some analyzer.
+fn odd_text() -> impl Strategy<Value = String> {
+    let letters: Vec<char> = "abesxyz'’-_.,:;@/&#1٣ äßéıİIΣςжйאבג\"دةيकि्क़ไทย漢字ひカｶﾞ한글ー\u{301}\u{307}\u{200c}\u{200d}\u{ad}😀👍🏽🇩🇪\u{20e3}\u{fe0f}𝐀\u{20000}\n"
+        .chars()
+        .collect();
+    prop_oneof![
+        prop::collection::vec(prop::sample::select(letters), 0..60).prop_map(String::from_iter),
+        any::<String>()
+    ]
+}
+
+fn check_tokens(name: &str, analyzer: &Analyzer, text: &str) -> Result<(), TestCaseError> {
+    let mut last = None;
+    for token in analyzer.tokens(text) {
+        let (start, end) = (token.start as usize, token.end as usize);
+        prop_assert!(start <= end, "{name}: {token:?}");
+        prop_assert!(
+            text.get(start..end).is_some(),
+            "{name}: {token:?} of {text:?}"
+        );
+        prop_assert!(
+            last.is_none_or(|last| last < token.position + u32::from(name == "edge_ngram")),
+            "{name}: {token:?} of {text:?}"
+        );
+        last = Some(token.position);
+    }
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(200))]
+
+    #[test]
+    fn offsets_lie_between_characters_and_positions_rise(text in odd_text()) {
+        for (_, name, analyzer) in ALL.iter() {
+            check_tokens(name, analyzer, &text)?;
+        }
+    }
+
+    #[test]
+    fn normalizing_never_fails(text in odd_text()) {
+        for (.., analyzer) in ALL.iter() {
+            let _ = analyzer.normalize(&text);
+        }
+    }
+
+    #[test]
+    fn any_text_is_a_query_or_refused(text in prop_oneof![odd_text(), r#"[a-z0-9 +!&|()\[\]{}^"~*?:/\\<>=@-]{0,40}"#]) {
+        for flavour in [Flavour::Clouseau, Flavour::Nouveau] {
+            let analyzers = FieldAnalyzers::parse(flavour, None).unwrap();
+            let field_type = |field: &str| (field == "n").then_some(FieldType::Number);
+            let options = ParseOptions { field_type: &field_type, ..ParseOptions::new(flavour, &analyzers) };
+            match parse(&text, &options) {
+                Ok(query) => prop_assert!(query.to_lucene_string(flavour).len() < 100 + 40 * text.len()),
+                Err(error) => prop_assert!(!error.to_string().is_empty()),
+            }
+        }
+    }
+}
+
+/// Long texts that look ahead far, back far, or have no end; each would take minutes if work were not linear.
+#[test]
+fn long_texts_of_anything_are_cut_at_once() {
+    let long = |part: &str| part.repeat(50_000 / part.len() + 1);
+    for part in [
+        "x",
+        "_",
+        "a_",
+        "_a",
+        "a'",
+        "1.",
+        "a.",
+        "\u{301}",
+        "a\u{301}",
+        "漢",
+        "ｶﾞ",
+        "ไ",
+        "@a.",
+        "a@",
+        "http://",
+        "a-",
+        "😀\u{200d}",
+        "ß",
+        "'",
+        "ae",
+        "क्",
+        "\u{200c}",
+        "\"a",
+        "y",
+        "1_,",
+        "abcdefghijklmnopqrst ",
+    ] {
+        let text = long(part);
+        for (_, name, analyzer) in ALL.iter() {
+            let mut count = 0_usize;
+            analyzer.visit(&text, &mut |token| count += token.text.len());
+            // A word of 20 letters has beginnings of 210.
+            let times = if *name == "edge_ngram" { 11 } else { 4 };
+            assert!(count <= times * text.len(), "{name} {part}");
+        }
+    }
+}
+
+#[test]
+fn a_megabyte_of_query_is_read_or_refused_at_once() {
+    let analyzers = [Flavour::Clouseau, Flavour::Nouveau]
+        .map(|flavour| (flavour, FieldAnalyzers::parse(flavour, None).unwrap()));
+    for part in [
+        "x ",
+        "(",
+        "\"",
+        "\\",
+        "/",
+        "/\\",
+        "+",
+        "[a",
+        "[a TO b] ",
+        "~",
+        "^2",
+        "a:",
+        "fn:or(",
+        "fn:",
+        "AND ",
+        "(a ",
+        "\\u",
+        "x AND ",
+        "-(",
+        "{ ",
+        "[\"\\",
+    ] {
+        let text = part.repeat(1_000_000 / part.len());
+        for (flavour, analyzers) in &analyzers {
+            let _ = parse(&text, &ParseOptions::new(*flavour, analyzers));
+        }
+    }
+}

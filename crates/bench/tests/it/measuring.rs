@@ -1,0 +1,398 @@
+//! How `settee bench` measures, against a fake server: repeats, rates, numbers of requests, sweeps, and the files of a run.
+use crate::fake;
+
+use std::path::Path;
+use std::sync::atomic::Ordering;
+use std::time::Duration;
+
+use bench::{BenchError, BenchOptions, Measured, Mix, Report, run};
+use fake::Fake;
+
+fn options(urls: &[&Fake], workload: &str) -> BenchOptions {
+    BenchOptions {
+        servers: urls.iter().map(|fake| vec![fake.url.clone()]).collect(),
+        workloads: vec![workload.to_owned()],
+        scale: 0.0005,
+        seconds: 0.02,
+        connections: 4,
+        ..BenchOptions::default()
+    }
+}
+
+async fn measured(options: BenchOptions) -> (Report, String) {
+    let mut out = Vec::new();
+    let report = run(options, None, &mut out).await.unwrap();
+    assert!(report.failures.is_empty(), "{:?}", report.failures);
+    (report, String::from_utf8(out).unwrap())
+}
+
+async fn refused(options: BenchOptions) -> String {
+    let refused = run(options, None, &mut Vec::new()).await;
+    refused.unwrap_err().to_string()
+}
+
+fn first(report: &Report) -> &Measured {
+    report.lines[0].sides[0].as_ref().unwrap()
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn repeats_of_two_servers_have_intervals_and_a_verdict() {
+    let (a, b) = (Fake::start().await, Fake::start().await);
+    let mut options = options(&[&a, &b], "get");
+    options.repeats = 5;
+    let (report, table) = measured(options).await;
+    for line in &report.lines {
+        for side in line.sides.iter().flatten() {
+            assert_eq!(side.round_rates.len(), 25, "{}", line.name);
+            let interval = side.rate_interval.unwrap();
+            assert!(interval.low <= interval.value && interval.value <= interval.high);
+            assert!(side.latency_ms_p50_interval.is_some());
+        }
+        let compared = report
+            .comparisons
+            .iter()
+            .any(|each| each.name == line.name && each.figure == "rate");
+        assert!(compared, "{}", line.name);
+    }
+    assert!(
+        table.contains("A over B") && table.contains("95 % interval"),
+        "{table}"
+    );
+    assert!(report.busy_before.is_some() && report.busy_during.is_some());
+    assert!(
+        report
+            .ceilings
+            .iter()
+            .all(|ceiling| ceiling.before > 0.0 && ceiling.after.is_some())
+    );
+    assert!(!report.timeline.servers[0].is_empty());
+    for fake in [&a, &b] {
+        assert!(fake.contents.lock().unwrap().databases.is_empty());
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn two_servers_take_short_turns_on_connections_that_stay_open() {
+    const CLIENTS: usize = 8;
+    for workload in ["get_random", "mix"] {
+        let (a, b) = (Fake::start().await, Fake::start().await);
+        let mut options = options(&[&a, &b], workload);
+        // Each of the five rounds is four turns.
+        (options.seconds, options.connections) = (1.0, CLIENTS);
+        options.mix = Some(Mix::named("read=1").unwrap());
+        let began = std::time::Instant::now();
+        let (report, _) = measured(options).await;
+        let sides: Vec<_> = report.lines[0].sides.iter().flatten().collect();
+        for side in &sides {
+            assert_eq!((side.round_rates.len(), side.errors), (5, 0));
+            assert!(side.seconds >= 1.0, "{}", side.seconds);
+        }
+        // A turn is of one side alone.
+        let both: f64 = sides.iter().map(|side| side.seconds).sum();
+        assert!(both <= began.elapsed().as_secs_f64(), "{both}");
+        for fake in [&a, &b] {
+            let opened = fake.connections.load(Ordering::Relaxed);
+            // Those of the clients, and some that carry one request each.
+            assert!((CLIENTS..4 * CLIENTS).contains(&opened), "{opened}");
+        }
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn fixed_amounts_of_work_are_repeated_too() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "ids");
+    options.repeats = 5;
+    let (report, _) = measured(options).await;
+    assert!(
+        report
+            .lines
+            .iter()
+            .all(|line| line.sides[0].as_ref().unwrap().rate_interval.is_some())
+    );
+    let figure = &report.figures[0];
+    assert!(figure.intervals[0].is_some(), "{figure:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn few_repeats_say_that_they_are_few() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "get");
+    options.repeats = 3;
+    let (report, table) = measured(options).await;
+    assert!(first(&report).rate_interval.is_none() && report.comparisons.is_empty());
+    assert!(table.contains("3 repeats have no intervals"), "{table}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn each_connection_sends_the_requests_that_were_asked_for() {
+    let fake = Fake::start().await;
+    for (workload, connections, requests) in [
+        ("get_random", 3, 7),
+        ("get_random", 1, 1),
+        ("get_random", 5, 203),
+        ("ycsb_c", 3, 7),
+        ("peer_get_random", 3, 7),
+    ] {
+        let mut options = options(&[&fake], workload);
+        options.connections = connections;
+        options.requests = Some(requests);
+        // A time that would never end.
+        options.seconds = 86_400.0;
+        let (report, _) = measured(options).await;
+        let count = first(&report).count;
+        assert_eq!(count, connections as u64 * requests, "{workload}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn operations_and_the_rows_of_peers_are_sent_at_a_rate_too() {
+    let fake = Fake::start().await;
+    for workload in ["ycsb_c", "peer_get_random"] {
+        let mut options = options(&[&fake], workload);
+        options.rate = Some(1_000.0);
+        options.seconds = 0.5;
+        let (report, _) = measured(options).await;
+        let side = first(&report);
+        let open = side.open.unwrap();
+        assert_eq!(open.due, 500, "{workload}");
+        assert_eq!(side.count + open.unsent, 500, "{workload}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn at_a_rate_what_waits_behind_a_stalled_server_is_counted() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "get_random");
+    options.rate = Some(500.0);
+    options.seconds = 3.0;
+    let contents = fake.contents.clone();
+    let stall = std::thread::spawn(move || {
+        while !contents
+            .lock()
+            .unwrap()
+            .databases
+            .values()
+            .any(|documents| documents.len() >= 100)
+        {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(700));
+        let held = contents.lock();
+        std::thread::sleep(Duration::from_millis(600));
+        drop(held);
+    });
+    let (report, _) = measured(options).await;
+    stall.join().unwrap();
+    let side = first(&report);
+    let open = side.open.unwrap();
+    assert_eq!(open.due, 1_500);
+    // Only four clients were stuck, and a closed loop would have counted four.
+    assert!(
+        side.latency_ms_p95 > 200.0 && side.latency_ms_p99 > 400.0,
+        "{side:?}"
+    );
+    assert!(open.backlog_max > 100, "{open:?}");
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_rate_that_cannot_be_reached_is_told() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "get_random");
+    options.rate = Some(1_000_000.0);
+    options.connections = 1;
+    options.seconds = 0.1;
+    let (report, table) = measured(options).await;
+    let open = first(&report).open.unwrap();
+    assert_eq!(open.due, 100_000);
+    assert!(open.unsent > 0 && open.backlog_max > 0, "{open:?}");
+    assert!(
+        table.contains("did not reach 1000000 requests/s"),
+        "{table}"
+    );
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_sweep_of_connections_measures_the_first_value_again() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "get");
+    options.sweep = Some("connections=1,3".to_owned());
+    options.repeats = 5;
+    let (report, table) = measured(options).await;
+    let sweep = report.sweep.unwrap();
+    assert_eq!(
+        (sweep.what.as_str(), sweep.values.len()),
+        ("connections", 2)
+    );
+    let line = &sweep.lines[0];
+    assert!(line.points.iter().all(Option::is_some) && line.again.is_some());
+    assert!(line.drift.is_some() && line.drift_interval.is_some());
+    assert!(
+        line.against_first
+            .iter()
+            .any(|each| each.name == "3" && each.figure == "rate")
+    );
+    assert!(
+        table.contains("1 again") && table.contains("drift"),
+        "{table}"
+    );
+    assert!(report.lines.is_empty());
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_swept_setting_is_put_back() {
+    for before in [Some("old"), None] {
+        let fake = Fake::start().await;
+        let name = "couchdb/delayed_commits".to_owned();
+        if let Some(before) = before {
+            let mut contents = fake.contents.lock().unwrap();
+            contents.settings.insert(name.clone(), before.to_owned());
+        }
+        let mut options = options(&[&fake], "single");
+        options.sweep = Some(format!("{name}=true,false"));
+        let (report, _) = measured(options).await;
+        assert_eq!(report.sweep.unwrap().lines[0].points.len(), 2);
+        let contents = fake.contents.lock().unwrap();
+        let set: Vec<Option<&str>> = contents.settings_set.iter().map(Option::as_deref).collect();
+        assert_eq!(set, [Some("true"), Some("false"), Some("true"), before]);
+        assert_eq!(contents.settings.get(&name).map(String::as_str), before);
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_setting_is_put_back_when_the_server_refuses_a_value() {
+    let fake = Fake::start().await;
+    let name = "couchdb/delayed_commits".to_owned();
+    fake.contents
+        .lock()
+        .unwrap()
+        .settings
+        .insert(name.clone(), "old".to_owned());
+    let mut options = options(&[&fake], "single");
+    options.sweep = Some(format!("{name}=true,refused"));
+    let report = run(options, None, &mut Vec::new()).await.unwrap();
+    assert!(
+        report.failures[0].reason.contains("this value is refused"),
+        "{:?}",
+        report.failures
+    );
+    assert_eq!(fake.contents.lock().unwrap().settings[&name], "old");
+}
+
+fn files(dir: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(dir).unwrap();
+    let mut names: Vec<String> = entries
+        .map(|entry| entry.unwrap().file_name().into_string().unwrap())
+        .collect();
+    names.sort();
+    names
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_run_is_saved_and_the_next_one_compared_with_it() {
+    let fake = Fake::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let saved = dir.path().join("run.json");
+    let mut options = options(&[&fake], "get");
+    options.repeats = 5;
+    options.save = Some(saved.clone());
+    measured(options.clone()).await;
+    assert_eq!(files(dir.path()), ["run.json"]);
+    assert!(!std::fs::read_to_string(&saved).unwrap().contains("secret"));
+    options.save = None;
+    options.compare = Some(saved);
+    options.report = Some(dir.path().join("report.html"));
+    options.repeats = 6;
+    let (report, table) = measured(options).await;
+    let against = report.against.unwrap();
+    assert_eq!(against.file, "run.json");
+    assert_eq!(against.differences, ["--repeats: 6 now, 5 then"]);
+    assert!(report.comparisons.iter().any(|each| each.figure == "rate"));
+    assert!(table.contains("was not measured in turns"), "{table}");
+    let html = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(html.contains("Not interleaved") && !html.contains("secret"));
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn files_that_cannot_be_used_are_told_before_anything_is_measured() {
+    let dir = tempfile::tempdir().unwrap();
+    // Nothing listens there: whoever measures fails in another way.
+    let nobody = || BenchOptions {
+        servers: vec![vec!["http://127.0.0.1:1".to_owned()]],
+        ..BenchOptions::default()
+    };
+    let path = dir.path().join("damaged.json");
+    std::fs::write(
+        &path,
+        "{\"format\":\"settee bench\",\"version\":1,\"crc32\":7}\n{}\n",
+    )
+    .unwrap();
+    let mut options = nobody();
+    options.compare = Some(path);
+    assert!(refused(options).await.contains("damaged"));
+    let mut options = nobody();
+    options.save = Some(dir.path().join("none/run.json"));
+    assert!(refused(options).await.contains("none/run.json"));
+    let mut options = nobody();
+    options.report = Some(dir.path().join("report.html"));
+    options.flames = vec![dir.path().join("none.svg")];
+    assert!(refused(options).await.contains("none.svg"));
+    assert_eq!(files(dir.path()), ["damaged.json"]);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn options_that_make_no_sense_are_refused() {
+    let fake = Fake::start().await;
+    let two = options(&[&fake, &fake], "get");
+    let mut wrong: Vec<BenchOptions> = vec![options(&[&fake], "get"); 7];
+    wrong[0].repeats = 0;
+    wrong[1].rate = Some(0.0);
+    wrong[2].requests = Some(0);
+    wrong[3].sweep = Some("threads=1,2".to_owned());
+    wrong[4].profile = true;
+    wrong[5] = two;
+    wrong[5].sweep = Some("connections=1,2".to_owned());
+    wrong[6].workloads.push("faults".to_owned());
+    wrong[6].sweep = Some("connections=1,2".to_owned());
+    for options in wrong {
+        let error = run(options, None, &mut Vec::new()).await.unwrap_err();
+        assert!(matches!(error, BenchError::Options(_)), "{error}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn a_report_holds_flame_graphs_that_were_given_and_asks_for_others() {
+    let fake = Fake::start().await;
+    let dir = tempfile::tempdir().unwrap();
+    let svg = dir.path().join("a.svg");
+    std::fs::write(
+        &svg,
+        "<svg xmlns=\"http://www.w3.org/2000/svg\"><script>1</script></svg>",
+    )
+    .unwrap();
+    let mut options = options(&[&fake], "get");
+    options.report = Some(dir.path().join("report.html"));
+    options.flames = vec![svg];
+    options.profile = true;
+    let (report, table) = measured(options).await;
+    let html = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
+    assert!(html.contains("data:image/svg+xml;base64,") && !html.contains("<script"));
+    assert!(table.contains("has no /_settee/profile"), "{table}");
+    // The round with the profile is not counted.
+    assert_eq!(first(&report).round_rates.len(), 5);
+}
+
+#[tokio::test(flavor = "multi_thread")]
+async fn workloads_that_are_about_a_load_are_not_paced() {
+    let fake = Fake::start().await;
+    let mut options = options(&[&fake], "saturated");
+    options.rate = Some(10.0);
+    let (report, table) = measured(options).await;
+    assert!(table.contains("saturated: neither at a rate"), "{table}");
+    assert!(
+        report
+            .lines
+            .iter()
+            .all(|line| line.sides[0].as_ref().unwrap().open.is_none())
+    );
+}

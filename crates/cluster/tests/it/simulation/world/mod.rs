@@ -1,0 +1,809 @@
+//! Nodes, a network, a log and clients under one seed.
+
+mod clients;
+mod faults;
+mod invariants;
+mod profile;
+
+use std::cmp::Reverse;
+use std::collections::{BTreeMap, BTreeSet, BinaryHeap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash as _, Hasher as _};
+
+use cluster::position::{Chain, Generation, NodeId};
+use cluster::replica::{
+    Cursor, Header, Input, Kind, Message, Output, Promises, Replica, Rules, Saved,
+};
+use fastrand::Rng;
+
+use self::invariants::Invariants;
+use self::profile::Profile;
+use crate::simulation::log::{Entry, FakeLog, Write};
+
+/// How long there are faults, and how long it may take until all is well again, in milliseconds.
+const FAULTS_MS: u64 = 12_000;
+const HEALING_MS: u64 = 60_000;
+const TICK_MS: u64 = 100;
+const POLL_MS: u64 = 10;
+const CLIENT_PATIENCE_MS: u64 = 1_500;
+const KEYS: u8 = 4;
+
+/// What a run is made of.
+#[derive(Clone, Copy, Debug)]
+pub struct Plan {
+    pub seed: u64,
+    pub rules: Rules,
+    pub verbose: bool,
+}
+
+/// A replica's data: what was applied, in its order.
+#[derive(Clone, Debug, Default)]
+struct Store {
+    lineage: Vec<Write>,
+    /// Of everything up to each write.
+    hashes: Vec<u64>,
+    requests: BTreeSet<(u64, u64)>,
+    /// How long the lineage was after each record, and the chain there, by generation and next offset.
+    lengths: BTreeMap<(Generation, u64), (usize, Chain)>,
+}
+
+impl Store {
+    fn apply(&mut self, writes: &[Write], cursor: &Cursor) {
+        for write in writes {
+            if self.requests.insert(write.request) {
+                let mut hasher = DefaultHasher::new();
+                (self.hashes.last(), write.request, write.value).hash(&mut hasher);
+                self.hashes.push(hasher.finish());
+                self.lineage.push(write.clone());
+            }
+        }
+        let at = (cursor.position.generation, cursor.position.next_offset);
+        self.lengths
+            .insert(at, (self.lineage.len(), cursor.position.chain));
+    }
+
+    fn length(&self, generation: Generation, next_offset: u64) -> Option<usize> {
+        let length = self.lengths.get(&(generation, next_offset));
+        length.map(|(length, _)| *length)
+    }
+}
+
+#[derive(Clone, Debug)]
+struct Disk {
+    saved: Saved,
+    store: Store,
+}
+
+/// What a read found.
+#[derive(Clone, Copy, Debug)]
+struct Seen {
+    key: u8,
+    /// How many writes there were up to the last of the key, with it; 0 without one.
+    place: usize,
+    value: Option<u64>,
+}
+
+struct Node {
+    disk: Disk,
+    /// None while it is down.
+    replica: Option<Replica>,
+    /// Counts starts: what was under way before one is gone.
+    boot: u64,
+    /// The fetch that counts, and where it goes on.
+    fetch: u64,
+    at: u64,
+    /// Writes that wait for their acknowledgement: the client's operation.
+    waiting: HashMap<(u64, u64), u64>,
+    /// Reads under way: the client's operation, and what was read.
+    reads: HashMap<u64, (u64, Option<Seen>)>,
+    paused_until: u64,
+    /// What follows the log, and what reads records again, see it as an older leader has it, until then.
+    behind: [Option<(u64, Branch)>; 2],
+    /// Records that are being written.
+    applying: u32,
+    /// Everything that was ever on its disk, by generation, next offset and chain.
+    ever: HashSet<(Generation, u64, Chain)>,
+    /// The record that was given to the replica last.
+    given: Vec<Write>,
+}
+
+/// A log's number and the epoch of the leader who has that branch of it.
+type Branch = (u64, i32);
+
+/// Of a node: what follows the log, and what reads records again.
+const FOLLOWS: usize = 0;
+const READS_AGAIN: usize = 1;
+
+#[derive(Clone, Debug)]
+enum Event {
+    Input {
+        node: NodeId,
+        boot: u64,
+        input: Input,
+    },
+    Poll {
+        node: NodeId,
+        boot: u64,
+        fetch: u64,
+    },
+    ReadBack {
+        node: NodeId,
+        boot: u64,
+        offset: u64,
+        epoch: i32,
+    },
+    Applied {
+        node: NodeId,
+        boot: u64,
+        writes: Vec<Write>,
+        cursor: Box<Cursor>,
+    },
+    Copy {
+        node: NodeId,
+        boot: u64,
+        from: NodeId,
+    },
+    Fetched {
+        node: NodeId,
+        boot: u64,
+        from: NodeId,
+        disk: Box<Disk>,
+    },
+    Install {
+        node: NodeId,
+        boot: u64,
+        disk: Box<Disk>,
+    },
+    Append {
+        node: NodeId,
+        boot: u64,
+        entry: Box<Entry>,
+        again: bool,
+    },
+    Tick {
+        node: NodeId,
+        boot: u64,
+    },
+    Start {
+        node: NodeId,
+    },
+    Fault,
+    Client {
+        client: u64,
+    },
+    Heal,
+    Operator,
+}
+
+/// An operation of a client that is under way.
+#[derive(Clone, Debug)]
+struct Operation {
+    client: u64,
+    key: u8,
+    /// Of a write.
+    value: Option<u64>,
+    tries: u32,
+    asked: u64,
+    /// What a read has to see at least: how many writes of the key were known to be acknowledged when it began.
+    floor: usize,
+}
+
+/// A broken promise.
+#[derive(Debug)]
+pub struct Violation(pub String);
+
+pub struct World {
+    plan: Plan,
+    rng: Rng,
+    now: u64,
+    queue: BinaryHeap<Reverse<(u64, u64)>>,
+    events: HashMap<u64, Event>,
+    sequence: u64,
+    log: FakeLog,
+    /// As leaders before had it. They may take records yet.
+    branches: Vec<FakeLog>,
+    profile: Profile,
+    invariants: Invariants,
+    /// Visits of the operator to a slot that does not go on.
+    visits: u32,
+    healed_at: u64,
+    /// How long there are faults.
+    faults_ms: u64,
+    nodes: BTreeMap<NodeId, Node>,
+    /// Pairs that cannot speak, and nodes that do not reach the log, until then.
+    cut: HashMap<(NodeId, NodeId), u64>,
+    off_log: HashMap<NodeId, u64>,
+    operations: HashMap<u64, Operation>,
+    next_operation: u64,
+    next_read: u64,
+    counters: HashMap<u64, u64>,
+    /// What some replica showed as stable, and what was acknowledged of it, per key the place of its latest acknowledged write.
+    agreed: Vec<Write>,
+    floors: HashMap<u8, usize>,
+    pub acknowledged: u64,
+    pub reads: u64,
+    pub generations: u64,
+    healed: bool,
+    salt: u64,
+    /// Acknowledged after healing, by the node that was asked.
+    after: BTreeSet<NodeId>,
+    broken: Option<Violation>,
+    pub trace: Vec<String>,
+}
+
+impl World {
+    pub fn new(plan: Plan) -> World {
+        let mut rng = Rng::with_seed(plan.seed);
+        let count = *rng.choice([1, 3, 3, 3, 3, 4, 5].iter()).unwrap_or(&3) as NodeId;
+        let members: Vec<NodeId> = (1..=count).collect();
+        let mut world = World {
+            plan,
+            rng,
+            now: 0,
+            queue: BinaryHeap::new(),
+            events: HashMap::new(),
+            sequence: 0,
+            log: FakeLog::default(),
+            branches: vec![],
+            profile: Profile::of(plan.seed),
+            invariants: Invariants::default(),
+            visits: 0,
+            healed_at: 0,
+            faults_ms: if plan.seed % 20 == 19 {
+                8 * FAULTS_MS
+            } else {
+                FAULTS_MS
+            },
+            nodes: BTreeMap::new(),
+            cut: HashMap::new(),
+            off_log: HashMap::new(),
+            operations: HashMap::new(),
+            next_operation: 0,
+            next_read: 0,
+            counters: HashMap::new(),
+            agreed: vec![],
+            floors: HashMap::new(),
+            acknowledged: 0,
+            reads: 0,
+            generations: 0,
+            healed: false,
+            salt: 0,
+            after: BTreeSet::new(),
+            broken: None,
+            trace: vec![],
+        };
+        for id in members.clone() {
+            let saved = Saved {
+                cursor: Cursor::start(members.clone()),
+                promises: Promises::default(),
+            };
+            let disk = Disk {
+                saved,
+                store: Store::default(),
+            };
+            world.nodes.insert(id, Node::off(disk));
+            world.at(0, Event::Start { node: id });
+        }
+        world.fill_log();
+        for client in 0..4 {
+            let wait = world.rng.u64(50..300);
+            world.at(wait, Event::Client { client });
+        }
+        world.at(200, Event::Fault);
+        world.at(world.faults_ms, Event::Heal);
+        world.at(1_000, Event::Operator);
+        world
+    }
+
+    fn fill_log(&mut self) {
+        for _ in 0..self.profile.records_at_start {
+            let header = Header {
+                generation: Generation::default(),
+                kind: Kind::Data,
+            };
+            self.salt += 1;
+            let entry = Entry::new(header, vec![], self.salt);
+            self.log.append(entry);
+        }
+    }
+
+    /// Runs to the end; answers what was broken.
+    pub fn run(&mut self) -> Result<(), Violation> {
+        while let Some(Reverse((time, number))) = self.queue.pop() {
+            self.now = time;
+            let Some(event) = self.events.remove(&number) else {
+                continue;
+            };
+            self.event(event);
+            if let Some(broken) = self.broken.take() {
+                return Err(broken);
+            }
+            if self.healed && self.is_well() {
+                return Ok(());
+            }
+            if self.now > self.faults_ms + HEALING_MS {
+                return Err(Violation(format!("no progress: {}", self.describe())));
+            }
+        }
+        Err(Violation("nothing happens any more".into()))
+    }
+
+    fn at(&mut self, after: u64, event: Event) {
+        self.sequence += 1;
+        self.events.insert(self.sequence, event);
+        self.queue.push(Reverse((self.now + after, self.sequence)));
+    }
+
+    fn note(&mut self, line: impl FnOnce() -> String) {
+        if self.plan.verbose {
+            self.trace.push(format!("{:>6} {}", self.now, line()));
+        }
+    }
+
+    fn violate(&mut self, what: String) {
+        self.note(|| format!("VIOLATION {what}"));
+        self.broken.get_or_insert(Violation(what));
+    }
+
+    fn event(&mut self, event: Event) {
+        let (node, boot) = match &event {
+            Event::Input { node, boot, .. }
+            | Event::Poll { node, boot, .. }
+            | Event::ReadBack { node, boot, .. }
+            | Event::Applied { node, boot, .. }
+            | Event::Copy { node, boot, .. }
+            | Event::Fetched { node, boot, .. }
+            | Event::Install { node, boot, .. }
+            | Event::Tick { node, boot } => (*node, Some(*boot)),
+            Event::Start { node } => return self.start(*node),
+            Event::Append {
+                node,
+                boot,
+                entry,
+                again,
+            } => {
+                let (node, boot, entry, again) = (*node, *boot, entry.clone(), *again);
+                return self.append(node, boot, *entry, again);
+            }
+            Event::Fault => return self.fault(),
+            Event::Client { client } => return self.client(*client),
+            Event::Heal => return self.heal(),
+            Event::Operator => return self.operate(),
+        };
+        let Some(it) = self.nodes.get(&node) else {
+            return;
+        };
+        // A message reaches whoever is there when it comes.
+        let is_message = matches!(
+            &event,
+            Event::Input {
+                input: Input::Message { .. },
+                ..
+            }
+        );
+        if it.replica.is_none() || (Some(it.boot) != boot && !is_message) {
+            return;
+        }
+        if it.paused_until > self.now {
+            let wait = it.paused_until - self.now;
+            return self.at(wait, event);
+        }
+        match event {
+            Event::Input { input, .. } => self.give(node, input),
+            Event::Poll { fetch, .. } => self.poll(node, fetch),
+            Event::ReadBack { offset, epoch, .. } => self.read_back(node, offset, epoch),
+            Event::Applied { writes, cursor, .. } => self.applied(node, &writes, &cursor),
+            Event::Copy { from, .. } => self.copy(node, from),
+            Event::Fetched { from, disk, .. } => self.fetched(node, from, disk),
+            Event::Install { disk, .. } => self.install(node, *disk),
+            Event::Tick { .. } => {
+                let boot = self.nodes[&node].boot;
+                let wait = TICK_MS + self.rng.u64(..20);
+                self.at(wait, Event::Tick { node, boot });
+                self.give(node, Input::Tick);
+            }
+            _ => {}
+        }
+    }
+
+    fn start(&mut self, node: NodeId) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        if it.replica.is_some() {
+            return;
+        }
+        it.boot += 1;
+        it.applying = 0;
+        it.waiting.clear();
+        it.reads.clear();
+        let boot = it.boot;
+        // Random, as it is for real: what was asked before a crash may look like what is asked after it.
+        let start = self.rng.u64(..);
+        let (replica, out) =
+            Replica::with_rules(node, start, it.disk.saved.clone(), self.plan.rules);
+        it.replica = Some(replica);
+        self.note(|| format!("{node} starts"));
+        self.carry_out(node, out);
+        self.at(TICK_MS, Event::Tick { node, boot });
+    }
+
+    fn crash(&mut self, node: NodeId) {
+        if let Some(it) = self.nodes.get_mut(&node) {
+            it.replica = None;
+            it.behind = [None; 2];
+            it.paused_until = 0;
+        }
+        self.note(|| format!("{node} crashes"));
+    }
+
+    /// It crashes, or its store fails, which is the same to a replica, and comes again by itself.
+    fn fail(&mut self, node: NodeId) {
+        self.crash(node);
+        let wait = self.rng.u64(100..2_000);
+        self.at(wait, Event::Start { node });
+    }
+
+    fn give(&mut self, node: NodeId, input: Input) {
+        self.note(|| format!("{node} <- {input:?}"));
+        let Some(replica) = self.nodes.get_mut(&node).and_then(|n| n.replica.as_mut()) else {
+            return;
+        };
+        let out = replica.handle(input);
+        self.carry_out(node, out);
+    }
+
+    fn carry_out(&mut self, node: NodeId, out: Vec<Output>) {
+        for output in out {
+            // It may crash between any two.
+            if self.rng.u32(..self.profile.outputs_per_crash) == 0 && !self.healed {
+                return self.fail(node);
+            }
+            self.note(|| format!("{node} -> {output:?}"));
+            self.output(node, output);
+        }
+    }
+
+    fn output(&mut self, node: NodeId, output: Output) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let boot = it.boot;
+        match output {
+            Output::Fetch { from } => {
+                it.fetch += 1;
+                it.at = from;
+                let fetch = it.fetch;
+                let wait = self.rng.u64(1..POLL_MS);
+                self.at(wait, Event::Poll { node, boot, fetch });
+            }
+            Output::ReadBack { offset, epoch } => {
+                let asked = Event::ReadBack {
+                    node,
+                    boot,
+                    offset,
+                    epoch,
+                };
+                let wait = self.rng.u64(1..20);
+                self.at(wait, asked);
+            }
+            Output::Apply { data, cursor } => {
+                let writes = if data { it.given.clone() } else { vec![] };
+                it.applying += 1;
+                self.may_apply(node, &cursor);
+                // One after the other.
+                let applied = Event::Applied {
+                    node,
+                    boot,
+                    writes,
+                    cursor,
+                };
+                self.at(3, applied);
+            }
+            Output::Promise(promises) => it.disk.saved.promises = promises,
+            Output::Send { to, message } => self.send(node, to, message),
+            Output::Append(begin) => {
+                self.is_one_beginning(node, &begin);
+                let header = Header {
+                    generation: begin.generation,
+                    kind: Kind::Begin(Box::new(begin)),
+                };
+                self.propose(node, header, vec![]);
+            }
+            Output::ReadNow(read) => self.read_now(node, read),
+            Output::ReadDone(read) => self.read_done(node, read),
+            Output::Stable {
+                generation,
+                next_offset,
+            } => self.stable(node, generation, next_offset),
+            Output::Copy { from } => {
+                let wait = self.rng.u64(10..300);
+                self.at(wait, Event::Copy { node, boot, from });
+            }
+            Output::Halted(_) => {}
+        }
+    }
+
+    fn speaks(&self, a: NodeId, b: NodeId) -> bool {
+        self.cut
+            .get(&(a.min(b), a.max(b)))
+            .is_none_or(|until| *until <= self.now)
+    }
+
+    fn reaches_log(&self, node: NodeId) -> bool {
+        self.off_log
+            .get(&node)
+            .is_none_or(|until| *until <= self.now)
+    }
+
+    fn branch(&self, branch: Branch) -> Option<&FakeLog> {
+        let mut branches = self.branches.iter();
+        branches.find(|log| (log.number, log.epoch) == branch)
+    }
+
+    fn seen_by(&self, node: NodeId, which: usize) -> &FakeLog {
+        let behind = self.nodes.get(&node).and_then(|n| n.behind[which]);
+        let behind = behind.filter(|(until, _)| *until > self.now);
+        behind
+            .and_then(|(_, branch)| self.branch(branch))
+            .unwrap_or(&self.log)
+    }
+
+    fn send(&mut self, from: NodeId, to: NodeId, message: Message) {
+        let lost = self.rng.u32(..30) == 0 && !self.healed;
+        let Some(boot) = self.nodes.get(&to).map(|n| n.boot) else {
+            return;
+        };
+        if lost || !self.speaks(from, to) {
+            return;
+        }
+        let again = if self.rng.u32(..50) == 0 { 2 } else { 1 };
+        for _ in 0..again {
+            let wait = match self.rng.u32(..200) {
+                0 => self.rng.u64(1..self.profile.late_ms),
+                1..10 => self.rng.u64(1..400),
+                _ => self.rng.u64(1..8),
+            };
+            let input = Input::Message {
+                from,
+                message: message.clone(),
+            };
+            self.at(
+                wait,
+                Event::Input {
+                    node: to,
+                    boot,
+                    input,
+                },
+            );
+        }
+    }
+
+    fn poll(&mut self, node: NodeId, fetch: u64) {
+        let it = &self.nodes[&node];
+        if it.fetch != fetch {
+            return;
+        }
+        let (boot, mut next) = (it.boot, it.at);
+        let again = Event::Poll { node, boot, fetch };
+        if !self.reaches_log(node) {
+            return self.at(POLL_MS * 5, again);
+        }
+        let log = self.seen_by(node, FOLLOWS);
+        let (start, end) = (log.start, log.end());
+        if next < start || next > end {
+            self.at(POLL_MS * 10, again);
+            return self.give(node, Input::NoRecord { start, end });
+        }
+        let most = self.rng.u64(1..self.profile.records_per_poll);
+        for _ in 0..most {
+            let damaged = self.rng.u32(..400) == 0 && !self.healed;
+            let log = self.seen_by(node, FOLLOWS);
+            let Some(record) = log.record(next, damaged) else {
+                break;
+            };
+            let writes = log
+                .get(next)
+                .map(|entry| entry.writes.clone())
+                .unwrap_or_default();
+            next += 1;
+            let Some(it) = self.nodes.get_mut(&node) else {
+                return;
+            };
+            it.given = writes;
+            it.at = next;
+            self.give(node, Input::Record(record));
+            let it = &self.nodes[&node];
+            // It may have asked for others, or crashed.
+            if it.fetch != fetch || it.boot != boot || it.replica.is_none() {
+                return;
+            }
+        }
+        let wait = self.rng.u64(1..POLL_MS * 2);
+        self.at(wait, again);
+    }
+
+    fn read_back(&mut self, node: NodeId, offset: u64, epoch: i32) {
+        if !self.reaches_log(node) {
+            return;
+        }
+        let damaged = self.rng.u32(..200) == 0;
+        let log = self.nodes[&node].disk.saved.cursor.log;
+        let view = self.seen_by(node, READS_AGAIN);
+        if let Some(input) = view.read_back(offset, (log, epoch), damaged) {
+            self.give(node, input);
+        }
+    }
+
+    fn applied(&mut self, node: NodeId, writes: &[Write], cursor: &Cursor) {
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        it.applying -= 1;
+        if self.rng.u32(..2_000) == 0 && !self.healed {
+            self.note(|| format!("the store of {node} fails"));
+            return self.fail(node);
+        }
+        self.is_one_way(node, cursor);
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        it.disk.store.apply(writes, cursor);
+        let position = cursor.position;
+        let now = (position.generation, position.next_offset, position.chain);
+        it.ever.insert(now);
+        it.disk.saved.cursor = cursor.clone();
+        if cursor.position.generation > Generation::default() {
+            self.generations = self.generations.max(cursor.position.generation.number);
+        }
+        // What is in the store is seen before the replica is told.
+        let boot = it.boot;
+        if it.applying > 0 && self.rng.bool() {
+            // It is said with the next.
+            return;
+        }
+        let input = Input::Applied {
+            generation: position.generation,
+            next_offset: position.next_offset,
+        };
+        if self.rng.u32(..50) == 0 {
+            let (wait, input) = (self.rng.u64(2..400), input.clone());
+            self.at(wait, Event::Input { node, boot, input });
+        }
+        self.at(2, Event::Input { node, boot, input });
+    }
+
+    fn copy(&mut self, node: NodeId, from: NodeId) {
+        let source = self.nodes.get(&from).filter(|n| n.replica.is_some());
+        let reaches = self.speaks(node, from);
+        let disk = source.filter(|_| reaches).map(|n| n.disk.clone());
+        let Some(disk) = disk else {
+            return self.give(node, Input::Copied(None));
+        };
+        // It goes on meanwhile, or dies.
+        let (wait, boot) = (
+            self.rng.u64(0..self.profile.copy_ms),
+            self.nodes[&node].boot,
+        );
+        let fetched = Event::Fetched {
+            node,
+            boot,
+            from,
+            disk: Box::new(disk),
+        };
+        self.at(wait, fetched);
+    }
+
+    fn fetched(&mut self, node: NodeId, from: NodeId, disk: Box<Disk>) {
+        let is_there = self.nodes.get(&from).is_some_and(|n| n.replica.is_some());
+        let is_whole = is_there && self.speaks(node, from) || self.rng.bool();
+        let Some(it) = self.nodes.get_mut(&node) else {
+            return;
+        };
+        let (boot, Some(replica)) = (it.boot, &mut it.replica) else {
+            return;
+        };
+        if !is_whole {
+            return self.give(node, Input::Copied(None));
+        }
+        if !replica.may_become(&disk.saved.cursor) {
+            return self.give(node, Input::CopyRefused);
+        }
+        // Much may be said to it until it is there.
+        let wait = self.rng.u64(0..200);
+        self.at(wait, Event::Install { node, boot, disk });
+    }
+
+    fn install(&mut self, node: NodeId, disk: Disk) {
+        let cursor = disk.saved.cursor.clone();
+        self.may_be(node, &cursor);
+        if let Some(it) = self.nodes.get_mut(&node) {
+            let passed = disk.store.lengths.iter();
+            it.ever.extend(
+                passed.map(|((generation, next), (_, chain))| (*generation, *next, *chain)),
+            );
+            it.disk.store = disk.store;
+            it.disk.saved.cursor = disk.saved.cursor;
+        }
+        self.give(node, Input::Copied(Some(cursor)));
+    }
+
+    fn propose(&mut self, node: NodeId, header: Header, writes: Vec<Write>) {
+        let boot = self.nodes[&node].boot;
+        self.salt += 1;
+        let entry = Box::new(Entry::new(header, writes, self.salt));
+        if self.reaches_log(node) && self.rng.u32(..40) != 0 {
+            let wait = match self.rng.u32(..100) {
+                0 => self.rng.u64(1..10_000),
+                _ => self.rng.u64(1..20),
+            };
+            let again = self.rng.u32(..30) == 0;
+            self.at(
+                wait,
+                Event::Append {
+                    node,
+                    boot,
+                    entry,
+                    again,
+                },
+            );
+        }
+    }
+
+    fn append(&mut self, node: NodeId, boot: u64, entry: Entry, again: bool) {
+        let generation = entry.header.generation;
+        let is_begin = matches!(entry.header.kind, Kind::Begin(_));
+        // A leader that was deposed may not know it yet.
+        let deposed = self.nodes[&node].behind[FOLLOWS]
+            .filter(|_| self.rng.u32(..100) < self.profile.deposed);
+        let mut branches = self.branches.iter_mut();
+        let deposed = deposed
+            .filter(|(until, _)| *until > self.now)
+            .and_then(|(_, of)| branches.find(|log| (log.number, log.epoch) == of));
+        let log = deposed.unwrap_or(&mut self.log);
+        let (offset, epoch) = (log.append(entry.clone()), log.epoch);
+        self.note(|| {
+            format!(
+                "log[{offset}] epoch {epoch} = {:?} {:?}",
+                entry.header, entry.writes
+            )
+        });
+        if again {
+            // A producer that was not told tries again.
+            let wait = self.rng.u64(1..600);
+            let entry = Box::new(entry);
+            self.at(
+                wait,
+                Event::Append {
+                    node,
+                    boot,
+                    entry,
+                    again: false,
+                },
+            );
+        }
+        if is_begin && self.rng.u32(..10) != 0 {
+            let wait = self.rng.u64(1..20);
+            let input = Input::Appended { generation, offset };
+            self.at(wait, Event::Input { node, boot, input });
+        }
+    }
+}
+
+impl Node {
+    fn off(disk: Disk) -> Node {
+        Node {
+            disk,
+            replica: None,
+            boot: 0,
+            fetch: 0,
+            at: 0,
+            waiting: HashMap::new(),
+            reads: HashMap::new(),
+            paused_until: 0,
+            behind: [None; 2],
+            applying: 0,
+            ever: HashSet::new(),
+            given: vec![],
+        }
+    }
+}

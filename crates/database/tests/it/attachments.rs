@@ -1,0 +1,327 @@
+//! Attachments through the embedded API: uploads, stubs, what an edit may name, and reading back.
+
+use crate::support;
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use database::{
+    Database, Durability, EditMode, Error, Outcome, Read, ReadDoc, ReadOptions, SinkOptions,
+    Uploaded, WantedBytes,
+};
+use document::{Attachment, DocId, EditDoc, Encoding};
+use support::{compact, doc, open, runtime, with_shards};
+
+async fn upload(
+    db: &Database,
+    id: &str,
+    content_type: &str,
+    bytes: &[u8],
+    options: SinkOptions,
+) -> Result<Uploaded, Error> {
+    let mut sink = db.attachment_sink(&DocId::new(id).unwrap(), content_type, options);
+    for piece in bytes.chunks(10_007) {
+        sink.write(Bytes::copy_from_slice(piece)).await?;
+    }
+    sink.finish().await
+}
+
+async fn edit(db: &Arc<Database>, edit: EditDoc, mode: EditMode) -> Outcome {
+    let (mut outcomes, _) = db
+        .update(vec![edit], mode, Durability::Delayed)
+        .await
+        .unwrap();
+    outcomes.remove(0)
+}
+
+async fn written(db: &Arc<Database>, doc: EditDoc) -> String {
+    match edit(db, doc, EditMode::Interactive).await {
+        Outcome::Ok { rev } => rev.to_string(),
+        other => panic!("not written: {other:?}"),
+    }
+}
+
+fn read(db: &Database, id: &str, options: &ReadOptions) -> ReadDoc {
+    match db.read(&DocId::new(id).unwrap(), options).unwrap() {
+        Read::Found(doc) => doc,
+        other => panic!("not found: {other:?}"),
+    }
+}
+
+fn attachments(db: &Database, id: &str) -> Vec<Attachment> {
+    let doc = read(db, id, &ReadOptions::default());
+    doc.attachments
+        .into_iter()
+        .map(|read| read.attachment)
+        .collect()
+}
+
+fn bytes_of(
+    db: &Database,
+    id: &str,
+    attachment: &Attachment,
+    range: Option<std::ops::Range<u64>>,
+    decode: bool,
+) -> Vec<u8> {
+    let mut reader = db
+        .attachment_reader(&DocId::new(id).unwrap(), attachment, range, decode)
+        .unwrap();
+    let mut bytes = vec![];
+    while let Some(piece) = reader.next_piece().unwrap() {
+        bytes.extend_from_slice(&piece);
+    }
+    bytes
+}
+
+fn text(length: usize) -> Vec<u8> {
+    let numbers = (0..).flat_map(|n: u64| format!("{n} ").into_bytes());
+    numbers.take(length).collect()
+}
+
+#[test]
+fn an_upload_becomes_an_attachment_and_its_bytes_come_back_whole_and_in_ranges() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(2)).await.unwrap();
+        let bytes = text(700_000);
+        for (content_type, encoding) in [
+            ("image/png", Encoding::Identity),
+            ("text/plain", Encoding::Gzip),
+        ] {
+            let id = content_type.replace('/', "-");
+            let uploaded = upload(&db, &id, content_type, &bytes, SinkOptions::default())
+                .await
+                .unwrap();
+            assert_eq!((uploaded.length, uploaded.encoding), (700_000, encoding));
+            let mut edit = doc(&format!(r#"{{"_id":"{id}"}}"#));
+            edit.files
+                .push(uploaded.attachment("f", content_type, None));
+            written(&db, edit).await;
+            let attachment = attachments(&db, &id).remove(0);
+            assert_eq!(attachment.revpos, Some(1));
+            assert!(bytes_of(&db, &id, &attachment, None, true) == bytes);
+            for range in [
+                0..1,
+                131_071..131_073,
+                699_999..900_000,
+                5..5,
+                800_000..800_001,
+            ] {
+                let expected =
+                    &bytes[(range.start as usize).min(700_000)..(range.end as usize).min(700_000)];
+                assert!(
+                    bytes_of(&db, &id, &attachment, Some(range.clone()), true) == expected,
+                    "{range:?}"
+                );
+            }
+            let stored = bytes_of(&db, &id, &attachment, None, false);
+            assert_eq!(stored.len() as u64, attachment.stored_length);
+            assert_eq!(
+                bytes_of(&db, &id, &attachment, Some(3..9), false),
+                stored[3..9]
+            );
+        }
+    });
+}
+
+fn gzip(bytes: &[u8]) -> Vec<u8> {
+    let mut gzip = flate2::write::GzEncoder::new(vec![], flate2::Compression::default());
+    std::io::Write::write_all(&mut gzip, bytes).unwrap();
+    gzip.finish().unwrap()
+}
+
+#[test]
+fn an_upload_is_checked() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        let wrong = SinkOptions {
+            md5: Some([0; 16]),
+            ..SinkOptions::default()
+        };
+        for content_type in ["image/png", "text/plain"] {
+            let refused = upload(&db, "f", content_type, b"hello", wrong.clone()).await;
+            assert!(matches!(refused, Err(Error::DigestMismatch)));
+        }
+        let small = SinkOptions {
+            bytes_max: Some(20_000),
+            ..SinkOptions::default()
+        };
+        assert!(
+            upload(&db, "f", "image/png", &text(20_000), small.clone())
+                .await
+                .is_ok()
+        );
+        let refused = upload(&db, "f", "image/png", &text(20_001), small).await;
+        assert!(matches!(refused, Err(Error::AttachmentTooLarge)));
+    });
+}
+
+#[test]
+fn what_a_client_gzipped_is_checked_and_goes_when_nobody_holds_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        let encoded = SinkOptions {
+            encoded: true,
+            ..SinkOptions::default()
+        };
+        let refused = upload(&db, "f", "text/plain", b"not gzip", encoded.clone()).await;
+        assert!(matches!(refused, Err(Error::BadRequest(_))));
+        // RFC 1952: a file may have several members.
+        let members = [gzip(b"hello "), gzip(b""), gzip(&text(100_000))].concat();
+        for cut in [1, 9, gzip(&text(100_000)).len() - 1] {
+            let torn = &members[..members.len() - cut];
+            let refused = upload(&db, "f", "text/plain", torn, encoded.clone()).await;
+            assert!(
+                matches!(refused, Err(Error::BadRequest(_))),
+                "less {cut} bytes"
+            );
+        }
+        let trailing = [&members[..], b"more"].concat();
+        let refused = upload(&db, "f", "text/plain", &trailing, encoded.clone()).await;
+        assert!(matches!(refused, Err(Error::BadRequest(_))));
+        let uploaded = upload(&db, "f", "text/plain", &members, encoded)
+            .await
+            .unwrap();
+        // What it inflates to is not looked at, as in CouchDB.
+        assert_eq!(uploaded.length, members.len() as u64);
+        drop(uploaded);
+        let gzipped = upload(
+            &db,
+            "f",
+            "text/plain",
+            &text(100_000),
+            SinkOptions::default(),
+        )
+        .await
+        .unwrap();
+        let attachment = gzipped.attachment("f", "text/plain", None);
+        drop(gzipped);
+        let mut edit = doc(r#"{"_id":"f"}"#);
+        edit.files.push(attachment);
+        // Nobody holds the content any more: it is gone.
+        let refused = self::edit(&db, edit, EditMode::Interactive).await;
+        assert!(matches!(refused, Outcome::Refused(error, _) if error == "missing_stub"));
+        assert_eq!(db.info().unwrap().file_bytes, 0);
+    });
+}
+
+#[test]
+fn stubs_keep_the_parents_attachments_and_nothing_else() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        let first = doc(r#"{"_id":"d","_attachments":{"a":{"data":"aGVsbG8="},"b":{"data":"eA==","content_type":"image/png"}}}"#);
+        let first = written(&db, first).await;
+        let second = doc(&format!(r#"{{"_id":"d","_rev":"{first}","_attachments":{{"b":{{"stub":true}},"c":{{"data":"eQ=="}}}}}}"#));
+        let second = written(&db, second).await;
+        let now = attachments(&db, "d");
+        let now: Vec<_> = now.iter().map(|a| (a.name.as_str(), a.revpos)).collect();
+        assert_eq!(now, [("b", Some(1)), ("c", Some(2))]);
+        for stub in [r#""a":{"stub":true}"#, r#""b":{"stub":true,"revpos":2}"#, r#""b":{"stub":true,"revpos":"x"}"#] {
+            let edit = doc(&format!(r#"{{"_id":"d","_rev":"{second}","_attachments":{{{stub}}}}}"#));
+            let refused = self::edit(&db, edit, EditMode::Interactive).await;
+            assert!(matches!(&refused, Outcome::Refused(error, _) if error == "missing_stub"), "{refused:?}");
+        }
+        let stale = doc(&format!(r#"{{"_id":"d","_rev":"{first}","_attachments":{{"a":{{"stub":true}}}}}}"#));
+        assert!(matches!(edit(&db, stale, EditMode::Interactive).await, Outcome::Conflict));
+        // A revision from elsewhere has what its nearest ancestor here has.
+        let hash = &second[2..];
+        let path = format!(r#""_revisions":{{"start":4,"ids":["aa","bb","{hash}"]}}"#);
+        let replicated = doc(&format!(r#"{{"_id":"d",{path},"_attachments":{{"c":{{"stub":true,"revpos":2}}}}}}"#));
+        let done = edit(&db, replicated.clone(), EditMode::Replicated).await;
+        assert!(matches!(done, Outcome::Ok { .. }), "{done:?}");
+        let again = edit(&db, replicated, EditMode::Replicated).await;
+        assert!(matches!(again, Outcome::Ok { .. }), "{again:?}");
+        assert_eq!(attachments(&db, "d")[0].revpos, Some(2));
+    });
+}
+
+#[test]
+fn documents_are_read_with_the_bytes_that_are_asked_for() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        let rev = written(&db, doc(r#"{"_id":"d","_attachments":{"a":{"data":"aGVsbG8=","content_type":"text/plain"}}}"#)).await;
+        let edit = format!(r#"{{"_id":"d","_rev":"{rev}","_attachments":{{"a":{{"stub":true}},"b":{{"data":"eA=="}}}}}}"#);
+        written(&db, doc(&edit)).await;
+        let json = |attachments, att_encoding_info| {
+            let options = ReadOptions { attachments, att_encoding_info, ..ReadOptions::default() };
+            let doc = read(&db, "d", &options);
+            let json = match options.attachments {
+                WantedBytes::None => doc.json,
+                _ => db.json_with_bytes(&doc, att_encoding_info).unwrap(),
+            };
+            let json: serde_json::Value = serde_json::from_slice(&json).unwrap();
+            json["_attachments"].clone()
+        };
+        let stubs = json(WantedBytes::None, true);
+        assert_eq!((&stubs["a"]["stub"], &stubs["a"]["encoding"], &stubs["a"]["length"]), (&true.into(), &"gzip".into(), &5.into()));
+        let all = json(WantedBytes::All, false);
+        assert_eq!((&all["a"]["data"], &all["b"]["data"]), (&"aGVsbG8=".into(), &"eA==".into()));
+        let since = json(WantedBytes::Since(vec![document::Rev::parse(&rev).unwrap()]), false);
+        assert_eq!((&since["a"]["stub"], &since["b"]["data"]), (&true.into(), &"eA==".into()));
+        let unknown = WantedBytes::Since(vec![document::Rev::parse("7-abc").unwrap()]);
+        assert_eq!(json(unknown, false), all);
+    });
+}
+
+#[test]
+fn compaction_keeps_what_leaves_name_over_all_shards_and_removes_the_rest() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(4)).await.unwrap();
+        let bytes = text(300_000);
+        for n in 0..8 {
+            let id = format!("d{n}");
+            let same = upload(&db, &id, "image/png", &bytes, SinkOptions::default())
+                .await
+                .unwrap();
+            let own = upload(
+                &db,
+                &id,
+                "image/png",
+                format!("own {n}").as_bytes(),
+                SinkOptions::default(),
+            )
+            .await
+            .unwrap();
+            let mut edit = doc(&format!(r#"{{"_id":"{id}"}}"#));
+            edit.files = vec![
+                same.attachment("same", "image/png", None),
+                own.attachment("own", "image/png", None),
+            ];
+            written(&db, edit).await;
+        }
+        compact(&db);
+        assert!(bytes_of(&db, "d0", &attachments(&db, "d0")[0], None, true) == bytes);
+        for n in 0..7 {
+            let rev = read(&db, &format!("d{n}"), &ReadOptions::default()).rev;
+            written(
+                &db,
+                doc(&format!(
+                    r#"{{"_id":"d{n}","_rev":"{rev}","_deleted":true}}"#
+                )),
+            )
+            .await;
+        }
+        compact(&db);
+        let left = attachments(&db, "d7");
+        assert!(bytes_of(&db, "d7", &left[0], None, true) == bytes);
+        assert_eq!(bytes_of(&db, "d7", &left[1], None, true), b"own 7");
+        let rev = read(&db, "d7", &ReadOptions::default()).rev;
+        written(&db, doc(&format!(r#"{{"_id":"d7","_rev":"{rev}"}}"#))).await;
+        compact(&db);
+        assert!(
+            db.attachment_reader(&DocId::new("d7").unwrap(), &left[0], None, true)
+                .is_err()
+        );
+    });
+}

@@ -1,0 +1,211 @@
+//! Stores that were written by versions of this program are read by this one: everything in them, and their indexes as they
+//! are. A change of what is on disk fails here. See `stores/README.md`.
+
+mod check;
+mod describe;
+mod functions;
+use crate::support;
+mod write;
+
+use std::fs::File;
+use std::path::PathBuf;
+
+use flate2::Compression;
+use flate2::read::GzDecoder;
+use flate2::write::GzEncoder;
+use serde_json::Value;
+
+/// What this version writes. `settee-1` is of when all contents of attachments were under the first shard, and databases had
+/// no uuid.
+const CURRENT: &str = "settee-1-system";
+
+fn stores() -> PathBuf {
+    PathBuf::from("tests/golden/stores")
+}
+
+fn archive(name: &str) -> PathBuf {
+    stores().join(format!("{name}.tar.gz"))
+}
+
+fn expectation(name: &str) -> PathBuf {
+    stores().join(format!("{name}.json.gz"))
+}
+
+/// What could be read of a store when it was written.
+fn expected(name: &str) -> Value {
+    let expected = GzDecoder::new(File::open(expectation(name)).unwrap());
+    serde_json::from_reader(expected).unwrap()
+}
+
+/// Names of the stores that are kept.
+fn kept() -> Vec<String> {
+    let files = std::fs::read_dir(stores()).unwrap();
+    let names = files.map(|f| f.unwrap().file_name().into_string().unwrap());
+    let mut names: Vec<String> = names
+        .filter_map(|n| n.strip_suffix(".tar.gz").map(str::to_owned))
+        .collect();
+    names.sort();
+    names
+}
+
+fn runtime() -> tokio::runtime::Runtime {
+    tokio::runtime::Builder::new_multi_thread()
+        .worker_threads(1)
+        .build()
+        .unwrap()
+}
+
+/// Says where two values differ first.
+fn assert_same(found: &Value, expected: &Value, at: &str) {
+    match (found, expected) {
+        (Value::Object(found), Value::Object(expected)) => {
+            let names = |object: &serde_json::Map<String, Value>| -> Vec<String> {
+                object.keys().cloned().collect()
+            };
+            assert_eq!(names(found), names(expected), "members of {at}");
+            for (name, found) in found {
+                assert_same(found, &expected[name], &format!("{at}/{name}"));
+            }
+        }
+        (Value::Array(found), Value::Array(expected)) => {
+            for (n, (found, expected)) in found.iter().zip(expected).enumerate() {
+                assert_same(found, expected, &format!("{at}[{n}]"));
+            }
+            assert_eq!(found.len(), expected.len(), "elements of {at}");
+        }
+        _ => assert_eq!(found, expected, "{at}"),
+    }
+}
+
+#[test]
+fn everything_in_kept_stores_is_read_and_their_indexes_are_used_as_they_are() {
+    assert!(kept().contains(&CURRENT.to_owned()));
+    for name in kept() {
+        let dir = unpacked(&name);
+        let expected = expected(&name);
+        // Twice: what opening it writes is read as well.
+        for opened in ["as it was kept", "once more"] {
+            let databases = write::open(dir.path(), false);
+            describe::assert_indexed(&databases);
+            let found = runtime().block_on(describe::describe(&databases));
+            databases.close();
+            assert_same(&found, &expected, &format!("{name}, {opened}: "));
+        }
+    }
+}
+
+fn unpacked(name: &str) -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let file = File::open(archive(name)).unwrap();
+    tar::Archive::new(GzDecoder::new(file))
+        .unpack(dir.path())
+        .unwrap();
+    dir
+}
+
+/// What databases are known by, those too that were made before they had uuids.
+#[test]
+fn databases_of_kept_stores_keep_their_uuids() {
+    let expected = [
+        (
+            "settee-1",
+            [
+                ("one", "bc5d9d79ba7b89b87308036fba9e275e"),
+                ("three", "37f681288f62ac89b5dc14311c94f27c"),
+                ("parts", "c01470e86a82ad93bed3b8e5507fff46"),
+            ],
+        ),
+        (
+            "settee-1-contents",
+            [
+                ("one", "e006f5e1ca3b06dc03625f81782dee0e"),
+                ("three", "3539702f48b491e375599a62a7691d33"),
+                ("parts", "3840654c7a139ff28558b2769668f21d"),
+            ],
+        ),
+    ];
+    for (name, uuids) in expected {
+        let dir = unpacked(name);
+        for opened in ["as it was kept", "once more"] {
+            let databases = write::open(dir.path(), false);
+            let found = uuids.map(|(db, _)| (db, databases.get(db).unwrap().uuid().to_string()));
+            let found = found.each_ref().map(|(db, uuid)| (*db, uuid.as_str()));
+            assert_eq!(found, uuids, "{name}, {opened}");
+            runtime().block_on(async {
+                let db = databases.get("one").unwrap();
+                db.set_revs_limit(77).await.unwrap();
+            });
+            databases.close();
+        }
+    }
+}
+
+#[test]
+fn a_kept_store_is_written_on() {
+    for name in kept() {
+        let dir = unpacked(&name);
+        let databases = write::open(dir.path(), true);
+        runtime().block_on(async {
+            let db = databases.get("three").unwrap();
+            let before = db.info().unwrap();
+            let edit = support::doc(r#"{"_id":"new","n":5000,"v":1}"#);
+            support::write(&db, vec![edit]).await;
+            describe::index(&databases).await;
+            assert_eq!(db.info().unwrap().doc_count, before.doc_count + 1);
+            describe::assert_indexed(&databases);
+        });
+        databases.close();
+    }
+}
+
+/// Their attachments are replaced, copied to documents of all shards, and removed, with compactions in between.
+#[test]
+fn attachments_of_a_kept_store_are_written_on() {
+    for name in kept() {
+        let dir = unpacked(&name);
+        let expected = ["one", "three", "parts"].map(|db| {
+            let databases = write::open(dir.path(), true);
+            let left = runtime().block_on(write::change_attachments(&databases, db));
+            databases.close();
+            (db, left)
+        });
+        let databases = write::open(dir.path(), false);
+        for (db, left) in expected {
+            let db = databases.get(db).unwrap();
+            support::compact(&db);
+            assert_eq!(write::attachments(&db), left, "{name}, {}", db.name());
+        }
+        databases.close();
+    }
+}
+
+/// Writes the store of this version's format: `cargo test -p database --test golden -- --ignored`.
+#[test]
+#[ignore = "writes into the checkout"]
+fn write_the_store_of_this_format() {
+    assert!(
+        !archive(CURRENT).exists(),
+        "a store of {CURRENT} is kept: a new format gets a new name"
+    );
+    let dir = tempfile::tempdir().unwrap();
+    let described = runtime().block_on(write::write(dir.path()));
+    let file = File::create(archive(CURRENT)).unwrap();
+    let mut tar = tar::Builder::new(GzEncoder::new(file, Compression::best()));
+    let mut files: Vec<_> = std::fs::read_dir(dir.path())
+        .unwrap()
+        .map(|f| f.unwrap())
+        .collect();
+    files.sort_by_key(std::fs::DirEntry::file_name);
+    for file in files {
+        let name = file.file_name().into_string().unwrap();
+        let is_stored = !name.starts_with("LOG") && name != "LOCK";
+        if is_stored && file.file_type().unwrap().is_file() {
+            tar.append_path_with_name(file.path(), name).unwrap();
+        }
+    }
+    tar.into_inner().unwrap().finish().unwrap();
+    let file = File::create(expectation(CURRENT)).unwrap();
+    let mut gzip = GzEncoder::new(file, Compression::best());
+    serde_json::to_writer_pretty(&mut gzip, &described).unwrap();
+    gzip.finish().unwrap();
+}

@@ -1,0 +1,15 @@
+//! The integration tests of `database`: one program, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod attachments;
+mod closing;
+mod concurrency;
+mod golden;
+mod homes;
+mod large;
+mod lifecycle;
+mod model;
+mod replacing;
+mod rules;
+mod support;
+mod validate;

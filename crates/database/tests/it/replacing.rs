@@ -1,0 +1,56 @@
+//! Shards of a database are replaced by others, or are not.
+
+use crate::support;
+
+use database::{Error, NewShards, Property};
+use support::{all_docs, doc, open, rows_of, runtime, with_shards, write};
+
+const DESIGN: &str = r#"{"_id":"_design/d","language":"query",
+    "views":{"v":{"map":{"fields":{"n":"asc"}},"reduce":"_count"}}}"#;
+
+#[test]
+fn after_a_refusal_all_is_as_before_and_who_held_the_database_tries_again() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let held = databases.create("a", with_shards(3)).await.unwrap();
+        write(&held, vec![doc(DESIGN), doc(r#"{"_id":"x","n":1}"#)]).await;
+        let index = held.view_index(&held.design("_design/d").unwrap()).unwrap();
+        held.update_view(&index).await.unwrap();
+        let before = rows_of(&mut held.rows(all_docs()).unwrap(), 1 << 20);
+        let new = |name: Option<&str>| NewShards {
+            name: name.map(Into::into),
+            uuid: held.uuid(),
+            shards: vec![(1, 77)],
+        };
+        let refused = databases.replace_shards(vec![new(Some("a"))], |replacement| {
+            assert_eq!(replacement.replaced.len(), 1);
+            assert_eq!(replacement.puts.len(), 1);
+            assert!(replacement.unwanted.is_empty());
+            Err(storage::Error::Corrupt("copy"))
+        });
+        assert!(refused.await.is_err());
+        assert!(matches!(held.rows(all_docs()), Err(Error::Unavailable(_))));
+        assert!(matches!(
+            held.set_revs_limit(5).await,
+            Err(Error::Unavailable(_))
+        ));
+        let db = databases.get("a").unwrap();
+        assert_eq!(rows_of(&mut db.rows(all_docs()).unwrap(), 1 << 20), before);
+        write(&db, vec![doc(r#"{"_id":"y","n":2}"#)]).await;
+        let index = db.view_index(&db.design("_design/d").unwrap()).unwrap();
+        db.update_view(&index).await.unwrap();
+        let limit = Property::RevsLimit(9);
+        let changed = databases.change_ordered("a", held.uuid(), limit).await;
+        changed.unwrap();
+        assert_eq!(db.revs_limit(), 9);
+        // Of a database that is gone nothing is replaced.
+        let gone = databases.replace_shards(vec![new(Some("b")), new(None)], |replacement| {
+            assert_eq!(replacement.unwanted, [77, 77]);
+            assert!(replacement.replaced.is_empty() && replacement.puts.is_empty());
+            Ok(())
+        });
+        gone.await.unwrap();
+        databases.delete("a").await.unwrap();
+    });
+}

@@ -1,0 +1,100 @@
+//! Engines of both kinds, and functions run on them.
+use std::time::Duration;
+
+use functions::js::{Engine, Isolation, Options, WorkerCommand};
+use functions::{Doc, Emits, Error, Indexes, MapGroup, Owner};
+use serde_json::Value;
+
+pub fn options(isolation: Isolation) -> Options {
+    Options {
+        time: Duration::from_secs(5),
+        memory_bytes: 32 << 20,
+        isolation,
+        workers_max: 2,
+        worker: WorkerCommand {
+            program: Some(env!("CARGO_BIN_EXE_functions-worker").into()),
+            args: Vec::new(),
+        },
+        ..Options::default()
+    }
+}
+
+pub const BOTH: [Isolation; 2] = [Isolation::Thread, Isolation::Process];
+
+/// Runs a test on an engine in this thread, and on one with worker processes.
+pub fn each(test: impl Fn(&Engine)) {
+    for isolation in BOTH {
+        test(&Engine::new(options(isolation)));
+    }
+}
+
+pub fn group(maps: &[&str]) -> MapGroup {
+    MapGroup {
+        language: "javascript".into(),
+        maps: maps.iter().map(ToString::to_string).collect(),
+        lib: None,
+        owner: Owner::default(),
+        records: false,
+        tells: false,
+        indexes: Indexes::No,
+    }
+}
+
+/// A row as (document, function, key, value).
+pub type Row = (u32, u32, String, String);
+
+/// Runs a group over documents, each given as (id, body).
+pub fn run(engine: &Engine, group: &MapGroup, docs: &[(&str, &str)]) -> Result<Vec<Row>, Error> {
+    let mut mapper = engine.mapper(group)?;
+    let members: Vec<String> = docs
+        .iter()
+        .map(|(id, _)| format!(r#""_id":{},"_rev":"1-x""#, Value::from(*id)))
+        .collect();
+    let docs: Vec<Doc> = docs
+        .iter()
+        .zip(&members)
+        .map(|((_, body), members)| Doc {
+            members: members.as_bytes(),
+            body: body.as_bytes(),
+        })
+        .collect();
+    let mut out = Emits::default();
+    mapper.map(&docs, &mut out)?;
+    Ok(rows(&out))
+}
+
+pub fn rows(out: &Emits) -> Vec<Row> {
+    let text = |bytes: &[u8]| String::from_utf8(bytes.to_vec()).expect("rows are UTF-8");
+    out.rows
+        .iter()
+        .map(|row| (row.doc, row.view, text(out.key(row)), text(out.value(row))))
+        .collect()
+}
+
+/// Keys and values that one function emits for one document.
+pub fn emits(engine: &Engine, map: &str, body: &str) -> Vec<(String, String)> {
+    let rows = run(engine, &group(&[map]), &[("a", body)]);
+    let rows = rows.unwrap_or_else(|error| panic!("{map}: {error}"));
+    rows.into_iter().map(|row| (row.2, row.3)).collect()
+}
+
+/// Asserts what one function emits for one document, on both kinds of engines.
+pub fn assert_emits(map: &str, body: &str, expected: &[(&str, &str)]) {
+    each(|engine| {
+        let expected: Vec<_> = expected
+            .iter()
+            .map(|(key, value)| (key.to_string(), value.to_string()))
+            .collect();
+        assert_eq!(emits(engine, map, body), expected, "{map}");
+    });
+}
+
+/// That an engine still works.
+pub fn assert_works(engine: &Engine) {
+    let map = "function(doc){ emit(doc.x, [1].concat(2)) }";
+    let rows = emits(engine, map, r#"{"x":7}"#);
+    assert_eq!(rows, [("7".to_owned(), "[1,2]".to_owned())]);
+    let mut reducer = engine.reducer("function(k, v, r) { return sum(v) }", None);
+    let sum = reducer.rereduce(&[b"1", b"2"]).expect("sum of two numbers");
+    assert_eq!(sum, b"3");
+}

@@ -1,0 +1,713 @@
+//! What an index does by itself.
+
+use std::path::Path;
+use std::rc::Rc;
+use std::time::Duration;
+
+use search::query::Interval;
+use search::{
+    ClassicOptions, Distance, Effort, Error, Fields, GroupRequest, Index, Query, Range, Request,
+    Similarity, SortBy, SortKey, SortValue,
+};
+use serde_json::{Value, json};
+
+use crate::support;
+
+use support::{Words, asked, by_score, found, opened, search, term, text, write};
+
+fn phrase(words: &[&str], slop: u32) -> Query {
+    Query::Phrase {
+        field: "t".into(),
+        terms: (0..)
+            .zip(words.iter().map(|w| vec![(*w).to_owned()]))
+            .collect(),
+        slop,
+    }
+}
+
+#[test]
+fn what_was_committed_is_there_after_it_is_opened_again_and_the_rest_is_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    assert_eq!(index.commit().seq, 0);
+    write(&index, &[("a", "x"), ("b", "x y")], 7);
+    let update = index.update(1, 0).unwrap();
+    update.put("c", None, text("x"), &Words).unwrap();
+    drop(update);
+    drop(index);
+    let index = opened(dir.path());
+    assert_eq!(index.commit().seq, 7);
+    assert!(index.commit().types.contains_key("t"));
+    assert_eq!(found(&index, term("x")), ["a", "b"]);
+    assert!(index.file_bytes() > 0);
+    assert!(index.damage().is_none());
+}
+
+#[test]
+fn readers_keep_what_they_have_seen_while_the_index_goes_on() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x")], 1);
+    let before = index.reader();
+    let mut update = index.update(1, 0).unwrap();
+    update.remove("a");
+    update.commit(2, 0).unwrap();
+    drop(update);
+    index.tidy(&|| false).unwrap();
+    assert_eq!(search(&before, &by_score(term("x"))).unwrap().total, 1);
+    assert_eq!(
+        search(&index.reader(), &by_score(term("x"))).unwrap().total,
+        0
+    );
+}
+
+#[test]
+fn the_shorter_text_and_the_rarer_term_come_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(
+        &index,
+        &[
+            ("a", "x y y y y y"),
+            ("b", "x"),
+            ("c", "rare y y"),
+            ("d", "x x x"),
+        ],
+        1,
+    );
+    assert_eq!(found(&index, term("x")), ["d", "b", "a"]);
+    assert_eq!(
+        found(&index, Query::any(vec![term("y"), term("rare")])),
+        ["c", "a"]
+    );
+}
+
+#[test]
+fn phrases_may_be_loose() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(
+        &index,
+        &[
+            ("a", "x y z"),
+            ("b", "x z"),
+            ("c", "z x"),
+            ("d", "x y y y z"),
+        ],
+        1,
+    );
+    assert_eq!(found(&index, phrase(&["x", "z"], 0)), ["b"]);
+    assert_eq!(found(&index, phrase(&["x", "z"], 1)), ["b", "a"]);
+    let mut loose = found(&index, phrase(&["x", "z"], 2));
+    loose.sort();
+    assert_eq!(loose, ["a", "b", "c"]);
+}
+
+#[test]
+fn terms_that_are_more_alike_come_first() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(
+        &index,
+        &[("a", "roam"), ("b", "fox"), ("c", "fo"), ("d", "nothing")],
+        1,
+    );
+    let fuzzy = |edits| Query::Fuzzy {
+        field: "t".into(),
+        term: "foam".into(),
+        edits,
+        prefix: 0,
+    };
+    assert_eq!(found(&index, fuzzy(1)), ["a"]);
+    // Two edits of a term of two characters are all of it.
+    assert_eq!(found(&index, fuzzy(2)), ["a", "b"]);
+}
+
+#[test]
+fn a_regular_expression_is_of_the_whole_term() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "fox"), ("b", "foxes"), ("c", "afox")], 1);
+    let regex = |pattern: &str| Query::Regex {
+        field: "t".into(),
+        pattern: pattern.into(),
+    };
+    assert_eq!(found(&index, regex("fox(es)?")), ["a", "b"]);
+    assert_eq!(found(&index, regex("fox|a.*")), ["a", "c"]);
+    assert!(matches!(
+        search(&index.reader(), &by_score(regex("["))),
+        Err(Error::Regex(_))
+    ));
+}
+
+#[test]
+fn intervals_have_an_order_or_not_and_gaps() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(
+        &index,
+        &[
+            ("a", "x m y"),
+            ("b", "y x"),
+            ("c", "x y"),
+            ("d", "x m m m y"),
+        ],
+        1,
+    );
+    let interval = |source| {
+        let mut ids = found(
+            &index,
+            Query::Interval {
+                field: "t".into(),
+                source,
+            },
+        );
+        ids.sort();
+        ids
+    };
+    let parts = || vec![Interval::Term("x".into()), Interval::Term("y".into())];
+    assert_eq!(interval(Interval::Ordered(parts())), ["a", "c", "d"]);
+    assert_eq!(interval(Interval::Unordered(parts())), ["a", "b", "c", "d"]);
+    assert_eq!(interval(Interval::Phrase(parts())), ["c"]);
+    let near = Interval::MaxGaps(1, Box::new(Interval::Ordered(parts())));
+    assert_eq!(interval(near), ["a", "c"]);
+    let narrow = Interval::MaxWidth(2, Box::new(Interval::Unordered(parts())));
+    assert_eq!(interval(narrow), ["b", "c"]);
+}
+
+#[test]
+fn a_field_of_another_type_is_refused_and_the_update_with_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x")], 1);
+    let update = index.update(1, 0).unwrap();
+    let mut fields = Fields::new();
+    fields
+        .add(0, "string", "t", json!("x"), &Value::Null)
+        .unwrap();
+    let refused = update.put("b", None, fields, &Words).unwrap_err();
+    assert_eq!(refused.to_string(), "field t is of type STRING not TEXT");
+    drop(update);
+    assert_eq!(found(&index, Query::All), ["a"]);
+}
+
+#[test]
+fn a_place_of_another_order_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x")], 1);
+    let mut request = by_score(Query::All);
+    request.after = Some(vec![SortValue::Null]);
+    assert!(matches!(
+        search(&index.reader(), &request),
+        Err(Error::Bookmark)
+    ));
+}
+
+#[test]
+fn partitions_are_apart() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let mut update = index.update(1, 0).unwrap();
+    update.put("p:a", Some("p"), text("x"), &Words).unwrap();
+    update.put("q:a", Some("q"), text("x"), &Words).unwrap();
+    update.commit(1, 0).unwrap();
+    let mut request = by_score(term("x"));
+    let within = |partition: &str| Query::Term {
+        field: search::PARTITION.into(),
+        term: partition.into(),
+    };
+    request.filters = vec![within("q")];
+    let answer = search(&index.reader(), &request).unwrap();
+    assert_eq!((answer.total, answer.hits[0].id.as_str()), (1, "q:a"));
+    request.filters = vec![within("r")];
+    assert_eq!(search(&index.reader(), &request).unwrap().total, 0);
+}
+
+#[test]
+fn documents_with_long_ids_are_replaced_and_removed() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    // Those that differ at their ends only are different.
+    let id = |end: &str| "i".repeat(65_400) + end;
+    let (first, second) = (id("a"), id("b"));
+    write(&index, &[(&first, "x"), (&second, "x")], 1);
+    write(&index, &[(&first, "y")], 2);
+    assert_eq!(found(&index, term("y")), std::slice::from_ref(&first));
+    assert_eq!(found(&index, term("x")), [second]);
+    let mut update = index.update(1, 0).unwrap();
+    update.remove(&first);
+    update.commit(3, 0).unwrap();
+    assert_eq!(found(&index, term("y")), Vec::<String>::new());
+}
+
+#[test]
+fn long_strings_are_cut_between_characters() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let mut fields = Fields::new();
+    let long = "a".repeat(64_999) + "üüü" + &"b".repeat(600);
+    fields
+        .add(0, "string", "s", json!(long), &Value::Null)
+        .unwrap();
+    let mut update = index.update(1, 0).unwrap();
+    update.put("a", None, fields, &Words).unwrap();
+    update.commit(1, 0).unwrap();
+    let request = Request {
+        counts: vec!["s".into()],
+        ..by_score(Query::All)
+    };
+    let answer = search(&index.reader(), &request).unwrap();
+    assert_eq!(answer.counts[0].len(), 1);
+}
+
+#[test]
+fn a_search_ends_when_its_time_or_memory_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let ids: Vec<String> = (0..5_000).map(|n| format!("{n:04}")).collect();
+    let docs: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x y z")).collect();
+    write(&index, &docs, 1);
+    let reader = index.reader();
+    let asked = |query: Query, limit, effort| {
+        let request = Request {
+            limit,
+            ..by_score(query)
+        };
+        self::asked(&reader, &request, effort)
+    };
+    let near = Query::Interval {
+        field: "t".into(),
+        source: Interval::Ordered(["z", "x"].map(|t| Interval::Term(t.into())).into()),
+    };
+    let queries = [
+        Query::All,
+        // Nothing is found by these two, which look at everything.
+        phrase(&["z", "x"], 0),
+        near,
+        Query::any(vec![term("x"), term("y")]),
+    ];
+    for query in queries {
+        let effort = Effort::new(Duration::ZERO, usize::MAX);
+        let answer = asked(query.clone(), 10, effort);
+        assert!(matches!(answer, Err(Error::TooLong)), "{query:?}");
+    }
+    let effort = || Effort::new(Duration::from_secs(600), 100_000);
+    let few = asked(Query::All, 100, effort()).unwrap();
+    assert_eq!((few.total, few.hits.len()), (5_000, 100));
+    let all = asked(Query::All, 5_000, effort());
+    assert!(matches!(all, Err(Error::TooMuch { max: 100_000 })));
+    let pattern = "a|b".to_owned();
+    let field = "t".to_owned();
+    let regex = asked(Query::Regex { field, pattern }, 1, effort());
+    assert!(matches!(regex, Err(Error::TooMuch { .. })));
+}
+
+#[test]
+fn a_phrase_of_many_words_in_a_document_of_many_ends() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", &"x ".repeat(50_000))], 1);
+    let reader = index.reader();
+    for slop in [0, 9] {
+        let request = by_score(phrase(&vec!["x"; 10_000], slop));
+        // All places of all of its words are more than may be taken.
+        let effort = Effort::new(Duration::from_secs(600), 64 << 20);
+        let answer = asked(&reader, &request, effort);
+        assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
+        let effort = Effort::new(Duration::from_millis(100), usize::MAX);
+        let began = std::time::Instant::now();
+        let answer = asked(&reader, &request, effort);
+        assert!(matches!(answer, Err(Error::TooLong)), "{answer:?}");
+        assert!(began.elapsed() < Duration::from_secs(20));
+    }
+}
+
+#[test]
+fn words_of_intervals_are_clauses_and_patterns_are_whole() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    write(&index, &[("a", "x")], 1);
+    let words = (0..2_000).map(|n| Interval::Term(format!("w{n}")));
+    let query = Query::Interval {
+        field: "t".into(),
+        source: Interval::Or(words.collect()),
+    };
+    let refused = search(&index.reader(), &by_score(query)).unwrap_err();
+    assert!(matches!(refused, Error::TooManyClauses { .. }));
+    let query = Query::Regex {
+        field: "t".into(),
+        pattern: "a)|(?:x".into(),
+    };
+    let refused = search(&index.reader(), &by_score(query)).unwrap_err();
+    assert!(matches!(refused, Error::Regex(_)));
+}
+
+/// An index like Clouseau's of so many documents: a facet `f` of their numbers, a string `s` of their numbers' last digit, a text, a point.
+fn classic(dir: &Path, docs: u32) -> Index {
+    let index = opened(dir);
+    let mut update = index.update(1, 0).unwrap();
+    let plain = ClassicOptions {
+        index: true,
+        analyzed: true,
+        store: false,
+        facet: false,
+        boost: 1.0,
+    };
+    let facet = ClassicOptions {
+        facet: true,
+        ..plain.clone()
+    };
+    for n in 0..docs {
+        let mut fields = Fields::classic();
+        fields.add_classic("t", json!("x y z"), &plain);
+        fields.add_classic("f", json!(format!("{n:05}")), &facet);
+        fields.add_classic("s", json!((n % 10).to_string()), &plain);
+        fields.add_classic("lon", json!(n % 360), &plain);
+        fields.add_classic("lat", json!(n % 90), &plain);
+        update.put(&n.to_string(), None, fields, &Words).unwrap();
+    }
+    update.commit(1, 0).unwrap();
+    drop(update);
+    index
+}
+
+fn distance() -> Distance {
+    Distance {
+        lon_field: "lon".into(),
+        lat_field: "lat".into(),
+        lon: 0.0,
+        lat: 0.0,
+        radius: 1.0,
+    }
+}
+
+fn exactly(n: f64) -> Range {
+    Range {
+        label: n.to_string(),
+        low: std::ops::Bound::Included(n),
+        high: std::ops::Bound::Included(n),
+    }
+}
+
+fn by_tf_idf(query: Query) -> Request {
+    Request {
+        similarity: Similarity::TfIdf,
+        ..by_score(query)
+    }
+}
+
+fn grouped(query: Query, field: &str, sort: SortBy, limit: usize) -> GroupRequest {
+    GroupRequest {
+        query,
+        filters: vec![],
+        similarity: Similarity::TfIdf,
+        field: field.into(),
+        sort: vec![SortKey {
+            by: sort,
+            reversed: false,
+        }],
+        limit,
+    }
+}
+
+#[test]
+fn filters_counts_ranges_and_distances_end_when_their_time_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let over = || Effort::new(Duration::ZERO, usize::MAX);
+    let is_stopped = |request: &Request, what: &str| {
+        let answer = asked(&reader, request, over());
+        assert!(matches!(answer, Err(Error::TooLong)), "{what}: {answer:?}");
+        let answer = search(&reader, request);
+        assert!(answer.is_ok(), "{what}: {answer:?}");
+    };
+    let all = || by_tf_idf(Query::All);
+    let facet = Query::Facet {
+        field: "f".into(),
+        values: (0..1_000).map(|n| format!("{n:05}")).collect(),
+    };
+    let value = |value: Option<&str>| Query::Value {
+        field: "s".into(),
+        value: value.map(str::to_owned),
+    };
+    let nobody = Query::Facet {
+        field: "f".into(),
+        values: vec!["nobody".into()],
+    };
+    for filter in [facet, value(Some("3")), value(None), nobody] {
+        let what = format!("{filter:?}");
+        let request = Request {
+            filters: vec![filter],
+            ..all()
+        };
+        is_stopped(&request, &what);
+    }
+    let request = Request {
+        counts: vec!["f".into()],
+        limit: 0,
+        ..all()
+    };
+    is_stopped(&request, "counts");
+    // Few documents, but many ranges of each.
+    let ranges = (0..1_000).map(|n| exactly(f64::from(n) + 0.5)).collect();
+    let request = Request {
+        ranges: vec![("lon".into(), ranges)],
+        filters: vec![Query::Facet {
+            field: "f".into(),
+            values: vec!["00001".into(), "00002".into()],
+        }],
+        ..all()
+    };
+    is_stopped(&request, "ranges");
+    let request = Request {
+        sort: vec![SortKey {
+            by: SortBy::Distance(distance()),
+            reversed: false,
+        }],
+        ..all()
+    };
+    is_stopped(&request, "distances");
+}
+
+#[test]
+fn groups_end_when_their_time_does() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 3_000);
+    let reader = index.reader();
+    let over = || Effort::new(Duration::ZERO, usize::MAX);
+    let by = SortBy::Distance(distance());
+    for field in ["f", "s", "nosuch"] {
+        let request = grouped(Query::All, field, by.clone(), 200);
+        let stopped = reader.groups(&request, reader.types(), &Rc::new(over()));
+        assert!(matches!(stopped, Err(Error::TooLong)), "{field}");
+        let free = Rc::new(Effort::default());
+        let (groups, total) = reader.groups(&request, reader.types(), &free).unwrap();
+        let expected = match field {
+            "f" => 200,
+            "s" => 10,
+            _ => 1,
+        };
+        assert_eq!((groups.len(), total), (expected, 3_000), "{field}");
+    }
+}
+
+#[test]
+fn filters_counts_and_groups_stay_within_their_memory() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 20_000);
+    let reader = index.reader();
+    let little = || Effort::new(Duration::from_secs(600), 50_000);
+    let counts = Request {
+        counts: vec!["f".into()],
+        limit: 0,
+        ..by_tf_idf(Query::All)
+    };
+    let few_hits = Request {
+        query: term("x"),
+        filters: (0..20)
+            .map(|_| Query::Value {
+                field: "s".into(),
+                value: Some("1".into()),
+            })
+            .collect(),
+        ..by_tf_idf(Query::All)
+    };
+    for request in [counts, few_hits] {
+        let answer = asked(&reader, &request, little());
+        assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
+    }
+    // As many groups as documents: only those that are answered are kept.
+    let request = grouped(Query::All, "f", SortBy::Id, 20);
+    let (groups, total) = reader
+        .groups(&request, reader.types(), &Rc::new(little()))
+        .unwrap();
+    assert_eq!((groups.len(), total), (20, 20_000));
+    let request = grouped(Query::All, "f", SortBy::Strings("f".into()), 20_000);
+    let refused = reader.groups(&request, reader.types(), &Rc::new(little()));
+    assert!(matches!(refused, Err(Error::TooMuch { .. })));
+}
+
+#[test]
+fn facets_that_are_asked_for_are_clauses() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 10);
+    let facets = |n: usize| Query::Facet {
+        field: "f".into(),
+        values: (0..n).map(|n| format!("{n:05}")).collect(),
+    };
+    let request = |filters| Request {
+        filters,
+        ..by_tf_idf(Query::All)
+    };
+    let few = request(vec![facets(500), facets(500)]);
+    assert_eq!(search(&index.reader(), &few).unwrap().total, 10);
+    let many = request(vec![facets(500), facets(600)]);
+    let refused = search(&index.reader(), &many).unwrap_err();
+    assert!(matches!(refused, Error::TooManyClauses { .. }));
+}
+
+#[test]
+fn long_facets_are_cut_between_characters() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let long = "a".repeat(64_999) + "üüü" + &"b".repeat(600);
+    let mut fields = Fields::classic();
+    let options = ClassicOptions {
+        index: true,
+        analyzed: false,
+        store: false,
+        facet: true,
+        boost: 1.0,
+    };
+    fields.add_classic("f", json!(long), &options);
+    let mut update = index.update(1, 0).unwrap();
+    update.put("a", None, fields, &Words).unwrap();
+    update.commit(1, 0).unwrap();
+    let request = Request {
+        counts: vec!["f".into()],
+        filters: vec![Query::Facet {
+            field: "f".into(),
+            values: vec![long],
+        }],
+        ..by_tf_idf(Query::All)
+    };
+    let answer = search(&index.reader(), &request).unwrap();
+    assert_eq!((answer.total, answer.counts[0].len()), (1, 1));
+    let free = Rc::new(Effort::default());
+    let request = grouped(Query::All, "f", SortBy::Id, 5);
+    let groups = index
+        .reader()
+        .groups(&request, index.reader().types(), &free);
+    assert_eq!(groups.unwrap().0.len(), 1);
+}
+
+#[test]
+fn the_first_groups_are_those_of_the_best_hits() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = classic(dir.path(), 1_000);
+    let reader = index.reader();
+    let free = Rc::new(Effort::default());
+    // Document n has latitude n % 90 and is of group n % 10: group 0 has 0, group 1 has 1...
+    for (sort, reversed, expected) in [
+        (SortBy::Numbers("lat".into()), false, ["0", "1", "2"]),
+        (SortBy::Numbers("lat".into()), true, ["9", "8", "7"]),
+        (SortBy::Strings("f".into()), true, ["9", "8", "7"]),
+        // All are alike: by their names.
+        (SortBy::Score, false, ["0", "1", "2"]),
+    ] {
+        let mut request = grouped(term("x"), "s", sort, 3);
+        request.sort[0].reversed = reversed;
+        let (groups, _) = reader.groups(&request, reader.types(), &free).unwrap();
+        let names: Vec<_> = groups.iter().map(|g| g.by.clone().unwrap()).collect();
+        assert_eq!(names, expected, "{request:?}");
+    }
+}
+
+#[test]
+fn texts_of_many_hits_are_their_own_however_often_they_are_read() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    // Lengths differ, and one is empty.
+    let name = |n: usize| "n".repeat(n % 7);
+    let ids: Vec<String> = (0..100).map(|n| format!("{n:03}{}", name(n))).collect();
+    let mut update = index.update(1, 0).unwrap();
+    for (n, id) in ids.iter().enumerate() {
+        let mut fields = text("x");
+        fields
+            .add(
+                0,
+                "string",
+                "s",
+                json!(format!("é{}", name(n))),
+                &Value::Null,
+            )
+            .unwrap();
+        update.put(id, None, fields, &Words).unwrap();
+    }
+    update.commit(1, 0).unwrap();
+    drop(update);
+    let mut request = by_score(term("x"));
+    request.sort.insert(
+        0,
+        SortKey {
+            by: SortBy::Field("s".into()),
+            reversed: false,
+        },
+    );
+    let mut expected: Vec<(String, String)> = ids
+        .iter()
+        .enumerate()
+        .map(|(n, id)| (format!("é{}", name(n)), id.clone()))
+        .collect();
+    expected.sort();
+    for limit in [100, 1, 33, 100] {
+        request.limit = limit;
+        let hits = search(&index.reader(), &request).unwrap().hits;
+        let found: Vec<_> = hits
+            .into_iter()
+            .map(|hit| match &hit.order[0] {
+                SortValue::Text(text) => (text.clone(), hit.id),
+                other => panic!("{other:?}"),
+            })
+            .collect();
+        assert_eq!(found, expected[..limit]);
+    }
+}
+
+#[test]
+fn stored_fields_are_there_whether_or_not_all_documents_have_some() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    let stored = |index: &Index, word: &str| {
+        let hit = &search(&index.reader(), &by_score(term(word))).unwrap().hits[0];
+        index.reader().stored(hit.segment, hit.doc).unwrap()
+    };
+    let put = |index: &Index, id: &str, has_stored: bool, seq| {
+        let mut update = index.update(1, 0).unwrap();
+        let mut fields = text(id);
+        if has_stored {
+            let store = Value::Bool(true);
+            fields.add(1, "string", "s", json!(id), &store).unwrap();
+        }
+        update.put(id, None, fields, &Words).unwrap();
+        update.commit(seq, 0).unwrap();
+    };
+    put(&index, "a", false, 1);
+    assert!(!index.commit().has_stored);
+    assert_eq!(stored(&index, "a"), "{}");
+    put(&index, "b", true, 2);
+    put(&index, "c", false, 3);
+    drop(index);
+    let index = opened(dir.path());
+    assert_eq!(stored(&index, "b"), r#"{"s":"b"}"#);
+    assert_eq!(stored(&index, "c"), "{}");
+    // An index that was written before this was noted.
+    let old: search::Commit = serde_json::from_str(r#"{"seq":5,"purge_seq":0}"#).unwrap();
+    assert!(old.has_stored);
+}
+
+#[test]
+fn hits_of_many_segments_are_in_their_order() {
+    let dir = tempfile::tempdir().unwrap();
+    let index = opened(dir.path());
+    for n in 0..20u64 {
+        let ids: Vec<String> = (0..10).map(|m| format!("{:03}", n + 20 * m)).collect();
+        let docs: Vec<(&str, &str)> = ids.iter().map(|id| (id.as_str(), "x")).collect();
+        write(&index, &docs, n + 1);
+    }
+    assert_eq!(index.reader().segments(), 20);
+    let expected: Vec<String> = (0..200).map(|n| format!("{n:03}")).collect();
+    for limit in [0, 1, 25, 199, 200, 500] {
+        let request = Request {
+            limit,
+            sort: vec![],
+            ..by_score(term("x"))
+        };
+        let answer = search(&index.reader(), &request).unwrap();
+        let ids: Vec<String> = answer.hits.into_iter().map(|hit| hit.id).collect();
+        assert_eq!(ids, expected[..limit.min(200)]);
+        assert_eq!(answer.total, 200);
+    }
+}

@@ -1,0 +1,8 @@
+//! The integration tests of `search`: one program, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod files;
+mod index;
+mod merges;
+mod naive;
+mod support;

@@ -1,0 +1,12 @@
+//! The integration tests of `storage`: one program, so that it is linked once.
+#![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
+
+mod codec;
+mod contents;
+mod dropped;
+mod fuzz;
+mod group_commit;
+mod log_rotation;
+mod read_lately;
+mod slots;
+mod summary;

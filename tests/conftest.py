@@ -1,0 +1,303 @@
+"""Fixtures and options of the black-box tests: a context for each test, checks that are counted, and the order of tests.
+
+A test is a function; it makes several checks (`ctx.report.check`), and fails after its last line if one of
+them failed. The counts of checks, wall time and processor time of each suite are in the summary.
+"""
+
+import json
+import os
+import pathlib
+import resource
+import shutil
+import tempfile
+import time
+import zlib
+
+import pytest
+
+from harness import server as servers
+from harness.context import Context
+from harness.report import CheckFailed, report
+
+CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+
+
+def pytest_addoption(parser):
+    group = parser.getgroup("settee")
+    group.addoption("--binary", default=None, help="the server to test; by default the one that `make build` made")
+    group.addoption("--soak", action="store_true", help="full length: slow tests, and long sizes of the others")
+    group.addoption("--seed", type=int, default=None, help="repeats a run's random choices")
+    group.addoption("--keep", action="store_true", help="leave data directories and logs behind")
+
+
+def cache_folder():
+    return pathlib.Path(os.environ.get("SETTEE_CACHE") or pathlib.Path.home() / ".cache" / "settee")
+
+
+def default_binary():
+    target = os.environ.get("CARGO_TARGET_DIR") or cache_folder() / "target"
+    return str(pathlib.Path(target) / "dist" / "settee")
+
+
+class Run:
+    """What all tests of a run share: options, the seed, the directory that everything is written to."""
+
+    def __init__(self, config):
+        worker = getattr(config, "workerinput", None)
+        self.is_worker = worker is not None
+        self.soak = config.getoption("soak")
+        self.keep = config.getoption("keep")
+        self.binary = config.getoption("binary") or default_binary()
+        if self.is_worker:
+            self.seed, self.root = worker["seed"], pathlib.Path(worker["root"])
+        else:
+            seed = config.getoption("seed")
+            self.seed = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
+            self.root = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-"))
+        self.results = {}
+
+    def context(self, name):
+        """`name` is of a test or a suite: it decides the directory and the random choices."""
+        safe = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in name)
+        return Context(
+            self.binary, self.root / safe, report, self.soak, self.seed, zlib.crc32(f"{self.seed} {name}".encode()), CHECKOUT, cache_folder()
+        )
+
+
+def pytest_configure(config):
+    config.settee = Run(config)
+
+
+@pytest.hookimpl(optionalhook=True)
+def pytest_configure_node(node):
+    """xdist: the workers use the controller's seed and directory."""
+    node.workerinput["seed"] = node.config.settee.seed
+    node.workerinput["root"] = str(node.config.settee.root)
+
+
+def pytest_report_header(config):
+    return f"seed {config.settee.seed}; {config.settee.root}; {config.settee.binary}"
+
+
+def pytest_sessionstart(session):
+    binary = session.config.settee.binary
+    if not os.access(binary, os.X_OK):
+        pytest.exit(f"no {binary}: run `make build`", returncode=2)
+
+
+# Order: tests that share something stay together, and the longest go first.
+
+
+def pytest_itemcollected(item):
+    group = group_of(item)
+    if group:
+        item.add_marker(pytest.mark.xdist_group(group))
+
+
+def pytest_collection_modifyitems(config, items):
+    if not config.settee.soak:
+        slow = [item for item in items if item.get_closest_marker("slow")]
+        if slow:
+            config.hook.pytest_deselected(items=slow)
+            items[:] = [item for item in items if not item.get_closest_marker("slow")]
+    known = durations()
+    weights = {}
+    for item in items:
+        key = group_of(item) or item.nodeid
+        weights[key] = weights.get(key, 0) + known.get(test_name(item), 1)
+    # Stable: tests of a group keep their order.
+    items.sort(key=lambda item: -weights[group_of(item) or item.nodeid])
+
+
+def group_of(item):
+    """Tests with a fixture of a module run in one process, one after the other."""
+    return suite_of(item) if "suite" in getattr(item, "fixturenames", ()) else None
+
+
+def suite_of(item):
+    return item.path.stem.removeprefix("test_")
+
+
+def test_name(item):
+    return f"{suite_of(item)}::{item.name}"
+
+
+def name_of(node_id):
+    """`suites/test_x.py::test_y` as `test_name` has it."""
+    path, _, test = node_id.partition("::")
+    return f"{pathlib.Path(path).stem.removeprefix('test_')}::{test}"
+
+
+def durations_file():
+    return cache_folder() / "last-run" / "durations.json"
+
+
+def durations():
+    """Seconds that each test took when it was run last on this machine, or on the one that wrote tests/durations.json."""
+    known = {}
+    for path in (pathlib.Path(__file__).with_name("durations.json"), durations_file()):
+        if path.exists():
+            known.update(json.loads(path.read_text(encoding="utf-8")))
+    return known
+
+
+# Checks
+
+
+def cpu_seconds():
+    """Processor time of this process and of the children that it has waited for."""
+    return sum(sum(resource.getrusage(who)[:2]) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
+
+
+@pytest.hookimpl(wrapper=True, tryfirst=True)
+def pytest_runtest_protocol(item):
+    report.begin(suite_of(item), test_name(item))
+    item.settee_began = time.monotonic(), cpu_seconds()
+    return (yield)
+
+
+def failing_checks_fail():
+    failures = report.take_failures()
+    if failures:
+        raise CheckFailed("\n".join(failures))
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_setup(item):
+    yield
+    failing_checks_fail()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    try:
+        result = yield
+    except pytest.skip.Exception:
+        report.skipped += 1
+        raise
+    except Exception as error:
+        failures = report.take_failures()
+        report.broken("runs to its end", failures)
+        if failures:
+            error.add_note("and these checks failed before:\n" + "\n".join(failures))
+        raise
+    failing_checks_fail()
+    return result
+
+
+@pytest.hookimpl(wrapper=True, trylast=True)
+def pytest_runtest_teardown(item):
+    try:
+        result = yield
+        failing_checks_fail()
+        return result
+    finally:
+        began, before = item.settee_began
+        counts = {
+            "name": test_name(item),
+            "suite": suite_of(item),
+            "passed": report.passed,
+            "failed": report.failed,
+            "skipped": report.skipped,
+            "seconds": round(time.monotonic() - began, 2),
+            "cpu": round(cpu_seconds() - before, 2),
+            "lines": report.lines,
+            "may_be_retried": item.get_closest_marker("never_retried") is None,
+        }
+        item.user_properties.append(("settee", counts))
+
+
+@pytest.fixture
+def ctx(request):
+    """A context of this test alone: what it starts is ended with it."""
+    yield from in_context(request, test_name(request.node))
+
+
+@pytest.fixture(scope="module")
+def suite(request):
+    """A context that all tests of a module share, for servers and clusters that live longer than one test."""
+    yield from in_context(request, request.module.__name__.rpartition(".")[2].removeprefix("test_"))
+
+
+def in_context(request, name):
+    run = request.config.settee
+    living = servers.living()
+    ctx = run.context(name)
+    yield ctx
+    servers.end_all(living)
+    # A full disk would fail the tests after this one.
+    if not run.keep and not report.failed:
+        shutil.rmtree(ctx.root, ignore_errors=True)
+
+
+# The summary
+
+
+def pytest_runtest_logreport(report):
+    """In the controller: `user_properties` come from the workers."""
+    if report.when == "teardown":
+        for name, value in report.user_properties:
+            if name == "settee":
+                results().append(value)
+
+
+_results = []
+
+
+def results():
+    return _results
+
+
+def pytest_terminal_summary(terminalreporter, config):
+    if config.settee.is_worker:
+        return
+    run = results()
+    write = terminalreporter.write_line
+    suites = {}
+    for result in run:
+        suite = suites.setdefault(result["suite"], {"tests": 0, "passed": 0, "failed": 0, "skipped": 0, "seconds": 0.0, "cpu": 0.0})
+        suite["tests"] += 1
+        for key in ("passed", "failed", "skipped", "seconds", "cpu"):
+            suite[key] += result[key]
+    if suites:
+        terminalreporter.section("suites")
+        write(f"{'suite':26} {'tests':>6} {'checks':>7} {'failed':>7} {'seconds':>8} {'of processors':>14}")
+        for name, suite in sorted(suites.items(), key=lambda pair: -pair[1]["seconds"]):
+            checks = suite["passed"] + suite["failed"]
+            write(f"{name:26} {suite['tests']:6} {checks:7} {suite['failed']:7} {suite['seconds']:8.1f} {suite['cpu']:14.1f}")
+    passed, failed, skipped = (sum(suite[key] for suite in suites.values()) for key in ("passed", "failed", "skipped"))
+    broken = [report for outcome in ("failed", "error") for report in terminalreporter.stats.get(outcome, [])]
+    config.settee.failed = len(broken)
+    never_retried = {result["name"] for result in run if not result["may_be_retried"]}
+    ids = {report.nodeid.rpartition("@")[0] or report.nodeid for report in broken}
+    keep_results(
+        {
+            "seed": config.settee.seed,
+            "counts": [passed, max(failed, len(broken)), skipped],
+            "failed": [{"id": id, "may_be_retried": name_of(id) not in never_retried} for id in sorted(ids)],
+        },
+        run,
+        suites,
+    )
+
+
+def keep_results(results, run, suites):
+    """The durations of this run order the next one; the lines of all checks are in checks.txt."""
+    folder = durations_file().parent
+    folder.mkdir(parents=True, exist_ok=True)
+    known = json.loads(durations_file().read_text(encoding="utf-8")) if durations_file().exists() else {}
+    known.update({result["name"]: result["seconds"] for result in run})
+    durations_file().write_text(json.dumps(known, indent=0, sort_keys=True), encoding="utf-8")
+    (folder / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
+    (folder / "suites.json").write_text(json.dumps(suites, indent=1, sort_keys=True), encoding="utf-8")
+    (folder / "checks.txt").write_text("".join(f"{line}\n" for result in run for line in result["lines"]), encoding="utf-8")
+
+
+def pytest_unconfigure(config):
+    run = getattr(config, "settee", None)
+    if run is None or run.is_worker:
+        return
+    if getattr(run, "failed", 0) or run.keep:
+        print(f"logs and data: {run.root}")
+    else:
+        shutil.rmtree(run.root, ignore_errors=True)

@@ -1,0 +1,184 @@
+"""The alert rules and the dashboard that are in the program, in a real Prometheus: each rule fires when its fault is there."""
+
+import json
+import re
+import socket
+import subprocess
+import threading
+import time
+from pathlib import Path
+
+from harness.api import Disconnected, ask
+from harness.prometheus import Prometheus, tool
+from harness.server import wait_until
+from harness.small_disk import SmallDisk
+
+FIRES_S = 60
+
+
+def printed(ctx, what):
+    return subprocess.run([ctx.binary, "monitoring", what], capture_output=True, text=True, check=True, timeout=30).stdout
+
+
+def hasty_rules(ctx):
+    """The rules, without waiting for minutes before they fire."""
+    path = ctx.folder("rules") / "alerts.yml"
+    path.write_text(re.sub(r"for: \d+m", "for: 1s", printed(ctx, "alerts")))
+    return path
+
+
+def test_rules_are_well_formed(ctx):
+    path = ctx.folder("rules") / "whole.yml"
+    path.write_text(printed(ctx, "alerts"))
+    checked = subprocess.run([tool(ctx, "promtool"), "check", "rules", str(path)], capture_output=True, text=True, timeout=60)
+    ctx.report.check("promtool check rules is content", checked.returncode == 0, checked.stdout + checked.stderr)
+
+
+def firing(prometheus):
+    return {labels["alertname"] for labels, _ in prometheus.query('ALERTS{alertstate="firing"}')}
+
+
+def fires(ctx, prometheus, name):
+    ctx.report.check(f"{name} fires", wait_until(lambda: name in firing(prometheus), FIRES_S), firing(prometheus))
+
+
+def test_faults_fire(ctx):
+    with ctx.server("faults") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        throws = {"shows": {"s": "function(doc, req) { throw new Error('planted'); }"}}
+        api.expect(201, "PUT", "/db/_design/d", throws)
+        for at in range(3):
+            api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"n": n + at * 1000, "text": "x" * 500} for n in range(1000)]})
+        prometheus = Prometheus(ctx, server, hasty_rules(ctx))
+        for _ in range(200):
+            api.get("/db/nothing")
+        time.sleep(5)
+        # The disk is the machine's, which may be full.
+        ctx.report.equal("a healthy server fires nothing", firing(prometheus) - {"SetteeDiskFilling"}, set())
+
+        stop = threading.Event()
+        faults = [threading.Thread(target=keep_on, args=(server, stop, fault)) for fault in (fail, scan, leave)]
+        for fault in faults:
+            fault.start()
+        itself = f"http://{server.admin}@{server.url.removeprefix('http://')}/db"
+        api.expect(201, "PUT", "/_replicator/r", {"source": "http://127.0.0.1:1/nothing", "target": itself, "continuous": True})
+        # A failure before Prometheus has looked for the first time is none that it sees.
+        seen = wait_until(lambda: prometheus.query("settee_text_indexes_update_failures_total"), FIRES_S)
+        ctx.report.check("failures of text indexes are told from the start", seen)
+        mixed = {"index": 'function (doc) { index(doc.n % 2 ? "text" : "double", "x", doc.n % 2 ? "odd" : 0); }'}
+        api.expect(201, "PUT", "/db/_design/mixed", {"nouveau": {"mixed": mixed}})
+        ctx.report.equal("an index of two types is refused", api.get("/db/_design/mixed/_nouveau/mixed?q=x:odd").status, 400)
+        fires(ctx, prometheus, "SetteeTextIndexesFailing")
+        limit = int(re.search(r"Max open files\s+(\d+)", Path(f"/proc/{server.process.pid}/limits").read_text()).group(1))
+        subprocess.run(["prlimit", f"--pid={server.process.pid}", "--nofile=200:" + str(limit)], check=True)
+        host, port = api.host, api.port
+        held = [socket.create_connection((host, port)) for _ in range(140)]
+        for name in ("SetteeServerErrors", "SetteeQueriesWithoutIndex", "SetteeClientsGiveUp", "SetteeReplicationCrashing", "SetteeOpenFiles"):
+            fires(ctx, prometheus, name)
+        for connection in held:
+            connection.close()
+        stop.set()
+        for fault in faults:
+            fault.join()
+        api.expect(200, "PUT", "/_node/_local/_config/backup/target", "/dev/null/nowhere")
+        fires(ctx, prometheus, "SetteeBackupFailing")
+        # Reads that are slow because of their reader: the answer ends when it has been taken.
+        api.expect(201, "PUT", "/db/large", {"text": "x" * 7_000_000})
+        stop = threading.Event()
+        slow = threading.Thread(target=keep_on, args=(server, stop, read_slowly))
+        slow.start()
+        fires(ctx, prometheus, "SetteeSlowReads")
+        stop.set()
+        slow.join()
+        prometheus.end()
+
+
+def keep_on(server, stop, fault):
+    api = server.api()
+    while not stop.is_set():
+        try:
+            fault(server, api)
+        except (OSError, Disconnected):
+            time.sleep(0.05)
+    api.close()
+
+
+def fail(_, api):
+    api.get("/db/_design/d/_show/s")
+    time.sleep(0.02)
+
+
+def scan(_, api):
+    api.post("/db/_find", {"selector": {"n": 1500}, "limit": 1})
+
+
+def leave(server, _):
+    connection = ask(server, "/db/_all_docs?include_docs=true")
+    connection.recv(10)
+    connection.close()
+
+
+def read_slowly(server, _):
+    connection = ask(server, "/db/large")
+    connection.recv(10)
+    time.sleep(0.3)
+    while connection.recv(1 << 16):
+        pass
+    connection.close()
+
+
+def test_a_disk_that_fills(ctx):
+    with SmallDisk(ctx.folder("disk")) as disk:
+        if disk.refused:
+            ctx.report.skip("SetteeDiskFilling fires", disk.refused)
+            return
+        with ctx.server("disk/data", log_path=str(ctx.root / "disk.log")) as server:
+            prometheus = Prometheus(ctx, server, hasty_rules(ctx))
+            ctx.report.check("the server is scraped", wait_until(lambda: prometheus.query("settee_disk_size_bytes"), 30))
+            size = prometheus.query("settee_disk_size_bytes")[0][1]
+            free = prometheus.query("settee_disk_free_bytes")[0][1]
+            with open(disk.path / "ballast", "wb") as file:
+                file.write(b"x" * int(free - size * 0.05))
+            fires(ctx, prometheus, "SetteeDiskFilling")
+            prometheus.end()
+
+
+def test_a_server_that_is_down(ctx):
+    with ctx.server("down") as server:
+        prometheus = Prometheus(ctx, server, hasty_rules(ctx))
+        ctx.report.check("the server is scraped", wait_until(lambda: [v for _, v in prometheus.query("up")] == [1.0], 30))
+        server.kill()
+        fires(ctx, prometheus, "SetteeDown")
+        prometheus.end()
+
+
+def test_the_dashboard_asks_for_what_is_there(ctx):
+    dashboard = json.loads(printed(ctx, "dashboard"))
+    with ctx.server("dashboard") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        words = {"index": 'function (doc) { index("double", "n", doc.n); }'}
+        api.expect(201, "PUT", "/db/_design/d", {"nouveau": {"words": words}})
+        prometheus = Prometheus(ctx, server)
+        stop = threading.Event()
+        load = threading.Thread(target=keep_on, args=(server, stop, some_of_everything))
+        load.start()
+        panels = dashboard["panels"]
+        ctx.report.check("there are panels", len(panels) >= 12, len(panels))
+        for panel in panels:
+            for target in panel["targets"]:
+                asked = target["expr"].replace("$__rate_interval", "5s").replace("$instance", ".*")
+                has_value = lambda asked=asked: any(value == value for _, value in prometheus.query(asked))
+                ctx.report.check(f"{panel['title']}: {target['legendFormat']}", wait_until(has_value, 30, 0.5), asked)
+        stop.set()
+        load.join()
+        prometheus.end()
+
+
+def some_of_everything(_, api):
+    api.post("/db", {"n": 1})
+    api.get("/db/nothing")
+    api.get("/db/_all_docs?limit=1")
+    api.post("/db/_find", {"selector": {"n": 1}, "limit": 3})
+    api.get("/db/_design/d/_nouveau/words?q=n:1")

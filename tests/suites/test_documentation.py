@@ -1,0 +1,294 @@
+"""What the documents say of the code: routes, dependencies, links. The examples are the suite `manual`."""
+
+import pathlib
+import re
+import subprocess
+import sys
+import tomllib
+import urllib.parse
+
+from harness import endpoints, markdown
+
+# Where a server looks for words; `matrix` is a database with a design document `d`.
+PLACES_OF_WORDS = [
+    "/{}",
+    "/matrix/{}",
+    "/matrix/_design/d/{}",
+    "/matrix/_partition/p/{}",
+    "/matrix/_index/{}",
+    "/matrix/_all_docs/{}",
+    "/matrix/_design/d/_view/v/{}",
+    "/_node/_local/{}",
+    "/_node/_local/_config/{}",
+    "/_node/_local/_smoosh/{}",
+    "/_scheduler/{}",
+    "/_reshard/{}",
+    "/_settee/{}",
+    "/_node/_local/_settee/{}",
+    "/matrix/_settee/{}",
+]
+UNKNOWN = "_nonsense"
+# Paths in the repository: `tests/suites/views.py`, and `storage/src/row.rs` below crates/.
+NAMED_PATH = r"`((?:crates|docs|scripts|tests|[a-z-]+/src)/[\w./-]+)`"
+# System databases are databases, not routes.
+# Where settings are read when the server starts, and those that are read at the start elsewhere, or there at every change.
+READ_AT_START = ("crates/settee/src/serve/", "crates/node/src/memory.rs")
+AT_START_ELSEWHERE = {"couchdb/uuid", "couchdb/node_name", "couchdb/single_node", "replicator/startup_jitter"}
+FOLLOWED_THERE = {
+    "couchdb/os_process_timeout",
+    "query_server_config/os_process_limit",
+    "query_server_config/os_process_soft_limit",
+    "query_server_config/os_process_idle_limit",
+    "native_query_servers/enable_erlang_query_server",
+}
+# Taken for CouchDB's sake.
+READ_BY_NOBODY = {"chttpd/socket_options"}
+# Crates that read no running server's settings, or declare them.
+OTHER_CRATES = {"bench", "config", "load", "migrate"}
+NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
+
+
+def reference(ctx):
+    """{path: {method: who}} of docs/src/reference/api.md."""
+    routes = {}
+    text = (ctx.checkout / "docs/src/reference/api.md").read_text(encoding="utf-8")
+    for _, cells in markdown.table_rows(text):
+        if len(cells) == 4 and cells[0].startswith("`/"):
+            for method in cells[1].split(", "):
+                routes.setdefault(cells[0].strip("`"), {})[method] = cells[2]
+    return routes
+
+
+def test_reference_has_the_servers_routes(ctx):
+    routes, report = reference(ctx), ctx.report
+    report.check("the reference has routes", len(routes) > 80, len(routes))
+    listed, more = matrix(endpoints.ENDPOINTS), matrix(endpoints.MORE)
+    # Of Settee's own routes those that the reference has: the others are paths of all kinds.
+    own = {path: methods for path, methods in more.items() if path in routes and path not in listed}
+    for path, methods in sorted((listed | own).items()):
+        said = routes.get(path, {})
+        wrong = {method: [who, said.get(method, said.get("any"))] for method, who in methods.items() if who != said.get(method, said.get("any"))}
+        report.equal(f"{path}: methods and who may, in the matrix and in the reference", wrong, {})
+    report.equal("every route of the reference is in the matrix", sorted(set(routes) - set(listed) - set(more)), [])
+    with ctx.server("reference") as server:
+        api = server.api()
+        api.expect(201, "PUT", "/matrix?partitioned=true")
+        api.expect(201, "PUT", "/matrix/p:a", {})
+        api.expect(201, "PUT", "/matrix/_design/d", {**endpoints.DESIGN, "options": {"partitioned": True}, "lists": {}, "rewrites": []})
+        for path, methods in sorted(routes.items()):
+            known_methods(report, api, path, methods)
+        known_words(ctx, api, routes)
+
+
+def matrix(lines):
+    """{path: {method: who}} of the authorisation matrix."""
+    routes = {}
+    for line in filter(None, lines.splitlines()):
+        method, path, who = line.split()
+        if method != "HEAD":
+            routes.setdefault(path.partition("?")[0], {})["any" if method == "ANY" else method] = who
+    return routes
+
+
+def example_of(path):
+    values = {**endpoints.VALUES, "docid": "p:a"}
+    return re.sub(r"\{([^}]*)\}", lambda match: values[match[1]], path)
+
+
+def known_methods(report, api, path, methods):
+    """A method that no route knows is a 405 with those that this one knows."""
+    answer = api.request("PATCH", example_of(path))
+    if answer.status != 405:
+        return  # functions take any method, others answer alike whatever was asked
+    allowed = {word.strip() for word in answer.headers["Allow"].split(",")} - {"HEAD"}
+    if path == "/{db}":
+        allowed.add("PUT")  # known when there is no such database
+    if path.endswith("/_local/{docid}"):
+        allowed.discard("POST")  # local documents have no attachments
+    report.equal(f"{path}: its methods", sorted(methods), sorted(allowed))
+
+
+def known_words(ctx, api, routes):
+    """Every word of the sources that the server knows at some place in a path is in the reference."""
+    words = set()
+    for source in sorted(ctx.checkout.glob("crates/*/src/**/*.rs")):
+        if source.relative_to(ctx.checkout).parts[1] in ("http", "node"):
+            words |= set(re.findall(r'"/?(_?[a-z][a-z_]+)', source.read_text(encoding="utf-8")))
+    ctx.report.check("the sources have words", len(words) > 100, len(words))
+    documented = [[None if "{" in part else part for part in path.split("/")] for path in routes]
+    unknown = []
+    for place in PLACES_OF_WORDS:
+        nothing = looks(api, place, UNKNOWN)
+        underscore = [word for word in words if word.startswith("_")] if place in PLACES_OF_WORDS[:3] else words
+        for word in sorted(underscore):
+            path = place.format(word)
+            like_unknown = [(status, text.replace(UNKNOWN, word), allow) for status, text, allow in nothing]
+            if looks(api, place, word) != like_unknown and path not in NO_ROUTES and not any(leads_to(path.split("/"), each) for each in documented):
+                unknown.append(path)
+    ctx.report.equal("every route that the server knows is in the reference", unknown, [])
+
+
+def leads_to(path, documented):
+    """Whether a documented path is this one, or begins with it."""
+    return len(documented) >= len(path) and all(there in (None, here) for here, there in zip(path, documented))
+
+
+def looks(api, place, word):
+    """What tells a known word from an unknown one: statuses, texts and methods."""
+    answers = [api.request(method, place.format(word)) for method in ("GET", "PATCH")]
+    return [(a.status, a.raw.decode("utf-8", "replace"), a.headers.get("Allow")) for a in answers]
+
+
+def test_parameters_are_read(ctx):
+    """Every parameter and member that the reference names is a word of the sources."""
+    text = (ctx.checkout / "docs/src/reference/api.md").read_text(encoding="utf-8")
+    section = text.split("## Parameters")[1].split("## Headers")[0]
+    named = {word for _, cells in markdown.table_rows(section) for cell in cells for word in re.findall(r"`([a-z][a-z_-]+)`", cell)}
+    sources = "".join(path.read_text(encoding="utf-8") for path in ctx.checkout.glob("crates/*/src/**/*.rs"))
+    ctx.report.check("the reference has parameters", len(named) > 50, len(named))
+    ctx.report.equal("parameters that no code reads", sorted(word for word in named if f'"{word}"' not in sources), [])
+
+
+def test_settings_say_when_they_count(ctx):
+    """A setting that says that it counts at once is read elsewhere than at the start, and one that waits for a restart is read there."""
+    start, later = "", ""
+    for source in sorted(ctx.checkout.glob("crates/*/src/**/*.rs")):
+        path = source.relative_to(ctx.checkout)
+        if str(path).startswith(READ_AT_START):
+            start += source.read_text(encoding="utf-8")
+        elif path.parts[1] not in OTHER_CRATES:
+            later += source.read_text(encoding="utf-8")
+    with ctx.server("settings") as server:
+        table = server.api().expect(200, "GET", "/_node/_local/_settee/settings")
+    ctx.report.check("the table has settings", len(table) > 150, len(table))
+    wrong = []
+    for setting in table:
+        name, field = f"{setting['section']}/{setting['key']}", setting["key"].replace("-", "_").lower()
+        reads = re.compile(rf"\.{re.escape(field)}\b").search
+        if name in READ_BY_NOBODY or not field.isidentifier():
+            continue
+        if setting["restart"]:
+            fits = name in AT_START_ELSEWHERE or reads(start)
+        else:
+            fits = name in FOLLOWED_THERE or reads(later)
+        if not fits:
+            wrong.append(f"{name}: restart is {setting['restart']}")
+    ctx.report.equal("settings that do not count when they say", wrong, [])
+
+
+def test_generated_pages_are_current(ctx):
+    for script in ("configuration.py", "figures.py"):
+        done = subprocess.run([sys.executable, ctx.checkout / "docs" / script, "--check"], capture_output=True, text=True, check=False)
+        ctx.report.check(f"what docs/{script} makes is current", done.returncode == 0, done.stderr)
+
+
+def test_dependencies_are_described(ctx):
+    """docs/src/developers/dependencies.md has a line for each crate that a Cargo.toml names, and for no others."""
+    workspace = tomllib.loads((ctx.checkout / "Cargo.toml").read_text(encoding="utf-8"))["workspace"]
+    ours = {name for name, value in workspace["dependencies"].items() if isinstance(value, dict) and "path" in value}
+    used = set(workspace["dependencies"])
+    for manifest in ctx.checkout.glob("crates/*/Cargo.toml"):
+        package = tomllib.loads(manifest.read_text(encoding="utf-8"))
+        for table in [package, *package.get("target", {}).values()]:
+            for kind in ("dependencies", "dev-dependencies", "build-dependencies"):
+                used |= set(table.get(kind, {}))
+    text = (ctx.checkout / "docs/src/developers/dependencies.md").read_text(encoding="utf-8")
+    described = set()
+    for _, cells in markdown.table_rows(text):
+        # "(feature `x`)" are features; the rest of the first cell are crates.
+        described |= set(re.findall(r"`([a-z0-9_-]+)`", re.sub(r"\([^)]*\)", "", cells[0])))
+    ctx.report.equal("dependencies without a line", sorted(used - ours - described), [])
+    ctx.report.equal("lines without a dependency", sorted(described - used), [])
+
+
+def test_the_map_is_true(ctx):
+    """The list of crates in ARCHITECTURE.md, `folder  what it is:  crates that it depends on`, is that of the Cargo files."""
+    packages = {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in ctx.checkout.glob("crates/*/Cargo.toml")}
+    folders = {package["package"]["name"]: folder for folder, package in packages.items()}
+    wanted = {folder: sorted(folders[name] for name in package.get("dependencies", {}) if name in folders) for folder, package in packages.items()}
+    (block, *_) = markdown.blocks((ctx.checkout / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    found = {}
+    for line in block.text.splitlines():
+        crate, _, others = line.partition(":")
+        found[crate.split()[0]] = sorted(name for name in others.strip().split(", ") if name != "none of ours")
+    for folder in sorted(set(wanted) | set(found)):
+        ctx.report.equal(f"the crates that {folder} depends on", found.get(folder), wanted.get(folder))
+
+
+def pages(ctx):
+    book = ctx.checkout / "docs" / "src"
+    return [*sorted(ctx.checkout.glob("*.md")), *sorted(book.rglob("*.md"))]
+
+
+def test_links_lead_somewhere(ctx):
+    book = ctx.checkout / "docs" / "src"
+    summary = (book / "SUMMARY.md").read_text(encoding="utf-8")
+    listed = {target for _, target in markdown.links(summary)}
+    there = {str(page.relative_to(book)) for page in book.rglob("*.md")} - {"SUMMARY.md"}
+    ctx.report.equal("pages that are not in the summary", sorted(there - listed), [])
+    count, broken = 0, []
+    for page in pages(ctx):
+        for line, target in markdown.links(page.read_text(encoding="utf-8")):
+            if re.match(r"[a-z]+:", target):
+                continue
+            count += 1
+            why = what_is_wrong(ctx, page, target)
+            if why:
+                broken.append(f"{page.relative_to(ctx.checkout)}:{line}: {target}: {why}")
+    ctx.report.check("links were found", count > 50, count)
+    ctx.report.equal("links lead somewhere", broken, [])
+    missing = []
+    for page in pages(ctx):
+        for line, text in markdown.prose(page.read_text(encoding="utf-8")):
+            missing += [f"{page.relative_to(ctx.checkout)}:{line}: {path}" for path in re.findall(NAMED_PATH, text) if not is_there(ctx, path)]
+    ctx.report.equal("files of the repository that pages name", missing, [])
+    beside = [
+        str(page.relative_to(ctx.checkout)) for page in pages(ctx) if re.search(r"\.\./shared|shared/\w+\.md", page.read_text(encoding="utf-8"))
+    ]
+    ctx.report.equal("nothing beside the repository is referred to", beside, [])
+
+
+def is_there(ctx, path):
+    return (ctx.checkout / path).exists() or (ctx.checkout / "crates" / path).exists()
+
+
+def what_is_wrong(ctx, page, target):
+    path, _, fragment = urllib.parse.unquote(target).partition("#")
+    to = (page.parent / path).resolve() if path else page
+    book = ctx.checkout / "docs" / "src"
+    if not to.exists():
+        return "no such file"
+    if page.is_relative_to(book) and not to.is_relative_to(book):
+        return "outside of the book"
+    if fragment and (to.suffix != ".md" or fragment not in set(markdown.anchors(to.read_text(encoding="utf-8")))):
+        return "no such heading"
+    return None
+
+
+def test_the_book_is_built(ctx):
+    mdbook = ctx.cache / "tools" / "bin" / "mdbook"
+    if not mdbook.exists():
+        ctx.report.check("mdbook is there", False, f"no {mdbook}: run `make docs`")
+        return
+    out = ctx.folder("book")
+    done = subprocess.run([mdbook, "build", "--dest-dir", out, ctx.checkout / "docs"], capture_output=True, text=True, check=False, timeout=120)
+    ctx.report.check("mdbook builds the manual", done.returncode == 0 and "WARN" not in done.stderr, done.stderr[-2000:])
+    if done.returncode:
+        return
+    html = {path.relative_to(out).as_posix(): path.read_text(encoding="utf-8") for path in out.rglob("*.html")}
+    ids = {name: set(re.findall(r'\bid="([^"]+)"', text)) for name, text in html.items()}
+    ctx.report.check("the search index is there", any(out.glob("searchindex*.js")), sorted(path.name for path in out.iterdir()))
+    broken = []
+    for name, text in html.items():
+        main = text.split("<main>")[-1].split("</main>")[0]
+        for target in re.findall(r'<a [^>]*?href="([^"]+)"', main):
+            if re.match(r"[a-z]+:", target) or name in ("print.html", "404.html", "toc.html"):
+                continue
+            path, _, fragment = urllib.parse.unquote(target).partition("#")
+            to = pathlib.PurePosixPath(name).parent / path if path else pathlib.PurePosixPath(name)
+            to = (out / to).resolve().relative_to(out.resolve()).as_posix()
+            if to not in html and not (out / to).is_file():
+                broken.append(f"{name}: {target}")
+            elif fragment and fragment not in ids.get(to, ()):
+                broken.append(f"{name}: {target}: no such id")
+    ctx.report.equal("links of the built book lead somewhere", broken, [])

@@ -1,0 +1,273 @@
+"""Functions that do not end, in great numbers: whoever does not call them notices little.
+
+A public database's shows, lists and reduces are called by everybody at once; meanwhile another database is read, written, queried and logged in to.
+"""
+
+import concurrent.futures
+import os
+import pathlib
+import shutil
+import signal
+import threading
+import time
+
+from harness.api import Disconnected
+from harness.bystander import asked_again, busy_children
+from harness.server import Server, wait_until
+
+TIME_LIMIT_MS = 1000
+GRACE_S = 1
+CALLS = 560
+THREADS_MAX = 150
+ANSWER_TIMEOUT_S = 120
+# What others may wait for an answer; on a quiet machine it is milliseconds.
+OTHERS_TIMEOUT_S = 60
+# A built-in function that neither allocates nor looks at the clock.
+ENDLESS = "'a'.repeat(15e6).indexOf('a'.repeat(7e6) + 'b')"
+SLOW = "for (var end = Date.now() + 300; Date.now() < end;);"
+FUNCTIONS = {
+    "shows": {
+        "endless": f"function () {{ return String({ENDLESS}); }}",
+        "slow": f"function () {{ {SLOW} return 'slow'; }}",
+        "log": "function (doc, req) { log('said\\n2026-01-01T00:00:00Z ERROR forged\\u2028line \\u001b[31m'); return 'logged'; }",
+        "spoil": "function () { Array.prototype.join = function () { return 'spoilt'; }; Object.prototype.left = 1; String.prototype.trim = null;"
+        " globalThis.kept = 1; counter = require('lib/counter'); counter.n++; counter.n++; return 'n ' + require('lib/counter').n; }",
+        "clean": "function () { return [[1, 2].join('+'), ({}).left, typeof ''.trim, typeof kept, require('lib/counter').n].join(' '); }",
+        "random": "function () { return String(Math.random()); }",
+    },
+    "lists": {"slow": f"function (head, req) {{ {SLOW} send('slow'); }}", "spoil": "function () { Array.prototype.join = null; send('spoilt'); }"},
+    "filters": {
+        "spoil": "function (doc) { Object.prototype.left = 1; Array.prototype.left = 2; return true; }",
+        "clean": "function (doc) { return ({}).left === undefined && [].left === undefined; }",
+    },
+    "updates": {
+        "spoil": "function (doc, req) { Object.prototype.left = 1; return [null, 'spoilt']; }",
+        "clean": "function (doc, req) { return [null, String(({}).left)]; }",
+    },
+    "lib": {"counter": "exports.n = 0;"},
+    "views": {
+        "v": {"map": "function (doc) { emit(doc.n, 1); }"},
+        "slow": {
+            "map": "function (doc) { emit(doc.n, 1); }",
+            "reduce": "function (keys, values, rereduce) { for (var end = Date.now() + 100; Date.now() < end;); return sum(values); }",
+        },
+    },
+}
+
+
+def serve(ctx, name, isolation="process", **more):
+    settings = {"functions/isolation": isolation, "functions/time_limit_ms": TIME_LIMIT_MS, **more}
+    server = ctx.server(name, options=[part for key, value in settings.items() for part in ("--set", f"{key}={value}")])
+    return server
+
+
+def prepare(server):
+    api = server.api(ANSWER_TIMEOUT_S)
+    for name in ("public", "other"):
+        api.expect((201, 202), "PUT", f"/{name}")
+        api.expect((201, 202), "POST", f"/{name}/_bulk_docs", {"docs": [{"_id": f"d{n}", "n": n} for n in range(20)]})
+    api.expect((200, 201), "PUT", "/public/_security", {"admins": {}, "members": {"names": [], "roles": []}})
+    api.expect((201, 202), "PUT", "/public/_design/f", {**FUNCTIONS, "autoupdate": False})
+    good = {
+        "shows": {"s": "function () { return 'good'; }"},
+        "views": {"v": {"map": "function (doc) { emit(doc.n, null); }"}},
+        "validate_doc_update": "function (doc) { if (doc.bad) throw {forbidden: 'bad'}; }",
+    }
+    api.expect((201, 202), "PUT", "/other/_design/good", good)
+    api.expect(200, "GET", "/other/_design/good/_view/v")
+    api.expect(200, "GET", "/public/_design/f/_view/v")
+    return api
+
+
+def test_endless_built_in(ctx):
+    with serve(ctx, "endless") as server:
+        prepare(server)
+        anonymous = server.api(ANSWER_TIMEOUT_S, credentials="")
+        answer = anonymous.get("/public/_design/f/_show/endless")
+        ctx.report.check(
+            "a show in an endless built-in call is ended", answer.status == 500 and answer.json["error"] == "function_limit_exceeded", repr(answer)
+        )
+        ctx.report.check("and nothing of it goes on", wait_until(lambda: not busy_children(server), 30), busy_children(server))
+        try:
+            server.api(0.3, credentials="").get("/public/_design/f/_show/endless")
+        except Disconnected:
+            pass  # The client does not wait for it.
+        gone = wait_until(lambda: not busy_children(server), TIME_LIMIT_MS / 1000 + GRACE_S + 30)
+        ctx.report.check("nor when its client has gone", gone, busy_children(server))
+        answer = anonymous.get("/public/_design/f/_show/clean")
+        ctx.report.check("the next show works", answer.status == 200, repr(answer))
+
+
+def test_flood_in_processes(ctx):
+    flood(ctx, "process")
+
+
+def test_flood_in_threads(ctx):
+    flood(ctx, "thread")
+
+
+def flood(ctx, isolation):
+    paths = {"shows": "/public/_design/f/_show/slow", "lists": "/public/_design/f/_list/slow/v", "reduces": "/public/_design/f/_view/slow?group=true"}
+    with serve(ctx, f"flood-{isolation}", isolation, **{"functions/queue_limit": 50}) as server:
+        prepare(server)
+        # Lists and reduces take longer.
+        for what, path in paths.items():
+            calls = CALLS if what == "shows" else ctx.size(CALLS // 16, CALLS // 4)
+            label = f"isolation={isolation}, {calls} {what} at once"
+            stop, threads, wrong, seconds = threading.Event(), [], [], []
+            with concurrent.futures.ThreadPoolExecutor(calls + 1) as pool:
+                watching = pool.submit(others, server, stop, threads, wrong, seconds)
+                answers = [pool.submit(call, server, path) for _ in range(calls)]
+                statuses = [answer.result() for answer in answers]
+                stop.set()
+                watching.result()
+            counts = {status: statuses.count(status) for status in set(statuses)}
+            ctx.report.check(f"{label}: each is answered {counts}", set(counts) <= {200, 500, 503}, counts)
+            ctx.report.check(
+                f"{label}: some work, others are refused", counts.get(200, 0) > 0 and (what != "shows" or counts.get(503, 0) > 0), counts
+            )
+            ctx.report.check(f"{label}: never more than {THREADS_MAX} threads", max(threads) < THREADS_MAX, max(threads))
+            ctx.report.check(f"{label}: all else is answered", not wrong and seconds, "\n".join(wrong[:3]))
+            ctx.report.note(f"{label}: {max(threads)} threads, others waited {max(seconds, default=0):.2f} s at most")
+        ctx.report.check(f"isolation={isolation}: no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def call(server, path):
+    api = server.api(ANSWER_TIMEOUT_S, credentials="")
+    try:
+        answer = api.get(path)
+        if answer.status == 503 and (
+            answer.json["error"] != "service_unavailable" or "queue_" not in answer.json["reason"] or not answer.headers.get("Retry-After")
+        ):
+            return repr(answer)
+        return answer.status
+    except Disconnected as gone:
+        return repr(gone)
+    finally:
+        api.close()
+
+
+def others(server, stop, threads, wrong, seconds):
+    """What has nothing to do with the functions that are called."""
+    api = server.api(OTHERS_TIMEOUT_S)
+    number = 0
+    while not stop.is_set():
+        number += 1
+        requests = (
+            ("GET", "/other/d1", None, 200),
+            ("GET", "/other/_design/good/_view/v?update=false", None, 200),
+            ("POST", "/other/_find", {"selector": {"n": 3}}, 200),
+            ("POST", "/_session", {"name": "admin", "password": "admin"}, 200),
+            ("PUT", f"/other/new{threading.get_ident()}-{number}-{time.monotonic_ns()}", {}, 201),
+            ("GET", "/other/_design/good/_show/s", None, 200),
+        )
+        for method, path, body, status in requests:
+            began = time.monotonic()
+            try:
+                answer = asked_again(lambda asked=(method, path, body): api.request(*asked))
+                wrong += [] if answer.status == status else [f"{method} {path}: {answer!r}"]
+            except Disconnected as gone:
+                wrong.append(f"{method} {path}: {gone!r}")
+            seconds.append(time.monotonic() - began)
+        threads.append(server._status_kb("Threads"))
+
+
+def test_feeds_and_writes_go_on(ctx):
+    """Feeds under way are never refused, however many wake at once; nor are as many writes as clients send at a time."""
+    feeds, writes = 200, 400
+    with serve(ctx, "feeds", **{"functions/queue_limit": 20}) as server:
+        api = prepare(server)
+        api.expect((201, 202), "PUT", "/public/_design/filter", {"filters": {"all": "function () { return true; }"}})
+        since = api.get("/public/_changes?limit=0&descending=true").json["last_seq"]
+        waiting = f"/public/_changes?feed=longpoll&filter=filter/all&since={since}&timeout=60000"
+        with concurrent.futures.ThreadPoolExecutor(feeds) as pool:
+            answers = [pool.submit(changed_ids, server, waiting) for _ in range(feeds)]
+            all_wait = wait_until(lambda: server.open_sockets() >= feeds, 60)
+            api.expect((201, 202), "PUT", "/public/woken", {})
+            found = [answer.result() for answer in answers]
+        ctx.report.check("all feeds wait", all_wait, server.open_sockets())
+        ctx.report.equal("a change wakes every feed with a filter", [ids for ids in found if ids != ["woken"]][:3], [])
+    with serve(ctx, "writes") as server:
+        prepare(server)
+        with concurrent.futures.ThreadPoolExecutor(writes) as pool:
+            statuses = list(pool.map(lambda n: put_status(server, f"/other/many{n}"), range(writes)))
+        ctx.report.equal(f"{writes} validated writes at once are done", {s: statuses.count(s) for s in set(statuses)}, {201: writes})
+
+
+def changed_ids(server, path):
+    api = server.api(ANSWER_TIMEOUT_S)
+    try:
+        return [row["id"] for row in api.get(path).json["results"]]
+    except (Disconnected, ValueError) as error:
+        return repr(error)
+    finally:
+        api.close()
+
+
+def put_status(server, path):
+    api = server.api(ANSWER_TIMEOUT_S)
+    try:
+        return api.put(path, {}).status
+    except Disconnected as gone:
+        return repr(gone)
+    finally:
+        api.close()
+
+
+def test_a_new_binary(ctx):
+    """A package that is upgraded replaces the program of a running server."""
+    program = ctx.folder("program") / "settee"
+    shutil.copy2(ctx.binary, program)
+    server = Server(str(program), ctx.root / "upgraded", options=["--set", "functions/isolation=process"])
+    with server:
+        api = prepare(server)
+        shutil.copy2(ctx.binary, program.with_name("new"))
+        program.with_name("new").replace(program)
+        for pid in children(server):
+            os.kill(pid, signal.SIGKILL)
+        answers = [api.get("/other/_design/good/_show/s").status for _ in range(4)]
+        ctx.report.check("functions run on after the binary was replaced", answers[-1] == 200, answers)
+
+
+def children(server):
+    found = []
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            stat = pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace")
+        except OSError:
+            continue
+        if int(stat.rsplit(")", 1)[1].split()[1]) == server.process.pid:
+            found.append(int(pid))
+    return found
+
+
+def test_nothing_is_left(ctx):
+    for isolation in ("process", "thread"):
+        with serve(ctx, f"left-{isolation}", isolation) as server:
+            api = prepare(server)
+            design = "/public/_design/f"
+            for round_ in range(3):
+                label = f"isolation={isolation}, round {round_}"
+                ctx.report.equal(f"{label}: a module keeps its state during a call", api.get(f"{design}/_show/spoil").raw, b"n 2")
+                api.get(f"{design}/_list/spoil/v")
+                api.get("/public/_changes?filter=f/spoil")
+                api.post(f"{design}/_update/spoil", {})
+                ctx.report.equal(f"{label}: a show sees nothing of other calls", api.get(f"{design}/_show/clean").raw, b"1+2  function undefined 0")
+                ctx.report.equal(f"{label}: nor does a filter", len(api.get("/public/_changes?filter=f/clean").json["results"]), 21)
+                ctx.report.equal(f"{label}: nor an update", api.post(f"{design}/_update/clean", {}).raw, b"undefined")
+            numbers = {api.get(f"{design}/_show/random").raw for _ in range(5)}
+            ctx.report.equal(f"isolation={isolation}: each call has random numbers of its own", len(numbers), 5)
+
+
+def test_one_line_each(ctx):
+    for isolation in ("process", "thread"):
+        with serve(ctx, f"log-{isolation}", isolation) as server:
+            api = prepare(server)
+            ctx.report.equal(f"isolation={isolation}: a function logs", api.get("/public/_design/f/_show/log").raw, b"logged")
+            said = wait_until(lambda: "forged" in server.log(), 10)
+            lines = [line for line in server.log().splitlines() if "forged" in line]
+            ctx.report.check(
+                f"isolation={isolation}: what it logs is one line",
+                said and len(lines) == 1 and "said" in lines[0] and "\x1b[31m" not in lines[0],
+                lines,
+            )

@@ -1,0 +1,218 @@
+"""Functions of design documents that mean harm: they fail, and nobody else notices.
+
+While they run, a bystander reads documents, queries a finished view and builds on an index of its own. Its answers are
+checked; its latencies are only printed.
+"""
+
+import concurrent.futures
+
+from harness.api import Disconnected
+from harness.bystander import ANSWER_TIMEOUT_S, AT_ONCE, DOCUMENTS, OTHER_MAPS, PEAK_MB_MAX, Bystander, busy_children, make_database, options
+from harness.server import wait_until
+from harness.view_models import disagreement
+from harness.view_samples import GROUPS, Samples, design
+
+# These cannot end by themselves: the answer is an error in CouchDB's shape.
+ENDLESS_MAPS = {
+    "endless loop": "function (doc) { while (true) {} }",
+    "endless loop over a member": "function (doc) { while (doc.n > -1) {} }",
+    "loop that catches everything": "function (doc) { for (;;) { try { for (;;) {} } catch (e) {} } }",
+    "loop in finally": "function (doc) { try { throw 1; } finally { for (;;) {} } }",
+    "endless emits": "function (doc) { for (;;) emit(doc.n, null); }",
+    "giant emits": "function (doc) { for (;;) emit('x'.repeat(100000), doc); }",
+    "endless toJSON": "function (doc) { emit(doc._id, {toJSON: function () { for (;;) {} }}); }",
+    "endless getter": "function (doc) { emit(doc._id, {get a() { for (;;) {} }}); }",
+    "endless proxy": "function (doc) { emit(new Proxy({}, {ownKeys: function () { for (;;) {} }}), null); }",
+    "endless comparison": "function (doc) { [3, 2, 1].sort(function () { for (;;) {} }); }",
+    "endless generator": "function (doc) { for (const x of (function* () { for (;;) yield 1; })()) {} }",
+    "regular expression bomb": "function (doc) { /^(a+)+$/.test('a'.repeat(60) + 'b'); emit(doc._id, null); }",
+}
+HOSTILE_REDUCES = {
+    "endless reduce": "function (keys, values) { for (;;) {} }",
+    "reduce that grows": "function (keys, values) { return values.concat(values, values, 'x'.repeat(10000)); }",
+    "reduce with a memory bomb": "function () { var all = []; for (;;) all.push(new Array(100000).fill(1)); }",
+}
+
+
+GOOD_FUNCTIONS = {
+    "filters": "function (doc, req) { return doc.n === 7; }",
+    "updates": "function (doc, req) { return [null, 'updated']; }",
+    "shows": "function (doc, req) { return 'shown'; }",
+    "lists": "function (head, req) { send('listed'); }",
+}
+# Errors of servers that did not even try.
+UNTRIED = {"not_found", "not_implemented", "method_not_allowed", "unknown_query_language"}
+
+
+def test_in_threads(ctx):
+    hostile_views(ctx, "thread")
+
+
+def test_in_processes(ctx):
+    hostile_views(ctx, "process")
+
+
+def hostile_views(ctx, isolation):
+    report, label = ctx.report, f"isolation={isolation}"
+    with ctx.server(isolation, options=options(isolation)) as server:
+        api = server.api()
+        make_database(api, "hostile")
+        bystander = Bystander(ctx, server)
+        bystander.start()
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            attempts = [pool.submit(attempt, server, name, map_source) for name, map_source in {**ENDLESS_MAPS, **OTHER_MAPS}.items()]
+            attempts += [
+                pool.submit(attempt, server, name, "function (doc) { emit(doc.n, doc.n); }", reduce) for name, reduce in HOSTILE_REDUCES.items()
+            ]
+            answers = dict(attempt.result() for attempt in attempts)
+        for name, answer in answers.items():
+            judge(report, f"{label}: {name}", answer, must_fail=name in ENDLESS_MAPS or name in HOSTILE_REDUCES)
+        a_new_view_is_right(ctx, api, label)
+        bystander.end(report, label)
+        report.check(f"{label}: the server is alive", server.alive() and api.get("/_up").status == 200)
+        report.check(f"{label}: no panic", "panicked" not in server.log(), server.log()[-1500:])
+        peak = server.peak_rss_mb()
+        report.check(f"{label}: memory stays below {PEAK_MB_MAX} MB", peak < PEAK_MB_MAX, f"{peak:.0f} MB")
+        report.note(f"{label}: {peak:.0f} MB at the peak, {server.rss_mb():.0f} MB now")
+
+
+def attempt(server, name, map_source, reduce=None, language="javascript"):
+    """Writes the design document and queries its view; the answer, or what happened instead of one."""
+    api = server.api(ANSWER_TIMEOUT_S)
+    path = "/hostile/_design/" + f"{language} {name}".replace(" ", "-").replace(".", "")
+    view = {"map": map_source, **({"reduce": reduce} if reduce else {})}
+    try:
+        written = api.put(path, {"language": language, "views": {"v": view}})
+        # A source may be refused when it is written.
+        answer = api.get(f"{path}/_view/v") if written.status in (201, 202) else written
+        stored = api.get(path)
+        if stored.status == 200:
+            # Background indexing would go on trying.
+            api.delete(f"{path}?rev={stored.json['_rev']}")
+        return name, answer
+    except Disconnected as gone:
+        return name, gone
+    finally:
+        api.close()
+
+
+def judge(report, name, answer, must_fail):
+    if isinstance(answer, Disconnected):
+        report.check(f"{name} is answered", False, answer)
+    elif must_fail:
+        report.check(f"{name} fails with an error in CouchDB's shape", is_failure(answer), repr(answer))
+    else:
+        rows = answer.status == 200 and isinstance(answer.json.get("rows"), list)
+        report.check(f"{name} is answered ({answer.status})", rows or is_failure(answer), repr(answer))
+
+
+def is_failure(answer):
+    """The function was tried, and an error in CouchDB's shape says that it failed: of the answer, or of each row of a reduction."""
+    if answer.status == 200:
+        rows = answer.json.get("rows")
+        return bool(rows) and all(row.get("error") and row.get("reason") for row in rows)
+    return answer.status >= 400 and answer.is_error_shape and answer.json["error"] not in UNTRIED
+
+
+def a_new_view_is_right(ctx, api, label):
+    """Whatever was done to a heap, the next function finds a clean one."""
+    samples = Samples(ctx.random)
+    ids = [samples.doc_id(number) for number in range(50)]
+    docs = [{"_id": doc_id, **samples.doc(ids)} for doc_id in ids]
+    api.expect((201, 202), "PUT", "/afterwards")
+    answers = api.expect((201, 202), "POST", "/afterwards/_bulk_docs", {"docs": docs})
+    docs = [{**doc, "_rev": answer["rev"]} for doc, answer in zip(docs, answers)]
+    wrong = []
+    for group in ("plain", "custom", "whole"):
+        api.expect((201, 202), "PUT", f"/afterwards/_design/{group}", design(group))
+        for view in GROUPS[group]:
+            for query in [{}] + ([{"group": True}, {"reduce": False}] if view.reduce else []):
+                text = "&".join(f"{name}={str(value).lower()}" for name, value in query.items())
+                answer = api.get(f"/afterwards/_design/{group}/_view/{view.name}?{text}")
+                difference = disagreement(view, view.over(docs), query, answer)
+                wrong += [f"{group}/{view.name}?{text}: {difference}"] if difference else []
+    ctx.report.check(f"{label}: views built afterwards are right", not wrong, "\n".join(wrong[:3]))
+
+
+def test_other_functions(ctx):
+    """validate_doc_update, filters, updates, shows, lists and rewrites that do not end."""
+    loop = "function () { for (;;) {} }"
+    with ctx.server("functions", options=options()) as server:
+        report, api = ctx.report, server.api(ANSWER_TIMEOUT_S)
+        bystander = Bystander(ctx, server)
+        bystander.start()
+        make_database(api, "guarded")
+        rev = api.expect((201, 202), "PUT", "/guarded/_design/validate", {"validate_doc_update": loop})["rev"]
+        for what, answer in (("a write", api.put("/guarded/new", {})), ("a write of an update", api.post("/guarded", {"_id": "other"}))):
+            report.check(f"validate_doc_update that loops: {what} is refused", is_failure(answer), repr(answer))
+        bulk = api.post("/guarded/_bulk_docs", {"docs": [{"_id": "bulk"}]})
+        refused = bulk.status >= 400 or all("error" in row for row in bulk.json)
+        report.check("validate_doc_update that loops: so is a bulk", refused, repr(bulk))
+        report.equal("and nothing was written", api.expect(200, "GET", "/guarded")["doc_count"], DOCUMENTS + 1)
+        report.check("its design document can be deleted", api.delete(f"/guarded/_design/validate?rev={rev}").status in (200, 202))
+        report.equal("then writes are taken", api.put("/guarded/new", {}).status, 201)
+        functions = {kind: {"f": loop, "good": source} for kind, source in GOOD_FUNCTIONS.items()}
+        views = {"v": {"map": "function (doc) { emit(doc.n, null); }"}}
+        api.expect((201, 202), "PUT", "/guarded/_design/loops", {**functions, "views": views})
+        api.expect((201, 202), "PUT", "/guarded/_design/map", {"views": {"f": {"map": loop}}, "autoupdate": False})
+        api.expect((201, 202), "PUT", "/guarded/_design/rewrite", {"rewrites": loop})
+        good_functions_work(report, api, "before")
+        for what, method, path in (
+            ("filter", "GET", "/guarded/_changes?filter=loops/f"),
+            ("map as a filter", "GET", "/guarded/_changes?filter=_view&view=map/f"),
+            ("update", "POST", "/guarded/_design/loops/_update/f"),
+            ("show", "GET", "/guarded/_design/loops/_show/f"),
+            ("list", "GET", "/guarded/_design/loops/_list/f/v"),
+            ("rewrite", "GET", "/guarded/_design/rewrite/_rewrite/x"),
+        ):
+            refuses(report, api, f"{what} that loops", method, path)
+        memory = "function () { var all = []; for (;;) all.push(new Array(100000).fill(1)); }"
+        api.expect((201, 202), "PUT", "/guarded/_design/bombs", {"shows": {"f": memory}, "filters": {"f": memory}})
+        refuses(report, api, "show with a memory bomb", "GET", "/guarded/_design/bombs/_show/f")
+        refuses(report, api, "filter with a memory bomb", "GET", "/guarded/_changes?filter=bombs/f")
+        good_functions_work(report, api, "afterwards")
+        report.equal("the database is still read", api.get("/guarded/d00").status, 200)
+        bystander.end(report, "design functions")
+        report.check("design functions: no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def good_functions_work(report, api, when):
+    """Those of the same design document that mean no harm."""
+    feed = api.expect(200, "GET", "/guarded/_changes?filter=loops/good")["results"]
+    answers = [
+        sorted(row["id"] for row in feed),
+        api.post("/guarded/_design/loops/_update/good", {}).raw,
+        api.get("/guarded/_design/loops/_show/good").raw,
+        api.get("/guarded/_design/loops/_list/good/v").raw,
+    ]
+    report.equal(f"{when}: good functions of the same design document work", answers, [["d07"], b"updated", b"shown", b"listed"])
+
+
+def refuses(report, api, what, method, path):
+    try:
+        answer = api.request(method, path, {} if method == "POST" else None)
+        # What streams has its status already; the error is then in the body, which is no whole answer.
+        fails = is_failure(answer) or (answer.status == 200 and b'"error"' in answer.raw)
+        report.check(f"{what} fails with an error in CouchDB's shape", fails, repr(answer))
+    except Disconnected as cut:
+        # A stream that has begun can only be cut off.
+        report.check(f"{what} is cut off", "_changes" in path or "_list" in path, cut)
+
+
+def test_other_languages(ctx):
+    """A query server that does not answer is ended, and the next request gets a new one."""
+    with ctx.server("languages", options=options(**{"query_servers/nodejs": "builtin"})) as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        make_database(api, "hostile")
+        bystander = Bystander(ctx, server)
+        bystander.start()
+        for name in ("endless loop", "loop in finally", "memory bomb"):
+            _, answer = attempt(server, name, {**ENDLESS_MAPS, **OTHER_MAPS}[name], language="nodejs")
+            judge(ctx.report, f"nodejs: {name}", answer, must_fail=True)
+        api.expect(
+            (201, 202), "PUT", "/hostile/_design/good", {"language": "nodejs", "views": {"v": {"map": "function (doc) { emit(doc.n, null); }"}}}
+        )
+        rows = api.expect(200, "GET", "/hostile/_design/good/_view/v")["rows"]
+        ctx.report.equal("nodejs: a view built afterwards is right", [row["key"] for row in rows], list(range(DOCUMENTS)))
+        bystander.end(ctx.report, "nodejs")
+        ctx.report.check("nodejs: no query server is left running wild", wait_until(lambda: not busy_children(server), 30), busy_children(server))

@@ -1,0 +1,412 @@
+"""What the server takes of memory and disk, however much is asked of it."""
+
+import concurrent.futures
+import json
+import os
+import pathlib
+import shutil
+import threading
+import time
+
+from harness.api import Disconnected
+from harness.files import MIB, disk_mb, files_below
+from harness.memory import family_mb, system
+from harness.server import wait_until
+
+WRITERS = 8
+VIEW = {
+    "map": "function (doc) { if (doc.n !== undefined) { emit(doc.n % 10, doc.n); } }",
+    "reduce": "function (keys, values) { return sum(values); }",
+}
+DESIGN = {"_id": "_design/app", "language": "javascript", "views": {"by_n": VIEW}}
+
+
+def each(server, items, work, writers=WRITERS):
+    """Runs `work(api, item)` for all items on some connections; the answers in any order."""
+
+    def share(at):
+        api = server.api()
+        answers = [work(api, item) for item in items[at::writers]]
+        api.close()
+        return answers
+
+    with concurrent.futures.ThreadPoolExecutor(writers) as pool:
+        return [answer for answers in pool.map(share, range(writers)) for answer in answers]
+
+
+def budgets(server):
+    return server.api().expect(200, "GET", "/_node/_local/_system")["memory"]["budgets"]
+
+
+def within_budgets(ctx, server, what):
+    parts = budgets(server)
+    over = {name: parts[name] for name in ("bodies", "index_builds") if parts[name]["peak"] > parts[name]["budget"]}
+    over |= {name: part for name, part in parts.items() if part["used"] > part["budget"] * 1.1}
+    ctx.report.check(f"{what}: every part of the memory is within its budget", not over, over)
+
+
+def test_large_documents(ctx):
+    """An index build has few large documents in memory at once, whatever is in the database."""
+    with ctx.server("large") as server:
+        api = server.api(120)
+        api.expect((201, 202), "PUT", "/db?q=1")
+        count = ctx.size(250, 1000)
+        for number in range(count):
+            api.expect(201, "PUT", f"/db/{number}", {"n": number, "text": "abcdefgh " * 100_000})
+        before = server.peak_rss_mb()
+        views = {
+            "lifted": {"map": "function (doc) { emit(doc.n, null); }"},
+            "whole": {"map": "function (doc) { emit(Object.keys(doc).length, doc.text.length); }"},
+        }
+        api.expect(201, "PUT", "/db/_design/d", {"views": views})
+        rows = api.expect(200, "GET", "/db/_design/d/_view/whole?limit=1")["total_rows"]
+        ctx.report.equal("all large documents are in the view", rows, count)
+        grown = server.peak_rss_mb() - before
+        ctx.report.check("few of them are in memory at once", grown < 150, f"{grown:.0f} MB for {count * 0.9:.0f} MB")
+
+
+def test_user_databases(ctx):
+    count = ctx.size(1500, 100_000)
+    names = [f"user-{number:06d}" for number in range(count)]
+    # The sample has more than may be open, too.
+    options = [] if ctx.soak else ["--set", f"memory/open_databases={4 * MIB}"]
+    server = ctx.server("users", options=options).start()
+    before = server.rss_mb()
+
+    def make(api, name):
+        api.expect((201, 202), "PUT", f"/{name}?q=2")
+        api.expect((201, 202), "PUT", f"/{name}/_design/app", {k: v for k, v in DESIGN.items() if k != "_id"})
+        api.expect(200, "POST", f"/{name}/_index", {"index": {"fields": ["n"]}, "ddoc": "found", "name": "n"})
+        api.expect((201, 202), "POST", f"/{name}/_bulk_docs", {"docs": [{"_id": f"d{at}", "n": at + 1} for at in range(3)]})
+
+    began = time.monotonic()
+    each(server, names, make)
+    made = time.monotonic() - began
+    idle = wait_until(lambda: is_indexed(server), timeout_s=600, step_s=0.5)
+    built = time.monotonic() - began
+    ctx.report.check("the background comes to its end", idle)
+    ctx.report.note(
+        f"{count} databases with a view, an index and 3 documents: made in {made:.0f} s, built after {built:.0f} s; resident {server.rss_mb():.0f} MB"
+        f" ({before:.0f} before, {server.peak_rss_mb():.0f} at the peak), with workers {family_mb(server):.0f}"
+    )
+    if ctx.soak:
+        ctx.report.check("under 1 GB while they are made", server.peak_rss_mb() < 1024, server.peak_rss_mb())
+        time.sleep(60)
+        ctx.report.note(f"a minute later: {server.rss_mb():.0f} MB, with workers {family_mb(server):.0f}")
+        ctx.report.check("under 600 MB a minute later", family_mb(server) < 600, family_mb(server))
+    few = wait_until(lambda: system(server)["open_databases"] < count, timeout_s=30)
+    ctx.report.check("most of them are closed", few, system(server))
+    times = view_times(ctx, server, names)
+    ctx.report.note(f"a view of one of them: p50 {percentile(times, 50):.1f} ms, p99 {percentile(times, 99):.1f} ms")
+    every_one_is_built(ctx, server, names)
+    ctx.report.equal("a clean stop exits with 0", server.stop(), 0)
+    server = ctx.server("users", options=options).start()
+    ctx.report.note(f"restart: {server.start_seconds:.2f} s, {server.rss_mb():.0f} MB")
+    times = view_times(ctx, server, names)
+    ctx.report.note(f"a view then: p50 {percentile(times, 50):.1f} ms, p99 {percentile(times, 99):.1f} ms")
+    server.stop()
+
+
+def is_indexed(server):
+    tasks = server.api().expect(200, "GET", "/_active_tasks")
+    return system(server)["databases_to_index"] == 0 and not any(task["type"] == "indexer" for task in tasks)
+
+
+def view_times(ctx, server, names):
+    api, times, wrong = server.api(), [], []
+    for name in ctx.random.sample(names, min(len(names), ctx.size(200, 2000))):
+        began = time.monotonic()
+        answer = api.expect(200, "GET", f"/{name}/_design/app/_view/by_n?group=true")
+        times.append((time.monotonic() - began) * 1000)
+        if answer["rows"] != [{"key": n, "value": n} for n in (1, 2, 3)]:
+            wrong.append((name, answer))
+    ctx.report.check("a view of any of them is right", not wrong, wrong[:2])
+    return times
+
+
+def every_one_is_built(ctx, server, names):
+    """Nothing is left for a query to build: the background had all of them."""
+    api, behind = server.api(), []
+    for name in ctx.random.sample(names, min(len(names), 200)):
+        for design in ("app", "found"):
+            info = api.expect(200, "GET", f"/{name}/_design/{design}/_info")["view_index"]
+            if info["updates_pending"]["total"] > 0:
+                behind.append((name, design, info))
+    ctx.report.check("the background has built them", not behind, behind[:2])
+
+
+def percentile(times, percent):
+    ordered = sorted(times)
+    return ordered[min(len(ordered) - 1, len(ordered) * percent // 100)]
+
+
+def test_designs_of_one_database(ctx):
+    server = ctx.server("designs").start()
+    api = server.api()
+    api.expect((201, 202), "PUT", "/one")
+    api.expect((201, 202), "POST", "/one/_bulk_docs", {"docs": [{"_id": f"d{n}", "n": n} for n in range(200)]})
+    before = family_mb(server)
+    for number in range(300):
+        view = {**VIEW, "map": VIEW["map"].replace("doc.n,", f"doc.n, {number},").replace("doc.n %", f"{number} + doc.n %")}
+        api.expect((201, 202), "PUT", f"/one/_design/d{number}", {"views": {"by_n": view}})
+    for number in range(300):
+        rows = api.expect(200, "GET", f"/one/_design/d{number}/_view/by_n?reduce=false&limit=1")
+        assert rows["total_rows"] == 200, rows
+    after = family_mb(server)
+    ctx.report.note(f"300 design documents in one database: {after - before:.0f} MB more, workers included")
+    ctx.report.check("under 100 MB more", after - before < 100, f"{before:.0f} {after:.0f}")
+    server.stop()
+
+
+def test_bodies_wait_for_room(ctx):
+    server = ctx.server("bodies", options=["--set", f"memory/bodies={64 * MIB}", "--set", f"memory/limit={512 * MIB}"]).start()
+    server.api().expect((201, 202), "PUT", "/bodies")
+    before = server.rss_mb()
+    text = "x" * (7 * MIB)
+
+    def put(api, number):
+        return api.put(f"/bodies/large-{number}", {"text": text}).status
+
+    clients = ctx.size(30, 100)
+    statuses = each(server, list(range(clients)), put, writers=clients)
+    ctx.report.note(
+        f"{clients} clients that PUT 7 MB each: {server.peak_rss_mb() - before:.0f} MB more at the peak, {statuses.count(201)} stored, {statuses.count(503)} refused"
+    )
+    ctx.report.check("each is answered, or refused for now", set(statuses) <= {201, 503}, set(statuses))
+    ctx.report.check("most are stored", statuses.count(201) * 2 > clients, statuses)
+    docs = [{"n": n, "text": "y" * 4000} for n in range(10_500 if ctx.soak else 2500)]
+    body = json.dumps({"docs": docs}).encode()
+
+    def bulk(api, _):
+        return api.post("/bodies/_bulk_docs", body, headers={"Content-Type": "application/json"}).status
+
+    statuses = each(server, list(range(12)), bulk, writers=12)
+    ctx.report.note(
+        f"12 bulks of {len(body) / MIB:.0f} MB: {server.peak_rss_mb() - before:.0f} MB more at the peak, {statuses.count(201)} stored, {statuses.count(503)} refused"
+    )
+    ctx.report.check("each bulk is answered, or refused for now", set(statuses) <= {201, 503}, set(statuses))
+    ctx.report.check("the peak is bounded", server.peak_rss_mb() - before < 400, server.peak_rss_mb())
+    within_budgets(ctx, server, "after large bodies")
+    small = server.api().expect((201, 202), "PUT", "/bodies/small", {"n": 1})
+    ctx.report.check("and the server goes on", small["ok"])
+    server.stop()
+
+
+def test_many_leaves(ctx):
+    server = ctx.server("leaves").start()
+    api = server.api()
+    api.expect((201, 202), "PUT", "/leaves?q=1")
+    before = server.rss_mb()
+    bulks = ctx.size(4, 10)
+    for bulk in range(bulks):
+        docs = [{"_id": "one", "n": n, "_revisions": {"start": 2, "ids": [f"{bulk * 1000 + n:032x}", "1" * 32]}} for n in range(1000)]
+        api.expect((201, 202), "POST", "/leaves/_bulk_docs", {"docs": docs, "new_edits": False})
+    ctx.report.note(f"{bulks} bulks of 1,000 conflicting leaves of one document: {server.peak_rss_mb() - before:.0f} MB more at the peak")
+    ctx.report.check("under 200 MB more", server.peak_rss_mb() - before < 200, server.peak_rss_mb())
+    doc = api.expect(200, "GET", "/leaves/one?conflicts=true")
+    ctx.report.equal("every leaf is there", len(doc["_conflicts"]), bulks * 1000 - 1)
+    feed = api.expect(200, "GET", "/leaves/_changes?style=all_docs")["results"]
+    ctx.report.equal("and the feed lists them all", [len(row["changes"]) for row in feed], [bulks * 1000])
+    server.kill()
+    server = ctx.server("leaves").start()
+    doc = server.api().expect(200, "GET", "/leaves/one?conflicts=true")
+    ctx.report.equal("also after kill -9", len(doc["_conflicts"]), bulks * 1000 - 1)
+    server.stop()
+
+
+class Group:
+    """A control group with a limit of memory, where they can be made; else the limit is a setting alone."""
+
+    def __init__(self, ctx, limit):
+        self.limit, self.path = limit, None
+        for root, file in (("/sys/fs/cgroup/memory", "memory.limit_in_bytes"), ("/sys/fs/cgroup", "memory.max")):
+            path = pathlib.Path(root) / f"settee-test-{os.getpid()}"
+            try:
+                path.mkdir()
+                (path / file).write_text(str(limit))
+                self.path = path
+                break
+            except OSError:
+                if path.is_dir():
+                    path.rmdir()
+        self.binary, self.options = ctx.binary, ["--set", f"memory/limit={limit}"]
+        if self.path:
+            wrapper = ctx.root / "in-group"
+            wrapper.write_text(f'#!/bin/sh\necho $$ > {self.path}/cgroup.procs && exec {ctx.binary} "$@"\n')
+            wrapper.chmod(0o755)
+            self.binary, self.options = str(wrapper), []
+
+    def peak_mb(self):
+        for file in ("memory.max_usage_in_bytes", "memory.peak"):
+            if self.path and (self.path / file).exists():
+                return int((self.path / file).read_text()) / MIB
+        return None
+
+    def close(self):
+        if self.path:
+            wait_until(lambda: not (self.path / "cgroup.procs").read_text().strip(), timeout_s=10)
+            self.path.rmdir()
+
+
+def test_small_limit(ctx):
+    """Everything that takes memory, at once, where there is half a gigabyte."""
+    group = Group(ctx, 512 * MIB)
+    server = ctx.server("small", options=group.options)
+    server.binary = group.binary
+    server.start()
+    ctx.report.note("limit of 512 MB by " + ("a control group" if group.path else "a setting"))
+    api = server.api()
+    for name in ("large", "listed", "indexed", "copy"):
+        api.expect((201, 202), "PUT", f"/{name}")
+    rows = ctx.size(20_000, 100_000)
+    for first in range(0, rows, 2000):
+        docs = [{"_id": f"d{n:06d}", "n": n, "text": "z" * 300} for n in range(first, first + 2000)]
+        for name in ("listed", "indexed"):
+            api.expect((201, 202), "POST", f"/{name}/_bulk_docs", {"docs": docs})
+    stored, odd, done = [], [], threading.Event()
+
+    def guarded(work):
+        def run(number):
+            own = server.api(timeout=120)
+            try:
+                while True:
+                    work(own, number)
+                    if done.is_set():
+                        break
+            except Disconnected as error:
+                odd.append(f"{work.__name__}: {error}")
+
+        return run
+
+    counter = iter(range(10**9))
+
+    def large(own, _):
+        number = next(counter)
+        note(own.put(f"/large/l{number}", {"text": "x" * (7 * MIB)}), [f"l{number}"])
+
+    def bulk(own, _):
+        first = next(counter)
+        docs = [{"_id": f"b{first}-{n}", "text": "y" * 4000} for n in range(ctx.size(2500, 10_500))]
+        note(own.post("/large/_bulk_docs", {"docs": docs}), [f"b{first}-0", f"b{first}-{len(docs) - 1}"])
+
+    def note(answer, ids):
+        if answer.status in (201, 202):
+            stored.extend(ids)
+        elif answer.status != 503:
+            odd.append(answer)
+
+    def read(own, number):
+        path = ("/listed/_all_docs?include_docs=true", "/listed/_changes?include_docs=true", "/indexed/_all_docs")[number % 3]
+        answer = own.get(path)
+        if answer.status not in (200, 503) or (answer.status == 200 and not answer.raw.rstrip().endswith(b"}")):
+            odd.append((path, answer.status, answer.raw[-80:]))
+
+    def build(own, number):
+        design = {"views": {"v": {"map": f"function (doc) {{ emit([doc.n % {number + 2}, doc.text], doc.n); }}", "reduce": "_stats"}}}
+        made = own.put(f"/indexed/_design/i{number}", design)
+        answer = own.get(f"/indexed/_design/i{number}/_view/v")
+        if made.status not in (201, 409, 503) or answer.status not in (200, 503):
+            odd.append((number, made, answer))
+        time.sleep(0.5)
+
+    def tend(own, _):
+        answers = [
+            own.post("/listed/_compact", {}),
+            own.post(
+                "/_replicate",
+                {"source": f"{server.url.replace('//', '//admin:admin@')}/listed", "target": f"{server.url.replace('//', '//admin:admin@')}/copy"},
+            ),
+        ]
+        odd.extend(answer for answer in answers if answer.status not in (200, 202, 500, 503))
+        time.sleep(0.5)
+
+    parts = [(large, ctx.size(30, 100)), (bulk, ctx.size(4, 12)), (read, ctx.size(60, 200)), (build, 10), (tend, 1)]
+    threads = [threading.Thread(target=guarded(work), args=(number,)) for work, count in parts for number in range(count)]
+    for thread in threads:
+        thread.start()
+    time.sleep(ctx.size(8, 60))
+    done.set()
+    for thread in threads:
+        thread.join()
+    peak = group.peak_mb()
+    ctx.report.note(
+        f"{len(stored)} ids acknowledged; server's peak {server.peak_rss_mb():.0f} MB"
+        + (f", the group's, page cache included, {peak:.0f} MB" if peak else "")
+    )
+    ctx.report.check("the server lives", server.alive(), server.log()[-1500:])
+    ctx.report.check("every request is answered, or refused for now", not odd, odd[:3])
+    ctx.report.check("something was stored", stored)
+    within_budgets(ctx, server, "under a small limit")
+    server.kill()
+    server.start()
+    gone = [
+        row
+        for first in range(0, len(stored), 5000)
+        for row in server.api().expect(200, "POST", "/large/_all_docs", {"keys": stored[first : first + 5000]})["rows"]
+        if "error" in row
+    ]
+    ctx.report.check("nothing acknowledged is lost", not gone, gone[:3])
+    server.stop()
+    group.close()
+
+
+def test_churn(ctx):
+    """Databases that come and go leave nothing on disk, beside one that stays and is read."""
+    server = ctx.server("churn").start()
+    api = server.api()
+    api.expect((201, 202), "PUT", "/stays")
+    revs, documents = {}, ctx.size(5000, 30_000)
+    for round_ in range(13):
+        for first in range(0, documents, 2500):
+            ids = [f"d{n:05d}" for n in range(first, first + 2500)]
+            docs = [{"_id": id_, "n": round_, **({"_rev": revs[id_]} if id_ in revs else {})} for id_ in ids]
+            revs.update({row["id"]: row["rev"] for row in api.expect((201, 202), "POST", "/stays/_bulk_docs", {"docs": docs})})
+    api.expect(202, "POST", "/stays/_compact", {})
+    times, stop = [], threading.Event()
+
+    def read():
+        own = server.api()
+        while not stop.is_set():
+            began = time.monotonic()
+            own.expect(200, "GET", f"/stays/d{ctx.random.randrange(documents):05d}")
+            times.append((time.monotonic() - began) * 1000)
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    rounds, peak = ctx.size(30, 400), 0
+    for number in range(rounds):
+        come_and_go(api, f"/churn-{number}")
+        peak = max(peak, disk_mb(server.data)) if number % 10 == 0 else peak
+    stop.set()
+    reader.join()
+    ctx.report.note(
+        f"{rounds} databases came and went: {peak:.0f} MB on disk at the peak; reads of the one that stays: p50 {percentile(times, 50):.2f} ms, p99 {percentile(times, 99):.2f} ms"
+    )
+
+    def lives():
+        return api.expect(200, "GET", "/stays")["sizes"]["active"] / MIB
+
+    # What is there at any rate: the log that is begun anew, the engine's notes of what it did.
+    at_least = 4
+    small = wait_until(lambda: disk_mb(server.data) < 1.5 * lives() + at_least, timeout_s=300, step_s=1)
+    ctx.report.note(f"in the end: {disk_mb(server.data):.1f} MB on disk for {lives():.1f} MB that live")
+    ctx.report.check("their room comes back within five minutes", small, {str(file): stat.st_size for file, stat in files_below(server.data)})
+    sizes = api.expect(200, "GET", "/stays")["sizes"]
+    ctx.report.check("what lives is not more than what is on disk", sizes["active"] <= sizes["file"], sizes)
+    server.kill()
+    server.start()
+    ctx.report.equal("what stays is whole", server.api().expect(200, "GET", "/stays")["doc_count"], documents)
+    server.stop()
+    shutil.rmtree(server.data, ignore_errors=True)
+
+
+def come_and_go(api, name):
+    api.expect((201, 202), "PUT", name)
+    api.expect((201, 202), "POST", f"{name}/_bulk_docs", {"docs": [{"_id": f"d{n}", "n": n, "text": f"{n * 7919:032x}" * 8} for n in range(2000)]})
+    api.expect((201, 202), "PUT", f"{name}/_design/app", {"views": {"v": {"map": "function (doc) { emit(doc.n, doc.text); }", "reduce": "_count"}}})
+    api.expect(200, "POST", f"{name}/_index", {"index": {"fields": ["n", "text"]}})
+    attached = api.put(f"{name}/attached/bytes", os.urandom(MIB), headers={"Content-Type": "application/octet-stream"})
+    assert attached.status in (201, 202), attached
+    api.expect(200, "GET", f"{name}/_design/app/_view/v")
+    api.expect(200, "POST", f"{name}/_find", {"selector": {"n": 5}, "limit": 1})
+    api.expect((200, 202), "DELETE", name)

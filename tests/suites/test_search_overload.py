@@ -1,0 +1,123 @@
+"""Searches and index functions that are made to cost, many at a time: whoever does not ask them notices little, and memory stays in bounds."""
+
+import concurrent.futures
+
+from harness.bystander import ANSWER_TIMEOUT_S, AT_ONCE, OTHER_MAPS, PEAK_MB_MAX, Bystander, make_database, options
+from harness.hostile_searches import HOSTILE_INDEX, hostile_documents, hostile_requests
+from harness.text_database import HOSTILE_QUERIES
+
+ENDLESS = "function (doc) { for (;;) {} }"
+# Index functions that mean harm. Emitting is EMIT here.
+FUNCTIONS = {
+    "endless": ENDLESS,
+    "endless emits": "function (doc) { for (;;) EMIT('f', 'x'); }",
+    "giant emits": "function (doc) { for (;;) EMIT('f', 'x '.repeat(100000)); }",
+    "a million fields": "function (doc) { for (var i = 0; i < 1000000; i++) EMIT('f' + i, 'x'); }",
+    "a long name": "function (doc) { EMIT('f'.repeat(1e7), 'x'); }",
+    "a long text": "function (doc) { EMIT('f', 'x'.repeat(1e7)); EMIT('f', 'x '.repeat(5e6)); }",
+    "throws": "function (doc) { throw new Error('no'); }",
+    "throws a getter": "function (doc) { EMIT('f', {get a() { for (;;) {} }}); }",
+    **{name: OTHER_MAPS[name] for name in ("memory bomb", "memory bomb of strings", "deep recursion", "blocked thread", "exit", "changed globals")},
+}
+SLOW = {"a long text", "blocked thread", "highlights of a loose phrase", "highlights of many patterns"}
+EMIT = {
+    "_search": "function EMIT(name, value) { index(name, value, {store: true}); }",
+    "_nouveau": "function EMIT(name, value) { index('text', name, value); }",
+}
+
+
+def test_requests(ctx):
+    """All at once, several times."""
+    with ctx.server("requests") as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        long = ctx.size(1, 10)
+        api.expect((201, 202), "PUT", "/hostile?q=2")
+        api.expect(201, "PUT", "/hostile/_design/c", {"indexes": {"i": {"analyzer": "whitespace", "index": HOSTILE_INDEX}}})
+        nouveau = (
+            "function (doc) { index('text', 'default', doc.text, {store: true}); index('double', 'n', doc.n); index('string', 'tag', doc._id); }"
+        )
+        api.expect(201, "PUT", "/hostile/_design/n", {"nouveau": {"i": {"index": nouveau}}})
+        api.expect(201, "POST", "/hostile/_bulk_docs", {"docs": hostile_documents(long)})
+        asked = [
+            (f"_search: {name}", "/hostile/_design/c/_search/i", body)
+            for name, body in hostile_requests(long, ctx.size(10, 100)).items()
+            if ctx.soak or name not in SLOW
+        ]
+        for name, q in HOSTILE_QUERIES.items():
+            for more in ({}, {"explain": True, "limit": 1_000_000}, {"as_you_type": True}, {"highlight_fields": ["default"]}):
+                asked.append((f"_nouveau: {name} {sorted(more)}", "/hostile/_design/n/_nouveau/i", {"q": q, **more}))
+        for _, path, body in (asked[0], asked[-1]):
+            api.post(path, {**body, "q": "alpha"})
+        bystander = Bystander(ctx, server)
+        before = server.rss_mb()
+        bystander.start()
+        with concurrent.futures.ThreadPoolExecutor(ctx.size(4, 16)) as pool:
+            asked = asked * ctx.size(1, 4)
+            ctx.random.shuffle(asked)
+            answers = list(pool.map(lambda one: (one[0], server.api(ANSWER_TIMEOUT_S).post(one[1], one[2])), asked))
+        for name, answer in answers:
+            right = answer.status == 200 or (answer.status in (400, 413, 503) and answer.is_error_shape)
+            ctx.report.check(f"{name}: answered or refused", right, (answer.status, answer.raw[:300]), quiet=True)
+        end(ctx, server, bystander, "requests", f"{len(answers)} requests, {before:.0f} MB before")
+
+
+def test_functions(ctx):
+    """Indexes whose functions mean harm: no answer is right for them, but there is one."""
+    with ctx.server("functions", options=options()) as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        make_database(api, "hostile")
+        bystander = Bystander(ctx, server)
+        bystander.start()
+
+        def attempt(asked):
+            name, source, route = asked
+            path = f"/hostile/_design/{route}-{name.replace(' ', '-')}"
+            source = source.replace("{", "{ " + EMIT[route] + " ", 1)
+            one = {"indexes": {"i": {"index": source}}} if route == "_search" else {"nouveau": {"i": {"index": source}}}
+            mine = server.api(ANSWER_TIMEOUT_S)
+            written = mine.put(path, {**one, "autoupdate": False})
+            if written.status not in (201, 202):
+                return name, route, written
+            answer = mine.get(f"{path}/{route}/i?q=*:*")
+            mine.delete(f"{path}?rev={written.json['rev']}")
+            return name, route, answer
+
+        with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
+            asked = [(name, source, route) for name, source in FUNCTIONS.items() for route in EMIT if ctx.soak or name not in SLOW]
+            for name, route, answer in pool.map(attempt, asked):
+                right = answer.status in (200, 400, 413) or (answer.status >= 500 and answer.is_error_shape)
+                ctx.report.check(f"{route}: {name}: answered", right, (answer.status, answer.raw[:300]))
+                ctx.report.note(f"{route}: {name}: {answer.status} {answer.raw[:120]!r}")
+        end(ctx, server, bystander, "functions", f"{len(asked)} indexes")
+
+
+# With all that may wait; it was 631 on a machine of two cores, and 2,082 before that was bounded.
+WAITING_MB_MAX = 1200
+
+
+def test_beginnings(ctx):
+    """Large documents of long words, each with fifty beginnings: the functions are faster than the index, and what waits for it is bounded."""
+    with ctx.server("beginnings") as server:
+        api = server.api(ANSWER_TIMEOUT_S)
+        api.expect((201, 202), "PUT", "/begin?q=1")
+        count = ctx.size(100, 300)
+        for n in range(count):
+            text = " ".join("".join(ctx.random.choices("abcdefgh", k=51)) for _ in range(10_000))
+            api.expect(201, "PUT", f"/begin/{n}", {"text": text})
+        analyzer = {"name": "edge_ngram", "min_gram": 1, "max_gram": 50}
+        function = "function (doc) { index('text', 'default', doc.text, {store: true}); }"
+        api.expect(201, "PUT", "/begin/_design/d", {"nouveau": {"i": {"default_analyzer": analyzer, "index": function}}})
+        answer = server.api(3600).expect(200, "GET", f"/begin/_design/d/_nouveau/i?q={text[:30]}&limit=1")
+        ctx.report.equal("beginnings: they are found", [hit["id"] for hit in answer["hits"]], [str(count - 1)])
+        peak = server.peak_rss_mb()
+        ctx.report.check(f"beginnings: memory stays below {WAITING_MB_MAX} MB", peak < WAITING_MB_MAX, f"{peak:.0f} MB")
+        ctx.report.note(f"beginnings: {count / 2:.0f} MB of text, {peak:.0f} MB at the peak, {server.rss_mb():.0f} MB now")
+
+
+def end(ctx, server, bystander, label, what):
+    bystander.end(ctx.report, label)
+    peak = server.peak_rss_mb()
+    ctx.report.check(f"{label}: memory stays below {PEAK_MB_MAX} MB", peak < PEAK_MB_MAX, f"{peak:.0f} MB")
+    ctx.report.check(f"{label}: nothing panicked", "panicked" not in server.log(), server.log()[-1500:])
+    ctx.report.check(f"{label}: the server answers", server.api().get("/_up").status == 200)
+    ctx.report.note(f"{label}: {what}, {peak:.0f} MB at the peak, {server.rss_mb():.0f} MB now")

@@ -1,0 +1,49 @@
+"""The web interface in a real browser: Debian's Chromium, driven by the scenarios of tests/clients/browser, on the pages that the
+binary has in it. And what is committed in web/dist is what the sources build.
+"""
+
+import shutil
+import subprocess
+
+from harness.browser import CHROMIUM, scenarios
+from harness.packages import node_modules
+
+BUILD_TIMEOUT_S = 300
+# What is made of the sources, or of the packages.
+MADE = ("node_modules", "dist")
+
+
+def test_sources_are_sound(ctx):
+    """Built in a folder of its own: the checkout may have other packages, or none."""
+    web, place = ctx.checkout / "web", ctx.folder("sources") / "web"
+    shutil.copytree(web, place, ignore=shutil.ignore_patterns(*MADE))
+    (place / "node_modules").symlink_to(node_modules(ctx, web))
+    for what, command in (("types", "check"), ("unit tests", "test"), ("a build", "build"), ("its budget of bytes", "sizes")):
+        done = subprocess.run(
+            ["npm", "run", "--silent", command],
+            cwd=place,
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            text=True,
+            timeout=BUILD_TIMEOUT_S,
+            check=False,
+        )
+        ctx.report.check(f"npm run {command}: {what}", done.returncode == 0, f"{done.stdout[-3000:]}{done.stderr[-1000:]}")
+    built, committed = files(place / "dist"), files(web / "dist")
+    others = sorted(name for name in built | committed if built.get(name) != committed.get(name))
+    ctx.report.equal("web/dist is what the sources build (`npm ci && npm run build`)", others, [])
+
+
+def files(folder):
+    """{name: bytes} of all files below a folder."""
+    return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
+
+
+def test_in_a_browser(ctx):
+    if not CHROMIUM.exists():
+        ctx.report.check("Chromium is there", False, "no /usr/bin/chromium: run `make setup-test`")
+        return
+    # Scenarios log in more often, and more wrongly, than a server that is not told otherwise bears.
+    with ctx.server(admin="admin:secret", options=["--set", "chttpd_auth_lockout/mode=off"]) as server:
+        scenarios(ctx, server)
+        ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
