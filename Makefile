@@ -1,6 +1,8 @@
 # make serve    a running server on http://127.0.0.1:5984, data in ./data
 # make cluster  three nodes on http://127.0.0.1:15984, :25984 and :35984 with a Kafka broker, data in ./cluster-data
 #               (ARGS="--nodes 5 --brokers 3 --data DIR --admin NAME:PASSWORD")
+# make check    what a change can break, in a few minutes: lints, tests of the changed crates and of what depends on them, the quick suites
+#               (SINCE=COMMIT; by default the last commit that passed `make test` here)
 # make test     everything that CI runs: lints, cargo's tests, the black-box tests, the manual's examples and links
 # make lint     formatting and lints of Rust, Python and Markdown
 # make docs     the manual, as a book in docs/book
@@ -10,26 +12,41 @@
 # make bench-ten-million  ten million documents with random ids: loading, indexes, memory, disk, restart
 # make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
-# make soak     the black-box tests at full length (about two hours), and a million runs of the simulated cluster
+# make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-cluster, soak-stores,
+#               soak-search, soak-http, soak-programs
 # make build    the binary alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
 # make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores)
 # make bindings the packages for Python and Node, in ./bindings/dist
 # make sanitize the tests of the JavaScript engine under AddressSanitizer (docs/src/developers/unsafe-code.md)
 #
-# There is one profile, release, for all of them. RocksDB is compiled once per machine (scripts/rocksdb.sh);
-# cargo's CARGO_TARGET_DIR (default ~/.cache/settee/target) outlives the checkout too.
+# The profile is release for all of them but `make check`, whose profile, dev, compiles quickly. RocksDB is compiled once per
+# machine (scripts/rocksdb.sh); cargo's CARGO_TARGET_DIR (default ~/.cache/settee/target) outlives the checkout too.
 
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs test lint unit blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
 DATA ?= data
 SUITES ?=
+SINCE ?=
 BENCH_ARGS ?=
+FILTER ?=
+
+# The suites of each part of `make soak`; the suite `documentation` checks that each is in one.
+SOAK_PARTS = cluster stores search http programs
+SOAK_cluster = cluster cluster_environment cluster_faults kafka_log replication replication_faults replication_sources pouchdb_sync
+SOAK_stores = attachments backups crash_recovery damaged_store many_databases memory_limits mixed_load store_check views
+SOAK_search = mango_queries mango_text search_clouseau search_faults search_model search_nouveau search_overload search_scores \
+  function_overload hostile_functions query_languages node_query_server number_precision
+SOAK_http = api_behaviour authentication authentication_security authorisation client_disconnects cors_and_setup couchdb_suites \
+  design_functions function_preview function_security http_fuzz http_security indirect_access reverse_proxies slow_readers tls \
+  vectors
+SOAK_programs = alerts bench_figures bench_workloads bindings client_libraries documentation doctor example_files manual_examples \
+  metrics migration packages profiles top traces web_interface
 ARGS ?=
 
 env := . scripts/env.sh;
@@ -71,8 +88,12 @@ cluster:
 	@$(env) exec python3 scripts/cluster.py $(ARGS)
 
 lint: setup-test
+	@$(MAKE) --no-print-directory lint-alone
+
+# Clippy has the profile of the program, whose dependencies' build scripts it shares.
+lint-alone:
 	@$(env) cargo fmt --all --check
-	@$(env) cargo clippy --release --workspace --all-targets -- -D warnings
+	@$(env) cargo clippy --quiet --release --workspace --all-targets -- -D warnings
 	@$(env) cargo fetch --locked --quiet # of other systems too: cargo-deny looks at all
 	@$(env) $$SETTEE_CACHE/tools/bin/cargo-deny --offline --log-level error check licenses bans sources
 	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
@@ -82,23 +103,49 @@ lint: setup-test
 docs: setup-docs
 	@$(env) $$SETTEE_CACHE/tools/bin/mdbook build docs
 
-unit: setup-test
-	@$(env) cargo test --release --workspace
+nextest = $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run
+stage = bash scripts/stage.sh
 
-# One or more suites: make blackbox SUITES="vectors fuzz"
+# FILTER is nextest's: make unit FILTER='package(mango)'
+unit: setup-test
+	@$(MAKE) --no-print-directory unit-alone
+
+unit-alone:
+	@$(env) $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
+	@$(env) cargo test --quiet --release --workspace --doc
+
+# Suites, and options of tests/run.py: make blackbox SUITES="vectors http_fuzz -x"
 blackbox: setup-test
 	@$(binary)
 	@$(env) python3 tests/run.py $(SUITES)
 
-test: setup-test
-	@$(MAKE) --no-print-directory lint
-	@$(MAKE) --no-print-directory unit
-	@$(MAKE) --no-print-directory blackbox
+check:
+	@$(stage) begin
+	@$(stage) setup bash scripts/setup.sh test
+	@$(stage) lint $(MAKE) --no-print-directory lint-alone
+	@$(env) filter=$$(bash scripts/changed_tests.sh $(SINCE)) && echo "tests of $$filter" \
+	  && $(stage) build cargo build --quiet --bin settee --tests --workspace \
+	  && $(stage) unit $(nextest) --workspace --no-tests pass -E "$$filter" \
+	  && python3 tests/run.py -m quick --binary "$$CARGO_TARGET_DIR/debug/settee"
 
-soak: setup-test
+test:
+	@$(stage) begin
+	@$(stage) setup bash scripts/setup.sh test
+	@$(stage) lint $(MAKE) --no-print-directory lint-alone
+	@$(env) $(stage) program bash -c '$(binary)'
+	@$(env) $(stage) tests cargo build --quiet --release --workspace --tests
+	@$(stage) unit $(MAKE) --no-print-directory unit-alone
+	@$(env) python3 tests/run.py
+	@$(env) [ -n "$$(git status --porcelain)" ] || git rev-parse HEAD >$$SETTEE_CACHE/last-run/passed-commit
+
+soak: soak-simulation $(addprefix soak-,$(SOAK_PARTS))
+
+soak-simulation: setup-test
+	@$(env) SETTEE_SEEDS=1000000 $(nextest) --release -p cluster --no-capture -E 'test(simulation::)'
+
+$(addprefix soak-,$(SOAK_PARTS)): soak-%: setup-test
 	@$(binary)
-	@$(env) SETTEE_SEEDS=1000000 cargo test --release -p cluster --test simulation -- --nocapture
-	@$(env) python3 tests/run.py --soak $(SUITES)
+	@$(env) python3 tests/run.py --soak $(SOAK_$*)
 
 bindings: setup-test
 	@bash scripts/bindings.sh $(CURDIR)/bindings/dist

@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; linters of Python, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
 #                             HAProxy and Caddy; schemas of Compose and Kubernetes; SeaweedFS;
 #                             what makes packages (see dist), and shells, mandoc and small Debians that they are tried in
 #   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx
@@ -125,7 +125,7 @@ ensure_couchpy() {
 }
 
 # A program that cargo compiles, once per machine, in its own target directory outside of any checkout: .cargo/config.toml of
-# this one is about RocksDB. ensure_tool BINARY CRATE VERSION [FLAGS OF CARGO INSTALL]
+# this one is about RocksDB. Not optimised, as compiling takes longer than anything that they do here. ensure_tool BINARY CRATE VERSION [FLAGS OF CARGO INSTALL]
 ensure_tool() {
   local binary=$1 crate=$2 version=$3 place="$SETTEE_CACHE/tools"
   shift 3
@@ -133,6 +133,7 @@ ensure_tool() {
   say "compiling $crate $version into $place, once for this machine (some minutes)"
   mkdir -p "$place"
   (cd "$SETTEE_CACHE" && unset CARGO_TARGET_DIR \
+    && export CARGO_PROFILE_RELEASE_OPT_LEVEL=0 CARGO_PROFILE_RELEASE_DEBUG=false CARGO_PROFILE_RELEASE_LTO=off CARGO_PROFILE_RELEASE_CODEGEN_UNITS=16 \
     && cargo install --quiet --locked --force --root "$place" "$@" "$crate@$version" </dev/null >&2)
   echo "$version" >"$place/$binary.version"
 }
@@ -182,6 +183,9 @@ ensure_mdbook() { ensure_tool mdbook mdbook 0.5.4 --no-default-features --featur
 # What holds dependencies to deny.toml.
 ensure_deny() { ensure_tool cargo-deny cargo-deny 0.20.2; }
 
+# What runs cargo's tests, each in a process of its own.
+ensure_nextest() { ensure_tool cargo-nextest cargo-nextest 0.9.151 --no-default-features --features default-no-update; }
+
 # What puts the list of crates into the binary, and what writes the bill of materials.
 ensure_auditable() { ensure_tool cargo-auditable cargo-auditable 0.7.7; }
 ensure_cyclonedx() { ensure_tool cargo-cyclonedx cargo-cyclonedx 0.5.9; }
@@ -198,6 +202,8 @@ if [ "$purpose" = test ]; then
   ensure_python maturin scripts/bindings-requirements.txt
   ensure_mdbook
   ensure_deny
+  ensure_nextest
+  ensure_python pytest tests/requirements.txt
   ensure_prometheus
   ensure_proxies
   ensure_python schemas tests/schemas-requirements.txt

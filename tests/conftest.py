@@ -20,6 +20,9 @@ from harness.context import Context
 from harness.report import CheckFailed, report
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
+# Where tests are that are not about disks: a sync there costs nothing.
+SHARED_MEMORY = pathlib.Path("/dev/shm")
+SHARED_MEMORY_BYTES_MIN = 4 << 30
 
 
 def pytest_addoption(parser):
@@ -49,19 +52,23 @@ class Run:
         self.keep = config.getoption("keep")
         self.binary = config.getoption("binary") or default_binary()
         if self.is_worker:
-            self.seed, self.root = worker["seed"], pathlib.Path(worker["root"])
+            self.seed, self.root, self.disk = worker["seed"], pathlib.Path(worker["root"]), pathlib.Path(worker["disk"])
         else:
             seed = config.getoption("seed")
             self.seed = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
-            self.root = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-"))
-        self.results = {}
+            self.disk = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-"))
+            in_memory = not self.soak and SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= SHARED_MEMORY_BYTES_MIN
+            self.root = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-", dir=SHARED_MEMORY)) if in_memory else self.disk
 
-    def context(self, name):
+    def context(self, name, on_disk):
         """`name` is of a test or a suite: it decides the directory and the random choices."""
         safe = "".join(letter if letter.isalnum() or letter in "_-" else "_" for letter in name)
-        return Context(
-            self.binary, self.root / safe, report, self.soak, self.seed, zlib.crc32(f"{self.seed} {name}".encode()), CHECKOUT, cache_folder()
-        )
+        root = (self.disk if on_disk else self.root) / safe
+        return Context(self.binary, root, report, self.soak, self.seed, zlib.crc32(f"{self.seed} {name}".encode()), CHECKOUT, cache_folder())
+
+    def remove(self):
+        for root in {self.root, self.disk}:
+            shutil.rmtree(root, ignore_errors=True)
 
 
 def pytest_configure(config):
@@ -73,10 +80,12 @@ def pytest_configure_node(node):
     """xdist: the workers use the controller's seed and directory."""
     node.workerinput["seed"] = node.config.settee.seed
     node.workerinput["root"] = str(node.config.settee.root)
+    node.workerinput["disk"] = str(node.config.settee.disk)
 
 
 def pytest_report_header(config):
-    return f"seed {config.settee.seed}; {config.settee.root}; {config.settee.binary}"
+    run = config.settee
+    return f"seed {run.seed}; {run.root}, on disk {run.disk}; {run.binary}"
 
 
 def pytest_sessionstart(session):
@@ -222,7 +231,7 @@ def suite(request):
 def in_context(request, name):
     run = request.config.settee
     living = servers.living()
-    ctx = run.context(name)
+    ctx = run.context(name, on_disk=request.node.get_closest_marker("on_disk") is not None)
     yield ctx
     servers.end_all(living)
     # A full disk would fail the tests after this one.
@@ -298,6 +307,6 @@ def pytest_unconfigure(config):
     if run is None or run.is_worker:
         return
     if getattr(run, "failed", 0) or run.keep:
-        print(f"logs and data: {run.root}")
+        print(f"logs and data: {run.root} {run.disk}")
     else:
-        shutil.rmtree(run.root, ignore_errors=True)
+        run.remove()

@@ -17,8 +17,10 @@ passes. Closes with "N passed, N failed", which counts checks.
 import json
 import os
 import pathlib
+import resource
 import subprocess
 import sys
+import time
 
 TESTS = pathlib.Path(__file__).resolve().parent
 CACHE = pathlib.Path(os.environ.setdefault("SETTEE_CACHE", str(pathlib.Path.home() / ".cache" / "settee")))
@@ -43,24 +45,54 @@ def main():
             arguments[at : at + 2] = [f"{name}={arguments[at + 1]}"]
     suites = {path.stem.removeprefix("test_"): path for path in (TESTS / "suites").glob("test_*.py")}
     arguments = [str(suites.get(word, word)) for word in arguments]
+    began, before = time.monotonic(), cpu_seconds()
     code = pytest(["-n", jobs, *arguments])
-    results = json.loads(results_file().read_text(encoding="utf-8")) if results_file().exists() else {"failed": []}
-    flaky, counts = [], results.get("counts", [0, 0, 0])
+    results = json.loads(results_file().read_text(encoding="utf-8")) if results_file().exists() else None
+    if results is None:
+        sys.exit(code or 1)
+    flaky, counts = [], results["counts"]
     failed = results["failed"]
     retried = [test for test in failed if test["may_be_retried"]]
     if code == 1 and len(retried) == len(failed) <= RETRIED_MAX:
         print(f"again, by themselves: {', '.join(test['id'] for test in retried)}", flush=True)
-        options = [word for word in arguments if word.startswith("--") and word != "--lf"]
+        options = [word for word in arguments if word in ("--soak", "--keep") or word.startswith("--binary=")]
         seed = ["--seed", str(results["seed"])]
         code = pytest([*options, *seed, *(str(TESTS / test["id"]) for test in retried)])
         again = json.loads(results_file().read_text(encoding="utf-8"))
         if code == 0:
             flaky, counts = [test["id"] for test in retried], [counts[0] + again["counts"][0], 0, counts[2]]
+    print_stages(time.monotonic() - began, cpu_seconds() - before)
     for test in flaky:
         print(f"flaky: {test} failed, and passed when it was run again by itself")
     passed, failed, skipped = counts
     print(f"{passed} passed, {failed} failed" + (f", {skipped} skipped" if skipped else ""))
     sys.exit(code)
+
+
+def cpu_seconds():
+    return sum(resource.getrusage(resource.RUSAGE_CHILDREN)[:2])
+
+
+def print_stages(seconds, cpu):
+    """The stages of `make check` or `make test` (scripts/stage.sh), this one included, beside those of the run before."""
+    now, before = (read_stages(CACHE / "last-run" / name) for name in ("stages.tsv", "stages-before.tsv"))
+    if "black box" in now or not now:
+        return
+    now["black box"] = (seconds, cpu)
+    with (CACHE / "last-run" / "stages.tsv").open("a", encoding="utf-8") as file:
+        file.write(f"black box\t{seconds:.1f}\t{cpu:.1f}\n")
+    now["all"], before["all"] = ([sum(times) for times in zip(*stages.values())] or [0, 0] for stages in (now, before))
+    print(f"\n{'stage':12} {'seconds':>8} {'of processors':>14} {'run before':>11} {'of processors':>14}")
+    for name, (seconds, cpu) in now.items():
+        print(f"{name:12} {seconds:8.1f} {cpu:14.1f}" + "".join(f" {value:{width}.1f}" for value, width in zip(before.get(name, ()), (11, 14))))
+    print()
+
+
+def read_stages(path):
+    if not path.exists():
+        return {}
+    lines = [line.split("\t") for line in path.read_text(encoding="utf-8").splitlines()]
+    return {name: (float(seconds), float(cpu)) for name, seconds, cpu in lines}
 
 
 def results_file():

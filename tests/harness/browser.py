@@ -3,6 +3,7 @@
 import json
 import os
 import pathlib
+import re
 import subprocess
 
 from harness.packages import node_modules
@@ -12,20 +13,29 @@ SHORT_TIMEOUT_S = 600
 SOAK_TIMEOUT_S = 3600
 
 
-def scenarios(ctx, server, base=None, authority=None):
-    """In the pages at `base`, which may be those of a proxy with a certificate of this authority."""
-    folder = ctx.checkout / "tests" / "clients" / "browser"
+FOLDER = pathlib.Path(__file__).resolve().parent.parent / "clients" / "browser"
+
+
+def names():
+    """Returns {name: whether it is one of `make test`} of all scenarios."""
+    sources = {path.stem: path.read_text(encoding="utf-8") for path in sorted((FOLDER / "scenarios").glob("*.mjs"))}
+    return {name: re.search(r"^export const short = true", source, re.M) is not None for name, source in sources.items()}
+
+
+def scenarios(ctx, server, base=None, authority=None, only=None, theme=None):
+    """Runs all scenarios, or one of them, in the pages at `base`, which may be those of a proxy with a certificate of this authority."""
     shots = ctx.folder("shots")
     command = [
         "node",
-        folder / "run.mjs",
+        FOLDER / "run.mjs",
         "--server",
         server.url.replace("http://", f"http://{server.admin}@"),
         "--base",
         base or f"{server.url}/_utils/",
     ]
     command += ["--binary", ctx.binary, "--shots", shots, *([] if ctx.soak else ["--short"])]
-    env = {**os.environ, "NODE_PATH": str(node_modules(ctx, folder))}
+    command += [*(["--only", only] if only else []), *(["--theme", theme] if theme else [])]
+    env = {**os.environ, "NODE_PATH": str(node_modules(ctx, FOLDER))}
     if authority:
         command.append("--insecure")
         env["NODE_EXTRA_CA_CERTS"] = str(authority.cert)

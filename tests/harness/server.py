@@ -8,6 +8,7 @@ import signal
 import subprocess
 import threading
 import time
+import weakref
 
 from harness.api import Api
 
@@ -67,6 +68,7 @@ class Server:
         self.process = None
         self.url = None
         self.start_seconds = None
+        self._clients = weakref.WeakSet()
 
     def start(self):
         who = ["--generate-admin"] if self.generate_admin else ["--admin", self.admin]
@@ -101,7 +103,9 @@ class Server:
 
     def api(self, timeout=60, credentials=None):
         """A client with a connection of its own; `credentials` is NAME:PASSWORD, "" for none."""
-        return Api(self.url, self.admin if credentials is None else credentials, timeout)
+        client = Api(self.url, self.admin if credentials is None else credentials, timeout)
+        self._clients.add(client)
+        return client
 
     def kill(self):
         """kill -9: no clean shutdown, nothing flushed."""
@@ -136,7 +140,7 @@ class Server:
 
     def mapped_mb(self):
         """Pages of files in what `rss_mb` counts: the program's, and those of text indexes that are open."""
-        return self._status_kb("RssFile") / 1024
+        return (self._status_kb("RssFile") + self._status_kb("RssShmem")) / 1024
 
     def peak_rss_mb(self):
         return self._status_kb("VmHWM") / 1024
@@ -174,6 +178,9 @@ class Server:
 
     def __exit__(self, *_):
         if self.process is not None and self.process in _running:
+            # A server that ends waits for two seconds for its clients to close what they keep open.
+            for client in list(self._clients):
+                client.close()
             self.stop()
 
 

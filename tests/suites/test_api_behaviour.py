@@ -7,7 +7,11 @@ import json
 import re
 import socket
 
+import pytest
+
 from harness.api import Disconnected
+
+pytestmark = pytest.mark.quick
 
 DOCS = [{"_id": f"d{i}", "n": i} for i in range(4)]
 VIEWS = {
@@ -571,8 +575,8 @@ SCENARIOS = [
 ]
 
 
-def test_scenarios(context):
-    server = context.server("scenarios").start()
+def test_scenarios(ctx):
+    server = ctx.server("scenarios").start()
     api = server.api()
     for number, (name, options, docs, steps) in enumerate(SCENARIOS):
         db = f"behaviour{number}"
@@ -581,7 +585,7 @@ def test_scenarios(context):
             api.expect(201, "POST", f"/{db}/_bulk_docs", {"docs": docs})
             api.expect(201, "PUT", f"/{db}/_design/v", VIEWS)
         failures = [failure for step in steps if (failure := step_failure(api, db, step))]
-        context.report.check(name, not failures, "\n".join(failures))
+        ctx.report.check(name, not failures, "\n".join(failures))
 
 
 def step_failure(api, db, step):
@@ -605,9 +609,9 @@ def holds_true(answer, holds):
     return body == holds
 
 
-def test_odd_http(context):
-    server = context.server("odd").start()
-    api, report = server.api(), context.report
+def test_odd_http(ctx):
+    server = ctx.server("odd").start()
+    api, report = server.api(), ctx.report
     api.expect(201, "PUT", "/db")
     api.expect(201, "PUT", "/db/a", {"n": 1})
 
@@ -670,10 +674,10 @@ def test_odd_http(context):
         report.equal(name, got, statuses)
 
 
-def test_encoded_design_paths(context):
+def test_encoded_design_paths(ctx):
     """Who asks for `_design%2F` is sent to `_design/`, with all that follows."""
-    with context.server("encoded") as server:
-        api, report = server.api(), context.report
+    with ctx.server("encoded") as server:
+        api, report = server.api(), ctx.report
         api.expect(201, "PUT", "/a%2Fb")
         api.expect(201, "PUT", "/a%2Fb/_design/foo", {**VIEWS, "_attachments": {"f": {"data": "eA=="}}})
         for rest in ("foo", "foo?revs=true&x=%22%2F%22", "foo/_view/plain?limit=1", "foo/_info", "foo/f", "foo%2Fbar/x"):
@@ -686,10 +690,10 @@ def test_encoded_design_paths(context):
         report.equal("what is written is not sent elsewhere", api.put("/a%2Fb/_design%2Fbar", {}).status, 201)
 
 
-def test_descending_feeds(context):
+def test_descending_feeds(ctx):
     """Live feeds that go down end with the first change; the ids of events are JSON, and taken without quotes too."""
-    with context.server("descending") as server:
-        api, report = server.api(), context.report
+    with ctx.server("descending") as server:
+        api, report = server.api(), ctx.report
         api.expect(201, "PUT", "/db?q=1")
         empty = api.get("/db/_changes?feed=longpoll&descending=true&timeout=60000").json
         report.equal("longpoll: there is nothing to wait for", (empty["results"], empty["pending"]), ([], 0))
@@ -714,10 +718,10 @@ def test_descending_feeds(context):
             report.equal(f"going on after {name}", [json.loads(line[6:])["id"] for line in rest if line.startswith("data: ")], ["b", "c"])
 
 
-def test_copies(context):
+def test_copies(ctx):
     """`If-Match` names the revision that is copied, as `rev` does."""
-    with context.server("copies") as server:
-        api, report = server.api(), context.report
+    with ctx.server("copies") as server:
+        api, report = server.api(), ctx.report
         api.expect(201, "PUT", "/db")
         first = api.expect(201, "PUT", "/db/a", {"n": 1})["rev"]
         second = api.expect(201, "PUT", "/db/a", {"n": 2, "_rev": first})["rev"]
@@ -733,10 +737,10 @@ def test_copies(context):
         report.equal("a revision that is not there", (missing.status, missing.json), (404, bad("not_found", "missing")))
 
 
-def test_lowered_revs_limit(context):
+def test_lowered_revs_limit(ctx):
     """It counts at once for what is shown of longer histories."""
-    with context.server("revs") as server:
-        api, report = server.api(), context.report
+    with ctx.server("revs") as server:
+        api, report = server.api(), ctx.report
         api.expect(201, "PUT", "/db")
         rev = None
         for n in range(6):
@@ -755,10 +759,10 @@ def test_lowered_revs_limit(context):
         api.expect(200, "PUT", "/db/_revs_limit", b"1000")
 
 
-def test_batches(context):
+def test_batches(ctx):
     """`batch=ok` counts for a document that comes alone; everywhere else it says nothing."""
-    with context.server("batches") as server:
-        api, report = server.api(), context.report
+    with ctx.server("batches") as server:
+        api, report = server.api(), ctx.report
         api.expect(201, "PUT", "/db")
         for request in ("PUT /db/a", "POST /db"):
             method, path = request.split(" ")
@@ -790,10 +794,10 @@ def test_batches(context):
         report.check("a document with its attachments", related.status == 201 and "rev" in related.json, repr(related))
 
 
-def test_forwarded(context):
+def test_forwarded(ctx):
     """The headers in which a proxy says what it was asked for, whose names are settings."""
-    with context.server("forwarded") as server:
-        api, report = server.api(), context.report
+    with ctx.server("forwarded") as server:
+        api, report = server.api(), ctx.report
         api.expect(201, "PUT", "/db")
         numbers = iter(range(100))
 
@@ -819,19 +823,19 @@ def test_forwarded(context):
         report.equal("the usual ones say nothing then", base({"X-Forwarded-Ssl": "on", "X-Forwarded-Proto": "https"}), server.url)
 
 
-def test_few_connections(context):
+def test_few_connections(ctx):
     """CouchDB's `{max, N}`: who comes when all places are taken waits until one is free."""
-    server = context.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()
+    server = ctx.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()
     first, second, third = server.api(), server.api(), server.api(timeout=2)
-    context.report.equal("two connections are served", [api.get("/").status for api in (first, second)], [200, 200])
+    ctx.report.equal("two connections are served", [api.get("/").status for api in (first, second)], [200, 200])
     try:
         third.get("/")
         waits = False
     except Disconnected:
         waits = True
-    context.report.check("a third one waits", waits)
+    ctx.report.check("a third one waits", waits)
     first.close()
-    context.report.equal("for one to go", server.api().get("/").status, 200)
+    ctx.report.equal("for one to go", server.api().get("/").status, 200)
 
 
 def exchange(server, data, answers):

@@ -14,6 +14,8 @@ import shutil
 import subprocess
 import threading
 
+import pytest
+
 from harness.api import Api, quote
 from harness.backups import compare, start_writers
 from harness.flaky_proxy import FlakyProxy
@@ -21,6 +23,8 @@ from harness.ledger import Found, Ledger, verify
 from harness.object_store import SECRET, ObjectStore
 from harness.server import Server, wait_until
 from harness.writers import BulkWriter, LocalWriter, SerialWriter
+
+pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
 
 COMMAND_TIMEOUT_S = 600
 # Of backups over a line that breaks, until it did.
@@ -32,7 +36,7 @@ def test_moments(ctx):
     """Each backup is one moment, and is found again by its name and by its time."""
     report, target = ctx.report, ctx.folder("moments")
     with ctx.server("moments-data") as server:
-        history = history_of(ctx, server, target, ctx.size(4, 12), {})
+        history = history_of(ctx, server, target, ctx.size(3, 12), {})
     check_history(ctx, history, target, {})
     sizes = [backup["copied_bytes"] for backup in listed(ctx, target)]
     report.check("a backup after a small change copies little", sizes[-1] * 5 < sizes[0], sizes)
@@ -69,7 +73,7 @@ def history_of(ctx, server, target, count, environment):
     history, last = [], None
     for number in range(count):
         small = number == count - 1
-        write(ctx, server, ledger, 20 if small else ctx.size(1_000, 20_000))
+        write(ctx, server, ledger, 20 if small else ctx.size(300, 20_000))
         things(ctx, api, number, 2 if small else 40)
         backup = back_up(ctx, server, target, environment)
         history.append(Moment(api, ledger, backup))
@@ -131,11 +135,10 @@ def check_history(ctx, history, target, environment):
         ctx.report.check(f"the store of backup {at} is sound", sound.returncode == 0, sound, quiet=True)
         with Server(ctx.binary, data) as server:
             api = server.api()
-            differs = [name for name, was in moment.state.items() if everything(api).get(name) != was]
+            state = everything(api)
+            differs = [name for name, was in moment.state.items() if state.get(name) != was]
             ctx.report.check(
-                f"the server of backup {at} has all that it had then, and nothing else",
-                not differs and set(everything(api)) == set(moment.state),
-                differs,
+                f"the server of backup {at} has all that it had then, and nothing else", not differs and set(state) == set(moment.state), differs
             )
             verify(ctx.report, api, moment.ledger, f"backup {at}", quiet=True)
             ctx.report.equal("and takes writes", api.put("/things/after", {}).status, 201, quiet=True)
@@ -254,6 +257,7 @@ def test_killed(ctx):
     report.check("a backup begins", wait_until(lambda: known(server)["running"], 30), known(server))
     command.kill()
     command.wait()
+    server.api().expect(200, "PUT", "/_node/_local/_config/backup/max_rate", "0")
     report.check("the server makes it without the command", wait_until(lambda: len(known(server)["ended"]) == 2, 120), known(server))
     report.equal("and it is whole", settee(ctx, "backup", "verify", target).returncode, 0)
     moment = Moment(server.api(), ledger, known(server)["ended"][-1])

@@ -1,6 +1,7 @@
 """`settee bench`: YCSB and mixes, faults, recording and replay, peers. All at tiny sizes: what is checked is what is done, not how fast."""
 
 import base64
+import concurrent.futures
 import json
 import os
 import re
@@ -123,7 +124,7 @@ def test_options_that_make_no_sense(ctx):
 
 def test_faults_lose_nothing(ctx):
     report = ctx.report
-    done = bench(ctx, "faults", "--scale", 0.01, "--seconds", 2, "--json")
+    done = bench(ctx, "faults", "--scale", 0.01, "--seconds", 1, "--json")
     report.equal("a server that is killed and stopped keeps what it acknowledged", (done.returncode, done.stderr), (0, ""))
     figures = figures_of(done)
     for name in ("faults_kill", "faults_stop", "faults_databases"):
@@ -131,8 +132,8 @@ def test_faults_lose_nothing(ctx):
     report.check("there was something to lose", figures["faults_kill: acknowledged writes"] > 100, figures)
     report.check("it came back", figures["faults_kill: first answer"] > 0 and figures["faults_databases: all databases answered"] > 0, figures)
     stopped = lines_of(done)["faults_stop"][0]
-    # It is stopped for 0.4 s, and somebody waits meanwhile.
-    report.check("a stopped server's clients have waited", stopped["latency_ms_max"] >= 390, stopped)
+    # It is stopped for 0.2 s, a fifth of the time, and somebody waits meanwhile.
+    report.check("a stopped server's clients have waited", stopped["latency_ms_max"] >= 195, stopped)
     told = " ".join(json.loads(done.stdout)["notes"])
     report.check("faults are told with their times", all(word in told for word in ("kill -9", "SIGSTOP", "SIGCONT")), told)
 
@@ -249,8 +250,8 @@ def converse(url, server):
     api.request("HEAD", "/db/copied")
     api.expect(200, "GET", "/db/_all_docs?include_docs=true")
     api.expect(200, "POST", "/db/_find", {"selector": {"n": {"$gt": 1}}})
-    # At 20 times the speed, what comes by other connections is still behind the above, on a busy machine too.
-    time.sleep(4)
+    # At 5 times the speed, what comes by other connections is still behind the above, on a busy machine too.
+    time.sleep(1.5)
     chunked = b"POST /db/_find HTTP/1.1\r\nHost: a\r\nConnection: close\r\nContent-Type: application/json\r\nTransfer-Encoding: chunked\r\n"
     chunked += f"Authorization: {basic(server.admin)}\r\n\r\n".encode()
     body = b'{"selector":{"n":{"$gt":2}}}'
@@ -304,7 +305,7 @@ def test_a_replay_does_what_was_recorded(ctx):
     report.equal(
         "a client that left is noted", [entry["path"].split("?")[1] for entry in lines if entry.get("aborted")], ["feed=continuous&heartbeat=100"]
     )
-    for speed in ("1", "20", "max"):
+    for speed in ("1", "5", "max"):
         with ctx.server(f"replayed-{speed}") as server:
             done = replay(ctx, path, server, "--speed", speed)
             result = json.loads(done.stdout)
@@ -423,7 +424,7 @@ def test_servers_that_are_gone(ctx):
         api = Api(recorder.url, server.admin)
         for n in range(20):
             api.expect(201, "PUT", f"/db{n}")
-            time.sleep(0.05)
+            time.sleep(0.02)
         server.kill()
         report.equal("a recorder says that its server is gone", api.get("/").status, 502)
         said = recorder.stop()
@@ -450,39 +451,48 @@ def test_servers_that_are_gone(ctx):
 
 
 def test_peers(ctx):
+    """All at once: nothing here is about how fast anything is, and most of the time is waiting for servers to be at rest."""
     report = ctx.report
     sys.path.insert(0, str(ctx.checkout / "scripts"))
     import bench_peers
 
-    with ctx.server("rows") as server:
-        sizes = ("--scale", 0.002, "--seconds", 0.25, "--connections", 3, "--json")
+    sizes = ("--scale", 0.001, "--seconds", 0.1, "--connections", 3, "--json")
+
+    def beside(name, *workloads):
+        command = [sys.executable, ctx.checkout / "scripts" / "bench_peers.py", "--binary", ctx.binary, "--only", name, *workloads, *map(str, sizes)]
+        return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
+
+    there = [name for name in bench_peers.PACKAGES if name in bench_peers.installed()]
+    with ctx.server("rows") as server, concurrent.futures.ThreadPoolExecutor() as pool:
+        running = {name: pool.submit(beside, name) for name in there}
+        running["sqlite"] = pool.submit(beside, "sqlite", "search")
         done = bench(ctx, "peers", *sizes, "--url", url_of(server))
         lines = lines_of(done)
         report.equal("the rows of peers are measured on a server alone", (done.returncode, len(lines)), (0, 18))
+        done = {name: each.result() for name, each in running.items()}
     for name in bench_peers.PACKAGES:
-        if name not in bench_peers.installed():
+        if name not in there:
             report.skip(f"Settee beside {name}", f"{name} is not installed; make bench-peers installs it")
-            continue
-        command = [sys.executable, ctx.checkout / "scripts" / "bench_peers.py", "--binary", ctx.binary, "--only", name, *map(str, sizes)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-        if not report.equal(f"Settee beside {name}: ends well", (done.returncode, done.stderr), (0, "")):
-            continue
-        result, lines = json.loads(done.stdout), lines_of(done)
-        both = [line for line, sides in lines.items() if len(sides) == 2 and all(side and side["count"] and not side["errors"] for side in sides)]
-        wanted = {"postgresql": 18, "redis": 5}[name]
-        report.equal(f"Settee beside {name}: rows of both", len(both), wanted)
-        report.check(
-            f"{name}: its settings are told, and it is durable", "NOT as durable" not in str(result["notes"]) and "sync" in str(result["notes"])
-        )
-        ratios = [line["a_over_b"] for line in result["lines"] if line["name"] in both]
-        report.check(f"{name}: ratios are told", all(ratio and ratio["value"] > 0 for ratio in ratios), ratios)
+        elif report.equal(f"Settee beside {name}: ends well", (done[name].returncode, done[name].stderr), (0, "")):
+            peer_is_measured(report, name, done[name])
     # FTS5 has one connection, and is in Python.
-    command = [sys.executable, ctx.checkout / "scripts" / "bench_peers.py", "--binary", ctx.binary, "--only", "sqlite", "search", *map(str, sizes)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
-    if report.equal("Settee beside SQLite: ends well", (done.returncode, done.stderr), (0, "")):
-        both = [
-            line for line, sides in lines_of(done).items() if len(sides) == 2 and all(side and side["count"] and not side["errors"] for side in sides)
-        ]
+    if report.equal("Settee beside SQLite: ends well", (done["sqlite"].returncode, done["sqlite"].stderr), (0, "")):
         searches = [f"peer_search_{name}_1" for name in ("term", "and", "phrase", "prefix")]
-        report.equal("Settee beside SQLite: rows of both", both, ["peer_search_build", *searches, "peer_search_fresh"])
-        report.check("SQLite's settings are told", "synchronous=FULL" in str(json.loads(done.stdout)["notes"]), done.stdout)
+        report.equal("Settee beside SQLite: rows of both", rows_of_both(done["sqlite"]), ["peer_search_build", *searches, "peer_search_fresh"])
+        report.check("SQLite's settings are told", "synchronous=FULL" in str(json.loads(done["sqlite"].stdout)["notes"]), done["sqlite"].stdout)
+
+
+def rows_of_both(done):
+    """Names of the rows in which both sides did something, without errors."""
+    return [
+        name for name, sides in lines_of(done).items() if len(sides) == 2 and all(side and side["count"] and not side["errors"] for side in sides)
+    ]
+
+
+def peer_is_measured(report, name, done):
+    result, both = json.loads(done.stdout), rows_of_both(done)
+    wanted = {"postgresql": 18, "redis": 5}[name]
+    report.equal(f"Settee beside {name}: rows of both", len(both), wanted)
+    report.check(f"{name}: its settings are told, and it is durable", "NOT as durable" not in str(result["notes"]) and "sync" in str(result["notes"]))
+    ratios = [line["a_over_b"] for line in result["lines"] if line["name"] in both]
+    report.check(f"{name}: ratios are told", all(ratio and ratio["value"] > 0 for ratio in ratios), ratios)

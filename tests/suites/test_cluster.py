@@ -16,6 +16,8 @@ from harness.api import Disconnected, json_query, quote
 from harness.faulty_cluster import ADMIN, FaultyCluster, clusters
 from harness.server import wait_until
 
+pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+
 # What a refusal takes at most: the command and the server wait for others some seconds.
 REFUSAL_TIMEOUT_S = 60
 SEEN_TIMEOUT_S = 20
@@ -479,6 +481,8 @@ def test_tokens(suite, nodes):
     cluster = nodes.cluster
     folder = suite.folder("tokens")
     join = [cluster.binary, "cluster", "join", "--address", "127.0.0.1:1", "--name"]
+    short = cluster.command("token", cluster.url_of(1), "--seconds", 1).strip()
+    expired = time.monotonic() + 2.1
     token = cluster.command("token", cluster.url_of(2)).strip()
     refused(suite, "a name that a member has", [*join, "node1", "--data", folder / "same", "--token", token], "node1")
     suite.report.check("and nothing is left of it", not (folder / "same" / "cluster" / "member.json").exists(), os.listdir(folder / "same"))
@@ -493,8 +497,7 @@ def test_tokens(suite, nodes):
     suite.report.check("once", "is a node of the cluster" in twice[0].stdout and "already" in twice[1].stdout, twice)
     refused(suite, "a token and where to get one", [cluster.binary, "cluster", *map(str, through), "--token", token], "--token")
     cluster.try_command("leave", cluster.url_of(1), "--node", "through@127.0.0.1")
-    short = cluster.command("token", cluster.url_of(1), "--seconds", 1).strip()
-    time.sleep(2.1)
+    time.sleep(max(0.0, expired - time.monotonic()))
     refused(suite, "an expired token", [*join, "late", "--data", folder / "late", "--token", short], "expired")
     refused(suite, "no token at all", [*join, "none", "--data", folder / "none", "--token", "nonsense"], "token")
     good = cluster.command("token", cluster.url_of(1)).strip()
@@ -570,7 +573,7 @@ def test_leaving(suite, nodes):
     nodes = Nodes(suite, cluster)
     suite.report.equal("the others go on", [api.put(f"/leaving/after-{j}", {}).status for j, api in nodes.apis.items()], [201] * 3)
     cluster.start_process(fourth)
-    time.sleep(3)
+    wait_until(lambda: not fourth.is_running(), 3)
     suite.report.check("started again it is not let in", len(cluster.status(1)["nodes"]) == 3, cluster.status(1)["nodes"])
     fourth.end(signal.SIGKILL)
     replicas_are_alike(suite, nodes)

@@ -9,8 +9,12 @@ import signal
 import subprocess
 import threading
 
+import pytest
+
 from harness.api import exchange
 from harness.server import wait_until
+
+pytestmark = pytest.mark.quick
 
 ORIGIN = "http://app.example"
 CORS = ["--set", "chttpd/enable_cors=true"]

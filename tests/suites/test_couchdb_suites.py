@@ -6,8 +6,12 @@ import hashlib
 import os
 import traceback
 
+import pytest
+
 from harness.api import Api, quote
 from harness.server import StartFailed, wait_until
+
+pytestmark = pytest.mark.quick
 
 COUNTED = ("total_keys_examined", "total_docs_examined", "results_returned")
 # Favourite languages of 15 people, of whom one has none.

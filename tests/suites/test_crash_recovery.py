@@ -1,8 +1,12 @@
 """kill -9 at any moment: whatever was acknowledged is there after the restart, and nothing is half there."""
 
+import pytest
+
 from harness.files import files_below
 from harness.ledger import Edit, Ledger, verify
 from harness.writers import BulkWriter, Compactor, DatabaseWriter, GraftWriter, LocalWriter, SerialWriter
+
+pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
 
 MIXES = {
     "bulk": [BulkWriter, BulkWriter, BulkWriter],
@@ -10,7 +14,7 @@ MIXES = {
     "mixed": [BulkWriter, SerialWriter, SerialWriter, GraftWriter, LocalWriter, DatabaseWriter, Compactor],
 }
 # Logs are begun again and again, and stay until what they have is written to files.
-ROTATING = "[rocksdb]\nwrite_buffer_size = 1048576\nbackground_bytes_per_second = 2000000\n"
+ROTATING = "[rocksdb]\nwrite_buffer_size = 262144\nbackground_bytes_per_second = 3000000\n"
 FIRST_WRITES_TIMEOUT_S = 60
 RESTART_GOAL_S = 2.0
 
@@ -46,7 +50,7 @@ def test_between_logs(ctx):
     for number in range(1, ctx.size(3, 30) + 1):
         label = f"several logs, round {number}"
         server = ctx.server("rotating", options=["--config", str(config)]).start()
-        ledger = write_until_killed(ctx, server, Ledger(f"rotating-{number}"), "serial", label, ctx.random.randint(3000, 9000))
+        ledger = write_until_killed(ctx, server, Ledger(f"rotating-{number}"), "serial", label, ctx.random.randint(600, 1500))
         several += len([log for log, _ in files_below(server.data, ".log") if log.stem.isdigit()]) > 1
         server = ctx.server("rotating", options=["--config", str(config)]).start()
         verify(ctx.report, server.api(), ledger, label, quiet=ctx.soak)

@@ -8,12 +8,16 @@ import shutil
 import struct
 import subprocess
 
+import pytest
+
 from harness.api import quote
 from harness.documents import write_documents
 from harness.files import files_below
 from harness.ledger import Edit, Ledger, verify
 from harness.server import StartFailed, wait_until
 from harness.small_disk import DISK_BYTES, SmallDisk
+
+pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
 
 DAMAGE_NAMED = re.compile(r"corrupt|damag|checksum|truncat|unreadable|cannot be read|mismatch|missing|invalid|bad ", re.I)
 BALLAST_BYTES = 60 << 20
@@ -201,6 +205,8 @@ def test_damaged_text_index(ctx):
 
     expected = [[f"d{n:04}" for n in range(word, TEXT_DOCS, 10)] for word in range(10)]
     ctx.report.equal("the text index answers", answers(api), expected)
+    # A stop waits for clients that keep their connections.
+    api.close()
     server.stop()
     ctx.report.check("a sound store is sound", checked(server) == (0, []), checked(server))
     kinds = ("idx", "pos", "term", "fast", "store", "fieldnorm")
@@ -216,6 +222,7 @@ def test_damaged_text_index(ctx):
         api = server.api()
         ctx.report.equal(f"a flipped byte of .{kind}: the index is built anew", answers(api), expected)
         ctx.report.check(f"a flipped byte of .{kind}: the log says so", "starts over" in server.log(), server.log()[-1500:])
+        api.close()
         server.stop()
         ctx.report.equal(f"a flipped byte of .{kind}: sound again", checked(server), (0, []))
     damaged_while_it_is_asked(ctx, answers, expected)

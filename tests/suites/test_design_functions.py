@@ -6,6 +6,8 @@ import shutil
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 DDOC = {
     "_id": "_design/d",
     "word": "plankton",

@@ -1,4 +1,4 @@
-"""What the documents say of the code: routes, dependencies, links. The examples are the suite `manual`."""
+"""What the documents say of the code: routes, dependencies, links. The examples are the suite `manual_examples`."""
 
 import pathlib
 import re
@@ -7,7 +7,11 @@ import sys
 import tomllib
 import urllib.parse
 
+import pytest
+
 from harness import endpoints, markdown
+
+pytestmark = pytest.mark.quick
 
 # Where a server looks for words; `matrix` is a database with a design document `d`.
 PLACES_OF_WORDS = [
@@ -28,7 +32,7 @@ PLACES_OF_WORDS = [
     "/matrix/_settee/{}",
 ]
 UNKNOWN = "_nonsense"
-# Paths in the repository: `tests/suites/views.py`, and `storage/src/row.rs` below crates/.
+# Paths in the repository: `tests/suites/test_views.py`, and `storage/src/row.rs` below crates/.
 NAMED_PATH = r"`((?:crates|docs|scripts|tests|[a-z-]+/src)/[\w./-]+)`"
 # System databases are databases, not routes.
 # Where settings are read when the server starts, and those that are read at the start elsewhere, or there at every change.

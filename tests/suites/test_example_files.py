@@ -1,5 +1,5 @@
 """What is in examples/: each file of YAML is valid by its schema and names what is there, Prometheus runs with its configuration, and the
-server runs as its containers have it: not as root, without capabilities, on a file system that it cannot write to. The suite `proxies` runs
+server runs as its containers have it: not as root, without capabilities, on a file system that it cannot write to. The suite `reverse_proxies` runs
 the proxies' files."""
 
 import json
@@ -11,8 +11,12 @@ import shutil
 import subprocess
 import tempfile
 
+import pytest
+
 from harness.prometheus import Prometheus, tool
 from harness.server import Server, end_all, wait_until
+
+pytestmark = pytest.mark.on_disk
 
 COMPOSE, KUBERNETES, PROMETHEUS, GRAFANA = "compose/*/*.yaml", "kubernetes/*/*.yaml", "monitoring/*.yml", "monitoring/grafana/*/*.yml"
 DASHBOARD = "crates/settee/monitoring/dashboard.json"

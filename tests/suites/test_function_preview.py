@@ -7,6 +7,8 @@ import time
 
 import pytest
 
+pytestmark = pytest.mark.quick
+
 DOCS = 250
 LIB = {"half": "exports.of = function (n) { return n / 2; };"}
 # What JSON parsers of others lose.

@@ -7,7 +7,11 @@ import json
 import threading
 import urllib.parse
 
+import pytest
+
 from harness.api import Api
+
+pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
 
 # A rewrite function that does what its caller's query says: so the tests are written where they are read.
 PUPPET = "function (req) { return JSON.parse(req.query.as); }"

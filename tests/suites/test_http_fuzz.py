@@ -9,10 +9,14 @@ import concurrent.futures
 import gzip
 import json
 
+import pytest
+
 from harness.api import basic, exchange
 from harness.ledger import Found, disagreements
 from harness.mutate import mutate_json, odd_segment, odd_value
 from harness.server import wait_until
+
+pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
 
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024

@@ -1,6 +1,7 @@
 """Closed doors: who on the machine may read the files, what a refused start leaves behind, how long a head may take, which hosts
 a request may be for, and what pages of other sites may have a browser send."""
 
+import concurrent.futures
 import json
 import os
 import pathlib
@@ -11,7 +12,11 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 from harness.api import Api, basic, exchange
+
+pytestmark = pytest.mark.never_retried
 
 OTHER = "http://evil.example"
 FORM = "application/x-www-form-urlencoded"
@@ -189,12 +194,24 @@ def endless(piece):
         yield piece
 
 
+def trickle_all(server, cases):
+    """Trickles on a connection each, all at the same time. `cases` are of (name, first, more); returns [(name, what `trickle` returns)]."""
+    with concurrent.futures.ThreadPoolExecutor(len(cases)) as pool:
+        running = [(name, pool.submit(trickle, connect(server), first, endless(more))) for name, first, more in cases]
+        return [(name, one.result()) for name, one in running]
+
+
 def test_slow_heads(ctx):
     report = ctx.report
     with ctx.server("slow", options=["--set", f"chttpd/header_timeout={HEAD_TIME_MS}"]) as server:
         least = HEAD_TIME_MS / 1000 * 0.9
         get = b"GET / HTTP/1.1\r\nHost: x\r\n"
-        for name, first, piece in [
+        resting = server.api()
+        resting.get("/")
+        kept = resting.connection.sock
+        fresh = connect(server)
+        rested = time.monotonic() + HEAD_TIME_MS / 1000 * 2
+        cases = [
             ("half a head", get, b""),
             ("a byte", b"G", b""),
             ("a head that trickles", get + b"A: ", b"x"),
@@ -205,26 +222,22 @@ def test_slow_heads(ctx):
             ("a head that trickles after one that would upgrade", get + b"Upgrade: x\r\nConnection: upgrade\r\n\r\nGET /", b"x"),
             ("a head that trickles after CONNECT", b"CONNECT x:1 HTTP/1.1\r\nHost: x:1\r\n\r\nGET /", b"x"),
             ("half of HTTP/2's preface", b"PRI * HTTP/2.0\r\n", b""),
-        ]:
-            took, _ = trickle(connect(server), first, endless(piece))
+        ]
+        for name, (took, _) in trickle_all(server, cases):
             report.check(f"{name} is hung up on in time", took is not None and took >= least, took)
         quick = trickle(connect(server), b"", iter([get[n : n + 1] for n in range(len(get))] + [b"Connection: close\r\n\r\n"]), 0.02)
         report.check("a head that trickles quickly is answered", b"HTTP/1.1 200" in quick[1], quick)
-        resting = server.api()
-        resting.get("/")
-        kept = resting.connection.sock
-        fresh = connect(server)
-        time.sleep(HEAD_TIME_MS / 1000 * 2)
-        report.check("a connection may rest longer", resting.get("/").status == 200 and resting.connection.sock is kept)
-        fresh.sendall(get + b"\r\n")
-        report.check("also before its first request", fresh.recv(4096).startswith(b"HTTP/1.1 200"))
-        fresh.close()
         many = [connect(server) for _ in range(8)]
         for connection in many:
             connection.sendall(get)
         report.equal("eight of them are gone soon", [connection.recv(1) for connection in many], [b""] * 8)
         for connection in many:
             connection.close()
+        time.sleep(max(0.0, rested - time.monotonic()))
+        report.check("a connection may rest longer", resting.get("/").status == 200 and resting.connection.sock is kept)
+        fresh.sendall(get + b"\r\n")
+        report.check("also before its first request", fresh.recv(4096).startswith(b"HTTP/1.1 200"))
+        fresh.close()
 
 
 # HTTP/2, as little of it as is needed
@@ -260,13 +273,13 @@ def test_slow_frames(ctx):
     report = ctx.report
     with ctx.server("slow2", options=["--set", f"chttpd/header_timeout={HEAD_TIME_MS}"]) as server:
         opened = PREFACE + frame(SETTINGS)
-        for name, first, piece in [
-            ("headers that go on and on", frame(HEADERS, END_STREAM, 1, head()), frame(CONTINUATION, 0, 1)),
-            ("a head that is not ended", frame(HEADERS, END_STREAM, 1, head()), b""),
-            ("half a frame of headers", frame(HEADERS, END_STREAM | END_HEADERS, 1, head())[:-3], b""),
-            ("half a frame's start", frame(HEADERS)[:5], b""),
-        ]:
-            took, _ = trickle(connect(server), opened + first, endless(piece))
+        cases = [
+            ("headers that go on and on", opened + frame(HEADERS, END_STREAM, 1, head()), frame(CONTINUATION, 0, 1)),
+            ("a head that is not ended", opened + frame(HEADERS, END_STREAM, 1, head()), b""),
+            ("half a frame of headers", opened + frame(HEADERS, END_STREAM | END_HEADERS, 1, head())[:-3], b""),
+            ("half a frame's start", opened + frame(HEADERS)[:5], b""),
+        ]
+        for (_, _, piece), (name, (took, _)) in zip(cases, trickle_all(server, cases), strict=True):
             # The HTTP library has had enough of empty frames before.
             least = 0 if piece else HEAD_TIME_MS / 1000 * 0.9
             report.check(f"HTTP/2: {name}: hung up on in time", took is not None and took >= least, took)

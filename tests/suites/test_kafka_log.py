@@ -11,20 +11,18 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import brokers as kafka
 
+pytestmark = pytest.mark.never_retried
+
 TIMEOUT_S = 1800
-DONE = re.compile(r"^test result: ok\. (\d+) passed")
+PASSED = re.compile(r"(\d+) tests? run: (\d+) passed")
 # Of the whole workspace, so that dependencies have the features that they have for `make unit`: with others they would be compiled
-# once more, Kafka's client among them. No other crate has tests of these names.
-TESTS = ["cargo", "test", "--release", "--workspace", "--test", "faults", "--test", "log"]
-BUILD = [*TESTS, "--no-run"]
-RUN = [*TESTS, "--no-fail-fast", "--", "--test-threads=1", "--nocapture"]
+# once more, Kafka's client among them.
+ARGUMENTS = ["nextest", "run", "--release", "--workspace", "--test-threads=1", "--no-capture", "-E", "binary_id(kafka-log::it)"]
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])
 def test_log_on_brokers(ctx, count):
-    built = subprocess.run(BUILD, cwd=ctx.checkout, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
-    if ctx.report.check("its tests compile", built.returncode == 0, built.stderr[-4000:]):
-        with_brokers(ctx, count)
+    with_brokers(ctx, count)
 
 
 def with_brokers(ctx, count):
@@ -32,10 +30,12 @@ def with_brokers(ctx, count):
     try:
         cluster.start()
         environment = dict(os.environ, SETTEE_TEST_BROKERS=cluster.addresses, SETTEE_TEST_CONTROL=kafka.serve_control(cluster))
-        done = subprocess.run(RUN, cwd=ctx.checkout, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
+        command = [ctx.cache / "tools" / "bin" / "cargo-nextest", *ARGUMENTS]
+        done = subprocess.run(command, cwd=ctx.checkout, env=environment, capture_output=True, text=True, timeout=TIMEOUT_S, check=False)
     finally:
         cluster.stop()
-    passed = sum(int(found.group(1)) for found in map(DONE.match, done.stdout.splitlines()) if found)
+    found = PASSED.search(done.stderr)
+    passed = int(found.group(2)) if found else 0
     ctx.report.check(
         f"{count} broker{'s' * (count > 1)}: {passed} tests", done.returncode == 0 and passed > 0, done.stdout[-6000:] + done.stderr[-2000:]
     )

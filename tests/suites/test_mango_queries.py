@@ -3,9 +3,7 @@ pages by bookmark; aggregates against sums made here; hostile selectors; clients
 
 import functools
 import json
-import statistics
 import threading
-import time
 
 from harness import naive_find as naive
 from harness.client_scripts import run_script
@@ -15,7 +13,8 @@ from harness.server import wait_until
 FIELDS = ["a", "b", "o.x", "arr.0"]
 INDEXES = [["a"], ["b"], ["a", "b"], ["b", "a"], ["o.x"], ["a", "o.x"], ["a", "b", "o.x"], ["arr.0"], ["_id", "a"]]
 SCALARS = [None, False, True, -1, 0, 1, 1.0, 2, 2.5, 10**18, "", "a", "A", "b", "ab", "é", "zz"]
-BOUNDED_S = 20
+# Of the server, for one request.
+PROCESSOR_S_MAX = 20
 
 
 def test_one_shard(ctx):
@@ -36,7 +35,7 @@ def differential(ctx, what, query):
         names = create_indexes(api)
         wrong = []
         used = set()
-        for _ in range(ctx.size(250, 5000)):
+        for _ in range(ctx.size(150, 5000)):
             selector = random_selector(ctx.random, 2)
             expected = sorted(d["_id"] for d in docs.values() if naive.finds(selector, d))
             for name in [None, *ctx.random.sample(names, 3)]:
@@ -508,10 +507,10 @@ def test_hostile(ctx):
         }
         for what, (selector, status) in cases.items():
             for _ in range(2):
-                began = time.monotonic()
+                began = server.cpu_seconds()
                 answer = api.post("/db/_find", {"selector": selector})
-                took = time.monotonic() - began
-            ctx.report.check(f"{what}: {status}", answer.status == status and took < BOUNDED_S, f"{answer!r} after {took:.1f} s")
+                took = server.cpu_seconds() - began
+            ctx.report.check(f"{what}: {status}", answer.status == status and took < PROCESSOR_S_MAX, f"{answer!r} after {took:.1f} s")
         one = api.expect(200, "POST", "/db/_find", {"selector": {"n": {"$in": list(range(10**18, 10**18 + 50_000)) + [7]}}})
         ctx.report.equal("a giant $in finds the one", [d["_id"] for d in one["docs"]], ["7"])
         many = api.post("/db/_find", {"selector": {}, "aggregate": {"compute": {"all": {"$distinct": "n"}}}})
@@ -551,10 +550,10 @@ def test_hostile_sizes(ctx):
             ),
         }
         for what, (endpoint, asked, status) in cases.items():
-            began = time.monotonic()
+            began = server.cpu_seconds()
             answer = api.post(f"/db/{endpoint}", asked)
-            took = time.monotonic() - began
-            ctx.report.check(f"{what}: {status}", answer.status == status and took < BOUNDED_S, f"{answer!r} after {took:.1f} s")
+            took = server.cpu_seconds() - began
+            ctx.report.check(f"{what}: {status}", answer.status == status and took < PROCESSOR_S_MAX, f"{answer!r} after {took:.1f} s")
         deep = '{"selector":' + '{"$and":[' * 2_000 + "{}" + "]}" * 2_000 + "}"
         answer = api.post("/db/_find", deep.encode())
         ctx.report.check("deep", answer.status == 400 and "nested too deeply" in answer.json["reason"], repr(answer))
@@ -573,24 +572,29 @@ def test_hostile_sizes(ctx):
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 
+READS_MIN = 10
+
+
 def test_slow_expressions(ctx):
     """A regular expression that takes long keeps nobody waiting, though an index finds the documents."""
     with ctx.server("slow") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db")
-        write(api, {str(n): {"_id": str(n), "n": n, "s": "01" * 50_000} for n in range(8)})
+        write(api, {str(n): {"_id": str(n), "n": n, "s": "01" * ctx.size(10_000, 50_000)} for n in range(8)})
         api.expect(200, "POST", "/db/_index", {"index": {"fields": ["n"]}, "ddoc": "i", "name": "i"})
         asked = {"selector": {"n": {"$gte": 0}, "s": {"$regex": "[01]*1[01]{1500}x"}}}
         threads = [threading.Thread(target=lambda: server.api().post("/db/_find", asked)) for _ in range(4)]
         for thread in threads:
             thread.start()
-        times = []
-        while any(thread.is_alive() for thread in threads):
-            began = time.monotonic()
+        reads = 0
+        while all(thread.is_alive() for thread in threads):
             api.expect(200, "GET", "/db/1")
-            times.append(time.monotonic() - began)
-        usual = statistics.median(times or [0])
-        ctx.report.check("others are answered meanwhile", times and usual < 0.5, f"{len(times)} reads, {usual:.2f} s")
+            reads += 1
+        for thread in threads:
+            thread.join()
+        # Those before the first of the queries began are few.
+        ctx.report.check("others are answered meanwhile", reads >= READS_MIN, f"{reads} reads")
+        ctx.report.note(f"{reads} reads beside slow expressions")
 
 
 def write_text(api, text):

@@ -114,7 +114,7 @@ def test_differential(ctx):
             ctx.report.equal(f"{ddoc} is made", api.expect(200, "POST", "/db/_index", body)["result"], "created")
             ctx.report.equal(f"{ddoc} exists", api.expect(200, "POST", "/db/_index", body)["result"], "exists")
         revs = {}
-        for number in range(1, ctx.size(4, 30) + 1):
+        for number in range(1, ctx.size(3, 30) + 1):
             docs = [document(random, random.randint(0, 400)) for _ in range(150)]
             docs = list({doc["_id"]: doc for doc in docs}.values())
             for doc in docs:
@@ -277,7 +277,7 @@ def test_pages_beside_writers(ctx):
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=2")
         words = ["alpha", "beta", "gamma", "delta"]
-        kept = {f"d{n:03d}": " ".join(random.choices(words, k=random.randint(2, 40))) for n in range(300)}
+        kept = {f"d{n:03d}": " ".join(random.choices(words, k=random.randint(2, 40))) for n in range(ctx.size(150, 300))}
         api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": id_, "text": text} for id_, text in kept.items()]})
         api.expect(200, "POST", "/db/_index", {"index": {}, "type": "text", "ddoc": "texts", "name": "all"})
         body, paged = {"selector": {"$text": "alpha gamma"}, "limit": 20}, []

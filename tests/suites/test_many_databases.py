@@ -10,8 +10,8 @@ WRITERS = 8
 SAMPLES = 40
 # What 10,000 text indexes that nobody uses may take of memory, in MB.
 IDLE_INDEXES, IDLE_MB = 10_000, 100
-# What one more may take in a short run, in KB: one that stays open takes more than 80.
-IDLE_KB = 150
+# The memory of a short run is mostly what the allocator keeps. It is checked that of three times as many indexes hardly more shards have files in memory.
+MAPPED_SLACK = 20
 # Resident memory that changes by less for so long rests.
 REST_S, REST_MB = 25, 3
 # The shards of each.
@@ -19,7 +19,7 @@ SHARDS = 2
 
 
 def test_many_databases(ctx):
-    count = ctx.size(2000, 20_000)
+    count = ctx.size(400, 20_000)
     names = [f"many-{number:05d}" for number in range(count)]
     server = ctx.server().start()
     fill(server, names)
@@ -95,14 +95,14 @@ def compact_gives_space_back(ctx, server, names):
 
 def test_idle_text_indexes(ctx):
     """Each database has a small text index that was built and asked once. Then nobody uses them: more of them hardly take more."""
-    report, sizes = ctx.report, ctx.size((150, 600), (IDLE_INDEXES // 4, IDLE_INDEXES))
+    report, sizes = ctx.report, ctx.size((50, 150), (IDLE_INDEXES // 4, IDLE_INDEXES))
     names = [f"text-{number:05d}" for number in range(sizes[-1])]
     # More have to be closed than may be open, so few get little room.
-    options = [] if ctx.soak else ["--set", "memory/open_databases=8388608"]
+    options = [] if ctx.soak else ["--set", "memory/open_databases=2097152"]
     with ctx.server("texts", options=options) as server:
         fill(server, names)
         settle(server)
-        before, built, costs = server.rss_mb(), 0, []
+        before, built, costs, mapped = server.rss_mb(), 0, [], []
         texts = {"nouveau": {"words": {"index": 'function (doc) { index("text", "in", doc.in); }'}}}
 
         def build(api, name):
@@ -124,12 +124,14 @@ def test_idle_text_indexes(ctx):
                 f"idle: {costs[-1]:.1f} MB more than before, {still_open:.0f} of them open; {len(files)} files of {of_shards} shards"
                 f" are mapped, {server.mapped_mb():.1f} MB are pages of files"
             )
+            mapped.append(of_shards)
             report.check("only what is open has its files mapped", of_shards <= still_open * SHARDS, (of_shards, still_open))
         each_kb = (costs[1] - costs[0]) * 1024 / (sizes[1] - sizes[0])
-        most_kb = IDLE_MB * 1024 / IDLE_INDEXES if ctx.soak else IDLE_KB
         report.note(f"each idle text index more takes {each_kb:.1f} KB")
-        report.check(f"that is at most {most_kb:.0f} KB", each_kb <= most_kb, each_kb)
+        report.check("of more indexes hardly more have their files mapped", mapped[1] <= mapped[0] + MAPPED_SLACK, mapped)
         if ctx.soak:
+            most_kb = IDLE_MB * 1024 / IDLE_INDEXES
+            report.check(f"that is at most {most_kb:.0f} KB", each_kb <= most_kb, each_kb)
             report.check(f"{IDLE_INDEXES} idle text indexes take at most {IDLE_MB} MB", costs[-1] <= IDLE_MB, costs)
         again = each(server, ctx.random.sample(names, SAMPLES), search)
         report.equal("one that is asked again finds the same", set(again), {DOCUMENTS})
@@ -153,7 +155,7 @@ def settle(server):
         well = well + 1 if is_within and system["databases_to_index"] == 0 and not api.expect(200, "GET", "/_active_tasks") else 0
         return well >= 6
 
-    if not wait_until(is_quiet, 300, 0.5):
+    if not wait_until(is_quiet, 300, 0.4):
         raise AssertionError("the server does not come to rest")
     api.close()
 

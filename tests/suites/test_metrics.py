@@ -366,7 +366,7 @@ def test_phases(ctx):
 
 
 def test_rights(ctx):
-    """Numbers are for admins, and for those with the role `_metrics` (the suite `auth` has those)."""
+    """Numbers are for admins, and for those with the role `_metrics` (the suite `authentication` has those)."""
     with ctx.server("rights") as server:
         api, nobody = server.api(), server.api(credentials="")
         for path in ("/_node/_local/_stats", "/_node/_local/_prometheus", "/_node/_local/_system", "/_settee/top"):
@@ -382,25 +382,38 @@ def test_nothing_falls(ctx):
         itself = server.url.replace("http://", f"http://{server.admin}@")
         api.expect(201, "PUT", "/db/_design/d", {"views": {"v": {"map": "function(doc) { emit(doc.n, 1); }"}}})
         api.put("/_replicator/gone", {"source": "http://127.0.0.1:1/x", "target": f"{itself}/db", "continuous": True})
-        before, fallen = {}, []
-        # Threads for blocking work end after ten seconds without any.
-        for round_ in range(ctx.size(24, 60)):
-            if round_ < 3:
-                # Not more often: who is wrong five times is locked out.
-                wrong.get("/db")
-                api.get("/db/_design/d/_view/v?update=true&limit=1")
-                api.put("/db/x", {"round": round_})
-                api.post("/db/_find", {"selector": {"text": {"$regex": "y"}}})
-                api.post("/_replicate", {"source": f"{itself}/db", "target": f"{itself}/copy{round_}", "create_target": True})
-                api.post("/db/_purge", {f"{round_:07}": ["1-x"]})
+        before, fallen, threads = {}, [], []
+
+        def read():
             told = metrics(api)
+            threads.append(told("settee_threads"))
             for key, value in told.samples.items():
                 name = key[0]
                 is_counter = told.types.get(name) == "counter" or name.endswith(("_bucket", "_count"))
                 if is_counter and value < before.get(key, 0):
                     fallen.append((key, before[key], value))
                 before[key] = value
-            time.sleep(1)
+
+        # Not more often: who is wrong five times is locked out.
+        for round_ in range(3):
+            wrong.get("/db")
+            api.get("/db/_design/d/_view/v?update=true&limit=1")
+            api.put("/db/x", {"round": round_})
+            api.post("/db/_find", {"selector": {"text": {"$regex": "y"}}})
+            api.post("/_replicate", {"source": f"{itself}/db", "target": f"{itself}/copy{round_}", "create_target": True})
+            api.post("/db/_purge", {f"{round_:07}": ["1-x"]})
+            read()
+
+        def threads_ended():
+            read()
+            return threads[-1] < max(threads)
+
+        # Threads for blocking work end after ten seconds without any, if there were more than are always there.
+        ended = wait_until(threads_ended, ctx.size(14, 60), ctx.size(0.5, 1))
+        ctx.report.note(f"threads {'have' if ended else 'have not'} ended meanwhile: {threads[0]:.0f} at first, {threads[-1]:.0f} at last")
+        for _ in range(ctx.size(3, 40)):
+            read()
+            time.sleep(ctx.size(0.1, 1))
         ctx.report.check("no counter falls", not fallen, fallen[:10])
 
 

@@ -7,11 +7,11 @@ import os
 import signal
 import socket
 import subprocess
-import time
 
 from harness.api import quote
+from harness.files import files_below
 from harness.proxy import Proxy
-from harness.server import wait_until
+from harness.server import end, track, wait_until
 
 TIMEOUT_S = 300
 SECRET = "very-secret-9"
@@ -294,6 +294,17 @@ def test_target_is_killed(ctx):
         target.stop()
 
 
+def wait_until_written(data):
+    """Waits until a directory's files stay as they are for a moment."""
+    sizes = [None]
+
+    def is_written():
+        sizes.append([(path, stat.st_size, stat.st_mtime_ns) for path, stat in files_below(data)])
+        return sizes[-1] == sizes[-2]
+
+    wait_until(is_written, step_s=0.2)
+
+
 def test_command_is_killed(ctx):
     """kill -9 of the command, which holds the directory's server too."""
     report = ctx.report
@@ -314,7 +325,7 @@ def test_command_is_killed(ctx):
                 wait_until(lambda: proxy.held > 0 or process.poll() is not None, 120)
                 report.check(f"round {round_}: killed on its way", proxy.held > 0, proxy.seen[-3:], quiet=True)
                 # What came before the moment is written meanwhile, and nothing more comes.
-                time.sleep(1)
+                wait_until_written(data)
                 process.send_signal(signal.SIGKILL)
                 process.communicate(timeout=60)
         refused = migrate(ctx, url(source), *arguments)
@@ -416,6 +427,10 @@ def test_refusals(ctx):
             api.expect(201, "PUT", "/both/doc", {"of": api.url})
         there.expect(201, "PUT", "/only-there")
         to = ["--to", url(target)]
+        # It is tried again for a quarter of a minute, beside all that follows.
+        nowhere = f"http://admin:{SECRET}@127.0.0.1:{free_port()}"
+        gone = subprocess.Popen(command(ctx, nowhere, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+        track(gone)
         for name, arguments, status, words in [
             ("a wrong password", [url(source, f"admin:{SECRET}"), *to], 1, ["401"]),
             ("no password", [source.url, *to], 1, ["name and password of a server admin"]),
@@ -431,13 +446,6 @@ def test_refusals(ctx):
                 f"refused: {name}",
                 done.returncode == status and all(word in done.stderr for word in words) and SECRET not in done.stdout + done.stderr,
                 done,
-            )
-        with socket.create_server(("127.0.0.1", 0)) as silent:
-            nobody = f"http://admin:{SECRET}@127.0.0.1:{silent.getsockname()[1]}"
-            silent.close()
-            gone = migrate(ctx, nobody, *to)
-            report.check(
-                "refused: a source that is not there", gone.returncode == 1 and "127.0.0.1" in gone.stderr and SECRET not in gone.stderr, gone
             )
         done = migrate(ctx, url(source), *to)
         said = done.stdout + done.stderr
@@ -455,3 +463,6 @@ def test_refusals(ctx):
         secret = {**os.environ, "SETTEE_MIGRATE_TO": url(target)}
         done = migrate(ctx, url(source), "--only", "only-there", "--continue", env=secret)
         succeeded(ctx, "the target may be named in the environment", done)
+        _, said = gone.communicate(timeout=TIMEOUT_S)
+        end(gone)
+        report.check("refused: a source that is not there", gone.returncode == 1 and "127.0.0.1" in said and SECRET not in said, said)

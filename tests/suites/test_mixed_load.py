@@ -5,9 +5,13 @@ import statistics
 import threading
 import time
 
+import pytest
+
 from harness.api import Disconnected
 from harness.files import MIB, disk_mb
 from harness.memory import family_mb, system, workers_of
+
+pytestmark = pytest.mark.on_disk
 
 DOCUMENTS = 5000
 ATTACHED = 40
@@ -31,11 +35,13 @@ def test_nothing_grows(ctx):
     api.expect((201, 202), "PUT", "/work/_design/app", DESIGN)
     api.expect(200, "POST", "/work/_index", {"index": {"fields": ["n"]}, "ddoc": "found", "name": "n"})
     load = Load(ctx, server)
-    samples = load.run(ctx.size(60, 3600))
+    samples = load.run(ctx.size(12, 3600))
     ctx.report.note(f"{load.count} requests in {samples[-1]['at']:.0f} s: " + ", ".join(f"{what} {load.done[what]}" for what in sorted(load.done)))
     ctx.report.check("the server lives", server.alive(), server.log()[-1500:])
     ctx.report.check("nothing unexpected is answered", not load.odd, load.odd[:3])
     ctx.report.check("no panic", "panicked" not in server.log())
+    idle = [part.__name__ for part in load.parts if not load.done.get(part.__name__)]
+    ctx.report.equal("every kind of request was made", idle, [])
     ctx.report.note("memory in MB, of so many workers: " + ", ".join(f"{sample['memory']:.0f} of {sample['workers']}" for sample in samples))
     for name in samples[0]["parts"]:
         ctx.report.note(f"of it {name}, in MB: " + ", ".join(f"{sample['parts'][name]:.0f}" for sample in samples[::4]))
@@ -76,9 +82,7 @@ class Load:
         self.stop = threading.Event()
         self.odd, self.done, self.count = [], {}, 0
         self.lock = threading.Lock()
-
-    def run(self, seconds):
-        parts = (
+        self.parts = (
             self.bulks,
             self.updates,
             self.deletions,
@@ -90,7 +94,9 @@ class Load:
             self.databases,
             self.compactions,
         )
-        threads = [threading.Thread(target=self.for_ever, args=(part,)) for part in parts]
+
+    def run(self, seconds):
+        threads = [threading.Thread(target=self.for_ever, args=(part,)) for part in self.parts]
         for thread in threads:
             thread.start()
         began, samples = time.monotonic(), []
@@ -222,4 +228,4 @@ class Load:
         for name in ("work", "copy"):
             api.expect(202, "POST", f"/{name}/_compact", {})
         api.expect(202, "POST", "/work/_compact/app", {})
-        self.stop.wait(10)
+        self.stop.wait(self.ctx.size(1, 10))

@@ -11,7 +11,9 @@ import subprocess
 
 import pytest
 
-TIMEOUT_S = 20
+pytestmark = pytest.mark.quick
+
+TIMEOUT_S = 120
 
 
 def lay_out(folder, crates):
@@ -947,13 +949,23 @@ PARTS = (views, modules, reductions, shows, content_types, lists, updates, filte
 
 @pytest.mark.parametrize("part", PARTS, ids=lambda part: part.__name__)
 def test_sessions(ctx, part):
+    """Sessions that end by themselves also follow each other in one process; each has one of its own with --soak, or when it fails so."""
     cases = Lines()
     part(cases)
     server = lay_out(ctx.folder("server"), ctx.checkout / "crates")
+    lasting = [case for case in cases if case[3] == 0]
+    together = run_case(server, joined(lasting))
+    ctx.report.check(f"{part.__name__}: one after the other in one process", together is None, together)
     for case in cases:
-        wrong = run_case(server, case)
+        is_shown = together is None and case in lasting and not ctx.soak
+        wrong = None if is_shown else run_case(server, case)
         ctx.report.check(case[0], wrong is None, wrong, quiet=True)
     ctx.report.note(f"{len(cases)} sessions")
+
+
+def joined(cases):
+    sent, expected = ([line for case in cases for line in case[place]] for place in (1, 2))
+    return "all", sent, expected, 0
 
 
 def test_one_line_at_a_time(ctx):

@@ -4,6 +4,10 @@ import math
 import struct
 import urllib.parse
 
+import pytest
+
+pytestmark = pytest.mark.quick
+
 DESIGN = {
     "views": {"x": {"map": "function (doc) { emit(doc.x, doc.x); }"}},
     "nouveau": {"i": {"index": "function (doc) { index('double', 'x', doc.x, {store: true}); index('string', 'id', doc._id); }"}},

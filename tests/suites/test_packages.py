@@ -22,6 +22,8 @@ from harness import server as servers
 from harness.api import Api
 from harness.examples import free_ports
 
+pytestmark = pytest.mark.on_disk
+
 OLDER = "0.0.9"
 EPOCH = 1_700_000_000
 IN_THE_TARBALL = [

@@ -8,7 +8,6 @@ from harness.bystander import children_ticks
 from harness.packages import virtual_environment
 from harness.server import wait_until
 
-DOCUMENTS = 500
 ERLANG_GET = "Get = fun(Name) -> proplists:get_value(Name, Doc, null) end,"
 
 # Each view in each language; what it does is what its JavaScript says.
@@ -110,15 +109,16 @@ def design(language):
 
 
 def test_same_rows(ctx):
+    count = ctx.size(200, 500)
     with ctx.server(options=options(ctx)) as server:
         report, api = ctx.report, server.api(timeout=180)
         api.expect((201, 202), "PUT", "/languages?q=2")
-        docs = [document(ctx.random, number) for number in range(DOCUMENTS)]
+        docs = [document(ctx.random, number) for number in range(count)]
         written = api.expect((201, 202), "POST", "/languages/_bulk_docs", {"docs": docs})
         for language in SERVERS:
             api.expect((201, 202), "PUT", f"/languages/_design/{language}", design(language))
         agree(report, api, "first build")
-        edits = [{**document(ctx.random, at), "_rev": written[at]["rev"], "_deleted": at % 3 == 0} for at in range(0, DOCUMENTS, 7)]
+        edits = [{**document(ctx.random, at), "_rev": written[at]["rev"], "_deleted": at % 3 == 0} for at in range(0, count, 7)]
         api.expect((201, 202), "POST", "/languages/_bulk_docs", {"docs": edits})
         agree(report, api, "after edits and deletions")
         api.expect((201, 202), "PUT", "/languages/_design/nobody", {"language": "klingon", "views": {"v": {"map": "x"}}})
@@ -165,7 +165,7 @@ def test_lost_servers(ctx):
     with ctx.server("lost", options=options(ctx)) as server:
         report, api = ctx.report, server.api(timeout=180)
         api.expect((201, 202), "PUT", "/languages")
-        api.expect((201, 202), "POST", "/languages/_bulk_docs", {"docs": [document(ctx.random, number) for number in range(DOCUMENTS)]})
+        api.expect((201, 202), "POST", "/languages/_bulk_docs", {"docs": [document(ctx.random, number) for number in range(ctx.size(100, 500))]})
         for language in SERVERS:
             api.expect((201, 202), "PUT", f"/languages/_design/{language}", design(language))
         agree(report, api, "before")

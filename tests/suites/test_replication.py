@@ -15,6 +15,8 @@ from harness.leaves import differences, leaves, same_leaves
 from harness.replications import fill, tangle
 from harness.server import wait_until
 
+pytestmark = pytest.mark.quick
+
 PASSWORD = "s3cr3t-pa55"
 ADMIN = f"admin:{PASSWORD}"
 JITTER = ["--set", "replicator/startup_jitter=0"]

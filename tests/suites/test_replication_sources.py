@@ -11,6 +11,8 @@ from harness.api import quote
 from harness.odd_source import SECOND, OddSource
 from harness.server import wait_until
 
+pytestmark = pytest.mark.quick
+
 OPTIONS = ["--set", "replicator/startup_jitter=0", "--set", "replicator/retries_per_request=1", "--set", "couchdb/users_db_security_editable=true"]
 
 

@@ -175,7 +175,7 @@ def sessions(ctx, _, proxy, authority):
 
 
 def pages(ctx, _, proxy, authority):
-    """The web interface asks for nothing outside of its path. The suite `web` looks at what it does."""
+    """The web interface asks for nothing outside of its path. The suite `web_interface` looks at what it does."""
     report, api = ctx.report, Through(proxy, authority)
     moved = api.get("/_utils")
     to = urllib.parse.urljoin(f"{proxy.url}/_utils", moved.headers["Location"])
@@ -360,7 +360,7 @@ def asked(proxy, authority):
 @pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_in_a_browser(ctx, kind, authority, certificate):
-    """All that the suite `web` does, below a path of a proxy."""
+    """All that the suite `web_interface` does, below a path of a proxy."""
     options = ["--set", "chttpd_auth_lockout/mode=off"]
     server = ctx.server(f"{kind}-browsed", admin="admin:secret", options=options)
     with server, Proxy(ctx, kind, BELOW, certificate, [port_of(server)]) as proxy:

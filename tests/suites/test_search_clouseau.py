@@ -262,12 +262,14 @@ def test_pages_beside_writers(ctx):
     """Documents that come and go between two pages, and merges, move no other hit across the end of a page."""
     with ctx.server("writers") as server:
         random = ctx.random
-        texts = {f"d{number:03d}": " ".join(random.choice(WORDS) for _ in range(random.randint(2, 40))) for number in range(300)}
+        kept, others = ctx.size((100, 80), (300, 200))
+        texts = {f"d{number:03d}": " ".join(random.choice(WORDS) for _ in range(random.randint(2, 40))) for number in range(kept)}
         docs = [{"_id": id_, "text": text} for id_, text in texts.items()]
-        docs += [{"_id": f"e{number:03d}", "text": f"alpha {number}"} for number in range(200)]
-        of = Index(server, "db", index(TEXT_INDEX), docs)
+        docs += [{"_id": f"e{number:03d}", "text": f"alpha {number}"} for number in range(others)]
+        # Each index has commits of its own searches, not of the other's too.
+        of = Index(server, "db", {**index(TEXT_INDEX), "autoupdate": False}, docs)
         nouveau = """function (doc) { index("text", "default", doc.text); }"""
-        of.api.expect(201, "PUT", "/db/_design/n", {"nouveau": {"i": {"index": nouveau}}})
+        of.api.expect(201, "PUT", "/db/_design/n", {"nouveau": {"i": {"index": nouveau}}, "autoupdate": False})
         for path, rows in ((of.path, "rows"), ("/db/_design/n/_nouveau/i", "hits")):
             for q in ("alpha beta", 'alpha^3 "beta gamma" alph*', f"alpha^{'9' * 38} beta"):
                 body = {"q": q, "limit": 20}
@@ -279,7 +281,7 @@ def test_pages_beside_writers(ctx):
                         break
                     paged += [row["id"] for row in page[rows] if row["id"] in texts]
                     body["bookmark"] = page["bookmark"]
-                    write_others(of.api, random)
+                    write_others(of.api, random, others)
                 label = f"{path.split('/')[-2]}: {q[:40]}"
                 ctx.report.equal(f"{label}: each hit on one page", (len(paged), set(paged) ^ wanted), (len(wanted), set()))
 
@@ -289,9 +291,9 @@ def found_by(q, text):
     return "alpha" in words or ("beta" in words and '"' not in q) or ('"' in q and "beta gamma" in text)
 
 
-def write_others(api, random):
+def write_others(api, random, count):
     """Changes how many documents there are, how long they are and how many have a word."""
-    ids = [f"e{random.randrange(400):03d}" for _ in range(40)]
+    ids = [f"e{random.randrange(2 * count):03d}" for _ in range(count // 5)]
     rows = api.expect(200, "POST", "/db/_all_docs", {"keys": sorted(set(ids))})["rows"]
     docs = []
     for row in rows:

@@ -274,7 +274,7 @@ def differences(found, expected):
 
 def compare(ctx, route, ask):
     """Rounds of writes and questions; `ask` says what differs from the model."""
-    rounds, asked = (150, 40) if ctx.soak else (12, 30)
+    rounds, asked = ctx.size((6, 40), (150, 40))
     differing, questions, hits = [], 0, 0
     with ctx.server(route.strip("_")) as server:
         for number in range(rounds):

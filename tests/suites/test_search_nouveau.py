@@ -18,7 +18,7 @@ def test_differential(ctx):
     with ctx.server("differential") as server:
         for shards in (1, 3):
             database = Database(ctx, server, f"db{shards}", f"?q={shards}")
-            for number in range(1, ctx.size(4, 40) + 1):
+            for number in range(1, ctx.size(3, 40) + 1):
                 database.edit(ctx.size(200, 1000))
                 for q, matches in QUESTIONS:
                     expected = sorted(doc_id for doc_id, doc in database.docs.items() if matches(doc))
@@ -89,9 +89,10 @@ def test_background(ctx):
         ctx.report.equal("_nouveau_info counts the documents", info["num_docs"], len(database.docs))
         ctx.report.check("and the bytes", info["disk_size"] > 1000, info)
         # The same documents as those of one update are found after many small ones.
+        small = Database(ctx, server, "small", "?q=1")
         for number in range(30):
-            database.api.expect(201, "PUT", f"/db/small{number}", {"text": "omega"})
-            ctx.report.equal(f"small write {number} is found", database.search("omega")["total_hits"], number + 1, quiet=True)
+            small.api.expect(201, "PUT", f"/small/{number}", {"text": "omega"})
+            ctx.report.equal(f"small write {number} is found", small.search("omega")["total_hits"], number + 1, quiet=True)
         most = lambda: max(len(list(folder.glob("*.term"))) for folder in server_text(server).iterdir())
         ctx.report.check("small commits do not pile up segments", wait_until(lambda: most() < 20, 30, 0.1), most())
 
@@ -291,7 +292,11 @@ def test_hostile(ctx):
         api = server.api()
         api.expect((201, 202), "PUT", "/db?q=1")
         long = "x" * 1_000_000
-        docs = [{"_id": "long", "text": long}, {"_id": "wide", "text": " ".join(f"w{n}" for n in range(100_000))}, {"_id": "a", "text": "alpha"}]
+        docs = [
+            {"_id": "long", "text": long},
+            {"_id": "wide", "text": " ".join(f"w{n}" for n in range(ctx.size(20_000, 100_000)))},
+            {"_id": "a", "text": "alpha"},
+        ]
         api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
         api.expect(201, "PUT", "/db/_design/d", design())
         path = "/db/_design/d/_nouveau/i"
@@ -334,7 +339,8 @@ def test_hostile(ctx):
 
 def test_idle(ctx):
     """Indexes that nobody uses are closed, and opened again by who asks."""
-    count = ctx.size(60, 1000)
+    # 16 indexes stay open, whatever the memory.
+    count = ctx.size(40, 1000)
     with ctx.server("idle", options=["--set", "memory/open_databases=1048576"]) as server:
         api = server.api()
         for number in range(count):

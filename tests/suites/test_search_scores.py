@@ -7,6 +7,10 @@ import json
 import pathlib
 import urllib.parse
 
+import pytest
+
+pytestmark = pytest.mark.quick
+
 DATA = pathlib.Path(__file__).resolve().parents[2] / "crates/analysis/tests/data"
 # Scores are sums of numbers of 4 bytes, in another order here.
 RELATIVE = 2e-5

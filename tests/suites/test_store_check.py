@@ -7,12 +7,16 @@ import pathlib
 import shutil
 import subprocess
 
+import pytest
+
 from harness import rocks
 from harness.api import quote
 from harness.documents import write_documents
 from harness.ledger import Ledger, verify
 from harness.server import StartFailed, wait_until
 from harness.writers import BulkWriter, Compactor, GraftWriter, LocalWriter, SerialWriter
+
+pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
 
 SOUND, DAMAGED, NOT_LOOKED_AT, LOSSES = 0, 1, 2, 3
 WRITERS = [BulkWriter, SerialWriter, GraftWriter, LocalWriter, Compactor]

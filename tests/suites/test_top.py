@@ -66,7 +66,7 @@ def test_frames_tell_what_is_done(ctx):
         time.sleep(1)
         command = track_start(top(ctx, server, "--json", "--interval", "0.5"))
         frames, before = [], None
-        while len(frames) < ctx.size(24, 60):
+        while len(frames) < ctx.size(8, 60):
             frame = json.loads(command.stdout.readline())
             if before is None:
                 before, began = dict(load.counts), time.monotonic()
@@ -170,7 +170,7 @@ def test_text_indexes_are_told(ctx):
 
 def test_agrees_with_bench(ctx):
     """Rates are those that `settee bench` counts, and watching costs little."""
-    report, seconds = ctx.report, ctx.size(5, 30)
+    report, seconds = ctx.report, ctx.size(2, 30)
     with ctx.server("bench") as server:
         url = server.url.replace("http://", f"http://{server.admin}@")
         watching, frames = track_start(top(ctx, server, "--json", "--interval", "1")), []

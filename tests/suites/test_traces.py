@@ -234,6 +234,7 @@ def test_without_a_collector(ctx):
         got = api.request("GET", "/", headers={"traceparent": f"00-{TRACE}-{PARENT}-01"})
         report.equal("nobody is told of a span that nobody is told of", got.headers.get("traceresponse"), None)
         api.get("/_up")
+        wait_until(lambda: "/_up" in server.log())
         log = server.log()
         report.check("the log names the trace, and none for requests without one", len(re.findall(r"trace=", log)) == 1 and TRACE in log, log[-900:])
 

@@ -12,6 +12,8 @@ import pytest
 
 from harness.vectors import load_replay, read_exceptions, vectors_folder
 
+pytestmark = pytest.mark.quick
+
 AREAS = [
     "documents",
     "revisions",

@@ -3,6 +3,8 @@ was caught up against one built afresh; kill -9 during builds; indexes over rest
 
 import threading
 
+import pytest
+
 from harness import naive_view as naive
 from harness import view_models
 from harness.api import Disconnected, quote
@@ -173,7 +175,7 @@ def differential(ctx, label, query, partitions=()):
         database = Database(ctx, server, "views", query, partitions)
         for group in GROUPS:
             database.put_design(group, group)
-        rounds = ctx.size(4, 40)
+        rounds = ctx.size(3, 40)
         for number in range(1, rounds + 1):
             database.edit(60 if number == 1 else 15)
             ctx.report.check(f"{label}: round {number}: every answer is the naive view's", *none(database.differences()))
@@ -355,11 +357,12 @@ def test_clean_up(ctx):
         )
 
 
+@pytest.mark.never_retried
 def test_killed_builds(ctx):
     """kill -9 at a random part of a first build, and of catching up while documents are written."""
     # Each in a database of its own, so that the naive model, in Python, stays faster than the server's patience with connections.
     for part in range(ctx.size(1, 12)):
-        killed_builds_of(ctx, f"killed-{part}", ctx.size(3, 5))
+        killed_builds_of(ctx, f"killed-{part}", ctx.size(2, 5))
 
 
 def killed_builds_of(ctx, name, kills):
@@ -369,7 +372,7 @@ def killed_builds_of(ctx, name, kills):
         database.put_design(group, group)
     for number in range(1, kills + 1):
         label = f"{name}: kill {number}"
-        database.edit(ctx.size(300, 500))
+        database.edit(ctx.size(150, 500))
         slow = {"views": {"slow": {"map": f"{SLOW_MAP} // {number}", "reduce": "_sum"}}}
         slow_name = f"slow-{number}"
         if database.partitions:

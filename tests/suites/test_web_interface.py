@@ -5,12 +5,16 @@ binary has in it. And what is committed in web/dist is what the sources build.
 import shutil
 import subprocess
 
-from harness.browser import CHROMIUM, scenarios
+import pytest
+
+from harness.browser import CHROMIUM, names, scenarios
 from harness.packages import node_modules
 
 BUILD_TIMEOUT_S = 300
 # What is made of the sources, or of the packages.
 MADE = ("node_modules", "dist")
+# {scenario: {theme: whether it is one of `make test`}} of the longest. Each theme of `search-waiting` keeps a processor busy for 9 s.
+THEMES = {"everywhere": {"light": True, "dark": True}, "search-waiting": {"light": False, "dark": True}}
 
 
 def test_sources_are_sound(ctx):
@@ -39,11 +43,20 @@ def files(folder):
     return {str(path.relative_to(folder)): path.read_bytes() for path in folder.rglob("*") if path.is_file()}
 
 
-def test_in_a_browser(ctx):
+def cases():
+    """Each scenario is a test; those of `THEMES` are one in each theme."""
+    for name, is_short in names().items():
+        for theme, theme_is_short in THEMES.get(name, {None: True}).items():
+            marks = [] if is_short and theme_is_short else [pytest.mark.slow]
+            yield pytest.param(name, theme, marks=marks, id=f"{name}-{theme}" if theme else name)
+
+
+@pytest.mark.parametrize(("scenario", "theme"), cases())
+def test_in_a_browser(ctx, scenario, theme):
     if not CHROMIUM.exists():
         ctx.report.check("Chromium is there", False, "no /usr/bin/chromium: run `make setup-test`")
         return
-    # Scenarios log in more often, and more wrongly, than a server that is not told otherwise bears.
+    # Scenarios log in more often, and more wrongly, than the default of the lockout permits.
     with ctx.server(admin="admin:secret", options=["--set", "chttpd_auth_lockout/mode=off"]) as server:
-        scenarios(ctx, server)
+        scenarios(ctx, server, only=scenario, theme=theme)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])

@@ -1,6 +1,6 @@
 // Runs the scenarios of the web interface in Chromium, one after another:
 //   node run.mjs --server http://NAME:PASSWORD@127.0.0.1:PORT --base http://127.0.0.1:PORT/_utils/
-//     [--only NAME[,NAME…]] [--short] [--binary PATH] [--shots FOLDER] [--insecure]
+//     [--only NAME[,NAME…]] [--theme light|dark] [--short] [--binary PATH] [--shots FOLDER] [--insecure]
 // Each check is a line of JSON: {"scenario", "what", "ok", "detail"}. The last line says how many there were: {"done", "failed"}.
 //
 // A scenario exports `name` and `run`, and may export `short` (it is part of `make test`), `themes` (run in light and in dark),
@@ -19,6 +19,7 @@ const { values: options } = parseArgs({
     server: { type: 'string' },
     base: { type: 'string' },
     only: { type: 'string' },
+    theme: { type: 'string' },
     short: { type: 'boolean', default: false },
     binary: { type: 'string' },
     shots: { type: 'string' },
@@ -81,11 +82,13 @@ function tell(scenario, what, ok, detail) {
 /** In which themes and at which widths; in short each of them once, but not with each other. */
 function* variants(scenario) {
   const [themes, widths] = [scenario.themes ? ['light', 'dark'] : ['light'], scenario.widths ?? [1280]];
-  for (const [n, theme] of themes.entries())
+  for (const [n, theme] of themes.entries()) {
+    if (options.theme && theme !== options.theme) continue;
     for (const width of options.short && themes.length === widths.length ? [widths[n]] : widths) {
       const said = [scenario.themes && theme, scenario.widths && width].filter(Boolean).join(' ');
       yield { theme, width, label: said ? `${scenario.name} (${said})` : scenario.name };
     }
+  }
 }
 
 async function one(browser, scenario, { theme, width, label }) {

@@ -139,7 +139,7 @@ pub(super) fn accepts<K: Kind>(text: &str) -> bool {
 /// - The key is the field's name unless `as` gives another.
 /// - The kind is one of [`kind`](super::kind), `Option<…>` when there is no default.
 /// - `(active)`: `default.ini` sets it, others it only mentions.
-/// - `[start]`: it is read when the server starts, and a change waits for the next start. All others count at once. The suite `docs` looks at
+/// - `[start]`: it is read when the server starts, and a change waits for the next start. All others count at once. The suite `documentation` looks at
 ///   who reads it.
 /// - `older`: another section that is looked in for what is not set in this one.
 /// - `with ALL`: the keys are names of the user's; the field `ALL` has them with their values.

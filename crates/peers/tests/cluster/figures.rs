@@ -1,4 +1,4 @@
-//! How fast it is. Prints; asserts nothing: `cargo test -p peers -- --ignored --nocapture figures`.
+//! How fast it is. Prints; asserts nothing: `cargo test -p peers --test cluster -- --ignored --nocapture figures`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};

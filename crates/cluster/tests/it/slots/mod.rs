@@ -423,7 +423,7 @@ async fn a_stopped_slot_says_so() {
     assert_eq!(result, Err(ReadError::Stopped));
 }
 
-/// `cargo test -p cluster --test slots speed -- --nocapture`
+/// `cargo test -p cluster --test it slots::speed -- --nocapture`
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn speed() {
     let nodes = Arc::new(Nodes::start(3, 3, Duration::ZERO));

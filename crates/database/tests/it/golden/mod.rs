@@ -179,7 +179,7 @@ fn attachments_of_a_kept_store_are_written_on() {
     }
 }
 
-/// Writes the store of this version's format: `cargo test -p database --test golden -- --ignored`.
+/// Writes the store of this version's format: `cargo test -p database --test it -- --ignored write_the_store_of_this_format`.
 #[test]
 #[ignore = "writes into the checkout"]
 fn write_the_store_of_this_format() {

@@ -1,4 +1,4 @@
-//! Brokers for tests: those that `tests/suites/kafka_log.py` starts.
+//! Brokers for tests: those that `tests/suites/test_kafka_log.py` starts.
 
 // Each test program uses some of it.
 use std::collections::BTreeMap;
