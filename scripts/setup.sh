@@ -169,7 +169,7 @@ ensure_python() {
   local wanted place="$SETTEE_CACHE/$1"
   wanted=$(cat "$2")
   [ "$(cat "$place/installed" 2>/dev/null)" = "$wanted" ] && return
-  say "installing" $wanted "into $place"
+  say "installing what $2 lists into $place"
   rm -rf "$place"
   mkdir -p "$SETTEE_CACHE"
   python3 -m venv "$place" </dev/null >&2

@@ -56,7 +56,7 @@ def main():
     if code == 1 and len(retried) == len(failed) <= RETRIED_MAX:
         print(f"again, by themselves: {', '.join(test['id'] for test in retried)}", flush=True)
         options = [word for word in arguments if word in ("--soak", "--keep") or word.startswith("--binary=")]
-        seed = ["--seed", str(results["seed"])]
+        seed = [f"--seed={results['seed']}"]
         code = pytest([*options, *seed, *(str(TESTS / test["id"]) for test in retried)])
         again = json.loads(results_file().read_text(encoding="utf-8"))
         if code == 0:

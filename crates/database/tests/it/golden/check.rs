@@ -76,7 +76,12 @@ fn a_store_that_a_server_has_open_is_not_looked_at() {
     let databases = write::open(dir.path(), false);
     // Locks of files are a process's: another one is a child of this test.
     let refused = std::process::Command::new(std::env::current_exe().unwrap())
-        .args(["--exact", "golden::check::child_looks", "--ignored", "--nocapture"])
+        .args([
+            "--exact",
+            "golden::check::child_looks",
+            "--ignored",
+            "--nocapture",
+        ])
         .env("SETTEE_LOOK_AT", dir.path())
         .output()
         .unwrap();
