@@ -126,7 +126,7 @@ check:
 	@$(env) filter=$$(bash scripts/changed_tests.sh $(SINCE)) && echo "tests of $$filter" \
 	  && $(stage) build cargo build --quiet --bin settee --tests --workspace \
 	  && $(stage) unit $(nextest) --workspace --no-tests pass -E "$$filter" \
-	  && python3 tests/run.py -m quick --binary "$$CARGO_TARGET_DIR/debug/settee"
+	  && python3 tests/run.py --stage -m quick --binary "$$CARGO_TARGET_DIR/debug/settee"
 
 test:
 	@$(stage) begin
@@ -135,7 +135,7 @@ test:
 	@$(env) $(stage) program bash -c '$(binary)'
 	@$(env) $(stage) tests cargo build --quiet --release --workspace --tests
 	@$(stage) unit $(MAKE) --no-print-directory unit-alone
-	@$(env) python3 tests/run.py
+	@$(env) python3 tests/run.py --stage
 	@$(env) [ -n "$$(git status --porcelain)" ] || git rev-parse HEAD >$$SETTEE_CACHE/last-run/passed-commit
 
 soak: soak-simulation $(addprefix soak-,$(SOAK_PARTS))

@@ -33,6 +33,9 @@ def main():
     arguments = sys.argv[1:]
     if "--help" in arguments or "-h" in arguments:
         print(__doc__)
+    # The Makefile says so: the last stage of `make check` or `make test`.
+    is_stage = "--stage" in arguments
+    arguments = [word for word in arguments if word != "--stage"]
     jobs = str(os.cpu_count() or 1)
     if "--jobs" in arguments:
         at = arguments.index("--jobs")
@@ -61,7 +64,8 @@ def main():
         again = json.loads(results_file().read_text(encoding="utf-8"))
         if code == 0:
             flaky, counts = [test["id"] for test in retried], [counts[0] + again["counts"][0], 0, counts[2]]
-    print_stages(time.monotonic() - began, cpu_seconds() - before)
+    if is_stage:
+        print_stages(time.monotonic() - began, cpu_seconds() - before)
     for test in flaky:
         print(f"flaky: {test} failed, and passed when it was run again by itself")
     passed, failed, skipped = counts
@@ -76,8 +80,6 @@ def cpu_seconds():
 def print_stages(seconds, cpu):
     """The stages of `make check` or `make test` (scripts/stage.sh), this one included, beside those of the run before."""
     now, before = (read_stages(CACHE / "last-run" / name) for name in ("stages.tsv", "stages-before.tsv"))
-    if "black box" in now or not now:
-        return
     now["black box"] = (seconds, cpu)
     with (CACHE / "last-run" / "stages.tsv").open("a", encoding="utf-8") as file:
         file.write(f"black box\t{seconds:.1f}\t{cpu:.1f}\n")

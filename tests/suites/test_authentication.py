@@ -60,6 +60,7 @@ def test_user_documents(ctx):
         (refused.status, refused.json["reason"]),
         (403, "You can't edit the security object of the user database."),
     )
+    api.close()
     server.stop()
 
 
@@ -110,6 +111,7 @@ def test_design_document(ctx):
         if said[0] != said[1]:
             wrong.append((name, doc, said))
     ctx.report.equal(f"and refuses the same {len(cases)} documents, for the same reasons", wrong, [])
+    api.close()
     server.stop()
 
 
@@ -159,6 +161,7 @@ def test_sessions(ctx):
     check("attributes follow the settings", header.split("; ")[1:], ["Version=1", "Domain=example.com", "Path=/", "HttpOnly", "SameSite=Strict"])
     out = Api(server.url, None).delete("/_session", headers=with_cookie(value))
     ctx.report.check("a logout empties the cookie", out.headers["Set-Cookie"].startswith("AuthSession=;"), out.headers["Set-Cookie"])
+    api.close()
     server.stop()
 
 
@@ -193,6 +196,7 @@ def test_ends_of_sessions(ctx):
     api.expect(200, "PUT", "/mine/_security", {"members": {"names": ["bob"]}})
     check("until it is none", anna_api.get("/mine").status, 403)
     concurrent_changes(ctx, server, api)
+    api.close()
     server.stop()
 
 
@@ -266,6 +270,7 @@ def test_older_hashes(ctx):
     config(api, "chttpd_auth", "max_iterations", "19")
     refused = Api(server.url, None).post("/_session", {"name": "pia", "password": "secret"})
     check("too many iterations are refused", (refused.status, refused.json["reason"]), (403, "Iteration count is too high for this server"))
+    api.close()
     server.stop()
 
 
@@ -279,6 +284,7 @@ def test_second_factor(ctx):
     token = totp(b"12345678901234567890", int(time.time()))
     ctx.report.check("with the right one it is", log_in(server, "anna", token=token) is not None)
     check("and still not alone", (who(server, "anna:secret"), log_in(server, "anna")), (None, None))
+    api.close()
     server.stop()
 
 
@@ -310,6 +316,7 @@ def test_roles_of_admins(ctx):
         [meter.get(f"/_node/_local/{part}").status for part in ("_stats", "_system", "_prometheus", "_config")],
         [200, 200, 200, 401],
     )
+    api.close()
     server.stop()
 
 
@@ -338,6 +345,7 @@ def test_proxies(ctx):
     config(api, "chttpd", "authentication_handlers", "{chttpd_auth, default_authentication_handler}")
     value = log_in(server, "admin", "admin")
     check("nor does a cookie", who(server, None, with_cookie(value)), (None, []))
+    api.close()
     server.stop()
 
 
@@ -434,6 +442,7 @@ def test_lockout(ctx):
     for n in range(9):
         who(server, f"nobody{n}:x")
     check("names that do not exist lock nobody", who(server, "bob:secret"), ("bob", []))
+    api.close()
     server.stop()
 
 
@@ -467,6 +476,7 @@ def test_users_databases(ctx):
     config(api, "couch_peruser", "database_prefix", "home-")
     config(api, "couch_peruser", "enable", "true")
     ctx.report.check("users from before it was enabled get theirs", wait_until(lambda: api.get("/home-" + b"eve".hex()).status == 200, 20))
+    api.close()
     server.stop()
 
 
@@ -538,6 +548,7 @@ def test_password_rules(ctx):
     check("all rules", api.put("/_users/org.couchdb.user:anna", user("longlonglong")).json["reason"], "Password does not conform to requirements.")
     check("then it is taken", api.put("/_users/org.couchdb.user:anna", user("LongLongLong")).status, 201)
     check("one that is no text is not", api.put("/_users/org.couchdb.user:eve", {**user(5), "name": "eve"}).status, 403)
+    api.close()
     server.stop()
 
 
@@ -556,6 +567,7 @@ def test_conflicts(ctx):
     )
     api.expect(200, "DELETE", f"/_users/org.couchdb.user:anna?rev={other['_rev']}")
     ctx.report.equal("until they are resolved", who(server, "anna:secret"), ("anna", []))
+    api.close()
     server.stop()
 
 
@@ -581,6 +593,7 @@ def test_flood(ctx):
             who(server, f"{name}:again{n}")
             times.append(time.monotonic() - began)
         ctx.report.note(f"a wrong password of {name}: {min(times) * 1000:.0f} to {max(times) * 1000:.0f} ms")
+    api.close()
     server.stop()
 
 
@@ -617,6 +630,7 @@ def test_hostile(ctx):
                 wrong.append((bad, response))
         ctx.report.equal(f"no damaged {what} lets anybody in or fails", wrong[:3], [])
     ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-2000:])
+    api.close()
     server.stop()
 
 

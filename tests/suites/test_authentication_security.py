@@ -63,6 +63,7 @@ def test_own_requests(ctx):
         who(server, f"anna:wrong{n}", forged)
     check("nobody claims to be the server itself", Api(server.url, "anna:secret").get("/_session", headers={"X-Settee-Replication": "x"}).status, 403)
     check("the token is sent to nobody else", token_sent_to(ctx, api), [None])
+    api.close()
     server.stop()
 
 
@@ -119,6 +120,7 @@ def test_lockout(ctx):
         who(server, f"carl:wrong{n}")
     check("a session goes on while its name is locked out", who(server, None, with_cookie(cookie)), ("carl", []))
     check("a password that was remembered does not: it could be guessed", who(server, "carl:secret"), None)
+    api.close()
     server.stop()
 
 
@@ -154,6 +156,7 @@ def test_timing(ctx):
             spent.pop("")  # a login without a name is no login
         ctx.report.check(f"a wrong password takes as long for everybody ({way.__name__})", max(spent.values()) < 10 * min(spent.values()), spent)
         ctx.report.check("which is long", min(spent.values()) > 0.0125 * logins, spent)
+    api.close()
     server.stop()
 
 
@@ -172,6 +175,7 @@ def test_same_site(ctx):
     check("none wants TLS", [part for part in given() if part in ("Secure", "SameSite=None")], ["Secure", "SameSite=None"])
     config(api, "chttpd_auth", "same_site", "omit")
     check("browsers may be left alone with it", given()[-1], "HttpOnly")
+    api.close()
     server.stop()
 
 
@@ -212,6 +216,7 @@ def test_empty_secret(ctx):
     }
     ctx.report.equal("an empty secret is none", who(server, None, forged), (None, []))
     ctx.report.equal("one is made up", len(api.expect(200, "GET", "/_node/_local/_config/chttpd_auth/secret")), 32)
+    api.close()
     server.stop()
 
 
@@ -263,6 +268,7 @@ def test_targets(ctx):
     config(api, "replicator", "allowed_addresses", "public, 127.0.0.9/32")
     check("without self not even this server", told(replicate(eve, own(), "copy")), (403, "forbidden"))
     check("a network may be allowed", told(replicate(eve, "http://127.0.0.9:9/db", "copy", **BRIEF)), (500, "replication_error"))
+    api.close()
     server.stop()
 
 
@@ -322,6 +328,7 @@ def test_ports_alike(ctx):
     ctx.report.check("the log has the details", "refused" in server.log())
     silent.close()
     garbage.close()
+    api.close()
     server.stop()
 
 
@@ -366,6 +373,7 @@ def test_documents(ctx):
             f"no document names files ({member})", put(eve, f"file-{member}", source=f"http://127.0.0.1:9/{member}", **{member: "/etc/passwd"}), 201
         )
         ctx.report.check("they are passed over", wait_until(lambda: "only server admins" in reason(f"file-{member}")), state(f"file-{member}"))
+    api.close()
     server.stop()
 
 
@@ -411,6 +419,7 @@ def test_redirects(ctx):
         outer.server_close()
     ctx.report.check("the first was asked", basic("u:p") in led, led)
     ctx.report.equal("the second was not", asked, [])
+    api.close()
     server.stop()
 
 
@@ -437,6 +446,7 @@ def test_headers(ctx):
         ctx.report.equal(f"{name!r}: {value!r} is no header of a replication", (answer.status, answer.json["error"]), (400, "invalid_replication"))
     answer = replicate(api, {"url": url, "headers": {"X-Mine": "1", "Authorization": basic("admin:admin")}}, "db")
     ctx.report.equal("others are", answer.status, 200)
+    api.close()
     server.stop()
 
 
@@ -457,6 +467,7 @@ def test_proxy_headers(ctx):
     ctx.report.equal("the proxy is believed", who(server, None, named), ("root", ["_admin"]))
     answer = replicate(server.api(credentials="eve:secret"), {"url": server.url + "/secret", "headers": named}, "mine")
     ctx.report.equal("a replication is not", answer.status, 401)
+    api.close()
     server.stop()
 
 
@@ -485,6 +496,7 @@ def test_endless(ctx):
         answer = replicate(api, f"{url}/db", "db", retries_per_request=0)
         ctx.report.check("it is not listened to for ever", answer.status == 500 and "too long" in answer.json["reason"], answer)
         ctx.report.check("nor held", server.peak_rss_mb() - before < 400, server.peak_rss_mb() - before)
+    api.close()
     server.stop()
 
 
@@ -507,6 +519,7 @@ def test_shares(ctx):
         [replicate(api, "public", "public", continuous=True, doc_ids=["a", str(n)]).status for n in range(5)],
         [202] * 5,
     )
+    api.close()
     server.stop()
 
 
@@ -534,6 +547,7 @@ def test_users_own_hashes(ctx):
     doc = user_doc(api, "dear")
     api.expect(201, "PUT", "/_users/org.couchdb.user:dear", {**doc, "iterations": 9_000_000})
     ctx.report.equal("more iterations than the server makes are refused", Api(server.url, "dear:wrong").get("/_session").status, 403)
+    api.close()
     server.stop()
 
 
@@ -568,4 +582,5 @@ def test_sessions_end(ctx):
             for more, how in (({}, {}), ({"_rev": "1-a"}, {"new_edits": False}))
         ]
         check(f"no way leads to {roles}", done, ["forbidden"] * 2)
+    api.close()
     server.stop()

@@ -296,3 +296,11 @@ def test_the_book_is_built(ctx):
             elif fragment and fragment not in ids.get(to, ()):
                 broken.append(f"{name}: {target}: no such id")
     ctx.report.equal("links of the built book lead somewhere", broken, [])
+
+
+def test_every_suite_is_in_one_part_of_the_soak(ctx):
+    makefile = (ctx.checkout / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    parts = re.findall(r"^SOAK_PARTS = (.*)$", makefile, re.MULTILINE)[0].split()
+    listed = [suite for part in parts for suite in re.findall(rf"^SOAK_{part} = (.*)$", makefile, re.MULTILINE)[0].split()]
+    suites = sorted(path.stem.removeprefix("test_") for path in (ctx.checkout / "tests" / "suites").glob("test_*.py"))
+    ctx.report.equal("each suite is in one part of `make soak`", sorted(listed), suites)

@@ -13,7 +13,7 @@ from harness.packages import node_modules
 BUILD_TIMEOUT_S = 300
 # What is made of the sources, or of the packages.
 MADE = ("node_modules", "dist")
-# {scenario: {theme: whether it is one of `make test`}} of the longest. Each theme of `search-waiting` keeps a processor busy for 9 s.
+# {scenario: {theme: whether it is one of `make test`}} of the longest. A theme of `search-waiting` has two indexes that take 9 s each to build.
 THEMES = {"everywhere": {"light": True, "dark": True}, "search-waiting": {"light": False, "dark": True}}
 
 

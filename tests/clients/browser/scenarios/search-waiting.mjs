@@ -12,7 +12,7 @@ const DESIGN = {
     slow: { index: `function (doc) { ${SLOW} index("text", "default", doc.text); index("string", "id", doc._id); }` },
     barren: { index: 'function (doc) { throw new Error("no"); }' },
   },
-  indexes: { slow: { index: 'function (doc) { index("default", doc.text); }' } },
+  indexes: { slow: { index: `function (doc) { ${SLOW} index("default", doc.text); }` } },
 };
 const [FEW, MANY] = [20, 1500];
 
