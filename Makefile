@@ -103,7 +103,8 @@ lint-alone:
 docs: setup-docs
 	@$(env) $$SETTEE_CACHE/tools/bin/mdbook build docs
 
-nextest = $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run
+# Tests wait for syncs more than they compute: files in memory, and more tests at once than processors. `make soak` has a real disk.
+nextest = $(if $(wildcard /dev/shm/.),TMPDIR=/dev/shm) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 2))
 stage = bash scripts/stage.sh
 
 # FILTER is nextest's: make unit FILTER='package(mango)'
@@ -111,7 +112,7 @@ unit: setup-test
 	@$(MAKE) --no-print-directory unit-alone
 
 unit-alone:
-	@$(env) $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
+	@$(env) env $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
 	@$(env) cargo test --quiet --release --workspace --doc
 
 # Suites, and options of tests/run.py: make blackbox SUITES="vectors http_fuzz -x"
@@ -125,7 +126,7 @@ check:
 	@$(stage) lint $(MAKE) --no-print-directory lint-alone
 	@$(env) filter=$$(bash scripts/changed_tests.sh $(SINCE)) && echo "tests of $$filter" \
 	  && $(stage) build cargo build --quiet --bin settee --tests --workspace \
-	  && $(stage) unit $(nextest) --workspace --no-tests pass -E "$$filter" \
+	  && $(stage) unit env $(nextest) --workspace --no-tests pass -E "$$filter" \
 	  && python3 tests/run.py --stage -m quick --binary "$$CARGO_TARGET_DIR/debug/settee"
 
 test:
@@ -141,7 +142,7 @@ test:
 soak: soak-simulation $(addprefix soak-,$(SOAK_PARTS))
 
 soak-simulation: setup-test
-	@$(env) SETTEE_SEEDS=1000000 $(nextest) --release -p cluster --no-capture -E 'test(simulation::)'
+	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --release -p cluster --no-capture -E 'test(simulation::)'
 
 $(addprefix soak-,$(SOAK_PARTS)): soak-%: setup-test
 	@$(binary)

@@ -36,7 +36,8 @@ def main():
     # The Makefile says so: the last stage of `make check` or `make test`.
     is_stage = "--stage" in arguments
     arguments = [word for word in arguments if word != "--stage"]
-    jobs = str(os.cpu_count() or 1)
+    # They wait more than they compute.
+    jobs = str(2 * (os.cpu_count() or 1))
     if "--jobs" in arguments:
         at = arguments.index("--jobs")
         jobs = arguments[at + 1]
