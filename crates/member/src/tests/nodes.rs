@@ -185,6 +185,23 @@ pub fn database(q: u32) -> CreateOptions {
     }
 }
 
+impl Drop for Nodes {
+    /// Stops all nodes: a process that exits while threads of a store are running may crash.
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            return;
+        }
+        let running: Vec<_> = self.running.keys().copied().collect();
+        tokio::task::block_in_place(|| {
+            tokio::runtime::Handle::current().block_on(async {
+                for me in running {
+                    self.stop(me).await;
+                }
+            });
+        });
+    }
+}
+
 impl Nodes {
     /// Three nodes, which have all slots.
     pub async fn three() -> Nodes {
