@@ -103,7 +103,7 @@ lint-alone:
 docs: setup-docs
 	@$(env) $$SETTEE_CACHE/tools/bin/mdbook build docs
 
-# Tests wait for syncs more than they compute: files in memory, and more tests at once than processors. `make soak` has a real disk.
+# Tests wait for syncs more than they compute: files in memory, and more tests at once than processors.
 nextest = $(if $(wildcard /dev/shm/.),TMPDIR=/dev/shm) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 2))
 stage = bash scripts/stage.sh
 

@@ -277,13 +277,14 @@ def pytest_terminal_summary(terminalreporter, config):
     passed, failed, skipped = (sum(suite[key] for suite in suites.values()) for key in ("passed", "failed", "skipped"))
     broken = [report for outcome in ("failed", "error") for report in terminalreporter.stats.get(outcome, [])]
     config.settee.failed = len(broken)
-    never_retried = {result["name"] for result in run if not result["may_be_retried"]}
+    # A test whose process died has no result, and is not retried.
+    may_be_retried = {result["name"] for result in run if result["may_be_retried"]}
     ids = {report.nodeid.rpartition("@")[0] or report.nodeid for report in broken}
     keep_results(
         {
             "seed": config.settee.seed,
             "counts": [passed, max(failed, len(broken)), skipped],
-            "failed": [{"id": id, "may_be_retried": name_of(id) not in never_retried} for id in sorted(ids)],
+            "failed": [{"id": id, "may_be_retried": name_of(id) in may_be_retried} for id in sorted(ids)],
         },
         run,
         suites,

@@ -62,7 +62,7 @@ def asked_again(ask):
 
 
 class Bystander(threading.Thread):
-    """Reads, queries and writes in a database of its own until it is told to stop."""
+    """Reads, queries and writes in a database of its own until it is stopped."""
 
     def __init__(self, ctx, server):
         super().__init__(daemon=True)

@@ -5,7 +5,7 @@ import signal
 import threading
 import time
 
-# What is held back of a server's time, to plant a slow-down, is so many seconds of each PERIOD: short, so that each turn has several.
+# To plant a slow-down, a server is stopped for a share of each period of this length: short, so that each turn has several.
 PERIOD_S = 0.02
 
 

@@ -59,7 +59,7 @@ class History:
 
 
 class Client(threading.Thread):
-    """Asks one node until it is told to stop."""
+    """Queries one node until it is stopped."""
 
     def __init__(self, history, number, url, credentials, seed):
         super().__init__(daemon=True)

@@ -17,7 +17,7 @@ from harness.bystander import PAUSE_S, asked_again, busy_children
 from harness.server import Server, wait_until
 
 TIME_LIMIT_MS = 1000
-# A worker in a built-in call is ended so long after the limit.
+# How long after the limit a worker in a built-in call is killed, in seconds.
 GRACE_S = 1
 THREADS_MAX = 150
 ANSWER_TIMEOUT_S = 120

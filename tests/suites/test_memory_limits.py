@@ -361,7 +361,7 @@ def test_small_limit(ctx):
 @pytest.mark.slow
 def test_churn(ctx):
     """Databases that come and go leave nothing on disk, beside one that stays and is read."""
-    # What is there at any rate: the log that is begun anew, the engine's notes of what it did.
+    # Always there: the restarted log and the engine's own log.
     come_and_go_beside_one_that_stays(ctx, 30_000, 400, attached_bytes=MIB, at_least_mb=4)
 
 
