@@ -12,8 +12,8 @@
 # make bench-ten-million  ten million documents with random ids: loading, indexes, memory, disk, restart
 # make bench-bindings  the databases in Python's and Node's processes beside the same over HTTP
 # make pictures  those of the web interface in README and manual, in Chromium
-# make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-cluster, soak-stores,
-#               soak-search, soak-http, soak-programs
+# make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-units, soak-cluster,
+#               soak-stores, soak-search, soak-http, soak-programs
 # make build    the binary alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
 # make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores)
@@ -26,7 +26,7 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -139,10 +139,14 @@ test:
 	@$(env) python3 tests/run.py --stage
 	@$(env) [ -n "$$(git status --porcelain)" ] || git rev-parse HEAD >$$SETTEE_CACHE/last-run/passed-commit
 
-soak: soak-simulation $(addprefix soak-,$(SOAK_PARTS))
+soak: soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS))
 
 soak-simulation: setup-test
 	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --release -p cluster --no-capture -E 'test(simulation::)'
+
+# On a real disk.
+soak-units: setup-test
+	@$(env) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --release --workspace
 
 $(addprefix soak-,$(SOAK_PARTS)): soak-%: setup-test
 	@$(binary)
