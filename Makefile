@@ -26,7 +26,6 @@
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
 .DEFAULT_GOAL := serve
-.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 BIND ?= 127.0.0.1
 PORT ?= 5984
@@ -48,6 +47,8 @@ SOAK_http = api_behaviour authentication authentication_security authorisation c
 SOAK_programs = alerts bench_figures bench_workloads bindings client_libraries documentation doctor example_files manual_examples \
   metrics migration packages profiles top traces web_interface
 ARGS ?=
+
+.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -103,8 +104,9 @@ lint-alone:
 docs: setup-docs
 	@$(env) $$SETTEE_CACHE/tools/bin/mdbook build docs
 
-# Tests wait for syncs more than they compute: files in memory, and more tests at once than processors.
-nextest = $(if $(wildcard /dev/shm/.),TMPDIR=/dev/shm) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 2))
+# Tests wait for syncs more than they compute: their files are in memory, and more tests run at once than there are processors.
+in_memory = $$([ -d /dev/shm ] && [ "$$(df --output=avail /dev/shm | tail -n 1)" -gt 4000000 ] && ! grep -q ' /dev/shm .*noexec' /proc/mounts && echo TMPDIR=/dev/shm)
+nextest = env $(in_memory) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --test-threads $$(($$(nproc) * 2))
 stage = bash scripts/stage.sh
 
 # FILTER is nextest's: make unit FILTER='package(mango)'
@@ -112,7 +114,7 @@ unit: setup-test
 	@$(MAKE) --no-print-directory unit-alone
 
 unit-alone:
-	@$(env) env $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
+	@$(env) $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
 	@$(env) cargo test --quiet --release --workspace --doc
 
 # Suites, and options of tests/run.py: make blackbox SUITES="vectors http_fuzz -x"
@@ -120,14 +122,16 @@ blackbox: setup-test
 	@$(binary)
 	@$(env) python3 tests/run.py $(SUITES)
 
+# All tests are built, also when some are run: with fewer packages, cargo gives dependencies other features and compiles them again.
 check:
 	@$(stage) begin
 	@$(stage) setup bash scripts/setup.sh test
 	@$(stage) lint $(MAKE) --no-print-directory lint-alone
-	@$(env) filter=$$(bash scripts/changed_tests.sh $(SINCE)) && echo "tests of $$filter" \
+	@$(env) selected=$$(python3 scripts/changed_tests.py $(SINCE)) && eval "$$selected" && echo "unit tests of: $${packages:-no package}" \
 	  && $(stage) build cargo build --quiet --bin settee --tests --workspace \
-	  && $(stage) unit env $(nextest) --workspace --no-tests pass -E "$$filter" \
-	  && python3 tests/run.py --stage -m quick --binary "$$CARGO_TARGET_DIR/debug/settee"
+	  && { [ -z "$$packages" ] || $(stage) unit $(nextest) --workspace --no-tests pass -E "$$packages"; } \
+	  && { [ -z "$$packages" ] || $(stage) examples cargo test --quiet --workspace --doc; } \
+	  && python3 tests/run.py --stage --quick --changed "$$suites" --binary "$$CARGO_TARGET_DIR/debug/settee"
 
 test:
 	@$(stage) begin
@@ -137,16 +141,18 @@ test:
 	@$(env) $(stage) tests cargo build --quiet --release --workspace --tests
 	@$(stage) unit $(MAKE) --no-print-directory unit-alone
 	@$(env) python3 tests/run.py --stage
-	@$(env) [ -n "$$(git status --porcelain)" ] || git rev-parse HEAD >$$SETTEE_CACHE/last-run/passed-commit
+	@$(stage) passed
 
-soak: soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS))
+# One part that fails does not stop the others.
+soak:
+	@$(MAKE) --no-print-directory --keep-going soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS))
 
 soak-simulation: setup-test
-	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --release -p cluster --no-capture -E 'test(simulation::)'
+	@$(env) SETTEE_SEEDS=1000000 $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release -p cluster --no-capture -E 'test(simulation::)'
 
-# On a real disk.
+# On a real disk, which /tmp is not everywhere.
 soak-units: setup-test
-	@$(env) $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --release --workspace
+	@$(env) mkdir -p $$SETTEE_CACHE/test-runs && TMPDIR=$$SETTEE_CACHE/test-runs $$SETTEE_CACHE/tools/bin/cargo-nextest nextest run --profile soak --release --workspace
 
 $(addprefix soak-,$(SOAK_PARTS)): soak-%: setup-test
 	@$(binary)

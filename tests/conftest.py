@@ -20,9 +20,11 @@ from harness.context import Context
 from harness.report import CheckFailed, report
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
-# Where tests are that are not about disks: a sync there costs nothing.
+# Data of tests that are not about disks is kept here: a sync costs nothing.
 SHARED_MEMORY = pathlib.Path("/dev/shm")
 SHARED_MEMORY_BYTES_MIN = 4 << 30
+# Data that earlier runs left behind on purpose (failed tests, `--keep`): the newest are kept.
+KEPT_RUNS_MAX = 3
 
 
 def pytest_addoption(parser):
@@ -31,6 +33,8 @@ def pytest_addoption(parser):
     group.addoption("--soak", action="store_true", help="full length: slow tests, and long sizes of the others")
     group.addoption("--seed", type=int, default=None, help="repeats a run's random choices")
     group.addoption("--keep", action="store_true", help="leave data directories and logs behind")
+    group.addoption("--quick", action="store_true", help="only suites marked `quick`, and those of --changed")
+    group.addoption("--changed", default="", help="with --quick: names of suites to run although they are not quick, separated by commas")
 
 
 def cache_folder():
@@ -53,12 +57,23 @@ class Run:
         self.binary = config.getoption("binary") or default_binary()
         if self.is_worker:
             self.seed, self.root, self.disk = worker["seed"], pathlib.Path(worker["root"]), pathlib.Path(worker["disk"])
+            self.durations = json.loads(worker["durations"])
         else:
             seed = config.getoption("seed")
             self.seed = seed if seed is not None else int.from_bytes(os.urandom(4), "big")
-            self.disk = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-"))
-            in_memory = not self.soak and SHARED_MEMORY.is_dir() and shutil.disk_usage(SHARED_MEMORY).free >= SHARED_MEMORY_BYTES_MIN
-            self.root = pathlib.Path(tempfile.mkdtemp(prefix="settee-test-", dir=SHARED_MEMORY)) if in_memory else self.disk
+            self.durations = durations()
+            remove_old_runs()
+            disk_folder().mkdir(parents=True, exist_ok=True)
+            # The process id says whether the run that a directory belongs to is still alive.
+            prefix = f"settee-test-{os.getpid()}-"
+            self.disk = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=disk_folder()))
+            self.root = pathlib.Path(tempfile.mkdtemp(prefix=prefix, dir=SHARED_MEMORY)) if self.in_memory() else self.disk
+
+    def in_memory(self):
+        """Programs are also started from there, which a mount with `noexec` refuses."""
+        if self.soak or not SHARED_MEMORY.is_dir() or shutil.disk_usage(SHARED_MEMORY).free < SHARED_MEMORY_BYTES_MIN:
+            return False
+        return not os.statvfs(SHARED_MEMORY).f_flag & os.ST_NOEXEC
 
     def context(self, name, on_disk):
         """`name` is of a test or a suite: it decides the directory and the random choices."""
@@ -69,6 +84,51 @@ class Run:
     def remove(self):
         for root in {self.root, self.disk}:
             shutil.rmtree(root, ignore_errors=True)
+
+    def keep_on_disk(self):
+        """Moves what a failed run leaves in memory to the disk. Returns where everything is."""
+        if self.root != self.disk:
+            shutil.copytree(self.root, self.disk / "memory", symlinks=True, ignore=ignore_special_files, dirs_exist_ok=True)
+            shutil.rmtree(self.root, ignore_errors=True)
+        return self.disk
+
+
+def disk_folder():
+    """A real disk: `/tmp` is in memory on some systems."""
+    return cache_folder() / "test-runs"
+
+
+def ignore_special_files(folder, names):
+    """Sockets and pipes cannot be copied."""
+    return [name for name in names if not (pathlib.Path(folder) / name).is_symlink() and special(pathlib.Path(folder) / name)]
+
+
+def special(path):
+    return not path.is_file() and not path.is_dir()
+
+
+def remove_old_runs():
+    """Removes what runs left behind that were killed, and all but the newest directories of failed ones."""
+    kept = []
+    for parent in (SHARED_MEMORY, disk_folder()):
+        for path in parent.glob("settee-test-*"):
+            pid = path.name.removeprefix("settee-test-").partition("-")[0]
+            if pid.isdigit() and pathlib.Path("/proc", pid).exists():
+                continue
+            if parent == SHARED_MEMORY:
+                shutil.rmtree(path, ignore_errors=True)
+            else:
+                kept.append(path)
+    for path in sorted(kept, key=modified, reverse=True)[KEPT_RUNS_MAX:]:
+        shutil.rmtree(path, ignore_errors=True)
+
+
+def modified(path):
+    """Seconds; 0 for a file that another run removed in the meantime."""
+    try:
+        return path.stat().st_mtime
+    except FileNotFoundError:
+        return 0
 
 
 def pytest_configure(config):
@@ -81,6 +141,8 @@ def pytest_configure_node(node):
     node.workerinput["seed"] = node.config.settee.seed
     node.workerinput["root"] = str(node.config.settee.root)
     node.workerinput["disk"] = str(node.config.settee.disk)
+    # All workers have to collect tests in the same order, while other runs may write the file.
+    node.workerinput["durations"] = json.dumps(node.config.settee.durations)
 
 
 def pytest_report_header(config):
@@ -104,18 +166,25 @@ def pytest_itemcollected(item):
 
 
 def pytest_collection_modifyitems(config, items):
-    if not config.settee.soak:
-        slow = [item for item in items if item.get_closest_marker("slow")]
-        if slow:
-            config.hook.pytest_deselected(items=slow)
-            items[:] = [item for item in items if not item.get_closest_marker("slow")]
-    known = durations()
+    left_out = [item for item in items if not is_selected(item, config)]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if is_selected(item, config)]
+    known = config.settee.durations
     weights = {}
     for item in items:
         key = group_of(item) or item.nodeid
         weights[key] = weights.get(key, 0) + known.get(test_name(item), 1)
     # Stable: tests of a group keep their order.
     items.sort(key=lambda item: -weights[group_of(item) or item.nodeid])
+
+
+def is_selected(item, config):
+    if item.get_closest_marker("slow") and not config.settee.soak:
+        return False
+    if not config.getoption("quick"):
+        return True
+    return item.get_closest_marker("quick") is not None or suite_of(item) in config.getoption("changed").split(",")
 
 
 def group_of(item):
@@ -137,14 +206,10 @@ def name_of(node_id):
     return f"{pathlib.Path(path).stem.removeprefix('test_')}::{test}"
 
 
-def durations_file():
-    return cache_folder() / "last-run" / "durations.json"
-
-
 def durations():
-    """Seconds that each test took when it was run last on this machine, or on the one that wrote tests/durations.json."""
+    """Seconds that each test took when it was last run on this machine, or on the one that wrote tests/durations.json."""
     known = {}
-    for path in (pathlib.Path(__file__).with_name("durations.json"), durations_file()):
+    for path in (pathlib.Path(__file__).with_name("durations.json"), cache_folder() / "last-run" / "durations.json"):
         if path.exists():
             known.update(json.loads(path.read_text(encoding="utf-8")))
     return known
@@ -169,6 +234,18 @@ def failing_checks_fail():
     failures = report.take_failures()
     if failures:
         raise CheckFailed("\n".join(failures))
+
+
+# Suites of this process in which a test failed: the data that its tests share is kept.
+_failed_suites = set()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_makereport(item, call):
+    outcome = yield
+    if outcome.failed:
+        _failed_suites.add(suite_of(item))
+    return outcome
 
 
 @pytest.hookimpl(wrapper=True)
@@ -211,7 +288,8 @@ def pytest_runtest_teardown(item):
             "seconds": round(time.monotonic() - began, 2),
             "cpu": round(cpu_seconds() - before, 2),
             "lines": report.lines,
-            "may_be_retried": item.get_closest_marker("never_retried") is None,
+            # A panic is a defect, however rare.
+            "may_be_retried": item.get_closest_marker("may_be_retried") is not None and not report.panicked,
         }
         item.user_properties.append(("settee", counts))
 
@@ -235,7 +313,7 @@ def in_context(request, name):
     yield ctx
     servers.end_all(living)
     # A full disk would fail the tests after this one.
-    if not run.keep and not report.failed:
+    if not run.keep and not report.failed and suite_of(request.node) not in _failed_suites:
         shutil.rmtree(ctx.root, ignore_errors=True)
 
 
@@ -270,37 +348,44 @@ def pytest_terminal_summary(terminalreporter, config):
             suite[key] += result[key]
     if suites:
         terminalreporter.section("suites")
-        write(f"{'suite':26} {'tests':>6} {'checks':>7} {'failed':>7} {'seconds':>8} {'of processors':>14}")
+        write(f"{'suite':26} {'tests':>6} {'checks':>7} {'failed':>7} {'seconds':>8} {'CPU seconds':>12}")
         for name, suite in sorted(suites.items(), key=lambda pair: -pair[1]["seconds"]):
             checks = suite["passed"] + suite["failed"]
-            write(f"{name:26} {suite['tests']:6} {checks:7} {suite['failed']:7} {suite['seconds']:8.1f} {suite['cpu']:14.1f}")
+            write(f"{name:26} {suite['tests']:6} {checks:7} {suite['failed']:7} {suite['seconds']:8.1f} {suite['cpu']:12.1f}")
     passed, failed, skipped = (sum(suite[key] for suite in suites.values()) for key in ("passed", "failed", "skipped"))
     broken = [report for outcome in ("failed", "error") for report in terminalreporter.stats.get(outcome, [])]
     config.settee.failed = len(broken)
     # A test whose process died has no result, and is not retried.
-    may_be_retried = {result["name"] for result in run if result["may_be_retried"]}
+    may_be_retried = {result["name"]: result["passed"] for result in run if result["may_be_retried"]}
     ids = {report.nodeid.rpartition("@")[0] or report.nodeid for report in broken}
     keep_results(
+        config,
         {
             "seed": config.settee.seed,
             "counts": [passed, max(failed, len(broken)), skipped],
-            "failed": [{"id": id, "may_be_retried": name_of(id) in may_be_retried} for id in sorted(ids)],
+            "failed": [
+                {"id": id, "may_be_retried": name_of(id) in may_be_retried, "passed": may_be_retried.get(name_of(id), 0)} for id in sorted(ids)
+            ],
         },
         run,
         suites,
     )
 
 
-def keep_results(results, run, suites):
-    """The durations of this run order the next one; the lines of all checks are in checks.txt."""
-    folder = durations_file().parent
-    folder.mkdir(parents=True, exist_ok=True)
-    known = json.loads(durations_file().read_text(encoding="utf-8")) if durations_file().exists() else {}
-    known.update({result["name"]: result["seconds"] for result in run})
-    durations_file().write_text(json.dumps(known, indent=0, sort_keys=True), encoding="utf-8")
-    (folder / "results.json").write_text(json.dumps(results, indent=1), encoding="utf-8")
-    (folder / "suites.json").write_text(json.dumps(suites, indent=1, sort_keys=True), encoding="utf-8")
-    (folder / "checks.txt").write_text("".join(f"{line}\n" for result in run for line in result["lines"]), encoding="utf-8")
+def keep_results(config, results, run, suites):
+    """Writes what tests/run.py reads and publishes. The durations order the next run; checks.txt has a line for each check."""
+    if "SETTEE_RESULTS" not in os.environ:
+        return
+    folder = pathlib.Path(os.environ["SETTEE_RESULTS"])
+    took = {result["name"]: result["seconds"] for result in run}
+    for name, text in {
+        # Long forms say nothing about the order of short ones.
+        "durations.json": json.dumps({} if config.settee.soak else took, indent=0, sort_keys=True),
+        "results.json": json.dumps(results, indent=1),
+        "suites.json": json.dumps(suites, indent=1, sort_keys=True),
+        "checks.txt": "".join(f"{line}\n" for result in run for line in result["lines"]),
+    }.items():
+        (folder / name).write_text(text, encoding="utf-8")
 
 
 def pytest_unconfigure(config):
@@ -308,6 +393,6 @@ def pytest_unconfigure(config):
     if run is None or run.is_worker:
         return
     if getattr(run, "failed", 0) or run.keep:
-        print(f"logs and data: {run.root} {run.disk}")
+        print(f"logs and data: {run.keep_on_disk()}")
     else:
         run.remove()

@@ -17,6 +17,7 @@ class Report:
     def begin(self, suite, test):
         self.suite, self.test = suite, test
         self.passed, self.failed, self.skipped = 0, 0, 0
+        self.panicked = False
         self.lines = []
         self._failures = []
 
@@ -29,6 +30,7 @@ class Report:
                     self.lines.append(f"ok    {self.test} / {name}")
             else:
                 self.failed += 1
+                self.panicked = self.panicked or "panicked" in str(detail) or "panic" in name
                 self.lines.append(f"FAIL  {self.test} / {name}")
                 self._failures.append("\n".join([name, *(f"    {line}" for line in str(detail)[:4000].splitlines())]))
         return ok

@@ -15,7 +15,7 @@ from harness.prometheus import Prometheus, tool
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
-pytestmark = pytest.mark.on_disk
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
 FIRES_S = 60
 

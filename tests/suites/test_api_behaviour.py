@@ -11,7 +11,7 @@ import pytest
 
 from harness.api import Disconnected
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
 
 DOCS = [{"_id": f"d{i}", "n": i} for i in range(4)]
 VIEWS = {

@@ -11,8 +11,6 @@ import socket
 import threading
 import time
 
-import pytest
-
 from harness.api import Disconnected, basic
 from harness.files import files_below
 from harness.server import wait_until
@@ -554,7 +552,6 @@ def test_space_is_given_back(ctx):
         report.equal("what is still named is there", get_md5(server, "/space/short-0/a")[3], kept.md5())
 
 
-@pytest.mark.never_retried
 def test_what_a_reader_kept_goes_after_a_crash(ctx):
     kept_by_a_reader(ctx, "crash", lambda server: server.kill())
 
@@ -636,7 +633,6 @@ def test_broken_uploads_leave_nothing(ctx):
             report.equal(f"a right one is not ({content_type})", kept.status, 201)
 
 
-@pytest.mark.never_retried
 def test_kill_during_uploads(ctx):
     report = ctx.report
     acknowledged = {}

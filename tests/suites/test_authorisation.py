@@ -13,7 +13,7 @@ import pytest
 from harness.api import Api
 from harness.endpoints import DESIGN, ENDPOINTS, MORE, VALUES
 
-pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
+pytestmark = pytest.mark.quick
 
 # The server that would answer is gone then: those who may are not asked.
 RESTART = ("POST", "/_node/{node-name}/_restart")

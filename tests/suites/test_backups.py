@@ -24,7 +24,7 @@ from harness.object_store import SECRET, ObjectStore
 from harness.server import Server, wait_until
 from harness.writers import BulkWriter, LocalWriter, SerialWriter
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 COMMAND_TIMEOUT_S = 600
 # Of backups over a line that breaks, until it did.

@@ -8,8 +8,12 @@ import statistics
 import subprocess
 import time
 
+import pytest
+
 from harness.held_server import Held
 from harness.server import track, wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 VOID = {"meta"}
 # Comparisons that say what it costs to be held back.

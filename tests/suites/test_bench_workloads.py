@@ -13,8 +13,12 @@ import threading
 import time
 import urllib.parse
 
+import pytest
+
 from harness.api import Api, basic
 from harness.server import end, track, wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 TIMEOUT_S = 300
 ALL_KINDS = "read=40,update=15,insert=10,bulk=2,view=8,find=5,scan=5,changes=5,rmw=10"

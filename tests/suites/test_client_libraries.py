@@ -12,6 +12,8 @@ import pytest
 from harness.client_scripts import node_version, run_script
 from harness.packages import node_modules, virtual_environment
 
+pytestmark = pytest.mark.may_be_retried
+
 NODE_WANTED = 20
 
 

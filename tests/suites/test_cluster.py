@@ -16,7 +16,7 @@ from harness.api import Disconnected, json_query, quote
 from harness.faulty_cluster import ADMIN, FaultyCluster, clusters
 from harness.server import wait_until
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 # What a refusal takes at most: the command and the server wait for others some seconds.
 REFUSAL_TIMEOUT_S = 60

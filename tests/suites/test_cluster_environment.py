@@ -23,7 +23,7 @@ from harness.old_node import greet
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 SLOTS = 4
 DB = "days"

@@ -17,7 +17,7 @@ from harness.faulty_cluster import ADMIN, FaultyCluster
 from harness.histories import History, look_again, lost, start_clients, stop_clients
 from harness.packages import go_program
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 ROUNDS = (3, 100)
 # Of a round, in which its faults begin; and how long one may be.

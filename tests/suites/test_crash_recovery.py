@@ -6,7 +6,7 @@ from harness.files import files_below
 from harness.ledger import Edit, Ledger, verify
 from harness.writers import BulkWriter, Compactor, DatabaseWriter, GraftWriter, LocalWriter, SerialWriter
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 MIXES = {
     "bulk": [BulkWriter, BulkWriter, BulkWriter],

@@ -17,7 +17,7 @@ from harness.ledger import Edit, Ledger, verify
 from harness.server import StartFailed, wait_until
 from harness.small_disk import DISK_BYTES, SmallDisk
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 DAMAGE_NAMED = re.compile(r"corrupt|damag|checksum|truncat|unreadable|cannot be read|mismatch|missing|invalid|bad ", re.I)
 BALLAST_BYTES = 60 << 20

@@ -17,7 +17,7 @@ from harness.certificates import openssl
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
 
-pytestmark = pytest.mark.on_disk
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
 NOTHING, WARNINGS, ERRORS, NOT_ASKED = range(4)
 # Faults that would need another disk, an address that others reach, or a cluster: planted as facts in the unit tests of crates/http.

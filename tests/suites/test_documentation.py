@@ -11,7 +11,7 @@ import pytest
 
 from harness import endpoints, markdown
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
 
 # Where a server looks for words; `matrix` is a database with a design document `d`.
 PLACES_OF_WORDS = [

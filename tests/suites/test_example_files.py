@@ -16,7 +16,7 @@ import pytest
 from harness.prometheus import Prometheus, tool
 from harness.server import Server, end_all, wait_until
 
-pytestmark = pytest.mark.on_disk
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
 COMPOSE, KUBERNETES, PROMETHEUS, GRAFANA = "compose/*/*.yaml", "kubernetes/*/*.yaml", "monitoring/*.yml", "monitoring/grafana/*/*.yml"
 DASHBOARD = "crates/settee/monitoring/dashboard.json"

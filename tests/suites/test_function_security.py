@@ -11,7 +11,7 @@ import pytest
 
 from harness.api import Api
 
-pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
+pytestmark = pytest.mark.quick
 
 # A rewrite function that does what its caller's query says: so the tests are written where they are read.
 PUPPET = "function (req) { return JSON.parse(req.query.as); }"

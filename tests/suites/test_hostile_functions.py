@@ -6,8 +6,6 @@ checked; its latencies are only printed.
 
 import concurrent.futures
 
-import pytest
-
 from harness.api import Disconnected
 from harness.bystander import (
     ANSWER_TIMEOUT_S,
@@ -24,8 +22,6 @@ from harness.bystander import (
 from harness.server import wait_until
 from harness.view_models import disagreement
 from harness.view_samples import GROUPS, Samples, design
-
-pytestmark = pytest.mark.never_retried
 
 # These cannot end by themselves: the answer is an error in CouchDB's shape.
 ENDLESS_MAPS = {

@@ -16,7 +16,7 @@ from harness.ledger import Found, disagreements
 from harness.mutate import mutate_json, odd_segment, odd_value
 from harness.server import wait_until
 
-pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
+pytestmark = pytest.mark.quick
 
 MAX_DOCUMENT_BYTES = 256 * 1024
 MAX_REQUEST_BYTES = 1024 * 1024

@@ -12,11 +12,7 @@ import subprocess
 import threading
 import time
 
-import pytest
-
 from harness.api import Api, basic, exchange
-
-pytestmark = pytest.mark.never_retried
 
 OTHER = "http://evil.example"
 FORM = "application/x-www-form-urlencoded"

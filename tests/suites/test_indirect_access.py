@@ -11,11 +11,7 @@ import json
 import re
 import urllib.parse
 
-import pytest
-
 from harness.api import Disconnected, exchange
-
-pytestmark = pytest.mark.never_retried
 
 REQUESTS, SOAK_REQUESTS = 1500, 40_000
 MORE_REQUESTS = 2000

@@ -11,13 +11,11 @@ sys.path.insert(0, os.path.join(os.path.dirname(os.path.abspath(__file__)), ".."
 
 import brokers as kafka
 
-pytestmark = pytest.mark.never_retried
-
 TIMEOUT_S = 1800
 PASSED = re.compile(r"(\d+) tests? run: (\d+) passed")
 # Of the whole workspace, so that dependencies have the features that they have for `make unit`: with others they would be compiled
 # once more, Kafka's client among them.
-ARGUMENTS = ["nextest", "run", "--release", "--workspace", "--test-threads=1", "--no-capture", "-E", "binary_id(kafka-log::it)"]
+ARGUMENTS = ["nextest", "run", "--profile=brokers", "--release", "--workspace", "--test-threads=1", "--no-capture", "-E", "binary_id(kafka-log::it)"]
 
 
 @pytest.mark.parametrize("count", [1, pytest.param(3, marks=pytest.mark.slow)])

@@ -5,10 +5,14 @@ import functools
 import json
 import threading
 
+import pytest
+
 from harness import naive_find as naive
 from harness.client_scripts import run_script
 from harness.packages import node_modules
 from harness.server import wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 FIELDS = ["a", "b", "o.x", "arr.0"]
 INDEXES = [["a"], ["b"], ["a", "b"], ["b", "a"], ["o.x"], ["a", "o.x"], ["a", "b", "o.x"], ["arr.0"], ["_id", "a"]]

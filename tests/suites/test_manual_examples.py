@@ -11,6 +11,8 @@ import pytest
 from harness import examples
 from harness.packages import node_modules, virtual_environment
 
+pytestmark = pytest.mark.may_be_retried
+
 SHOWN = 1500
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent.parent
 

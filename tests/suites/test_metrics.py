@@ -8,10 +8,14 @@ import threading
 import time
 from pathlib import Path
 
+import pytest
+
 from harness.api import Api, ask, basic, exchange
 from harness.files import files_below
 from harness.prometheus import Metrics, Prometheus, metrics, tool
 from harness.server import wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 DOCUMENTS = 3000
 SECRET = "value-that-nobody-sees"

@@ -22,7 +22,7 @@ from harness import server as servers
 from harness.api import Api
 from harness.examples import free_ports
 
-pytestmark = pytest.mark.on_disk
+pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
 OLDER = "0.0.9"
 EPOCH = 1_700_000_000

@@ -9,8 +9,6 @@ import os
 import random
 import threading
 
-import pytest
-
 from harness import leaves
 from harness.api import Disconnected
 from harness.edits import ServerEdits
@@ -18,8 +16,6 @@ from harness.flaky_proxy import FlakyProxy
 from harness.packages import node_modules
 from harness.pouch import Pouch, PouchServer
 from harness.server import wait_until
-
-pytestmark = pytest.mark.never_retried
 
 DB = "synced"
 CONVERGE_TIMEOUT_S = 90

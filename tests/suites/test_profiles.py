@@ -12,8 +12,12 @@ import threading
 import time
 import urllib.parse
 
+import pytest
+
 from harness.api import basic
 from harness.server import end, track
+
+pytestmark = pytest.mark.may_be_retried
 
 # Iterations of the loops of views, as shares of a whole.
 SHARES = {"large": 60, "middle": 20, "small": 20}

@@ -3,10 +3,14 @@
 import os
 import signal
 
+import pytest
+
 from harness import naive_view as naive
 from harness.bystander import children_ticks
 from harness.packages import virtual_environment
 from harness.server import wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 ERLANG_GET = "Get = fun(Name) -> proplists:get_value(Name, Doc, null) end,"
 

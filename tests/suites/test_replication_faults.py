@@ -3,15 +3,11 @@ cut and garbled. Nothing is lost, little is repeated, and no checkpoint claims w
 
 import threading
 
-import pytest
-
 from harness.api import Disconnected
 from harness.flaky import FlakyProxy
 from harness.leaves import same_leaves
 from harness.replications import fill, tangle
 from harness.server import wait_until
-
-pytestmark = pytest.mark.never_retried
 
 # Quick to notice, quick to try again; what CouchDB's defaults wait seconds for takes milliseconds here.
 OPTIONS = [

@@ -6,7 +6,11 @@ import math
 import struct
 import urllib.parse
 
+import pytest
+
 from harness.hostile_searches import HOSTILE_INDEX, hostile_documents, hostile_requests
+
+pytestmark = pytest.mark.may_be_retried
 
 FRUITS = [
     {"_id": "a", "item": "apple", "place": "kitchen", "state": "new", "price": 0.99},

@@ -14,7 +14,7 @@ from harness.server import wait_until
 from harness.small_disk import SmallDisk
 from harness.text_database import QUESTIONS, WORDS, Database, design
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 # Each document costs some hundred microseconds, so a build takes long enough to be interrupted.
 SLOW = "function (doc) { var x = 0; for (var i = 0; i < 8000; i++) x += i % 7; index('text', 'default', doc.text + (x < 0 ? '!' : '')); }"

@@ -9,8 +9,12 @@ import subprocess
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
+import pytest
+
 from harness.server import wait_until
 from harness.text_database import HOSTILE_QUERIES, INDEX, QUESTIONS, Database, design, words
+
+pytestmark = pytest.mark.may_be_retried
 
 
 def test_differential(ctx):

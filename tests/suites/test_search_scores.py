@@ -9,7 +9,7 @@ import urllib.parse
 
 import pytest
 
-pytestmark = pytest.mark.quick
+pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
 
 DATA = pathlib.Path(__file__).resolve().parents[2] / "crates/analysis/tests/data"
 # Scores are sums of numbers of 4 bytes, in another order here.

@@ -3,8 +3,12 @@
 import socket
 import threading
 
+import pytest
+
 from harness.api import basic
 from harness.server import wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 DOCUMENTS = 100_000
 DOCUMENT_BYTES = 1000

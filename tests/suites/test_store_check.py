@@ -16,7 +16,7 @@ from harness.ledger import Ledger, verify
 from harness.server import StartFailed, wait_until
 from harness.writers import BulkWriter, Compactor, GraftWriter, LocalWriter, SerialWriter
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 SOUND, DAMAGED, NOT_LOOKED_AT, LOSSES = 0, 1, 2, 3
 WRITERS = [BulkWriter, SerialWriter, GraftWriter, LocalWriter, Compactor]

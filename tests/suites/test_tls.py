@@ -15,7 +15,7 @@ from harness.api import basic
 from harness.certificates import Authority, encrypt, openssl
 from harness.server import wait_until
 
-pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
+pytestmark = pytest.mark.quick
 
 SETTINGS = ["--set", "ssl/enable=true", "--set", "ssl/port=0"]
 

@@ -16,8 +16,12 @@ import termios
 import threading
 import time
 
+import pytest
+
 from harness.prometheus import metrics
 from harness.server import end, track, wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 DOCUMENTS = 2000
 

@@ -7,8 +7,12 @@ import subprocess
 import threading
 import time
 
+import pytest
+
 from harness.packages import virtual_environment
 from harness.server import end, track, wait_until
+
+pytestmark = pytest.mark.may_be_retried
 
 TRACE, PARENT = "0af7651916cd43dd8448eb211c80319c", "b7ad6b7169203331"
 PATIENCE_S = 30

@@ -3,8 +3,6 @@ was caught up against one built afresh; kill -9 during builds; indexes over rest
 
 import threading
 
-import pytest
-
 from harness import naive_view as naive
 from harness import view_models
 from harness.api import Disconnected, quote
@@ -357,7 +355,6 @@ def test_clean_up(ctx):
         )
 
 
-@pytest.mark.never_retried
 def test_killed_builds(ctx):
     """kill -9 at a random part of a first build, and of catching up while documents are written."""
     # Each in a database of its own, so that the naive model, in Python, stays faster than the server's patience with connections.

@@ -10,6 +10,8 @@ import pytest
 from harness.browser import CHROMIUM, names, scenarios
 from harness.packages import node_modules
 
+pytestmark = pytest.mark.may_be_retried
+
 BUILD_TIMEOUT_S = 300
 # What is made of the sources, or of the packages.
 MADE = ("node_modules", "dist")
