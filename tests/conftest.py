@@ -374,9 +374,9 @@ def pytest_terminal_summary(terminalreporter, config):
 
 def keep_results(config, results, run, suites):
     """Writes what tests/run.py reads and publishes. The durations order the next run; checks.txt has a line for each check."""
-    if "SETTEE_RESULTS" not in os.environ:
+    if "BLACKBOX_RESULTS" not in os.environ:
         return
-    folder = pathlib.Path(os.environ["SETTEE_RESULTS"])
+    folder = pathlib.Path(os.environ["BLACKBOX_RESULTS"])
     took = {result["name"]: result["seconds"] for result in run}
     for name, text in {
         # Long forms say nothing about the order of short ones.

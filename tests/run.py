@@ -145,7 +145,7 @@ def pytest(results, arguments):
     """Runs pytest, which writes its results to the folder `results`. Returns the exit code."""
     results.mkdir()
     python = CACHE / "pytest" / "bin" / "python"
-    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "SETTEE_RESULTS": str(results)}
+    environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", "BLACKBOX_RESULTS": str(results)}
     command = [python, "-m", "pytest", "-c", TESTS / "pytest.ini", "--rootdir", TESTS, *arguments]
     process = subprocess.Popen([str(word) for word in command], env=environment, cwd=TESTS)
 
@@ -168,7 +168,7 @@ def pytest(results, arguments):
 
 def end_started_by(results):
     """Ends the processes that tests of this run started: they inherited its environment."""
-    mark = f"SETTEE_RESULTS={results}".encode()
+    mark = f"BLACKBOX_RESULTS={results}".encode()
     for folder in pathlib.Path("/proc").glob("[0-9]*"):
         try:
             if mark in (folder / "environ").read_bytes().split(b"\0"):
