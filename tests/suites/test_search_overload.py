@@ -65,7 +65,7 @@ def test_requests(ctx):
 
 def test_functions(ctx):
     """Indexes whose functions mean harm: no answer is right for them, but there is one."""
-    with ctx.server("functions", options=options()) as server:
+    with ctx.server("functions", options=options(ctx)) as server:
         api = server.api(ANSWER_TIMEOUT_S)
         make_database(api, "hostile")
         bystander = Bystander(ctx, server)
