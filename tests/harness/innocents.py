@@ -47,7 +47,7 @@ class Innocents:
         return self._repeat(request, lambda answer: b"function_limit_exceeded" in answer.raw)
 
     def feed(self, api, path):
-        """Returns the rows of a feed with a filter. It is cut off when the time limit ends the filter."""
+        """Returns the rows of a feed, which is cut off when the time limit ends its filter."""
 
         def rows():
             try:

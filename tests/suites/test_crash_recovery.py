@@ -80,7 +80,7 @@ def stops_with_several_logs(server):
 
 
 def write_until_killed(ctx, server, ledger, mix, label, wanted=None, stops=None):
-    """`stops` stops the server in the state to kill it in; it returns False as long as there is none."""
+    """`stops` stops the server in the state to kill it in, or returns False."""
     api = server.api()
     api.expect((201, 202), "PUT", "/" + ledger.db)
     writers = [kind(server.api(), ledger, f"w{at}", ctx.random.getrandbits(32)) for at, kind in enumerate(MIXES[mix])]
