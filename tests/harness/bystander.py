@@ -5,13 +5,11 @@ import threading
 import time
 
 from harness.api import Disconnected
+from harness.innocents import Innocents
 from harness.view_models import disagreement
 from harness.view_samples import GROUPS, Samples
 
-# Of one call of a function. It is counted on the clock, so an innocent one reaches it too when the machine stands still.
-TIME_LIMIT_MS = 250
 ANSWER_TIMEOUT_S = 180
-ATTEMPTS_MAX = 20
 # Between two rounds of the bystander.
 PAUSE_S = 0.02
 AT_ONCE = 3
@@ -47,18 +45,15 @@ OTHER_MAPS = {
 }
 
 
-def options(isolation="thread", **more):
-    settings = {"functions/isolation": isolation, "functions/time_limit_ms": TIME_LIMIT_MS, "couchdb/os_process_timeout": 1000, **more}
+def time_limit_ms(ctx):
+    """Of one call of a function."""
+    return ctx.size(250, 1000)
+
+
+def options(ctx, isolation="thread", **more):
+    timeout_ms = ctx.size(1000, 2000)
+    settings = {"functions/isolation": isolation, "functions/time_limit_ms": time_limit_ms(ctx), "couchdb/os_process_timeout": timeout_ms, **more}
     return [part for name, value in settings.items() for part in ("--set", f"{name}={value}")]
-
-
-def asked_again(ask):
-    """The answer, or a later one when functions were ended only because the machine stood still."""
-    for _ in range(ATTEMPTS_MAX):
-        answer = ask()
-        if b"function_limit_exceeded" not in answer.raw:
-            break
-    return answer
 
 
 class Bystander(threading.Thread):
@@ -66,6 +61,7 @@ class Bystander(threading.Thread):
 
     def __init__(self, ctx, server):
         super().__init__(daemon=True)
+        self.innocents = Innocents(time_limit_ms(ctx))
         self.api, self.samples, self.stop_event = server.api(ANSWER_TIMEOUT_S), Samples(ctx.random), threading.Event()
         self.wrong, self.seconds, self.rounds = [], {"document": [], "finished view": [], "view after a write": []}, 0
         ids = [self.samples.doc_id(number) for number in range(100)]
@@ -99,7 +95,7 @@ class Bystander(threading.Thread):
             answer = self.api.put(f"/bystander/{new['_id']}", new)
             self._expect(answer, answer.status == 201)
             self.docs.append(new)
-            answer = asked_again(lambda: self._timed("view after a write", "/bystander/_design/grown/_view/v"))
+            answer = self.innocents.call(lambda: self._timed("view after a write", "/bystander/_design/grown/_view/v"))
             difference = disagreement(self.view, self.view.over(self.docs), {}, answer)
             self._expect(difference, difference is None)
 
@@ -118,6 +114,7 @@ class Bystander(threading.Thread):
         self.join(ANSWER_TIMEOUT_S)
         report.check(f"{label}: the bystander went on ({self.rounds} rounds)", self.rounds > 0 and not self.is_alive())
         report.check(f"{label}: all its answers are right", not self.wrong, "\n".join(self.wrong[:3]))
+        self.innocents.judge(report, label)
         for what, seconds in self.seconds.items():
             seconds.sort()
             if seconds:

@@ -15,10 +15,10 @@ import json
 import os
 import re
 import signal
-import socket
 import subprocess
 
 from harness import markdown
+from harness.ports import free_ports
 
 PAGE_TIMEOUT_S = 300
 ADDRESS = "127.0.0.1:5984"
@@ -79,7 +79,7 @@ class Outcome:
 
 def run(found, folder, address, environment):
     """Runs examples in `folder`, whose server listens on `address` instead of the one that pages name. Returns (outcomes, stderr)."""
-    places = {ADDRESS: address, **dict(zip(OTHER_PORTS, free_ports(len(OTHER_PORTS))))}
+    places = {ADDRESS: address, **dict(zip(OTHER_PORTS, map(str, free_ports(len(OTHER_PORTS)))))}
     script = [] if any(re.search(r"^S=", e.block.text, re.M) for e in found) else [_placed(BEGIN, places)]
     for number, example in enumerate(found):
         script.append(_shell(example.block.language, _placed(example.block.text, places), number, folder))
@@ -110,14 +110,6 @@ def _placed(text, places):
     for named, real in places.items():
         text = text.replace(named, real)
     return text
-
-
-def free_ports(count):
-    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
-    ports = [str(each.getsockname()[1]) for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 def _shell(language, text, number, folder):

@@ -7,25 +7,15 @@ store.stop()
 
 import json
 import os
-import socket
 import subprocess
 import urllib.error
 import urllib.request
 
+from harness.ports import free_ports
 from harness.server import end, track, wait_until
 
 START_S = 60
 KEY, SECRET = "settee-tests", "a-secret-of-the-tests"
-
-
-def free_ports(count):
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
 
 
 class ObjectStore:

@@ -2,7 +2,6 @@
 
 import json
 import queue
-import socket
 import subprocess
 import threading
 import time
@@ -10,6 +9,7 @@ import time
 from harness import leaves
 from harness import server as servers
 from harness.api import Api, Disconnected
+from harness.ports import free_port
 
 CALL_TIMEOUT_S = 120
 READY_TIMEOUT_S = 60
@@ -119,7 +119,7 @@ class PouchServer:
         return f"http://127.0.0.1:{self.port}"
 
     def start(self):
-        self.port = self.port or _free_port()
+        self.port = self.port or free_port()
         self.folder.mkdir(parents=True, exist_ok=True)
         (self.folder / "db").mkdir(exist_ok=True)
         command = ["node", self.program, "--port", str(self.port), "--dir", self.folder / "db", "--config", self.folder / "config.json", "-n"]
@@ -152,9 +152,3 @@ class PouchServer:
 
     def __exit__(self, *_):
         self.kill()
-
-
-def _free_port():
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return probe.getsockname()[1]

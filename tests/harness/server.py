@@ -11,6 +11,7 @@ import time
 import weakref
 
 from harness.api import Api
+from harness.ports import free_port
 
 READY_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
@@ -55,7 +56,9 @@ class StartFailed(Exception):
 
 
 class Server:
-    """`data` outlives the process, so the same directory can be started again. `port` 0 is any free one.
+    """`data` outlives the process, so the same directory can be started again.
+
+    `port` 0 stands for a free one, which `start` chooses each time.
 
     `admin` None has the server make one, as `make serve` does.
     """
@@ -72,7 +75,7 @@ class Server:
 
     def start(self):
         who = ["--generate-admin"] if self.generate_admin else ["--admin", self.admin]
-        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port), *who, *self.options]
+        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port or free_port()), *who, *self.options]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()

@@ -18,6 +18,7 @@ pytestmark = pytest.mark.may_be_retried
 VOID = {"meta"}
 # Comparisons that say what it costs to be held back.
 CALIBRATIONS = 6
+STOPS_MAX = 5
 
 
 def url(server):
@@ -54,20 +55,29 @@ def has_documents(server, count):
 def test_a_stopped_server_is_seen_at_a_rate(ctx):
     report = ctx.report
     with ctx.server("stopped") as server:
-        process = started(ctx, [server], "get_random", "--rate", 1000, "--seconds", 3, "--json")
-        report.check("the run begins", wait_until(lambda: has_documents(server, 2000)))
-        reads = "/_node/_local/_stats/couchdb/database_reads"
-        report.check("and measures", wait_until(lambda: server.api().get(reads).json["value"] >= 500))
-        server.process.send_signal(signal.SIGSTOP)
-        time.sleep(0.5)
-        server.process.send_signal(signal.SIGCONT)
-        out, error = process.communicate(timeout=120)
-        report.equal("it ends well", process.returncode, 0)
+        for attempt in range(STOPS_MAX):
+            begun = reads(server)
+            process = started(ctx, [server], "get_random", "--rate", 1000, "--seconds", 3, "--json")
+            report.check("the run begins", wait_until(lambda: has_documents(server, 2000)), quiet=attempt > 0)
+            report.check("and measures", wait_until(lambda begun=begun: reads(server) - begun >= 500), quiet=attempt > 0)
+            server.process.send_signal(signal.SIGSTOP)
+            time.sleep(0.5)
+            server.process.send_signal(signal.SIGCONT)
+            is_in_time = reads(server) - begun < 2800
+            out, error = process.communicate(timeout=120)
+            report.equal("it ends well", process.returncode, 0, quiet=attempt > 0)
+            # On a busy machine the stop may come after the last request.
+            if is_in_time:
+                break
         side = json.loads(out)["lines"][0]["sides"][0]
         p99 = side["latency_ms_p99"]
         report.check("p99 is at least 0.4 s when the server stood still for 0.5 s of 3", p99 >= 400, f"{side}\n{error}")
         report.equal("all requests of 3 s were due", side["open"]["due"], 3000)
         report.note(f"at a rate of 1000/s, server stopped for 0.5 s of 3: p99 {p99:.0f} ms, {side['open']}")
+
+
+def reads(server):
+    return server.api().expect(200, "GET", "/_node/_local/_stats/couchdb/database_reads")["value"]
 
 
 def test_requests_by_count(ctx):

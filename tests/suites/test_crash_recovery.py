@@ -1,9 +1,13 @@
 """kill -9 at any moment: whatever was acknowledged is there after the restart, and nothing is half there."""
 
+import os
+import signal
+
 import pytest
 
 from harness.files import files_below
 from harness.ledger import Edit, Ledger, verify
+from harness.server import wait_until
 from harness.writers import BulkWriter, Compactor, DatabaseWriter, GraftWriter, LocalWriter, SerialWriter
 
 pytestmark = pytest.mark.on_disk
@@ -16,6 +20,7 @@ MIXES = {
 # Logs are begun again and again, and stay until what they have is written to files.
 ROTATING = "[rocksdb]\nwrite_buffer_size = 262144\nbackground_bytes_per_second = 3000000\n"
 FIRST_WRITES_TIMEOUT_S = 60
+LOGS_TIMEOUT_S = 60
 RESTART_GOAL_S = 2.0
 
 
@@ -46,19 +51,36 @@ def test_between_logs(ctx):
     """Killed while acknowledged writes are in several logs."""
     config = ctx.root / "rotating.ini"
     config.write_text(ROTATING)
-    several = 0
     for number in range(1, ctx.size(3, 30) + 1):
         label = f"several logs, round {number}"
         server = ctx.server("rotating", options=["--config", str(config)]).start()
-        ledger = write_until_killed(ctx, server, Ledger(f"rotating-{number}"), "serial", label, ctx.random.randint(600, 1500))
-        several += len([log for log, _ in files_below(server.data, ".log") if log.stem.isdigit()]) > 1
+        stops = lambda server=server: stops_with_several_logs(server)
+        ledger = write_until_killed(ctx, server, Ledger(f"rotating-{number}"), "serial", label, ctx.random.randint(600, 1500), stops)
+        ctx.report.check(f"{label}: there are several logs", logs(server) > 1, logs(server), quiet=ctx.soak)
         server = ctx.server("rotating", options=["--config", str(config)]).start()
         verify(ctx.report, server.api(), ledger, label, quiet=ctx.soak)
         server.stop()
-    ctx.report.check("some were killed with several logs", several, several)
 
 
-def write_until_killed(ctx, server, ledger, mix, label, wanted=None):
+def logs(server):
+    return len([log for log, _ in files_below(server.data, ".log") if log.stem.isdigit()])
+
+
+def stops_with_several_logs(server):
+    """Stops the server, and continues it unless it has several logs.
+
+    A running server could flush, and remove a log, before it is killed.
+    """
+    server.process.send_signal(signal.SIGSTOP)
+    os.waitid(os.P_PID, server.process.pid, os.WSTOPPED | os.WEXITED | os.WNOWAIT)
+    if logs(server) > 1:
+        return True
+    server.process.send_signal(signal.SIGCONT)
+    return False
+
+
+def write_until_killed(ctx, server, ledger, mix, label, wanted=None, stops=None):
+    """`stops` stops the server in the state to kill it in, or returns False."""
     api = server.api()
     api.expect((201, 202), "PUT", "/" + ledger.db)
     writers = [kind(server.api(), ledger, f"w{at}", ctx.random.getrandbits(32)) for at, kind in enumerate(MIXES[mix])]
@@ -72,6 +94,8 @@ def write_until_killed(ctx, server, ledger, mix, label, wanted=None):
         f"{ledger.count} of {wanted} acknowledged; {server.log()[-1000:]}",
         quiet=True,
     )
+    if stops and not wait_until(stops, LOGS_TIMEOUT_S, 0.005):
+        ctx.report.check(f"{label}: the state that is looked for is reached", False, server.log()[-1000:])
     server.kill()
     for writer in writers:
         writer.stop_event.set()

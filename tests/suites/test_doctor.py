@@ -23,8 +23,29 @@ NOTHING, WARNINGS, ERRORS, NOT_ASKED = range(4)
 # Faults that would need another disk, an address that others reach, or a cluster: planted as facts in the unit tests of crates/http.
 UNIT_TESTED = {"slow-syncs", "plain-http", "nodes", "slots", "safe-to-stop"}
 SEVERITIES = ["note", "warning", "error"]
-# The checks whose faults are planted by a test here: finds(…, "id=severity").
-PLANTED = set(re.findall(r'"([a-z-]+)=(?:note|warning|error)"', Path(__file__).read_text(encoding="utf-8")))
+# It gathers for 3 s at most.
+TOOK_MS_MAX = 10_000
+# Checks that `finds` looked for in the test that runs now.
+LOOKED_FOR = set()
+
+
+def plants(*checks):
+    """Declares the checks whose faults a test plants: `finds` has to look for each of them."""
+
+    def declare(test):
+        test.plants = set(checks)
+        return test
+
+    return declare
+
+
+@pytest.fixture(autouse=True)
+def planted_checks(request):
+    LOOKED_FOR.clear()
+    yield
+    declared = getattr(request.function, "plants", set())
+    if declared != LOOKED_FOR:
+        pytest.fail(f"declares {sorted(declared)}, looks for {sorted(LOOKED_FOR)}")
 
 
 @pytest.fixture(autouse=True)
@@ -80,6 +101,7 @@ def finds(ctx, answer, *wanted):
     found = severities(answer)
     for check in wanted:
         name, severity = check.split("=")
+        LOOKED_FOR.add(name)
         ctx.report.check(f"{name} finds what was planted", found.get(name) == severity, (severity, answer["findings"], answer["checks"]))
     names = {check.split("=")[0] for check in wanted}
     others = {name: severity for name, severity in found.items() if name not in names and severity != "note"}
@@ -145,6 +167,7 @@ def test_a_healthy_server(ctx):
         ctx.report.check("nothing secret is told", not any(word in json.dumps(answer) for word in secrets), answer)
 
 
+@plants("open-files", "permissions")
 def test_files(ctx):
     """Open files, by many connections; files that others may read."""
     with ctx.server("files") as server:
@@ -171,6 +194,7 @@ def test_files(ctx):
         ctx.report.check("what it says mends it", done and len(acts) == 2, acts)
 
 
+@plants("accept-backlog", "queues")
 def test_connections(ctx):
     """Two are served at a time, of four that wait the rest is dropped."""
     options = ["--set", "chttpd/backlog=4", "--set", "chttpd/server_options=[{max, 2}]"]
@@ -188,15 +212,18 @@ def test_connections(ctx):
             client.close()
 
 
+@plants("memory")
 def test_memory(ctx):
     with ctx.server("memory", options=["--set", "memory/limit=30000000"]) as server:
         fill(server.api(), "db", 20_000)
         finds(ctx, told(ctx, server), "memory=warning")
 
 
+@plants("disk-space")
 def test_full_disk(ctx):
     with SmallDisk(ctx.folder("disk")) as disk:
         if disk.refused:
+            LOOKED_FOR.add("disk-space")
             ctx.report.skip("disk-space finds what was planted", disk.refused)
             return
         with ctx.server("disk/data", log_path=str(ctx.root / "disk.log")) as server:
@@ -212,6 +239,7 @@ def test_full_disk(ctx):
             ctx.report.equal("a fuller one is an error", (done.returncode, "disk-space" in done.stdout), (ERRORS, True))
 
 
+@plants("block-cache")
 def test_block_cache(ctx):
     """Random reads of more than the cache holds."""
     options = ["--set", "rocksdb/block_cache_size=1048576", "--set", "rocksdb/write_buffer_size=1048576"]
@@ -228,6 +256,7 @@ def test_block_cache(ctx):
         finds(ctx, told(ctx, server), "block-cache=warning")
 
 
+@plants("random-ids", "tiny-bulks", "conflicts", "tombstones")
 def test_data(ctx):
     """Random ids, tiny bulks, wide conflicts, tombstones."""
     with ctx.server("data") as server:
@@ -243,6 +272,7 @@ def test_data(ctx):
         finds(ctx, told(ctx, server), "random-ids=note", "tiny-bulks=note", "conflicts=warning", "tombstones=warning")
 
 
+@plants("compaction-due")
 def test_garbage(ctx):
     """Superseded revisions that nobody compacts."""
     with ctx.server("garbage", options=["--set", "compaction/enable=false"]) as server:
@@ -262,6 +292,7 @@ def test_garbage(ctx):
         ctx.report.check("and helps", wait_until(lambda: doctor(ctx, server).returncode == NOTHING), told(ctx, server))
 
 
+@plants("scans", "examined", "unused-indexes", "duplicate-indexes", "whole-documents")
 def test_queries(ctx):
     """Scans, an index that narrows too little, one that nobody uses, one twice, one that begins another."""
     with ctx.server("queries", options=["--set", "doctor/unused_index_time=0"]) as server:
@@ -304,6 +335,7 @@ def test_queries(ctx):
         ctx.report.check("of the field that equals a value first", '["text","kind"]' in command, command)
 
 
+@plants("failing-maps", "failing-builds")
 def test_maps(ctx):
     """Functions that throw for every document, of views and of text indexes, and builds that fail."""
     with ctx.server("maps") as server:
@@ -334,6 +366,7 @@ def test_maps(ctx):
         ctx.report.equal("errors exit with 2", doctor(ctx, server, "--quiet").returncode, ERRORS)
 
 
+@plants("unused-indexes", "failing-builds", "text-indexes")
 def test_texts(ctx):
     """Text indexes: one that nobody uses, one that cannot be built, one that nobody updates."""
     word = lambda field: {"index": f'function (doc) {{ index("text", "{field}", doc.text); }}'}
@@ -366,6 +399,7 @@ def test_texts(ctx):
         ctx.report.equal("what was asked and updated is well", [left.get(check) for check in ("unused-indexes", "text-indexes")], [None, None])
 
 
+@plants("replications", "weak-hashes", "cors", "maintenance-mode")
 def test_operation(ctx):
     """A replication that was given up and one that crashes, weak hashes, CORS, maintenance."""
     options = ["--set", "chttpd_auth/upgrade_hash_on_auth=false"]
@@ -409,6 +443,7 @@ def test_operation(ctx):
         ctx.report.check("and said to be", {"cors", "weak-hashes", "replications"} <= skipped, skipped)
 
 
+@plants("certificates")
 def test_certificates(ctx):
     folder = ctx.folder("certificates")
     for days in (1, 365):
@@ -427,6 +462,7 @@ def test_certificates(ctx):
                 is_well(ctx, "a certificate of a year", doctor(ctx, server))
 
 
+@plants("backup")
 def test_backups(ctx):
     with ctx.server("backups") as server:
         done = subprocess.run(
@@ -443,10 +479,14 @@ def test_backups(ctx):
         ctx.report.equal("none that is known of is a note", severities(told(ctx, server)), {"backup": "note"})
 
 
-def test_every_check_is_planted(ctx):
+def test_every_check_is_planted(ctx, request):
+    tests = {name: test for name, test in vars(request.module).items() if hasattr(test, "plants")}
+    marked = {mark.name for test in tests.values() for mark in getattr(test, "pytestmark", [])}
+    ctx.report.equal("every test that plants faults is run", ([name for name in tests if not name.startswith("test_")], marked), ([], set()))
+    planted = set().union(*(test.plants for test in tests.values()))
     with ctx.server("all") as server:
         checks = {check["id"] for check in told(ctx, server)["checks"]}
-        ctx.report.equal("a fault of each check was planted", checks - PLANTED - UNIT_TESTED, set())
+        ctx.report.equal("a fault of each check is planted", checks - UNIT_TESTED, planted)
 
 
 def test_who_may(ctx):
@@ -461,6 +501,19 @@ def test_who_may(ctx):
         ctx.report.equal("a server that is not there", (gone.returncode, "127.0.0.1:1" in gone.stderr), (NOT_ASKED, True))
 
 
+def told_in_time(ctx, server):
+    """Returns an answer that took little longer than the time for gathering.
+
+    A busy machine may delay one, not three.
+    """
+    for _ in range(3):
+        answer = told(ctx, server)
+        if answer["took_ms"] < TOOK_MS_MAX:
+            break
+    ctx.report.check(f"by itself it takes less than {TOOK_MS_MAX} ms", answer["took_ms"] < TOOK_MS_MAX, answer["took_ms"])
+    return answer
+
+
 def test_many_databases(ctx):
     """An answer within its time, whatever there is."""
     count = ctx.size(500, 20_000)
@@ -473,11 +526,10 @@ def test_many_databases(ctx):
         server.stop()
         server.restart()
         began = time.monotonic()
-        answer = told(ctx, server)
+        answer = told_in_time(ctx, server)
         took = time.monotonic() - began
         ctx.report.check("all databases are counted", answer["databases"]["all"] >= count, answer["databases"])
         ctx.report.check("some are looked at", 0 < answer["databases"]["looked_at"] <= 400, answer["databases"])
-        ctx.report.check("by itself it took less than 20 s", answer["took_ms"] < 20_000, answer["took_ms"])
         ctx.report.note(f"{count} databases: {took:.2f} s in all, {answer['took_ms']} ms in the server, {answer['databases']}")
         ctx.report.check("and nothing is wrong", answer["worst"] in ("ok", "note"), answer["findings"])
 
@@ -487,6 +539,5 @@ def test_many_designs(ctx):
     views = lambda n: {"v": {"map": f"function (doc) {{ emit(doc.n, {n}); }}"}}
     with ctx.server("designs") as server:
         fill(server.api(), "db", ctx.size(1_000, 5_000), make=lambda n: {"_id": f"_design/{n:05}", "autoupdate": False, "views": views(n)})
-        answer = told(ctx, server)
+        answer = told_in_time(ctx, server)
         ctx.report.check("the rest is told of", any("design documents of db " in what for what in answer["not_looked_at"]), answer["not_looked_at"])
-        ctx.report.check("by itself it took less than 20 s", answer["took_ms"] < 20_000, answer["took_ms"])

@@ -14,7 +14,6 @@ from harness.bystander import (
     OTHER_MAPS,
     PEAK_MB_MAX,
     Bystander,
-    asked_again,
     busy_children,
     make_database,
     options,
@@ -67,7 +66,7 @@ def test_in_processes(ctx):
 
 def hostile_views(ctx, isolation):
     report, label = ctx.report, f"isolation={isolation}"
-    with ctx.server(isolation, options=options(isolation)) as server:
+    with ctx.server(isolation, options=options(ctx, isolation)) as server:
         api = server.api()
         make_database(api, "hostile")
         bystander = Bystander(ctx, server)
@@ -81,7 +80,7 @@ def hostile_views(ctx, isolation):
             answers = dict(attempt.result() for attempt in attempts)
         for name, answer in answers.items():
             judge(report, f"{label}: {name}", answer, must_fail=name in ENDLESS_MAPS or name in HOSTILE_REDUCES)
-        a_new_view_is_right(ctx, api, label)
+        a_new_view_is_right(ctx, api, bystander.innocents, label)
         bystander.end(report, label)
         report.check(f"{label}: the server is alive", server.alive() and api.get("/_up").status == 200)
         report.check(f"{label}: no panic", "panicked" not in server.log(), server.log()[-1500:])
@@ -128,7 +127,7 @@ def is_failure(answer):
     return answer.status >= 400 and answer.is_error_shape and answer.json["error"] not in UNTRIED
 
 
-def a_new_view_is_right(ctx, api, label):
+def a_new_view_is_right(ctx, api, innocents, label):
     """Whatever was done to a heap, the next function finds a clean one."""
     samples = Samples(ctx.random)
     ids = [samples.doc_id(number) for number in range(50)]
@@ -143,7 +142,7 @@ def a_new_view_is_right(ctx, api, label):
             for query in [{}] + ([{"group": True}, {"reduce": False}] if view.reduce else []):
                 text = "&".join(f"{name}={str(value).lower()}" for name, value in query.items())
                 path = f"/afterwards/_design/{group}/_view/{view.name}?{text}"
-                answer = asked_again(lambda path=path: api.get(path))
+                answer = innocents.call(lambda path=path: api.get(path))
                 difference = disagreement(view, view.over(docs), query, answer)
                 wrong += [f"{group}/{view.name}?{text}: {difference}"] if difference else []
     ctx.report.check(f"{label}: views built afterwards are right", not wrong, "\n".join(wrong[:3]))
@@ -152,7 +151,7 @@ def a_new_view_is_right(ctx, api, label):
 def test_other_functions(ctx):
     """validate_doc_update, filters, updates, shows, lists and rewrites that do not end."""
     loop = "function () { for (;;) {} }"
-    with ctx.server("functions", options=options()) as server:
+    with ctx.server("functions", options=options(ctx)) as server:
         report, api = ctx.report, server.api(ANSWER_TIMEOUT_S)
         bystander = Bystander(ctx, server)
         bystander.start()
@@ -171,7 +170,7 @@ def test_other_functions(ctx):
         api.expect((201, 202), "PUT", "/guarded/_design/loops", {**functions, "views": views})
         api.expect((201, 202), "PUT", "/guarded/_design/map", {"views": {"f": {"map": loop}}, "autoupdate": False})
         api.expect((201, 202), "PUT", "/guarded/_design/rewrite", {"rewrites": loop})
-        good_functions_work(report, api, "before")
+        good_functions_work(report, api, bystander.innocents, "before")
         for what, method, path in (
             ("filter", "GET", "/guarded/_changes?filter=loops/f"),
             ("map as a filter", "GET", "/guarded/_changes?filter=_view&view=map/f"),
@@ -185,37 +184,22 @@ def test_other_functions(ctx):
         api.expect((201, 202), "PUT", "/guarded/_design/bombs", {"shows": {"f": memory}, "filters": {"f": memory}})
         refuses(report, api, "show with a memory bomb", "GET", "/guarded/_design/bombs/_show/f")
         refuses(report, api, "filter with a memory bomb", "GET", "/guarded/_changes?filter=bombs/f")
-        good_functions_work(report, api, "afterwards")
+        good_functions_work(report, api, bystander.innocents, "afterwards")
         report.equal("the database is still read", api.get("/guarded/d00").status, 200)
         bystander.end(report, "design functions")
         report.check("design functions: no panic", "panicked" not in server.log(), server.log()[-1500:])
 
 
-def good_functions_work(report, api, when):
+def good_functions_work(report, api, innocents, when):
     """Those of the same design document that mean no harm."""
-    feed = changes_of(api, "/guarded/_changes?filter=loops/good")
+    feed = innocents.feed(api, "/guarded/_changes?filter=loops/good")
     answers = [
-        sorted(row["id"] for row in feed),
-        asked_again(lambda: api.post("/guarded/_design/loops/_update/good", {})).raw,
-        asked_again(lambda: api.get("/guarded/_design/loops/_show/good")).raw,
-        asked_again(lambda: api.get("/guarded/_design/loops/_list/good/v")).raw,
+        sorted(row["id"] for row in feed) if isinstance(feed, list) else feed,
+        innocents.call(lambda: api.post("/guarded/_design/loops/_update/good", {})).raw,
+        innocents.call(lambda: api.get("/guarded/_design/loops/_show/good")).raw,
+        innocents.call(lambda: api.get("/guarded/_design/loops/_list/good/v")).raw,
     ]
     report.equal(f"{when}: good functions of the same design document work", answers, [["d07"], b"updated", b"shown", b"listed"])
-
-
-def changes_of(api, path):
-    """A feed whose filter is ended because the machine stood still is cut off."""
-    results = []
-
-    def is_whole():
-        try:
-            results[:] = asked_again(lambda: api.get(path)).json["results"]
-        except (Disconnected, ValueError, KeyError):
-            return False
-        return True
-
-    wait_until(is_whole)
-    return results
 
 
 def refuses(report, api, what, method, path):
@@ -231,7 +215,7 @@ def refuses(report, api, what, method, path):
 
 def test_other_languages(ctx):
     """A query server that does not answer is ended, and the next request gets a new one."""
-    with ctx.server("languages", options=options(**{"query_servers/nodejs": "builtin"})) as server:
+    with ctx.server("languages", options=options(ctx, **{"query_servers/nodejs": "builtin"})) as server:
         api = server.api(ANSWER_TIMEOUT_S)
         make_database(api, "hostile")
         bystander = Bystander(ctx, server)

@@ -5,11 +5,11 @@ import base64
 import json
 import os
 import signal
-import socket
 import subprocess
 
 from harness.api import quote
 from harness.files import files_below
+from harness.ports import closed_port
 from harness.proxy import Proxy
 from harness.server import end, track, wait_until
 
@@ -243,11 +243,6 @@ def test_old_source(ctx):
         ctx.report.check("the other databases too", all(target.api().get("/" + quote(db)).status == 200 for db in databases if db != "parts"))
 
 
-def free_port():
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        return taken.getsockname()[1]
-
-
 # Where a copy is interrupted: in the middle of the first feed, which brings documents with it, or while a target that has
 # some fetches the others.
 FEED = "_changes?style=all_docs&since"
@@ -272,9 +267,8 @@ def test_target_is_killed(ctx):
     databases, documents = ["k1", "k2", "k3"], ctx.size(6000, 100_000)
     with ctx.server("kill-source") as source:
         many(source.api(), databases, documents)
-        fixed = ["--set", f"chttpd/port={free_port()}"]
         with Proxy(source.url) as proxy:
-            target = ctx.server("kill-target", options=fixed).start()
+            target = ctx.server("kill-target").start()
             process = None
             for moment in MOMENTS:
                 proxy.hold(*moment)
@@ -285,7 +279,7 @@ def test_target_is_killed(ctx):
                 report.check(f"the copy is under way at {moment[-1]}", held and proxy.held > 0, proxy.seen[-5:], quiet=True)
                 target.kill()
                 proxy.release()
-                target = ctx.server("kill-target", options=fixed).start()
+                target.restart()
             out, err = process.communicate(timeout=TIMEOUT_S)
             succeeded(ctx, "a target that is killed three times gets everything", subprocess.CompletedProcess([], process.returncode, out, err))
             report.check("the command said that it tried again", "tried again" in err, err[-500:])
@@ -420,15 +414,15 @@ def test_tampered(ctx):
 
 def test_refusals(ctx):
     report = ctx.report
-    with ctx.server("r-source") as source, ctx.server("r-target") as target:
+    with ctx.server("r-source") as source, ctx.server("r-target") as target, closed_port() as closed:
         there, here = source.api(), target.api()
         for api in (there, here):
             api.expect(201, "PUT", "/both")
             api.expect(201, "PUT", "/both/doc", {"of": api.url})
         there.expect(201, "PUT", "/only-there")
         to = ["--to", url(target)]
-        # It is tried again for a quarter of a minute, beside all that follows.
-        nowhere = f"http://admin:{SECRET}@127.0.0.1:{free_port()}"
+        # The command retries for 15 s, while the other cases run.
+        nowhere = f"http://admin:{SECRET}@127.0.0.1:{closed}"
         gone = subprocess.Popen(command(ctx, nowhere, *to), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
         track(gone)
         for name, arguments, status, words in [

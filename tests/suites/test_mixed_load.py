@@ -23,6 +23,8 @@ SAMPLES = 40
 # The log fills and is emptied again and again: what it takes is looked at so many times for each sample.
 LOOKS = 10
 CACHES = ("block_cache", "documents")
+# How much more may be allocated, for requests that are under way, and for each completed request.
+LEAK_MB_MAX, LEAK_KB_MAX = 5, 1
 
 
 def test_nothing_grows(ctx):
@@ -45,7 +47,8 @@ def test_nothing_grows(ctx):
     ctx.report.note("memory in MB, of so many workers: " + ", ".join(f"{sample['memory']:.0f} of {sample['workers']}" for sample in samples))
     for name in samples[0]["parts"]:
         ctx.report.note(f"of it {name}, in MB: " + ", ".join(f"{sample['parts'][name]:.0f}" for sample in samples[::4]))
-    # A short run is still filling its caches, the faster the sooner: it looks at what is beside them.
+    nothing_leaks(ctx, samples)
+    # A short run is a smoke test of these. It is still filling its caches, so it excludes them.
     memory = "memory" if ctx.soak else "memory beside the caches"
     for what, slack in ((memory, 60), ("threads", 16), ("files", 64), ("disk", 60), ("log", 120)):
         quarters = samples[len(samples) // 4 : len(samples) // 2], samples[-len(samples) // 4 :]
@@ -69,6 +72,19 @@ def test_nothing_grows(ctx):
     listed = server.api().expect(200, "GET", "/work/_all_docs?limit=0")["total_rows"]
     ctx.report.equal("afterwards the counts agree", info["doc_count"], listed)
     server.stop()
+
+
+def nothing_leaks(ctx, samples):
+    """What is allocated and belongs to no budget does not grow with requests.
+
+    It shows a leak sooner than resident memory, which has free memory and workers in it.
+    """
+    thirds = samples[len(samples) // 3 : 2 * len(samples) // 3], samples[2 * len(samples) // 3 :]
+    second, last = (statistics.median(sample["unbudgeted"] for sample in third) for third in thirds)
+    requests = statistics.median(sample["requests"] for sample in thirds[1]) - statistics.median(sample["requests"] for sample in thirds[0])
+    told = f"{second:.1f} MB in the second third, {last:.1f} MB in the last, after {requests:.0f} requests"
+    ctx.report.note(f"allocated outside of budgets: {told}")
+    ctx.report.check("no request leaks", last - second <= LEAK_MB_MAX + requests * LEAK_KB_MAX / 1024, told)
 
 
 def logged_mb(data):
@@ -121,6 +137,8 @@ class Load:
         files = len(os.listdir(f"{process}/fd")) - workers
         return {
             "workers": workers,
+            "unbudgeted": memory["allocated"] / MIB - sum(parts.values()),
+            "requests": self.count,
             "parts": {"allocated": memory["allocated"] / MIB, **parts},
             "log_bound": memory["budgets"]["write_buffers"]["budget"] / MIB,
             "memory": family,

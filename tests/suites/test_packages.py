@@ -20,7 +20,7 @@ import pytest
 from harness import machine
 from harness import server as servers
 from harness.api import Api
-from harness.examples import free_ports
+from harness.ports import free_port
 
 pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
@@ -48,12 +48,16 @@ EXPOSURE_MAX = 20
 
 
 class Released:
-    """What `packaging/dist.py` made of the binary, and the folder that its tarball is unpacked into."""
+    """What `packaging/dist.py` made of the binary. `tree` is its tarball, unpacked."""
 
     def __init__(self, ctx):
         self.made = make(ctx, "made")
         assert self.made, "dist.py fails"
-        self.tree = ctx.folder("unpacked") / self.made["tarball"].name.removesuffix(".tar.gz")
+        folder = ctx.folder("unpacked")
+        with tarfile.open(self.made["tarball"]) as tar:
+            self.entries = tar.getmembers()
+            tar.extractall(folder, filter="data")
+        self.tree = folder / self.made["tarball"].name.removesuffix(".tar.gz")
 
 
 @pytest.fixture(scope="module")
@@ -72,11 +76,7 @@ def make(ctx, name, *options):
 
 
 def test_tarball(ctx, released):
-    report = ctx.report
-    with tarfile.open(released.made["tarball"]) as tar:
-        entries = tar.getmembers()
-        tar.extractall(released.tree.parent, filter="data")
-    top = released.tree.name
+    report, entries, top = ctx.report, released.entries, released.tree.name
     report.equal("all is in one folder, named as the file", {entry.name.split("/")[0] for entry in entries}, {top})
     names = [entry.name.removeprefix(top + "/") for entry in entries]
     report.equal("files that belong into it are there", [name for name in IN_THE_TARBALL if name not in names], [])
@@ -282,7 +282,7 @@ def test_image(ctx, released):
 
 def try_image(ctx, root, volume):
     report = ctx.report
-    [port] = free_ports(1)
+    port = free_port()
     inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", AS_IN_A_CONTAINER, "sh", root, volume]
     command = [*inside, "serve", "--data", "/var/lib/settee", "--bind", "127.0.0.1", "--port", str(port), "--couchdb-variables"]
     log_path = ctx.root / "image.log"

@@ -500,6 +500,16 @@ def test_redirects(pair):
 
 
 def test_no_secrets(pair):
+    """In what earlier tests were answered, and in what these replications are."""
+    db = pair.databases(2)
+    for name, works in ((db, True), ("nowhere", False)):
+        pair.report.equal(f"a replication of {name} is tried", pair.replicate(pair.remote(name), db).status == 200, works)
+    doc = {"source": pair.remote(db), "target": f"{pair.here_url}/{db}", "continuous": True}
+    pair.here.expect(201, "PUT", "/_replicator/secret", doc)
+    running = wait_until(lambda: pair.get("/_scheduler/docs/_replicator/secret").get("state") == "running")
+    pair.report.check("a document is, too", running, pair.get("/_scheduler/docs"))
+    for path in ("/_scheduler/jobs", "/_active_tasks"):
+        pair.get(path)
     logs = "".join(server.log() for server in pair.servers)
     answers = b"".join(pair.answers).decode()
     basic = "YWRtaW46"

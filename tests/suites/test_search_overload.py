@@ -1,6 +1,7 @@
 """Searches and index functions that are made to cost, many at a time: whoever does not ask them notices little, and memory stays in bounds."""
 
 import concurrent.futures
+import json
 
 import pytest
 
@@ -65,7 +66,7 @@ def test_requests(ctx):
 
 def test_functions(ctx):
     """Indexes whose functions mean harm: no answer is right for them, but there is one."""
-    with ctx.server("functions", options=options()) as server:
+    with ctx.server("functions", options=options(ctx)) as server:
         api = server.api(ANSWER_TIMEOUT_S)
         make_database(api, "hostile")
         bystander = Bystander(ctx, server)
@@ -93,14 +94,23 @@ def test_functions(ctx):
         end(ctx, server, bystander, "functions", f"{len(asked)} indexes")
 
 
+# Six documents of these letters may all wait, and take 138 MB. 24 took 241 MB, which would be more
+# than 500 if nothing bounded what waits.
+DESERET = "𐐨𐐩𐐪𐐫𐐬𐐭𐐮𐐯"
+WAITING_SHORT_MB_MAX = 350
 # With all that may wait; it was 631 on a machine of two cores, and 2,082 for 100 documents before that was bounded.
 WAITING_MB_MAX = 1200
 
 
-def test_beginnings_are_found(ctx):
-    """Long words, each with fifty beginnings, in documents of many of them."""
+def test_beginnings_of_long_letters(ctx):
+    """Long words of letters of four bytes: they are found, and what waits for the index is bounded."""
     with ctx.server("beginnings") as server:
-        index_beginnings(ctx, server, 12, 5_000)
+        count = 20
+        before = server.rss_mb()
+        index_beginnings(ctx, server, count, 5_000, DESERET)
+        grown = server.peak_rss_mb() - before
+        ctx.report.check(f"beginnings: memory grows by less than {WAITING_SHORT_MB_MAX} MB", grown < WAITING_SHORT_MB_MAX, f"{grown:.0f} MB")
+        ctx.report.note(f"beginnings: {count} documents, {grown:.0f} MB more at the peak")
 
 
 @pytest.mark.slow
@@ -114,16 +124,21 @@ def test_beginnings_that_wait_are_bounded(ctx):
         ctx.report.note(f"beginnings: {count / 2:.0f} MB of text, {peak:.0f} MB at the peak, {server.rss_mb():.0f} MB now")
 
 
-def index_beginnings(ctx, server, count, words):
+def index_beginnings(ctx, server, count, words, alphabet=None):
+    """Of an alphabet all documents have the same words, which is quicker."""
     api = server.api(ANSWER_TIMEOUT_S)
     api.expect((201, 202), "PUT", "/begin?q=1")
+    text_of = lambda letters: " ".join("".join(ctx.random.choices(letters, k=51)) for _ in range(words))
+    shared = text_of(alphabet) if alphabet else None
     for n in range(count):
-        text = " ".join("".join(ctx.random.choices("abcdefgh", k=51)) for _ in range(words))
-        api.expect(201, "PUT", f"/begin/{n}", {"text": text})
+        text = f"only{n} {shared}" if shared else text_of("abcdefgh")
+        # Not escaped, which would make three letters of each.
+        api.expect(201, "PUT", f"/begin/{n}", json.dumps({"text": text}, ensure_ascii=False).encode())
     analyzer = {"name": "edge_ngram", "min_gram": 1, "max_gram": 50}
     function = "function (doc) { index('text', 'default', doc.text, {store: true}); }"
     api.expect(201, "PUT", "/begin/_design/d", {"nouveau": {"i": {"default_analyzer": analyzer, "index": function}}})
-    answer = server.api(3600).expect(200, "GET", f"/begin/_design/d/_nouveau/i?q={text[:30]}&limit=1")
+    word = f"only{count - 1}" if shared else text[:30]
+    answer = server.api(3600).expect(200, "GET", f"/begin/_design/d/_nouveau/i?q={word}&limit=1")
     ctx.report.equal("beginnings: they are found", [hit["id"] for hit in answer["hits"]], [str(count - 1)])
 
 

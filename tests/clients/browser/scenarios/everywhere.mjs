@@ -11,7 +11,7 @@ export const seconds = 240;
 
 const AXE = readFileSync(createRequire(import.meta.url).resolve('axe-core/axe.min.js'), 'utf8');
 
-const [SETTLE_MS, SETTLE_MAX_MS] = [100, 400];
+const [SETTLE_MS, SETTLE_MAX_MS, ANSWERED_MAX_MS] = [100, 400, 10_000];
 const DB = 'everywhere-shop';
 const ADDRESSES = [
   '#/',
@@ -57,11 +57,12 @@ const ENGLISH = /\b(the|and|of|with|is|are|not|new|add|show|this|from|for|delete
 
 export async function run({ page, server, open, check, theme, width }) {
   await prepare(server);
+  const requests = openRequests(page);
   const isGermanToo = theme === 'light' && width === 1280;
   for (const address of ADDRESSES) {
     try {
       await open(address);
-      await settled(page);
+      await settled(page, requests);
     } catch (error) {
       check(`${address} is shown`, false, String(error));
       continue;
@@ -74,7 +75,7 @@ export async function run({ page, server, open, check, theme, width }) {
     const odd = await page.evaluate(() => /\bundefined\b|\bNaN\b|\[object /.exec(document.querySelector('main').innerText.replaceAll('{recbuf, undefined}', ''))?.input.slice(0, 300));
     check(`${address}: no hole in its texts`, !odd, odd);
   }
-  if (isGermanToo) await german(page, open, check);
+  if (isGermanToo) await german(page, open, check, requests);
 }
 
 async function prepare(server) {
@@ -91,8 +92,26 @@ async function prepare(server) {
   await request('PUT', '/_users/org.couchdb.user:everywhere-user', { name: 'everywhere-user', password: 'somewhere-1', roles: ['reader'], type: 'user' });
 }
 
+/** The page's requests that are not answered yet, without feeds, which do not end. */
+function openRequests(page) {
+  const requests = new Set();
+  page.on('request', (request) => /[?&]feed=(continuous|longpoll|eventsource)\b/.test(request.url()) || requests.add(request));
+  for (const event of ['requestfinished', 'requestfailed']) page.on(event, (request) => requests.delete(request));
+  return requests;
+}
+
+/** Waits until the page has all its answers, and nothing of it has changed for a while since then. */
+async function settled(page, requests) {
+  const deadline = Date.now() + ANSWERED_MAX_MS;
+  for (;;) {
+    const wereOpen = requests.size > 0;
+    await unchanged(page);
+    if ((!wereOpen && requests.size === 0) || Date.now() > deadline) return;
+  }
+}
+
 /** Waits until nothing of the page has changed for a while; for pages that always change, no longer than `SETTLE_MAX_MS`. */
-function settled(page) {
+function unchanged(page) {
   return page.evaluate(
     ([quiet, max]) =>
       new Promise((done) => {
@@ -137,7 +156,7 @@ function tooWide(page) {
 }
 
 /** What can be pressed, heads and labels: none of it is left in English. */
-async function german(page, open, check) {
+async function german(page, open, check, requests) {
   await page.evaluate(() => localStorage.setItem('settee-language', 'de'));
   // What the server says is in English: it is marked so, or it would be found here.
   const finding = { id: 'scans', area: 'data', severity: 'warning', subject: 'the shop', says: 'queries without an index', why: 'each of them reads all', do: ['curl "$S/shop"', '# fields with $eq are first'] };
@@ -149,7 +168,7 @@ async function german(page, open, check) {
   for (const address of ADDRESSES) {
     try {
       await open(address);
-      await settled(page);
+      await settled(page, requests);
     } catch (error) {
       check(`${address} is shown in German`, false, String(error));
       continue;
