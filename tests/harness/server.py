@@ -15,6 +15,7 @@ from harness.ports import free_port
 
 READY_TIMEOUT_S = 60
 STOP_TIMEOUT_S = 60
+FREE_PORT_TRIES = 5
 READY = re.compile(r"^Settee is listening on (http://\S+)$")
 
 _running = set()
@@ -74,8 +75,19 @@ class Server:
         self._clients = weakref.WeakSet()
 
     def start(self):
+        for _ in range(FREE_PORT_TRIES):
+            port = self.port or free_port()
+            try:
+                return self._start(port)
+            except StartFailed as failed:
+                # Another process may take a free port first.
+                if self.port or "Address already in use" not in failed.log:
+                    raise
+        raise StartFailed("every port that was free was taken", None, self.log())
+
+    def _start(self, port):
         who = ["--generate-admin"] if self.generate_admin else ["--admin", self.admin]
-        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(self.port or free_port()), *who, *self.options]
+        command = [self.binary, "serve", "--data", self.data, "--bind", "127.0.0.1", "--port", str(port), *who, *self.options]
         began = time.monotonic()
         with open(self.log_path, "ab") as log:
             self.log_start = log.tell()
