@@ -674,6 +674,32 @@ def test_odd_http(ctx):
         report.equal(name, got, statuses)
 
 
+def test_ends_of_descending_feeds(ctx):
+    """A feed that goes down ends at the seq of its last row; it begins at the newest, whatever `since` is."""
+    with ctx.server("ends") as server:
+        api, report = server.api(), ctx.report
+        for shards in (1, 3):
+            db = f"/feed{shards}"
+            api.expect(201, "PUT", f"{db}?q={shards}")
+            report.equal("nothing has happened", api.get(f"{db}/_changes?descending=true").json["last_seq"], api.get(db).json["update_seq"])
+            for number in range(5):
+                api.expect(201, "PUT", f"{db}/d{number}", {"n": number})
+            now = api.get(db).json["update_seq"]
+            last = api.get(f"{db}/_changes?descending=true&limit=1").json
+            report.equal(f"q={shards}: the newest change ends at its seq", last["last_seq"], last["results"][0]["seq"])
+            for bounds in ("", "&limit=1", "&limit=2", "&limit=0", "&since=now", f"&since={now}", "&filter=_doc_ids&doc_ids=%5B%22d1%22%5D"):
+                feed = api.get(f"{db}/_changes?descending=true{bounds}").json
+                of_last = feed["results"][-1]["seq"] if feed["results"] else now
+                report.equal(f"q={shards}{bounds}: down to the last row", feed["last_seq"], of_last)
+                report.check("which is not before all", not feed["last_seq"].startswith("0-"), feed["last_seq"])
+            whole = api.get(f"{db}/_changes?descending=true&since={now}").json["results"]
+            report.equal("a feed down has all changes, whatever since is", len(whole), 5)
+            by_id = api.get(f"{db}/_changes?descending=true&since={now}&filter=_doc_ids&doc_ids=%5B%22d1%22%5D").json["results"]
+            report.equal("also of some documents", [row["id"] for row in by_id], ["d1"])
+        newest = api.get("/feed1/_changes?descending=true&limit=1").json
+        report.equal("what follows it is new", api.get(f"/feed1/_changes?since={newest['last_seq']}").json["results"], [])
+
+
 def test_encoded_design_paths(ctx):
     """Who asks for `_design%2F` is sent to `_design/`, with all that follows."""
     with ctx.server("encoded") as server:
