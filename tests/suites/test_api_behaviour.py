@@ -674,6 +674,13 @@ def test_odd_http(ctx):
         report.equal(name, got, statuses)
 
 
+def test_features(ctx):
+    """`GET /` names what clients look for before they use it, as CouchDB 3.5 does."""
+    with ctx.server("features") as server:
+        features = server.api().get("/").json["features"]
+        ctx.report.equal("features", features, ["search", "nouveau", "partitioned", "pluggable-storage-engines", "scheduler"])
+
+
 def test_ends_of_descending_feeds(ctx):
     """A feed that goes down ends at the seq of its last row; it begins at the newest, whatever `since` is."""
     with ctx.server("ends") as server:

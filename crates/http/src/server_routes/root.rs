@@ -23,6 +23,15 @@ type Answer = Result<Reply, ApiError>;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
+/// What clients look for before they use it, by CouchDB's names, in CouchDB's order.
+const FEATURES: [&str; 5] = [
+    "search",
+    "nouveau",
+    "partitioned",
+    "pluggable-storage-engines",
+    "scheduler",
+];
+
 pub fn welcome(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     Ok(Reply::json(
@@ -32,7 +41,7 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
             "version": COUCHDB_VERSION,
             "git_sha": "settee",
             "uuid": app.node.uuid,
-            "features": ["partitioned", "pluggable-storage-engines"],
+            "features": FEATURES,
             "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
         }),
     ))
