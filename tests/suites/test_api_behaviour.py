@@ -707,6 +707,29 @@ def test_ends_of_descending_feeds(ctx):
         report.equal("what follows it is new", api.get(f"/feed1/_changes?since={newest['last_seq']}").json["results"], [])
 
 
+def test_bulk_get_parts(ctx):
+    """Parts of `_bulk_get` with attachments say which document they are; an empty `atts_since` gives stubs."""
+    with ctx.server("parts") as server:
+        api, report = server.api(), ctx.report
+        api.expect(201, "PUT", "/db")
+        attached = {"_attachments": {"f": {"content_type": "text/plain", "data": "eA=="}}}
+        revs = {id_: api.expect(201, "PUT", f"/db/{id_}", body)["rev"] for id_, body in (("a", attached), ("b", {}))}
+        odd = api.expect(201, "PUT", "/db/x%0D%0AX-Evil%3A%20y", attached)
+        docs = [{"id": "a"}, {"id": "b"}, {"id": "none"}, {"id": odd["id"]}]
+        answer = api.post("/db/_bulk_get", {"docs": docs}, headers={"Accept": "multipart/mixed"})
+        boundary = re.search('boundary="([^"]+)"', answer.headers["Content-Type"])[1].encode()
+        parts = [part.partition(b"\r\n\r\n")[0].strip().decode().split("\r\n") for part in answer.raw.split(b"--" + boundary)[1:-1]]
+        report.equal("with attachments", parts[0][:2], ["X-Doc-Id: a", f"X-Rev-Id: {revs['a']}"])
+        report.check("which are a body of their own", parts[0][2].startswith("Content-Type: multipart/related; boundary="), parts[0])
+        report.equal("without", parts[1], ["Content-Type: application/json"])
+        report.equal("missing", parts[2], ['Content-Type: application/json; error="true"'])
+        report.equal("an id is no header", [line.split(":")[0] for line in parts[3]], ["X-Doc-Id", "X-Rev-Id", "Content-Type"])
+        for since, stub in (([], True), (["1-x"], False), ([revs["a"]], True)):
+            found = api.expect(200, "POST", "/db/_bulk_get", {"docs": [{"id": "a", "atts_since": since}]})
+            attachment = found["results"][0]["docs"][0]["ok"]["_attachments"]["f"]
+            report.equal(f"atts_since {since}", (attachment.get("stub", False), "data" in attachment), (stub, not stub))
+
+
 def test_encoded_design_paths(ctx):
     """Who asks for `_design%2F` is sent to `_design/`, with all that follows."""
     with ctx.server("encoded") as server:
