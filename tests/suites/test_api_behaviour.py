@@ -20,6 +20,7 @@ VIEWS = {
         "sums": {"map": "function(doc) { if ('n' in doc) emit(doc.n, doc.n); }", "reduce": "_sum"},
     }
 }
+LIST_OF_IDS = "function() { var row, ids = []; while ((row = getRow())) ids.push(row.id); return JSON.stringify(ids); }"
 PARTITIONED = [{"_id": f"{p}:{i}", "n": i} for p in ("a", "b") for i in range(3)]
 # Of {"_attachments": {"f": {"data": "eA=="}}}.
 ATTACHED = "1-013f72f30532d83f5a6285fd068d4035"
@@ -279,11 +280,40 @@ SCENARIOS = [
         DOCS,
         [
             ("GET /{db}/_design/v/_view/plain?limit=268435457", None, 400, parse_error("Limit is too large, must not exceed 268435456")),
+            ("PUT /{db}/_design/w", {"lists": {"ids": LIST_OF_IDS}}, 201, None),
             ("PUT /_node/_local/_config/query_server_config/query_limit", "2", 200, None),
             ("GET /{db}/_design/v/_view/plain", None, 200, ids("d0", "d1")),
             ("GET /{db}/_design/v/_view/plain?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
-            ("GET /{db}/_all_docs?limit=3", None, 200, ids("_design/v", "d0", "d1")),
+            *(
+                (f"GET /{path}?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2"))
+                for path in ("{db}/_all_docs", "{db}/_design_docs", "{db}/_local_docs", "_all_dbs", "_dbs_info")
+            ),
+            ("GET /{db}/_all_docs", None, 200, ids("_design/v", "_design/w")),
+            ("GET /{db}/_all_docs?limit=1", None, 200, ids("_design/v")),
+            ("GET /{db}/_all_docs?limit=268435456", None, 200, ids("_design/v", "_design/w")),
+            ("POST /{db}/_all_docs", {"keys": ["d1", "d2", "d3"]}, 200, ids("d1", "d2")),
+            ("POST /{db}/_all_docs", {"limit": 3}, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("POST /{db}/_all_docs/queries", {"queries": [{}]}, 200, first_of_queries(ids("_design/v", "_design/w"))),
+            ("POST /{db}/_all_docs/queries", {"queries": [{"limit": 3}]}, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("POST /{db}/_design/v/_view/plain/queries", {"queries": [{}]}, 200, first_of_queries(ids("d0", "d1"))),
+            ("GET /{db}/_design/w/_list/ids/v/plain", None, 200, ["d0", "d1"]),
+            ("GET /{db}/_design/w/_list/ids/_all_docs", None, 200, ["_design/v", "_design/w"]),
+            ("GET /_all_dbs", None, 200, lambda body: len(body) == 2),
             ("DELETE /_node/_local/_config/query_server_config/query_limit", None, 200, "2"),
+        ],
+    ),
+    (
+        "limits of queries of a partition",
+        "?partitioned=true",
+        PARTITIONED,
+        [
+            ("PUT /_node/_local/_config/query_server_config/partition_query_limit", "2", 200, None),
+            ("GET /{db}/_partition/a/_all_docs", None, 200, ids("a:0", "a:1")),
+            ("GET /{db}/_all_docs?partition=a&limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("GET /{db}/_partition/a/_design/v/_view/plain", None, 200, ids("a:0", "a:1")),
+            ("GET /{db}/_partition/a/_design/v/_view/plain?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("GET /{db}/_all_docs?limit=3", None, 200, ids("_design/v", "a:0", "a:1")),
+            ("DELETE /_node/_local/_config/query_server_config/partition_query_limit", None, 200, "2"),
         ],
     ),
     (
