@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from harness.api import Disconnected
+from harness.server import wait_until
 
 pytestmark = pytest.mark.quick
 
@@ -735,6 +736,25 @@ def test_ends_of_descending_feeds(ctx):
             report.equal("also of some documents", [row["id"] for row in by_id], ["d1"])
         newest = api.get("/feed1/_changes?descending=true&limit=1").json
         report.equal("what follows it is new", api.get(f"/feed1/_changes?since={newest['last_seq']}").json["results"], [])
+
+
+def test_purged_infos_limit(ctx):
+    """A compaction forgets purges beyond the limit, as the next purge does."""
+    with ctx.server("purges") as server:
+        api, report = server.api(), ctx.report
+        api.expect(201, "PUT", "/db?q=2")
+        for number in range(20):
+            rev = api.expect(201, "PUT", f"/db/{number}", {})["rev"]
+            api.expect(201, "POST", "/db/_purge", {str(number): [rev]})
+        infos = lambda: len(api.expect(200, "GET", "/db/_purged_infos")["purged_infos"])
+        report.equal("all are remembered", infos(), 20)
+        seq = api.get("/db").json["purge_seq"]
+        api.expect(200, "PUT", "/db/_purged_infos_limit", 2)
+        report.equal("the limit alone forgets nothing, as in CouchDB", infos(), 20)
+        api.expect(202, "POST", "/db/_compact", {})
+        # The limit is of each shard.
+        report.check("a compaction does", wait_until(lambda: infos() == 4), infos())
+        report.equal("and purges are counted as before", api.get("/db").json["purge_seq"], seq)
 
 
 def test_bulk_get_parts(ctx):

@@ -516,6 +516,7 @@ impl Database {
         for (i, shard) in self.shards.iter().enumerate() {
             self.live()?;
             let committer = &self.store.committer;
+            storage::trim_purges(committer, shard, self.purged_infos_limit())?;
             removed += storage::compact(committer, shard, self.homes.of_shard(i), progress)?;
         }
         self.homes.sweep_and_reclaim()?;
