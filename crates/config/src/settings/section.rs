@@ -65,6 +65,25 @@ pub struct About {
 
 /// Whether others should not see the value of this name: a password, a hash to guess one from, or a key.
 pub(crate) fn is_secret(section: &str, key: &str) -> bool {
+/// Keys that CouchDB does not look for in the section's older name, whose meaning there is another: they were never moved.
+const NOT_MOVED: [(&str, &str); 7] = [
+    ("chttpd", "port"),
+    ("chttpd", "bind_address"),
+    ("chttpd", "backlog"),
+    ("chttpd", "server_options"),
+    ("chttpd", "socket_options"),
+    ("chttpd", "authentication_handlers"),
+    ("chttpd_auth", "authentication_db"),
+];
+
+impl About {
+    /// The older section that a key of this one is also looked for in.
+    pub(super) fn older_of(&self, key: &str) -> Option<&'static str> {
+        self.older
+            .filter(|_| !NOT_MOVED.contains(&(self.name, key)))
+    }
+}
+
     match section {
         "admins" => true,
         "jwt_keys" => key.starts_with("hmac:"),
@@ -102,7 +121,7 @@ impl Source<'_> {
         default: Option<&str>,
     ) -> Result<K::Value, ConfigError> {
         let of = |section: &str| self.values.get(section)?.get(key).map(String::as_str);
-        let older = || self.about.older.and_then(of);
+        let older = || self.about.older_of(key).and_then(of);
         let text = of(self.about.name).or_else(older).or(default);
         text.map_or_else(K::unset, K::parse)
             .ok_or_else(|| ConfigError::InvalidSetting {
