@@ -738,6 +738,18 @@ def test_ends_of_descending_feeds(ctx):
         report.equal("what follows it is new", api.get(f"/feed1/_changes?since={newest['last_seq']}").json["results"], [])
 
 
+def test_seq_intervals(ctx):
+    """Which rows have a seq is counted by what is left of the limit, 10^15 when there is none."""
+    with ctx.server("intervals") as server:
+        api, report = server.api(), ctx.report
+        api.expect(201, "PUT", "/db?q=1")
+        for number in range(5):
+            api.expect(201, "PUT", f"/db/d{number}", {})
+        for query, expected in (("", "01001"), ("&limit=5", "00100"), ("&limit=4", "0100"), ("&limit=3", "100")):
+            rows = api.get(f"/db/_changes?seq_interval=3{query}").json["results"]
+            report.equal(f"seq_interval=3{query}", "".join(str(int(row["seq"] is not None)) for row in rows), expected)
+
+
 def test_purged_infos_limit(ctx):
     """A compaction forgets purges beyond the limit, as the next purge does."""
     with ctx.server("purges") as server:
