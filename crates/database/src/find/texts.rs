@@ -11,7 +11,7 @@ use search::{Effort, Hit, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
 
 use super::rows::FindAnswer;
-use super::{FindLimits, FindPlan};
+use super::{FindIndex, FindLimits, FindPlan};
 use crate::text::bookmark::{self, Place};
 use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
@@ -37,9 +37,11 @@ pub(crate) struct Hits {
 }
 
 impl DatabaseAs {
+    /// Opens the answer of a query that a text index serves. A query that does not ask for the index does without it where it
+    /// lacks documents, since other indexes have them.
     pub(super) async fn find_by_text(
         &self,
-        plan: FindPlan,
+        mut plan: FindPlan,
         spec: &Arc<TextSpec>,
         limits: FindLimits,
     ) -> Result<FindAnswer, Error> {
@@ -47,6 +49,24 @@ impl DatabaseAs {
         let index = self.ending.explain(self.text_index_now(&design, spec))?;
         if plan.find.update && !plan.find.stale {
             self.update_text(&index).await?;
+        }
+        let lacks = match index.left_out() {
+            0 => None,
+            n => Some(format!(
+                "Documents that text index {} lacks: {n}",
+                spec.name
+            )),
+        };
+        let is_asked_for = !plan.find.use_index.is_empty() || plan.find.selector.has_text();
+        match lacks {
+            Some(lacks) if !is_asked_for => {
+                let others = |i: &FindIndex| i.text.is_none();
+                let mut plan = self.plan_among(Find::clone(&plan.find), &limits, &others)?;
+                plan.warnings.push(format!("{lacks}. It was not used."));
+                return Box::pin(self.find(plan, limits)).await;
+            }
+            Some(lacks) => plan.warnings.push(format!("{lacks}. The log says why.")),
+            None => {}
         }
         self.note_used_text(&index);
         FindAnswer::open_text(self.clone(), plan, &index, limits)
@@ -71,6 +91,8 @@ impl Hits {
         let query_of = |(number, wanted)| -> Result<(usize, Query), Error> {
             Ok((number, asked(wanted, index)?))
         };
+        let texts_in_or = texts.map(query_of);
+        let texts_in_or = texts_in_or.collect::<Result<_, Error>>()?;
         let (sort, _) = sort_fields(find, definition.kind)?;
         let mut sort: Vec<SortKey> = sort.into_iter().map(sort_key).collect();
         if sort.is_empty() {
@@ -91,8 +113,6 @@ impl Hits {
         Ok(Hits {
             index: index.clone(),
             request: Request {
-        let texts_in_or = texts.map(query_of);
-        let texts_in_or = texts_in_or.collect::<Result<_, Error>>()?;
                 query,
                 filters: partition.collect(),
                 similarity: search::Similarity::TfIdf,
