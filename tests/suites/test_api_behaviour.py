@@ -705,6 +705,97 @@ def test_odd_http(ctx):
         report.equal(name, got, statuses)
 
 
+# Headers by CouchDB's spelling, which clients that compare it look for.
+SPELLINGS = {
+    "Accept-Ranges",
+    "Access-Control-Allow-Credentials",
+    "Access-Control-Allow-Headers",
+    "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Origin",
+    "Access-Control-Expose-Headers",
+    "Access-Control-Max-Age",
+    "Allow",
+    "Cache-Control",
+    "Connection",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-MD5",
+    "Content-Range",
+    "Content-Security-Policy",
+    "Content-Type",
+    "Date",
+    "ETag",
+    "Expires",
+    "Location",
+    "Pragma",
+    "Server",
+    "Server-Timing",
+    "Set-Cookie",
+    "Transfer-Encoding",
+    "Vary",
+    "WWW-Authenticate",
+    "X-Content-Type-Options",
+    "X-Couch-Request-ID",
+    "X-Couch-Update-NewRev",
+    "X-CouchDB-Body-Time",
+    "X-Frame-Options",
+}
+
+
+def test_header_spelling(ctx):
+    """Names of headers have CouchDB's spelling over HTTP/1.1, in every kind of answer."""
+    with ctx.server("spelling") as server:
+        api, report = server.api(), ctx.report
+        for section, key, value in (
+            ("chttpd", "enable_cors", "true"),
+            ("cors", "origins", "*"),
+            ("chttpd", "enable_xframe_options", "true"),
+            ("chttpd", "WWW-Authenticate", 'Basic realm="x"'),
+        ):
+            api.expect(200, "PUT", f"/_node/_local/_config/{section}/{key}", value)
+        api.expect(201, "PUT", "/db?q=1")
+        api.expect(201, "PUT", "/db/a", {"_attachments": {"f": {"content_type": "image/x", "data": "eA=="}}})
+        api.expect(
+            201, "PUT", "/db/_design/d", {"updates": {"u": "function (doc) { return [{_id: 'made'}, {headers: {'x-own': '1'}, body: 'x'}]; }"}}
+        )
+        login = f"Authorization: Basic {base64.b64encode(b'admin:admin').decode()}\r\n"
+        body = "Content-Type: application/json\r\nContent-Length: {}\r\n"
+        seen = set()
+        for name, head, sent in (
+            ("a document", "GET /db/a", ""),
+            ("its head", "HEAD /db/a", ""),
+            ("one that is known", 'GET /db/a\nIf-None-Match: "1-x"', ""),
+            ("a listing", "GET /db/_all_docs", ""),
+            ("changes", "GET /db/_changes", ""),
+            ("an attachment", "GET /db/a/f", ""),
+            ("a range of it", "GET /db/a/f\nRange: bytes=0-0", ""),
+            ("a write", "PUT /db/new", "{}"),
+            ("a redirection", "GET /_utils", ""),
+            ("a method that is none", "PATCH /db", ""),
+            ("what is not there", "GET /no-such", ""),
+            ("a page's question", "OPTIONS /db\nOrigin: http://x.example\nAccess-Control-Request-Method: PUT", ""),
+            ("a page's request", "GET /db\nOrigin: http://x.example", ""),
+            ("ids", "GET /_uuids", ""),
+            ("a session", "POST /_session", '{"name":"admin","password":"admin"}'),
+            ("an update", "PUT /db/_design/d/_update/u/x", "{}"),
+            ("a stranger", "GET /_all_dbs", None),
+            ("an event source", "GET /db/_changes?feed=eventsource&timeout=1", ""),
+            ("no request", "GARBAGE", ""),
+        ):
+            line, *more = head.split("\n")
+            credentials = login if sent is not None and "_session" not in line else ""
+            extra = "".join(f"{header}\r\n" for header in more) + (body.format(len(sent)) if sent else "")
+            text = f"{line} HTTP/1.1\r\nHost: x\r\n{credentials}{extra}Connection: close\r\n\r\n{sent or ''}"
+            answer = exchange(server, text.encode(), 100).partition(b"\r\n\r\n")[0].decode()
+            names = {header.split(":")[0] for header in answer.split("\r\n")[1:]}
+            known = {spelling.lower(): spelling for spelling in SPELLINGS}
+            wrong = {header for header in names if known.get(header.lower(), header.title()) != header}
+            report.equal(f"{name}: {answer.splitlines()[0] if answer else ''}", wrong, set())
+            seen |= names
+        report.check("most are seen", len(SPELLINGS & seen) >= 24, sorted(SPELLINGS - seen))
+
+
 def test_features(ctx):
     """`GET /` names what clients look for before they use it, as CouchDB 3.5 does."""
     with ctx.server("features") as server:
