@@ -883,6 +883,32 @@ def test_bulk_get_parts(ctx):
             report.equal(f"atts_since {since}", (attachment.get("stub", False), "data" in attachment), (stub, not stub))
 
 
+def test_unknown_settings(ctx):
+    """Names that are no settings are warned of, with the nearest one, wherever they come from; nothing is refused."""
+    ini = ctx.folder("ini") / "own.ini"
+    ini.write_text("[chttpd]\nprot = 6019\n[htpd]\nport = 1\nbind = 2\n[admins]\nanna = hushed\n[vendor]\nmotto = x\n")
+    options = ["--config", str(ini), "--set", "couch_db/max_document_size=7", "--set", "log/levl=hushed", "--set", "jwt_keys/hmac:k=eA=="]
+    with ctx.server("unknown", options=options) as server:
+        api, report = server.api(), ctx.report
+        log = server.log()
+        for expected in (
+            "own.ini: [chttpd] prot has no effect; did you mean [chttpd] port?",
+            "own.ini: there is no section [htpd]; did you mean [httpd]?",
+            "the command line: there is no section [couch_db]; did you mean [couchdb]?",
+            "the command line: [log] levl has no effect; did you mean [log] level?",
+        ):
+            report.equal(expected, log.count(expected), 1)
+        report.check("users' own names are not warned of", not any(word in log for word in ("anna", "motto", "hmac:k")), log)
+        report.check("values are not told", "hushed" not in log and "6019" not in log, log)
+        answer = api.request("PUT", "/_node/_local/_config/chttpd/alow_jsonp", "true")
+        report.equal("CouchDB takes any name", (answer.status, answer.json), (200, ""))
+        report.equal("and it is there", api.get("/_node/_local/_config/chttpd/alow_jsonp").json, "true")
+        warned = "[chttpd] alow_jsonp has no effect; did you mean [chttpd] allow_jsonp?"
+        report.check("with a warning", wait_until(lambda: warned in server.log()), server.log()[-500:])
+        api.expect(200, "PUT", "/_node/_local/_config/chttpd/allow_jsonp", "true")
+        report.equal("not for what is one", server.log().count("a setting over HTTP"), 1)
+
+
 def test_encoded_design_paths(ctx):
     """Who asks for `_design%2F` is sent to `_design/`, with all that follows."""
     with ctx.server("encoded") as server:

@@ -59,12 +59,12 @@ pub struct About {
     pub older: Option<&'static str>,
     /// What it is about.
     pub doc: &'static str,
+    /// Whether its keys are names of the user's.
+    pub is_open: bool,
     /// Its settings. Those of sections whose keys are names of the user's are not among them.
     pub settings: &'static [Setting],
 }
 
-/// Whether others should not see the value of this name: a password, a hash to guess one from, or a key.
-pub(crate) fn is_secret(section: &str, key: &str) -> bool {
 /// Keys that CouchDB does not look for in the section's older name, whose meaning there is another: they were never moved.
 const NOT_MOVED: [(&str, &str); 7] = [
     ("chttpd", "port"),
@@ -84,6 +84,8 @@ impl About {
     }
 }
 
+/// Whether others should not see the value of this name: a password, a hash to guess one from, or a key.
+pub(crate) fn is_secret(section: &str, key: &str) -> bool {
     match section {
         "admins" => true,
         "jwt_keys" => key.starts_with("hmac:"),
@@ -191,6 +193,7 @@ macro_rules! section {
                 name: $name,
                 older: section!(@option $($older)?),
                 doc: concat!($($about),+).trim_ascii(),
+                is_open: section!(@is_open $($all)?),
                 settings: &[$(
                     $crate::settings::section::Setting {
                         section: $name,
@@ -225,6 +228,8 @@ macro_rules! section {
     (@key $field:ident $key:literal) => { $key };
     (@option) => { None };
     (@option $value:literal) => { Some($value) };
+    (@is_open) => { false };
+    (@is_open $all:ident) => { true };
     (@is_there) => { false };
     (@is_there active) => { true };
     (@is_there start) => { true };
