@@ -10,6 +10,7 @@ import socket
 import pytest
 
 from harness.api import Disconnected
+from harness.server import wait_until
 
 pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
 
@@ -20,6 +21,7 @@ VIEWS = {
         "sums": {"map": "function(doc) { if ('n' in doc) emit(doc.n, doc.n); }", "reduce": "_sum"},
     }
 }
+LIST_OF_IDS = "function() { var row, ids = []; while ((row = getRow())) ids.push(row.id); return JSON.stringify(ids); }"
 PARTITIONED = [{"_id": f"{p}:{i}", "n": i} for p in ("a", "b") for i in range(3)]
 # Of {"_attachments": {"f": {"data": "eA=="}}}.
 ATTACHED = "1-013f72f30532d83f5a6285fd068d4035"
@@ -279,11 +281,40 @@ SCENARIOS = [
         DOCS,
         [
             ("GET /{db}/_design/v/_view/plain?limit=268435457", None, 400, parse_error("Limit is too large, must not exceed 268435456")),
+            ("PUT /{db}/_design/w", {"lists": {"ids": LIST_OF_IDS}}, 201, None),
             ("PUT /_node/_local/_config/query_server_config/query_limit", "2", 200, None),
             ("GET /{db}/_design/v/_view/plain", None, 200, ids("d0", "d1")),
             ("GET /{db}/_design/v/_view/plain?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
-            ("GET /{db}/_all_docs?limit=3", None, 200, ids("_design/v", "d0", "d1")),
+            *(
+                (f"GET /{path}?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2"))
+                for path in ("{db}/_all_docs", "{db}/_design_docs", "{db}/_local_docs", "_all_dbs", "_dbs_info")
+            ),
+            ("GET /{db}/_all_docs", None, 200, ids("_design/v", "_design/w")),
+            ("GET /{db}/_all_docs?limit=1", None, 200, ids("_design/v")),
+            ("GET /{db}/_all_docs?limit=268435456", None, 200, ids("_design/v", "_design/w")),
+            ("POST /{db}/_all_docs", {"keys": ["d1", "d2", "d3"]}, 200, ids("d1", "d2")),
+            ("POST /{db}/_all_docs", {"limit": 3}, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("POST /{db}/_all_docs/queries", {"queries": [{}]}, 200, first_of_queries(ids("_design/v", "_design/w"))),
+            ("POST /{db}/_all_docs/queries", {"queries": [{"limit": 3}]}, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("POST /{db}/_design/v/_view/plain/queries", {"queries": [{}]}, 200, first_of_queries(ids("d0", "d1"))),
+            ("GET /{db}/_design/w/_list/ids/v/plain", None, 200, ["d0", "d1"]),
+            ("GET /{db}/_design/w/_list/ids/_all_docs", None, 200, ["_design/v", "_design/w"]),
+            ("GET /_all_dbs", None, 200, lambda body: len(body) == 2),
             ("DELETE /_node/_local/_config/query_server_config/query_limit", None, 200, "2"),
+        ],
+    ),
+    (
+        "limits of queries of a partition",
+        "?partitioned=true",
+        PARTITIONED,
+        [
+            ("PUT /_node/_local/_config/query_server_config/partition_query_limit", "2", 200, None),
+            ("GET /{db}/_partition/a/_all_docs", None, 200, ids("a:0", "a:1")),
+            ("GET /{db}/_all_docs?partition=a&limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("GET /{db}/_partition/a/_design/v/_view/plain", None, 200, ids("a:0", "a:1")),
+            ("GET /{db}/_partition/a/_design/v/_view/plain?limit=3", None, 400, parse_error("Limit is too large, must not exceed 2")),
+            ("GET /{db}/_all_docs?limit=3", None, 200, ids("_design/v", "a:0", "a:1")),
+            ("DELETE /_node/_local/_config/query_server_config/partition_query_limit", None, 200, "2"),
         ],
     ),
     (
@@ -672,6 +703,210 @@ def test_odd_http(ctx):
     ):
         got = [int(status) for status in re.findall(rb"HTTP/1\.1 (\d+)", exchange(server, sent.encode(), len(statuses)))]
         report.equal(name, got, statuses)
+
+
+# Headers by CouchDB's spelling, which clients that compare it look for.
+SPELLINGS = {
+    "Accept-Ranges",
+    "Access-Control-Allow-Credentials",
+    "Access-Control-Allow-Headers",
+    "Access-Control-Allow-Methods",
+    "Access-Control-Allow-Origin",
+    "Access-Control-Expose-Headers",
+    "Access-Control-Max-Age",
+    "Allow",
+    "Cache-Control",
+    "Connection",
+    "Content-Disposition",
+    "Content-Encoding",
+    "Content-Length",
+    "Content-MD5",
+    "Content-Range",
+    "Content-Security-Policy",
+    "Content-Type",
+    "Date",
+    "ETag",
+    "Expires",
+    "Location",
+    "Pragma",
+    "Server",
+    "Server-Timing",
+    "Set-Cookie",
+    "Transfer-Encoding",
+    "Vary",
+    "WWW-Authenticate",
+    "X-Content-Type-Options",
+    "X-Couch-Request-ID",
+    "X-Couch-Update-NewRev",
+    "X-CouchDB-Body-Time",
+    "X-Frame-Options",
+}
+
+
+def test_header_spelling(ctx):
+    """Names of headers have CouchDB's spelling over HTTP/1.1, in every kind of answer."""
+    with ctx.server("spelling") as server:
+        api, report = server.api(), ctx.report
+        for section, key, value in (
+            ("chttpd", "enable_cors", "true"),
+            ("cors", "origins", "*"),
+            ("chttpd", "enable_xframe_options", "true"),
+            ("chttpd", "WWW-Authenticate", 'Basic realm="x"'),
+        ):
+            api.expect(200, "PUT", f"/_node/_local/_config/{section}/{key}", value)
+        api.expect(201, "PUT", "/db?q=1")
+        api.expect(201, "PUT", "/db/a", {"_attachments": {"f": {"content_type": "image/x", "data": "eA=="}}})
+        api.expect(
+            201, "PUT", "/db/_design/d", {"updates": {"u": "function (doc) { return [{_id: 'made'}, {headers: {'x-own': '1'}, body: 'x'}]; }"}}
+        )
+        login = f"Authorization: Basic {base64.b64encode(b'admin:admin').decode()}\r\n"
+        body = "Content-Type: application/json\r\nContent-Length: {}\r\n"
+        seen = set()
+        for name, head, sent in (
+            ("a document", "GET /db/a", ""),
+            ("its head", "HEAD /db/a", ""),
+            ("one that is known", 'GET /db/a\nIf-None-Match: "1-x"', ""),
+            ("a listing", "GET /db/_all_docs", ""),
+            ("changes", "GET /db/_changes", ""),
+            ("an attachment", "GET /db/a/f", ""),
+            ("a range of it", "GET /db/a/f\nRange: bytes=0-0", ""),
+            ("a write", "PUT /db/new", "{}"),
+            ("a redirection", "GET /_utils", ""),
+            ("a method that is none", "PATCH /db", ""),
+            ("what is not there", "GET /no-such", ""),
+            ("a page's question", "OPTIONS /db\nOrigin: http://x.example\nAccess-Control-Request-Method: PUT", ""),
+            ("a page's request", "GET /db\nOrigin: http://x.example", ""),
+            ("ids", "GET /_uuids", ""),
+            ("a session", "POST /_session", '{"name":"admin","password":"admin"}'),
+            ("an update", "PUT /db/_design/d/_update/u/x", "{}"),
+            ("a stranger", "GET /_all_dbs", None),
+            ("an event source", "GET /db/_changes?feed=eventsource&timeout=1", ""),
+            ("no request", "GARBAGE", ""),
+        ):
+            line, *more = head.split("\n")
+            credentials = login if sent is not None and "_session" not in line else ""
+            extra = "".join(f"{header}\r\n" for header in more) + (body.format(len(sent)) if sent else "")
+            text = f"{line} HTTP/1.1\r\nHost: x\r\n{credentials}{extra}Connection: close\r\n\r\n{sent or ''}"
+            answer = exchange(server, text.encode(), 100).partition(b"\r\n\r\n")[0].decode()
+            names = {header.split(":")[0] for header in answer.split("\r\n")[1:]}
+            known = {spelling.lower(): spelling for spelling in SPELLINGS}
+            wrong = {header for header in names if known.get(header.lower(), header.title()) != header}
+            report.equal(f"{name}: {answer.splitlines()[0] if answer else ''}", wrong, set())
+            seen |= names
+        report.check("most are seen", len(SPELLINGS & seen) >= 24, sorted(SPELLINGS - seen))
+
+
+def test_features(ctx):
+    """`GET /` names what clients look for before they use it, as CouchDB 3.5 does."""
+    with ctx.server("features") as server:
+        features = server.api().get("/").json["features"]
+        ctx.report.equal("features", features, ["search", "nouveau", "partitioned", "pluggable-storage-engines", "scheduler"])
+
+
+def test_ends_of_descending_feeds(ctx):
+    """A feed that goes down ends at the seq of its last row; it begins at the newest, whatever `since` is."""
+    with ctx.server("ends") as server:
+        api, report = server.api(), ctx.report
+        for shards in (1, 3):
+            db = f"/feed{shards}"
+            api.expect(201, "PUT", f"{db}?q={shards}")
+            report.equal("nothing has happened", api.get(f"{db}/_changes?descending=true").json["last_seq"], api.get(db).json["update_seq"])
+            for number in range(5):
+                api.expect(201, "PUT", f"{db}/d{number}", {"n": number})
+            now = api.get(db).json["update_seq"]
+            last = api.get(f"{db}/_changes?descending=true&limit=1").json
+            report.equal(f"q={shards}: the newest change ends at its seq", last["last_seq"], last["results"][0]["seq"])
+            for bounds in ("", "&limit=1", "&limit=2", "&limit=0", "&since=now", f"&since={now}", "&filter=_doc_ids&doc_ids=%5B%22d1%22%5D"):
+                feed = api.get(f"{db}/_changes?descending=true{bounds}").json
+                of_last = feed["results"][-1]["seq"] if feed["results"] else now
+                report.equal(f"q={shards}{bounds}: down to the last row", feed["last_seq"], of_last)
+                report.check("which is not before all", not feed["last_seq"].startswith("0-"), feed["last_seq"])
+            whole = api.get(f"{db}/_changes?descending=true&since={now}").json["results"]
+            report.equal("a feed down has all changes, whatever since is", len(whole), 5)
+            by_id = api.get(f"{db}/_changes?descending=true&since={now}&filter=_doc_ids&doc_ids=%5B%22d1%22%5D").json["results"]
+            report.equal("also of some documents", [row["id"] for row in by_id], ["d1"])
+        newest = api.get("/feed1/_changes?descending=true&limit=1").json
+        report.equal("what follows it is new", api.get(f"/feed1/_changes?since={newest['last_seq']}").json["results"], [])
+
+
+def test_seq_intervals(ctx):
+    """Which rows have a seq is counted by what is left of the limit, 10^15 when there is none."""
+    with ctx.server("intervals") as server:
+        api, report = server.api(), ctx.report
+        api.expect(201, "PUT", "/db?q=1")
+        for number in range(5):
+            api.expect(201, "PUT", f"/db/d{number}", {})
+        for query, expected in (("", "01001"), ("&limit=5", "00100"), ("&limit=4", "0100"), ("&limit=3", "100")):
+            rows = api.get(f"/db/_changes?seq_interval=3{query}").json["results"]
+            report.equal(f"seq_interval=3{query}", "".join(str(int(row["seq"] is not None)) for row in rows), expected)
+
+
+def test_purged_infos_limit(ctx):
+    """A compaction forgets purges beyond the limit, as the next purge does."""
+    with ctx.server("purges") as server:
+        api, report = server.api(), ctx.report
+        api.expect(201, "PUT", "/db?q=2")
+        for number in range(20):
+            rev = api.expect(201, "PUT", f"/db/{number}", {})["rev"]
+            api.expect(201, "POST", "/db/_purge", {str(number): [rev]})
+        infos = lambda: len(api.expect(200, "GET", "/db/_purged_infos")["purged_infos"])
+        report.equal("all are remembered", infos(), 20)
+        seq = api.get("/db").json["purge_seq"]
+        api.expect(200, "PUT", "/db/_purged_infos_limit", 2)
+        report.equal("the limit alone forgets nothing, as in CouchDB", infos(), 20)
+        api.expect(202, "POST", "/db/_compact", {})
+        # The limit is of each shard.
+        report.check("a compaction does", wait_until(lambda: infos() == 4), infos())
+        report.equal("and purges are counted as before", api.get("/db").json["purge_seq"], seq)
+
+
+def test_bulk_get_parts(ctx):
+    """Parts of `_bulk_get` with attachments say which document they are; an empty `atts_since` gives stubs."""
+    with ctx.server("parts") as server:
+        api, report = server.api(), ctx.report
+        api.expect(201, "PUT", "/db")
+        attached = {"_attachments": {"f": {"content_type": "text/plain", "data": "eA=="}}}
+        revs = {id_: api.expect(201, "PUT", f"/db/{id_}", body)["rev"] for id_, body in (("a", attached), ("b", {}))}
+        odd = api.expect(201, "PUT", "/db/x%0D%0AX-Evil%3A%20y", attached)
+        docs = [{"id": "a"}, {"id": "b"}, {"id": "none"}, {"id": odd["id"]}]
+        answer = api.post("/db/_bulk_get", {"docs": docs}, headers={"Accept": "multipart/mixed"})
+        boundary = re.search('boundary="([^"]+)"', answer.headers["Content-Type"])[1].encode()
+        parts = [part.partition(b"\r\n\r\n")[0].strip().decode().split("\r\n") for part in answer.raw.split(b"--" + boundary)[1:-1]]
+        report.equal("with attachments", parts[0][:2], ["X-Doc-Id: a", f"X-Rev-Id: {revs['a']}"])
+        report.check("which are a body of their own", parts[0][2].startswith("Content-Type: multipart/related; boundary="), parts[0])
+        report.equal("without", parts[1], ["Content-Type: application/json"])
+        report.equal("missing", parts[2], ['Content-Type: application/json; error="true"'])
+        report.equal("an id is no header", [line.split(":")[0] for line in parts[3]], ["X-Doc-Id", "X-Rev-Id", "Content-Type"])
+        for since, stub in (([], True), (["1-x"], False), ([revs["a"]], True)):
+            found = api.expect(200, "POST", "/db/_bulk_get", {"docs": [{"id": "a", "atts_since": since}]})
+            attachment = found["results"][0]["docs"][0]["ok"]["_attachments"]["f"]
+            report.equal(f"atts_since {since}", (attachment.get("stub", False), "data" in attachment), (stub, not stub))
+
+
+def test_unknown_settings(ctx):
+    """Names that are no settings are warned of, with the nearest one, wherever they come from; nothing is refused."""
+    ini = ctx.folder("ini") / "own.ini"
+    ini.write_text("[chttpd]\nprot = 6019\n[htpd]\nport = 1\nbind = 2\n[admins]\nanna = hushed\n[vendor]\nmotto = x\n")
+    options = ["--config", str(ini), "--set", "couch_db/max_document_size=7", "--set", "log/levl=hushed", "--set", "jwt_keys/hmac:k=eA=="]
+    with ctx.server("unknown", options=options) as server:
+        api, report = server.api(), ctx.report
+        log = server.log()
+        for expected in (
+            "own.ini: [chttpd] prot has no effect; did you mean [chttpd] port?",
+            "own.ini: there is no section [htpd]; did you mean [httpd]?",
+            "the command line: there is no section [couch_db]; did you mean [couchdb]?",
+            "the command line: [log] levl has no effect; did you mean [log] level?",
+        ):
+            report.equal(expected, log.count(expected), 1)
+        report.check("users' own names are not warned of", not any(word in log for word in ("anna", "motto", "hmac:k")), log)
+        report.check("values are not told", "hushed" not in log and "6019" not in log, log)
+        answer = api.request("PUT", "/_node/_local/_config/chttpd/alow_jsonp", "true")
+        report.equal("CouchDB takes any name", (answer.status, answer.json), (200, ""))
+        report.equal("and it is there", api.get("/_node/_local/_config/chttpd/alow_jsonp").json, "true")
+        warned = "[chttpd] alow_jsonp has no effect; did you mean [chttpd] allow_jsonp?"
+        report.check("with a warning", wait_until(lambda: warned in server.log()), server.log()[-500:])
+        api.expect(200, "PUT", "/_node/_local/_config/chttpd/allow_jsonp", "true")
+        report.equal("not for what is one", server.log().count("a setting over HTTP"), 1)
 
 
 def test_encoded_design_paths(ctx):

@@ -449,6 +449,33 @@ def test_content_outlives_who_brought_it(ctx):
         report.check("each has its attachment", not wrong, f"{len(wrong)} of {len(stored)}, such as {wrong[:5]}")
 
 
+def test_sizes(ctx):
+    """Sizes count each attachment once, before and after what was written is in files; CouchDB says 10,493 for the first."""
+    report = ctx.report
+    with server_for(ctx, "sizes") as server:
+        api = server.api()
+        for shards in (1, 4):
+            db = f"sizes{shards}"
+            api.expect((201, 202), "PUT", f"/{db}?q={shards}")
+            empty = api.expect(200, "GET", f"/{db}")["sizes"]
+            length = 10_000
+            api.expect(201, "PUT", f"/{db}/doc/f", ctx.random.randbytes(length))
+            sizes = [api.expect(200, "GET", f"/{db}")["sizes"]]
+            compact(api, db)
+            sizes.append(api.expect(200, "GET", f"/{db}")["sizes"])
+            for when, of in zip(("young", "compacted"), sizes, strict=True):
+                # A file of one document is a few kB of frame.
+                report.check(f"{when}: active", length < of["active"] < length + (1000 if when == "young" else 8000), (empty, of))
+                report.check(f"{when}: external", length < of["external"] < length + 100, of)
+                report.check(f"{when}: file", length < of["file"] < length + 100_000, of)
+        # Of one content in several documents, the documents alone are more.
+        api.expect((201, 202), "PUT", "/shared?q=1")
+        for number in range(50):
+            put(server, f"/shared/doc-{number}/f", Content(2, 1))
+        sizes = api.expect(200, "GET", "/shared")["sizes"]
+        report.check("a shared content is counted once", sizes["active"] < 20 * MB and sizes["external"] > 49 * MB, sizes)
+
+
 def test_content_is_stored_once(ctx):
     report = ctx.report
     with server_for(ctx, "once") as server:

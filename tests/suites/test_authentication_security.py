@@ -176,6 +176,13 @@ def test_same_site(ctx):
     check("none wants TLS", [part for part in given() if part in ("Secure", "SameSite=None")], ["Secure", "SameSite=None"])
     config(api, "chttpd_auth", "same_site", "omit")
     check("browsers may be left alone with it", given()[-1], "HttpOnly")
+    config(api, "chttpd_auth", "same_site", "")
+    # CouchDB's older name of the section, and its spelling.
+    for value in ("Strict", "None", "Lax", "strict"):
+        config(api, "couch_httpd_auth", "same_site", value)
+        check(f"[couch_httpd_auth] same_site = {value}", given()[-1], f"SameSite={value.capitalize()}")
+    config(api, "couch_httpd_auth", "timeout", "7")
+    check("other keys that moved count there too", "Max-Age=7" in given(), True)
     api.close()
     server.stop()
 

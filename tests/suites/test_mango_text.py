@@ -298,8 +298,73 @@ def test_pages_beside_writers(ctx):
         ctx.report.equal("each document on one page", (len(paged), set(paged) ^ wanted), (len(wanted), set()))
 
 
+def test_several_texts(ctx):
+    """A selector may have several `$text`, each of which is judged by its own words."""
+    texts = {"a": "red apple", "b": "red pear", "c": "green apple", "d": "green pear", "e": "blue"}
+    with ctx.server("several") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=2")
+        docs = [{"_id": id_, "text": text, "n": number, "list": [number]} for number, (id_, text) in enumerate(texts.items())]
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        api.expect(200, "POST", "/db/_index", {"type": "text", "ddoc": "t", "name": "i", "index": {}})
+        text = lambda *words: [{"$text": word} for word in words]
+        for selector, expected in (
+            ({"$and": text("red", "apple")}, "a"),
+            ({"$and": text("red", "red")}, "ab"),
+            ({"$and": text("red", "green")}, ""),
+            ({"$or": text("red", "green")}, "abcd"),
+            ({"$or": text("red", "blue", "none")}, "abe"),
+            ({"$and": [*text("apple"), {"$or": text("red", "blue")}]}, "a"),
+            ({"$and": [{"$or": text("red", "blue")}, {"$or": text("apple", "blue")}]}, "ae"),
+            ({"$or": [{"$and": [*text("red"), {"n": 1}]}, {"$and": [*text("green"), {"n": 2}]}]}, "bc"),
+            # What no index knows of a document is judged for each `$text`.
+            (
+                {
+                    "$or": [
+                        {"$and": [*text("red"), {"list": {"$allMatch": {"$gt": 0}}}]},
+                        {"$and": [*text("green"), {"list": {"$allMatch": {"$lt": 3}}}]},
+                    ]
+                },
+                "bc",
+            ),
+            ({"$or": [*text("pear", "blue"), {"n": 0}], "$and": text("red")}, "ab"),
+            ({"$or": text(*(f"w{n}" for n in range(63)), "blue")}, "e"),
+        ):
+            found = find(api, "db", {"selector": selector, "use_index": "t"})
+            ctx.report.equal(f"{str(selector)[:200]}", "".join(ids(found)), expected)
+            groups = find(api, "db", {"selector": selector, "use_index": "t", "aggregate": {"compute": {"n": {"$count": True}}}})["groups"]
+            ctx.report.equal("and as many are counted", sum(group["value"]["n"] for group in groups), len(expected))
+        explained = api.expect(200, "POST", "/db/_explain", {"selector": {"$and": text("red", "apple")}})
+        ctx.report.equal("as CouchDB writes it", explained["query"], '(($default:"red") AND ($default:"apple"))')
+        many = api.post("/db/_find", {"selector": {"$or": text(*map(str, range(65)))}})
+        ctx.report.equal("there is a limit", (many.status, many.json["reason"]), (400, "Selector has too many $text operators: more than 64"))
+
+
+def test_without_the_default_field(ctx):
+    """`$text` finds nothing in an index without the default field; other branches of an `$or` find theirs."""
+    with ctx.server("without") as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db")
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": "a", "s": "red", "n": 1}, {"_id": "b", "s": "blue", "n": 2}]})
+        for kind in ("text", "nouveau"):
+            for default in ({"enabled": False}, False):
+                index = {"default_field": default}
+                made = api.expect(200, "POST", "/db/_index", {"type": kind, "ddoc": "t", "name": "i", "index": index})
+                for selector, expected in (
+                    ({"$text": "red"}, ""),
+                    ({"$text": "red", "n": 1}, ""),
+                    ({"$or": [{"$text": "red"}, {"n": 2}]}, "b"),
+                    ({"n": 1}, "a"),
+                ):
+                    asked = {"selector": selector, "use_index": "t"}
+                    explained = api.expect(200, "POST", "/db/_explain", asked)
+                    ctx.report.equal(f"{kind}, {default}: the index serves {selector}", explained["index"]["type"], kind)
+                    ctx.report.equal("and finds", "".join(ids(find(api, "db", asked))), expected)
+                api.expect(200, "DELETE", f"/db/_index/{made['id']}/{kind}/i")
+
+
 def test_many_fields(ctx):
-    """An index that documents have too many fields for is told of who asks for it; other queries go on without it."""
+    """A document that has too many fields for an index is left out; queries that did not ask for the index do without it."""
     with ctx.server("fields") as server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db")
@@ -310,9 +375,12 @@ def test_many_fields(ctx):
         api.expect(201, "PUT", "/db/many", {"n": 1, **{f"field{n}": n for n in range(10_001)}})
         answer = api.expect(200, "POST", "/db/_find", asked)
         ctx.report.equal("a query that does not name it", sorted(doc["_id"] for doc in answer["docs"]), ["a", "many"])
-        ctx.report.check("is warned", "at most 10000 fields" in answer.get("warning", ""), answer.get("warning"))
-        for refused in ({**asked, "use_index": "texts"}, {"selector": {"$text": "rome"}}):
-            answer = api.post("/db/_find", refused)
-            ctx.report.check(f"{list(refused)}: told why", answer.status == 400 and b"at most 10000 fields" in answer.raw, answer)
+        lacks = "Documents that text index all lacks: 1."
+        ctx.report.check("is warned", f"{lacks} It was not used." in answer.get("warning", ""), answer.get("warning"))
+        for named in ({**asked, "use_index": "texts"}, {"selector": {"$text": "rome"}}):
+            answer = api.expect(200, "POST", "/db/_find", named)
+            ctx.report.equal(f"{list(named)}: others are found", ids(answer), ["a"])
+            ctx.report.check(f"{list(named)}: with a warning", lacks in answer.get("warning", ""), answer.get("warning"))
+        ctx.report.check("the log says why", "at most 10000 fields" in server.log(), "")
         rev = api.expect(200, "GET", "/db/many")["_rev"]
         api.expect(200, "DELETE", f"/db/many?rev={rev}")

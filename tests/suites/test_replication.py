@@ -160,7 +160,10 @@ def test_again(pair):
     report.equal("the last session is told again", second["session_id"], first["session_id"])
     fill(pair.there, db, 5, "more")
     third = pair.replicate(pair.remote(db), db)
-    report.equal("only what is new is looked at", counts(third), [5, 5, 5, 5, 0])
+    # One that starts over would check 15, and find 5 missing.
+    report.equal("only what is new is checked, and counters go on", counts(third), [15, 15, 15, 15, 0])
+    history = third.json["history"]
+    report.equal("from where the session before ended", history[0]["start_last_seq"], history[1]["end_last_seq"])
     report.equal("sessions are remembered", [e["session_id"] for e in third.json["history"]][1:], [first["session_id"]])
     logs = [api.expect(200, "GET", f"/{db}/_local_docs?include_docs=true")["rows"] for api in (pair.here, pair.there)]
     docs = [{k: v for k, v in log[0]["doc"].items() if k != "_rev"} for log in logs]
@@ -258,7 +261,7 @@ def test_continuous(pair):
     report.equal("cancelling what is not there", pair.replicate(pair.remote(db), db, continuous=True, cancel=True).status, 404)
     fill(pair.there, db, 1, "late")
     again = pair.replicate(pair.remote(db), db)
-    report.equal("another replication goes on from the checkpoint", counts(again)[:2], [1, 1])
+    report.equal("another replication goes on from the checkpoint, and with its counters", counts(again)[:2], [54, 54])
     both = [pair.replicate(db, pair.remote(db), continuous=True), pair.replicate(pair.remote(db), db, continuous=True)]
     fill(pair.here, db, 20, "mine")
     fill(pair.there, db, 20, "yours")
@@ -305,7 +308,13 @@ def test_errors(pair):
     request = {"source": pair.remote(db), "target": db}
     report.equal("nobody replicates without logging in", anonymous.post("/_replicate", request).status, 401)
     anna = user(pair, "anna")
-    report.equal("who may not use a local database", told(anna.post("/_replicate", request))[:2], (401, "unauthorized"))
+    forbidden = (403, "forbidden", f"forbidden to access or create database {db}")
+    report.equal("who may not use a local database", told(anna.post("/_replicate", request)), forbidden)
+    mine = pair.servers[0].url
+    theirs = mine.replace("http://", "http://anna:pw@") + "/" + db
+    forbidden = (403, "forbidden", f"forbidden to access or create database {mine}/{db}/")
+    report.equal("nor one that is far", told(pair.replicate(theirs, pair.remote(db))), forbidden)
+    report.equal("nor write to it", told(pair.replicate(pair.remote(db), theirs)), forbidden)
     refused = anna.post("/_replicate", {**request, "target": "made", "create_target": True})
     report.equal("who may not create one", told(refused)[:2], (401, "unauthorized"))
     report.equal("and it is not made", pair.here.request("GET", "/made").status, 404)
@@ -313,6 +322,45 @@ def test_errors(pair):
     report.equal("others' jobs are theirs", anna.post("/_replicate", {"cancel": True, "replication_id": job}).status, 401)
     pair.here.expect(200, "POST", "/_replicate", {"cancel": True, "replication_id": job})
     report.equal("the scheduler is for admins", [anonymous.request("GET", f"/_scheduler/{p}").status for p in ("jobs", "docs")], [401, 401])
+
+
+def test_local_names(pair):
+    """A database of this server may be named in an object too, and is used with the rights of the client."""
+    report, db = pair.report, pair.databases(3)
+    report.equal("as a target", counts(pair.replicate(pair.remote(db), {"url": db}))[3:], [3, 0])
+    fill(pair.here, db, 2, "back")
+    report.equal("as a source", counts(pair.replicate({"url": db}, {"url": pair.remote(db)}))[3:], [2, 0])
+    made = pair.name()
+    answer = pair.replicate({"url": db}, {"url": made}, create_target=True)
+    report.equal("and one that is made", (answer.status, pair.get(f"/{made}")["doc_count"]), (200, 5))
+    missing = pair.replicate({"url": db}, {"url": "no-such"})
+    report.equal("one that is not there", (missing.status, missing.json["error"]), (500, "db_not_found"))
+    barbara = user(pair, "barbara")
+    # Other members have no effect, as in CouchDB.
+    target = {"url": db, "auth": {"basic": {"username": "admin", "password": PASSWORD}}}
+    answer = barbara.post("/_replicate", {"source": pair.remote(db), "target": target})
+    report.equal("with the rights of the client", (answer.status, answer.json["error"]), (403, "forbidden"))
+    for bad in ({"url": ""}, {"url": "ftp://x/y"}, {"url": 5}, {}):
+        answer = pair.replicate(bad, db)
+        report.equal(f"{bad} is refused", (answer.status, answer.json["error"]), (400, "invalid_replication"))
+    answer = pair.here.request("PUT", "/_replicator/by-name", {"source": {"url": db}, "target": pair.remote(db)})
+    report.equal("a document has URLs only", (answer.status, answer.json["reason"]), (403, "endpoint has an invalid url"))
+
+
+def test_active_tasks_begin_with_sequences(pair):
+    """A job is listed once it knows where it begins: its first moments are looked at again and again."""
+    report, db = pair.report, pair.databases(3)
+    for round_number in range(pair.ctx.size(10, 100)):
+        request = {"source": pair.remote(db), "target": f"{pair.here_url}/{db}", "continuous": True}
+        id = pair.here.expect(202, "POST", "/_replicate", request)["_local_id"]
+        seen = []
+        listed = lambda: seen.extend(t for t in pair.get("/_active_tasks") if t["type"] == "replication") or seen
+        report.check("the job is listed", wait_until(listed, 20, 0))
+        null = [t for t in seen if None in (t["source_seq"], t["through_seq"], t["checkpointed_source_seq"])]
+        report.equal(f"round {round_number}: no sequence is null", null, [])
+        job = pair.get(f"/_scheduler/jobs/{id}")["info"]
+        report.check("nor one of its job", job is None or job["through_seq"] is not None, job)
+        pair.here.expect(200, "POST", "/_replicate", {**request, "cancel": True})
 
 
 def user(pair, name):
@@ -434,7 +482,8 @@ def test_resumed(pair):
     pair.here = here.api()
     report.check("after a restart it goes on", wait_until(lambda: pair.get(f"/{db}")["doc_count"] == 20))
     stats = pair.get("/_scheduler/docs/_replicator/resumed")["info"]
-    report.equal("from its checkpoint", stats["revisions_checked"], 10)
+    found = [stats[name] for name in ("revisions_checked", "missing_revisions_found", "docs_written")]
+    report.equal("from its checkpoint, and with its counters", found, [20, 20, 20])
     rev = pair.get("/_replicator/resumed")["_rev"]
     pair.here.expect(200, "DELETE", f"/_replicator/resumed?rev={rev}")
 

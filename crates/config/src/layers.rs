@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 
 use crate::error::ConfigError;
 use crate::ini;
-use crate::settings;
+use crate::settings::{self, Setting};
+use crate::unknown::{nearest, unknown};
 
 /// All values: section, then key, then value.
 pub type Values = BTreeMap<String, BTreeMap<String, String>>;
@@ -82,7 +83,7 @@ impl Layers {
             merged.env(name, value);
         }
         for (section, key, value) in &self.overrides {
-            merged.put(section, key, Some(value.trim()));
+            merged.put("the command line", section, key, Some(value.trim()));
         }
         Ok((merged.values, merged.warnings))
     }
@@ -130,7 +131,7 @@ impl Merged {
     fn ini(&mut self, name: &str, text: &str) {
         let (entries, ignored) = ini::parse(text);
         for entry in entries {
-            self.put(&entry.section, &entry.key, entry.value.as_deref());
+            self.put(name, &entry.section, &entry.key, entry.value.as_deref());
         }
         self.warnings.extend(
             ignored
@@ -141,17 +142,38 @@ impl Merged {
 
     fn env(&mut self, name: &str, value: &str) {
         match env_name(name) {
-            EnvName::Setting(section, key) => self.put(&section, &key, Some(value.trim())),
-            EnvName::Unknown => self
-                .warnings
-                .push(format!("environment variable {name} is no setting")),
+            EnvName::Setting(section, key) => {
+                let source = format!("environment variable {name}");
+                self.put(&source, &section, &key, Some(value.trim()));
+            }
+            EnvName::Unknown => {
+                let known = settings::all().map(env_variable);
+                let nearest = match nearest(name, known) {
+                    Some(known) => format!("; did you mean {known}?"),
+                    None => String::new(),
+                };
+                self.warnings.push(format!(
+                    "environment variable {name} is no setting{nearest}"
+                ));
+            }
             EnvName::Foreign => {}
         }
     }
 
-    fn put(&mut self, section: &str, key: &str, value: Option<&str>) {
+    /// Warns of a name that is no setting, of a section once.
+    fn note_unknown(&mut self, source: &str, section: &str, key: &str) {
+        if let Some(unknown) = unknown(section, key) {
+            let warning = format!("{source}: {unknown}");
+            if !self.warnings.contains(&warning) {
+                self.warnings.push(warning);
+            }
+        }
+    }
+
+    fn put(&mut self, source: &str, section: &str, key: &str, value: Option<&str>) {
         match value {
             Some(value) if !value.is_empty() => {
+                self.note_unknown(source, section, key);
                 self.values
                     .entry(section.to_owned())
                     .or_default()
@@ -201,6 +223,15 @@ fn env_name(name: &str) -> EnvName {
         Some((section, key)) => EnvName::Setting(section.to_owned(), key),
         None => EnvName::Unknown,
     }
+}
+
+/// The name of a setting in the environment.
+fn env_variable(setting: &Setting) -> String {
+    format!(
+        "SETTEE_{}_{}",
+        env_form(setting.section),
+        env_form(setting.key)
+    )
 }
 
 fn explicit_env_name(rest: &str) -> EnvName {
@@ -281,6 +312,28 @@ mod tests {
             assert_eq!(env_name(name), EnvName::Unknown, "{name}");
         }
         assert_eq!(env_name("PATH"), EnvName::Foreign);
+    }
+
+    #[test]
+    fn a_mistyped_variable_is_warned_of_with_the_nearest() {
+        let warned = |name: &str| {
+            let mut layers = Layers::new("none.ini");
+            layers.env = vec![(name.to_owned(), "secret".to_owned())];
+            layers.read().unwrap().1
+        };
+        assert_eq!(
+            warned("SETTEE_CHTPD_PORT"),
+            [
+                "environment variable SETTEE_CHTPD_PORT is no setting; did you mean SETTEE_CHTTPD_PORT?"
+            ]
+        );
+        assert_eq!(
+            warned("SETTEE_CHTTPD_PROT"),
+            [
+                "environment variable SETTEE_CHTTPD_PROT: [chttpd] prot has no effect; did you mean [chttpd] port?"
+            ]
+        );
+        assert!(warned("SETTEE_CHTTPD_PORT").is_empty());
     }
 
     #[test]

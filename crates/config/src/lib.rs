@@ -21,11 +21,13 @@ mod ini;
 mod layers;
 pub mod settings;
 mod store;
+mod unknown;
 
 pub use error::ConfigError;
 pub use layers::{Layers, Values};
 pub use settings::Settings;
 pub use store::{Change, Config};
+pub use unknown::{Unknown, unknown};
 
 /// The text of `default.ini`, built into the program.
 pub const DEFAULT_INI: &str = include_str!("../../../default.ini");

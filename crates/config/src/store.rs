@@ -176,7 +176,8 @@ impl Config {
         self.inner.version.load(Ordering::Acquire)
     }
 
-    /// Lines of files and environment variables that were passed over, for the log. Names no values.
+    /// Lines of files and environment variables that were passed over, and names that are no settings, for the log. Names no
+    /// values.
     pub fn warnings(&self) -> Vec<String> {
         self.loaded().warnings.to_vec()
     }

@@ -32,6 +32,8 @@ pub static OPENINGS: Times = Times::new();
 pub static TEXT_DOCUMENTS: Counter = Counter::new();
 /// See [`TEXT_DOCUMENTS`].
 pub static TEXT_REMOVALS: Counter = Counter::new();
+/// Documents that text indexes left out, since what they gave to one cannot be in it.
+pub static TEXT_LEFT_OUT: Counter = Counter::new();
 /// Commits of text indexes, each of one shard.
 pub static TEXT_COMMITS: Counter = Counter::new();
 /// Merges of their segments.

@@ -380,13 +380,20 @@ impl Database {
             update_seq.at.push(meta.update_seq);
             purge_seq.at.push(meta.purge_seq);
         }
-        // Young data is in the log and in memory only, which the engine does not attribute to a shard.
-        if info.file_bytes == 0 {
-            (info.file_bytes, info.active_bytes) = (young_bytes, young_bytes);
-        }
         let contents = self.homes.stored_bytes()?;
+        let live_contents = contents.saturating_sub(self.attachment_garbage()?);
+        // Young data is in the log and in memory only, which the engine does not attribute to a shard. The counters have the
+        // attachments with each leaf that names them, which the contents below are.
+        if info.file_bytes == 0 {
+            let mut documents = young_bytes.saturating_sub(live_contents);
+            if contents > 0 {
+                // Several leaves may name one content.
+                documents = documents.min(self.store.document_memtable_bytes());
+            }
+            (info.file_bytes, info.active_bytes) = (documents, documents);
+        }
         info.file_bytes += contents;
-        info.active_bytes += contents.saturating_sub(self.attachment_garbage()?);
+        info.active_bytes += live_contents;
         info.update_seq = update_seq.to_string();
         info.purge_seq = purge_seq.to_string();
         Ok(info)
@@ -509,6 +516,7 @@ impl Database {
         for (i, shard) in self.shards.iter().enumerate() {
             self.live()?;
             let committer = &self.store.committer;
+            storage::trim_purges(committer, shard, self.purged_infos_limit())?;
             removed += storage::compact(committer, shard, self.homes.of_shard(i), progress)?;
         }
         self.homes.sweep_and_reclaim()?;

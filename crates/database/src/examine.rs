@@ -90,8 +90,6 @@ pub struct TextFacts {
 pub struct OpenTextFacts {
     /// Builds that failed since the last that did not.
     pub failures: u32,
-    /// The last one failed for what documents give to the index: another one does too, until they change.
-    pub is_refused: bool,
     /// Why the last one did.
     pub failure: Option<String>,
     /// An update is under way.
@@ -108,6 +106,8 @@ pub struct OpenTextFacts {
     pub mapped: u64,
     /// For how many of them it threw.
     pub failed: u64,
+    /// Documents that are not in it, though they should be: what its function gives for them cannot be.
+    pub left_out: u64,
 }
 
 /// A view.

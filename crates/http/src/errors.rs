@@ -215,7 +215,7 @@ impl From<replicator::Error> for ApiError {
         match e {
             E::BadRequest(_) | E::InvalidEndpoint(_) => Self::new(400, name, reason),
             E::Unauthorized(_) | E::NotAdmin => Self::unauthorized(reason),
-            E::Forbidden(_) => Self::forbidden(reason),
+            E::NoAccess(_) | E::Forbidden(_) => Self::forbidden(reason),
             E::NoJob => Self::missing(),
             E::TooManyJobs(_) => Self::busy(reason),
             E::Duplicate(..) => Self::new(409, name, reason),

@@ -46,9 +46,9 @@ pub enum SelectorError {
     /// `$text` below a field or another operator's element.
     #[error("$text is only allowed at the root of a selector")]
     TextBelowRoot,
-    /// More than one `$text`.
-    #[error("Selector cannot contain more than one $text operator")]
-    SeveralTexts,
+    /// More `$text` operators than [`crate::TextHits::TEXTS_MAX`].
+    #[error("Selector has too many $text operators: more than {0}")]
+    TooManyTexts(usize),
     /// Conditions nested deeper than [`crate::Limits`] allow, or names of more parts.
     #[error("Selector is nested too deeply: more than {0} levels")]
     TooDeep(usize),
@@ -86,7 +86,6 @@ impl SelectorError {
             Self::UnsupportedOperator(_) => "not_supported",
             Self::BadArgument { .. } | Self::BadRegex { .. } => "bad_arg",
             Self::TextBelowRoot => "bad_field",
-            Self::SeveralTexts => "multiple_text_selector",
             Self::InvalidFieldName(_) | Self::LongFieldName(_) => "invalid_field_name",
             Self::FieldsNotAnArray(_) | Self::TooManyFields(_) => "invalid_fields",
             Self::InvalidField(_) => "invalid_field",
@@ -94,7 +93,8 @@ impl SelectorError {
             | Self::TooDeep(_)
             | Self::TooManyParts(_)
             | Self::TooManyConditions(_)
-            | Self::TooManyRegexes(_) => "invalid_selector",
+            | Self::TooManyRegexes(_)
+            | Self::TooManyTexts(_) => "invalid_selector",
         }
     }
 

@@ -10,7 +10,7 @@ use crate::lift::Lifter;
 use crate::limits::Limits;
 use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
-use crate::selector::{Field, Node};
+use crate::selector::{Field, Node, TextHits, TextNode};
 
 /// Reads the whole selector, an object's text in the normal form.
 pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(Node, Lifter), SelectorError> {
@@ -19,7 +19,7 @@ pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(Node, Lifter), Sele
         conditions: 0,
         regexes: 0,
         lifter: Lifter::default(),
-        has_text: false,
+        texts: 0,
         last: None,
     };
     let place = Place {
@@ -38,7 +38,7 @@ struct Reader<'a> {
     regexes: usize,
     /// The fields of conditions that are about the document itself.
     lifter: Lifter,
-    has_text: bool,
+    texts: usize,
     /// The field of the condition before.
     last: Option<(Arc<str>, FieldPath)>,
 }
@@ -291,10 +291,13 @@ impl Reader<'_> {
         }
         match place.negation {
             Negation::Moved { negated: false } if place.field.is_none() => {
-                if std::mem::replace(&mut self.has_text, true) {
-                    return Err(SelectorError::SeveralTexts);
+                let number = self.texts;
+                if number >= TextHits::TEXTS_MAX {
+                    return Err(SelectorError::TooManyTexts(TextHits::TEXTS_MAX));
                 }
-                Ok(Node::Text(value.into()))
+                self.texts += 1;
+                let operand = value.into();
+                Ok(Node::Text(TextNode { number, operand }))
             }
             Negation::Moved { negated: true } if place.field.is_none() => {
                 Err(bad_argument("$not", value))

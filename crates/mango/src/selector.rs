@@ -30,17 +30,45 @@ pub(crate) enum Node {
     All(Vec<Node>),
     /// Any node matches. Without nodes this matches everything too, as in CouchDB.
     Any(Vec<Node>),
-    /// The node does not match. Only below `$elemMatch` and its like, and in [`Selector::without_text`]: elsewhere negations are moved into
-    /// the conditions.
+    /// The node does not match. Only below `$elemMatch` and its like: elsewhere negations are moved into the conditions.
     Not(Box<Node>),
     /// The field fulfils the condition.
     Field(Field, Condition),
     /// The value itself fulfils the condition.
     Here(Condition),
-    /// `$text`, which restricts nothing without a text index: with one, its hits are what is judged. Its operand as text.
-    Text(Box<[u8]>),
+    /// `$text`, which restricts nothing without a text index: with one, its hits are what is judged.
+    Text(TextNode),
     /// The empty selector.
     Everything,
+}
+
+/// A `$text` operator.
+#[derive(Clone, Debug)]
+pub(crate) struct TextNode {
+    /// Its place among the selector's, below [`TextHits::TEXTS_MAX`].
+    pub number: usize,
+    /// Its operand as text.
+    pub operand: Box<[u8]>,
+}
+
+/// The `$text` operators of a selector whose words a document has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TextHits(u64);
+
+impl TextHits {
+    /// `$text` operators that a selector may have.
+    pub const TEXTS_MAX: usize = u64::BITS as usize;
+    /// A document with the words of all.
+    pub const ALL: TextHits = TextHits(u64::MAX);
+
+    /// Removes the `$text` with this number.
+    pub fn remove(&mut self, number: usize) {
+        self.0 &= !(1 << number);
+    }
+
+    fn has(self, number: usize) -> bool {
+        self.0 & (1 << number) != 0
+    }
 }
 
 /// A field that a condition is about.
@@ -56,8 +84,12 @@ pub(crate) struct Field {
 /// What a node is judged against.
 #[derive(Clone, Copy)]
 pub(crate) enum At<'a> {
-    /// A document whose fields were found, by slot, and the document itself.
-    Slots(&'a dyn Fn(usize) -> Found<'a>, Option<&'a Doc<'a>>),
+    /// A document whose fields were found, by slot, the document itself, and the words that it has.
+    Slots(
+        &'a dyn Fn(usize) -> Found<'a>,
+        Option<&'a Doc<'a>>,
+        TextHits,
+    ),
     /// A value.
     Value(&'a [u8]),
 }
@@ -125,12 +157,18 @@ impl Selector {
 
     /// Whether a stored document is asked for.
     pub fn matches_doc(&self, doc: &Doc<'_>) -> bool {
+        self.matches_hit(doc, TextHits::ALL)
+    }
+
+    /// Returns whether the selector matches a stored document that has the words of these `$text` operators.
+    pub fn matches_hit(&self, doc: &Doc<'_>, texts: TextHits) -> bool {
         match &self.root {
-            Node::Everything | Node::Text(_) => true,
+            Node::Everything => true,
+            Node::Text(text) => texts.has(text.number),
             root => SLOTS.with_borrow_mut(|slots| {
                 self.lifter.lift(doc, slots);
                 let found = |slot: usize| slots[slot].of(doc);
-                root.matches(At::Slots(&found, Some(doc)), Order::Collated)
+                root.matches(At::Slots(&found, Some(doc), texts), Order::Collated)
             }),
         }
     }
@@ -138,7 +176,8 @@ impl Selector {
     /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a document that is asked for. Not
     /// for a selector that [`Selector::needs_whole`].
     pub fn matches_found<'a>(&self, found: &'a dyn Fn(usize) -> Found<'a>) -> bool {
-        self.root.matches(At::Slots(found, None), Order::Collated)
+        let at = At::Slots(found, None, TextHits::ALL);
+        self.root.matches(at, Order::Collated)
     }
 
     /// Whether a condition is about the document as a whole, as `$type` in `{"$or": [{"$type": "object"}, {"a": 1}]}`.
@@ -158,32 +197,22 @@ impl Selector {
         has_text(&self.root)
     }
 
-    /// What is left of the selector for documents that its `$text` does not find; `None` when all that match are found by it: it is in no
-    /// `$or`.
-    pub fn without_text(&self) -> Option<Selector> {
-        fn decides(node: &Node, is_in_or: bool) -> bool {
+    /// The `$text` operators below an `$or`: a document that matches may lack their words. All others are in all that match.
+    pub(crate) fn texts_in_or(&self) -> Vec<&TextNode> {
+        fn collect<'a>(node: &'a Node, is_in_or: bool, texts: &mut Vec<&'a TextNode>) {
             match node {
-                Node::All(nodes) => nodes.iter().any(|node| decides(node, is_in_or)),
+                Node::All(nodes) => nodes.iter().for_each(|n| collect(n, is_in_or, texts)),
                 Node::Any(nodes) => {
                     let is_in_or = is_in_or || nodes.len() > 1;
-                    nodes.iter().any(|node| decides(node, is_in_or))
+                    nodes.iter().for_each(|n| collect(n, is_in_or, texts));
                 }
-                Node::Text(_) => is_in_or,
-                _ => false,
-            }
-        }
-        fn refuse(node: &mut Node) {
-            match node {
-                Node::All(nodes) | Node::Any(nodes) => nodes.iter_mut().for_each(refuse),
-                Node::Text(_) => *node = Node::Not(Box::new(Node::Everything)),
+                Node::Text(text) if is_in_or => texts.push(text),
                 _ => {}
             }
         }
-        decides(&self.root, false).then(|| {
-            let mut rest = self.clone();
-            refuse(&mut rest.root);
-            rest
-        })
+        let mut texts = vec![];
+        collect(&self.root, false, &mut texts);
+        texts
     }
 
     /// Whether judging a document takes no longer than reading it, about.
@@ -236,7 +265,7 @@ impl Node {
             Self::Not(node) => !node.matches(at, order),
             Self::Field(field, condition) => {
                 let found = match (at, field.slot) {
-                    (At::Slots(found, _), Some(slot)) => found(slot),
+                    (At::Slots(found, ..), Some(slot)) => found(slot),
                     (At::Value(value), _) => field.path.find(value),
                     (At::Slots(..), None) => Found::NoWay,
                 };
@@ -251,10 +280,14 @@ impl Node {
             }
             Self::Here(condition) => match at {
                 At::Value(value) => condition.matches(value, order),
-                At::Slots(_, Some(doc)) => doc.with_whole(|doc| condition.matches(doc, order)),
-                At::Slots(_, None) => false,
+                At::Slots(_, Some(doc), _) => doc.with_whole(|doc| condition.matches(doc, order)),
+                At::Slots(_, None, _) => false,
             },
-            Self::Text(_) | Self::Everything => true,
+            Self::Text(text) => match at {
+                At::Slots(_, _, texts) => texts.has(text.number),
+                At::Value(_) => true,
+            },
+            Self::Everything => true,
         }
     }
 
@@ -288,7 +321,7 @@ impl Node {
             }
             Self::Here(condition) => write_object("", out, |out| condition.write_json(out)),
             Self::Text(text) => write_object("$default", out, |out| {
-                write_object("$text", out, |out| out.extend_from_slice(text));
+                write_object("$text", out, |out| out.extend_from_slice(&text.operand));
             }),
             Self::Everything => out.extend_from_slice(b"{}"),
         }

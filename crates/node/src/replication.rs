@@ -41,7 +41,8 @@ fn context(user: &User) -> UserCtx {
 fn told(e: crate::Error, db: &str) -> Error {
     use crate::Error as E;
     match e {
-        E::AnonymousNoMember | E::NoMember | E::NoServerAdmin => Error::Unauthorized(db.to_owned()),
+        E::AnonymousNoMember | E::NoServerAdmin => Error::Unauthorized(db.to_owned()),
+        E::NoMember => Error::NoAccess(db.to_owned()),
         E::Database(database::Error::NoDatabase) => Error::NoDatabase(db.to_owned()),
         E::Database(e) => e.into(),
         e => Error::Request(e.to_string()),

@@ -45,6 +45,8 @@ pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
 
 /// Whether a setting is the same on all nodes of a cluster: who administers it, and what makes it one server to clients.
 pub fn is_shared(section: &str, key: &str) -> bool {
+    // The section may be given by its older name.
+    let section = config::settings::find(section, key).map_or(section, |setting| setting.section);
     section == "admins"
         || matches!(
             (section, key),
@@ -54,19 +56,42 @@ pub fn is_shared(section: &str, key: &str) -> bool {
 
 /// The settings that are the same on all nodes of a cluster, as this one has them.
 pub fn shared_settings(config: &config::Config) -> Vec<(String, String, String)> {
-    let sections = ["admins", "chttpd_auth", "couchdb"];
+    let sections = ["admins", "couchdb"];
     let values = sections.into_iter().flat_map(|section| {
         let values = config.section(section).into_iter();
         values.map(move |(key, value)| (section.to_owned(), key, value))
     });
+    // It may be set in the section's older name, which is not looked at where the newer has one.
+    let secret = config.settings().chttpd_auth.secret.clone();
+    let secret = secret.map(|secret| ("chttpd_auth".to_owned(), "secret".to_owned(), secret));
     values
         .filter(|(section, key, _)| is_shared(section, key))
+        .chain(secret)
         .collect()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_secret_is_shared_by_whichever_name_it_is_set() {
+        let folder = tempfile::tempdir().unwrap();
+        let layers = config::Layers::new(folder.path().join("local.ini"));
+        let config = config::Config::load(layers).unwrap();
+        let set = |section, key, value| config.set(section, key, value, false).unwrap();
+        set("couch_httpd_auth", "secret", "x");
+        set("couch_httpd_auth", "timeout", "7");
+        assert!(is_shared("couch_httpd_auth", "secret"));
+        assert!(!is_shared("couch_httpd_auth", "timeout"));
+        let secret = |value: &str| {
+            let shared = ["chttpd_auth", "secret", value].map(str::to_owned);
+            <(String, String, String)>::from(shared)
+        };
+        assert_eq!(shared_settings(&config), [secret("x")]);
+        set("chttpd_auth", "secret", "y");
+        assert_eq!(shared_settings(&config), [secret("y")]);
+    }
 
     #[test]
     fn defaults_are_those_of_the_crates_that_they_are_for() {

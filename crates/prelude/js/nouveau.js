@@ -10,11 +10,16 @@
     throw new TypeError(what + " must be a " + types[0] + " not " + typeof value);
   }
 
+  function refuseReserved(name) {
+    if (name[0] === "_") throw { name: "ReservedName", message: "name must not start with an underscore" };
+  }
+
   const VALUES = { __proto__: null, string: ["string"], text: ["string"], double: ["number"], stored: ["string", "number"] };
 
   function index(type, name, value, options) {
     check("type", type, ["string"]);
     check("name", name, ["string"]);
+    refuseReserved(name);
     const types = VALUES[type];
     if (types === undefined) throw new TypeError(type + " not supported");
     check("value", value, types);

@@ -62,7 +62,7 @@ impl fmt::Debug for Proxy {
 }
 
 impl Endpoint {
-    /// Reads `source` or `target`: a URL, a name, or an object with `url`, `headers` and `auth`.
+    /// Reads `source` or `target`: a URL, a name, or an object with one of these as `url`, `headers` and `auth`.
     ///
     /// # Errors
     /// [`Error::MissingEndpoint`], [`Error::InvalidEndpoint`].
@@ -73,18 +73,30 @@ impl Endpoint {
     ) -> Result<Endpoint, Error> {
         match value {
             None | Some(Value::Null) => Err(Error::MissingEndpoint),
-            // No database's name has a colon.
-            Some(Value::String(text)) if text.contains("://") || Url::parse(text).is_ok() => {
-                Remote::parse(text, &Map::new(), proxy, settings).map(Endpoint::remote)
-            }
-            Some(Value::String(name)) if !name.is_empty() => Ok(Endpoint::Local(name.clone())),
+            Some(Value::String(text)) => Endpoint::at(text, &Map::new(), proxy, settings),
             Some(Value::Object(members)) => match members.get("url") {
-                Some(Value::String(text)) => {
-                    Remote::parse(text, members, proxy, settings).map(Endpoint::remote)
-                }
+                Some(Value::String(text)) => Endpoint::at(text, members, proxy, settings),
                 _ => Err(invalid("endpoint")),
             },
             Some(_) => Err(invalid("endpoint")),
+        }
+    }
+
+    /// Reads an address. A database of this server is used with the rights of the client that sent the request: as in CouchDB,
+    /// other members have no effect.
+    fn at(
+        text: &str,
+        members: &Map<String, Value>,
+        proxy: Option<&str>,
+        settings: &Settings,
+    ) -> Result<Endpoint, Error> {
+        // No database's name has a colon.
+        if text.contains("://") || Url::parse(text).is_ok() {
+            return Remote::parse(text, members, proxy, settings).map(Endpoint::remote);
+        }
+        match text.is_empty() {
+            true => Err(invalid("endpoint")),
+            false => Ok(Endpoint::Local(text.to_owned())),
         }
     }
 
@@ -109,7 +121,7 @@ impl Endpoint {
     }
 }
 
-fn invalid(what: &str) -> Error {
+pub(crate) fn invalid(what: &str) -> Error {
     Error::InvalidEndpoint(format!("{what} has an invalid url"))
 }
 

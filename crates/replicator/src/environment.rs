@@ -42,7 +42,7 @@ pub trait Environment: Send + Sync {
     /// A database as `user` may use it, with the filter that `selection` asks for if the database is the source.
     ///
     /// # Errors
-    /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::FilterFetch`].
+    /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::NoAccess`], [`Error::FilterFetch`].
     fn open(
         &self,
         db: &str,
@@ -53,7 +53,7 @@ pub trait Environment: Send + Sync {
     /// Creates a database unless it exists.
     ///
     /// # Errors
-    /// [`Error::Unauthorized`], [`Error::Database`].
+    /// [`Error::Unauthorized`], [`Error::NoAccess`], [`Error::Database`].
     fn create<'a>(
         &'a self,
         db: &'a str,

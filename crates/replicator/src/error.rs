@@ -21,9 +21,12 @@ pub enum Error {
     /// There is no such database: its address without credentials.
     #[error("could not open {0}")]
     NoDatabase(String),
-    /// The database may not be used: its address without credentials.
+    /// The database wants other credentials: its address without credentials.
     #[error("unauthorized to access or create database {0}")]
     Unauthorized(String),
+    /// The credentials are right and lack the rights for the database: its address without credentials.
+    #[error("forbidden to access or create database {0}")]
+    NoAccess(String),
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
@@ -62,7 +65,7 @@ impl Error {
             Error::MissingEndpoint | Error::LocalEndpoint => "error",
             Error::NoDatabase(_) => "db_not_found",
             Error::Unauthorized(_) | Error::NotAdmin => "unauthorized",
-            Error::Forbidden(_) => "forbidden",
+            Error::NoAccess(_) | Error::Forbidden(_) => "forbidden",
             Error::FilterFetch(_) => "filter_fetch_error",
             Error::CheckpointCommitFailure(_) => "checkpoint_commit_failure",
             Error::Request(_) => "replication_error",

@@ -65,8 +65,6 @@ struct Start {
     history: Vec<Value>,
     started: SystemTime,
     session: String,
-    /// The counters when the session began: those before it are of others.
-    before: Counts,
 }
 
 impl Job {
@@ -103,6 +101,9 @@ impl Job {
         };
         let (common, history) = common_ancestor(&source_log, &target_log);
         let seq = replication.since_seq.clone().unwrap_or(common);
+        if let Some(last) = history.first() {
+            self.progress.raise_to(Counts::of_session(last));
+        }
         self.progress.set_seqs(|seqs| {
             seqs.source = source_info.update_seq.clone();
             seqs.through = seq.clone();
@@ -117,7 +118,6 @@ impl Job {
             history,
             started: SystemTime::now(),
             session: random_id(),
-            before: self.progress.counts(),
         })
     }
 
@@ -364,7 +364,7 @@ impl Recorder {
             return Ok(false);
         }
         // Counted before the commit: what is counted is on disk.
-        let counts = minus(job.progress.counts(), self.start.before);
+        let counts = job.progress.counts();
         self.commit().await?;
         let started = httpdate::fmt_http_date(self.start.started);
         let now = httpdate::fmt_http_date(SystemTime::now());
@@ -437,18 +437,6 @@ impl Recorder {
         Err(Error::CheckpointCommitFailure(format!(
             "{which} out of sync: made anew since the replication began."
         )))
-    }
-}
-
-fn minus(now: Counts, before: Counts) -> Counts {
-    Counts {
-        missing_checked: now.missing_checked - before.missing_checked,
-        missing_found: now.missing_found - before.missing_found,
-        docs_read: now.docs_read - before.docs_read,
-        docs_written: now.docs_written - before.docs_written,
-        doc_write_failures: now.doc_write_failures - before.doc_write_failures,
-        bulk_get_docs: now.bulk_get_docs - before.bulk_get_docs,
-        bulk_get_attempts: now.bulk_get_attempts - before.bulk_get_attempts,
     }
 }
 

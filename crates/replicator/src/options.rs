@@ -5,7 +5,7 @@ use std::time::Duration;
 use percent_encoding::percent_decode_str;
 use serde_json::{Map, Value};
 
-use crate::endpoint::Endpoint;
+use crate::endpoint::{self, Endpoint};
 use crate::error::Error;
 use crate::settings::Settings;
 
@@ -186,11 +186,9 @@ impl Replication {
                 .map_or(settings.retries_per_request, |n| n.min(COUNT_MAX) as u32),
             doc,
         };
-        let is_local = |e: &Endpoint| matches!(e, Endpoint::Local(_));
-        if replication.doc.is_some()
-            && (is_local(&replication.source) || is_local(&replication.target))
-        {
-            return Err(Error::LocalEndpoint);
+        if replication.doc.is_some() {
+            require_remote(&replication.source, body.get("source"))?;
+            require_remote(&replication.target, body.get("target"))?;
         }
         Ok(replication)
     }
@@ -205,6 +203,15 @@ impl Replication {
             suffix.push_str("+create_target");
         }
         suffix
+    }
+}
+
+/// Refuses a database of this server, in CouchDB's words for how it is written.
+fn require_remote(endpoint: &Endpoint, given: Option<&Value>) -> Result<(), Error> {
+    match (endpoint, given) {
+        (Endpoint::Remote(_), _) => Ok(()),
+        (Endpoint::Local(_), Some(Value::Object(_))) => Err(endpoint::invalid("endpoint")),
+        (Endpoint::Local(_), _) => Err(Error::LocalEndpoint),
     }
 }
 

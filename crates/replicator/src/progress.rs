@@ -23,7 +23,7 @@ pub struct Counts {
     pub bulk_get_attempts: u64,
 }
 
-/// The counters of a job, over all its runs.
+/// The counters of a job, over all its runs and those of earlier jobs that its checkpoint records.
 #[derive(Debug, Default)]
 pub struct Progress {
     pub missing_checked: AtomicU64,
@@ -67,7 +67,46 @@ impl Seqs {
     }
 }
 
+impl Counts {
+    /// The counters that a session has recorded. As in CouchDB, these include those of the sessions before it.
+    pub fn of_session(session: &Value) -> Counts {
+        let count = |name: &str| {
+            let count = session.get(name).and_then(Value::as_u64);
+            count.unwrap_or_default().min(COUNT_MAX)
+        };
+        Counts {
+            missing_checked: count("missing_checked"),
+            missing_found: count("missing_found"),
+            docs_read: count("docs_read"),
+            docs_written: count("docs_written"),
+            doc_write_failures: count("doc_write_failures"),
+            bulk_get_docs: count("bulk_get_docs"),
+            bulk_get_attempts: count("bulk_get_attempts"),
+        }
+    }
+}
+
+/// What a checkpoint says at most: it may have been written by others, and is counted on.
+const COUNT_MAX: u64 = 1 << 53;
+
 impl Progress {
+    /// Continues with counters of earlier runs, where these are higher.
+    pub fn raise_to(&self, counts: Counts) {
+        let raise = |counter: &AtomicU64, count| counter.fetch_max(count, Relaxed);
+        raise(&self.missing_checked, counts.missing_checked);
+        raise(&self.missing_found, counts.missing_found);
+        raise(&self.docs_read, counts.docs_read);
+        raise(&self.docs_written, counts.docs_written);
+        raise(&self.doc_write_failures, counts.doc_write_failures);
+        raise(&self.bulk_get_docs, counts.bulk_get_docs);
+        raise(&self.bulk_get_attempts, counts.bulk_get_attempts);
+    }
+
+    /// Returns whether a run knows where it begins. Before that there is nothing to show.
+    pub fn has_begun(&self) -> bool {
+        !self.seqs.lock().through.is_null()
+    }
+
     pub fn counts(&self) -> Counts {
         Counts {
             missing_checked: self.missing_checked.load(Relaxed),
@@ -108,7 +147,7 @@ impl Progress {
         stats
     }
 
-    /// The same, with where the source and the job are.
+    /// The members of [`Progress::stats`], and where the source and the job are.
     pub fn info(&self) -> Map<String, Value> {
         let seqs = self.seqs();
         let mut info = self.stats();
@@ -116,11 +155,39 @@ impl Progress {
         info.insert("through_seq".into(), seqs.through);
         info
     }
+
+    /// [`Progress::info`] of a job that may not have begun: null then, as in CouchDB.
+    pub fn info_json(&self) -> Value {
+        match self.has_begun() {
+            true => Value::Object(self.info()),
+            false => Value::Null,
+        }
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
+
+    #[test]
+    fn counters_of_earlier_runs_are_continued_with() {
+        let progress = Progress::default();
+        assert_eq!(progress.info_json(), Value::Null);
+        progress.docs_read.store(3, Relaxed);
+        progress.docs_written.store(9, Relaxed);
+        let session = json!({"docs_read": 5, "docs_written": 5, "missing_found": -1, "bulk_get_docs": u64::MAX});
+        progress.raise_to(Counts::of_session(&session));
+        let expected = Counts {
+            docs_read: 5,
+            docs_written: 9,
+            bulk_get_docs: COUNT_MAX,
+            ..Counts::default()
+        };
+        assert_eq!(progress.counts(), expected);
+        progress.set_seqs(|seqs| seqs.through = "1-x".into());
+        assert_eq!(progress.info_json()["docs_read"], 5);
+    }
 
     #[test]
     fn the_source_is_never_behind_what_is_done() {

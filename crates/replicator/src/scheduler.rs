@@ -527,11 +527,12 @@ impl Scheduler {
         self.jobs.lock().get(id).map(Entry::summary)
     }
 
-    /// Running jobs as `_active_tasks` lists them.
+    /// Running jobs as `_active_tasks` lists them: as in CouchDB, those that know where they begin.
     pub fn tasks(&self) -> Vec<Value> {
         let node = self.environment.node();
         let jobs = self.jobs.lock();
-        let running = jobs.iter().filter(|(_, job)| job.is_running());
+        let is_shown = |job: &Entry| job.is_running() && job.progress.has_begun();
+        let running = jobs.iter().filter(|(_, job)| is_shown(job));
         running.map(|(id, job)| job.task(id, &node)).collect()
     }
 

@@ -77,6 +77,17 @@ pub enum Error {
 }
 
 impl Error {
+    /// Whether what a document gives to the index cannot be in it, so that the document is to be left out.
+    pub fn is_of_document(&self) -> bool {
+        matches!(
+            self,
+            Error::FieldName { .. }
+                | Error::FieldValue { .. }
+                | Error::FieldType { .. }
+                | Error::TooManyFields { .. }
+        )
+    }
+
     /// Whether the one who asked could have known better.
     pub fn is_of_request(&self) -> bool {
         !matches!(self, Error::Engine(_))

@@ -200,28 +200,22 @@ impl Fields {
         self.stored
     }
 
-    /// Notes the types of the fields.
+    /// Notes the types of the fields; answers whether one is new.
     ///
     /// # Errors
-    /// A field has another type already.
+    /// A field has another type already, or there are too many: nothing is noted then.
     pub(crate) fn note_types(&self, types: &mut Types) -> Result<bool, Error> {
-        let mut noted = false;
+        let mut noted: BTreeMap<&str, FieldType> = BTreeMap::new();
         for (new, name, _) in &self.indexed {
-            let known_fields = types.len();
-            match types.get_mut(name) {
-                None if known_fields >= FIELDS_MAX => {
-                    return Err(Error::TooManyFields { max: FIELDS_MAX });
-                }
+            match noted.get(name.as_str()).or_else(|| types.get(name)) {
                 None => {
-                    types.insert(name.clone(), *new);
-                    noted = true;
+                    noted.insert(name, *new);
                 }
                 Some(known) if known == new => {}
                 // A field has texts as soon as it has one: it has terms, and their lengths count.
                 Some(known) if self.classic.is_some() => {
                     if *known == FieldType::Double {
-                        *known = FieldType::Text;
-                        noted = true;
+                        noted.insert(name, FieldType::Text);
                     }
                 }
                 Some(known) => {
@@ -233,7 +227,14 @@ impl Fields {
                 }
             }
         }
-        Ok(noted)
+        let added = noted.keys().filter(|name| !types.contains_key(**name));
+        if types.len() + added.count() > FIELDS_MAX {
+            return Err(Error::TooManyFields { max: FIELDS_MAX });
+        }
+        let is_news = !noted.is_empty();
+        let noted = noted.into_iter();
+        types.extend(noted.map(|(name, of)| (name.to_owned(), of)));
+        Ok(is_news)
     }
 
     /// The document as tantivy takes it, and of how many bytes its terms and its stored fields are.
@@ -520,6 +521,34 @@ mod tests {
             Err(Error::TooManyFields { .. })
         ));
         assert!(note("f7".into()).is_ok());
+    }
+
+    #[test]
+    fn a_document_that_is_refused_leaves_no_types() {
+        let mut types = Types::new();
+        let fields_of = |calls: &[(&str, String)]| {
+            let mut fields = Fields::new();
+            for (at, (kind, name)) in calls.iter().enumerate() {
+                let value = match *kind {
+                    "double" => json!(1),
+                    _ => json!("x"),
+                };
+                fields.add(at, kind, name, value, &Value::Null).unwrap();
+            }
+            fields
+        };
+        let many: Vec<_> = (0..=FIELDS_MAX)
+            .map(|n| ("double", format!("f{n}")))
+            .collect();
+        let refused = fields_of(&many).note_types(&mut types).unwrap_err();
+        assert!(refused.is_of_document());
+        let both = fields_of(&[
+            ("double", "a".into()),
+            ("string", "b".into()),
+            ("string", "a".into()),
+        ]);
+        assert!(both.note_types(&mut types).unwrap_err().is_of_document());
+        assert_eq!(types, Types::new());
     }
 
     #[test]

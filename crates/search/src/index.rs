@@ -13,6 +13,7 @@ use tantivy::{IndexReader, IndexSettings, ReloadPolicy, TantivyError};
 
 use crate::Error;
 use crate::copy::list_files;
+use crate::left_out::LeftOut;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
 use crate::sound;
@@ -32,6 +33,9 @@ pub struct Commit {
     /// Some document of it has stored fields, or had.
     #[serde(default = "is_unknown")]
     pub has_stored: bool,
+    /// The documents that are not in it, though they should be.
+    #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
+    pub left_out: LeftOut,
 }
 
 /// What was written before this was noted may have stored fields.

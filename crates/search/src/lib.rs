@@ -10,6 +10,7 @@
 //! | `tokens` | how do terms and positions get there? |
 //! | [`query`] | what is asked for? |
 //! | `index` | what is an open index, and what does its last commit stand for? |
+//! | `left_out` | which documents are not in it, though they should be? |
 //! | `sound` | are its files what was written? |
 //! | `update` | how do documents come in and go, and when are segments merged? |
 //! | `similarity` | what is a score? |
@@ -37,6 +38,7 @@ mod fields;
 mod group;
 mod index;
 mod known;
+mod left_out;
 mod matcher;
 pub mod query;
 mod reader;
@@ -58,6 +60,7 @@ pub use fields::{Analyze, ClassicOptions, Fields, flag_of};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index, folder_bytes};
 pub use known::Statistics;
+pub use left_out::LeftOut;
 pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};

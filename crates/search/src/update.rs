@@ -20,6 +20,7 @@ use tantivy::{FutureResult, IndexWriter, TantivyError};
 use crate::Error;
 use crate::fields::{Analyze, Fields};
 use crate::index::{Commit, Index, read_commit};
+use crate::left_out::LeftOut;
 use crate::schema::Types;
 use crate::sound::damage_of_segments;
 use crate::tokens::id_term;
@@ -136,6 +137,9 @@ pub struct Update<'a> {
     writer: MutexGuard<'a, Option<IndexWriter>>,
     types: Mutex<Types>,
     has_stored: AtomicBool,
+    left_out: Mutex<LeftOut>,
+    /// Whether there is any, so that others need not wait for each other.
+    has_left_out: AtomicBool,
     put_bytes: AtomicU64,
     /// There is nothing yet that a document could replace.
     is_first: bool,
@@ -168,6 +172,8 @@ impl Index {
             writer,
             types: Mutex::new(commit.types.clone()),
             has_stored: AtomicBool::new(commit.has_stored),
+            has_left_out: AtomicBool::new(!commit.left_out.is_empty()),
+            left_out: Mutex::new(commit.left_out.clone()),
             put_bytes: AtomicU64::new(0),
             is_first,
             is_dirty: AtomicBool::new(false),
@@ -327,7 +333,8 @@ impl Update<'_> {
     /// Puts a document in, in place of what there was of it. Several threads may, each with other documents.
     ///
     /// # Errors
-    /// A field has values of another type already, or of the files.
+    /// A field has values of another type already, or there are too many: nothing has changed then
+    /// ([`Error::is_of_document`]). Those of the files.
     pub fn put(
         &self,
         id: &str,
@@ -355,8 +362,18 @@ impl Update<'_> {
         self.put_bytes.load(Relaxed)
     }
 
+    /// Leaves a document out, and takes out what there was of it. It is counted until it is put in or removed.
+    pub fn leave_out(&self, id: &str) {
+        self.remove(id);
+        self.left_out.lock().insert(id);
+        self.has_left_out.store(true, Relaxed);
+    }
+
     /// Takes a document out.
     pub fn remove(&self, id: &str) {
+        if self.has_left_out.load(Relaxed) {
+            self.left_out.lock().remove(id);
+        }
         if let (false, Some(writer)) = (self.is_first, &*self.writer) {
             self.note_dirty();
             self.index.writing.removed.fetch_add(1, Relaxed);
@@ -385,6 +402,7 @@ impl Update<'_> {
         *self.writer = Some(writer);
         self.types.lock().clear();
         self.has_stored.store(false, Relaxed);
+        *self.left_out.lock() = LeftOut::default();
         Ok(())
     }
 
@@ -398,6 +416,7 @@ impl Update<'_> {
             purge_seq,
             types: self.types.lock().clone(),
             has_stored: self.has_stored.load(Relaxed),
+            left_out: self.left_out.lock().clone(),
         };
         let payload = serde_json::to_string(&commit).map_err(|e| Error::Engine(e.to_string()))?;
         self.note_dirty();

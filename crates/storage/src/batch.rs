@@ -98,6 +98,9 @@ pub struct Batch<'e> {
     value: Vec<u8>,
 }
 
+/// Purges forgotten in one batch, so that other writes wait for a moment only.
+const PURGES_A_STEP: u64 = 1_000;
+
 impl<'e> Batch<'e> {
     pub fn new(engine: Arc<Engine>) -> Batch<'e> {
         Batch {
@@ -442,6 +445,25 @@ impl<'e> Batch<'e> {
                 None => self.wb.delete_cf(cf, key),
             }
         }
+    }
+
+    /// Forgets the oldest purges of a shard beyond the last `keep`, at most [`PURGES_A_STEP`] of them.
+    pub fn trim_purges(&mut self, shard: &Arc<Shard>, keep: u64) -> Result<(), Error> {
+        let i = self.touch(shard)?;
+        let touched = &mut self.touched[i];
+        let floor = touched.meta.purge_floor;
+        let upto = touched.meta.purge_seq.saturating_sub(keep);
+        let upto = upto.min(floor + PURGES_A_STEP);
+        if upto <= floor {
+            return Ok(());
+        }
+        let cf = self.engine.cf(Keyspace::Purges);
+        for seq in floor + 1..=upto {
+            self.wb.delete_cf(cf, keys::seq_key(shard.number, seq));
+        }
+        touched.meta.purge_floor = upto;
+        touched.meta_changed = true;
+        Ok(())
     }
 
     pub fn forget_superseded(&mut self, shard: &Arc<Shard>, rows: u64) {

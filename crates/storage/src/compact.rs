@@ -52,6 +52,21 @@ pub fn compact(
     Ok(removed)
 }
 
+/// Forgets the oldest purges of `shard` beyond the last `keep`.
+///
+/// # Errors
+/// [`Error::Closed`], and those of the engine.
+pub fn trim_purges(committer: &Committer, shard: &Arc<Shard>, keep: u64) -> Result<(), Error> {
+    loop {
+        let meta = shard.meta();
+        if meta.purge_seq - meta.purge_floor <= keep {
+            return Ok(());
+        }
+        let sent = committer.trim_purges(shard.clone(), keep);
+        sent.blocking_recv().map_err(|_| Error::Closed)??;
+    }
+}
+
 /// **The summary must not need a row that is about to go**: its saved form catches up first, and only rows up to the
 /// seq that it stands for, which this answers, may go.
 fn save_summary(engine: &Engine, shard: &Shard) -> Result<u64, Error> {

@@ -495,15 +495,21 @@ impl Engine {
 
     /// Bytes in memtables not yet written to files.
     pub fn memtable_bytes(&self) -> u64 {
-        Keyspace::ALL
-            .iter()
-            .filter_map(|&k| {
-                self.db
-                    .property_int_value_cf(self.cf(k), "rocksdb.cur-size-all-mem-tables")
-                    .ok()
-                    .flatten()
-            })
-            .sum()
+        self.memtable_bytes_of(&Keyspace::ALL)
+    }
+
+    /// Bytes of documents in memtables not yet written to files, without their attachments.
+    pub fn document_memtable_bytes(&self) -> u64 {
+        self.memtable_bytes_of(&[Keyspace::ById, Keyspace::BySeq, Keyspace::Bodies])
+    }
+
+    fn memtable_bytes_of(&self, keyspaces: &[Keyspace]) -> u64 {
+        let bytes = keyspaces.iter().filter_map(|&k| {
+            let property = "rocksdb.cur-size-all-mem-tables";
+            let bytes = self.db.property_int_value_cf(self.cf(k), property);
+            bytes.ok().flatten()
+        });
+        bytes.sum()
     }
 
     /// Bytes of the files of each keyspace, by name.

@@ -47,7 +47,7 @@ pub use commit::{
     Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
     commit_on_this_thread,
 };
-pub use compact::compact;
+pub use compact::{compact, trim_purges};
 pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload, reclaim_contents};
 pub use digest::Recount;
 pub use disk::DiskGuard;

@@ -421,6 +421,11 @@ impl Store {
         self.engine.memtable_bytes()
     }
 
+    /// Bytes of documents in memtables not yet written to files, without their attachments.
+    pub fn document_memtable_bytes(&self) -> u64 {
+        self.engine.document_memtable_bytes()
+    }
+
     /// Bytes of the files of each keyspace, by name.
     pub fn keyspace_bytes(&self) -> Vec<(&'static str, u64)> {
         self.engine.keyspace_bytes()

@@ -62,7 +62,7 @@ section! {
         reduce_limit_threshold: Count = "5000" [start],
         /// How many times smaller than its input it has to be.
         reduce_limit_ratio: Ratio = "2.0" [start],
-        /// Most rows that one query of a view may ask for, and gets.
+        /// Most rows that one query of a view, of _all_docs and its like, or of _all_dbs may ask for, and gets.
         query_limit: Limit = "268435456",
         /// The same for a query of one partition.
         partition_query_limit: Limit = "268435456",

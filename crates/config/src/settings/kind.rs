@@ -211,7 +211,7 @@ fn address(text: &str) -> Option<IpAddr> {
 macro_rules! choice {
     (
         $(#[doc = $about:literal])+
-        pub enum $Choice:ident {
+        pub enum $Choice:ident $(in any $case:ident)? {
             $( $(#[doc = $doc:literal])+ $Value:ident = $word:literal $(| $synonym:literal)*, )+
         }
     ) => {
@@ -231,7 +231,7 @@ macro_rules! choice {
             }
 
             fn parse(text: &str) -> Option<$Choice> {
-                match text {
+                match choice!(@text text $($case)?) {
                     $( $word $(| $synonym)* => Some($Choice::$Value), )+
                     _ => None,
                 }
@@ -242,6 +242,8 @@ macro_rules! choice {
             }
         }
     };
+    (@text $text:ident) => { $text };
+    (@text $text:ident case) => { $text.to_ascii_lowercase().as_str() };
 }
 
 #[cfg(test)]
@@ -256,6 +258,14 @@ mod tests {
             Blue = "blue" | "azure",
             /// Like snow.
             White = "white",
+        }
+    }
+
+    choice! {
+        /// For these tests.
+        pub enum Taste in any case {
+            /// Like sugar.
+            Sweet = "sweet",
         }
     }
 
@@ -286,6 +296,9 @@ mod tests {
         assert_eq!(Words::parse(" a, b,,"), Some(vec!["a".into(), "b".into()]));
         assert_eq!(Colour::parse("azure"), Some(Colour::Blue));
         assert_eq!(Colour::parse("white"), Some(Colour::White));
+        assert_eq!(Colour::parse("White"), None);
+        assert_eq!(Taste::parse("Sweet"), Some(Taste::Sweet));
+        assert_eq!(Taste::parse("sour"), None);
         assert_eq!(Colour::expected(), "one of blue, azure, white");
         assert_eq!(<Option<Colour>>::choices(), ["blue", "azure", "white"]);
         assert_eq!(<Option<Seconds>>::SHAPE, Shape::Duration);

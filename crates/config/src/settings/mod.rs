@@ -115,7 +115,7 @@ pub fn all() -> impl Iterator<Item = &'static Setting> {
 
 /// The setting of this name; also by the older name of its section.
 pub fn find(section: &str, key: &str) -> Option<&'static Setting> {
-    let named = |about: &&About| about.name == section || about.older == Some(section);
+    let named = |about: &&About| about.name == section || about.older_of(key) == Some(section);
     let about = SECTIONS.iter().find(named)?;
     about.settings.iter().find(|setting| setting.key == key)
 }
@@ -234,5 +234,78 @@ mod tests {
         assert_eq!((found.section, found.key), ("chttpd_auth", "timeout"));
         assert!(find("couch_httpd_auth", "port").is_none());
         assert!(find("own", "timeout").is_none());
+        for (section, key) in [("httpd", "port"), ("couch_httpd_auth", "authentication_db")] {
+            assert!(find(section, key).is_none(), "{key} never moved");
+        }
+    }
+
+    /// Keys that CouchDB moved from `[httpd]` to `[chttpd]`, as its `default.ini` lists them, and values that are not the defaults.
+    const MOVED_FROM_HTTPD: [(&str, &str); 12] = [
+        ("secure_rewrites", "false"),
+        ("allow_jsonp", "true"),
+        ("enable_cors", "true"),
+        ("enable_xframe_options", "true"),
+        ("max_uri_length", "7"),
+        ("changes_timeout", "7"),
+        ("rewrite_limit", "7"),
+        ("x_forwarded_host", "X-A"),
+        ("x_forwarded_proto", "X-A"),
+        ("x_forwarded_ssl", "X-A"),
+        ("max_http_request_size", "7"),
+        ("WWW-Authenticate", "Basic realm=\"x\""),
+    ];
+
+    /// The same from `[couch_httpd_auth]` to `[chttpd_auth]`.
+    const MOVED_FROM_AUTH: [(&str, &str); 20] = [
+        ("authentication_redirect", "/x"),
+        ("timeout", "7"),
+        ("auth_cache_size", "7"),
+        ("allow_persistent_cookies", "false"),
+        ("iterations", "7"),
+        ("min_iterations", "7"),
+        ("max_iterations", "7"),
+        ("password_scheme", "simple"),
+        ("pbkdf2_prf", "sha512"),
+        ("password_regexp", "[]"),
+        ("proxy_use_secret", "true"),
+        ("public_fields", "a"),
+        ("secret", "x"),
+        ("cookie_domain", "x"),
+        ("same_site", "Strict"),
+        ("hash_algorithms", "sha512"),
+        ("upgrade_hash_on_auth", "false"),
+        ("x_auth_username", "X-A"),
+        ("x_auth_roles", "X-A"),
+        ("x_auth_token", "X-A"),
+    ];
+
+    #[test]
+    fn every_key_that_moved_counts_in_the_older_section() {
+        let of_httpd = MOVED_FROM_HTTPD.map(|moved| ("httpd", "chttpd", moved));
+        let of_auth = MOVED_FROM_AUTH.map(|moved| ("couch_httpd_auth", "chttpd_auth", moved));
+        let read = |section: &str, key: &str, value: &str| {
+            let keys = [(key.to_owned(), value.to_owned())].into();
+            Settings::read(&[(section.to_owned(), keys)].into()).expect(key)
+        };
+        for (older, newer, (key, value)) in of_httpd.into_iter().chain(of_auth) {
+            let found = find(older, key).expect(key);
+            assert_eq!((found.section, found.key), (newer, key));
+            let by_older = read(older, key, value);
+            assert!(by_older == read(newer, key, value), "[{older}] {key}");
+            assert!(
+                by_older != Settings::default(),
+                "[{older}] {key} has no effect"
+            );
+        }
+        for (older, key, value) in [
+            ("httpd", "port", "5986"),
+            ("httpd", "authentication_handlers", "{x, y}"),
+            ("couch_httpd_auth", "authentication_db", "x"),
+        ] {
+            assert!(
+                read(older, key, value) == Settings::default(),
+                "[{older}] {key}"
+            );
+        }
     }
 }

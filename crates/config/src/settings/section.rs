@@ -59,8 +59,29 @@ pub struct About {
     pub older: Option<&'static str>,
     /// What it is about.
     pub doc: &'static str,
+    /// Whether its keys are names of the user's.
+    pub is_open: bool,
     /// Its settings. Those of sections whose keys are names of the user's are not among them.
     pub settings: &'static [Setting],
+}
+
+/// Keys that CouchDB does not look for in the section's older name, whose meaning there is another: they were never moved.
+const NOT_MOVED: [(&str, &str); 7] = [
+    ("chttpd", "port"),
+    ("chttpd", "bind_address"),
+    ("chttpd", "backlog"),
+    ("chttpd", "server_options"),
+    ("chttpd", "socket_options"),
+    ("chttpd", "authentication_handlers"),
+    ("chttpd_auth", "authentication_db"),
+];
+
+impl About {
+    /// The older section that a key of this one is also looked for in.
+    pub(super) fn older_of(&self, key: &str) -> Option<&'static str> {
+        self.older
+            .filter(|_| !NOT_MOVED.contains(&(self.name, key)))
+    }
 }
 
 /// Whether others should not see the value of this name: a password, a hash to guess one from, or a key.
@@ -102,7 +123,7 @@ impl Source<'_> {
         default: Option<&str>,
     ) -> Result<K::Value, ConfigError> {
         let of = |section: &str| self.values.get(section)?.get(key).map(String::as_str);
-        let older = || self.about.older.and_then(of);
+        let older = || self.about.older_of(key).and_then(of);
         let text = of(self.about.name).or_else(older).or(default);
         text.map_or_else(K::unset, K::parse)
             .ok_or_else(|| ConfigError::InvalidSetting {
@@ -172,6 +193,7 @@ macro_rules! section {
                 name: $name,
                 older: section!(@option $($older)?),
                 doc: concat!($($about),+).trim_ascii(),
+                is_open: section!(@is_open $($all)?),
                 settings: &[$(
                     $crate::settings::section::Setting {
                         section: $name,
@@ -206,6 +228,8 @@ macro_rules! section {
     (@key $field:ident $key:literal) => { $key };
     (@option) => { None };
     (@option $value:literal) => { Some($value) };
+    (@is_open) => { false };
+    (@is_open $all:ident) => { true };
     (@is_there) => { false };
     (@is_there active) => { true };
     (@is_there start) => { true };

@@ -11,7 +11,7 @@ section! {
 }
 
 section! {
-    /// The HTTP server. Keys that are not here are also looked for in [httpd], as in CouchDB.
+    /// The HTTP server. Keys that CouchDB moved here are also looked for in [httpd].
     pub struct Chttpd in "chttpd", older "httpd" {
         /// TCP port; 0 for any free one.
         port: Port = "5984" (active) [start],

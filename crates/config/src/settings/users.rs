@@ -3,7 +3,7 @@
 use super::kind::{Bool, Count, Int, Milliseconds, Seconds, Shards, Text, Words};
 
 section! {
-    /// Sessions and passwords. Keys that are not here are also looked for in [couch_httpd_auth].
+    /// Sessions and passwords. Keys that CouchDB moved here are also looked for in [couch_httpd_auth].
     pub struct ChttpdAuth in "chttpd_auth", older "couch_httpd_auth" {
         /// Key that signs session cookies; made up and kept at first start.
         secret: Option<Text>,
@@ -131,7 +131,7 @@ choice! {
 
 choice! {
     /// From which sites' pages browsers send a session cookie along.
-    pub enum SameSite {
+    pub enum SameSite in any case {
         /// From the same site, and with links that lead here.
         Lax = "lax",
         /// From the same site.

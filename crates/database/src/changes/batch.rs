@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use document::{Rev, Revision};
 use functions::Place;
-use storage::{ChangeIter, Record, Row, Shard, View};
+use storage::{Record, Row, Shard, View};
 
 use super::row::push_rev;
 use super::{BatchFilter, Changes, Framing, Style};
@@ -61,7 +61,7 @@ impl Changes {
                     return Ok(false);
                 }
                 let seq = change.seq;
-                self.at.at[self.shard] = if self.query.descending { seq - 1 } else { seq };
+                self.note_read(seq);
                 self.revs.clear();
                 for rev in &change.revs {
                     if passed.next() == Some(true) {
@@ -81,8 +81,7 @@ impl Changes {
     /// The next changes of the shard, with the revisions that a filter looks at.
     fn gather(&self, shard: &Arc<Shard>) -> Result<Batch, Error> {
         let view = &self.views[self.shard];
-        let from = self.at.at[self.shard];
-        let mut it = ChangeIter::new(&view.snapshot, shard.number, from, self.query.descending);
+        let mut it = self.rows_to_read(&view.snapshot, shard);
         let mut batch = Batch::default();
         while let Some((seq, value)) = it.entry() {
             if batch.changes.len() >= BATCH_CHANGES_MAX || batch.bytes >= BATCH_BYTES_MAX {

@@ -56,7 +56,7 @@ impl Changes {
             let shard = &self.db.all_shards()[i];
             if let Some(value) = self.views[i].record_value(shard, id)? {
                 let seq = RecordHead::decode(&value)?.seq;
-                if seq > self.at.at[i] {
+                if self.query.descending || seq > self.at.at[i] {
                     rows.push((i, seq));
                 }
             }

@@ -12,7 +12,7 @@ mod selector;
 use std::sync::Arc;
 
 use functions::{Admission, Place};
-use storage::{ChangeIter, View};
+use storage::{ChangeIter, Shard, Snapshot, View};
 
 pub use query::{BatchFilter, ChangeFilter, ChangesQuery, Filter, Framing, Since, Style};
 
@@ -32,6 +32,8 @@ pub struct Changes {
     ends: Vec<u64>,
     /// What was looked at last in each shard.
     at: Seqs,
+    /// The row that a descending feed read last in the current shard; it continues below.
+    above: Option<u64>,
     /// The shard being read.
     shard: usize,
     /// Rows to look up, when there are few; the last one first.
@@ -58,6 +60,8 @@ impl Database {
         let ends: Vec<u64> = views.iter().map(|v| v.meta.update_seq).collect();
         let epoch = self.epoch();
         let at = match &query.since {
+            // As in CouchDB, a descending feed begins at the newest change, whatever `since` is.
+            _ if query.descending => Seqs::start(epoch, shards.len()),
             Since::Start => Seqs::start(epoch, shards.len()),
             Since::Now => Seqs {
                 epoch,
@@ -70,6 +74,7 @@ impl Database {
             views,
             ends,
             at,
+            above: None,
             shard: 0,
             lookups: None,
             rows: 0,
@@ -114,8 +119,7 @@ impl Changes {
         while self.shard < self.views.len() {
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
-            let from = self.at.at[self.shard];
-            let mut it = ChangeIter::new(&snapshot, shard.number, from, self.query.descending);
+            let mut it = self.rows_to_read(&snapshot, &shard);
             while let Some((seq, value)) = it.entry() {
                 if self.limit_reached() {
                     return Ok(false);
@@ -123,8 +127,7 @@ impl Changes {
                 if out.len() >= enough || passed >= 10_000 {
                     return Ok(true);
                 }
-                // Descending feeds go on below this row.
-                self.at.at[self.shard] = if self.query.descending { seq - 1 } else { seq };
+                self.note_read(seq);
                 if self.write_row(&shard, seq, value, framing, out)? == Wrote::Nothing {
                     passed += 1;
                 }
@@ -136,13 +139,27 @@ impl Changes {
         Ok(false)
     }
 
+    /// The rows of the current shard that were not read yet.
+    fn rows_to_read<'a>(&self, snapshot: &'a Snapshot, shard: &Shard) -> ChangeIter<'a> {
+        let at = self.at.at[self.shard];
+        // Seqs start at 1, so `above - 1` is at least 0, where no row is.
+        let from = self.above.map_or(at, |above| above - 1);
+        ChangeIter::new(snapshot, shard.number, from, self.query.descending)
+    }
+
+    /// Moves the feed to this row of the current shard.
+    fn note_read(&mut self, seq: u64) {
+        self.at.at[self.shard] = seq;
+        self.above = self.query.descending.then_some(seq);
+    }
+
+    /// Continues with the next shard. A descending feed stays at the oldest row, as in CouchDB.
     fn end_shard(&mut self) {
-        let at = &mut self.at.at[self.shard];
-        *at = if self.query.descending {
-            0
-        } else {
-            self.ends[self.shard].max(*at)
-        };
+        if !self.query.descending {
+            let at = &mut self.at.at[self.shard];
+            *at = self.ends[self.shard].max(*at);
+        }
+        self.above = None;
         self.shard += 1;
     }
 

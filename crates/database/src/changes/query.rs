@@ -89,8 +89,23 @@ pub struct ChangesQuery {
     pub attachments: ShownAttachments,
     /// Which changes are shown.
     pub filter: Filter,
-    /// Write the seq of every so manyth row only.
+    /// Write the seq of one row in this many only ([`ChangesQuery::shows_seq`]).
     pub seq_interval: Option<u64>,
+}
+
+/// The limit of a feed that has none, in CouchDB.
+const LIMIT_DEFAULT: u64 = 1_000_000_000_000_000;
+
+impl ChangesQuery {
+    /// Returns whether the row after `rows` others has its seq. As in CouchDB, these are the rows before which the rest of the
+    /// limit is a multiple of the interval.
+    pub(super) fn shows_seq(&self, rows: u64) -> bool {
+        let Some(interval) = self.seq_interval else {
+            return true;
+        };
+        let left = self.limit.unwrap_or(LIMIT_DEFAULT).saturating_sub(rows);
+        left.is_multiple_of(interval.max(1))
+    }
 }
 
 /// How rows are put together.

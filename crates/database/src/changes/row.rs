@@ -47,11 +47,7 @@ impl Changes {
         let mut json = std::mem::take(&mut self.json);
         json.clear();
         json.extend_from_slice(b"{\"seq\":");
-        let shown = self
-            .query
-            .seq_interval
-            .is_none_or(|n| self.rows.is_multiple_of(n.max(1)));
-        if shown {
+        if self.query.shows_seq(self.rows) {
             json.push(b'"');
             self.write_seq(seq, &mut json);
             json.push(b'"');

@@ -1,7 +1,7 @@
 //! Answers of queries with `aggregate`: groups instead of documents.
 
 use document::write_json_string;
-use mango::{Aggregate, Doc, Found, Groups, Selector};
+use mango::{Aggregate, Doc, Found, Groups, TextHits};
 
 use super::cursor::next_of;
 use super::docs::{Documents, is_stored};
@@ -44,8 +44,8 @@ impl FindAnswer {
             }
             Source::Documents(documents) => self.group_documents(&documents, &mut groups)?,
             Source::Text(mut hits) => {
-                while let Some((hit, has_words)) = hits.next()? {
-                    self.group_selected(&hit.id, hits.selector_of(has_words), &mut groups)?;
+                while let Some((hit, texts)) = hits.next()? {
+                    self.group_hit(&hit.id, texts, &mut groups)?;
                     self.is_wanted()?;
                 }
             }
@@ -104,20 +104,15 @@ impl FindAnswer {
     }
 
     fn group_document(&mut self, id: &str, groups: &mut Groups) -> Result<(), Error> {
-        self.group_selected(id, None, groups)
+        self.group_hit(id, TextHits::ALL, groups)
     }
 
-    /// The same with a selector that is not the query's.
-    fn group_selected(
-        &mut self,
-        id: &str,
-        selector: Option<&Selector>,
-        groups: &mut Groups,
-    ) -> Result<(), Error> {
+    /// Adds a document that has the words of these `$text` operators, if the selector matches it.
+    fn group_hit(&mut self, id: &str, texts: TextHits, groups: &mut Groups) -> Result<(), Error> {
         if let Some(doc) = self.read_document(id)? {
             self.stats.docs_examined += 1;
             let doc = Doc::whole(&doc.json);
-            if selector.unwrap_or(&self.find.selector).matches_doc(&doc) {
+            if self.find.selector.matches_hit(&doc, texts) {
                 groups.add(&doc)?;
             }
         }

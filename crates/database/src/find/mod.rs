@@ -232,22 +232,8 @@ impl DatabaseAs {
 
     /// Waits for the index, unless the query does not want that, and opens the answer.
     pub async fn find(&self, plan: FindPlan, limits: FindLimits) -> Result<FindAnswer, Error> {
-        if let Some(spec) = &plan.index.text {
-            let (spec, find) = (spec.clone(), plan.find.clone());
-            let found = self.find_by_text(plan, &spec, limits).await;
-            let reason = match &found {
-                Err(Error::Text(e @ search::Error::TooManyFields { .. })) => e.to_string(),
-                _ => return found,
-            };
-            // Queries that did not ask for the index go on without it.
-            if !find.use_index.is_empty() || find.selector.has_text() {
-                return found;
-            }
-            let others = |i: &FindIndex| i.text.is_none();
-            let mut plan = self.plan_among(Find::clone(&find), &limits, &others)?;
-            let warning = format!("The text index {} was not used: {reason}.", spec.name);
-            plan.warnings.push(warning);
-            return Box::pin(self.find(plan, limits)).await;
+        if let Some(spec) = plan.index.text.clone() {
+            return self.find_by_text(plan, &spec, limits).await;
         }
         let mut view = None;
         if let Some((design, at)) = &plan.index.view

@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use document::{DocId, write_json_string};
 use index::IndexView;
 use index::keys::put_terminated;
-use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, Selector, SortedGroups};
+use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups, TextHits};
 
 use super::cursor::{ARRAY, Cursor, Wanted, next_of};
 use super::docs::Documents;
@@ -424,27 +424,27 @@ impl FindAnswer {
 
     /// Reads a document and gives it when it matches, unless it is skipped; answers whether it matches.
     pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
-        self.take_selected(id, None, out)
+        self.take_hit(id, TextHits::ALL, out)
     }
 
-    /// The same with a selector that is not the query's.
-    pub(super) fn take_selected(
+    /// Reads a document that has the words of these `$text` operators, and does with it as [`FindAnswer::take_document`].
+    pub(super) fn take_hit(
         &mut self,
         id: &str,
-        selector: Option<&Selector>,
+        texts: TextHits,
         out: &mut Vec<u8>,
     ) -> Result<bool, Error> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
-        let matches = self.write_document(id, &mut text)? && self.take_text(&text, selector, out);
+        let matches = self.write_document(id, &mut text)? && self.take_text(&text, texts, out);
         self.text = text;
         Ok(matches)
     }
 
-    fn take_text(&mut self, text: &[u8], selector: Option<&Selector>, out: &mut Vec<u8>) -> bool {
+    fn take_text(&mut self, text: &[u8], texts: TextHits, out: &mut Vec<u8>) -> bool {
         self.stats.docs_examined += 1;
         let doc = Doc::whole(text);
-        if !selector.unwrap_or(&self.find.selector).matches_doc(&doc) {
+        if !self.find.selector.matches_hit(&doc, texts) {
             return false;
         }
         if !self.counts() {

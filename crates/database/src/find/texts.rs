@@ -5,13 +5,13 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use mango::text::{Cover, SortField, Wanted, default_query, sort_fields, text_in_or};
-use mango::{Find, FindError, Selector};
+use mango::text::{Cover, SortField, Wanted, default_query, sort_fields, texts_in_or};
+use mango::{Find, FindError, TextHits};
 use search::{Effort, Hit, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
 
 use super::rows::FindAnswer;
-use super::{FindLimits, FindPlan};
+use super::{FindIndex, FindLimits, FindPlan};
 use crate::text::bookmark::{self, Place};
 use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
@@ -28,24 +28,20 @@ pub(crate) struct Hits {
     readers: Vec<Arc<Reader>>,
     types: Types,
     request: Request,
-    /// Hits, and whether they have the words of the selector's `$text`.
-    page: VecDeque<(Hit, bool)>,
+    /// Hits, and the `$text` operators of the selector whose words they have.
+    page: VecDeque<(Hit, TextHits)>,
     bookmarks: bookmark::Writer,
     is_last_page: bool,
-    /// Of a selector with `$text` in an `$or`.
-    text_in_or: Option<TextInOr>,
-}
-
-/// What is asked of each hit for a `$text` in an `$or`, and what those are held against that have not its words.
-struct TextInOr {
-    query: Query,
-    rest: Selector,
+    /// What each hit is asked for the `$text` operators in an `$or`, with their numbers.
+    texts_in_or: Vec<(usize, Query)>,
 }
 
 impl DatabaseAs {
+    /// Opens the answer of a query that a text index serves. A query that does not ask for the index does without it where it
+    /// lacks documents, since other indexes have them.
     pub(super) async fn find_by_text(
         &self,
-        plan: FindPlan,
+        mut plan: FindPlan,
         spec: &Arc<TextSpec>,
         limits: FindLimits,
     ) -> Result<FindAnswer, Error> {
@@ -53,6 +49,24 @@ impl DatabaseAs {
         let index = self.ending.explain(self.text_index_now(&design, spec))?;
         if plan.find.update && !plan.find.stale {
             self.update_text(&index).await?;
+        }
+        let lacks = match index.left_out() {
+            0 => None,
+            n => Some(format!(
+                "Documents that text index {} lacks: {n}",
+                spec.name
+            )),
+        };
+        let is_asked_for = !plan.find.use_index.is_empty() || plan.find.selector.has_text();
+        match lacks {
+            Some(lacks) if !is_asked_for => {
+                let others = |i: &FindIndex| i.text.is_none();
+                let mut plan = self.plan_among(Find::clone(&plan.find), &limits, &others)?;
+                plan.warnings.push(format!("{lacks}. It was not used."));
+                return Box::pin(self.find(plan, limits)).await;
+            }
+            Some(lacks) => plan.warnings.push(format!("{lacks}. The log says why.")),
+            None => {}
         }
         self.note_used_text(&index);
         FindAnswer::open_text(self.clone(), plan, &index, limits)
@@ -73,13 +87,12 @@ impl Hits {
             Cover::Everything => Query::All,
             Cover::Part(wanted) => asked(wanted, index)?,
         };
-        let text_in_or = match text_in_or(&find.selector, definition) {
-            None => None,
-            Some((wanted, rest)) => Some(TextInOr {
-                query: asked(wanted, index)?,
-                rest,
-            }),
+        let texts = texts_in_or(&find.selector, definition).into_iter();
+        let query_of = |(number, wanted)| -> Result<(usize, Query), Error> {
+            Ok((number, asked(wanted, index)?))
         };
+        let texts_in_or = texts.map(query_of);
+        let texts_in_or = texts_in_or.collect::<Result<_, Error>>()?;
         let (sort, _) = sort_fields(find, definition.kind)?;
         let mut sort: Vec<SortKey> = sort.into_iter().map(sort_key).collect();
         if sort.is_empty() {
@@ -115,14 +128,8 @@ impl Hits {
             page: VecDeque::new(),
             bookmarks: bookmark::Writer::default(),
             is_last_page: false,
-            text_in_or,
+            texts_in_or,
         })
-    }
-
-    /// What a document is held against, by whether it has the words of the selector's `$text`; `None`: the selector itself.
-    pub fn selector_of(&self, has_words: bool) -> Option<&Selector> {
-        let text = self.text_in_or.as_ref();
-        text.filter(|_| !has_words).map(|text| &text.rest)
     }
 
     /// The place behind a hit of the page, as a bookmark has it.
@@ -130,20 +137,20 @@ impl Hits {
         self.bookmarks.write(&hit.order)
     }
 
-    /// The next hits, and which have the words of the selector's `$text`.
-    fn next_page(&mut self) -> Result<(search::Answer, Vec<bool>), search::Error> {
+    /// The next hits, and the `$text` operators whose words each has.
+    fn next_page(&mut self) -> Result<(search::Answer, Vec<TextHits>), search::Error> {
         loop {
             let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
             let page = search::search(&self.readers, &self.request, &self.types, &effort);
             let page = page.and_then(|page| {
-                let have_words = match &self.text_in_or {
-                    Some(text) => {
-                        let query = (&text.query, self.request.similarity);
-                        search::among(&self.readers, query, &page.hits, &effort)?
-                    }
-                    None => vec![true; page.hits.len()],
-                };
-                Ok((page, have_words))
+                let mut texts = vec![TextHits::ALL; page.hits.len()];
+                for (number, query) in &self.texts_in_or {
+                    let query = (query, self.request.similarity);
+                    let have = search::among(&self.readers, query, &page.hits, &effort)?;
+                    let lack = texts.iter_mut().zip(have).filter(|(_, has)| !has);
+                    lack.for_each(|(texts, _)| texts.remove(*number));
+                }
+                Ok((page, texts))
             });
             match page {
                 // Hits of a longer page were too many, not what the query itself takes.
@@ -155,12 +162,12 @@ impl Hits {
         }
     }
 
-    /// The next hit, and whether it has the words of the selector's `$text`.
-    pub fn next(&mut self) -> Result<Option<(Hit, bool)>, Error> {
+    /// The next hit, and the `$text` operators whose words it has.
+    pub fn next(&mut self) -> Result<Option<(Hit, TextHits)>, Error> {
         if self.page.is_empty() && !self.is_last_page {
             let began = Instant::now();
             let index = self.index.clone();
-            let (found, have_words) = index.with_files(|| Ok(self.next_page()?))?;
+            let (found, texts) = index.with_files(|| Ok(self.next_page()?))?;
             counters::TEXT_SEARCH_TIMES.record(began.elapsed());
             self.is_last_page = found.hits.len() < self.request.limit;
             self.request.limit = (2 * self.request.limit).min(HITS_A_PAGE_MAX);
@@ -169,7 +176,7 @@ impl Hits {
             }
             self.request.statistics = found.statistics;
             self.bookmarks = bookmark::Writer::new(&self.request.sort, &self.request.statistics);
-            self.page = found.hits.into_iter().zip(have_words).collect();
+            self.page = found.hits.into_iter().zip(texts).collect();
         }
         Ok(self.page.pop_front())
     }
@@ -226,10 +233,10 @@ impl FindAnswer {
     ) -> Result<bool, Error> {
         let began = Instant::now();
         while !self.is_full() {
-            let Some((hit, has_words)) = hits.next()? else {
+            let Some((hit, texts)) = hits.next()? else {
                 return Ok(false);
             };
-            if self.take_selected(&hit.id, hits.selector_of(has_words), out)? {
+            if self.take_hit(&hit.id, texts, out)? {
                 self.given(hits.behind(&hit).as_bytes());
             }
             if out.len() >= enough || began.elapsed() >= super::rows::PIECE_TIME {

@@ -13,7 +13,7 @@ use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use analysis::Flavour;
 use functions::Owner;
@@ -55,34 +55,10 @@ pub struct TextIndex {
     /// One for each shard of the database, in their order.
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
-    refused: Mutex<Option<Refused>>,
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
     /// It was asked since it was opened, which is noted already.
     is_noted: AtomicBool,
-}
-
-/// An update that failed for what documents gave to the index.
-struct Refused {
-    /// What it was to come to, by shard.
-    wanted: Vec<(u64, u64)>,
-    reason: Error,
-    began: Instant,
-    ended: Instant,
-}
-
-/// An update that failed and took so long is tried again by who searches after several times of that: so failing takes a part of the time,
-/// however many search. A shorter one is tried again at once: what was wrong may be right now.
-const LONG_FAILURE: Duration = Duration::from_secs(1);
-const WAIT_AFTER_FAILURE: u32 = 3;
-
-impl Refused {
-    /// Whether another update would fail for the same reason, or came too soon to find out.
-    fn holds(&self, wanted: &[(u64, u64)]) -> bool {
-        let took = self.ended - self.began;
-        let is_too_soon = took >= LONG_FAILURE && self.ended.elapsed() < took * WAIT_AFTER_FAILURE;
-        self.wanted == wanted || is_too_soon
-    }
 }
 
 /// A request waits for an index since then. How long it did is told at its end, also when that is its client's going away.
@@ -111,6 +87,8 @@ pub struct TextInfo {
     pub deleted_docs: u64,
     /// Bytes of files.
     pub file_bytes: u64,
+    /// Documents that are not in it, though they should be.
+    pub left_out: u64,
 }
 
 /// The open text indexes of one database.
@@ -176,7 +154,6 @@ impl TextIndex {
         let failure = updates.failure.as_ref();
         Ok(OpenTextFacts {
             failures: updates.failures,
-            is_refused: failure.is_some_and(|e| matches!(e, Error::Text(e) if e.is_of_request())),
             failure: failure.map(ToString::to_string),
             is_updating: updates.running,
             is_update_due,
@@ -185,6 +162,7 @@ impl TextIndex {
             segments_most,
             mapped,
             failed,
+            left_out: self.left_out(),
         })
     }
 
@@ -214,6 +192,11 @@ impl TextIndex {
             }
         }
         done
+    }
+
+    /// How many documents are not in it, though they should be: what its function gives for them cannot be.
+    pub(crate) fn left_out(&self) -> u64 {
+        self.shards.iter().map(TextShard::left_out).sum()
     }
 
     /// What it has seen, by shard.
@@ -370,7 +353,6 @@ impl Database {
             analyzers: parts.analyzers,
             shards,
             updates: watch::Sender::new(Updates::default()),
-            refused: Mutex::default(),
             used: AtomicU64::new(self.last_used()),
             is_noted: AtomicBool::new(false),
         });
@@ -420,25 +402,8 @@ impl Database {
         if reached() {
             return Ok(());
         }
-        if let Some(refused) = &*index.refused.lock()
-            && refused.holds(&wanted)
-        {
-            return Err(refused.reason.clone());
-        }
-        let wait = Wait(Instant::now());
-        let waited = self.wait_for_update(index.clone(), reached).await;
-        let began = wait.0;
-        drop(wait);
-        *index.refused.lock() = match &waited {
-            Err(reason @ Error::Text(e)) if e.is_of_request() => Some(Refused {
-                reason: reason.clone(),
-                began,
-                ended: Instant::now(),
-                wanted,
-            }),
-            _ => None,
-        };
-        waited
+        let _wait = Wait(Instant::now());
+        self.wait_for_update(index.clone(), reached).await
     }
 
     /// Somebody asks an index.
@@ -510,6 +475,7 @@ impl Database {
             info.docs += reader.docs();
             info.deleted_docs += reader.deleted_docs();
             info.file_bytes += shard.index.file_bytes();
+            info.left_out += shard.left_out();
         }
         Ok(info)
     }

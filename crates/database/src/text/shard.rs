@@ -53,6 +53,16 @@ pub(crate) struct TextShard {
     pub progress: Progress,
     /// What became of documents that its function was given.
     pub map_counts: MapCounts,
+    /// What the update under way left out.
+    left_out: Mutex<Option<LeftOutNow>>,
+}
+
+/// The documents that an update left out, to be logged together.
+struct LeftOutNow {
+    documents: u64,
+    /// The first of them.
+    id: String,
+    reason: search::Error,
 }
 
 /// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
@@ -95,6 +105,7 @@ impl TextShard {
             is_damaged: AtomicBool::new(false),
             progress: Progress::default(),
             map_counts: MapCounts::new(1),
+            left_out: Mutex::default(),
         })
     }
 
@@ -241,6 +252,7 @@ impl TextShard {
             Ok(())
         };
         let mut result = go_through();
+        self.log_left_out();
         // tantivy does not tell every failure's reason.
         if let Err(Error::Text(search::Error::Engine(_))) = &result
             && let Err(full) = self.admit(0, 0)
@@ -254,6 +266,46 @@ impl TextShard {
             tracing::warn!(%error, index = %self.label, "files of an update that failed stay");
         }
         result
+    }
+
+    /// How many documents are not in it, though they should be.
+    pub fn left_out(&self) -> u64 {
+        self.index.commit().left_out.count()
+    }
+
+    /// Leaves a document out whose fields cannot be in the index: others are to be found.
+    fn leave_out(&self, id: &str, reason: search::Error, update: &Update<'_>) {
+        update.leave_out(id);
+        let mut left_out = self.left_out.lock();
+        match &mut *left_out {
+            Some(left_out) => left_out.documents += 1,
+            None => {
+                *left_out = Some(LeftOutNow {
+                    documents: 1,
+                    id: id.to_owned(),
+                    reason,
+                });
+            }
+        }
+    }
+
+    fn log_left_out(&self) {
+        let Some(LeftOutNow {
+            documents,
+            id,
+            reason,
+        }) = self.left_out.lock().take()
+        else {
+            return;
+        };
+        counters::TEXT_LEFT_OUT.add(documents);
+        tracing::warn!(
+            index = %self.label,
+            documents,
+            first = ?id,
+            %reason,
+            "a text index leaves documents out"
+        );
     }
 
     /// Whether so much is to be merged that readers would feel it.
@@ -378,20 +430,27 @@ impl TextShard {
         let counts = (done, &self.map_counts);
         let mapped = index::map_each(source, mapper, &go_on, counts, &mut |id, mapped| {
             let fields = match mapped {
-                Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits)?,
-                Some((rows, emits)) => fields_of(rows, emits)?,
-                None => Fields::new(),
+                Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits),
+                Some((rows, emits)) => fields_of(rows, emits),
+                None => Ok(Fields::new()),
             };
-            if fields.is_empty() {
-                update.remove(id);
-                removals += 1;
-                return Ok::<(), Error>(());
-            }
             let partition = id.split_once(':').map(|(partition, _)| partition);
             let partition = partition.filter(|_| self.spec.partitioned);
-            update.put(id, partition, fields, &analyze)?;
-            puts += 1;
-            Ok(())
+            let put = fields.and_then(|fields| {
+                let is_empty = fields.is_empty();
+                match is_empty {
+                    true => update.remove(id),
+                    false => update.put(id, partition, fields, &analyze)?,
+                }
+                Ok(is_empty)
+            });
+            match put {
+                Ok(true) => removals += 1,
+                Ok(false) => puts += 1,
+                Err(reason) if reason.is_of_document() => self.leave_out(id, reason, update),
+                Err(e) => return Err(e.into()),
+            }
+            Ok::<(), Error>(())
         });
         counters::TEXT_DOCUMENTS.add(puts);
         counters::TEXT_REMOVALS.add(removals);
@@ -400,10 +459,10 @@ impl TextShard {
 }
 
 /// What a document's calls of `index` came to.
-fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, Error> {
+fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     let mut fields = Fields::new();
     for (at, row) in rows.iter().enumerate() {
-        let odd = |e: serde_json::Error| Error::BadRequest(format!("a call of index: {e}"));
+        let odd = |e: serde_json::Error| odd_call(at, &e);
         let (kind, name): (String, String) = serde_json::from_slice(emits.key(row)).map_err(odd)?;
         let (value, store): (Value, Value) =
             serde_json::from_slice(emits.value(row)).map_err(odd)?;
@@ -412,11 +471,17 @@ fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, Error> {
     Ok(fields)
 }
 
+/// A call whose parameters are not what they may be, as functions of other languages can make it.
+fn odd_call(at: usize, e: &serde_json::Error) -> search::Error {
+    let what = format!("call: {e}");
+    search::Error::FieldValue { at, what }
+}
+
 /// What a document's calls of Clouseau's `index` came to.
-fn classic_fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, Error> {
+fn classic_fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     let mut fields = Fields::classic();
-    for row in rows {
-        let odd = |e: serde_json::Error| Error::BadRequest(format!("a call of index: {e}"));
+    for (at, row) in rows.iter().enumerate() {
+        let odd = |e: serde_json::Error| odd_call(at, &e);
         let name: String = serde_json::from_slice(emits.key(row)).map_err(odd)?;
         let (value, options): (Value, Value) =
             serde_json::from_slice(emits.value(row)).map_err(odd)?;

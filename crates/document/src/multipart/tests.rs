@@ -307,6 +307,7 @@ proptest! {
                 filename: Some(name),
                 length: Some(content.len() as u64),
                 encoding: None,
+                doc: None,
             };
             writer.part(&head, &mut body);
             body.extend_from_slice(content);

@@ -5,6 +5,8 @@ use super::{BOUNDARY_LENGTH_MAX, MultipartError};
 /// The headers of a part that is to be written, as CouchDB writes those of documents and attachments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartHead<'a> {
+    /// Id and revision of the document that the part is: `X-Doc-Id` and `X-Rev-Id`.
+    pub doc: Option<(&'a str, &'a str)>,
     /// `Content-Type`, as it is. An attachment may have an empty one.
     pub content_type: &'a str,
     /// An attachment's name: the file name in `Content-Disposition`.
@@ -67,6 +69,10 @@ impl Writer {
             out.extend_from_slice(b"\r\nContent-Disposition: attachment; filename=\"");
             write_quoted(name, out);
             out.push(b'"');
+        }
+        if let Some((id, rev)) = head.doc {
+            write_header("X-Doc-Id", id, out);
+            write_header("X-Rev-Id", rev, out);
         }
         write_header("Content-Type", head.content_type, out);
         if let Some(length) = head.length {

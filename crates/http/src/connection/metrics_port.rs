@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::app::App;
+use crate::connection::spelling::{Bodiless, Spelling};
 use crate::metrics::catalogue;
 
 /// The path that is answered.
@@ -40,13 +41,17 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
         };
         let app = app.clone();
         tokio::spawn(async move {
+            let bodiless = Arc::new(Bodiless::default());
             let service = service_fn(|req: hyper::Request<Incoming>| {
-                let app = app.clone();
+                let (app, bodiless) = (app.clone(), bodiless.clone());
                 async move {
+                    let is_to_head = req.method() == Method::HEAD;
                     let answered = tokio::task::spawn_blocking(move || answer(&app, &req)).await;
+                    bodiless.note(is_to_head);
                     answered.map_err(|_| "the numbers could not be told")
                 }
             });
+            let stream = Spelling::new(stream, bodiless.clone());
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(SILENCE_MAX)

@@ -6,5 +6,6 @@ pub mod lenient;
 pub mod linger;
 pub mod metrics_port;
 pub mod server;
+pub mod spelling;
 pub mod tls;
 pub mod wrapper;

@@ -31,6 +31,7 @@ use crate::connection::head_timeout::HeadTimeout;
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
 use crate::connection::metrics_port::serve_metrics;
+use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
 use crate::metrics::ending::{End, Ending, Numbers, Told};
@@ -226,13 +227,19 @@ async fn connection<S>(
 ) where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let bodiless = Arc::new(Bodiless::default());
     let service = {
-        let app = app.clone();
-        service_fn(move |req| {
-            let app = app.clone();
+        let (app, bodiless) = (app.clone(), bodiless.clone());
+        service_fn(move |req: hyper::Request<Incoming>| {
+            let (app, bodiless) = (app.clone(), bodiless.clone());
             let https = spoken != Spoken::Unknown;
+            let is_http1 = req.version() < hyper::Version::HTTP_2;
+            let is_to_head = req.method() == hyper::Method::HEAD;
             async move {
                 let (answer, _) = within!(State::Answer, answer(&app, req, peer, https));
+                if is_http1 {
+                    bodiless.note(is_to_head);
+                }
                 Ok::<_, Infallible>(answer)
             }
         })
@@ -262,7 +269,7 @@ async fn connection<S>(
         app.silence_max(),
     );
     let connection = builder
-        .serve_connection(TokioIo::new(stream), service)
+        .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
         .into_owned();
     if let Err(e) = Again::new(watcher.watch(connection)).await {
         tracing::debug!(error = %e, "connection ended");

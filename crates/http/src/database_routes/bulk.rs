@@ -330,10 +330,12 @@ impl BulkGet {
         inner: &str,
         parts: &mut Parts,
     ) -> Result<(), ApiError> {
-        let mut begin = |content_type: &str, parts: &mut Parts| {
+        let mut begin = |content_type: &str, of: Option<(&str, &str)>, parts: &mut Parts| {
             let mut text = vec![];
             let head = PartHead {
                 content_type,
+                // As in CouchDB, only a part with attachments says which document it is.
+                doc: of.filter(|_| content_type.starts_with("multipart/")),
                 ..PartHead::default()
             };
             writer.part(&head, &mut text);
@@ -350,7 +352,7 @@ impl BulkGet {
             Err(e) => {
                 let (id, rev) = (doc.get("id"), doc.get("rev"));
                 let e = json!({"id": id, "rev": rev, "error": e.error, "reason": e.reason});
-                begin(ERROR_PART, parts);
+                begin(ERROR_PART, None, parts);
                 parts.push_text(e.to_string().as_bytes());
                 return Ok(());
             }
@@ -358,12 +360,16 @@ impl BulkGet {
         for rev in found {
             match rev {
                 Ok(read) => {
+                    let rev = read.rev.to_string();
+                    let of = Some((read.id.as_str(), rev.as_str()));
+                    let mut begin =
+                        |content_type: &str, parts: &mut Parts| begin(content_type, of, parts);
                     push_doc_multipart(&self.db, &read, inner, &mut begin, parts)?;
                 }
                 Err(rev) => {
                     let rev = rev.map_or("undefined".into(), |rev| rev.to_string());
                     let e = json!({"id": doc.get("id"), "rev": rev, "error": "not_found", "reason": "missing"});
-                    begin(ERROR_PART, parts);
+                    begin(ERROR_PART, None, parts);
                     parts.push_text(e.to_string().as_bytes());
                 }
             }
@@ -443,11 +449,14 @@ impl BulkGet {
         Ok(())
     }
 
-    /// A document's own `atts_since` counts for more than the query's.
+    /// Returns how a document is read. As in CouchDB, an empty `atts_since` has no effect.
     fn options_of(&self, doc: &Value) -> Result<ReadOptions, ApiError> {
         let mut options = self.options.clone();
         if let Some(since) = doc.get("atts_since") {
-            options.attachments = WantedBytes::Since(parse_revs(since)?);
+            let revs = parse_revs(since)?;
+            if !revs.is_empty() {
+                options.attachments = WantedBytes::Since(revs);
+            }
         }
         Ok(options)
     }

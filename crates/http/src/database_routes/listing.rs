@@ -141,6 +141,8 @@ impl GivenRows {
                 settings.query_server_config.partition_query_limit,
             )?;
             q.listing = Listing::Partition(partition);
+        } else {
+            bound_limit(&mut q.limit, settings.query_server_config.query_limit)?;
         }
         if let Some(keys) = self.keys {
             let max = settings.limits.max_keys;

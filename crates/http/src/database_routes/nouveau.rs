@@ -110,19 +110,20 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
     let index = index_of(access, design, Flavour::Nouveau, name).await?;
     let db = access.db.clone();
     let info = blocking(move || Ok(db.text_info(&index)?)).await?;
-    Ok(Reply::json(
-        200,
-        &json!({
-            "name": format!("{id}/{name}"),
-            "search_index": {
-                "signature": info.signature,
-                "update_seq": info.update_seq,
-                "purge_seq": info.purge_seq,
-                "num_docs": info.docs,
-                "disk_size": info.file_bytes,
-            },
-        }),
-    ))
+    let mut answer = json!({
+        "name": format!("{id}/{name}"),
+        "search_index": {
+            "signature": info.signature,
+            "update_seq": info.update_seq,
+            "purge_seq": info.purge_seq,
+            "num_docs": info.docs,
+            "disk_size": info.file_bytes,
+        },
+    });
+    if info.left_out > 0 {
+        answer["search_index"]["num_left_out_docs"] = info.left_out.into();
+    }
+    Ok(Reply::json(200, &answer))
 }
 
 /// `_nouveau_analyze`

@@ -65,7 +65,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
 /// `_search_info/{index}`
 pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
     about(req, access, id, parts, |info| {
-        json!({
+        let mut answer = json!({
             "signature": info.signature,
             "pending_seq": info.update_seq + info.updates_pending,
             "committed_seq": info.update_seq,
@@ -73,7 +73,11 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
             "doc_count": info.docs,
             "doc_del_count": info.deleted_docs,
             "disk_size": info.file_bytes,
-        })
+        });
+        if info.left_out > 0 {
+            answer["doc_left_out_count"] = info.left_out.into();
+        }
+        answer
     })
     .await
 }

@@ -142,9 +142,14 @@ pub fn keys_with_range() -> ApiError {
     ApiError::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`")
 }
 
-/// Refuses a `limit` beyond what the configuration allows, which is also the limit of who gives none.
+/// The limit that CouchDB takes for none, and that `infinity` stands for.
+const LIMIT_NONE: u64 = 0x1000_0000;
+
+/// Refuses a `limit` beyond what the configuration allows, which is also the limit of a request without one.
 pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {
-    if *limit.get_or_insert(max) > max {
+    let max = if max == u64::MAX { LIMIT_NONE } else { max };
+    let given = limit.filter(|limit| *limit != LIMIT_NONE);
+    if *limit.insert(given.unwrap_or(max)) > max {
         return Err(ApiError::query_parse(format!(
             "Limit is too large, must not exceed {max}"
         )));

@@ -11,7 +11,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::request::parameters::Given;
+use crate::request::parameters::{Given, bound_limit};
 use crate::router::require_method;
 use crate::server_routes::{backup, cluster, doctor, profile, top};
 use node::Query;
@@ -23,6 +23,15 @@ type Answer = Result<Reply, ApiError>;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
+/// What clients look for before they use it, by CouchDB's names, in CouchDB's order.
+const FEATURES: [&str; 5] = [
+    "search",
+    "nouveau",
+    "partitioned",
+    "pluggable-storage-engines",
+    "scheduler",
+];
+
 pub fn welcome(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     Ok(Reply::json(
@@ -32,7 +41,7 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
             "version": COUCHDB_VERSION,
             "git_sha": "settee",
             "uuid": app.node.uuid,
-            "features": ["partitioned", "pluggable-storage-engines"],
+            "features": FEATURES,
             "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
         }),
     ))
@@ -67,7 +76,7 @@ fn seeds(member: &Member) -> Map<String, Value> {
 }
 
 /// Which databases a query asks for; of a parameter that is given twice, the later counts.
-fn name_range(q: &Query) -> Result<NameRange, ApiError> {
+fn name_range(req: &Request) -> Result<NameRange, ApiError> {
     let mut range = NameRange {
         start: None,
         end: None,
@@ -76,7 +85,7 @@ fn name_range(q: &Query) -> Result<NameRange, ApiError> {
         skip: 0,
         limit: None,
     };
-    for (param, text) in &q.0 {
+    for (param, text) in &req.query.0 {
         let given = Given::Text(text);
         match param.as_str() {
             "key" => {
@@ -92,6 +101,11 @@ fn name_range(q: &Query) -> Result<NameRange, ApiError> {
             _ => {}
         }
     }
+    // As in CouchDB, where databases are documents of a database.
+    bound_limit(
+        &mut range.limit,
+        req.settings.query_server_config.query_limit,
+    )?;
     Ok(range)
 }
 
@@ -116,7 +130,7 @@ pub async fn all_dbs(app: &App, req: &Request) -> Answer {
         let fresh = member.gateway().fresh_control().await;
         fresh.map_err(|e| ApiError::busy(e.to_string()))?;
     }
-    let names = app.node.databases.names(&name_range(&req.query)?);
+    let names = app.node.databases.names(&name_range(req)?);
     let names: Vec<&str> = names.iter().map(|n| &**n).collect();
     Ok(with_content_etag(req, Reply::json(200, &names.into())))
 }
@@ -143,7 +157,7 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
         return dbs_info_of_keys(app, req).await;
     }
     let mut infos = vec![];
-    for name in app.node.databases.names(&name_range(&req.query)?) {
+    for name in app.node.databases.names(&name_range(req)?) {
         // One deleted meanwhile is left out.
         if let Ok(info) = app.node.databases.get(&name).and_then(|db| db.info()) {
             infos.push(json!({"key": &*name, "info": info_json(&info)}));

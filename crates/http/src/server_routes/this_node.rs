@@ -269,6 +269,9 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
                 _ => return Err(ApiError::bad_request("a JSON string expected")),
             };
             let old = set(app, section, key, value, persist).await?;
+            if let Some(unknown) = config::unknown(section, key) {
+                tracing::warn!("a setting over HTTP: {unknown}");
+            }
             share(app, section, key).await?;
             let old = old.map(|old| shown(section, key, old));
             Ok(Reply::json(200, &old.unwrap_or_default().into()))

@@ -433,9 +433,9 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
             .iter()
             .any(|(name, kind)| *field == format!("{name}:{}", kind.indexed())),
     };
-    let lacks = (text.fields.is_some() && !fields_needed(&find.selector).iter().all(has))
-        || (find.selector.has_text() && !text.has_default);
-    // Only an index knows which documents have the words of a `$text`: without one, all have.
+    let lacks = text.fields.is_some() && !fields_needed(&find.selector).iter().all(has);
+    // Only an index knows which documents have the words of a `$text`: without one, all have. An index without the default
+    // field serves too, and has no words, as in CouchDB.
     let finds_too_little = || !find.selector.has_text() && lacks_documents(text, find);
     (lacks || finds_too_little()).then_some(Reason::FieldMismatch)
 }

@@ -81,7 +81,7 @@ fn tree(node: &Node, path: &[String]) -> Option<Tree> {
             }
         }
         Node::Here(condition) => of_condition(condition, path)?,
-        Node::Text(text) => Tree::Default(value_of(text)),
+        Node::Text(text) => Tree::Default(value_of(&text.operand)),
         Node::Everything => return None,
     })
 }

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::condition::{Condition, Relation};
 use crate::json::{Elements, Kind, members, string};
-use crate::selector::{Node, Selector};
+use crate::selector::{Node, Selector, TextNode};
 
 /// What hits are to have.
 #[derive(Clone, Debug, PartialEq)]
@@ -23,7 +23,7 @@ pub enum Wanted {
     Text(String),
     /// All of these.
     All(Vec<Wanted>),
-    /// One of these.
+    /// One of these; of none, nothing.
     Any(Vec<Wanted>),
     /// The first without the second.
     Without(Box<Wanted>, Box<Wanted>),
@@ -82,20 +82,21 @@ impl Cover {
     }
 }
 
-/// What the selector's `$text` asks the index for, when it is in an `$or`: which of the hits it finds has to be asked too, since a document
-/// has either its words or what the other branches say.
+/// What each `$text` in an `$or` asks the index for, with its number: a document has either its words or what the other branches
+/// say, so that the hits have to be asked too.
 #[must_use]
-pub fn text_in_or(selector: &Selector, definition: &TextDefinition) -> Option<(Wanted, Selector)> {
-    fn text(node: &Node) -> Option<&[u8]> {
-        match node {
-            Node::All(nodes) | Node::Any(nodes) => nodes.iter().find_map(text),
-            Node::Text(text) => Some(text),
-            _ => None,
-        }
+pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, Wanted)> {
+    let texts = selector.texts_in_or().into_iter();
+    let wanted = |text: &TextNode| (text.number, words_wanted(text, definition));
+    texts.map(wanted).collect()
+}
+
+/// The words of a `$text`. An index without the default field has none.
+fn words_wanted(text: &TextNode, definition: &TextDefinition) -> Wanted {
+    match definition.has_default {
+        true => Wanted::Text(words_of(&text.operand)),
+        false => Wanted::Any(vec![]),
     }
-    // In an index without `$default` it restricts nothing.
-    let rest = selector.without_text().filter(|_| definition.has_default)?;
-    Some((Wanted::Text(words_of(text(&selector.root)?)), rest))
 }
 
 /// The operand of `$text`: a number or a boolean is looked for as it is written.
@@ -142,10 +143,7 @@ impl Reader<'_> {
             // What a document is as a whole is not in the index.
             Node::Here(_) if path.is_empty() => Cover::Everything,
             Node::Here(condition) => self.condition(condition, path),
-            Node::Text(text) if self.definition.has_default => {
-                Cover::Part(Wanted::Text(words_of(text)))
-            }
-            Node::Text(_) => Cover::Everything,
+            Node::Text(text) => Cover::Part(words_wanted(text, self.definition)),
         }
     }
 
@@ -367,21 +365,39 @@ mod tests {
     }
 
     #[test]
-    fn only_the_words_of_a_text_in_or_are_asked_for_twice() {
+    fn only_the_words_of_texts_in_an_or_are_asked_for_twice() {
         let read = |definition: Value, selector: Value| {
             let definition = crate::json::text_of(&definition);
             let definition =
                 TextDefinition::read(TextKind::Text, &definition, &Limits::default()).unwrap();
-            text_in_or(&Selector::parse(&selector).unwrap(), &definition)
+            texts_in_or(&Selector::parse(&selector).unwrap(), &definition)
         };
-        let in_or = json!({"c": 1, "$or": [{"$and": [{"$text": "fox"}, {"a": 1}]}, {"b": 2}]});
-        let (wanted, rest) = read(json!({}), in_or.clone()).unwrap();
-        assert_eq!(wanted, Wanted::Text("fox".to_owned()));
-        assert!(!rest.matches(&json!({"a": 1, "c": 1})));
-        assert!(rest.matches(&json!({"b": 2, "c": 1})));
-        assert!(read(json!({"default_field": {"enabled": false}}), in_or).is_none());
-        assert!(read(json!({}), json!({"a": 1, "$text": "fox"})).is_none());
-        assert!(read(json!({}), json!({"$or": [{"a": 1}, {"b": 2}]})).is_none());
+        let fox = Wanted::Text("fox".to_owned());
+        let in_or =
+            json!({"$text": "a", "$or": [{"$and": [{"$text": "fox"}, {"a": 1}]}, {"b": 2}]});
+        assert_eq!(read(json!({}), in_or.clone()), [(1, fox.clone())]);
+        let nothing = Wanted::Any(vec![]);
+        let without_default = json!({"default_field": {"enabled": false}});
+        assert_eq!(read(without_default, in_or), [(1, nothing)]);
+        let either = json!({"$or": [{"$text": "fox"}, {"$text": "dog"}]});
+        let dog = Wanted::Text("dog".to_owned());
+        assert_eq!(read(json!({}), either), [(0, fox), (1, dog)]);
+        for all in [
+            json!({"a": 1, "$text": "fox"}),
+            json!({"$and": [{"$text": "fox"}, {"$text": "dog"}]}),
+            json!({"$or": [{"a": 1}, {"b": 2}]}),
+        ] {
+            assert!(read(json!({}), all).is_empty());
+        }
+    }
+
+    #[test]
+    fn an_index_without_the_default_field_has_no_words() {
+        let without_default = json!({"default_field": {"enabled": false}});
+        assert_eq!(
+            cover(without_default, json!({"$text": "fox"})),
+            Cover::Part(Wanted::Any(vec![]))
+        );
     }
 
     #[test]

@@ -216,6 +216,7 @@ fn multipart(
             filename: Some(&shown.name),
             length: Some(shown.stored_length),
             encoding: (shown.encoding == Encoding::Gzip).then_some("gzip"),
+            doc: None,
         };
         writer.part(&head, &mut text);
         length += text.len() as u64 + shown.stored_length;

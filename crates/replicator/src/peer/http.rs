@@ -369,7 +369,8 @@ impl HttpPeer {
     /// The error that an answer is.
     fn refusal(&self, call: &Call<'_>, answer: &Answer) -> Error {
         match answer.status {
-            401 | 403 => Error::Unauthorized(self.base.to_string()),
+            401 => Error::Unauthorized(self.base.to_string()),
+            403 => Error::NoAccess(self.base.to_string()),
             404 => Error::NoDatabase(self.base.to_string()),
             _ => self.error(call, &answer.told()),
         }

@@ -89,7 +89,7 @@ pub enum Peer {
 
 impl Peer {
     /// # Errors
-    /// [`Error::NoDatabase`], [`Error::Unauthorized`], and those of requests.
+    /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::NoAccess`], and those of requests.
     pub async fn info(&self) -> Result<Info, Error> {
         match self {
             Peer::Local(peer) => peer.info(),
@@ -100,7 +100,7 @@ impl Peer {
     /// Creates the database unless it exists.
     ///
     /// # Errors
-    /// [`Error::Unauthorized`], and those of requests.
+    /// [`Error::Unauthorized`], [`Error::NoAccess`], and those of requests.
     pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
         match self {
             // Made before the peer was opened.

@@ -198,7 +198,7 @@ impl Entry {
         let state = self.state();
         let info = match (state, &self.crash) {
             (JobState::Crashing, Some((_, reason))) => json!({"error": reason}),
-            _ => Value::Object(self.progress.info()),
+            _ => self.progress.info_json(),
         };
         let changed = self.history.front().map_or(self.added, |event| event.at);
         (state, info, self.crashes, changed)
@@ -207,7 +207,7 @@ impl Entry {
     pub fn json(&self, id: &str, node: &str) -> Value {
         let r = &self.replication;
         let info = match self.is_running() || self.crash.is_none() {
-            true => Value::Object(self.progress.info()),
+            true => self.progress.info_json(),
             false => self.summary().1,
         };
         json!({

@@ -238,6 +238,17 @@ impl Committer {
         self.push_put(puts, Some((shard, rows)), vec![], false)
     }
 
+    /// Forgets the oldest purges beyond the last `keep`, some of them at a time.
+    pub(crate) fn trim_purges(
+        &self,
+        shard: Arc<Shard>,
+        keep: u64,
+    ) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::TrimPurges { shard, keep, reply });
+        rx
+    }
+
     fn push_put(
         &self,
         puts: Vec<Put>,

@@ -84,6 +84,12 @@ pub(super) enum Op {
         limits: Limits,
         reply: Reply<Vec<Vec<Rev>>>,
     },
+    /// Forgets some of the purges beyond the last `keep`.
+    TrimPurges {
+        shard: Arc<Shard>,
+        keep: u64,
+        reply: Reply<()>,
+    },
     Put {
         puts: Vec<Put>,
         /// The shard that the puts are about, and how many of its superseded rows they remove.
@@ -150,7 +156,11 @@ impl Op {
     pub(super) fn takes_room(&self) -> bool {
         match self {
             Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. } | Op::Install { .. } => true,
-            Op::Put { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => false,
+            Op::Put { .. }
+            | Op::TrimPurges { .. }
+            | Op::DropSlot { .. }
+            | Op::Sync { .. }
+            | Op::Save { .. } => false,
         }
     }
 
@@ -172,6 +182,7 @@ impl Op {
                 docs.extend(write.purges().map(|p| (&p.shard, &p.id)));
             }
             Op::Put { .. }
+            | Op::TrimPurges { .. }
             | Op::DropSlot { .. }
             | Op::Install { .. }
             | Op::Sync { .. }
@@ -182,7 +193,7 @@ impl Op {
     pub(super) fn wants_sync(&self) -> bool {
         match self {
             Op::Edits { synced, .. } | Op::Put { synced, .. } => *synced,
-            Op::Save { .. } => false,
+            Op::Save { .. } | Op::TrimPurges { .. } => false,
             _ => true,
         }
     }
@@ -194,6 +205,7 @@ impl Op {
             Op::Purge { reply, .. } => drop(reply.send(Err(e))),
             Op::Slot { reply, .. } => drop(reply.send(Err(e))),
             Op::Put { reply, .. }
+            | Op::TrimPurges { reply, .. }
             | Op::DropSlot { reply, .. }
             | Op::Install { reply, .. }
             | Op::Sync { reply }
@@ -245,6 +257,10 @@ pub(super) fn apply<'e>(
                 Err(e) => Answer::Failed(e),
             }
         }
+        Op::TrimPurges { shard, keep, .. } => {
+            batch.trim_purges(shard, *keep)?;
+            Answer::Done
+        }
         Op::DropSlot { slot, .. } => {
             slots.drop_slot(*slot);
             Answer::Done
@@ -282,6 +298,7 @@ pub(super) fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
             .iter()
             .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
+        Op::TrimPurges { shard, .. } => gone(shard),
         Op::Install { installation, .. } => installation.replaced.iter().find_map(gone),
         // What stands against a slot's write is seen when its turn comes.
         Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => None,
@@ -311,6 +328,7 @@ pub(super) fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
             (Op::Slot { reply, .. }, Answer::Slot(outcomes)) => drop(reply.send(Ok(outcomes))),
             (
                 Op::Put { reply, .. }
+                | Op::TrimPurges { reply, .. }
                 | Op::DropSlot { reply, .. }
                 | Op::Install { reply, .. }
                 | Op::Sync { reply }

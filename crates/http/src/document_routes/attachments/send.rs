@@ -120,6 +120,7 @@ pub fn push_doc_multipart(
             filename: Some(&attachment.name),
             length: Some(attachment.stored_length),
             encoding: (attachment.encoding == Encoding::Gzip).then_some("gzip"),
+            doc: None,
         };
         writer.part(&head, &mut text);
         parts.push_text(&text);

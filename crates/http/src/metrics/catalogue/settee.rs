@@ -122,33 +122,7 @@ fn text_indexes(list: &mut List, app: &App) {
             open.text_segments,
         ),
     ]);
-    list.counters([
-        (
-            "settee/text_indexes/documents",
-            "number of documents put into text indexes",
-            of_databases::TEXT_DOCUMENTS.get(),
-        ),
-        (
-            "settee/text_indexes/removals",
-            "number of changed documents that gave nothing to a text index or were deleted",
-            of_databases::TEXT_REMOVALS.get(),
-        ),
-        (
-            "settee/text_indexes/commits",
-            "number of commits of text indexes by shard",
-            of_databases::TEXT_COMMITS.get(),
-        ),
-        (
-            "settee/text_indexes/merges",
-            "number of merges of segments of text indexes",
-            of_databases::TEXT_MERGES.get(),
-        ),
-        (
-            "settee/text_indexes/update_failures",
-            "number of updates of text indexes that failed by shard, not of those that were stopped",
-            of_databases::TEXT_UPDATE_FAILURES.get(),
-        ),
-    ]);
+    count_text_updates(list);
     for (path, help, times) in [
         (
             "settee/text_indexes/update_time",
@@ -168,6 +142,41 @@ fn text_indexes(list: &mut List, app: &App) {
     ] {
         list.times(path, help, times.snapshot());
     }
+}
+
+fn count_text_updates(list: &mut List) {
+    list.counters([
+        (
+            "settee/text_indexes/documents",
+            "number of documents put into text indexes",
+            of_databases::TEXT_DOCUMENTS.get(),
+        ),
+        (
+            "settee/text_indexes/removals",
+            "number of changed documents that gave nothing to a text index or were deleted",
+            of_databases::TEXT_REMOVALS.get(),
+        ),
+        (
+            "settee/text_indexes/left_out",
+            "number of documents that text indexes left out because of what their functions gave for them",
+            of_databases::TEXT_LEFT_OUT.get(),
+        ),
+        (
+            "settee/text_indexes/commits",
+            "number of commits of text indexes by shard",
+            of_databases::TEXT_COMMITS.get(),
+        ),
+        (
+            "settee/text_indexes/merges",
+            "number of merges of segments of text indexes",
+            of_databases::TEXT_MERGES.get(),
+        ),
+        (
+            "settee/text_indexes/update_failures",
+            "number of updates of text indexes that failed by shard, not of those that were stopped",
+            of_databases::TEXT_UPDATE_FAILURES.get(),
+        ),
+    ]);
 }
 
 fn gauges(list: &mut List, app: &App, c: &Counts) {

@@ -80,13 +80,10 @@ pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     let texts = design.texts.iter();
     let found = texts.filter_map(|text| {
         let open = text.open.as_ref()?;
-        let fails = open.failures >= BUILDS_FAILED_MIN || (open.failures > 0 && open.is_refused);
+        let fails = open.failures >= BUILDS_FAILED_MIN;
         let why = open.failure.as_deref().filter(|_| fails)?;
         let why = &why[..why.floor_char_boundary(200)];
-        let says = match open.is_refused {
-            true => format!("it cannot be built of what the function gives to it: {why}"),
-            false => format!("the last {} builds failed: {why}", open.failures),
-        };
+        let says = format!("the last {} builds failed: {why}", open.failures);
         Some(
             Finding::new(Severity::Error, subject(db, design, text), says)
                 .evidence(json!({"failures": open.failures, "why": why}))
@@ -115,14 +112,14 @@ const SEGMENTS_MIN: usize = 64;
 pub const TEXT_INDEXES: Check = Check {
     id: "text-indexes",
     area: Area::Queries,
-    title: "text indexes that are behind, or in pieces",
-    looks_at: "changes that open text indexes have yet to see while nobody updates them or is about to, and their segments while nobody merges them",
+    title: "text indexes that are behind, in pieces, or lack documents",
+    looks_at: "changes that open text indexes have yet to see while nobody updates them or is about to, their segments while nobody merges them, and documents that they leave out",
     finds: || {
         format!(
-            "note of one that is {PENDING_MIN} and more changes behind; warning of one that has {SEGMENTS_MIN} and more segments in a shard"
+            "note of one that is {PENDING_MIN} and more changes behind; warning of one that has {SEGMENTS_MIN} and more segments in a shard, and of one that leaves documents out"
         )
     },
-    why: "the next search waits until the index has seen all changes, or does not find them if it does not wait; each search looks into every segment. Segments are merged after an update, unless merges fail",
+    why: "the next search waits until the index has seen all changes, or does not find them if it does not wait; each search looks into every segment. Segments are merged after an update, unless merges fail. Documents are left out, and not found, when what the function gives for them cannot be in the index",
     look: |facts| {
         let all = facts.databases.all.iter();
         let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
@@ -130,8 +127,10 @@ pub const TEXT_INDEXES: Check = Check {
             let texts = design.texts.iter();
             texts.map(move |text| (db, design, text))
         });
-        let found = texts
-            .flat_map(|(db, design, text)| [behind(db, design, text), in_pieces(db, design, text)]);
+        let found = texts.flat_map(|(db, design, text)| {
+            let of = [behind, in_pieces, lacking];
+            of.map(|check| check(db, design, text))
+        });
         Ok(found.flatten().collect())
     },
 };
@@ -165,6 +164,24 @@ fn in_pieces(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Fi
         Finding::new(Severity::Warning, subject(db, design, text), says)
             .evidence(json!({"segments": open.segments_most, "documents": db.documents}))
             .act("# merges fail: the log says why at \"an index is left untidy\"; often the disk is too full for them"),
+    )
+}
+
+fn lacking(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
+    let left_out = text.open.as_ref()?.left_out;
+    if left_out == 0 {
+        return None;
+    }
+    let says = format!(
+        "it leaves {left_out} of {} documents out: what its function gives for them cannot be in it",
+        db.documents
+    );
+    Some(
+        Finding::new(Severity::Warning, subject(db, design, text), says)
+            .evidence(json!({"left_out": left_out, "documents": db.documents}))
+            .act(
+                "# the log has a document and the reason, at \"a text index leaves documents out\"",
+            ),
     )
 }
 
@@ -228,19 +245,17 @@ mod tests {
     }
 
     #[test]
-    fn text_indexes_that_cannot_be_built_are_errors_at_once_others_when_they_fail_again() {
-        let of = |failures, is_refused| {
+    fn text_indexes_that_fail_again_are_errors() {
+        let of = |failures| {
             let open = OpenTextFacts {
                 failures,
-                is_refused,
                 failure: Some("out of it".into()),
                 ..OpenTextFacts::default()
             };
             severities(&FAILING_BUILDS, planted(text(Some(open))))
         };
-        assert_eq!([of(0, false), of(1, false)], [vec![], vec![]]);
-        assert_eq!(of(2, false), [Severity::Error]);
-        assert_eq!(of(1, true), [Severity::Error]);
+        assert_eq!([of(0), of(1)], [vec![], vec![]]);
+        assert_eq!(of(2), [Severity::Error]);
     }
 
     #[test]
@@ -300,6 +315,11 @@ mod tests {
             is_tidying: true,
             ..pieces
         };
-        assert_eq!(of(merging), []);
+        assert_eq!(of(merging.clone()), []);
+        let lacking = OpenTextFacts {
+            left_out: 1,
+            ..merging
+        };
+        assert_eq!(of(lacking), [Severity::Warning]);
     }
 }

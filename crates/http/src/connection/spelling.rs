@@ -1,0 +1,405 @@
+//! Names of headers as CouchDB spells them. hyper writes them in lower case, which is legal; clients and scripts of proxies exist
+//! that look for `ETag`.
+//!
+//! hyper's own ways cost each answer more: it can write names in title case, letter by letter, which is wrong for `ETag`, or by
+//! a map for each answer. So the heads are respelled on their way to the socket, in one pass over a copy of each. A head has the
+//! length that it had, and nothing else of the stream is touched: where bodies begin and end is followed as a client would.
+//! What is not HTTP/1 goes through as it is.
+
+use std::collections::VecDeque;
+use std::io::{self, IoSlice};
+use std::pin::Pin;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
+use std::task::{Context, Poll, ready};
+
+use memchr::memchr;
+use parking_lot::Mutex;
+use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+
+/// The spelling of names that are not in title case.
+const EXCEPTIONS: [&[u8]; 7] = [
+    b"ETag",
+    b"Content-MD5",
+    b"traceresponse",
+    b"WWW-Authenticate",
+    b"X-Couch-Request-ID",
+    b"X-CouchDB-Body-Time",
+    b"X-Couch-Update-NewRev",
+];
+
+/// Parts that are written in one call.
+const PARTS_MAX: usize = 16;
+
+/// The answers of a connection that have no body, whatever their heads say: those to HEAD. Their places among all answers.
+#[derive(Default)]
+pub struct Bodiless {
+    answers: AtomicU64,
+    waiting: AtomicU64,
+    places: Mutex<VecDeque<u64>>,
+}
+
+impl Bodiless {
+    /// Notes the next answer, in the order of the requests, before it is written.
+    pub fn note(&self, is_to_head: bool) {
+        let place = self.answers.fetch_add(1, Relaxed);
+        if is_to_head {
+            self.places.lock().push_back(place);
+            self.waiting.fetch_add(1, Relaxed);
+        }
+    }
+
+    fn take(&self, place: u64) -> bool {
+        if self.waiting.load(Relaxed) == 0 {
+            return false;
+        }
+        let mut places = self.places.lock();
+        let is_next = places.front() == Some(&place);
+        if is_next {
+            places.pop_front();
+            self.waiting.fetch_sub(1, Relaxed);
+        }
+        is_next
+    }
+}
+
+/// A stream that spells the heads which are written to it.
+pub struct Spelling<S> {
+    stream: S,
+    /// What is written next.
+    state: State,
+    /// The last head, spelled, and how much of it is written. `state` is what follows it.
+    head: Vec<u8>,
+    written: usize,
+    /// Answers whose heads came.
+    answers: u64,
+    bodiless: Arc<Bodiless>,
+}
+
+impl<S> Spelling<S> {
+    pub fn new(stream: S, bodiless: Arc<Bodiless>) -> Spelling<S> {
+        Spelling {
+            stream,
+            state: State::Head,
+            head: vec![],
+            written: 0,
+            answers: 0,
+            bodiless,
+        }
+    }
+}
+
+/// What comes next on a connection.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum State {
+    /// A head.
+    Head,
+    /// So many bytes of a body.
+    Body(u64),
+    /// A body in chunks.
+    Chunks(Chunks),
+    /// A body up to the connection's end, or another protocol.
+    Through,
+}
+
+/// Where in a body in chunks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Chunks {
+    /// In a chunk's size, of which so much is known.
+    Size(u64),
+    /// Before the line feed after this size.
+    SizeEnd(u64),
+    /// So many bytes before a chunk's end.
+    Data(u64),
+    /// Before the line break after a chunk.
+    DataEnd,
+    /// Before the line feed of that.
+    DataLineFeed,
+    /// In a line after the last chunk, which is empty so far or not.
+    Line(bool),
+    /// Before the line feed of such a line.
+    LineEnd(bool),
+    Done,
+}
+
+impl State {
+    /// Goes over bytes up to where the next head begins; answers how many these are.
+    fn pass(&mut self, bytes: &[u8]) -> usize {
+        match self {
+            State::Head => 0,
+            State::Through => bytes.len(),
+            State::Body(left) => {
+                let n = usize::try_from(*left).map_or(bytes.len(), |left| left.min(bytes.len()));
+                *left -= n as u64;
+                if *left == 0 {
+                    *self = State::Head;
+                }
+                n
+            }
+            State::Chunks(chunks) => {
+                let n = chunks.pass(bytes);
+                if *chunks == Chunks::Done {
+                    *self = State::Head;
+                }
+                n
+            }
+        }
+    }
+
+    /// Whether so many bytes are all of the body that is being written.
+    fn takes_all(&self, bytes: usize) -> bool {
+        match self {
+            State::Through => true,
+            State::Body(left) => bytes as u64 <= *left,
+            State::Head | State::Chunks(_) => false,
+        }
+    }
+}
+
+impl Chunks {
+    fn pass(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while at < bytes.len() && *self != Chunks::Done {
+            if let Chunks::Data(left) = self {
+                let rest = bytes.len() - at;
+                let n = usize::try_from(*left).map_or(rest, |left| left.min(rest));
+                *left -= n as u64;
+                at += n;
+                if *left == 0 {
+                    *self = Chunks::DataEnd;
+                }
+                continue;
+            }
+            *self = self.after(bytes[at]);
+            at += 1;
+        }
+        at
+    }
+
+    /// After a byte that is not a chunk's content.
+    fn after(self, byte: u8) -> Chunks {
+        match self {
+            Chunks::Size(size) => match (byte as char).to_digit(16) {
+                Some(digit) => Chunks::Size((size << 4) | u64::from(digit)),
+                None => Chunks::SizeEnd(size),
+            },
+            Chunks::SizeEnd(0) => Chunks::Line(true),
+            Chunks::SizeEnd(size) => Chunks::Data(size),
+            Chunks::DataEnd => Chunks::DataLineFeed,
+            Chunks::DataLineFeed => Chunks::Size(0),
+            Chunks::Line(is_empty) if byte == b'\r' => Chunks::LineEnd(is_empty),
+            Chunks::Line(_) => Chunks::Line(false),
+            Chunks::LineEnd(true) => Chunks::Done,
+            Chunks::LineEnd(false) => Chunks::Line(true),
+            Chunks::Data(_) | Chunks::Done => self,
+        }
+    }
+}
+
+/// What a head says of its answer.
+struct Said {
+    /// Others follow before the answer itself.
+    is_interim: bool,
+    /// What follows the head, unless the answer is to HEAD.
+    then: State,
+}
+
+/// Appends the head that some bytes begin with, spelled; answers how long it is, and what it says. `None` when it is not whole.
+fn spell(bytes: &[u8], head: &mut Vec<u8>) -> Option<(usize, Said)> {
+    let mut at = memchr(b'\n', bytes)? + 1;
+    let status = bytes.get(9..12)?;
+    head.extend_from_slice(&bytes[..at]);
+    let mut then = State::Through;
+    loop {
+        let length = memchr(b'\r', &bytes[at..])?;
+        let line = bytes.get(at..at + length + 2)?;
+        at += line.len();
+        let begin = head.len();
+        head.extend_from_slice(line);
+        if length == 0 {
+            break;
+        }
+        let line = &mut head[begin..];
+        let name = spell_name(line);
+        match &line[..name] {
+            b"Content-Length" if then == State::Through => then = length_of(&line[name..]),
+            b"Transfer-Encoding" => then = State::Chunks(Chunks::Size(0)),
+            _ => {}
+        }
+    }
+    let is_interim = status[0] == b'1';
+    if is_interim || matches!(status, b"204" | b"304") {
+        then = State::Head;
+    }
+    Some((at, Said { is_interim, then }))
+}
+
+/// What follows a head with this length, which stands after a colon.
+fn length_of(value: &[u8]) -> State {
+    let digits = value.iter().filter(|byte| byte.is_ascii_digit());
+    let length = digits.fold(0_u64, |n, digit| {
+        n.saturating_mul(10).saturating_add(u64::from(digit - b'0'))
+    });
+    match length {
+        0 => State::Head,
+        length => State::Body(length),
+    }
+}
+
+/// Spells the name that a line begins with; answers how long it is.
+fn spell_name(line: &mut [u8]) -> usize {
+    let mut begins = true;
+    let mut length = 0;
+    for byte in line.iter_mut() {
+        if *byte == b':' {
+            break;
+        }
+        if begins {
+            byte.make_ascii_uppercase();
+        }
+        begins = *byte == b'-';
+        length += 1;
+    }
+    let name = &mut line[..length];
+    let is_it = |spelled: &&&[u8]| spelled.len() == length && name.eq_ignore_ascii_case(spelled);
+    if let Some(spelled) = EXCEPTIONS.iter().find(is_it) {
+        name.copy_from_slice(spelled);
+    }
+    length
+}
+
+impl<S: AsyncWrite + Unpin> Spelling<S> {
+    /// Takes the head that some bytes begin with; answers how long it is. `None`: these are not HTTP/1.
+    fn take_head(&mut self, bytes: &[u8]) -> Option<usize> {
+        if !bytes.starts_with(b"HTTP/1.") {
+            return None;
+        }
+        self.head.clear();
+        self.written = 0;
+        // hyper writes a head whole, and a body only after the head.
+        let Some((length, said)) = spell(bytes, &mut self.head) else {
+            self.head.clear();
+            return None;
+        };
+        self.state = said.then;
+        if !said.is_interim {
+            if self.bodiless.take(self.answers) {
+                self.state = State::Head;
+            }
+            self.answers += 1;
+        }
+        Some(length)
+    }
+
+    /// Writes what is left of the head, and as much of what follows as belongs to its answer.
+    fn poll_parts(
+        &mut self,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+        skip: usize,
+    ) -> Poll<io::Result<usize>> {
+        let mut parts = [IoSlice::new(&[]); PARTS_MAX];
+        parts[0] = IoSlice::new(&self.head[self.written..]);
+        let left = parts[0].len();
+        let mut count = 1;
+        let (mut ahead, mut skip) = (self.state, skip);
+        for buf in bufs {
+            let skipped = skip.min(buf.len());
+            skip -= skipped;
+            let buf = &buf[skipped..];
+            if count == PARTS_MAX {
+                break;
+            }
+            let n = ahead.pass(buf);
+            if n > 0 {
+                parts[count] = IoSlice::new(&buf[..n]);
+                count += 1;
+            }
+            if n < buf.len() {
+                break;
+            }
+        }
+        let parts = match left {
+            0 => &parts[1..count],
+            _ => &parts[..count],
+        };
+        let written = ready!(Pin::new(&mut self.stream).poll_write_vectored(cx, parts))?;
+        let mut of_body = written.saturating_sub(left);
+        for part in &parts[usize::from(left > 0)..] {
+            let n = of_body.min(part.len());
+            self.state.pass(&part[..n]);
+            of_body -= n;
+        }
+        self.written += written.min(left);
+        Poll::Ready(Ok(written))
+    }
+}
+
+impl<S: AsyncRead + Unpin> AsyncRead for Spelling<S> {
+    fn poll_read(
+        mut self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &mut ReadBuf<'_>,
+    ) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_read(cx, buf)
+    }
+}
+
+impl<S: AsyncWrite + Unpin> AsyncWrite for Spelling<S> {
+    fn poll_write(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        buf: &[u8],
+    ) -> Poll<io::Result<usize>> {
+        self.poll_write_vectored(cx, &[IoSlice::new(buf)])
+    }
+
+    fn poll_write_vectored(
+        self: Pin<&mut Self>,
+        cx: &mut Context<'_>,
+        bufs: &[IoSlice<'_>],
+    ) -> Poll<io::Result<usize>> {
+        let me = self.get_mut();
+        // What was taken of a head before stands at the beginning again.
+        let taken = me.head.len() - me.written;
+        if taken > 0 {
+            return me.poll_parts(cx, bufs, taken);
+        }
+        if me.state == State::Head {
+            let first = bufs.iter().position(|buf| !buf.is_empty());
+            let bufs = &bufs[first.unwrap_or(0)..];
+            match first.map(|_| me.take_head(&bufs[0])) {
+                Some(Some(length)) => return me.poll_parts(cx, bufs, length),
+                Some(None) => me.state = State::Through,
+                None => {}
+            }
+        }
+        let length = bufs.iter().map(|buf| buf.len()).sum();
+        if !me.state.takes_all(length) {
+            return me.poll_parts(cx, bufs, 0);
+        }
+        let written = ready!(Pin::new(&mut me.stream).poll_write_vectored(cx, bufs))?;
+        if let State::Body(left) = me.state {
+            me.state = match left - written as u64 {
+                0 => State::Head,
+                left => State::Body(left),
+            };
+        }
+        Poll::Ready(Ok(written))
+    }
+
+    fn is_write_vectored(&self) -> bool {
+        self.stream.is_write_vectored()
+    }
+
+    fn poll_flush(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_flush(cx)
+    }
+
+    fn poll_shutdown(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
+        Pin::new(&mut self.stream).poll_shutdown(cx)
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,86 @@
+//! The documents that an index leaves out: what its function gives for them cannot be in it.
+
+use std::collections::BTreeSet;
+
+use serde::{Deserialize, Serialize};
+
+/// Documents that are counted. They are written at each commit.
+const COUNTED_MAX: usize = 1_000;
+
+/// The documents that an index leaves out, by hashes of their ids.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct LeftOut {
+    hashes: BTreeSet<u64>,
+    /// There were more than are counted, until the index is rebuilt.
+    #[serde(default)]
+    has_more: bool,
+}
+
+impl LeftOut {
+    /// Whether all documents are in the index.
+    pub fn is_empty(&self) -> bool {
+        self.hashes.is_empty() && !self.has_more
+    }
+
+    /// How many documents are left out; 1,000 when there are 1,000 or more.
+    pub fn count(&self) -> u64 {
+        match self.has_more {
+            true => COUNTED_MAX as u64,
+            false => self.hashes.len() as u64,
+        }
+    }
+
+    pub(crate) fn insert(&mut self, id: &str) {
+        let hash = hash_of(id);
+        match self.hashes.len() < COUNTED_MAX {
+            true => drop(self.hashes.insert(hash)),
+            false => self.has_more |= !self.hashes.contains(&hash),
+        }
+    }
+
+    pub(crate) fn remove(&mut self, id: &str) {
+        self.hashes.remove(&hash_of(id));
+    }
+}
+
+/// FNV-1a, which is stored: it may never change.
+fn hash_of(id: &str) -> u64 {
+    let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
+    id.bytes().fold(0xcbf2_9ce4_8422_2325, mix)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_document_counts_until_it_comes_in() {
+        let mut left_out = LeftOut::default();
+        for id in ["a", "b", "a"] {
+            left_out.insert(id);
+        }
+        assert_eq!(left_out.count(), 2);
+        let text = serde_json::to_string(&left_out).unwrap();
+        assert_eq!(serde_json::from_str::<LeftOut>(&text).unwrap(), left_out);
+        left_out.remove("a");
+        left_out.remove("c");
+        assert_eq!(left_out.count(), 1);
+        left_out.remove("b");
+        assert!(left_out.is_empty());
+    }
+
+    #[test]
+    fn more_than_are_counted_are_never_none() {
+        let mut left_out = LeftOut::default();
+        let ids: Vec<String> = (0..=COUNTED_MAX).map(|n| n.to_string()).collect();
+        ids.iter().for_each(|id| left_out.insert(id));
+        ids.iter().for_each(|id| left_out.remove(id));
+        assert_eq!((left_out.count(), left_out.is_empty()), (1_000, false));
+    }
+
+    #[test]
+    fn hashes_are_those_that_are_stored() {
+        assert_eq!(hash_of(""), 0xcbf2_9ce4_8422_2325);
+        assert_eq!(hash_of("a"), 0xaf63_dc4c_8601_ec8c);
+    }
+}
