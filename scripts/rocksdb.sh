@@ -6,7 +6,7 @@
 # The sources are those that the crate brings, with the defines of its build script for Linux with the
 # features lz4 and zstd. They are compiled in chunks that include up to 16 of them each: most of the time
 # of RocksDB's 343 files goes into reading the same headers, so this takes 4 minutes of two cores
-# instead of 15 to 20. Frame pointers are kept for profiles. A file of ours is compiled with them, `crates/storage/native`. Names of files in it are
+# instead of 15 to 20. Frame pointers are kept for profiles. Files of ours are compiled with them, `crates/storage/native`. Names of files in it are
 # the same on every machine, for packaging/build.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 version=$(awk '$1 == "name" && $3 == "\"librocksdb-sys\"" { getline; gsub(/"/, "", $3); print $3; exit }' Cargo.lock)
 [ -n "$version" ] || { echo "rocksdb: no librocksdb-sys in Cargo.lock" >&2; exit 1; }
 # Counts up when the way of compiling changes, so that an older library is not taken for this one.
-recipe=6
+recipe=7
 home="$SETTEE_CACHE/rocksdb/$version-$recipe"
 files_per_chunk=16
 
@@ -41,8 +41,8 @@ compile() {
       util/build_version.cc | '') continue ;;  # The crate has its own.
     esac
     printf '#include "rocksdb/%s"\n' "$file" >>"$work/chunk$((100 + sources / files_per_chunk)).cc"
-    # Of ours; it needs a type that only the C interface's file knows.
-    [ "$file" = db/c.cc ] && printf '#include "%s"\n' "$PWD/crates/storage/native/log_ahead.cc" >>"$work/chunk$((100 + sources / files_per_chunk)).cc"
+    # Of ours; they need types that only the C interface's file knows.
+    [ "$file" = db/c.cc ] && printf '#include "%s"\n' "$PWD"/crates/storage/native/{log_ahead,errors}.cc >>"$work/chunk$((100 + sources / files_per_chunk)).cc"
     sources=$((sources + 1))
   done < <(tr -d '\r' <"$rocksdb/rocksdb_lib_sources.txt"; echo)
   printf '#include "%s/build_version.cc"\n' "$rocksdb" >"$work/version.cc"
@@ -68,7 +68,7 @@ compile() {
   )
   # The C interface is one of the first chunks, the transactions and the version are among the last.
   local symbol
-  for symbol in rocksdb_open settee_env_create rocksdb_transactiondb_open GetRocksVersionAsString; do
+  for symbol in rocksdb_open settee_env_create settee_resume rocksdb_transactiondb_open GetRocksVersionAsString; do
     nm -g --defined-only "$work/librocksdb.a" 2>/dev/null | grep "$symbol" >/dev/null \
     || { echo "rocksdb: the library that was compiled has no $symbol" >&2; exit 1; }
   done

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from harness.api import Disconnected, ask
+from harness.faults import Faults
 from harness.prometheus import Prometheus, tool
 from harness.server import wait_until
 from harness.small_disk import SmallDisk
@@ -148,7 +149,32 @@ def test_a_disk_that_fills(ctx):
             with open(disk.path / "ballast", "wb") as file:
                 file.write(b"x" * int(free - size * 0.05))
             fires(ctx, prometheus, "SetteeDiskFilling")
+            # A store that can write no memtables to files any more takes none.
+            fires(ctx, prometheus, "SetteeWritesFail")
             prometheus.end()
+
+
+def test_connections_and_storage_errors(ctx):
+    faults = Faults(ctx.folder("faults"))
+    if faults.refused:
+        ctx.report.skip("SetteeStorageErrors fires", faults.refused)
+        return
+    with faults.preloaded(), ctx.server("errors", options=["--set", "chttpd/server_options=[{max, 5}]"]) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        prometheus = Prometheus(ctx, server, hasty_rules(ctx))
+        # An error before Prometheus has looked for the first time is none that it sees.
+        seen = wait_until(lambda: prometheus.query("settee_storage_engine_errors_total"), FIRES_S)
+        ctx.report.check("errors of the storage engine are counted from the start", seen)
+        held = [ask(server, "/db/_changes?feed=continuous") for _ in range(3)]
+        faults.begin(("fdatasync", "*/store/*.log", "EIO", 0))
+        ctx.report.equal("a write whose sync fails is refused", api.put("/db/a", {}).status, 500)
+        faults.end()
+        fires(ctx, prometheus, "SetteeStorageErrors")
+        fires(ctx, prometheus, "SetteeConnectionsFull")
+        for connection in held:
+            connection.close()
+        prometheus.end()
 
 
 def test_a_server_that_is_down(ctx):

@@ -135,6 +135,12 @@ pub struct Stats {
     pub sampled_reads_cached: u64,
     /// and those that had to read from files.
     pub sampled_reads_uncached: u64,
+    /// Errors for which the engine refused all writes, since the process started,
+    pub engine_errors: u64,
+    /// and how often it took writes again.
+    pub engine_resumes: u64,
+    /// Compactions that failed and were tried again.
+    pub compaction_failures: u64,
 }
 
 /// All databases of one data directory. The entry point of the embedded API.
@@ -544,6 +550,9 @@ impl Databases {
             documents_read: storage::counters::DOCUMENTS_READ.get(),
             sampled_reads_cached: storage::counters::SAMPLED_READS_CACHED.get(),
             sampled_reads_uncached: storage::counters::SAMPLED_READS_UNCACHED.get(),
+            engine_errors: storage::counters::ENGINE_ERRORS.get(),
+            engine_resumes: storage::counters::RESUMES.get(),
+            compaction_failures: storage::counters::COMPACTION_FAILURES.get(),
         }
     }
 
@@ -569,6 +578,11 @@ impl Databases {
     /// Databases that are open, of which more is known without reading.
     pub fn open_databases(&self) -> Vec<Arc<Database>> {
         self.opened.all_open()
+    }
+
+    /// Why all writes fail, if they do. Reads the free space of the disk.
+    pub fn write_failure(&self) -> Option<storage::WriteFailure> {
+        self.store.write_failure()
     }
 
     /// Requests that wait for the commit thread.

@@ -79,7 +79,7 @@ pub use ranges::ShardRange;
 pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
 pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
-pub use storage::{PurgeInfo, StoreOptions, commit_on_this_thread};
+pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_on_this_thread};
 pub use text::{
     TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextDistance, TextExplanation, TextFlavour,
     TextGroup, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextInfo,

@@ -12,6 +12,7 @@ use parking_lot::RwLock;
 
 use crate::browsers::cors::Cors;
 use crate::clustered;
+use crate::connection::places::Places;
 use crate::errors::ApiError;
 use crate::metrics::Stats;
 use crate::request::Request;
@@ -33,6 +34,8 @@ pub struct App {
     pub node: Arc<Node>,
     /// What was counted.
     pub stats: Arc<Stats>,
+    /// Places of client connections.
+    pub places: Arc<Places>,
     /// Memory for the bodies of requests.
     pub bodies: Arc<Bodies>,
     settings: RwLock<Arc<Settings>>,
@@ -57,6 +60,7 @@ impl App {
             bodies: Bodies::new(node.memory.bodies),
             node,
             stats: Arc::default(),
+            places: Arc::default(),
             settings: RwLock::new(Arc::new(settings)),
             open_feeds: Arc::default(),
             allocated,

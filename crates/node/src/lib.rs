@@ -5,6 +5,7 @@
 
 mod access;
 mod backups;
+mod descriptors;
 mod design;
 mod documents;
 mod error;
@@ -22,6 +23,7 @@ mod value;
 pub use access::{Access, caller, require_login, require_server_admin};
 pub use backups::counters as backup_counters;
 pub use backups::{Backups, Ended, Known, Made, Phase, Running, back_up};
+pub use descriptors::DescriptorPlan;
 pub use design::{design_doc, members, require_function, security_json};
 pub use documents::{check_document, parse_id};
 pub use error::Error;

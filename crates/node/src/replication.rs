@@ -13,6 +13,7 @@ use replicator::{Allowed, Environment, Error, LocalPeer, Pending, Selection, Set
 use serde_json::{Map, Value};
 
 use crate::access::{Access, caller};
+use crate::descriptors::DescriptorPlan;
 use crate::documents::check_document;
 use crate::filters::{named_filter, selector_filter};
 use crate::internal::open_for_replication;
@@ -64,7 +65,7 @@ impl Environment for Surroundings {
     fn settings(&self) -> Settings {
         let node = self.0.upgrade();
         node.map_or_else(Settings::default, |node| {
-            settings(&node.settings().replicator)
+            settings(&node.settings().replicator, &DescriptorPlan::new(false))
         })
     }
 
@@ -223,14 +224,15 @@ fn filter(
     }
 }
 
-fn settings(said: &Replicator) -> Settings {
+fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
     let (allowed_addresses, unknown) = Allowed::parse(&said.allowed_addresses);
     for word in unknown {
         // Read again and again.
         tracing::debug!("[replicator] allowed_addresses: {word} is no network");
     }
+    let users = said.max_jobs_per_user.max(1);
     Settings {
-        max_jobs: said.max_jobs,
+        max_jobs: said.max_jobs.min(descriptors.jobs()),
         max_jobs_per_user: said.max_jobs_per_user,
         max_churn: said.max_churn,
         max_history: said.max_history,
@@ -241,6 +243,8 @@ fn settings(said: &Replicator) -> Settings {
         worker_processes: said.worker_processes.max(1),
         worker_batch_size: said.worker_batch_size.max(1),
         http_connections: said.http_connections.clamp(2, 10_000),
+        // Both ends of all jobs of a user, within what there is for replications.
+        http_connections_max: (descriptors.outgoing / 2 / users).max(said.http_connections),
         connection_timeout: said.connection_timeout.max(Duration::from_millis(1)),
         retries_per_request: said.retries_per_request.min(10_000) as u32,
         use_checkpoints: said.use_checkpoints,
@@ -268,6 +272,13 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_replicator() {
         let configured = config::Settings::default().replicator;
-        assert_eq!(settings(&configured), Settings::default());
+        let expected = Settings {
+            http_connections_max: 40,
+            ..Settings::default()
+        };
+        let plan = DescriptorPlan::of(65_536, false);
+        assert_eq!(settings(&configured, &plan), expected);
+        let few = settings(&configured, &DescriptorPlan::of(1024, false));
+        assert_eq!((few.max_jobs, few.http_connections_max), (32, 20));
     }
 }

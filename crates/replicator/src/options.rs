@@ -179,7 +179,8 @@ impl Replication {
             checkpoint_interval: ms("checkpoint_interval", settings.checkpoint_interval)?,
             worker_batch_size: count("worker_batch_size", settings.worker_batch_size)?,
             worker_processes: count("worker_processes", settings.worker_processes)?,
-            http_connections: count("http_connections", settings.http_connections)?,
+            http_connections: count("http_connections", settings.http_connections)?
+                .min(settings.http_connections_max),
             connection_timeout: ms("connection_timeout", settings.connection_timeout)?
                 .max(Duration::from_millis(1)),
             retries_per_request: number(body, "retries_per_request")?

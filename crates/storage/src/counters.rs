@@ -12,3 +12,9 @@ pub static SAMPLED_READS_UNCACHED: Counter = Counter::new();
 pub static DOCUMENTS_FOUND: Striped = Striped::new();
 /// Those that the engine was asked for.
 pub static DOCUMENTS_READ: Striped = Striped::new();
+/// Errors of the engine for which it refused all writes.
+pub static ENGINE_ERRORS: Counter = Counter::new();
+/// How often it took writes again.
+pub static RESUMES: Counter = Counter::new();
+/// Compactions that failed and were tried again.
+pub static COMPACTION_FAILURES: Counter = Counter::new();

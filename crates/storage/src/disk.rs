@@ -1,4 +1,4 @@
-//! Refuses writes before the disk is full, because the engine does not come back from a failed flush by itself.
+//! Refuses writes before the disk is full: reads, and what frees room, need no recovery of the engine then.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};

@@ -2,10 +2,13 @@
 
 mod claim;
 mod read_only;
+mod recovery;
 
 pub(crate) use read_only::{Strictness, TableFile};
+pub use recovery::WriteFailure;
 
 use claim::Claim;
+use recovery::Health;
 
 use crate::cache_sample::CacheSample;
 use crate::counters::SYNCS;
@@ -26,7 +29,7 @@ use rocksdb::{
 use crate::Error;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::{self, BLOB_GC_AGE_CUTOFF, Keyspace};
-use crate::log_env::log_env;
+use crate::native::{self, log_env};
 use crate::snapshot::{Snapshot, Value};
 use crate::wal;
 use crate::winners::Winners;
@@ -49,6 +52,8 @@ pub struct StoreOptions {
     pub accept_damaged_log: bool,
     /// Free space, beyond what memtables need to be flushed, below which writes are refused.
     pub reserve_bytes: u64,
+    /// Files of rows that are kept open.
+    pub open_files_max: i32,
 }
 
 impl Default for StoreOptions {
@@ -61,6 +66,7 @@ impl Default for StoreOptions {
             background_bytes_per_s: 0,
             accept_damaged_log: false,
             reserve_bytes: 8 << 20,
+            open_files_max: OPEN_FILES_MAX,
         }
     }
 }
@@ -76,6 +82,7 @@ pub struct Engine {
     /// but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
     closing: AtomicBool,
+    health: Arc<Health>,
     /// Writers wait while all memtables together are longer.
     memtable_bytes_max: u64,
     /// Written since the memtables were last looked at.
@@ -88,6 +95,9 @@ pub struct Engine {
     /// Dropped after everything else, as fields are dropped in their order.
     held: Arc<()>,
 }
+
+/// More files of rows are not kept open, however many descriptors there are.
+pub const OPEN_FILES_MAX: i32 = 1024;
 
 /// Less garbage than this in files of attachments is not worth rewriting them, while there are writes and while there are none.
 const GARBAGE_BYTES_MIN: u64 = 16 << 20;
@@ -173,7 +183,9 @@ impl Engine {
         start_compactors(options.background_jobs);
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
         let mut o = Options::default();
-        o.set_env(&log_env());
+        let (env, health) = (log_env(), Arc::<Health>::default());
+        o.set_env(&env);
+        native::report_errors(&mut o, &env, health.clone());
         o.create_if_missing(true);
         o.create_missing_column_families(true);
         o.set_max_background_jobs(options.background_jobs);
@@ -188,7 +200,7 @@ impl Engine {
         o.set_bytes_per_sync(1 << 20);
         // Contents of attachments go through the log unsynced: a commit's sync should not find much of them.
         o.set_wal_bytes_per_sync(1 << 20);
-        o.set_max_open_files(1024);
+        o.set_max_open_files(options.open_files_max);
         o.set_manifest_preallocation_size(64 << 10);
         o.set_keep_log_file_num(3);
         o.set_max_log_file_size(1 << 20);
@@ -203,9 +215,10 @@ impl Engine {
                 return Err(refusal_to_open(path, e.into_string()));
             }
         };
+        native::attach(&env, &db);
         // Not before: whoever has the directory open already may be adding files.
         clear_ingest_directory(path)?;
-        Ok(Arc::new(Engine {
+        let engine = Arc::new(Engine {
             db,
             path: path.into(),
             cache,
@@ -213,13 +226,19 @@ impl Engine {
             winners: Winners::new(options.documents_bytes),
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
+            health,
             memtable_bytes_max: 2 * options.write_buffers_bytes as u64,
             unchecked_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),
             flushed_at: AtomicU64::new(0),
             _claim: Some(claim),
             held: Arc::default(),
-        }))
+        });
+        recovery::start(&engine).map_err(|e| Error::Directory {
+            path: path.into(),
+            reason: e.to_string(),
+        })?;
+        Ok(engine)
     }
 
     /// The directory that it is in.
@@ -235,6 +254,7 @@ impl Engine {
     /// From here on a compaction may end before its time.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Relaxed);
+        self.health.close();
     }
 
     /// Nothing more is written.
@@ -312,6 +332,7 @@ impl Engine {
         let mut began = false;
         while self.memtable_bytes() > self.memtable_bytes_max
             && !self.is_closing()
+            && !self.health.is_failing()
             && started.elapsed() < FLUSH_WAIT_MAX
         {
             // The engine begins flushes when something is written, which waits for this.
@@ -589,5 +610,11 @@ impl Engine {
                     .get_approximate_sizes_cf(self.cf(k), &[rocksdb::Range::new(&start, &end)])
             })
             .sum()
+    }
+}
+
+impl Drop for Engine {
+    fn drop(&mut self) {
+        self.health.close();
     }
 }

@@ -24,9 +24,9 @@ mod golden;
 mod keys;
 mod keyspace;
 mod last_backup;
-#[allow(unsafe_code)]
-mod log_env;
 mod meta;
+#[allow(unsafe_code)]
+mod native;
 mod purges;
 mod record;
 pub mod repair;
@@ -52,7 +52,7 @@ pub use contents::{CHUNK_BYTES, Content, Contents, Numbers, Upload, reclaim_cont
 pub use digest::Recount;
 pub use disk::DiskGuard;
 pub use edit::{Change, Edit, File, Outcome, hashed};
-pub use engine::{Engine, StoreOptions};
+pub use engine::{Engine, OPEN_FILES_MAX, StoreOptions, WriteFailure};
 pub use error::Error;
 pub use files::{FileWriter, SortedFiles};
 pub use keys::{ShardNumber, meta::index_state as index_state_key, seq_key, shard_end};

@@ -13,7 +13,7 @@ use crate::Error;
 use crate::commit::{Committer, OnCommit, Put};
 use crate::contents::{self, Contents, Numbers};
 use crate::disk::DiskGuard;
-use crate::engine::{Engine, StoreOptions};
+use crate::engine::{Engine, StoreOptions, WriteFailure};
 use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
 use crate::last_backup;
@@ -54,6 +54,8 @@ pub struct Store {
     husks: Husks,
     contents: Arc<Numbers>,
     reserve_bytes: u64,
+    /// What is asked whether the disk is full.
+    room: Mutex<DiskGuard>,
 }
 
 impl Store {
@@ -79,6 +81,7 @@ impl Store {
         Ok(Store {
             contents: Arc::new(Numbers::open(&engine)?),
             reserve_bytes: options.reserve_bytes,
+            room: Mutex::new(DiskGuard::new(path, options.reserve_bytes)),
             engine,
             committer,
             next_shard: Mutex::new(next_shard),
@@ -439,6 +442,28 @@ impl Store {
     /// Memory of documents that were read lately, in bytes.
     pub fn documents_bytes(&self) -> u64 {
         self.engine.winners.bytes()
+    }
+
+    /// Why all writes fail, if they do: the engine stopped them, the writer ended, or the disk is full, as it was a fifth of a second ago. Cheap
+    /// enough for each request.
+    pub fn write_failure(&self) -> Option<WriteFailure> {
+        if let Some(failure) = self.engine.write_failure() {
+            return Some(failure);
+        }
+        if self.committer.has_failed() {
+            let reason = "a thread panicked while it wrote; the log has its words".to_owned();
+            return Some(WriteFailure::of(
+                "the thread that writes failed",
+                reason,
+                true,
+            ));
+        }
+        let full = self.room.lock().admit(&self.engine, 0).err()?;
+        Some(WriteFailure::of(
+            "the disk is full",
+            full.to_string(),
+            false,
+        ))
     }
 
     /// Stops the writer after what is queued.

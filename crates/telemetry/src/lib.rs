@@ -21,7 +21,7 @@ mod usage;
 mod within;
 
 pub use counter::{Counter, Striped, Times, distribution};
-pub use logged::LOGGED;
+pub use logged::{LINES_LEFT_OUT, LOGGED};
 pub use part::part_of;
 pub use priority::{BACKGROUND_NICE, give_way, take_long_turns};
 pub use socket::dropped_connections;

@@ -14,3 +14,6 @@ pub static LOGGED: [(&str, &Counter); 4] = [
     ("info", &INFOS),
     ("debug", &DEBUGS),
 ];
+
+/// Warnings and errors that repeated another, and were counted instead of written.
+pub static LINES_LEFT_OUT: Counter = Counter::new();

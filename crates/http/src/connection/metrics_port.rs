@@ -14,6 +14,7 @@ use tokio::net::TcpListener;
 use tokio::sync::Semaphore;
 
 use crate::app::App;
+use crate::connection::server::AFTER_FAILED_ACCEPT;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::metrics::catalogue;
 
@@ -35,7 +36,7 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
             Ok((stream, _)) => stream,
             Err(e) => {
                 tracing::warn!(error = %e, "accepting a connection for metrics failed");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
                 continue;
             }
         };

@@ -5,6 +5,7 @@ pub mod head_timeout;
 pub mod lenient;
 pub mod linger;
 pub mod metrics_port;
+pub mod places;
 pub mod server;
 pub mod spelling;
 pub mod tls;

@@ -21,7 +21,6 @@ use socket2::{SockRef, TcpKeepalive};
 use telemetry::{State, Tick, within};
 use tokio::io::{AsyncRead, AsyncWrite};
 use tokio::net::{TcpListener, TcpStream};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 use crate::browsers::cross_site;
@@ -31,6 +30,7 @@ use crate::connection::head_timeout::HeadTimeout;
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
 use crate::connection::metrics_port::serve_metrics;
+use crate::connection::places::{Held, Place, Seat};
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
@@ -47,6 +47,8 @@ use node::{is_utf8_decoded, is_well_encoded};
 
 /// How long requests under way may take when the server stops.
 const STOP_TIME_MAX: Duration = Duration::from_secs(10);
+/// When a connection could not be accepted, the next one is after this time.
+pub(super) const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);
 /// Clients of HTTP/2 that answer no ping are gone.
 const PING_EVERY: Duration = Duration::from_secs(60);
 /// A connection that is silent for so long is asked for a sign of life by TCP,
@@ -68,7 +70,7 @@ pub struct Listeners {
     pub https: Option<(TcpListener, Arc<Tls>)>,
     /// Where Prometheus asks for numbers without a login.
     pub metrics: Option<TcpListener>,
-    /// Connections served at a time; others wait to be accepted.
+    /// Connections of `http` and `https` that are open at a time: others make room, or wait.
     pub connections_max: Option<usize>,
 }
 
@@ -133,27 +135,29 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     app.stats.listen_at(listeners.sockets());
     app.node.replicator.start();
     tokio::pin!(stop);
-    let max = listeners.connections_max.unwrap_or(Semaphore::MAX_PERMITS);
-    let places = Arc::new(Semaphore::new(max.min(Semaphore::MAX_PERMITS)));
+    if let Some(max) = listeners.connections_max {
+        app.places.set_max(max);
+    }
     loop {
         let accepting = async {
-            // Nobody closes the semaphore.
-            let place = places.clone().acquire_owned().await.ok();
-            (within!(State::Accept, listeners.accept()).0, place)
+            let accepted = within!(State::Accept, listeners.accept()).0?;
+            // Others wait in the kernel's queue meanwhile.
+            Ok::<_, std::io::Error>((accepted, app.places.take().await))
         };
-        let (accepted, place) = tokio::select! {
+        let accepted = tokio::select! {
             a = accepting => a,
             () = &mut stop => break,
         };
         match accepted {
-            Ok((stream, peer, tls)) => {
+            Ok(((stream, peer, tls), place)) => {
                 let watcher = graceful.watcher();
                 accept(stream, peer, tls.cloned(), &app, (watcher, place));
             }
             Err(e) => {
                 // Out of file descriptors, mostly: wait for some to come back.
                 tracing::warn!(error = %e, "accepting a connection failed");
-                tokio::time::sleep(Duration::from_millis(50)).await;
+                app.places.make_room();
+                tokio::time::sleep(AFTER_FAILED_ACCEPT).await;
             }
         }
     }
@@ -180,7 +184,7 @@ fn accept(
     peer: SocketAddr,
     tls: Option<Arc<Tls>>,
     app: &Arc<App>,
-    (watcher, place): (Watcher, Option<OwnedSemaphorePermit>),
+    (watcher, place): (Watcher, Place),
 ) {
     let keepalive = TcpKeepalive::new()
         .with_time(KEEPALIVE_AFTER)
@@ -191,23 +195,27 @@ fn accept(
     if let Err(e) = set {
         tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
     }
-    let app = app.clone();
-    tokio::spawn(async move {
+    let (app, seat) = (app.clone(), place.seat().clone());
+    tokio::spawn(place.serve(async move {
         let _open = app.stats.connect();
+        let client = Client {
+            peer,
+            spoken: Spoken::Unknown,
+            seat,
+        };
         match tls {
-            None => connection(stream, peer, Spoken::Unknown, &app, watcher).await,
+            None => connection(stream, client, &app, watcher).await,
             Some(tls) => {
                 if let Some(stream) = within!(State::Accept, tls.accept(stream)).0 {
                     let spoken = match stream.get_ref().1.alpn_protocol() {
                         Some(b"h2") => Spoken::Http2,
                         _ => Spoken::Http1,
                     };
-                    connection(stream, peer, spoken, &app, watcher).await;
+                    connection(stream, Client { spoken, ..client }, &app, watcher).await;
                 }
             }
         }
-        drop(place);
-    });
+    }));
 }
 
 /// What a connection speaks. Over TLS it was agreed on; elsewhere the first bytes tell.
@@ -218,29 +226,33 @@ enum Spoken {
     Http2,
 }
 
-async fn connection<S>(
-    stream: S,
+/// The other end of a connection.
+#[derive(Clone)]
+struct Client {
     peer: SocketAddr,
     spoken: Spoken,
-    app: &Arc<App>,
-    watcher: Watcher,
-) where
+    seat: Arc<Seat>,
+}
+
+async fn connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
+where
     S: AsyncRead + AsyncWrite + Send + Unpin + 'static,
 {
+    let spoken = client.spoken;
     let bodiless = Arc::new(Bodiless::default());
     let service = {
         let (app, bodiless) = (app.clone(), bodiless.clone());
         service_fn(move |req: hyper::Request<Incoming>| {
-            let (app, bodiless) = (app.clone(), bodiless.clone());
-            let https = spoken != Spoken::Unknown;
+            let (app, bodiless, client) = (app.clone(), bodiless.clone(), client.clone());
             let is_http1 = req.version() < hyper::Version::HTTP_2;
             let is_to_head = req.method() == hyper::Method::HEAD;
             async move {
-                let (answer, _) = within!(State::Answer, answer(&app, req, peer, https));
+                let busy = client.seat.begin();
+                let (answer, _) = within!(State::Answer, answer(&app, req, client));
                 if is_http1 {
                     bodiless.note(is_to_head);
                 }
-                Ok::<_, Infallible>(answer)
+                Ok::<_, Infallible>(answer.map(|body| Held { body, _busy: busy }))
             }
         })
     };
@@ -378,12 +390,7 @@ impl Drop for UnderWay<'_> {
     }
 }
 
-async fn answer(
-    app: &App,
-    req: hyper::Request<Incoming>,
-    peer: SocketAddr,
-    https: bool,
-) -> hyper::Response<Body> {
+async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyper::Response<Body> {
     let received = telemetry::entered_at();
     let n = app.stats.begin();
     let (parts, body) = req.into_parts();
@@ -393,11 +400,12 @@ async fn answer(
     let (method, method_error) = effective_method(&parts);
     let host_error = host::check(&parts).err();
     let settings = app.settings();
-    let peer = Some(settings.forwarded.client(peer.ip(), &parts.headers));
+    let peer = Some(settings.forwarded.client(client.peer.ip(), &parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
     let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
     req.traced = traced;
-    req.https = https;
+    req.https = client.spoken != Spoken::Unknown;
+    req.seat = Some(client.seat);
     req.silence_max = app.silence_max();
     let mut under_way = UnderWay {
         app,
@@ -485,6 +493,11 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let (recognised, us) = within!(State::Auth, app.authenticate(req));
     req.auth_us = us;
     recognised?;
+    if req.authenticated.is_some()
+        && let Some(seat) = &req.seat
+    {
+        seat.note_known();
+    }
     let required = settings.chttpd.require_valid_user
         || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "_up");
     if required && req.authenticated.is_none() && !is_login(req) {

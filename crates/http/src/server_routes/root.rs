@@ -1,7 +1,7 @@
 //! Routes of the server as a whole.
 
 use config::settings::MaintenanceMode;
-use database::NameRange;
+use database::{NameRange, WriteFailure};
 use hyper::header::{CACHE_CONTROL, EXPIRES, PRAGMA};
 use member::Member;
 use serde_json::{Map, Value, json};
@@ -51,6 +51,9 @@ pub fn up(app: &App, req: &Request) -> Answer {
     require_method(req, "GET,HEAD")?;
     let status = match req.settings.couchdb.maintenance_mode {
         MaintenanceMode::Off => {
+            if let Some(failure) = app.node.databases.write_failure() {
+                return Ok(writes_fail(&failure));
+            }
             let seeds = app.node.member().map(|member| seeds(member));
             let seeds = seeds.unwrap_or_default();
             return Ok(Reply::json(200, &json!({"status": "ok", "seeds": seeds})));
@@ -59,6 +62,19 @@ pub fn up(app: &App, req: &Request) -> Answer {
         MaintenanceMode::NoLoadBalancing => "nolb",
     };
     Ok(Reply::json(404, &json!({"status": status})))
+}
+
+/// The answer of `_up` while all writes fail. Anybody may read it: it names no file.
+fn writes_fail(failure: &WriteFailure) -> Reply {
+    let then = match failure.needs_restart {
+        true => "They fail until the server is restarted.",
+        false => "They are taken again when the cause is gone.",
+    };
+    let reason = format!("All writes fail: {}. {then}", failure.cause);
+    Reply::json(
+        503,
+        &json!({"status": "writes_fail", "error": "service_unavailable", "reason": reason}),
+    )
 }
 
 /// The other nodes, and whether they answer.

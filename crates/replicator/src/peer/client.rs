@@ -13,6 +13,8 @@ use crate::settings::Settings;
 
 /// How long an idle connection is kept.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
+/// Connections to a server that are kept while nobody uses them.
+const IDLE_CONNECTIONS_MAX: usize = 32;
 /// Distinct clients kept: proxies and timeouts differ rarely.
 const CLIENTS_MAX: usize = 32;
 
@@ -84,6 +86,7 @@ fn build(kind: &Kind) -> Result<Client, Error> {
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(60))
         .pool_idle_timeout(IDLE_TIME_MAX)
+        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
         .connect_timeout(kind.timeout)
         // A peer that takes no bytes any more is gone.
         .tcp_user_timeout(kind.timeout);

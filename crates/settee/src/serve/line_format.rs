@@ -5,6 +5,7 @@
 
 use std::cell::RefCell;
 use std::fmt;
+use std::sync::Arc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tracing::field::{Field, Visit};
@@ -13,6 +14,8 @@ use tracing_subscriber::fmt::format::{Format, FormatEvent, FormatFields, Writer}
 use tracing_subscriber::fmt::{FmtContext, format};
 use tracing_subscriber::registry::LookupSpan;
 
+use super::repeats::{Repeats, Verdict};
+
 /// What events of requests are about.
 pub const REQUEST: &str = "request";
 /// Texts that stand in a line as they are: neither has spaces or control characters, which no client can send in them.
@@ -20,7 +23,24 @@ const BARE: [&str; 2] = ["method", "path"];
 
 /// The library's format, that of requests written without it.
 #[derive(Default)]
-pub struct LineFormat(Format<format::Full>);
+pub struct LineFormat {
+    library: Format<format::Full>,
+    /// What leaves lines out that repeat another.
+    repeats: Option<Arc<Repeats>>,
+}
+
+impl LineFormat {
+    /// Leaves out lines that repeat another.
+    pub fn without(repeats: Arc<Repeats>) -> LineFormat {
+        LineFormat {
+            repeats: Some(repeats),
+            ..LineFormat::default()
+        }
+    }
+}
+
+/// How long a line's time is, in bytes.
+const TIME_LEN: usize = "2026-11-26T10:51:00.123456Z".len();
 
 impl<S, N> FormatEvent<S, N> for LineFormat
 where
@@ -35,7 +55,20 @@ where
     ) -> fmt::Result {
         let about = event.metadata();
         if about.target() != REQUEST || *about.level() != Level::INFO {
-            return self.0.format_event(context, writer, event);
+            let Some(repeats) = &self.repeats else {
+                return self.library.format_event(context, writer, event);
+            };
+            return match repeats.judge(event) {
+                Verdict::Write => self.library.format_event(context, writer, event),
+                Verdict::LeaveOut(None) => Ok(()),
+                Verdict::LeaveOut(Some(key)) => {
+                    let mut line = String::new();
+                    let text = Writer::new(&mut line);
+                    self.library.format_event(context, text, event)?;
+                    repeats.describe(key, &line, TIME_LEN);
+                    Ok(())
+                }
+            };
         }
         write_time(&mut writer)?;
         writer.write_str("  INFO request:")?;
@@ -45,6 +78,14 @@ where
         written?;
         writer.write_char('\n')
     }
+}
+
+/// The time now, as a line begins with it.
+pub fn time_text() -> String {
+    let mut text = String::with_capacity(TIME_LEN);
+    // A string takes all.
+    let _ = write_time(&mut Writer::new(&mut text));
+    text
 }
 
 /// The time now, as RFC 3339 has it, to the microsecond.
@@ -115,7 +156,7 @@ impl Visit for Fields<'_> {
 #[cfg(test)]
 mod tests {
     use std::io;
-    use std::sync::{Arc, Mutex};
+    use std::sync::Mutex;
 
     use tracing_subscriber::fmt::MakeWriter;
     use tracing_subscriber::layer::SubscriberExt as _;
@@ -163,7 +204,7 @@ mod tests {
             let bytes = std::mem::take(&mut *written.0.lock().unwrap());
             let text = String::from_utf8(bytes).unwrap();
             let ends = text.lines().map(|line| {
-                let (time, end) = line.split_at("2026-11-26T10:51:00.123456Z".len());
+                let (time, end) = line.split_at(TIME_LEN);
                 assert!(chrono::DateTime::parse_from_rfc3339(time).is_ok(), "{line}");
                 format!("{end}\n")
             });

@@ -43,9 +43,15 @@ impl BoundPorts {
         Ok(ports)
     }
 
-    /// Opens them. The files of `[ssl]` are read again when it changes.
-    pub fn listen(self, config: &Config) -> Result<Listeners, Failure> {
+    /// Opens them. There are descriptors for `connections_max` connections. The files of `[ssl]` are read again when it changes.
+    pub fn listen(self, config: &Config, connections_max: usize) -> Result<Listeners, Failure> {
         let accepting = Accepting::of(&config.settings().chttpd);
+        if accepting.max.is_some_and(|max| max > connections_max) {
+            tracing::warn!(
+                connections_max,
+                "[chttpd] server_options: {{max, N}} is more than the limit of open files allows"
+            );
+        }
         let backlog = accepting.backlog.min(65_535) as u32;
         let open = |address, socket: TcpSocket| socket.listen(backlog).map_err(unusable(address));
         let (address, socket) = self.http;
@@ -69,7 +75,7 @@ impl BoundPorts {
             http,
             https,
             metrics: metrics.transpose()?,
-            connections_max: accepting.max,
+            connections_max: Some(accepting.max.unwrap_or(usize::MAX).min(connections_max)),
         })
     }
 }
@@ -110,7 +116,7 @@ pub fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Resu
 /// How connections are accepted.
 struct Accepting {
     backlog: u64,
-    /// Connections at a time.
+    /// Connections at a time, if it is said.
     max: Option<usize>,
 }
 

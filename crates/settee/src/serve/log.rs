@@ -9,14 +9,17 @@ use tracing_subscriber::layer::{Context, Layer, SubscriberExt as _};
 use tracing_subscriber::util::SubscriberInitExt as _;
 use tracing_subscriber::{EnvFilter, fmt};
 
-use super::line_format::LineFormat;
+use super::line_format::{LineFormat, time_text};
 use super::lines::{Lines, Writing};
+use super::repeats::Counting;
 use crate::Failure;
 
 /// What is logged is written as long as this is held.
 pub struct Logging {
     /// Where slow requests are told, if that is a place of their own.
     slow: Option<Lines>,
+    /// Dropped before the writer that it writes to.
+    _counting: Counting,
     _flush: Vec<Writing>,
 }
 
@@ -47,18 +50,20 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
         slow = Some(writer);
         guards.push(guard);
     }
+    let counting = Counting::start(writer.clone(), time_text).map_err(Failure::new)?;
     tracing_subscriber::registry()
         .with(EnvFilter::new(filter(settings.level)))
         .with(
             fmt::layer()
                 .with_writer(writer)
                 .with_ansi(false)
-                .event_format(LineFormat::default()),
+                .event_format(LineFormat::without(counting.repeats())),
         )
-        .with(Counting)
+        .with(Levels)
         .init();
     Ok(Logging {
         slow,
+        _counting: counting,
         _flush: guards,
     })
 }
@@ -69,9 +74,9 @@ fn open(key: &str, path: &str) -> Result<File, Failure> {
 }
 
 /// Counts lines by level, but for those of requests: they are counted already, and too many for one number.
-struct Counting;
+struct Levels;
 
-impl<S: Subscriber> Layer<S> for Counting {
+impl<S: Subscriber> Layer<S> for Levels {
     fn on_event(&self, event: &Event<'_>, _: Context<'_, S>) {
         let about = event.metadata();
         if *about.level() == Level::INFO && about.target() == "request" {

@@ -9,6 +9,7 @@ mod lines;
 mod listen;
 mod log;
 mod options;
+mod repeats;
 mod traces;
 
 use std::io::Write as _;
@@ -23,7 +24,7 @@ use config::{Config, Layers};
 use database::{Databases, ReduceLimit};
 use functions::Languages;
 use http_api::{App, Listeners};
-use node::{MemoryPlan, Node};
+use node::{DescriptorPlan, MemoryPlan, Node};
 use telemetry::State;
 
 use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
@@ -54,12 +55,12 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     }
     private::warn_of_others(&data, &config);
     private::tighten_store(&data.join(STORE));
-    raise_file_limit();
+    let descriptors = descriptor_plan(brokers.is_some());
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let generated = ensure_admin(&options, &auth, &data)?;
     made.look_for_store(&data);
     let memory = memory_plan(&config);
-    let databases = open(&options, &config, &memory, &data)?;
+    let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let (runtime, replication) = (runtime()?, replication_runtime()?);
     if brokers.is_some() {
         cluster::take_name(&config, &data)?;
@@ -75,7 +76,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let restart = app.restart_asked();
     let member = app.node.member().cloned();
     let result = runtime.block_on(async {
-        let listeners = ports.listen(&config)?;
+        let listeners = ports.listen(&config, descriptors.connections)?;
         begin(&config, &app, &listeners).await?;
         if let Some(password) = &generated {
             show_admin(password, &data);
@@ -174,8 +175,8 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     auth.set_admin(MOMENTARY_ADMIN, &password, false)
         .map_err(Failure::new)?;
     made.look_for_store(&data);
-    let memory = memory_plan(&config);
-    let databases = open(&options, &config, &memory, &data)?;
+    let (memory, descriptors) = (memory_plan(&config), descriptor_plan(false));
+    let databases = open(&options, &config, &memory, &descriptors, &data)?;
     let app = app_of(&databases, &config, auth, memory)?;
     let runtime = runtime()?;
     let kept = keep_global_changes(&runtime, &config, &databases);
@@ -312,6 +313,19 @@ fn data_directory(options: &ServeOptions, config: &Config) -> PathBuf {
     }
 }
 
+/// What there are descriptors for, once there are as many as the process may have.
+fn descriptor_plan(is_member: bool) -> DescriptorPlan {
+    raise_file_limit();
+    let plan = DescriptorPlan::new(is_member);
+    if plan.is_too_much() {
+        tracing::warn!(
+            limit = plan.limit,
+            "the limit of open files leaves hardly any for connections: raise it (LimitNOFILE, ulimit -n)"
+        );
+    }
+    plan
+}
+
 /// A thousand connections need more than the usual 1,024 files.
 fn raise_file_limit() {
     use rustix::process::{Resource, getrlimit, setrlimit};
@@ -386,10 +400,12 @@ fn open(
     options: &ServeOptions,
     config: &Config,
     memory: &MemoryPlan,
+    descriptors: &DescriptorPlan,
     data: &Path,
 ) -> Result<Arc<Databases>, Failure> {
     let (languages, settings) = (languages::start(config)?, config.settings());
-    let options = options::databases(&settings, memory, languages, options.accept_damaged_log);
+    let damaged = options.accept_damaged_log;
+    let options = options::databases(&settings, memory, descriptors, languages, damaged);
     Databases::open(&data.join(STORE), options).map_err(Failure::new)
 }
 

@@ -8,18 +8,20 @@ use database::{
     AttachmentOptions, GlobalChangesOptions, KenOptions, Options, ReduceLimit, StoreOptions,
 };
 use functions::Languages;
-use node::MemoryPlan;
+use node::{DescriptorPlan, MemoryPlan};
 
 /// How the databases are opened. `node` sets what attachments may be, also when the configuration changes.
 pub fn databases(
     settings: &Settings,
     memory: &MemoryPlan,
+    descriptors: &DescriptorPlan,
     languages: Arc<dyn Languages>,
     accept_damaged_log: bool,
 ) -> Options {
     Options {
         store: StoreOptions {
             accept_damaged_log,
+            open_files_max: descriptors.store_files,
             ..store(&settings.rocksdb, memory)
         },
         default_q: settings.cluster.q,
@@ -139,8 +141,13 @@ mod tests {
         let settings = Settings::default();
         // Where there is enough for everything.
         let memory = MemoryPlan::within(1 << 40, SaidBy::Machine, &settings);
+        let descriptors = DescriptorPlan {
+            store_files: database::OPEN_FILES_MAX,
+            ..DescriptorPlan::new(false)
+        };
+        let languages = Arc::new(functions::NoLanguages);
         let (here, there) = (
-            databases(&settings, &memory, Arc::new(functions::NoLanguages), false),
+            databases(&settings, &memory, &descriptors, languages, false),
             Options::default(),
         );
         assert_eq!(format!("{:?}", here.store), format!("{:?}", there.store));

@@ -5,6 +5,7 @@
 
 use std::cell::Cell;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::thread::JoinHandle;
 use std::time::Instant;
 
@@ -45,14 +46,14 @@ struct Queue {
     closed: bool,
     /// Another thread than the writing one left something to be flushed.
     is_unflushed: bool,
-    /// Somebody panicked while he wrote: what the writer knows may be wrong.
-    has_failed: bool,
 }
 
 struct Shared {
     queue: Mutex<Queue>,
     arrived: Condvar,
     counters: Counters,
+    /// A thread panicked while it wrote: what the writer knows may be wrong.
+    has_failed: AtomicBool,
 }
 
 /// Totals since the start.
@@ -98,6 +99,7 @@ impl Committer {
             queue: Mutex::default(),
             arrived: Condvar::new(),
             counters: Counters::default(),
+            has_failed: AtomicBool::new(false),
         });
         let writer = Writer::new(shared.clone(), engine, reserve_bytes, on_commit);
         let writer = Arc::new(Mutex::new(writer));
@@ -116,6 +118,11 @@ impl Committer {
     /// What was written since the start.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
+    }
+
+    /// Whether the writer ended before the store was closed.
+    pub(crate) fn has_failed(&self) -> bool {
+        self.shared.has_failed.load(Relaxed)
     }
 
     /// Requests that wait to be taken into a batch.
@@ -352,7 +359,7 @@ struct FailOnPanic<'a>(&'a Shared);
 impl Drop for FailOnPanic<'_> {
     fn drop(&mut self) {
         if std::thread::panicking() {
-            self.0.queue.lock().has_failed = true;
+            self.0.has_failed.store(true, Relaxed);
             drop(FailOnExit(self.0));
             self.0.arrived.notify_one();
         }

@@ -47,7 +47,7 @@ pub(super) fn run(shared: &Shared, writer: &Mutex<Writer>) {
         }
     }
     let mut writer = writer.lock();
-    if !shared.queue.lock().has_failed {
+    if !shared.has_failed.load(Relaxed) {
         writer.save_all();
     }
     writer.flush();

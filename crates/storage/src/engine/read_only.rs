@@ -71,6 +71,7 @@ impl Engine {
             winners: Winners::new(0),
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
+            health: Arc::default(),
             memtable_bytes_max: u64::MAX,
             unchecked_bytes: AtomicU64::new(0),
             written_bytes: AtomicU64::new(0),

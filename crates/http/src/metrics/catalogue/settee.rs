@@ -30,6 +30,11 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
             stats.connections_accepted(),
         ),
         (
+            "settee/connections_closed_for_others",
+            "number of connections closed to make room for others",
+            app.places.closed(),
+        ),
+        (
             "settee/documents_in_memory/found",
             "number of documents asked for singly that were in memory, whole",
             engine.documents_found,
@@ -44,6 +49,28 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
             "settee/received_bytes",
             "bytes of bodies of requests",
             received,
+        ),
+    ]);
+    list.counters([
+        (
+            "settee/storage_engine/errors",
+            "number of errors for which the storage engine refused all writes",
+            engine.engine_errors,
+        ),
+        (
+            "settee/storage_engine/resumes",
+            "number of times that the storage engine took writes again after errors",
+            engine.engine_resumes,
+        ),
+        (
+            "settee/storage_engine/compaction_failures",
+            "number of compactions of the storage engine that failed and were tried again",
+            engine.compaction_failures,
+        ),
+        (
+            "settee/log_lines_left_out",
+            "number of warnings and errors that were counted instead of logged since they repeated another",
+            telemetry::LINES_LEFT_OUT.get(),
         ),
     ]);
     traces(list);
@@ -198,6 +225,16 @@ fn gauges(list: &mut List, app: &App, c: &Counts) {
             "settee/connections",
             "open client connections",
             stats.connections(),
+        ),
+        (
+            "settee/connections_max",
+            "client connections that may be open",
+            app.places.max() as u64,
+        ),
+        (
+            "settee/writes_failing",
+            "1 while all writes fail; otherwise 0",
+            u64::from(databases.write_failure().is_some()),
         ),
         (
             "settee/requests_in_flight",

@@ -4,7 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
-use database::{DesignFacts, FindUse, Garbage, Sample};
+use database::{DesignFacts, FindUse, Garbage, Sample, WriteFailure};
 
 /// Everything that is known of a server. What could not be found out is `None`, and its check is skipped.
 #[derive(Clone, Debug, Default)]
@@ -52,6 +52,16 @@ pub struct Machine {
     pub open_files: u64,
     /// See `open_files`.
     pub open_files_max: Option<u64>,
+    /// Why all writes fail, if they do.
+    pub write_failure: Option<WriteFailure>,
+    /// Errors for which the storage engine refused all writes since the start, and compactions that failed.
+    pub engine_errors: u64,
+    /// See `engine_errors`.
+    pub compaction_failures: u64,
+    /// Connections that are open, and that may be.
+    pub connections: u64,
+    /// See `connections`.
+    pub connections_max: Option<u64>,
     /// Connections that the kernel dropped since too many waited to be accepted.
     pub connections_dropped: Option<u64>,
     /// Connections that may wait, by `[chttpd] backlog`, and by the kernel's `somaxconn`.

@@ -9,6 +9,7 @@ mod operation;
 mod planted;
 mod texts;
 mod views;
+mod writes;
 
 use super::facts::Facts;
 use super::finding::Finding;
@@ -71,7 +72,9 @@ impl Check {
 
 /// All checks, in the order of the manual.
 pub static CHECKS: &[Check] = &[
+    writes::WRITES,
     machine::OPEN_FILES,
+    writes::CONNECTIONS,
     machine::ACCEPT_BACKLOG,
     machine::DISK_SPACE,
     machine::SLOW_SYNCS,

@@ -69,6 +69,11 @@ fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Ma
     Machine {
         open_files: machine::open_files(),
         open_files_max: machine::open_files_max(),
+        write_failure: app.node.databases.write_failure(),
+        engine_errors: engine.engine_errors,
+        compaction_failures: engine.compaction_failures,
+        connections: app.stats.connections(),
+        connections_max: Some(app.places.max() as u64),
         connections_dropped: app.stats.connections_dropped(),
         backlog: app.node.settings().chttpd.backlog,
         backlog_max: somaxconn.and_then(|text| text.trim().parse().ok()),

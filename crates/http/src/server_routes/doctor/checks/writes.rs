@@ -1,0 +1,128 @@
+//! Whether writes succeed, and connections find a place.
+
+use serde_json::json;
+
+use super::{Area, Check};
+use crate::server_routes::doctor::finding::{Finding, Severity, percent};
+
+pub const WRITES: Check = Check {
+    id: "writes",
+    area: Area::Machine,
+    title: "writes that fail",
+    looks_at: "whether the storage engine takes writes; its errors and failed compactions since the start",
+    finds: || {
+        "error while all writes fail; note of errors that are over, and of compactions that failed"
+            .to_owned()
+    },
+    why: "while the storage engine refuses writes nothing can be stored; `/_up` is 503 meanwhile",
+    look: |facts| {
+        let machine = &facts.machine;
+        let evidence = json!({
+            "errors": machine.engine_errors,
+            "compaction_failures": machine.compaction_failures,
+        });
+        let mut found = vec![];
+        if let Some(failure) = &machine.write_failure {
+            let act = match failure.needs_restart {
+                true => "# restart the server: the storage engine cannot go on by itself",
+                false => "# remove the cause: the server takes writes again within seconds",
+            };
+            found.push(
+                Finding::new(Severity::Error, "the store", failure.reason.clone())
+                    .evidence(evidence)
+                    .act(act),
+            );
+        } else if machine.engine_errors > 0 {
+            let n = machine.engine_errors;
+            let says = format!(
+                "the storage engine refused writes because of {n} errors since the start, and takes them again"
+            );
+            found.push(
+                Finding::new(Severity::Note, "the store", says)
+                    .evidence(evidence)
+                    .act("# look for `storage engine` in the log"),
+            );
+        }
+        if machine.compaction_failures > 0 {
+            let n = machine.compaction_failures;
+            let says = format!("{n} compactions failed since the start, and were tried again");
+            found.push(
+                Finding::new(Severity::Note, "compactions", says)
+                    .evidence(json!({"compaction_failures": n}))
+                    .act("# look for `compaction failed` in the log; if it names a file of the store: settee check"),
+            );
+        }
+        Ok(found)
+    },
+};
+
+const CONNECTIONS_PERCENT: u64 = 90;
+
+pub const CONNECTIONS: Check = Check {
+    id: "connections",
+    area: Area::Machine,
+    title: "connections near their limit",
+    looks_at: "client connections, and how many there may be",
+    finds: || format!("warning from {CONNECTIONS_PERCENT} % of the limit"),
+    why: "at the limit idle connections are closed to make room, those of strangers first; when there are none, new ones wait",
+    look: |facts| {
+        let machine = &facts.machine;
+        let Some(max) = machine.connections_max else {
+            return Ok(vec![]);
+        };
+        let open = machine.connections;
+        let used = percent(open, max);
+        if used < CONNECTIONS_PERCENT {
+            return Ok(vec![]);
+        }
+        let says = format!("{open} connections of {max} are open ({used} %)");
+        Ok(vec![
+            Finding::new(Severity::Warning, "the HTTP port", says)
+                .evidence(json!({"open": open, "limit": max}))
+                .act("# who they are: ss -tn state established")
+                .act("# the limit follows from that of open files: raise it (LimitNOFILE with systemd, ulimit -n), and restart the server"),
+        ])
+    },
+};
+
+#[cfg(test)]
+mod tests {
+    use database::WriteFailure;
+
+    use super::*;
+    use crate::server_routes::doctor::checks::planted::severities;
+    use crate::server_routes::doctor::facts::Machine;
+
+    #[test]
+    fn writes_that_fail_are_an_error_and_those_that_failed_a_note() {
+        let machine = |failing: bool, errors, compaction_failures| Machine {
+            write_failure: failing.then(|| WriteFailure {
+                cause: "the disk is full".to_owned(),
+                reason: "0 bytes are free".to_owned(),
+                since: None,
+                needs_restart: false,
+            }),
+            engine_errors: errors,
+            compaction_failures,
+            ..Machine::default()
+        };
+        assert_eq!(severities(&WRITES, machine(false, 0, 0)), []);
+        assert_eq!(severities(&WRITES, machine(true, 1, 0)), [Severity::Error]);
+        assert_eq!(severities(&WRITES, machine(false, 2, 0)), [Severity::Note]);
+        assert_eq!(
+            severities(&WRITES, machine(false, 1, 3)),
+            [Severity::Note; 2]
+        );
+    }
+
+    #[test]
+    fn few_free_places_are_found() {
+        let machine = |connections| Machine {
+            connections,
+            connections_max: Some(1000),
+            ..Machine::default()
+        };
+        assert_eq!(severities(&CONNECTIONS, machine(800)), []);
+        assert_eq!(severities(&CONNECTIONS, machine(950)), [Severity::Warning]);
+    }
+}

@@ -1,0 +1,95 @@
+//! How many file descriptors a server may have, and how many of them for what: one table that adds up.
+
+use rustix::process::{Resource, getrlimit};
+
+/// A process without a limit plans with so many.
+const LIMIT_MAX: u64 = 1 << 20;
+/// The store keeps open so many files of rows.
+const STORE_FILES_MIN: u64 = 64;
+const STORE_FILES_MAX: u64 = 1024;
+/// The store's logs, its list of files, and what compactions and flushes read and write.
+const STORE_WORK: u64 = 64;
+/// Updates of text indexes, workers and query servers (three pipes each), backups, the log.
+const WORK_MIN: u64 = 64;
+const WORK_MAX: u64 = 8192;
+/// Connections of replications to other servers.
+const OUTGOING_MIN: u64 = 64;
+const OUTGOING_MAX: u64 = 16_384;
+/// Connections of other nodes: handshakes and joining nodes, as many as the nodes' port takes at a time, and those of the members and of the log.
+const CLUSTER: u64 = 256 + 32 + 64;
+/// The port for Prometheus.
+const METRICS: u64 = 16;
+/// A server with fewer client connections serves them, and none beyond the limit.
+const CONNECTIONS_MIN: u64 = 16;
+/// A replication has two ends, each with a feed and a request at least.
+const CONNECTIONS_PER_JOB: u64 = 4;
+
+/// How many descriptors each part of a server may have. Together they are within the limit.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct DescriptorPlan {
+    /// What the process may have.
+    pub limit: u64,
+    /// Files of rows that the store keeps open.
+    pub store_files: i32,
+    /// Connections of replications to other servers.
+    pub outgoing: usize,
+    /// Connections of clients, over all ports for them.
+    pub connections: usize,
+}
+
+impl DescriptorPlan {
+    /// By the process's limit as it is now. `is_member`: the server is a node of a cluster.
+    pub fn new(is_member: bool) -> DescriptorPlan {
+        let limit = getrlimit(Resource::Nofile).current.unwrap_or(LIMIT_MAX);
+        DescriptorPlan::of(limit, is_member)
+    }
+
+    /// By a limit.
+    pub(crate) fn of(limit: u64, is_member: bool) -> DescriptorPlan {
+        let limit = limit.min(LIMIT_MAX);
+        let store_files = (limit / 4).clamp(STORE_FILES_MIN, STORE_FILES_MAX);
+        let work = (limit / 8).clamp(WORK_MIN, WORK_MAX);
+        let outgoing = (limit / 8).clamp(OUTGOING_MIN, OUTGOING_MAX);
+        let cluster = if is_member { CLUSTER } else { 0 };
+        let others = store_files + STORE_WORK + work + outgoing + cluster + METRICS;
+        let connections = limit.saturating_sub(others).max(CONNECTIONS_MIN);
+        DescriptorPlan {
+            limit,
+            store_files: store_files as i32,
+            outgoing: outgoing as usize,
+            connections: connections as usize,
+        }
+    }
+
+    /// Whether what there is at least is more than the limit.
+    pub fn is_too_much(&self) -> bool {
+        self.connections as u64 <= CONNECTIONS_MIN
+    }
+
+    /// Replications that may run at a time.
+    pub fn jobs(&self) -> usize {
+        self.outgoing / CONNECTIONS_PER_JOB as usize
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_parts_are_within_the_limit() {
+        for is_member in [false, true] {
+            let first = if is_member { 1024 } else { 512 };
+            for limit in (first..5000).chain([65_536, 524_288, u64::MAX]) {
+                let plan = DescriptorPlan::of(limit, is_member);
+                let parts = plan.store_files as usize + plan.outgoing + plan.connections;
+                assert!(parts as u64 + STORE_WORK < plan.limit, "{plan:?}");
+                assert!(!plan.is_too_much(), "{plan:?}");
+            }
+        }
+        let usual = DescriptorPlan::of(1024, false);
+        assert_eq!((usual.store_files, usual.connections), (256, 432));
+        assert!(DescriptorPlan::of(65_536, true).connections > 40_000);
+        assert!(DescriptorPlan::of(200, false).is_too_much());
+    }
+}

@@ -1,0 +1,298 @@
+//! Warnings and errors that repeat another within a second are counted instead of written: what fails for each request fails thousands of times a
+//! second, and says the same each time.
+//!
+//! Two are the same when they come from the same place in the code and have the same `error`, or without one the same message, digits aside.
+//! Other fields, as the name of a database, may differ: one cause fails for all of them.
+
+use std::collections::HashMap;
+use std::collections::hash_map::{DefaultHasher, Entry};
+use std::fmt;
+use std::hash::{Hash as _, Hasher as _};
+use std::io::Write as _;
+use std::sync::Arc;
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use parking_lot::{Condvar, Mutex};
+use tracing::field::{Field, Visit};
+use tracing::{Event, Level};
+
+use super::lines::Lines;
+
+/// The same line is not written more often.
+const EVERY: Duration = Duration::from_secs(1);
+/// So many different ones are remembered. Beyond that all lines of one place in the code are the same.
+const REMEMBERED_MAX: usize = 1024;
+/// Lines that are each about something else: a request that was slow.
+const SINGLE: &str = "slow";
+
+/// What was written lately.
+#[derive(Default)]
+pub struct Repeats {
+    state: Mutex<State>,
+    changed: Condvar,
+}
+
+#[derive(Default)]
+struct State {
+    recent: HashMap<u64, Recent>,
+    is_over: bool,
+}
+
+/// A line that was written.
+struct Recent {
+    /// When the next one like it may be written.
+    until: Instant,
+    left_out: u64,
+    /// The first one that was left out, without its time.
+    line: String,
+}
+
+/// What is to be done with a line.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    Write,
+    /// It is counted. The first one since the last that was written, of which the text is wanted, has this key.
+    LeaveOut(Option<u64>),
+}
+
+impl Repeats {
+    /// Says whether a line is written.
+    pub fn judge(&self, event: &Event<'_>) -> Verdict {
+        let about = event.metadata();
+        if *about.level() > Level::WARN || about.target() == SINGLE {
+            return Verdict::Write;
+        }
+        let mut text = Text::default();
+        event.record(&mut text);
+        let mut place = DefaultHasher::new();
+        about.callsite().hash(&mut place);
+        self.judge_at(place, &text, Instant::now())
+    }
+
+    fn judge_at(&self, place: DefaultHasher, text: &Text, now: Instant) -> Verdict {
+        let mut state = self.state.lock();
+        let mut key = place.clone();
+        text.hash_into(&mut key);
+        let mut key = key.finish();
+        if state.recent.len() >= REMEMBERED_MAX && !state.recent.contains_key(&key) {
+            let is_wanted = |recent: &Recent| recent.left_out > 0 || recent.until > now;
+            state.recent.retain(|_, recent| is_wanted(recent));
+            if state.recent.len() >= REMEMBERED_MAX {
+                key = place.finish();
+            }
+        }
+        let recent = match state.recent.entry(key) {
+            Entry::Vacant(entry) => {
+                entry.insert(Recent::begin(now));
+                return Verdict::Write;
+            }
+            Entry::Occupied(entry) => entry.into_mut(),
+        };
+        if recent.until <= now && recent.left_out == 0 {
+            *recent = Recent::begin(now);
+            return Verdict::Write;
+        }
+        recent.left_out += 1;
+        telemetry::LINES_LEFT_OUT.count();
+        Verdict::LeaveOut((recent.left_out == 1).then_some(key))
+    }
+
+    /// Takes the text of a line that was left out. It ends with a line break, and begins with its time, of `time_len` bytes.
+    pub fn describe(&self, key: u64, line: &str, time_len: usize) {
+        let line = line.get(time_len..).unwrap_or_default().trim_end();
+        let mut state = self.state.lock();
+        if let Some(recent) = state.recent.get_mut(&key) {
+            line.clone_into(&mut recent.line);
+        }
+        self.changed.notify_one();
+    }
+
+    /// Takes out what was counted until now, as lines without their times. With `all` what is to be written later, too.
+    fn due(state: &mut State, now: Instant, all: bool) -> Vec<String> {
+        let mut lines = vec![];
+        state.recent.retain(|_, recent| {
+            if recent.until > now && !all {
+                return true;
+            }
+            // Its text comes in a moment.
+            if recent.left_out == 0 || recent.line.is_empty() && !all {
+                return recent.left_out > 0;
+            }
+            let (n, line) = (recent.left_out, &recent.line);
+            lines.push(format!("{line} ({n} more like this one)"));
+            *recent = Recent::begin(now);
+            true
+        });
+        lines
+    }
+
+    /// Writes what was counted, each second that there is something, until it is over.
+    fn run(&self, mut to: Lines, time: fn() -> String) {
+        let mut state = self.state.lock();
+        loop {
+            let is_over = state.is_over;
+            let lines = Repeats::due(&mut state, Instant::now(), is_over);
+            drop(state);
+            for line in lines {
+                // Lines take all, or count what they lose.
+                let _ = to.write_all(format!("{}{line}\n", time()).as_bytes());
+            }
+            if is_over {
+                return;
+            }
+            state = self.state.lock();
+            if state.is_over {
+                continue;
+            }
+            let counted = state.recent.values().filter(|recent| recent.left_out > 0);
+            match counted.map(|recent| recent.until).min() {
+                // Never at once: the text of one that is due may be yet to come.
+                Some(until) => {
+                    let until = until.max(Instant::now() + Duration::from_millis(10));
+                    self.changed.wait_until(&mut state, until);
+                }
+                None => self.changed.wait(&mut state),
+            }
+        }
+    }
+}
+
+impl Recent {
+    fn begin(now: Instant) -> Recent {
+        Recent {
+            until: now + EVERY,
+            left_out: 0,
+            line: String::new(),
+        }
+    }
+}
+
+/// The thread that writes how many lines were left out. Dropped, it writes what is left, and ends.
+pub struct Counting {
+    repeats: Arc<Repeats>,
+    thread: Option<JoinHandle<()>>,
+}
+
+impl Counting {
+    /// Starts the thread. `time` is what a line begins with.
+    ///
+    /// # Errors
+    /// There can be no further thread.
+    pub fn start(to: Lines, time: fn() -> String) -> std::io::Result<Counting> {
+        let repeats = Arc::<Repeats>::default();
+        let shared = repeats.clone();
+        let thread = std::thread::Builder::new().name("log".into());
+        let thread = thread.spawn(move || shared.run(to, time))?;
+        Ok(Counting {
+            repeats,
+            thread: Some(thread),
+        })
+    }
+
+    /// What says whether a line is written.
+    pub fn repeats(&self) -> Arc<Repeats> {
+        self.repeats.clone()
+    }
+}
+
+impl Drop for Counting {
+    fn drop(&mut self) {
+        self.repeats.state.lock().is_over = true;
+        self.repeats.changed.notify_one();
+        if let Some(thread) = self.thread.take() {
+            // One that panicked has nothing left to write.
+            let _ = thread.join();
+        }
+    }
+}
+
+/// What tells lines of one place in the code apart.
+#[derive(Default)]
+struct Text {
+    error: Option<String>,
+    message: String,
+}
+
+impl Text {
+    fn hash_into(&self, hasher: &mut DefaultHasher) {
+        let text = self.error.as_ref().unwrap_or(&self.message);
+        let bytes = text.bytes().filter(|byte| !byte.is_ascii_digit());
+        bytes.for_each(|byte| hasher.write_u8(byte));
+    }
+}
+
+impl Visit for Text {
+    fn record_debug(&mut self, field: &Field, value: &dyn fmt::Debug) {
+        match field.name() {
+            "error" => self.error = Some(format!("{value:?}")),
+            "message" => self.message = format!("{value:?}"),
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn text(error: Option<&str>, message: &str) -> Text {
+        Text {
+            error: error.map(str::to_owned),
+            message: message.to_owned(),
+        }
+    }
+
+    fn place(n: u8) -> DefaultHasher {
+        let mut hasher = DefaultHasher::new();
+        hasher.write_u8(n);
+        hasher
+    }
+
+    #[test]
+    fn the_same_error_is_written_once_a_second_and_counted() {
+        let repeats = Repeats::default();
+        let began = Instant::now();
+        let at = |ms| began + Duration::from_millis(ms);
+        let full = |n: u32| text(Some(&format!("/store/{n:06}.log: no room")), "it failed");
+        assert_eq!(repeats.judge_at(place(1), &full(1), at(0)), Verdict::Write);
+        let Verdict::LeaveOut(Some(key)) = repeats.judge_at(place(1), &full(2), at(1)) else {
+            panic!("it repeats the first");
+        };
+        repeats.describe(key, "12:00 ERROR it failed\n", 5);
+        for ms in 2..1500 {
+            let verdict = repeats.judge_at(place(1), &full(3), at(ms));
+            assert_eq!(verdict, Verdict::LeaveOut(None), "{ms}");
+        }
+        // Another error, and another place.
+        let other = text(Some("no memory"), "it failed");
+        assert_eq!(repeats.judge_at(place(1), &other, at(3)), Verdict::Write);
+        assert_eq!(repeats.judge_at(place(2), &full(1), at(3)), Verdict::Write);
+        let due = |ms, all| Repeats::due(&mut repeats.state.lock(), at(ms), all);
+        assert_eq!(due(900, false), [""; 0]);
+        let counted = " ERROR it failed (1499 more like this one)".to_owned();
+        assert_eq!(due(1501, false), [counted]);
+        // That line was one of its own.
+        let verdict = repeats.judge_at(place(1), &full(4), at(1600));
+        assert_eq!(verdict, Verdict::LeaveOut(Some(key)));
+        assert_eq!(due(1700, true).len(), 1);
+        assert_eq!(
+            repeats.judge_at(place(1), &full(5), at(2800)),
+            Verdict::Write
+        );
+    }
+
+    #[test]
+    fn very_many_different_lines_are_told_apart_by_their_places_only() {
+        let repeats = Repeats::default();
+        let now = Instant::now();
+        let mut written = 0;
+        for n in 0..10 * REMEMBERED_MAX {
+            let letters: String = n.to_string().bytes().map(|b| (b + 64) as char).collect();
+            let verdict = repeats.judge_at(place(1), &text(None, &letters), now);
+            written += usize::from(verdict == Verdict::Write);
+        }
+        assert_eq!(written, REMEMBERED_MAX + 1);
+        assert!(repeats.state.lock().recent.len() <= REMEMBERED_MAX + 1);
+    }
+}
