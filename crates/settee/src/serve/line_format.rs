@@ -1,8 +1,12 @@
 //! How a line of the log is written.
 //!
-//! Nearly all lines are those of requests, whose fields are known: theirs are put together here, as the library would write them. By it they were 8 %
-//! of what a GET costs the server, most of that for styles and nested formats.
+//! Nearly all lines are those of requests, whose fields are known: they are put together here, as the library would write them. By
+//! the library they were 8 % of what a GET costs the server, most of that for styles and nested formats.
+//!
+//! Every event is one line of bounded length, whatever its fields hold: clients choose names of documents and databases, and a line
+//! break in one of them would begin a line that looks like one of the server's own, or like a section of an ini file.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
@@ -18,7 +22,13 @@ pub const REQUEST: &str = "request";
 /// Texts that stand in a line as they are: neither has spaces or control characters, which no client can send in them.
 const BARE: [&str; 2] = ["method", "path"];
 
-/// The library's format, that of requests written without it.
+/// A line is cut after this many bytes.
+const LINE_BYTES_MAX: usize = 4096;
+/// The path of a request is cut after this many bytes, and each of its other fields after fewer: a line has at most 4 KiB.
+const PATH_BYTES_MAX: usize = 3072;
+const FIELD_BYTES_MAX: usize = 256;
+
+/// The library's format; that of requests is written without it.
 #[derive(Default)]
 pub struct LineFormat(Format<format::Full>);
 
@@ -35,7 +45,15 @@ where
     ) -> fmt::Result {
         let about = event.metadata();
         if about.target() != REQUEST || *about.level() != Level::INFO {
-            return self.0.format_event(context, writer, event);
+            let mut line = String::new();
+            self.0
+                .format_event(context, Writer::new(&mut line), event)?;
+            write_cut(
+                &mut writer,
+                &escaped(line.trim_end_matches('\n')),
+                LINE_BYTES_MAX,
+            )?;
+            return writer.write_char('\n');
         }
         write_time(&mut writer)?;
         writer.write_str("  INFO request:")?;
@@ -45,6 +63,38 @@ where
         written?;
         writer.write_char('\n')
     }
+}
+
+/// A text without characters that end a line, move a terminal's cursor or reverse what follows: they are written as Rust's escapes.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, and Unicode's separators of lines and overrides of direction.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// Writes a text up to `bytes_max`, and how much is missing.
+fn write_cut(writer: &mut Writer<'_>, text: &str, bytes_max: usize) -> fmt::Result {
+    if text.len() <= bytes_max {
+        return writer.write_str(text);
+    }
+    let end = text.floor_char_boundary(bytes_max);
+    writer.write_str(&text[..end])?;
+    write!(writer, "… ({} bytes cut)", text.len() - end)
 }
 
 /// The time now, as RFC 3339 has it, to the microsecond.
@@ -91,15 +141,15 @@ impl Visit for Fields<'_> {
         let is_plain = |b: u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
         self.put(field, |writer| {
             if BARE.contains(&field.name()) {
-                return writer.write_str(value);
+                return write_cut(writer, value, PATH_BYTES_MAX);
             }
             if !value.bytes().all(is_plain) {
-                return write!(writer, "{value:?}");
+                let quoted = format!("{value:?}");
+                return write_cut(writer, &escaped(&quoted), FIELD_BYTES_MAX);
             }
-            let quoted = ["\"", value, "\""];
-            quoted
-                .into_iter()
-                .try_for_each(|part| writer.write_str(part))
+            writer.write_char('"')?;
+            write_cut(writer, value, FIELD_BYTES_MAX)?;
+            writer.write_char('"')
         });
     }
 
@@ -201,6 +251,35 @@ mod tests {
         });
         assert_eq!(ours, library);
         assert_eq!(ours.lines().count(), 9);
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let evil = "x\n[query_servers]\r\nevil = /bin/sh\u{1b}[2J\u{85}\u{2028}\u{202e}";
+        let (ours, _) = lines(|| {
+            tracing::warn!(design = evil, "a build of {evil} failed");
+            tracing::error!(error = %evil, value = ?Some(evil));
+            tracing::info!(target: "request", user = evil, path = "/a");
+            tracing::warn!(target: "slow", "{evil}");
+        });
+        assert_eq!(ours.lines().count(), 4, "{ours}");
+        assert!(!ours.chars().any(|c| c != '\n' && is_unsafe(c)), "{ours}");
+        assert_eq!(ours.matches("[query_servers]").count(), 6);
+        assert!(ours.contains("x\\n[query_servers]\\r\\nevil"), "{ours}");
+    }
+
+    #[test]
+    fn a_line_is_cut() {
+        let long = "ü".repeat(LINE_BYTES_MAX);
+        let (ours, _) = lines(|| {
+            tracing::warn!("{long}");
+            tracing::info!(target: "request", path = long.as_str(), user = long.as_str(), agent = "a");
+        });
+        let lengths: Vec<usize> = ours.lines().map(str::len).collect();
+        assert!(lengths[0] < LINE_BYTES_MAX + 64, "{lengths:?}");
+        assert!(lengths[1] < LINE_BYTES_MAX, "{lengths:?}");
+        assert!(ours.lines().all(|line| line.contains("bytes cut)")));
+        assert!(ours.ends_with("agent=\"a\"\n"));
     }
 
     #[test]
