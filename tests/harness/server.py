@@ -2,6 +2,7 @@
 
 import atexit
 import os
+import pathlib
 import queue
 import re
 import signal
@@ -121,6 +122,17 @@ class Server:
         client = Api(self.url, self.admin if credentials is None else credentials, timeout)
         self._clients.add(client)
         return client
+
+    def configure(self, section, key, value):
+        """Sets a value in local.ini, which may be done while the server runs, and has it read."""
+        path = pathlib.Path(self.data, "local.ini")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        text = path.read_text(encoding="utf-8") if path.exists() else ""
+        path.write_text(f"{text}\n[{section}]\n{key} = {value}\n", encoding="utf-8")
+        if self.process is not None and self.alive():
+            api = self.api()
+            api.expect(200, "POST", "/_node/_local/_config/_reload", {})
+            api.close()
 
     def kill(self):
         """kill -9: no clean shutdown, nothing flushed."""

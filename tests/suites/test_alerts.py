@@ -87,7 +87,7 @@ def test_faults_fire(ctx):
         stop.set()
         for fault in faults:
             fault.join()
-        api.expect(200, "PUT", "/_node/_local/_config/backup/target", "/dev/null/nowhere")
+        server.configure("backup", "target", "/dev/null/nowhere")
         fires(ctx, prometheus, "SetteeBackupFailing")
         # Reads that are slow because of their reader: the answer ends when it has been taken.
         api.expect(201, "PUT", "/db/large", {"text": "x" * 7_000_000})

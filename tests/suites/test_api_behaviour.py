@@ -466,8 +466,14 @@ SCENARIOS = [
         [
             *(
                 (f"PUT /_node/_local/_config/{section}/x", "y", 403, bad("forbidden", "Config section blacklisted for modification over HTTP API."))
-                for section in ("daemons", "httpd_global_handlers", "query_servers", "native_query_servers")
+                for section in ("daemons", "httpd_global_handlers", "kafka", "query_servers", "native_query_servers")
             ),
+            *(
+                (f"{method} /_node/_local/_config/{name}", value, 403, {"error": "forbidden"})
+                for name in ("log/file", "log/slow_file", "ssl/key_file", "couchdb/database_dir", "backup/target", "tracing/otlp_endpoint")
+                for method, value in (("PUT", "/tmp/x"), ("PUT", ""), ("DELETE", None))
+            ),
+            ("PUT /_node/_local/_config/log/level", "info", 200, None),
             ("GET /_node", None, 400, bad("bad_request", "Incomplete path to _node request")),
             ("POST /_node/_local/_stats", {}, 405, bad("method_not_allowed", "Only GET allowed")),
             ("PUT /_node/_local/_config/couchdb/maintenance_mode", "nolb", 200, None),

@@ -336,8 +336,10 @@ def test_prune_beside_a_backup(ctx):
 def test_by_itself(ctx):
     """The settings have the server make and remove backups; failures are told, tried again, and harm nothing."""
     report, target = ctx.report, ctx.root / "by-itself"
-    options = [f"backup/target={target}", "backup/every=1", "backup/keep_last=2"]
-    with ctx.server("by-itself-data", options=[word for option in options for word in ("--set", option)]) as server:
+    server = ctx.server("by-itself-data")
+    for key, value in {"target": target, "every": "1", "keep_last": "2"}.items():
+        server.configure("backup", key, value)
+    with server:
         api = server.api()
         api.expect((201, 202), "PUT", "/db")
         made = lambda: counted(api, "made")
@@ -348,7 +350,7 @@ def test_by_itself(ctx):
 
         elsewhere = ctx.folder("occupied")
         (elsewhere / "photo").write_text("not a backup")
-        api.expect(200, "PUT", "/_node/_local/_config/backup/target", str(elsewhere))
+        server.configure("backup", "target", elsewhere)
         report.check("a failure is counted", wait_until(lambda: counted(api, "failed") >= 1, 30), known(server))
         # The log is written a little later than what it tells of.
         said = f"{elsewhere} holds files that are no backups"
@@ -359,7 +361,7 @@ def test_by_itself(ctx):
         report.equal("writes go on", api.put("/db/x", {}).status, 201)
         report.equal("and nothing is left there", [path.name for path in elsewhere.iterdir()], ["photo"])
         count = made()
-        api.expect(200, "PUT", "/_node/_local/_config/backup/target", str(target))
+        server.configure("backup", "target", target)
         report.check("a right setting counts at once", wait_until(lambda: made() > count, 30), known(server))
         report.check("and doctor has no more to say of it", str(elsewhere) not in json.dumps(api.expect(200, "GET", "/_settee/doctor")))
         last = known(server)["last_success"]["time"]
@@ -421,7 +423,7 @@ def test_object_store(ctx):
     with ctx.server("s3-settings") as server:
         api = server.api()
         for key, value in keys.items():
-            api.expect(200, "PUT", f"/_node/_local/_config/backup/{key}", value)
+            server.configure("backup", key, value)
         back_up(ctx, server, "s3://backups/two", {})
         told = [
             api.get(path).raw

@@ -12,7 +12,8 @@ import subprocess
 import threading
 import time
 
-from harness.api import Api, basic, exchange
+from harness.api import Api, basic, exchange, quote
+from harness.server import wait_until
 
 OTHER = "http://evil.example"
 FORM = "application/x-www-form-urlencoded"
@@ -69,6 +70,99 @@ def test_private_files(ctx):
         report.equal("nor to the log", open_to_others(log), [])
         server.stop()
     report.equal("nor after the stop", open_to_others(server.data), [])
+
+
+# A server admin is not an admin of the machine
+
+
+FORGED = "x\n[query_servers]\nevil = /bin/sh -c id\r\n[forged]\u0085\u2028\x1b[2J"
+
+
+def test_log_lines_cannot_be_forged(ctx):
+    """Whatever clients choose, each event is one line, without control characters."""
+    report = ctx.report
+    with ctx.server("forged", options=["--set", "log/level=debug", "--set", "chttpd_auth_lockout/mode=off"]) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        api.expect(201, "PUT", "/db/a", {})
+        design = f"/db/_design/{quote(FORGED)}"
+        maps = {"throws": "function (doc) { throw new Error(%s); }" % json.dumps(FORGED), "logs": "function (doc) { log(%s); }" % json.dumps(FORGED)}
+        api.expect(201, "PUT", design, {"views": {FORGED: {"map": maps["throws"]}, "logs": {"map": maps["logs"]}, "broken": {"map": FORGED}}})
+        for path in (f"{design}/_view/{quote(FORGED)}", f"{design}/_view/logs", f"{design}/_view/broken", f"{design}/{quote(FORGED)}"):
+            api.get(path)
+        names = {"names": [FORGED], "roles": []}
+        api.expect(200, "PUT", "/db/_security", {"admins": names, "members": names})
+        for credentials in (f"{FORGED}:x", f"x:{FORGED}"):
+            server.api(credentials=credentials).get("/db/a")
+        for path in (f"/{quote(FORGED)}", f"/db/{quote(FORGED)}", f"/db/_changes?filter={quote(FORGED)}", f"/_node/{quote(FORGED)}/_stats"):
+            api.get(path)
+        replication = {"source": f"http://127.0.0.1:9/{quote(FORGED)}", "target": FORGED, "doc_ids": [FORGED]}
+        api.request("PUT", f"/_replicator/{quote(FORGED)}", replication)
+        api.post("/_replicate", replication)
+        api.put(f"/_node/_local/_config/log/{quote(FORGED)}", FORGED)
+        report.check("the server logs them", wait_until(lambda: "evil" in server.log()), server.log()[-2000:])
+        # It is stopped, so that all lines are there.
+    lines = server.log().split("\n")
+    own = [line for line in lines if re.match(r"\d{4}-\d\d-\d\dT[\d:.]+Z ", line) or line.startswith(("Settee is listening", "Open "))]
+    report.equal("every line begins as the server's do", [line for line in lines if line and line not in own], [])
+    unsafe = [line for line in lines if any(ord(c) < 32 or 127 <= ord(c) < 160 or c in "\u2028\u2029" for c in line)]
+    report.equal("no control characters", unsafe, [])
+    report.equal("no line of 4 KiB", [line[:200] for line in lines if len(line.encode()) > 4096 + 64], [])
+
+
+def test_long_paths_do_not_fill_the_log(ctx):
+    report = ctx.report
+    log = ctx.root / "long.log"
+    options = ["--set", "log/writer=file", "--set", f"log/file={log}", "--set", "log/max_file_size=20000", "--set", "log/max_old_files=2"]
+    with ctx.server("long", options=options) as server:
+        api = server.api()
+        for _ in range(40):
+            api.get(f"/_up?{'x' * 30_000}")
+        names = lambda: sorted(path.name for path in ctx.root.glob("long.log*"))
+        report.check("old files are kept", wait_until(lambda: names() == ["long.log", "long.log.1", "long.log.2"]), names())
+    lines = b"".join(path.read_bytes() for path in ctx.root.glob("long.log*")).decode().splitlines()
+    report.equal("lines are cut", [line[:200] for line in lines if len(line) > 4096 + 64], [])
+    cut = [line for line in lines if "bytes cut)" in line]
+    report.check("and say so, with the fields that follow", cut and all(" status=200 " in line for line in cut), lines[-2:])
+    report.check("the files are small", all(path.stat().st_size < 60_000 for path in ctx.root.glob("long.log*")))
+
+
+def test_settings_of_the_machine(ctx):
+    """What names files, commands or hosts of the machine is not changed over HTTP, and the list of settings says so."""
+    report = ctx.report
+    with ctx.server("machine") as server:
+        api = server.api()
+        config = "/_node/_local/_config"
+        settings = api.expect(200, "GET", "/_node/_local/_settee/settings")
+        closed = [(setting["section"], setting["key"]) for setting in settings if setting.get("file_only")]
+        expected = {
+            ("log", "file"),
+            ("log", "slow_file"),
+            ("ssl", "key_file"),
+            ("couchdb", "database_dir"),
+            ("backup", "target"),
+            ("tracing", "otlp_endpoint"),
+        }
+        report.equal("they are listed", expected - set(closed), set())
+        before = api.expect(200, "GET", config)
+        closed += [("query_servers", "evil"), ("native_query_servers", "evil"), ("kafka", "bootstrap.servers"), ("daemons", "evil")]
+        answers = {}
+        for section, key in closed:
+            for method, body in (("PUT", "/tmp/x"), ("PUT", ""), ("DELETE", None)):
+                answers[method, section, key, body] = api.request(method, f"{config}/{section}/{quote(key)}", body).status
+                answers[method, section, key, body, "kept"] = api.request(
+                    method, f"{config}/{section}/{quote(key)}?persist=false", body, headers={"X-Couch-Persist": "false"}
+                ).status
+        report.equal("none can be changed", {name: status for name, status in answers.items() if status != 403}, {})
+        report.equal("nothing has changed", api.expect(200, "GET", config), before)
+        odd = {
+            name: api.put(f"{config}/{quote(name)}/{quote(key)}", "/tmp/x").status
+            for name, key in (("log ", "file"), (" log", "file"), ("log", "file "), ("log]", "file"), ("x]\n[log", "file"))
+        }
+        report.check("nor by names that an ini file would read as theirs", all(400 <= status < 500 for status in odd.values()), odd)
+
+
+# Files of before
 
 
 def test_older_files(ctx):

@@ -324,9 +324,13 @@ pub struct ServeOptions {
     /// Port to listen on; 0 takes a free one
     #[arg(long)]
     pub port: Option<u16>,
-    /// A server admin; the password is kept hashed. May be given more than once
+    /// A server admin; the password is kept hashed. Everyone on this machine can read it in the list of processes: see
+    /// --admin-file. May be given more than once
     #[arg(long, value_name = "NAME:PASSWORD")]
     pub admin: Vec<String>,
+    /// Server admins, a line NAME:PASSWORD each, in a file; - is the standard input
+    #[arg(long, value_name = "FILE")]
+    pub admin_file: Vec<PathBuf>,
     /// A configuration file read after the defaults; may be given more than once
     #[arg(long, value_name = "FILE")]
     pub config: Vec<PathBuf>,

@@ -15,12 +15,14 @@ pub mod kind;
 mod section;
 
 mod databases;
+mod file_only;
 mod functions;
 mod replication;
 mod server;
 mod users;
 
 pub use databases::*;
+pub use file_only::{is_file_only, is_file_only_section};
 pub use functions::*;
 pub use replication::*;
 pub(crate) use section::is_secret;

@@ -1,6 +1,8 @@
 //! The server: what it listens at, what requests may do, what it logs.
 
-use super::kind::{Address, Bool, Int, Limit, Milliseconds, Port, Seconds, Share, Text, Words};
+use super::kind::{
+    Address, Between, Bool, Int, Limit, Milliseconds, Port, Seconds, Share, Text, Words,
+};
 
 section! {
     /// What the server says about itself.
@@ -189,6 +191,10 @@ section! {
         slow_time: Milliseconds = "1000",
         /// Path of the slow log, which has a JSON object a line; empty: its lines are warnings in the log.
         slow_file: Text = "" [start],
+        /// Bytes from which on a log file is renamed to NAME.1, and a new one begun; 0: never.
+        max_file_size: Int = "104857600" [start],
+        /// How many renamed log files are kept, NAME.1 being the newest.
+        max_old_files: Between<0, 1000> = "5" [start],
     }
 }
 

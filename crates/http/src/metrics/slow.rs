@@ -15,6 +15,9 @@ use crate::reply::Timing;
 const TOLD_FIELDS_MAX: usize = 20;
 const TOLD_FIELD_BYTES_MAX: usize = 64;
 
+/// The path is cut after this many bytes.
+const PATH_BYTES_MAX: usize = 3072;
+
 /// What a request asks of an index, and what was done for it so far.
 #[derive(Default)]
 pub struct Detail {
@@ -112,7 +115,8 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
     put("ms", milliseconds(us));
     put("route", numbers.route.name().into());
     put("method", told.method.into());
-    put("path", told.path.into());
+    let cut = told.path.floor_char_boundary(PATH_BYTES_MAX);
+    put("path", told.path[..cut].into());
     put("user", told.user.into());
     put(
         "status",

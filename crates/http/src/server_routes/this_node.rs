@@ -1,6 +1,7 @@
 //! `/_node/{node}/…`: configuration, statistics, versions of this node.
 
 use config::Config;
+use config::settings::{is_file_only, is_file_only_section};
 use serde_json::{Map, Value, json};
 
 use crate::app::{App, COUCHDB_VERSION};
@@ -177,6 +178,9 @@ fn settings(config: &Config) -> Value {
             if is_secret {
                 told["secret"] = true.into();
             }
+            if is_file_only(setting.section, setting.key) {
+                told["file_only"] = true.into();
+            }
             told
         })
     });
@@ -241,26 +245,27 @@ fn unknown_value() -> ApiError {
     ApiError::new(404, "not_found", "unknown_config_value")
 }
 
-/// Sections that are not changed over HTTP, as in CouchDB, so that an admin of the database is not one of the machine.
-const FILE_ONLY_SECTIONS: [&str; 8] = [
-    "daemons",
-    "external",
-    "httpd_db_handlers",
-    "httpd_design_handlers",
-    "httpd_global_handlers",
-    "native_query_servers",
-    "os_daemons",
-    "query_servers",
-];
+/// Refuses to change what names files, commands or hosts of the machine.
+fn require_changeable(section: &str, key: &str) -> Result<(), ApiError> {
+    if is_file_only_section(section) {
+        return Err(ApiError::forbidden(
+            "Config section blacklisted for modification over HTTP API.",
+        ));
+    }
+    if is_file_only(section, key) {
+        return Err(ApiError::forbidden(format!(
+            "[{section}] {key} cannot be changed over HTTP: set it in local.ini, the environment or the command line of the server."
+        )));
+    }
+    Ok(())
+}
 
 async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) -> Answer {
     require_method(req, "GET,PUT,DELETE")?;
     let persist = req.named_header("x-couch-persist") != Some("false")
         && req.query.get("persist") != Some("false");
-    if matches!(req.method.as_str(), "PUT" | "DELETE") && FILE_ONLY_SECTIONS.contains(&section) {
-        return Err(ApiError::forbidden(
-            "Config section blacklisted for modification over HTTP API.",
-        ));
+    if matches!(req.method.as_str(), "PUT" | "DELETE") {
+        require_changeable(section, key)?;
     }
     match req.method.as_str() {
         "PUT" => {

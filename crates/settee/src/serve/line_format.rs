@@ -1,8 +1,12 @@
 //! How a line of the log is written.
 //!
-//! Nearly all lines are those of requests, whose fields are known: theirs are put together here, as the library would write them. By it they were 8 %
-//! of what a GET costs the server, most of that for styles and nested formats.
+//! Nearly all lines are those of requests, whose fields are known: they are put together here, as the library would write them. By
+//! the library they were 8 % of what a GET costs the server, most of that for styles and nested formats.
+//!
+//! Every event is one line of bounded length, whatever its fields hold: clients choose names of documents and databases, and a line
+//! break in one of them would begin a line that looks like one of the server's own, or like a section of an ini file.
 
+use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
@@ -21,7 +25,13 @@ pub const REQUEST: &str = "request";
 /// Texts that stand in a line as they are: neither has spaces or control characters, which no client can send in them.
 const BARE: [&str; 2] = ["method", "path"];
 
-/// The library's format, that of requests written without it.
+/// A line is cut after this many bytes.
+const LINE_BYTES_MAX: usize = 4096;
+/// The path of a request is cut after this many bytes, and each of its other fields after fewer: a line has at most 4 KiB.
+const PATH_BYTES_MAX: usize = 3072;
+const FIELD_BYTES_MAX: usize = 256;
+
+/// The library's format; that of requests is written without it.
 #[derive(Default)]
 pub struct LineFormat {
     library: Format<format::Full>,
@@ -55,20 +65,24 @@ where
     ) -> fmt::Result {
         let about = event.metadata();
         if about.target() != REQUEST || *about.level() != Level::INFO {
-            let Some(repeats) = &self.repeats else {
-                return self.library.format_event(context, writer, event);
+            let verdict = match &self.repeats {
+                Some(repeats) => repeats.judge(event),
+                None => Verdict::Write,
             };
-            return match repeats.judge(event) {
-                Verdict::Write => self.library.format_event(context, writer, event),
-                Verdict::LeaveOut(None) => Ok(()),
-                Verdict::LeaveOut(Some(key)) => {
-                    let mut line = String::new();
-                    let text = Writer::new(&mut line);
-                    self.library.format_event(context, text, event)?;
-                    repeats.describe(key, &line, TIME_LEN);
-                    Ok(())
-                }
-            };
+            if let Verdict::LeaveOut(None) = verdict {
+                return Ok(());
+            }
+            let mut line = String::new();
+            self.library
+                .format_event(context, Writer::new(&mut line), event)?;
+            let line = escaped(line.trim_end_matches('\n'));
+            let line = cut(&line, LINE_BYTES_MAX);
+            if let (Verdict::LeaveOut(Some(key)), Some(repeats)) = (verdict, &self.repeats) {
+                repeats.describe(key, &line, TIME_LEN);
+                return Ok(());
+            }
+            writer.write_str(&line)?;
+            return writer.write_char('\n');
         }
         write_time(&mut writer)?;
         writer.write_str("  INFO request:")?;
@@ -86,6 +100,41 @@ pub fn time_text() -> String {
     // A string takes all.
     let _ = write_time(&mut Writer::new(&mut text));
     text
+}
+
+/// A text without characters that end a line, move a terminal's cursor or reverse what follows: they are written as Rust's escapes.
+fn escaped(text: &str) -> Cow<'_, str> {
+    if !text.contains(is_unsafe) {
+        return Cow::Borrowed(text);
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        if is_unsafe(c) {
+            safe.extend(c.escape_default());
+        } else {
+            safe.push(c);
+        }
+    }
+    Cow::Owned(safe)
+}
+
+/// Control characters, and Unicode's separators of lines and overrides of direction.
+fn is_unsafe(c: char) -> bool {
+    c.is_control()
+        || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// A text up to `bytes_max`, followed by how much is missing.
+fn cut(text: &str, bytes_max: usize) -> Cow<'_, str> {
+    if text.len() <= bytes_max {
+        return Cow::Borrowed(text);
+    }
+    let end = text.floor_char_boundary(bytes_max);
+    Cow::Owned(format!(
+        "{}… ({} bytes cut)",
+        &text[..end],
+        text.len() - end
+    ))
 }
 
 /// The time now, as RFC 3339 has it, to the microsecond.
@@ -132,15 +181,15 @@ impl Visit for Fields<'_> {
         let is_plain = |b: u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
         self.put(field, |writer| {
             if BARE.contains(&field.name()) {
-                return writer.write_str(value);
+                return writer.write_str(&cut(value, PATH_BYTES_MAX));
             }
             if !value.bytes().all(is_plain) {
-                return write!(writer, "{value:?}");
+                let quoted = format!("{value:?}");
+                return writer.write_str(&cut(&escaped(&quoted), FIELD_BYTES_MAX));
             }
-            let quoted = ["\"", value, "\""];
-            quoted
-                .into_iter()
-                .try_for_each(|part| writer.write_str(part))
+            writer.write_char('"')?;
+            writer.write_str(&cut(value, FIELD_BYTES_MAX))?;
+            writer.write_char('"')
         });
     }
 
@@ -242,6 +291,35 @@ mod tests {
         });
         assert_eq!(ours, library);
         assert_eq!(ours.lines().count(), 9);
+    }
+
+    #[test]
+    fn an_event_is_one_line_whatever_is_in_it() {
+        let evil = "x\n[query_servers]\r\nevil = /bin/sh\u{1b}[2J\u{85}\u{2028}\u{202e}";
+        let (ours, _) = lines(|| {
+            tracing::warn!(design = evil, "a build of {evil} failed");
+            tracing::error!(error = %evil, value = ?Some(evil));
+            tracing::info!(target: "request", user = evil, path = "/a");
+            tracing::warn!(target: "slow", "{evil}");
+        });
+        assert_eq!(ours.lines().count(), 4, "{ours}");
+        assert!(!ours.chars().any(|c| c != '\n' && is_unsafe(c)), "{ours}");
+        assert_eq!(ours.matches("[query_servers]").count(), 6);
+        assert!(ours.contains("x\\n[query_servers]\\r\\nevil"), "{ours}");
+    }
+
+    #[test]
+    fn a_line_is_cut() {
+        let long = "ü".repeat(LINE_BYTES_MAX);
+        let (ours, _) = lines(|| {
+            tracing::warn!("{long}");
+            tracing::info!(target: "request", path = long.as_str(), user = long.as_str(), agent = "a");
+        });
+        let lengths: Vec<usize> = ours.lines().map(str::len).collect();
+        assert!(lengths[0] < LINE_BYTES_MAX + 64, "{lengths:?}");
+        assert!(lengths[1] < LINE_BYTES_MAX, "{lengths:?}");
+        assert!(ours.lines().all(|line| line.contains("bytes cut)")));
+        assert!(ours.ends_with("agent=\"a\"\n"));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Where the log goes.
 
-use std::fs::{File, OpenOptions};
+use std::path::Path;
 
 use config::settings::{Log, LogLevel, LogWriter};
 use http_api::App;
@@ -12,6 +12,7 @@ use tracing_subscriber::{EnvFilter, fmt};
 use super::line_format::{LineFormat, time_text};
 use super::lines::{Lines, Writing};
 use super::repeats::Counting;
+use super::rotated::RotatedFile;
 use crate::Failure;
 
 /// What is logged is written as long as this is held.
@@ -36,7 +37,7 @@ impl Logging {
 /// dropped.
 pub fn start(settings: &Log) -> Result<Logging, Failure> {
     let (writer, guard) = match settings.writer {
-        LogWriter::File => Lines::start(open("file", &settings.file)?),
+        LogWriter::File => Lines::start(open(settings, "file", &settings.file)?),
         LogWriter::Stderr | LogWriter::Journald | LogWriter::Syslog => {
             Lines::start(std::io::stderr())
         }
@@ -45,7 +46,7 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
     let mut guards = vec![guard];
     let mut slow = None;
     if !settings.slow_file.is_empty() {
-        let file = open("slow_file", &settings.slow_file)?;
+        let file = open(settings, "slow_file", &settings.slow_file)?;
         let (writer, guard) = Lines::start(file).map_err(Failure::new)?;
         slow = Some(writer);
         guards.push(guard);
@@ -68,8 +69,12 @@ pub fn start(settings: &Log) -> Result<Logging, Failure> {
     })
 }
 
-fn open(key: &str, path: &str) -> Result<File, Failure> {
-    let file = OpenOptions::new().create(true).append(true).open(path);
+fn open(settings: &Log, key: &str, path: &str) -> Result<RotatedFile, Failure> {
+    let file = RotatedFile::open(
+        Path::new(path),
+        settings.max_file_size,
+        settings.max_old_files,
+    );
     file.map_err(|e| Failure::new(format!("[log] {key} {path}: {e}")))
 }
 

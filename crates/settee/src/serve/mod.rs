@@ -10,6 +10,7 @@ mod listen;
 mod log;
 mod options;
 mod repeats;
+mod rotated;
 mod traces;
 
 use std::io::Write as _;
@@ -52,6 +53,11 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let mut logging = log::start(&config.settings().log)?;
     for warning in config.warnings() {
         tracing::warn!("{warning}");
+    }
+    if !options.admin.is_empty() {
+        tracing::warn!(
+            "everyone on this machine can read the password of --admin in the list of processes: use --admin-file FILE or SETTEE_ADMINS_NAME=PASSWORD"
+        );
     }
     private::warn_of_others(&data, &config);
     private::tighten_store(&data.join(STORE));
@@ -284,11 +290,18 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         set("chttpd", "port", &port.to_string());
     }
     for admin in &options.admin {
-        let (name, password) = admin
-            .split_once(':')
-            .filter(|(n, p)| !n.is_empty() && !p.is_empty())
+        let (name, password) = name_and_password(admin)
             .ok_or_else(|| Failure::usage("--admin wants NAME:PASSWORD"))?;
         set("admins", name, password);
+    }
+    for file in &options.admin_file {
+        let text = read_admins(file)
+            .map_err(|e| Failure::usage(format!("--admin-file {}: {e}", file.display())))?;
+        for line in text.lines().filter(|line| !line.trim().is_empty()) {
+            let (name, password) = name_and_password(line)
+                .ok_or_else(|| Failure::usage("--admin-file wants lines NAME:PASSWORD"))?;
+            set("admins", name, password);
+        }
     }
     for setting in &options.set {
         let (place, value) = setting
@@ -304,6 +317,19 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         set("couchdb", "database_dir", data);
     }
     Config::load(layers).map_err(Failure::usage)
+}
+
+fn name_and_password(text: &str) -> Option<(&str, &str)> {
+    text.split_once(':')
+        .filter(|(name, password)| !name.is_empty() && !password.is_empty())
+}
+
+/// The text of a file of admins. After a restart over HTTP the standard input is at its end, and the admins are in `local.ini`.
+fn read_admins(file: &Path) -> std::io::Result<String> {
+    if file == Path::new("-") {
+        return std::io::read_to_string(std::io::stdin());
+    }
+    std::fs::read_to_string(file)
 }
 
 fn data_directory(options: &ServeOptions, config: &Config) -> PathBuf {
@@ -347,7 +373,8 @@ fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure>
     }
     Err(Failure::usage(
         "there is no admin, and without one nobody could create a database. Do one of these:\n  \
-             settee serve --admin NAME:PASSWORD     an admin of your choice, kept hashed in local.ini\n  \
+             settee serve --admin-file FILE         an admin of your choice, in a file with a line NAME:PASSWORD\n  \
+             settee serve --admin NAME:PASSWORD     the same, for a machine that nobody else uses\n  \
              settee serve --generate-admin          one with a random password, which is printed\n  \
              settee serve --no-admin                start all the same\n\
              or write a line `NAME = PASSWORD` under [admins] in local.ini.",

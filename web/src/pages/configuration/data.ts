@@ -15,6 +15,8 @@ export interface Setting {
   kind: Kind;
   choices?: string[];
   secret?: boolean;
+  /** Whether it names something of the machine, and cannot be changed over HTTP. */
+  file_only?: boolean;
 }
 
 export interface Settings {

@@ -30,6 +30,11 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
         <div class="row-of">
           <strong class="mono">{setting.key}</strong>
           {setting.secret && <Badge>{w.secret}</Badge>}
+          {setting.file_only && (
+            <span title={w.fileOnlyHint}>
+              <Badge>{w.fileOnly}</Badge>
+            </span>
+          )}
           {setting.restart && (
             <span title={w.restartHint}>
               <Badge kind="warn">{w.restart}</Badge>
@@ -43,7 +48,7 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
       ) : (
         <div class="configuration-value">
           <Value setting={setting} />
-          {setting.section !== 'admins' && (
+          {setting.section !== 'admins' && !setting.file_only && (
             <span class="configuration-acts">
               {setting.value !== null && <Button kind="plain" icon={setting.default === null ? 'remove' : 'reload'} label={`${setting.default === null ? w.unset : w.toDefault}: ${name}`} onClick={() => change(null).catch(complain)} />}
               <Button kind="plain" icon="edit" label={w.edit(name)} onClick={() => setEdited(true)} />
