@@ -94,7 +94,7 @@ pub fn assert_works(engine: &Engine) {
     let map = "function(doc){ emit(doc.x, [1].concat(2)) }";
     let rows = emits(engine, map, r#"{"x":7}"#);
     assert_eq!(rows, [("7".to_owned(), "[1,2]".to_owned())]);
-    let mut reducer = engine.reducer("function(k, v, r) { return sum(v) }", None);
+    let mut reducer = engine.reducer(&"db".into(), "function(k, v, r) { return sum(v) }", None);
     let sum = reducer.rereduce(&[b"1", b"2"]).expect("sum of two numbers");
     assert_eq!(sum, b"3");
 }
