@@ -9,17 +9,31 @@ use functions::{Doc, Emits, Error};
 use support::{BOTH, assert_works, emits, group, options, run};
 
 /// Runs a function for one document on both kinds of engines with small limits.
-fn each_run(map: &str, check: impl Fn(Result<Vec<support::Row>, Error>)) {
+fn each_run(
+    map: &str,
+    engine: impl Fn(Isolation) -> Engine,
+    check: impl Fn(Result<Vec<support::Row>, Error>),
+) {
     for isolation in BOTH {
-        let engine = small(isolation);
+        let engine = engine(isolation);
         check(run(&engine, &group(&[map]), &[("a", r#"{"v":1}"#)]));
         assert_works(&engine);
     }
 }
 
+/// An engine with small limits.
 fn small(isolation: Isolation) -> Engine {
+    with_time(isolation, Duration::from_millis(200))
+}
+
+/// The same limits but for time, which does not end anything even on a busy machine.
+fn patient(isolation: Isolation) -> Engine {
+    with_time(isolation, Duration::from_secs(60))
+}
+
+fn with_time(isolation: Isolation, time: Duration) -> Engine {
     Engine::new(Options {
-        time: Duration::from_millis(200),
+        time,
         memory_bytes: 16 << 20,
         emit_rows_max: 1000,
         emit_bytes_max: 1 << 20,
@@ -28,7 +42,12 @@ fn small(isolation: Isolation) -> Engine {
 }
 
 fn assert_limit(map: &str, limits: &[&str]) {
-    each_run(map, |result| match result {
+    let engine = if limits.contains(&TIME) {
+        small
+    } else {
+        patient
+    };
+    each_run(map, engine, |result| match result {
         Err(Error::Limit { limit, .. }) if limits.contains(&limit) => {}
         other => panic!("{map}: {other:?}"),
     });
@@ -36,7 +55,9 @@ fn assert_limit(map: &str, limits: &[&str]) {
 
 /// The function throws, so that it has no rows, and the engine goes on with the same heap.
 fn assert_throws(map: &str) {
-    each_run(map, |result| assert_eq!(result, Ok(Vec::new()), "{map}"));
+    each_run(map, patient, |result| {
+        assert_eq!(result, Ok(Vec::new()), "{map}");
+    });
 }
 
 const TIME: &str = "time_limit_ms";
@@ -135,7 +156,7 @@ fn deep_recursion_is_an_exception() {
         "function(doc){emit(1);var a=[];a[0]=a;a.flat(Infinity)}",
         "function(doc){emit(1);class A extends (function f(){return f()})(){}}",
     ] {
-        each_run(map, |result| match result {
+        each_run(map, small, |result| match result {
             Ok(rows) => assert!(rows.is_empty(), "{map}: {rows:?}"),
             Err(Error::Limit { .. }) => {}
             Err(error) => panic!("{map}: {error:?}"),
@@ -146,7 +167,7 @@ fn deep_recursion_is_an_exception() {
 #[test]
 fn other_functions_go_on_after_a_stack_overflow() {
     for isolation in BOTH {
-        let engine = small(isolation);
+        let engine = patient(isolation);
         let group = group(&[
             "function(doc){(function f(){f()})()}",
             "function(doc){emit(doc.v)}",
@@ -283,7 +304,7 @@ fn tricks_of_the_language_do_no_harm() {
 #[test]
 fn a_mapper_works_again_after_a_limit() {
     for isolation in BOTH {
-        let engine = small(isolation);
+        let engine = with_time(isolation, Duration::from_secs(2));
         let map = "function(doc){ if (doc.v === 1) for(;;); var a = []; if (doc.v === 2) for(;;) a.push({}); emit(doc.v) }";
         let mut mapper = engine.mapper(&group(&[map])).expect("compiles");
         for (v, works) in [(0, true), (1, false), (3, true), (2, false), (4, true)] {
@@ -380,7 +401,7 @@ fn built_in_functions_that_allocate_are_stopped() {
 #[test]
 fn one_design_documents_globals_are_not_anothers() {
     for isolation in BOTH {
-        let engine = small(isolation);
+        let engine = patient(isolation);
         let leak = "function(doc){leaked=(globalThis.leaked||0)+1;emit(leaked)}";
         assert_eq!(emits(&engine, leak, "{}"), [("1".into(), "null".into())]);
         let look = "function(doc){emit(typeof leaked)}";

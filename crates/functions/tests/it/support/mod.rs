@@ -89,12 +89,28 @@ pub fn assert_emits(map: &str, body: &str, expected: &[(&str, &str)]) {
     });
 }
 
-/// That an engine still works.
+/// Asserts that an engine still works, however small its limit of time is.
 pub fn assert_works(engine: &Engine) {
-    let map = "function(doc){ emit(doc.x, [1].concat(2)) }";
-    let rows = emits(engine, map, r#"{"x":7}"#);
-    assert_eq!(rows, [("7".to_owned(), "[1,2]".to_owned())]);
-    let mut reducer = engine.reducer(&"db".into(), "function(k, v, r) { return sum(v) }", None);
-    let sum = reducer.rereduce(&[b"1", b"2"]).expect("sum of two numbers");
-    assert_eq!(sum, b"3");
+    let map = group(&["function(doc){ emit(doc.x, [1].concat(2)) }"]);
+    let found = in_time(|| run(engine, &map, &[("a", r#"{"x":7}"#)]));
+    assert_eq!(found, Ok(vec![(0, 0, "7".to_owned(), "[1,2]".to_owned())]));
+    let sum = in_time(|| {
+        let mut reducer = engine.reducer(&"db".into(), "function(k, v, r) { return sum(v) }", None);
+        reducer.rereduce(&[b"1", b"2"])
+    });
+    assert_eq!(sum, Ok(b"3".to_vec()));
+}
+
+/// Calls harmless code until it was not stopped for its time: on a busy machine it may wait longer for a processor than it may run.
+fn in_time<T>(call: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
+    const TRIES: usize = 50;
+    let is_late = |result: &Result<T, Error>| matches!(result, Err(Error::Limit { limit, .. }) if *limit == "time_limit_ms");
+    let mut result = call();
+    for _ in 1..TRIES {
+        if !is_late(&result) {
+            break;
+        }
+        result = call();
+    }
+    result
 }
