@@ -87,6 +87,7 @@ fi
 linked="$CARGO_TARGET_DIR/rocksdb-linked"
 if [ "$(cat "$linked" 2>/dev/null)" != "$home" ]; then
   [ ! -d "$CARGO_TARGET_DIR/release" ] || cargo clean --quiet --release -p librocksdb-sys
+  [ ! -d "$CARGO_TARGET_DIR/debug" ] || cargo clean --quiet -p librocksdb-sys
   mkdir -p "$CARGO_TARGET_DIR"
   echo "$home" >"$linked"
 fi
