@@ -2,6 +2,7 @@
 
 import json
 import re
+import signal
 import socket
 import subprocess
 import threading
@@ -97,6 +98,15 @@ def test_faults_fire(ctx):
         fires(ctx, prometheus, "SetteeSlowReads")
         stop.set()
         slow.join()
+        # The thread that writes stands still while it has a batch, as it is with what takes it long.
+        stop = threading.Event()
+        held = [threading.Thread(target=keep_on, args=(server, stop, fault)) for fault in (write_bulk, stand_still)]
+        for fault in held:
+            fault.start()
+        fires(ctx, prometheus, "SetteeCommitThreadHeld")
+        stop.set()
+        for fault in held:
+            fault.join()
         prometheus.end()
 
 
@@ -124,6 +134,17 @@ def leave(server, _):
     connection = ask(server, "/db/_all_docs?include_docs=true")
     connection.recv(10)
     connection.close()
+    time.sleep(0.05)
+
+
+def write_bulk(_, api):
+    api.post("/db/_bulk_docs", {"docs": [{"n": 0} for _ in range(5000)]})
+
+
+def stand_still(server, _):
+    server.process.send_signal(signal.SIGSTOP)
+    time.sleep(0.1)
+    server.process.send_signal(signal.SIGCONT)
     time.sleep(0.05)
 
 

@@ -100,6 +100,8 @@ pub struct Database {
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
     written: AtomicBool,
+    /// What the first write needs of the shards is in memory.
+    pub(crate) is_loaded: AtomicBool,
     pub(crate) ending: Ending,
     partitioned: bool,
     epoch: u32,
@@ -112,6 +114,7 @@ pub struct Database {
     homes: Homes,
     attachment_options: SharedOptions,
     partition_limit: SharedLimit,
+    leaf_limit: SharedLimit,
     partition_room: SharedRoom,
     order: SharedOrder,
     pub(crate) find_indexes: IndexesFound,
@@ -175,6 +178,7 @@ impl Database {
             views,
             attachments,
             partition_limit,
+            leaf_limit,
             ..
         } = shared;
         let uuid = record.uuid(&name);
@@ -182,6 +186,7 @@ impl Database {
             homes,
             attachment_options: attachments.clone(),
             partition_limit: partition_limit.clone(),
+            leaf_limit: leaf_limit.clone(),
             partition_room: SharedRoom::default(),
             order: shared.order.clone(),
             name,
@@ -196,6 +201,7 @@ impl Database {
             security: RwLock::new(record.security.as_str().into()),
             changed: RwLock::new(None),
             written: AtomicBool::new(false),
+            is_loaded: AtomicBool::new(false),
             ending: Ending::default(),
             partitioned: record.partitioned,
             epoch: record.epoch,
@@ -334,6 +340,7 @@ impl Database {
         Limits {
             revs_limit: record.revs_limit,
             purged_infos_limit: record.purged_infos_limit,
+            leaves_max: Some(self.leaf_limit.load(Relaxed)),
         }
     }
 

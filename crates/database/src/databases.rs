@@ -176,6 +176,7 @@ pub struct Databases {
     views: Arc<Views>,
     attachments: SharedOptions,
     partition_limit: SharedLimit,
+    leaf_limit: SharedLimit,
     order: SharedOrder,
 }
 
@@ -210,6 +211,7 @@ impl Databases {
         });
         let attachments = Arc::new(RwLock::new(options.attachments.clone()));
         let partition_limit = Arc::new(AtomicU64::new(u64::MAX));
+        let leaf_limit = Arc::new(AtomicU64::new(storage::LEAVES_MAX));
         let order = SharedOrder::default();
         let shared = Shared {
             store: store.clone(),
@@ -218,6 +220,7 @@ impl Databases {
             views: views.clone(),
             attachments: attachments.clone(),
             partition_limit: partition_limit.clone(),
+            leaf_limit: leaf_limit.clone(),
             order: order.clone(),
         };
         let names = store.databases()?.into_iter().map(Arc::from).collect();
@@ -238,6 +241,7 @@ impl Databases {
             views,
             attachments,
             partition_limit,
+            leaf_limit,
             order,
         }))
     }
@@ -499,6 +503,11 @@ impl Databases {
         self.partition_limit.store(max_bytes, Ordering::Relaxed);
     }
 
+    /// Sets how many leaves a document may have: an edit that adds another one is refused.
+    pub fn set_leaf_limit(&self, max: u64) {
+        self.leaf_limit.store(max, Ordering::Relaxed);
+    }
+
     /// What is uploaded from now on is stored by these options.
     pub fn set_attachment_options(&self, options: AttachmentOptions) {
         *self.attachments.write() = options;
@@ -572,6 +581,12 @@ impl Databases {
     /// How long writes took that waited for the disk, in microseconds, since the process started.
     pub fn sync_times() -> hdrhistogram::Histogram<u64> {
         storage::counters::SYNCS.snapshot()
+    }
+
+    /// How long batches of writes held the commit thread, in microseconds, without the time that the disk took, since the process
+    /// started.
+    pub fn commit_holds() -> hdrhistogram::Histogram<u64> {
+        storage::counters::COMMIT_HOLDS.snapshot()
     }
 
     /// What queries came to, by database, and by design document and name of the index; `None` for all documents by id. Those that

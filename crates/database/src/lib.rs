@@ -22,6 +22,7 @@ mod examine;
 mod find;
 mod global_changes;
 mod keeper;
+mod leaf_limit;
 mod maintenance;
 mod name;
 mod opened;

@@ -36,6 +36,7 @@ pub(crate) struct Shared {
     pub views: Arc<Views>,
     pub attachments: SharedOptions,
     pub partition_limit: SharedLimit,
+    pub leaf_limit: SharedLimit,
     pub order: SharedOrder,
 }
 

@@ -13,7 +13,7 @@ use crate::{EditMode, Error, Outcome};
 /// Partitions whose room is remembered.
 const PARTITIONS_MAX: usize = 10_000;
 
-/// The limit in bytes, for all databases.
+/// A limit for all databases.
 pub(crate) type SharedLimit = Arc<AtomicU64>;
 
 /// What is known of how much partitions may grow, so that not every write counts what is in them.

@@ -178,6 +178,8 @@ fn copy(
             limits: Limits {
                 revs_limit: old.revs_limit,
                 purged_infos_limit: old.purged_infos_limit,
+                // What is there is kept.
+                leaves_max: None,
             },
             losses: &mut |loss| {
                 lost(Lost {

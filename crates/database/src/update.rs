@@ -3,6 +3,7 @@
 use crate::counters;
 use std::borrow::Cow;
 use std::sync::Arc;
+use std::sync::atomic::Ordering::Relaxed;
 
 use document::{EditDoc, Rev, RevPath, has_negative_zero, revision_id};
 use functions::{Admission, Lane};
@@ -11,8 +12,12 @@ use tokio::sync::OwnedSemaphorePermit;
 
 use crate::attachments::{Held, MISSING_STUB, Resolved};
 use crate::database::Database;
+use crate::leaf_limit::too_many_leaves;
 use crate::validate::Validation;
 use crate::{Error, partition};
+
+/// What a shard with fewer changes needs is loaded in no time.
+const SMALL_CHANGES: u64 = 1024;
 
 /// Where a write must be before it is acknowledged.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -193,8 +198,9 @@ impl Database {
         Ok((join(unresolved, join(refused, done)), timing))
     }
 
-    /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. They are committed together:
-    /// after a crash all of them are there or none. Nobody is asked whether they may be made.
+    /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. Up to 64 edits of up to 256 KiB are
+    /// committed together: after a crash all of them are there or none. More of them are committed in pieces, in their order.
+    /// Nobody is asked whether they may be made.
     pub async fn update(
         self: &Arc<Self>,
         edits: Vec<EditDoc>,
@@ -274,14 +280,28 @@ impl Database {
                 Durability::Copies(copies) => Some(copies),
                 Durability::Synced | Durability::Delayed => None,
             };
+            let (edits, refused) = self.refuse_leaves(edits).await?;
+            if edits.is_empty() {
+                return Ok((join(refused, vec![]), WriteTiming::default()));
+            }
             let done = order.edit(self, edits, copies, designs).await;
             // Written is written, whatever became of the shards here.
-            return done.map(as_outcomes).or_else(|e| self.if_live(Err(e)));
+            let (done, timing) = done.or_else(|e| self.if_live(Err(e)))?;
+            return Ok((join(refused, self.as_outcomes(done)), timing));
         }
-        let done = self.commit_here(edits, durability).await?;
+        let (done, timing) = self.commit_here(edits, durability).await?;
         // Deleted meanwhile: the rows are going.
         self.live()?;
-        Ok(as_outcomes(done))
+        Ok((self.as_outcomes(done), timing))
+    }
+
+    fn as_outcomes(&self, outcomes: Vec<storage::Outcome>) -> Vec<Outcome> {
+        let outcomes = outcomes.into_iter().map(|outcome| match outcome {
+            storage::Outcome::Written(rev) => Outcome::Ok { rev },
+            storage::Outcome::Conflict => Outcome::Conflict,
+            storage::Outcome::TooManyLeaves => too_many_leaves(self.limits().leaves_max),
+        });
+        outcomes.collect()
     }
 
     async fn commit_here(
@@ -289,6 +309,7 @@ impl Database {
         edits: Vec<ShardEdit>,
         durability: Durability,
     ) -> Result<(Vec<storage::Outcome>, WriteTiming), Error> {
+        self.load().await?;
         let synced = durability != Durability::Delayed;
         let done = self
             .store()
@@ -302,6 +323,28 @@ impl Database {
             has_few_copies: false,
         };
         Ok((outcomes, timing))
+    }
+
+    /// Loads what the first write after opening needs: elsewhere than on the thread that writes for all databases.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub async fn load(&self) -> Result<(), Error> {
+        if self.is_loaded.load(Relaxed) {
+            return Ok(());
+        }
+        let shards = self.all_shards().to_vec();
+        let is_small = shards.iter().all(|s| s.meta().update_seq < SMALL_CHANGES);
+        let load = move || {
+            let loaded = shards.iter().try_for_each(|shard| shard.load());
+            loaded.map_err(Error::from)
+        };
+        match tokio::runtime::Handle::try_current() {
+            Ok(_) if !is_small => blocking(load).await?,
+            _ => load()?,
+        }
+        self.is_loaded.store(true, Relaxed);
+        Ok(())
     }
 
     fn prepare(&self, doc: EditDoc, held: &Held, mode: EditMode) -> Result<ShardEdit, Error> {
@@ -352,16 +395,6 @@ impl Database {
     }
 }
 
-fn as_outcomes(
-    (outcomes, timing): (Vec<storage::Outcome>, WriteTiming),
-) -> (Vec<Outcome>, WriteTiming) {
-    let outcomes = outcomes.into_iter().map(|outcome| match outcome {
-        storage::Outcome::Written(rev) => Outcome::Ok { rev },
-        storage::Outcome::Conflict => Outcome::Conflict,
-    });
-    (outcomes.collect(), timing)
-}
-
 fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: &[File]) -> Change {
     let parent = path.and_then(|p| p.newest());
     let rev = revision_id(deleted, parent.as_ref(), &body_term, &hashed(files));
@@ -374,7 +407,7 @@ fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: 
 }
 
 /// Does work on a thread for it.
-async fn blocking<T: Send + 'static>(
+pub(crate) async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, Error> + Send + 'static,
 ) -> Result<T, Error> {
     let done = tokio::task::spawn_blocking(work).await;

@@ -7,7 +7,7 @@ use std::time::Instant;
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
 use functions::{DesignDoc, Error as FunctionError, Place};
-use parking_lot::RwLock;
+use parking_lot::{Mutex, RwLock};
 use storage::Record;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -109,6 +109,8 @@ pub(crate) struct Validation {
     asked: Vec<AskedOf>,
     /// The function that is asked, and the first of `asked` that it is to be asked about.
     at: (usize, usize),
+    /// The record of the document that was checked last in this piece.
+    last: Mutex<Option<(DocId, Arc<Record>)>>,
     /// Given back when the work is done, also when nobody waits for it any more.
     _turn: Option<OwnedSemaphorePermit>,
 }
@@ -140,6 +142,7 @@ impl Validation {
             todo: docs.into_iter(),
             asked: vec![],
             at: (0, 0),
+            last: Mutex::default(),
             db,
             _turn: turn,
         })
@@ -170,6 +173,7 @@ impl Validation {
     fn gather(&mut self, place: &Place) -> Result<(), Error> {
         let mut bytes = 0;
         self.at = (0, 0);
+        *self.last.lock() = None;
         while self.asked.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
             let Some(doc) = self.todo.next() else { break };
             let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
@@ -374,7 +378,8 @@ impl Validation {
         let Some((path, rev)) = path.and_then(|p| p.newest().map(|rev| (p, rev))) else {
             return Ok(Before::Nothing);
         };
-        let tree = self.record(id)?.tree;
+        let record = self.record(id)?;
+        let tree = &record.tree;
         if tree.get(&rev).is_some() {
             return Ok(Before::Known(rev));
         }
@@ -405,9 +410,16 @@ impl Validation {
         })
     }
 
-    fn record(&self, id: &DocId) -> Result<Record, Error> {
+    /// Many edits of one document in a row read its record once: nothing of the request is written meanwhile.
+    fn record(&self, id: &DocId) -> Result<Arc<Record>, Error> {
+        let mut last = self.last.lock();
+        if let Some((_, record)) = last.as_ref().filter(|(of, _)| of == id) {
+            return Ok(record.clone());
+        }
         let shard = self.db.shard_for(id.as_str());
-        Ok(shard.record(id.as_str())?.unwrap_or_default())
+        let record = Arc::new(shard.record(id.as_str())?.unwrap_or_default());
+        *last = Some((id.clone(), record.clone()));
+        Ok(record)
     }
 
     fn read(&self, id: &DocId, rev: Rev) -> Result<Before, Error> {

@@ -37,5 +37,8 @@ pub use json::{
 };
 pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;
-pub use tree::{Corrupt, Leaf, Merged, NodeView, RevPath, RevTree, Revision};
+pub use tree::{
+    BulkTree, Corrupt, Grafted, Leaf, Merged, NodeView, PATH_IDS_MAX, RevPath, RevTree, Revision,
+    TreeLimits, weight,
+};
 pub use uuid::{UuidAlgorithm, UuidGenerator};

@@ -15,7 +15,7 @@ use document::Rev;
 use futures_util::future::try_join_all;
 use futures_util::{StreamExt as _, TryStreamExt as _};
 use parking_lot::Mutex;
-use storage::{Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
+use storage::{Change, Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 
 use crate::Error;
 use crate::control::Catalogue;
@@ -110,6 +110,7 @@ impl Gateway {
             since: 0,
             revs_limit: 0,
             purged_infos_limit: 0,
+            leaves_max: None,
             designs: 0,
             work: Work::Entry(json),
         };
@@ -270,6 +271,10 @@ impl Gateway {
             since: db.since,
             revs_limit: db.limits.revs_limit,
             purged_infos_limit: db.limits.purged_infos_limit,
+            leaves_max: match &work {
+                Work::Edits(_) => db.limits.leaves_max,
+                Work::Purges(_) | Work::Entry(_) => None,
+            },
             designs: db.designs,
             work,
         }
@@ -469,7 +474,11 @@ fn edit_bytes(edit: &ShardEdit) -> usize {
         .files
         .iter()
         .map(|file| file.attachment.stored_length as usize + 256);
-    edit.edit.body.len() + files.sum::<usize>() + 256
+    let path: usize = match &edit.edit.change {
+        Change::Replicated { path } => path.ids.iter().map(|id| id.as_bytes().len() + 8).sum(),
+        Change::Interactive { .. } | Change::Local { .. } => 0,
+    };
+    edit.edit.body.len() + path + files.sum::<usize>() + 256
 }
 
 async fn to_records(edits: Vec<ShardEdit>) -> Result<Vec<EditRecord>, database::Error> {

@@ -7,6 +7,7 @@ use document::UuidAlgorithm;
 /// Tells databases what concerns them.
 pub fn tell(settings: &Settings, databases: &Databases) {
     databases.set_partition_limit(settings.couchdb.max_partition_size);
+    databases.set_leaf_limit(settings.couchdb.max_document_leaves);
     databases.set_attachment_options(attachment_options(settings));
 }
 

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::append_attachments;
-use document::{DocId, Rev, RevHash};
+use document::{BulkTree, DocId, Leaf, Rev, RevHash};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
@@ -17,31 +17,15 @@ use crate::edit::{self, Applied, Change, Edit, File, Outcome};
 use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::Keyspace;
+use crate::limits::Limits;
 use crate::meta::ShardMeta;
 use crate::purges;
-use crate::record::Record;
+use crate::record::{Record, RecordHead};
 use crate::row::{self, Delta};
 use crate::shard::Shard;
+use crate::tree::{BULK_EDITS_MIN, Counted, KeptTrees, Tree};
 use crate::varint::put;
 use crate::winners::Winners;
-
-/// Limits of the database that an edit belongs to.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Revisions kept of each branch.
-    pub revs_limit: u64,
-    /// Purges remembered.
-    pub purged_infos_limit: u64,
-}
-
-impl Default for Limits {
-    fn default() -> Self {
-        Limits {
-            revs_limit: 1000,
-            purged_infos_limit: 1000,
-        }
-    }
-}
 
 /// A shard as it will be once the batch is written.
 pub struct Touched {
@@ -66,7 +50,14 @@ impl Touched {
 struct Doc<'e> {
     touched: usize,
     id: DocId,
-    record: Record,
+    /// The row that lists it; 0 when it does not exist.
+    seq: u64,
+    tree: Tree,
+    counted: Counted,
+    /// Edits of it in this batch.
+    edits: u32,
+    /// Length of its stored record.
+    record_bytes: usize,
     /// Why its stored record cannot be read.
     unreadable: Option<Error>,
     changed: bool,
@@ -96,13 +87,16 @@ pub struct Batch<'e> {
     /// What local documents add to their shards' digests now.
     local_shares: FxHashMap<(ShardNumber, DocId), u128>,
     value: Vec<u8>,
+    /// About how much is to be written.
+    bytes: usize,
+    kept: KeptTrees,
 }
 
 /// Purges forgotten in one batch, so that other writes wait for a moment only.
 const PURGES_A_STEP: u64 = 1_000;
 
 impl<'e> Batch<'e> {
-    pub fn new(engine: Arc<Engine>) -> Batch<'e> {
+    pub fn new(engine: Arc<Engine>, kept: KeptTrees) -> Batch<'e> {
         Batch {
             engine,
             wb: WriteBatch::default(),
@@ -112,7 +106,31 @@ impl<'e> Batch<'e> {
             doc_index: FxHashMap::default(),
             local_shares: FxHashMap::default(),
             value: Vec::with_capacity(1024),
+            bytes: 0,
+            kept,
         }
+    }
+
+    /// Trees that a further piece of a request may want, once all is written.
+    pub fn kept(&mut self) -> KeptTrees {
+        let mut kept = KeptTrees::default();
+        for doc in self.docs.iter_mut().filter(|doc| doc.edits > 0) {
+            let number = self.touched[doc.touched].shard.number;
+            match &mut doc.tree {
+                Tree::Bulk(tree) => {
+                    kept.keep(number, doc.id.clone(), doc.seq, std::mem::take(tree));
+                }
+                Tree::Plain(_) => {
+                    kept.note_edits(number, &doc.id, doc.edits, doc.record_bytes);
+                }
+            }
+        }
+        kept
+    }
+
+    /// About how many bytes it writes.
+    pub fn bytes(&self) -> usize {
+        self.bytes
     }
 
     fn touch(&mut self, shard: &Arc<Shard>) -> Result<usize, Error> {
@@ -135,8 +153,10 @@ impl<'e> Batch<'e> {
         Ok(self.touched.len() - 1)
     }
 
-    /// Reads the records of all documents to be changed, in one go.
-    pub fn fetch(&mut self, docs: &[(&Arc<Shard>, &DocId)]) -> Result<(), Error> {
+    /// Reads the records of documents to be changed, in one go, unless they were read before. Returns how many bytes they have.
+    pub fn fetch(&mut self, docs: &[(&Arc<Shard>, &DocId)]) -> Result<usize, Error> {
+        let known = self.docs.len();
+        let mut bytes = 0;
         let mut wanted: Vec<(ShardNumber, &DocId)> = Vec::with_capacity(docs.len());
         self.doc_index.reserve(docs.len());
         self.docs.reserve(docs.len());
@@ -149,7 +169,11 @@ impl<'e> Batch<'e> {
                 self.docs.push(Doc {
                     touched,
                     id: id.clone(),
-                    record: Record::default(),
+                    seq: 0,
+                    tree: Tree::default(),
+                    counted: Counted::default(),
+                    edits: 0,
+                    record_bytes: 0,
                     unreadable: None,
                     changed: false,
                     existed: false,
@@ -160,7 +184,7 @@ impl<'e> Batch<'e> {
             }
         }
         if wanted.is_empty() {
-            return Ok(());
+            return Ok(0);
         }
         let keys: Vec<Vec<u8>> = wanted
             .iter()
@@ -168,26 +192,42 @@ impl<'e> Batch<'e> {
             .collect();
         let keys = keys.iter().map(Vec::as_slice);
         let values = self.engine.multi_get(Keyspace::ById, keys);
-        for (doc, value) in self.docs.iter_mut().zip(values) {
-            if let Ok(Some(value)) = &value
-                && self.touched[doc.touched].meta.digest.is_some()
-            {
-                doc.share = digest::share(Kind::Document, doc.id.as_str().as_bytes(), value);
+        for (doc, value) in self.docs[known..].iter_mut().zip(values) {
+            if let Ok(Some(value)) = &value {
+                doc.record_bytes = value.len();
+                bytes += value.len();
+                if self.touched[doc.touched].meta.digest.is_some() {
+                    doc.share = digest::share(Kind::Document, doc.id.as_str().as_bytes(), value);
+                }
             }
+            let number = self.touched[doc.touched].shard.number;
             let record = match value {
-                Ok(Some(v)) => Record::decode(&v).map(Some),
+                Ok(Some(v)) => match kept_tree(&mut self.kept, number, &doc.id, &v) {
+                    Some((seq, tree)) => {
+                        (doc.existed, doc.seq) = (true, seq);
+                        doc.tree = Tree::Bulk(tree);
+                        doc.edits = BULK_EDITS_MIN;
+                        doc.counted = Counted::of(&doc.tree);
+                        continue;
+                    }
+                    None => Record::decode(&v).map(Some),
+                },
                 Ok(None) => Ok(None),
                 Err(e) => Err(e),
             };
             match record {
                 Ok(record) => {
                     doc.existed = record.is_some();
-                    doc.record = record.unwrap_or_default();
+                    let record = record.unwrap_or_default();
+                    doc.seq = record.seq;
+                    doc.tree = Tree::Plain(record.tree);
+                    doc.edits = self.kept.edits(number, &doc.id);
+                    doc.counted = Counted::of(&doc.tree);
                 }
                 Err(e) => doc.unreadable = Some(e),
             }
         }
-        Ok(())
+        Ok(bytes)
     }
 
     /// The error of a document whose record cannot be read: it fails its own request only.
@@ -216,23 +256,26 @@ impl<'e> Batch<'e> {
         let doc = &mut self.docs[i];
         let touched = &mut self.touched[doc.touched];
         let seq = touched.meta.update_seq + 1;
-        let before = Counted::of(&doc.record);
-        let rev = match edit::apply(&mut doc.record, edit, seq, limits.revs_limit) {
+        doc.tree.prepare_for(doc.edits);
+        doc.edits += 1;
+        let rev = match edit::apply(&mut doc.tree, edit, seq, &limits.of_trees()) {
             Applied::Added(rev) => rev,
             Applied::Joined(rev) => {
-                self.record_change(i, seq, before, None);
+                self.record_change(i, seq, None);
                 return Ok(Outcome::Written(rev));
             }
             Applied::Known(rev) => return Ok(Outcome::Written(rev)),
             Applied::Conflict => return Ok(Outcome::Conflict),
+            Applied::TooManyLeaves => return Ok(Outcome::TooManyLeaves),
         };
+        self.bytes += edit.cost_bytes();
         let brought = Brought {
             body: &edit.body,
             files: &edit.files,
             home: edit.home,
             generation: rev.generation,
         };
-        self.record_change(i, seq, before, Some(&brought));
+        self.record_change(i, seq, Some(&brought));
         Ok(Outcome::Written(rev))
     }
 
@@ -243,6 +286,7 @@ impl<'e> Batch<'e> {
         rev: Option<u64>,
     ) -> Result<Outcome, Error> {
         let id = edit.id.as_str().as_bytes();
+        self.bytes += edit.cost_bytes();
         self.value.clear();
         if let Some(n) = rev {
             put(n, &mut self.value);
@@ -320,23 +364,23 @@ impl<'e> Batch<'e> {
     }
 
     /// Keeps the change row of a document whose tree was just changed, and counts it.
-    fn record_change(
-        &mut self,
-        i: usize,
-        seq: u64,
-        before: Counted,
-        brought: Option<&Brought<'e>>,
-    ) {
-        // A row that no feed will show does without the other leaves: they are many where many come at once.
-        self.write_row(i, row::Leaves::Winner);
+    fn record_change(&mut self, i: usize, seq: u64, brought: Option<&Brought<'e>>) {
+        // No feed will show it: it is superseded by this one.
+        self.write_superseded_row(i);
         let doc = &mut self.docs[i];
         let touched = &mut self.touched[doc.touched];
         let number = touched.shard.number;
-        let after = Counted::of(&doc.record);
+        let before = doc.counted;
+        let after = Counted::of(&doc.tree);
+        doc.counted = after;
+        if !doc.changed {
+            // The record, and the row with all leaves.
+            self.bytes += 2 * doc.record_bytes;
+        }
         let delta = Delta {
             live: after.live as i8 - before.live as i8,
             records: after.exists as i8 - before.exists as i8,
-            supersedes: doc.record.seq,
+            supersedes: doc.seq,
         };
         let meta = &mut touched.meta;
         let id_bytes = doc.id.as_str().len() as u64;
@@ -355,8 +399,8 @@ impl<'e> Batch<'e> {
             body: brought.map(Brought::stored),
         });
         let superseded = self.engine.cf(Keyspace::Superseded);
-        if doc.record.seq != 0 {
-            let old = keys::seq_key(number, doc.record.seq);
+        if doc.seq != 0 {
+            let old = keys::seq_key(number, doc.seq);
             self.wb.put_cf(superseded, old, []);
             meta.superseded_rows += 1;
         }
@@ -365,7 +409,7 @@ impl<'e> Batch<'e> {
             self.wb.put_cf(superseded, keys::seq_key(number, seq), []);
             meta.superseded_rows += 1;
         }
-        doc.record.seq = if after.exists { seq } else { 0 };
+        doc.seq = if after.exists { seq } else { 0 };
         doc.changed = true;
         touched.meta_changed = true;
         touched.deltas.push((seq, doc.id.clone(), delta));
@@ -374,22 +418,23 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Writes the row of a document's newest change, if it waits.
-    fn write_row(&mut self, i: usize, leaves: row::Leaves) {
+    /// Writes the row of a document's newest change, if it waits, which another change of this batch supersedes.
+    fn write_superseded_row(&mut self, i: usize) {
         let doc = &mut self.docs[i];
-        let Some(NewRow { seq, delta, body }) = doc.newest.take() else {
+        let Some(row) = doc.newest.take() else {
             return;
         };
-        let body = body.as_deref();
-        self.value.clear();
-        let (id, tree) = (doc.id.as_str(), &doc.record.tree);
-        row::encode(seq, id, (tree, leaves), delta, body, &mut self.value);
-        let key = keys::seq_key(self.touched[doc.touched].shard.number, seq);
-        self.wb
-            .put_cf(self.engine.cf(Keyspace::BySeq), key, &self.value);
-        if let Some(b) = body.filter(|b| b.len() > row::INLINE_BODY_MAX_BYTES) {
-            self.wb.put_cf(self.engine.cf(Keyspace::Bodies), key, b);
-        }
+        // The winner of now, not of then: nobody reads it.
+        let winner = doc.tree.winner();
+        let number = self.touched[doc.touched].shard.number;
+        put_row(
+            &self.engine,
+            &mut self.wb,
+            (number, doc.id.as_str()),
+            row,
+            winner.as_slice(),
+            &mut self.value,
+        );
     }
 
     /// Notes that the change at `seq` names its attachments' contents.
@@ -409,13 +454,12 @@ impl<'e> Batch<'e> {
     pub fn purge(&mut self, purge: &ShardPurge, limits: &Limits) -> Result<Vec<Rev>, Error> {
         let i = self.doc(&purge.shard, &purge.id)?;
         let doc = &mut self.docs[i];
-        let before = Counted::of(&doc.record);
-        let removed = doc.record.tree.remove_leaves(&purge.revs);
+        let removed = doc.tree.plain().remove_leaves(&purge.revs);
         if removed.is_empty() {
             return Ok(removed);
         }
         let seq = self.touched[doc.touched].meta.update_seq + 1;
-        self.record_change(i, seq, before, None);
+        self.record_change(i, seq, None);
         self.record_purge(i, purge, &removed, limits.purged_infos_limit);
         Ok(removed)
     }
@@ -476,18 +520,32 @@ impl<'e> Batch<'e> {
 
     /// Adds the final rows, records and counters.
     pub fn finish(&mut self) {
-        for i in 0..self.docs.len() {
-            self.write_row(i, row::Leaves::All);
-        }
         let cf = self.engine.cf(Keyspace::ById);
-        for doc in self.docs.iter().filter(|d| d.changed) {
+        for doc in self.docs.iter_mut().filter(|d| d.changed) {
             let touched = &mut self.touched[doc.touched];
+            let number = touched.shard.number;
+            let record = Record {
+                seq: doc.seq,
+                tree: doc.tree.to_store(),
+            };
+            if let Some(row) = doc.newest.take() {
+                let of = (number, doc.id.as_str());
+                let leaves = record.tree.leaves();
+                put_row(
+                    &self.engine,
+                    &mut self.wb,
+                    of,
+                    row,
+                    &leaves,
+                    &mut self.value,
+                );
+            }
             let id = doc.id.as_str().as_bytes();
-            let key = keys::id_key(touched.shard.number, id);
-            let exists = !doc.record.tree.is_empty();
+            let key = keys::id_key(number, id);
+            let exists = !record.tree.is_empty();
             if exists {
                 self.value.clear();
-                doc.record.encode(&mut self.value);
+                record.encode(&mut self.value);
                 self.wb.put_cf(cf, key, &self.value);
             } else {
                 self.wb.delete_cf(cf, key);
@@ -519,6 +577,40 @@ impl<'e> Batch<'e> {
     }
 }
 
+/// The tree of a document that was kept for this record.
+fn kept_tree(
+    kept: &mut KeptTrees,
+    shard: ShardNumber,
+    id: &DocId,
+    record: &[u8],
+) -> Option<(u64, Box<BulkTree>)> {
+    if kept.is_empty() {
+        return None;
+    }
+    let seq = RecordHead::decode(record).ok()?.seq;
+    Some((seq, kept.take(shard, id, seq)?))
+}
+
+/// Writes the row of a change of a document of a shard, and the body that is too long for it.
+fn put_row(
+    engine: &Engine,
+    wb: &mut WriteBatch,
+    (shard, id): (ShardNumber, &str),
+    row: NewRow<'_>,
+    leaves: &[Leaf<'_>],
+    value: &mut Vec<u8>,
+) {
+    let NewRow { seq, delta, body } = row;
+    let body = body.as_deref();
+    value.clear();
+    row::encode(seq, id, leaves, delta, body, value);
+    let key = keys::seq_key(shard, seq);
+    wb.put_cf(engine.cf(Keyspace::BySeq), key, &*value);
+    if let Some(b) = body.filter(|b| b.len() > row::INLINE_BODY_MAX_BYTES) {
+        wb.put_cf(engine.cf(Keyspace::Bodies), key, b);
+    }
+}
+
 /// The revision of a local document: `0-N`.
 pub fn local_rev(n: u64) -> Rev {
     Rev {
@@ -546,28 +638,5 @@ impl<'a> Brought<'a> {
         let mut body = self.body.to_vec();
         append_attachments(&attachments, self.generation, &mut body);
         Cow::Owned(body)
-    }
-}
-
-/// What a record counts for.
-#[derive(Clone, Copy)]
-struct Counted {
-    exists: bool,
-    live: bool,
-    bytes: u64,
-}
-
-impl Counted {
-    fn of(record: &Record) -> Counted {
-        let exists = !record.tree.is_empty();
-        Counted {
-            exists,
-            live: exists && !record.is_deleted(),
-            bytes: record.leaf_bytes(),
-        }
-    }
-
-    fn dead(self) -> bool {
-        self.exists && !self.live
     }
 }

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use document::{ContentId, StoredBody};
+use rustc_hash::FxHashSet;
 
 use crate::Error;
 use crate::commit::{Committer, Put};
@@ -17,6 +18,8 @@ use crate::snapshot::Snapshot;
 
 /// Superseded rows looked at for each trip through the commit queue.
 const STEP_ROWS: usize = 2_000;
+/// About the most keys that such a trip removes.
+const STEP_KEYS: usize = 8_000;
 
 /// Told now and then (rows done, rows in all); false stops the compaction.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
@@ -103,6 +106,7 @@ fn dead_rows(
         last_seq: None,
         released: vec![],
     };
+    let mut leaves = LeafSeqs::default();
     let mut markers = snapshot.iter(Keyspace::Superseded, shard.number);
     markers.seek(keys::seq_key(shard.number, from));
     while let Some(key) = markers.key() {
@@ -113,7 +117,7 @@ fn dead_rows(
         step.seen += 1;
         step.last_seq = Some(seq);
         let key = keys::seq_key(shard.number, seq);
-        if let Some((external, released)) = removable(snapshot, shard, seq, &key)? {
+        if let Some((external, released)) = removable(snapshot, shard, seq, &key, &mut leaves)? {
             step.removed += 1;
             step.puts.push((Keyspace::BySeq, key.to_vec(), None));
             step.puts.push((Keyspace::Superseded, key.to_vec(), None));
@@ -126,7 +130,7 @@ fn dead_rows(
             }
             step.released.extend(released);
         }
-        if step.seen as usize >= STEP_ROWS {
+        if step.seen as usize >= STEP_ROWS || step.puts.len() >= STEP_KEYS {
             break;
         }
         markers.next();
@@ -135,26 +139,49 @@ fn dead_rows(
     Ok(step)
 }
 
+/// Seqs of the leaves of the document that was checked last: a document that was changed often has many superseded rows.
+#[derive(Default)]
+struct LeafSeqs {
+    id: Option<String>,
+    seqs: FxHashSet<u64>,
+}
+
+impl LeafSeqs {
+    /// Whether a leaf of a document has its body at `seq`, as of the snapshot.
+    fn need(
+        &mut self,
+        snapshot: &Snapshot,
+        shard: &Shard,
+        id: &str,
+        seq: u64,
+    ) -> Result<bool, Error> {
+        if self.id.as_deref() != Some(id) {
+            self.seqs.clear();
+            let key = keys::id_key(shard.number, id.as_bytes());
+            if let Some(v) = snapshot.get(Keyspace::ById, &key)? {
+                let tree = Record::decode(&v)?.tree;
+                self.seqs
+                    .extend(tree.leaves().iter().map(|leaf| leaf.revision.seq));
+            }
+            self.id = Some(id.to_owned());
+        }
+        Ok(self.seqs.contains(&seq))
+    }
+}
+
 /// If the row can go: whether it has a body elsewhere, and which contents it refers to. A body that is not a leaf's never becomes one again.
 fn removable(
     snapshot: &Snapshot,
     shard: &Shard,
     seq: u64,
     key: &[u8],
+    leaves: &mut LeafSeqs,
 ) -> Result<Option<(bool, Vec<ContentId>)>, Error> {
     let Some(value) = snapshot.get(Keyspace::BySeq, key)? else {
         return Ok(Some((false, vec![])));
     };
     let row = Row::decode(seq, &value)?;
-    let id_key = keys::id_key(shard.number, row.id.as_bytes());
-    let needed = match snapshot.get(Keyspace::ById, &id_key)? {
-        Some(v) => Record::decode(&v)?
-            .tree
-            .leaves()
-            .iter()
-            .any(|l| l.revision.seq == seq),
-        None => false,
-    };
+    let needed = leaves.need(snapshot, shard, row.id, seq)?;
     if needed {
         return Ok(None);
     }

@@ -4,6 +4,8 @@ use telemetry::{Counter, Striped, Times};
 
 /// How long writes took that waited for the disk.
 pub static SYNCS: Times = Times::new();
+/// How long batches held the thread that writes for all databases, without the time that the disk took.
+pub static COMMIT_HOLDS: Times = Times::new();
 /// Of a sample of reads of single keys: those that found all blocks of files that they wanted in the block cache.
 pub static SAMPLED_READS_CACHED: Counter = Counter::new();
 /// Those that had to read a block.

@@ -4,12 +4,13 @@ use std::borrow::Cow;
 
 use document::rev::GENERATION_MAX;
 use document::{
-    Attachment, DocId, Merged, Rev, RevPath, RevTree, Revision, body_term, revision_id,
+    Attachment, DocId, Grafted, Merged, Rev, RevHash, RevPath, Revision, TreeLimits, body_term,
+    revision_id,
 };
 
 use crate::contents::Content;
 use crate::keys::ShardNumber;
-use crate::record::Record;
+use crate::tree::Tree;
 
 /// How an edit relates to what is stored.
 #[derive(Clone, Debug)]
@@ -54,6 +55,23 @@ pub struct Edit {
 }
 
 impl Edit {
+    /// About how much memory it takes, and work.
+    pub(crate) fn cost_bytes(&self) -> usize {
+        let text = |hash: &RevHash| match hash {
+            RevHash::Md5(_) => 0,
+            RevHash::Text(text) => text.len(),
+        };
+        let change = match &self.change {
+            Change::Replicated { path } => {
+                let texts: usize = path.ids.iter().map(text).sum();
+                texts + path.ids.len() * size_of::<RevHash>()
+            }
+            Change::Interactive { body_term, .. } => body_term.as_ref().map_or(0, Vec::len),
+            Change::Local { .. } => 0,
+        };
+        self.body.len() + change + 256 * self.files.len() + 64
+    }
+
     /// Bytes of body and attachments, as sizes count them.
     pub(crate) fn size(&self) -> u64 {
         let files = self.files.iter().map(|f| f.attachment.stored_length);
@@ -86,6 +104,8 @@ pub enum Outcome {
     Written(Rev),
     /// The parent is no leaf, or the document exists.
     Conflict,
+    /// It would have been one more leaf than a document may have ([`crate::Limits::leaves_max`]).
+    TooManyLeaves,
 }
 
 /// The tree after an edit, when it changes anything.
@@ -97,60 +117,43 @@ pub(crate) enum Applied {
     /// The revision was there already.
     Known(Rev),
     Conflict,
+    TooManyLeaves,
 }
 
-/// Applies an edit of a document (not a local one) to its record. Deterministic: the same record and edit
+/// Applies an edit of a document (not a local one) to its tree. Deterministic: the same tree, edit and limits
 /// give the same result on every replica.
-pub(crate) fn apply(record: &mut Record, edit: &Edit, seq: u64, revs_limit: u64) -> Applied {
+pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits) -> Applied {
     let revision = Revision {
         deleted: edit.deleted,
         seq,
         size: edit.size(),
     };
     let path = match &edit.change {
-        Change::Replicated { path } => path.clone(),
+        Change::Replicated { path } => Cow::Borrowed(path),
         Change::Interactive {
             parent,
             rev,
             body_term,
-        } => match interactive_path(
-            &record.tree,
-            parent.as_ref(),
-            rev,
-            body_term.as_deref(),
-            edit,
-        ) {
-            Some(path) => path,
+        } => match interactive_path(tree, parent.as_ref(), rev, body_term.as_deref(), edit) {
+            Some(path) => Cow::Owned(path),
             None => return Applied::Conflict,
         },
         Change::Local { .. } => return Applied::Conflict,
     };
-    let Some(hash) = path.ids.first() else {
+    let Some(rev) = path.newest() else {
         return Applied::Conflict;
     };
-    let rev = Rev {
-        generation: path.start,
-        hash: hash.clone(),
-    };
-    let before = record.tree.get(&rev).map(|_| record.tree.clone());
-    let merged = record.tree.merge(&path, revision);
-    if merged == Merged::Known {
-        return Applied::Known(rev);
-    }
-    record.tree.stem(revs_limit);
-    // What a long history added may be stemmed away again.
-    if before.is_some_and(|before| before == record.tree) {
-        return Applied::Known(rev);
-    }
-    match merged {
-        Merged::NewAncestors => Applied::Joined(rev),
-        _ => Applied::Added(rev),
+    match tree.graft(&path, revision, limits) {
+        Grafted::TooManyLeaves => Applied::TooManyLeaves,
+        Grafted::Merged(Merged::Known) => Applied::Known(rev),
+        Grafted::Merged(Merged::NewAncestors) => Applied::Joined(rev),
+        Grafted::Merged(_) => Applied::Added(rev),
     }
 }
 
 /// The path of an interactive edit, newest first; `None` is a conflict.
 fn interactive_path(
-    tree: &RevTree,
+    tree: &Tree,
     parent: Option<&Rev>,
     rev: &Rev,
     kept_term: Option<&[u8]>,

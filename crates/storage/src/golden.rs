@@ -92,14 +92,7 @@ fn change_rows_have_these_bytes() {
     let (lone, branched) = records();
     let encoded = |seq, record: &Record, delta, body: Option<&[u8]>| {
         let mut out = vec![];
-        row::encode(
-            seq,
-            "doc",
-            (&record.tree, row::Leaves::All),
-            delta,
-            body,
-            &mut out,
-        );
+        row::encode(seq, "doc", &record.tree.leaves(), delta, body, &mut out);
         hex(out)
     };
     let first = Delta {
@@ -240,6 +233,7 @@ fn rows_of_slots_have_these_bytes() {
             Outcome::Conflict,
             Outcome::Written(written.clone()),
             Outcome::Written(local.clone()),
+            Outcome::TooManyLeaves,
         ]),
         WorkOutcome::Purges(vec![vec![], vec![written]]),
         WorkOutcome::Refused(200),
@@ -247,7 +241,8 @@ fn rows_of_slots_have_these_bytes() {
     let bytes = rows::encode_outcome(&outcome);
     assert_eq!(
         hex(&bytes),
-        "030003000102017801001031323334353637383930313233343536010200010201".to_owned() + "7802c8"
+        "030004000102017801001031323334353637383930313233343536020102000102".to_owned()
+            + "017802c8"
     );
     let again = rows::decode_outcome(&bytes).unwrap();
     assert_eq!(again, outcome);

@@ -24,6 +24,8 @@ mod golden;
 mod keys;
 mod keyspace;
 mod last_backup;
+mod leaf_check;
+mod limits;
 mod meta;
 #[allow(unsafe_code)]
 mod native;
@@ -37,12 +39,13 @@ mod snapshot;
 mod space;
 mod store;
 mod summary;
+mod tree;
 pub mod varint;
 mod wal;
 mod winners;
 mod writes;
 
-pub use batch::{Limits, local_rev};
+pub use batch::local_rev;
 pub use commit::{
     Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
     commit_on_this_thread,
@@ -57,6 +60,8 @@ pub use error::Error;
 pub use files::{FileWriter, SortedFiles};
 pub use keys::{ShardNumber, meta::index_state as index_state_key, seq_key, shard_end};
 pub use keyspace::Keyspace;
+pub use leaf_check::too_many_leaves;
+pub use limits::{LEAVES_MAX, Limits};
 pub use meta::{ShardMeta, active_bytes};
 pub use purges::{PurgeInfo, list as list_purges};
 pub use record::{Record, RecordHead, StoredRev};

@@ -1,6 +1,6 @@
 //! The value of by-seq: one change, with the state of the document's leaves after it and the body it brought.
 
-use document::{Leaf, RevTree, StoredBody};
+use document::{Leaf, StoredBody};
 
 use crate::Error;
 use crate::record::{StoredRev, put_rev};
@@ -135,32 +135,20 @@ impl<'a> Row<'a> {
     }
 }
 
-/// Which leaves a row is written with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Leaves {
-    /// What a feed shows.
-    All,
-    /// The winner alone: the row is superseded in the batch that writes it, so that no feed ever shows it.
-    Winner,
-}
-
-/// Appends the stored form of a change at `seq` that left the document with a tree.
+/// Appends the stored form of a change at `seq` that left the document with these leaves, winner first. A row that is
+/// superseded in the batch that writes it, so that no feed shows it, needs the winner alone.
 /// `body` is inlined when short; the caller stores longer ones under the same seq.
 pub fn encode(
     seq: u64,
     id: &str,
-    (tree, which): (&RevTree, Leaves),
+    leaves: &[Leaf<'_>],
     delta: Delta,
     body: Option<&[u8]>,
     out: &mut Vec<u8>,
 ) {
-    let leaves = match which {
-        Leaves::All => tree.leaves(),
-        Leaves::Winner => tree.winner().into_iter().collect(),
-    };
     let winner = leaves.first();
     let inline = body.filter(|b| b.len() <= INLINE_BODY_MAX_BYTES);
-    out.push(flags(&leaves, delta, body));
+    out.push(flags(leaves, delta, body));
     put(
         if delta.supersedes == 0 {
             0

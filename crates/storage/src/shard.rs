@@ -78,6 +78,14 @@ impl Shard {
         self.state.lock().summary.is_some()
     }
 
+    /// Loads its summary unless it is in memory, which the first write needs. Blocking, and long when the shard is large.
+    ///
+    /// # Errors
+    /// Those of the engine.
+    pub fn load(&self) -> Result<(), Error> {
+        self.loaded(&mut self.state.lock()).map(drop)
+    }
+
     /// About how much memory it takes while it is open, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let state = self.state.lock();

@@ -31,6 +31,8 @@ pub struct DatabaseWork {
     pub revs_limit: u64,
     /// Purges remembered.
     pub purged_infos_limit: u64,
+    /// Most leaves of a document, for edits; `None` in records of nodes that knew no such limit.
+    pub leaves_max: Option<u64>,
     /// The design documents that it was validated with.
     pub designs: u64,
     /// What is done.
@@ -123,6 +125,8 @@ pub struct PurgeRecord {
 }
 
 const EDITS: u8 = b'e';
+/// Edits within a limit of leaves, which comes first.
+const LIMITED_EDITS: u8 = b'l';
 const PURGES: u8 = b'p';
 const ENTRY: u8 = b'n';
 
@@ -183,7 +187,13 @@ impl DatabaseWork {
         put(self.designs, out);
         match &self.work {
             Work::Edits(edits) => {
-                out.push(EDITS);
+                match self.leaves_max {
+                    Some(max) => {
+                        out.push(LIMITED_EDITS);
+                        put(max, out);
+                    }
+                    None => out.push(EDITS),
+                }
                 put(edits.len() as u64, out);
                 edits.iter().for_each(|edit| edit.encode(out));
             }
@@ -210,13 +220,15 @@ impl DatabaseWork {
                 since,
                 revs_limit,
                 purged_infos_limit,
+                leaves_max: None,
                 designs,
                 work,
             });
         }
+        let leaves_max = optional(kind == LIMITED_EDITS, || take(rest))?;
         let count = take(rest)?;
         let work = match kind {
-            EDITS => Work::Edits(
+            EDITS | LIMITED_EDITS => Work::Edits(
                 (0..count)
                     .map(|_| EditRecord::decode(rest))
                     .collect::<Option<_>>()?,
@@ -233,6 +245,7 @@ impl DatabaseWork {
             since,
             revs_limit,
             purged_infos_limit,
+            leaves_max,
             designs,
             work,
         })

@@ -135,6 +135,7 @@ fn request() -> impl Strategy<Value = Request> {
                 since: designs / 2,
                 revs_limit,
                 purged_infos_limit,
+                leaves_max: matches!(work, Work::Edits(_)).then_some(revs_limit),
                 designs,
                 work,
             },

@@ -21,6 +21,9 @@ section! {
         max_attachment_size: Limit = "1073741824",
         /// Most attachments of a document.
         max_attachments_per_document: Limit = "infinity",
+        /// Most leaf revisions of a document: its conflicts, and deleted branches. A replicated revision that adds another
+        /// one is refused; the others can be edited, deleted and purged. 0 counts as 1.
+        max_document_leaves: Limit = "10000",
         /// Longest document id, in bytes.
         max_document_id_length: Limit = "infinity",
         /// Most documents in one _bulk_docs request; each takes about a kilobyte besides its text.

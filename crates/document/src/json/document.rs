@@ -4,7 +4,7 @@ use super::DocError;
 use super::parser::{CutMark, MemberStart, Parser};
 use crate::rev::{GENERATION_MAX, Rev, RevHash};
 use crate::term;
-use crate::tree::RevPath;
+use crate::tree::{PATH_IDS_MAX, RevPath};
 use crate::{Attachment, DocId, IdError};
 
 /// An edit of a document, as a client sent it.
@@ -447,9 +447,11 @@ fn read_ids(list: &[u8]) -> Result<Vec<RevHash>, DocError> {
     while let Some((element, rest)) =
         term::split_first(elements).filter(|(_, rest)| !rest.is_empty())
     {
-        ids.push(RevHash::parse(
-            string_term(element).ok_or(DocError::RevisionsId)?,
-        ));
+        let id = string_term(element).ok_or(DocError::RevisionsId)?;
+        // Older ones are further away than a tree keeps revisions, and each takes more memory than text.
+        if ids.len() < PATH_IDS_MAX {
+            ids.push(RevHash::parse(id));
+        }
         elements = rest;
     }
     Ok(ids)

@@ -10,13 +10,19 @@
 //! Nodes are kept sorted by generation and hash: parents come before their children, a node is found by binary search,
 //! and equal trees have equal encodings.
 
+mod bulk;
+#[cfg(test)]
+mod bulk_tests;
 mod codec;
+mod limits;
 #[cfg(test)]
 mod tests;
 mod union;
 
 use crate::rev::{Rev, RevHash, RevRef};
+pub use bulk::BulkTree;
 pub use codec::Corrupt;
+pub use limits::{Grafted, PATH_IDS_MAX, TreeLimits, weight};
 
 /// A stored revision: where its body is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -194,7 +200,7 @@ impl RevTree {
             return Merged::Known;
         };
         if self.nodes.is_empty() {
-            self.fill(path, revision);
+            self.fill(path, revision, u64::MAX);
             return Merged::NewLeaf;
         }
         if self.append(path, revision) {
@@ -251,7 +257,20 @@ impl RevTree {
     /// The leaves, winner first: those that are not deleted before those that are, then by descending generation, then by
     /// descending hash.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
-        sorted(self.nodes.iter().filter_map(Node::leaf).collect())
+        // The nodes are sorted by what counts next.
+        let all = || self.nodes.iter().rev().filter_map(Node::leaf);
+        let alive = all().filter(|leaf| !leaf.revision.deleted);
+        alive
+            .chain(all().filter(|leaf| leaf.revision.deleted))
+            .collect()
+    }
+
+    /// The length of the bodies of all leaves, in bytes.
+    pub fn leaf_bytes(&self) -> u64 {
+        let sizes = self.nodes.iter().filter_map(Node::leaf);
+        sizes
+            .map(|leaf| leaf.revision.size)
+            .fold(0, u64::saturating_add)
     }
 
     /// The leaf that a read without a revision answers with. None only for an empty tree.
@@ -325,7 +344,14 @@ impl RevTree {
         if self.nodes.len() as u64 <= limit {
             return;
         }
-        // Distance to the nearest leaf that descends from the node.
+        let distances = self.distances();
+        if distances.iter().any(|distance| *distance >= limit) {
+            self.keep(|index| distances[index] < limit);
+        }
+    }
+
+    /// How many steps it is from each node to the nearest leaf that descends from it.
+    fn distances(&self) -> Vec<u64> {
         let mut distances = vec![u64::MAX; self.nodes.len()];
         for (index, node) in self.nodes.iter().enumerate().rev() {
             if node.is_leaf {
@@ -337,7 +363,7 @@ impl RevTree {
                 *parent = distance.min(*parent);
             }
         }
-        self.keep(|index| distances[index] < limit);
+        distances
     }
 
     /// Removes those of `revs` that are leaves, with the ancestors that no remaining leaf has. Answers with the leaves
@@ -453,12 +479,13 @@ impl RevTree {
         })
     }
 
-    /// Makes an empty tree hold one path.
-    fn fill(&mut self, path: &RevPath, revision: Revision) {
+    /// Makes an empty tree hold one path, but not more than the `limit` newest revisions of it.
+    fn fill(&mut self, path: &RevPath, revision: Revision, limit: u64) {
         let revs = path.revs();
-        let last = revs.len() - 1;
-        self.nodes.reserve_exact(revs.len());
-        for (index, rev) in revs.rev().enumerate() {
+        let kept = usize::try_from(limit).unwrap_or(usize::MAX).min(revs.len());
+        let last = kept - 1;
+        self.nodes.reserve_exact(kept);
+        for (index, rev) in revs.take(kept).rev().enumerate() {
             let is_leaf = index == last;
             self.nodes.push(Node {
                 generation: rev.generation,
@@ -507,6 +534,13 @@ impl RevTree {
         self.lineage(at)
             .last()
             .is_some_and(|root| root.generation <= lowest)
+    }
+
+    /// Whether exactly those nodes are leaves that have no children.
+    fn is_sound(&self) -> bool {
+        let mut marked = self.clone();
+        marked.mark_leaves();
+        marked == *self
     }
 
     fn mark_leaves(&mut self) {

@@ -284,9 +284,9 @@ fn what_is_not_an_encoded_tree_is_corrupt() {
 /// A history: the parent of each revision, an earlier one or none. An id is made of its history, so that it determines its
 /// ancestry.
 #[derive(Clone, Debug)]
-struct History {
-    parents: Vec<Option<usize>>,
-    deleted: Vec<bool>,
+pub(super) struct History {
+    pub parents: Vec<Option<usize>>,
+    pub deleted: Vec<bool>,
 }
 
 impl History {
@@ -304,14 +304,14 @@ impl History {
         RevHash::Md5(md5)
     }
 
-    fn rev(&self, at: usize) -> Rev {
+    pub fn rev(&self, at: usize) -> Rev {
         Rev {
             generation: self.generation(at),
             hash: self.hash(at),
         }
     }
 
-    fn revision(&self, at: usize) -> Revision {
+    pub fn revision(&self, at: usize) -> Revision {
         Revision {
             deleted: self.deleted[at],
             seq: at as u64 * 1000,
@@ -320,7 +320,7 @@ impl History {
     }
 
     /// The path of a revision with at most `length` ids.
-    fn path(&self, at: usize, length: usize) -> RevPath {
+    pub fn path(&self, at: usize, length: usize) -> RevPath {
         let line = std::iter::successors(Some(at), |&at| self.parents[at]);
         RevPath {
             start: self.generation(at),
@@ -396,8 +396,8 @@ fn check(tree: &RevTree) {
 
 /// A naive model of a tree: each revision with its parent, and the revisions that were stored.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Model {
-    parents: BTreeMap<Rev, Option<Rev>>,
+pub(super) struct Model {
+    pub parents: BTreeMap<Rev, Option<Rev>>,
 }
 
 impl Model {
@@ -406,15 +406,20 @@ impl Model {
         for &(at, length) in edits {
             let line = std::iter::successors(Some(at), |&at| history.parents[at]);
             let line: Vec<Rev> = line.take(length).map(|at| history.rev(at)).collect();
-            for (index, rev) in line.iter().enumerate() {
-                let parent = model.parents.entry(rev.clone()).or_default();
-                *parent = parent.take().or_else(|| line.get(index + 1).cloned());
-            }
+            model.add(&line);
         }
         model
     }
 
-    fn of(tree: &RevTree) -> Self {
+    /// Adds a revision with its ancestors, newest first.
+    pub fn add(&mut self, line: &[Rev]) {
+        for (index, rev) in line.iter().enumerate() {
+            let parent = self.parents.entry(rev.clone()).or_default();
+            *parent = parent.take().or_else(|| line.get(index + 1).cloned());
+        }
+    }
+
+    pub fn of(tree: &RevTree) -> Self {
         let parent = |node: &Node| {
             node.parent
                 .map(|parent| tree.nodes[parent as usize].rev().to_rev())
@@ -428,7 +433,7 @@ impl Model {
         }
     }
 
-    fn leaves(&self) -> BTreeSet<Rev> {
+    pub fn leaves(&self) -> BTreeSet<Rev> {
         let parents: BTreeSet<&Rev> = self.parents.values().flatten().collect();
         self.parents
             .keys()
@@ -437,13 +442,13 @@ impl Model {
             .collect()
     }
 
-    fn lineage(&self, rev: &Rev) -> Vec<Rev> {
+    pub fn lineage(&self, rev: &Rev) -> Vec<Rev> {
         std::iter::successors(Some(rev), |rev| self.parents[*rev].as_ref())
             .cloned()
             .collect()
     }
 
-    fn restricted(self, kept: &BTreeSet<Rev>) -> Self {
+    pub fn restricted(self, kept: &BTreeSet<Rev>) -> Self {
         let parents = self
             .parents
             .into_iter()

@@ -140,7 +140,7 @@ impl Text {
     }
 
     /// The samples of a latency in microseconds as a histogram, below a head.
-    pub fn buckets(&mut self, name: &str, label: (&str, &str), of: &Histogram<u64>) {
+    pub fn buckets(&mut self, name: &str, labels: &[(&str, &str)], of: &Histogram<u64>) {
         let bucket = format!("{name}_bucket");
         let mut recorded = of.iter_recorded().peekable();
         let mut below = 0;
@@ -149,11 +149,15 @@ impl Text {
             while let Some(step) = recorded.next_if(|s| s.value_iterated_to() as f64 <= us) {
                 below += step.count_at_value();
             }
-            self.sample(&bucket, &[label, ("le", &bound.to_string())], below as f64);
+            self.sample(
+                &bucket,
+                &with(labels, ("le", &bound.to_string())),
+                below as f64,
+            );
         }
-        self.sample(&bucket, &[label, ("le", "+Inf")], of.len() as f64);
-        self.sample(&format!("{name}_sum"), &[label], sum(of) * 1e-6);
-        self.sample(&format!("{name}_count"), &[label], of.len() as f64);
+        self.sample(&bucket, &with(labels, ("le", "+Inf")), of.len() as f64);
+        self.sample(&format!("{name}_sum"), labels, sum(of) * 1e-6);
+        self.sample(&format!("{name}_count"), labels, of.len() as f64);
     }
 
     /// The numbers of CouchDB's tree.
@@ -224,6 +228,11 @@ impl Text {
     }
 }
 
+/// Labels and one more.
+fn with<'a>(labels: &[(&'a str, &'a str)], label: (&'a str, &'a str)) -> Vec<(&'a str, &'a str)> {
+    [labels, &[label]].concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -235,7 +244,7 @@ mod tests {
             of.saturating_record(us);
         }
         let mut text = Text::default();
-        text.buckets("x", ("route", "a\"b"), &of);
+        text.buckets("x", &[("route", "a\"b")], &of);
         let text = text.finish();
         for line in [
             r#"x_bucket{route="a\"b",le="0.0001"} 1"#,

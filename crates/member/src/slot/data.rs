@@ -187,9 +187,11 @@ impl Applier {
         let Some(db) = db.map_err(open_error)? else {
             return Ok(SlotWork::Refused(NO_DATABASE));
         };
+        db.load().await.map_err(open_error)?;
         let limits = Limits {
             revs_limit: part.revs_limit,
             purged_infos_limit: part.purged_infos_limit,
+            leaves_max: part.leaves_max,
         };
         match part.work {
             Work::Edits(edits) if self.validators.are_old(&part.database, part.designs) => {

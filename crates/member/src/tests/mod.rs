@@ -309,6 +309,46 @@ async fn a_database_goes_in_two_steps() {
     nodes.agree(&[1, 2, 3]).await;
 }
 
+/// The limit of the node that takes an edit travels with it, so that all replicas refuse the same leaves, also when two nodes add
+/// some at once.
+#[tokio::test(flavor = "multi_thread", worker_threads = 2)]
+async fn leaves_too_many_are_refused_alike_everywhere() {
+    const MAX: u64 = 20;
+    let nodes = Nodes::three().await;
+    nodes.create(1, "a", 2).await;
+    for (node, max) in [(1, MAX), (2, MAX), (3, 5)] {
+        nodes.node(node).databases.set_leaf_limit(max);
+    }
+    let leaves = |from: u32| -> Vec<String> {
+        let leaf = |n: u32| format!(r#"{{"_id":"wide","_rev":"1-{n:032x}"}}"#);
+        (from..from + 15).map(leaf).collect()
+    };
+    let (one, other) = (leaves(0), leaves(100));
+    let (done, others) = tokio::join!(
+        nodes.replicate(1, "a", &one),
+        nodes.replicate(2, "a", &other)
+    );
+    nodes.agree(&[1, 2, 3]).await;
+    let is_written = |outcome: &&Outcome| matches!(outcome, Outcome::Ok { .. });
+    let written = done.iter().chain(&others).filter(is_written).count();
+    assert_eq!(written as u64, MAX);
+    let names_the_setting = |outcome: &Outcome| match outcome {
+        Outcome::Refused(error, reason) => {
+            error == "forbidden" && reason.contains("max_document_leaves")
+        }
+        Outcome::Ok { .. } | Outcome::Conflict => false,
+    };
+    let mut refused = done.iter().chain(&others).filter(|o| !is_written(o));
+    assert!(refused.all(names_the_setting));
+    // Nothing of what is refused here is logged.
+    let ends = || -> Vec<u64> { (0..SLOTS).map(|slot| nodes.log.end(slot)).collect() };
+    let logged = ends();
+    let done = nodes.replicate(3, "a", &leaves(200)).await;
+    assert!(done.iter().all(names_the_setting));
+    assert_eq!(ends(), logged);
+    nodes.agree(&[1, 2, 3]).await;
+}
+
 /// How many rows an index has, once it has seen everything; where it is.
 async fn indexed(db: &Arc<Database>) -> (u64, u64) {
     let design = db.design("_design/d").unwrap();

@@ -365,6 +365,15 @@ impl Nodes {
         .await
     }
 
+    /// Writes revisions as a replicator does, once.
+    pub async fn replicate(&self, at: NodeId, name: &str, docs: &[String]) -> Vec<Outcome> {
+        let parse = |doc: &String| document::parse_document(doc.as_bytes()).unwrap();
+        let edits = docs.iter().map(parse).collect();
+        let db = self.node(at).databases.get(name).unwrap();
+        let done = db.update(edits, EditMode::Replicated, Durability::Synced);
+        done.await.unwrap().0
+    }
+
     /// The same as a client's request, which says what it was validated by.
     pub async fn write_validated(&self, at: NodeId, name: &str, docs: &[String]) {
         let databases = &self.node(at).databases;

@@ -14,17 +14,20 @@ use parking_lot::{Condvar, Mutex};
 use tokio::sync::oneshot;
 
 use crate::Error;
-use crate::batch::Limits;
 use crate::engine::Engine;
+use crate::limits::Limits;
 use crate::shard::Shard;
 use crate::slot::{Installation, SlotNumber, SlotOutcome, SlotWrite};
 
 mod op;
+mod piece;
+mod queue;
 mod writer;
 
 pub use op::{Edited, Put, ShardEdit, ShardPurge, Timing};
 
 use op::Op;
+use queue::Queue;
 use writer::Writer;
 
 /// What a commit did to a shard.
@@ -39,14 +42,6 @@ pub struct Written<'a> {
 
 /// Called after each commit for each shard written, before the writes are acknowledged; must be quick.
 pub type OnCommit = Box<dyn Fn(&Written<'_>) + Send + Sync>;
-
-#[derive(Default)]
-struct Queue {
-    ops: Vec<Op>,
-    closed: bool,
-    /// Another thread than the writing one left something to be flushed.
-    is_unflushed: bool,
-}
 
 struct Shared {
     queue: Mutex<Queue>,
@@ -127,10 +122,11 @@ impl Committer {
 
     /// Requests that wait to be taken into a batch.
     pub fn queue_length(&self) -> usize {
-        self.shared.queue.lock().ops.len()
+        self.shared.queue.lock().len()
     }
 
-    /// Queues edits; the outcomes come in their order.
+    /// Queues edits; the outcomes come in their order. Many edits are written in several batches, in their order, and answered
+    /// after the last one: others may write between them, and after a crash the first ones may be there alone.
     pub fn edit(
         &self,
         edits: Vec<ShardEdit>,
@@ -139,6 +135,8 @@ impl Committer {
     ) -> oneshot::Receiver<Result<Edited, Error>> {
         let (reply, rx) = oneshot::channel();
         let op = Op::Edits {
+            bytes: edits.iter().map(ShardEdit::bytes).sum(),
+            done: Vec::new(),
             edits,
             limits,
             synced,
@@ -162,6 +160,7 @@ impl Committer {
         let (reply, rx) = oneshot::channel();
         self.push(Op::Purge {
             purges,
+            done: Vec::new(),
             limits,
             reply,
         });
@@ -274,7 +273,7 @@ impl Committer {
         rx
     }
 
-    /// Resolves once everything queued before is on disk.
+    /// Resolves once everything that was answered before is on disk.
     pub fn sync(&self) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, rx) = oneshot::channel();
         self.push(Op::Sync { reply });
@@ -290,11 +289,11 @@ impl Committer {
 
     /// Commits at once if nobody else is about to, and the disk was quick just before.
     fn commit_or_push(&self, op: Op) {
-        if op.body_bytes() > OWN_BYTES_MAX || !op.is_of_loaded_shards() {
+        if op.bytes() > OWN_BYTES_MAX || !op.is_of_loaded_shards() {
             return self.push(op);
         }
         let queue = self.shared.queue.lock();
-        let is_free = queue.ops.is_empty() && !queue.closed;
+        let is_free = queue.is_empty() && !queue.closed;
         // Under the queue's lock: what is queued from here on comes after it.
         let writer = is_free.then(|| self.writer.try_lock()).flatten();
         drop(queue);
@@ -316,7 +315,7 @@ impl Committer {
             drop(queue);
             return op.fail(Error::Closed);
         }
-        queue.ops.push(op);
+        queue.push(op);
         self.shared.arrived.notify_one();
     }
 
@@ -345,7 +344,7 @@ impl Drop for FailOnExit<'_> {
     fn drop(&mut self) {
         let mut queue = self.0.queue.lock();
         queue.closed = true;
-        let ops = std::mem::take(&mut queue.ops);
+        let ops = queue.take_all();
         drop(queue);
         for op in ops {
             op.fail(Error::Closed);

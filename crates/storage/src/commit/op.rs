@@ -7,13 +7,16 @@ use std::time::Instant;
 use document::{DocId, Rev};
 use tokio::sync::oneshot;
 
+use super::piece::{Budget, Fetcher};
+use super::queue::Leftovers;
 use crate::Error;
-use crate::batch::{Batch, Limits};
+use crate::batch::Batch;
 use crate::edit::{Change, Edit, Outcome};
 use crate::keys::ShardNumber;
 use crate::keyspace::Keyspace;
+use crate::limits::Limits;
 use crate::shard::Shard;
-use crate::slot::{Installation, Pending, SlotNumber, SlotOutcome, SlotWrite};
+use crate::slot::{Installation, Pending, SlotNumber, SlotOutcome, SlotWrite, WorkOutcome};
 
 /// A key of a keyspace, and its new value or its removal.
 pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
@@ -32,7 +35,7 @@ pub struct ShardEdit {
 impl ShardEdit {
     /// About how much it takes in a batch.
     pub(crate) fn bytes(&self) -> usize {
-        self.edit.body.len() + 256 * self.edit.files.len() + 64
+        self.edit.cost_bytes()
     }
 
     /// The document whose record it changes.
@@ -71,9 +74,18 @@ pub struct Timing {
 /// What became of a request's edits, and how long they took.
 pub type Edited = (Vec<Outcome>, Timing);
 
+/// Operations of more edits or purges wait in lanes,
+const SHORT_EDITS_MAX: usize = 64;
+/// and so do those of more bytes.
+const SHORT_BYTES_MAX: usize = 256 << 10;
+
 pub(super) enum Op {
     Edits {
         edits: Vec<ShardEdit>,
+        /// What became of the first ones: the others are yet to be made.
+        done: Vec<Outcome>,
+        /// About how much they take, all of them.
+        bytes: usize,
         limits: Limits,
         synced: bool,
         queued: Instant,
@@ -81,6 +93,8 @@ pub(super) enum Op {
     },
     Purge {
         purges: Vec<ShardPurge>,
+        /// The revisions that the first ones removed: the others are yet to be made.
+        done: Vec<Vec<Rev>>,
         limits: Limits,
         reply: Reply<Vec<Vec<Rev>>>,
     },
@@ -124,12 +138,45 @@ pub(super) enum Op {
 }
 
 impl Op {
-    pub(super) fn body_bytes(&self) -> usize {
+    /// About how much it takes in batches.
+    pub(super) fn bytes(&self) -> usize {
         match self {
-            Op::Edits { edits, .. } => edits.iter().map(ShardEdit::bytes).sum(),
+            Op::Edits { bytes, .. } => *bytes,
             Op::Slot { write, .. } => write.bytes(),
             Op::Install { installation, .. } => installation.bytes(),
+            Op::Put { puts, .. } => puts.iter().map(put_bytes).sum(),
             _ => 64,
+        }
+    }
+
+    /// The lane in which it waits; `None` for one that is short, or cannot be divided.
+    pub(super) fn lane(&self) -> Option<ShardNumber> {
+        let (shard, is_long) = match self {
+            Op::Edits { edits, bytes, .. } => (
+                &edits.first()?.shard,
+                edits.len() > SHORT_EDITS_MAX || *bytes > SHORT_BYTES_MAX,
+            ),
+            Op::Purge { purges, .. } => (&purges.first()?.shard, purges.len() > SHORT_EDITS_MAX),
+            _ => return None,
+        };
+        (is_long || self.done() > 0).then_some(shard.number)
+    }
+
+    /// How many parts it has.
+    pub(super) fn parts(&self) -> usize {
+        match self {
+            Op::Edits { edits, .. } => edits.len(),
+            Op::Purge { purges, .. } => purges.len(),
+            _ => 1,
+        }
+    }
+
+    /// How many of them are done.
+    pub(super) fn done(&self) -> usize {
+        match self {
+            Op::Edits { done, .. } => done.len(),
+            Op::Purge { done, .. } => done.len(),
+            _ => 0,
         }
     }
 
@@ -164,30 +211,51 @@ impl Op {
         }
     }
 
-    pub(super) fn edits(&self) -> usize {
-        match self {
-            Op::Edits { edits, .. } => edits.len(),
-            Op::Slot { write, .. } => write.edits().count(),
-            _ => 0,
+    /// Keeps what became of parts of it; returns an answer of something else.
+    fn add(&mut self, answer: Answer) -> Option<Answer> {
+        match (self, answer) {
+            (Op::Edits { done, .. }, Answer::Edits(outcomes)) => done.extend(outcomes),
+            (Op::Purge { done, .. }, Answer::Purges(removed)) => done.extend(removed),
+            (_, answer) => return Some(answer),
         }
+        None
     }
 
-    /// Adds the documents whose records it changes.
-    pub(super) fn docs_into<'a>(&'a self, docs: &mut Vec<(&'a Arc<Shard>, &'a DocId)>) {
+    /// Adds the documents whose records it changes, from its part `from` on and until there are `max`. Returns the first part
+    /// that is not among them.
+    pub(super) fn docs_into<'a>(
+        &'a self,
+        from: usize,
+        max: usize,
+        docs: &mut Vec<(&'a Arc<Shard>, &'a DocId)>,
+    ) -> usize {
+        let mut place = from;
         match self {
-            Op::Edits { edits, .. } => docs.extend(edits.iter().filter_map(ShardEdit::document)),
-            Op::Purge { purges, .. } => docs.extend(purges.iter().map(|p| (&p.shard, &p.id))),
+            Op::Edits { edits, .. } => {
+                while place < edits.len() && docs.len() < max {
+                    docs.extend(edits[place].document());
+                    place += 1;
+                }
+            }
+            Op::Purge { purges, .. } => {
+                while place < purges.len() && docs.len() < max {
+                    docs.push((&purges[place].shard, &purges[place].id));
+                    place += 1;
+                }
+            }
             Op::Slot { write, .. } => {
                 docs.extend(write.edits().filter_map(ShardEdit::document));
                 docs.extend(write.purges().map(|p| (&p.shard, &p.id)));
+                place += 1;
             }
             Op::Put { .. }
             | Op::TrimPurges { .. }
             | Op::DropSlot { .. }
             | Op::Install { .. }
             | Op::Sync { .. }
-            | Op::Save { .. } => {}
+            | Op::Save { .. } => place += 1,
         }
+        place
     }
 
     pub(super) fn wants_sync(&self) -> bool {
@@ -216,26 +284,53 @@ impl Op {
     }
 }
 
-/// Applies an operation of which nothing is refused. `earlier` are those before it in the batch. An error fails the whole batch.
-pub(super) fn apply<'e>(
-    op: &'e Op,
-    earlier: &[Op],
-    batch: &mut Batch<'e>,
-    slots: &mut Pending,
-) -> Result<Answer, Error> {
+fn put_bytes((_, key, value): &Put) -> usize {
+    key.len() + value.as_ref().map_or(0, Vec::len)
+}
+
+/// What a batch does.
+pub(super) struct Work<'e> {
+    pub batch: Batch<'e>,
+    pub slots: Pending,
+    pub fetcher: Fetcher<'e>,
+    pub budget: Budget,
+}
+
+/// Applies the operation at `i`, or as much of it as there is time for. An error fails the whole batch.
+pub(super) fn apply<'e>(ops: &'e [Op], i: usize, work: &mut Work<'e>) -> Result<Answer, Error> {
+    let op = &ops[i];
+    if op.lane().is_some() {
+        work.budget.begin_long();
+    }
+    if i > 0 && work.budget.is_spent(&work.batch) {
+        return Ok(Answer::NotNow);
+    }
+    work.fetcher.reach(i, op.done(), &mut work.batch)?;
+    if let Some(e) = refusal(work, i, op) {
+        return Ok(Answer::Failed(e));
+    }
+    let from = (i, op.done());
+    let parts = match op {
+        Op::Edits { edits, limits, .. } => {
+            let of = |e: &'e ShardEdit| (&e.shard, &e.edit.id);
+            let edit =
+                |batch: &mut Batch<'e>, e: &'e ShardEdit| batch.edit(&e.shard, &e.edit, limits);
+            each(edits, from, work, of, edit)?.map(Answer::Edits)
+        }
+        Op::Purge { purges, limits, .. } => {
+            let of = |p: &'e ShardPurge| (&p.shard, &p.id);
+            let purge = |batch: &mut Batch<'e>, p: &'e ShardPurge| batch.purge(p, limits);
+            each(purges, from, work, of, purge)?.map(Answer::Purges)
+        }
+        whole => Ok(apply_whole(whole, &ops[..i], work)?),
+    };
+    Ok(parts.unwrap_or_else(Answer::Failed))
+}
+
+/// Applies an operation that is not divided; `earlier` are those before it in the batch.
+fn apply_whole<'e>(op: &'e Op, earlier: &[Op], work: &mut Work<'e>) -> Result<Answer, Error> {
+    let batch = &mut work.batch;
     Ok(match op {
-        Op::Edits { edits, limits, .. } => Answer::Edits(
-            edits
-                .iter()
-                .map(|e| batch.edit(&e.shard, &e.edit, limits))
-                .collect::<Result<_, _>>()?,
-        ),
-        Op::Purge { purges, limits, .. } => Answer::Purges(
-            purges
-                .iter()
-                .map(|p| batch.purge(p, limits))
-                .collect::<Result<_, _>>()?,
-        ),
         Op::Put {
             puts,
             compacted,
@@ -252,20 +347,21 @@ pub(super) fn apply<'e>(
             Answer::Done
         }
         Op::Slot { write, .. } => {
+            let slots = &mut work.slots;
             match slots.plan(batch, write, |shard| writes_locals(earlier, shard)) {
                 Ok(plan) => Answer::Slot(slots.apply(batch, write, plan)?),
                 Err(e) => Answer::Failed(e),
             }
         }
         Op::TrimPurges { shard, keep, .. } => {
-            batch.trim_purges(shard, *keep)?;
+            work.batch.trim_purges(shard, *keep)?;
             Answer::Done
         }
         Op::DropSlot { slot, .. } => {
-            slots.drop_slot(*slot);
+            work.slots.drop_slot(*slot);
             Answer::Done
         }
-        Op::Install { installation, .. } => match slots.install(installation) {
+        Op::Install { installation, .. } => match work.slots.install(installation) {
             Ok(()) => {
                 installation.is_applied.store(true, Relaxed);
                 for shard in &installation.replaced {
@@ -276,8 +372,38 @@ pub(super) fn apply<'e>(
             }
             Err(e) => Answer::Failed(e),
         },
-        Op::Sync { .. } | Op::Save { .. } => Answer::Done,
+        Op::Sync { .. } | Op::Save { .. } | Op::Edits { .. } | Op::Purge { .. } => Answer::Done,
     })
+}
+
+/// Does the parts of an operation from one on, until the batch has had enough. The inner error fails the operation.
+fn each<'e, P, T>(
+    parts: &'e [P],
+    (op, from): (usize, usize),
+    work: &mut Work<'e>,
+    of: impl Fn(&'e P) -> (&'e Arc<Shard>, &'e DocId),
+    apply: impl Fn(&mut Batch<'e>, &'e P) -> Result<T, Error>,
+) -> Result<Result<Vec<T>, Error>, Error> {
+    let mut done = vec![];
+    for (place, part) in parts.iter().enumerate().skip(from) {
+        if place > from && work.budget.is_spent(&work.batch) {
+            break;
+        }
+        if !work.fetcher.has(op, place) {
+            work.fetcher.reach(op, place, &mut work.batch)?;
+            let read = parts[place..].iter().enumerate();
+            let read = read.take_while(|(i, _)| work.fetcher.has(op, place + i));
+            let refused = read.map(|(_, part)| of(part)).find_map(|(shard, id)| {
+                let gone = shard.dropped.load(Relaxed).then_some(Error::Dropped);
+                gone.or_else(|| work.batch.unreadable(shard, id))
+            });
+            if let Some(e) = refused {
+                return Ok(Err(e));
+            }
+        }
+        done.push(apply(&mut work.batch, part)?);
+    }
+    Ok(Ok(done))
 }
 
 /// Whether one of the plain edits is of a local document of the shard.
@@ -287,16 +413,15 @@ fn writes_locals(ops: &[Op], shard: ShardNumber) -> bool {
     ops.any(|op| matches!(op, Op::Edits { edits, .. } if edits.iter().any(of_shard)))
 }
 
-/// Why an operation cannot be tried; the others of its batch go on.
-pub(super) fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
+/// Why an operation cannot be tried, as far as its records were read; the others of its batch go on.
+fn refusal(work: &Work<'_>, i: usize, op: &Op) -> Option<Error> {
     let gone = |s: &Arc<Shard>| s.dropped.load(Relaxed).then_some(Error::Dropped);
+    let refused = |s: &Arc<Shard>, id: &DocId| gone(s).or_else(|| work.batch.unreadable(s, id));
+    let read = |place: &usize| work.fetcher.has(i, *place);
+    let mut read = (op.done()..op.parts()).take_while(read);
     match op {
-        Op::Edits { edits, .. } => edits
-            .iter()
-            .find_map(|e| gone(&e.shard).or_else(|| batch.unreadable(&e.shard, &e.edit.id))),
-        Op::Purge { purges, .. } => purges
-            .iter()
-            .find_map(|p| gone(&p.shard).or_else(|| batch.unreadable(&p.shard, &p.id))),
+        Op::Edits { edits, .. } => read.find_map(|i| refused(&edits[i].shard, &edits[i].edit.id)),
+        Op::Purge { purges, .. } => read.find_map(|i| refused(&purges[i].shard, &purges[i].id)),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
         Op::TrimPurges { shard, .. } => gone(shard),
         Op::Install { installation, .. } => installation.replaced.iter().find_map(gone),
@@ -307,38 +432,100 @@ pub(super) fn refusal(batch: &Batch<'_>, op: &Op) -> Option<Error> {
 
 pub(super) enum Answer {
     Failed(Error),
+    /// Of the parts that were made in this batch.
     Edits(Vec<Outcome>),
     Purges(Vec<Vec<Rev>>),
     Slot(Vec<SlotOutcome>),
     Done,
+    /// The batch had no time for it.
+    NotNow,
 }
 
-pub(super) fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) {
-    let commit_us = started.elapsed().as_micros() as u64;
-    for (op, answer) in ops.into_iter().zip(answers) {
-        match (op, answer) {
-            (Op::Edits { reply, queued, .. }, Answer::Edits(outcomes)) => {
-                let timing = Timing {
-                    wait_us: started.saturating_duration_since(queued).as_micros() as u64,
-                    commit_us,
-                };
-                drop(reply.send(Ok((outcomes, timing))));
-            }
-            (Op::Purge { reply, .. }, Answer::Purges(revs)) => drop(reply.send(Ok(revs))),
-            (Op::Slot { reply, .. }, Answer::Slot(outcomes)) => drop(reply.send(Ok(outcomes))),
-            (
-                Op::Put { reply, .. }
-                | Op::TrimPurges { reply, .. }
-                | Op::DropSlot { reply, .. }
-                | Op::Install { reply, .. }
-                | Op::Sync { reply }
-                | Op::Save { reply, .. },
-                Answer::Done,
-            ) => {
-                drop(reply.send(Ok(())));
-            }
-            (op, Answer::Failed(e)) => op.fail(e),
-            (op, _) => op.fail(Error::Corrupt("commit answer")),
+impl Answer {
+    /// Whether it is the last one of an operation that is done.
+    pub fn ends(&self, op: &Op) -> bool {
+        match self {
+            Answer::Edits(outcomes) => op.done() + outcomes.len() >= op.parts(),
+            Answer::Purges(removed) => op.done() + removed.len() >= op.parts(),
+            Answer::NotNow => false,
+            Answer::Failed(_) | Answer::Slot(_) | Answer::Done => true,
         }
+    }
+
+    /// Edits that were made.
+    pub fn edits(&self) -> usize {
+        match self {
+            Answer::Edits(outcomes) => outcomes.len(),
+            Answer::Slot(outcomes) => outcomes.iter().map(slot_edits).sum(),
+            _ => 0,
+        }
+    }
+}
+
+fn slot_edits(outcome: &SlotOutcome) -> usize {
+    let SlotOutcome::Done(work) = outcome else {
+        return 0;
+    };
+    let edits = work.iter().map(|work| match work {
+        WorkOutcome::Edits(outcomes) => outcomes.len(),
+        WorkOutcome::Purges(_) | WorkOutcome::Refused(_) => 0,
+    });
+    edits.sum()
+}
+
+/// Sends what became of the operations; returns those that are not done.
+pub(super) fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) -> Leftovers {
+    let commit_us = started.elapsed().as_micros() as u64;
+    let mut left = Leftovers::default();
+    for (mut op, answer) in ops.into_iter().zip(answers) {
+        if matches!(answer, Answer::NotNow) {
+            left.untouched.push(op);
+            continue;
+        }
+        let ends = answer.ends(&op);
+        match op.add(answer) {
+            Some(whole) => answer_whole(op, whole),
+            None if ends => answer_parts(op, started, commit_us),
+            None => left.begun.push(op),
+        }
+    }
+    left
+}
+
+fn answer_parts(op: Op, started: Instant, commit_us: u64) {
+    match op {
+        Op::Edits {
+            reply,
+            queued,
+            done,
+            ..
+        } => {
+            let timing = Timing {
+                wait_us: started.saturating_duration_since(queued).as_micros() as u64,
+                commit_us,
+            };
+            drop(reply.send(Ok((done, timing))));
+        }
+        Op::Purge { reply, done, .. } => drop(reply.send(Ok(done))),
+        op => op.fail(Error::Corrupt("commit answer")),
+    }
+}
+
+fn answer_whole(op: Op, answer: Answer) {
+    match (op, answer) {
+        (Op::Slot { reply, .. }, Answer::Slot(outcomes)) => drop(reply.send(Ok(outcomes))),
+        (
+            Op::Put { reply, .. }
+            | Op::TrimPurges { reply, .. }
+            | Op::DropSlot { reply, .. }
+            | Op::Install { reply, .. }
+            | Op::Sync { reply }
+            | Op::Save { reply, .. },
+            Answer::Done,
+        ) => {
+            drop(reply.send(Ok(())));
+        }
+        (op, Answer::Failed(e)) => op.fail(e),
+        (op, _) => op.fail(Error::Corrupt("commit answer")),
     }
 }

@@ -9,15 +9,19 @@ use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 use telemetry::State;
 
-use super::op::{Answer, Op, answer, apply, refusal};
-use super::{FailOnExit, FailOnPanic, OnCommit, Queue, Shared, Written};
+use super::op::{Answer, Op, Work, answer, apply};
+use super::piece::{Budget, Fetcher, WINDOW_FIRST};
+use super::queue::{Leftovers, Queue};
+use super::{FailOnExit, FailOnPanic, OnCommit, Shared, Written};
 use crate::Error;
 use crate::batch::Batch;
+use crate::counters::COMMIT_HOLDS;
 use crate::disk::DiskGuard;
 use crate::engine::Engine;
 use crate::keys::ShardNumber;
 use crate::shard::{Shard, UNSAVED_CHANGES_MAX, saved};
 use crate::slot::Pending;
+use crate::tree::KeptTrees;
 use crate::winners::Winners;
 
 /// Writes not yet on disk are flushed this often.
@@ -25,8 +29,8 @@ const FLUSH_EVERY: Duration = Duration::from_millis(500);
 /// How long the writer waits for more requests when there were many just before, and how many are many.
 const GATHER_TIME_MAX: Duration = Duration::from_micros(100);
 const GATHER_REQUESTS_MIN: usize = 4;
-/// The writer takes no more work into one batch than this many bytes of bodies.
-const BATCH_BYTES_MAX: usize = 16 << 20;
+/// Pieces of a long operation are on disk when so many bytes of them are written, so that the last sync is not a long one.
+const UNSYNCED_BYTES_MAX: usize = 4 << 20;
 /// A summary is saved when this many changes came after its saved form.
 const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
@@ -56,7 +60,7 @@ pub(super) fn run(shared: &Shared, writer: &Mutex<Writer>) {
 /// Waits until something is queued, or it is time to flush, or somebody else left something to be flushed.
 fn wait_for_work(shared: &Shared, unflushed_since: Option<Instant>) {
     let mut queue = shared.queue.lock();
-    if !queue.ops.is_empty() || queue.closed || std::mem::take(&mut queue.is_unflushed) {
+    if !queue.is_empty() || queue.closed || std::mem::take(&mut queue.is_unflushed) {
         return;
     }
     match unflushed_since {
@@ -75,6 +79,12 @@ pub(super) struct Writer {
     on_commit: OnCommit,
     /// When the oldest write that is not flushed was made.
     unflushed_since: Option<Instant>,
+    /// Bytes of pieces of long operations among those.
+    unsynced_bytes: usize,
+    /// Trees of the documents that the pieces of a long operation change.
+    kept: KeptTrees,
+    /// Records to read at a time: few while they are long.
+    window: usize,
     /// Requests of the last batch.
     last_requests: usize,
     /// How long it took.
@@ -96,6 +106,9 @@ impl Writer {
             engine,
             on_commit,
             unflushed_since: None,
+            unsynced_bytes: 0,
+            kept: KeptTrees::default(),
+            window: WINDOW_FIRST,
             last_requests: 0,
             last_time: Duration::ZERO,
             dirty: FxHashMap::default(),
@@ -141,29 +154,19 @@ impl Writer {
     fn next_ops(&self) -> (Vec<Op>, bool) {
         let mut queue = self.shared.queue.lock();
         self.gather(&mut queue);
-        let mut bytes = 0;
-        let n = queue
-            .ops
-            .iter()
-            .take_while(|op| {
-                let first = bytes == 0;
-                bytes += op.body_bytes();
-                first || bytes <= BATCH_BYTES_MAX
-            })
-            .count();
-        (queue.ops.drain(..n).collect(), queue.closed)
+        (queue.take(), queue.closed)
     }
 
     /// Waits a moment for as many requests as came last time: writers that were just answered are about to ask again, and
     /// an fsync for all of them costs what one for a few does. A lone writer is never waited for.
     fn gather(&self, queue: &mut MutexGuard<'_, Queue>) {
         let expected = self.last_requests * 3 / 4;
-        if queue.ops.len() >= expected || expected < GATHER_REQUESTS_MIN {
+        if queue.len() >= expected || expected < GATHER_REQUESTS_MIN {
             return;
         }
         let _writes = telemetry::enter(State::Write);
         let started = Instant::now();
-        while queue.ops.len() < expected && !queue.closed && started.elapsed() < GATHER_TIME_MAX {
+        while queue.len() < expected && !queue.closed && started.elapsed() < GATHER_TIME_MAX {
             MutexGuard::unlocked(queue, std::thread::yield_now);
         }
     }
@@ -192,38 +195,31 @@ impl Writer {
         if ops.is_empty() {
             return;
         }
-        let sync = ops.iter().any(Op::wants_sync);
+        // What the disk takes is counted apart.
+        let mut disk = Duration::ZERO;
         let prepared = self.prepare(&ops);
-        let written = prepared.and_then(|(mut batch, results)| {
-            let wb = std::mem::take(&mut batch.wb);
-            let empty = wb.is_empty();
-            if !empty {
-                self.engine.wait_for_flushes();
-                // The engine shows all of a batch at once, and so are its documents read from it meanwhile.
-                batch.each_read_lately(Winners::begin_write);
-                let written = self.engine.write(wb, sync);
-                batch.each_read_lately(Winners::end_write);
-                written?;
-            } else if sync && self.unflushed_since.is_some() {
-                self.engine.sync_log()?;
-            }
-            Ok((batch, results, empty))
+        let written = prepared.and_then(|(mut batch, answers)| {
+            let sync = self.syncs(&ops, &answers, batch.bytes());
+            let started = Instant::now();
+            self.write(&mut batch, sync)?;
+            disk = started.elapsed();
+            Ok((batch, answers))
         });
         match written {
-            Ok((batch, results, empty)) => {
-                if sync {
-                    self.unflushed_since = None;
-                } else if !empty {
-                    self.note_unflushed();
-                }
+            Ok((mut batch, answers)) => {
+                let kept = batch.kept();
                 self.publish(batch);
-                self.forget_dropped(&ops);
-                for op in &ops {
-                    if let Op::Save { shards, .. } = op {
+                self.forget_dropped(&ops, &answers);
+                for (op, answer) in ops.iter().zip(&answers) {
+                    if let (Op::Save { shards, .. }, Answer::Done) = (op, answer) {
                         shards.iter().for_each(|shard| self.save(shard));
                     }
                 }
-                answer(ops, results, started);
+                let left = answer(ops, answers, started);
+                if !left.begun.is_empty() {
+                    self.kept = kept;
+                }
+                self.give_back(left);
             }
             Err(e) => {
                 tracing::error!(error = %e, "commit failed");
@@ -236,11 +232,54 @@ impl Writer {
             }
         }
         self.last_time = started.elapsed();
+        COMMIT_HOLDS.record(self.last_time.saturating_sub(disk));
+    }
+
+    fn write(&mut self, batch: &mut Batch<'_>, sync: bool) -> Result<(), Error> {
+        let wb = std::mem::take(&mut batch.wb);
+        let empty = wb.is_empty();
+        if !empty {
+            self.engine.wait_for_flushes();
+            // The engine shows all of a batch at once, and so are its documents read from it meanwhile.
+            batch.each_read_lately(Winners::begin_write);
+            let written = self.engine.write(wb, sync);
+            batch.each_read_lately(Winners::end_write);
+            written?;
+        } else if sync && self.unflushed_since.is_some() {
+            self.engine.sync_log()?;
+        }
+        if sync {
+            (self.unflushed_since, self.unsynced_bytes) = (None, 0);
+        } else if !empty {
+            self.note_unflushed();
+        }
+        Ok(())
+    }
+
+    /// Whether the log has to be on disk with this batch.
+    fn syncs(&mut self, ops: &[Op], answers: &[Answer], bytes: usize) -> bool {
+        let mut all = ops.iter().zip(answers).filter(|(op, _)| op.wants_sync());
+        let mut is_begun = false;
+        let is_due = all.any(|(op, answer)| {
+            is_begun |= matches!(answer, Answer::Edits(_) | Answer::Purges(_));
+            answer.ends(op)
+        });
+        if is_begun && !is_due {
+            self.unsynced_bytes += bytes;
+        }
+        is_due || self.unsynced_bytes >= UNSYNCED_BYTES_MAX
+    }
+
+    fn give_back(&self, left: Leftovers) {
+        if !left.begun.is_empty() || !left.untouched.is_empty() {
+            self.shared.queue.lock().give_back(left);
+            self.shared.arrived.notify_one();
+        }
     }
 
     /// Refuses edits when the disk is full. Drops and compaction go on: they are what gives space back.
     fn admit(&mut self, ops: Vec<Op>) -> Vec<Op> {
-        let bytes: usize = ops.iter().map(Op::body_bytes).sum();
+        let bytes: usize = ops.iter().map(Op::bytes).sum();
         let Err(e) = self.guard.admit(&self.engine, bytes as u64) else {
             return ops;
         };
@@ -251,27 +290,27 @@ impl Writer {
         admitted
     }
 
-    fn prepare<'e>(&self, ops: &'e [Op]) -> Result<(Batch<'e>, Vec<Answer>), Error> {
-        let mut batch = Batch::new(self.engine.clone());
+    fn prepare<'e>(&mut self, ops: &'e [Op]) -> Result<(Batch<'e>, Vec<Answer>), Error> {
+        let mut work = Work {
+            batch: Batch::new(self.engine.clone(), std::mem::take(&mut self.kept)),
+            slots: Pending::new(self.engine.clone()),
+            fetcher: Fetcher::new(ops, self.window),
+            budget: Budget::new(),
+        };
+        let mut answers = Vec::with_capacity(ops.len());
+        for i in 0..ops.len() {
+            answers.push(apply(ops, i, &mut work)?);
+        }
+        self.window = work.fetcher.window();
+        let ended = answers.iter().zip(ops).filter(|(a, op)| a.ends(op));
         let counters = &self.shared.counters;
         counters.batches.fetch_add(1, Relaxed);
-        counters.requests.fetch_add(ops.len() as u64, Relaxed);
-        let edits: usize = ops.iter().map(Op::edits).sum();
+        counters.requests.fetch_add(ended.count() as u64, Relaxed);
+        let edits: usize = answers.iter().map(Answer::edits).sum();
         counters.edits.fetch_add(edits as u64, Relaxed);
-        let mut docs = Vec::with_capacity(edits);
-        ops.iter().for_each(|op| op.docs_into(&mut docs));
-        batch.fetch(&docs)?;
-        let mut answers = Vec::with_capacity(ops.len());
-        let mut slots = Pending::new(self.engine.clone());
-        for (i, op) in ops.iter().enumerate() {
-            answers.push(match refusal(&batch, op) {
-                Some(e) => Answer::Failed(e),
-                None => apply(op, &ops[..i], &mut batch, &mut slots)?,
-            });
-        }
-        batch.finish();
-        slots.finish(&mut batch.wb)?;
-        Ok((batch, answers))
+        work.batch.finish();
+        work.slots.finish(&mut work.batch.wb)?;
+        Ok((work.batch, answers))
     }
 
     /// Makes the written state visible to readers and saves summaries that are due.
@@ -329,8 +368,9 @@ impl Writer {
     }
 
     /// Lets go of dropped shards. Nothing of theirs may be written any more: once their rows are gone, nobody looks for others.
-    fn forget_dropped(&mut self, ops: &[Op]) {
-        for shard in ops.iter().flat_map(Op::dropped) {
+    fn forget_dropped(&mut self, ops: &[Op], answers: &[Answer]) {
+        let done = ops.iter().zip(answers).filter(|(op, a)| a.ends(op));
+        for shard in done.flat_map(|(op, _)| op.dropped()) {
             self.dirty.remove(&shard.number);
         }
     }

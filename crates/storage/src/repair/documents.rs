@@ -12,12 +12,12 @@ use document::{DocId, Rev, RevPath, StoredBody};
 
 use super::source::{Loss, Source};
 use crate::Error;
-use crate::batch::Limits;
 use crate::commit::{Committer, ShardEdit};
 use crate::contents::Contents;
 use crate::edit::{Change, Edit, File};
 use crate::keys::{SHARD_LEN, ShardNumber, seq_key, seq_of, shard_end};
 use crate::keyspace::Keyspace;
+use crate::limits::Limits;
 use crate::record::Record;
 use crate::row::{Body, Row};
 use crate::shard::{Shard, decode_local};

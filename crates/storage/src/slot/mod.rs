@@ -24,9 +24,9 @@ pub use read::SlotRows;
 use document::Rev;
 
 use crate::Error;
-use crate::batch::Limits;
 use crate::commit::{ShardEdit, ShardPurge};
 use crate::edit::Outcome;
+use crate::limits::Limits;
 
 /// A slot's number in its cluster.
 pub type SlotNumber = u16;

@@ -137,6 +137,7 @@ const PURGES: u8 = 1;
 const REFUSED: u8 = 2;
 const CONFLICT: u8 = 0;
 const WRITTEN: u8 = 1;
+const TOO_MANY_LEAVES: u8 = 2;
 
 pub fn encode_outcome(work: &[WorkOutcome]) -> Vec<u8> {
     let mut out = vec![];
@@ -149,6 +150,7 @@ pub fn encode_outcome(work: &[WorkOutcome]) -> Vec<u8> {
                 for outcome in outcomes {
                     match outcome {
                         Outcome::Conflict => out.push(CONFLICT),
+                        Outcome::TooManyLeaves => out.push(TOO_MANY_LEAVES),
                         Outcome::Written(rev) => {
                             out.push(WRITTEN);
                             put_rev(rev.generation, rev.hash.as_bytes(), &mut out);
@@ -188,6 +190,7 @@ fn part(r: &mut Reader<'_>) -> Result<WorkOutcome, Error> {
         EDITS => {
             let outcome = |_| match r.byte()? {
                 CONFLICT => Ok(Outcome::Conflict),
+                TOO_MANY_LEAVES => Ok(Outcome::TooManyLeaves),
                 WRITTEN => Ok(Outcome::Written(rev(r)?)),
                 _ => Err(r.corrupt()),
             };

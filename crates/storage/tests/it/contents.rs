@@ -95,7 +95,7 @@ impl World {
     fn written(&self, id: &str, parent: Option<Rev>, files: &[&Content]) -> Rev {
         match self.edit(id, parent, files) {
             Outcome::Written(rev) => rev,
-            Outcome::Conflict => panic!("conflict"),
+            refused => panic!("{refused:?}"),
         }
     }
 

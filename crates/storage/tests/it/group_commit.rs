@@ -406,7 +406,7 @@ fn a_known_revision_with_more_ancestry_leaves_the_same_tree_alone_and_in_company
 }
 
 #[test]
-fn of_many_leaves_that_come_at_once_only_the_last_row_tells() {
+fn of_many_leaves_that_come_at_once_only_the_last_row_of_a_batch_tells() {
     const LEAVES: u64 = 400;
     let dir = tempfile::tempdir().unwrap();
     let store = open(dir.path());
@@ -432,21 +432,25 @@ fn of_many_leaves_that_come_at_once_only_the_last_row_tells() {
     let view = shard.view().unwrap();
     let mut rows = view.snapshot.iter(storage::Keyspace::BySeq, 1);
     rows.seek_to_first();
-    let mut seen = 0;
+    let (mut seen, mut whole) = (0, 0);
     while let (Some(key), Some(value)) = (rows.key(), rows.value()) {
         seen += 1;
         let seq = u64::from_be_bytes(key[4..12].try_into().unwrap());
         assert_eq!(seq, seen);
         let row = Row::decode(seq, value).unwrap();
         let others = row.other_leaves().unwrap().len() as u64;
-        let is_last = seq == LEAVES;
-        assert_eq!(others, if is_last { LEAVES - 1 } else { 0 });
+        // A slow machine needs several batches.
+        let is_last = seq == LEAVES || others > 0;
+        assert_eq!(others, if is_last { seq - 1 } else { 0 });
         assert!(is_last || value.len() < 100, "{} bytes", value.len());
+        whole += u64::from(is_last);
         let body = format!(r#"{{"n":{}}}"#, seq - 1);
         assert!(matches!(row.body, Body::Inline(b) if b == body.as_bytes()));
         rows.next();
     }
     assert_eq!(seen, LEAVES);
+    let batches = store.committer.counters().batches.load(Relaxed);
+    assert!(whole <= batches, "{whole} rows of {batches} batches");
     let record = shard.record("a").unwrap().unwrap();
     assert_eq!(record.tree.leaves().len() as u64, LEAVES);
 }

@@ -7,6 +7,7 @@ mod dropped;
 mod fuzz;
 mod group_commit;
 mod log_rotation;
+mod pieces;
 mod read_lately;
 mod slots;
 mod summary;

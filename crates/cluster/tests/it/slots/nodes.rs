@@ -200,6 +200,7 @@ pub fn request(key: (u64, u64), id: &str, body: &[u8]) -> Request {
             since: 0,
             revs_limit: 1000,
             purged_infos_limit: 1000,
+            leaves_max: None,
             designs: 0,
             work: Work::Edits(vec![EditRecord {
                 id: DocId::new(id).expect("an id"),

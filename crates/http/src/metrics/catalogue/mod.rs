@@ -9,6 +9,7 @@ mod settee;
 
 use std::time::Duration;
 
+use database::Databases;
 use hdrhistogram::Histogram;
 
 use super::Counts;
@@ -73,6 +74,7 @@ pub fn prometheus(app: &App) -> String {
     text.number("couchdb_uptime_seconds", "gauge", "couchdb uptime", uptime);
     text.stats(&stats(app, &counts));
     by_route(&counts, &mut text);
+    commit_holds(&mut text);
     threads(&mut text);
     machine::write(app, &mut text);
     text.finish()
@@ -84,7 +86,7 @@ fn by_route(counts: &Counts, text: &mut Text) {
     let help = "time of requests to the end of their answers' bodies by what they are about";
     text.head(name, "histogram", help);
     for (route, of) in counts.routes() {
-        text.buckets(name, ("route", route.name()), &of.whole_us);
+        text.buckets(name, &[("route", route.name())], &of.whole_us);
     }
     for (name, help, failed) in [
         (
@@ -104,6 +106,14 @@ fn by_route(counts: &Counts, text: &mut Text) {
         });
         text.by((name, "counter", help), "route", values);
     }
+}
+
+/// How long batches of writes held the thread that writes for all databases.
+fn commit_holds(text: &mut Text) {
+    let name = "settee_commit_hold_seconds";
+    let help = "time that each batch of writes held the commit thread, which all databases share, without the disk's";
+    text.head(name, "histogram", help);
+    text.buckets(name, &[], &Databases::commit_holds());
 }
 
 /// What threads did, by kind of work.

@@ -175,6 +175,7 @@ fn limits(n: u8) -> Limits {
         0 => Limits {
             revs_limit: u64::from(n / 4 % 4) + 1,
             purged_infos_limit: u64::from(n / 16 % 3) + 1,
+            leaves_max: Some(u64::from(n / 48) + 1),
         },
         _ => Limits::default(),
     }

@@ -1,0 +1,48 @@
+//! How many leaves a document may have: `[couchdb] max_document_leaves`.
+
+use storage::ShardEdit;
+
+use crate::database::Database;
+use crate::update::blocking;
+use crate::{Error, Outcome};
+
+/// Edits that may be logged, and the outcomes of the others with gaps for them.
+type Divided = (Vec<ShardEdit>, Vec<Option<Outcome>>);
+
+/// Fewer edits are checked on the thread that has them.
+const FEW_EDITS: usize = 64;
+
+/// The refusal of a leaf too many. It is `forbidden`, so that whatever replicates continues with other documents.
+pub(crate) fn too_many_leaves(max: Option<u64>) -> Outcome {
+    let max = max.unwrap_or(u64::MAX).max(1);
+    Outcome::Refused(
+        "forbidden".into(),
+        format!(
+            "the document has as many leaf revisions as it may have: [couchdb] max_document_leaves ({max}). Purge some of them, or raise the limit"
+        ),
+    )
+}
+
+impl Database {
+    /// Divides edits that are about to be logged into those that would be a leaf too many and the others. The outcomes of
+    /// the former have gaps for the latter.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub(crate) async fn refuse_leaves(&self, edits: Vec<ShardEdit>) -> Result<Divided, Error> {
+        let limits = self.limits();
+        let is_short = edits.len() <= FEW_EDITS;
+        let check = move || -> Result<Divided, Error> {
+            let refused = storage::too_many_leaves(&edits, &limits)?;
+            let outcome = |refused: &bool| refused.then(|| too_many_leaves(limits.leaves_max));
+            let outcomes: Vec<_> = refused.iter().map(outcome).collect();
+            let allowed = edits.into_iter().zip(refused);
+            let allowed = allowed.filter(|(_, refused)| !refused);
+            Ok((allowed.map(|(edit, _)| edit).collect(), outcomes))
+        };
+        if is_short {
+            return check();
+        }
+        blocking(check).await
+    }
+}

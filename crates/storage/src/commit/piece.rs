@@ -1,0 +1,110 @@
+//! How much of what is asked for goes into one batch.
+
+use std::time::{Duration, Instant};
+
+use super::op::Op;
+use super::queue::BATCH_BYTES_MAX;
+use crate::Error;
+use crate::batch::Batch;
+
+/// After this time no more edits are applied in a batch. Writing them takes about as long again.
+const TIME_MAX: Duration = Duration::from_millis(10);
+/// Long operations have so much of each batch, whatever came before them in it.
+const LONG_TIME_MIN: Duration = Duration::from_millis(3);
+const LONG_BYTES_MIN: usize = 1 << 20;
+
+/// Records that are read at a time: at first, and at most.
+pub(super) const WINDOW_FIRST: usize = 64;
+const WINDOW_MAX: usize = 1024;
+/// The next records should have about so many bytes at most.
+const WINDOW_BYTES: usize = 512 << 10;
+
+/// What is left of a batch's time and bytes.
+pub(super) struct Budget {
+    until: Instant,
+    bytes_max: usize,
+    is_long: bool,
+}
+
+impl Budget {
+    pub fn new() -> Budget {
+        Budget {
+            until: Instant::now() + TIME_MAX,
+            bytes_max: BATCH_BYTES_MAX,
+            is_long: false,
+        }
+    }
+
+    /// Long operations begin.
+    pub fn begin_long(&mut self) {
+        if !std::mem::replace(&mut self.is_long, true) {
+            self.until = self.until.max(Instant::now() + LONG_TIME_MIN);
+            self.bytes_max += LONG_BYTES_MIN;
+        }
+    }
+
+    pub fn is_spent(&self, batch: &Batch<'_>) -> bool {
+        batch.bytes() >= self.bytes_max || Instant::now() >= self.until
+    }
+}
+
+/// Reads the records of documents in the order in which they are needed, some ahead: fewer at a time when they are long.
+pub(super) struct Fetcher<'e> {
+    ops: &'e [Op],
+    /// The first edit or purge whose record was not read.
+    op: usize,
+    place: usize,
+    window: usize,
+}
+
+impl<'e> Fetcher<'e> {
+    /// `window`: how many records to read first, as the fetcher of the batch before found ([`Fetcher::window`]).
+    pub fn new(ops: &'e [Op], window: usize) -> Fetcher<'e> {
+        Fetcher {
+            ops,
+            op: 0,
+            place: ops.first().map_or(0, Op::done),
+            window: window.min(WINDOW_FIRST),
+        }
+    }
+
+    /// How many records it would read next.
+    pub fn window(&self) -> usize {
+        self.window
+    }
+
+    /// Whether the record of an operation's edit was read.
+    pub fn has(&self, op: usize, place: usize) -> bool {
+        (op, place) < (self.op, self.place)
+    }
+
+    /// Reads records up to that of an operation's edit. Those of operations before it that were not read are not needed.
+    pub fn reach(&mut self, op: usize, place: usize, batch: &mut Batch<'e>) -> Result<(), Error> {
+        if self.op < op {
+            (self.op, self.place) = (op, self.ops[op].done());
+        }
+        while !self.has(op, place) && self.op < self.ops.len() {
+            self.read_some(batch)?;
+        }
+        Ok(())
+    }
+
+    fn read_some(&mut self, batch: &mut Batch<'e>) -> Result<(), Error> {
+        let mut docs = Vec::new();
+        while let Some(op) = self.ops.get(self.op)
+            && docs.len() < self.window
+        {
+            self.place = op.docs_into(self.place, self.window, &mut docs);
+            if self.place >= op.parts() {
+                self.op += 1;
+                self.place = self.ops.get(self.op).map_or(0, Op::done);
+            }
+        }
+        let bytes = batch.fetch(&docs)?.max(1);
+        self.window = match bytes <= WINDOW_BYTES {
+            true => (self.window * 2).min(WINDOW_MAX),
+            false => (self.window * WINDOW_BYTES / bytes).max(1),
+        };
+        Ok(())
+    }
+}

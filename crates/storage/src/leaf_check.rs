@@ -1,0 +1,69 @@
+//! Which edits would be refused because their documents have too many leaves: asked before edits are logged.
+
+use document::{Revision, weight};
+use rustc_hash::FxHashMap;
+
+use crate::Error;
+use crate::commit::ShardEdit;
+use crate::edit::Change;
+use crate::keys;
+use crate::keyspace::Keyspace;
+use crate::limits::Limits;
+use crate::record::Record;
+use crate::tree::Tree;
+
+/// A leaf takes at least so many bytes of a stored record, for each part of its weight.
+const LEAF_BYTES_MIN: usize = 19;
+
+/// For each edit, whether it would be one leaf too many, if all of them were applied now. What others write meanwhile is not
+/// seen: the writer decides.
+///
+/// # Errors
+/// Those of the engine; [`Error::Corrupt`].
+pub fn too_many_leaves(edits: &[ShardEdit], limits: &Limits) -> Result<Vec<bool>, Error> {
+    let mut refused = vec![false; edits.len()];
+    let Some(max) = limits.leaves_max else {
+        return Ok(refused);
+    };
+    let mut by_document: FxHashMap<_, Vec<usize>> = FxHashMap::default();
+    for (i, edit) in edits.iter().enumerate() {
+        if let Change::Replicated { .. } = &edit.edit.change {
+            let key = (edit.shard.number, &edit.edit.id);
+            by_document.entry(key).or_default().push(i);
+        }
+    }
+    for ((shard, id), of_document) in by_document {
+        let engine = &edits[of_document[0]].shard.engine;
+        let key = keys::id_key(shard, id.as_str().as_bytes());
+        let stored = engine.get(Keyspace::ById, &key)?;
+        let bytes = stored.as_ref().map_or(0, |value| value.len());
+        let new: u64 = of_document.iter().map(|i| new_weight(&edits[*i])).sum();
+        // Mostly this is all.
+        if (bytes / LEAF_BYTES_MIN) as u64 + new <= max {
+            continue;
+        }
+        let record = stored.map(|value| Record::decode(&value)).transpose()?;
+        let mut tree = Tree::Plain(record.unwrap_or_default().tree);
+        for (made, i) in of_document.into_iter().enumerate() {
+            tree.prepare_for(made as u32);
+            let edit = &edits[i].edit;
+            if let Change::Replicated { path } = &edit.change {
+                let revision = Revision {
+                    deleted: edit.deleted,
+                    seq: 0,
+                    size: 0,
+                };
+                let grafted = tree.graft(path, revision, &limits.of_trees());
+                refused[i] = grafted == document::Grafted::TooManyLeaves;
+            }
+        }
+    }
+    Ok(refused)
+}
+
+fn new_weight(edit: &ShardEdit) -> u64 {
+    match &edit.edit.change {
+        Change::Replicated { path } => path.ids.first().map_or(0, weight),
+        Change::Interactive { .. } | Change::Local { .. } => 0,
+    }
+}
