@@ -171,7 +171,10 @@ def test_progress_between_checkpoints(ctx, server, api):
         api.request("DELETE", "/live")
         request = {"source": source, "target": "live", "create_target": True, "continuous": True}
         id = api.expect(202, "POST", "/_replicate", request)["_local_id"]
-        task = lambda: next(t for t in api.expect(200, "GET", "/_active_tasks") if t["type"] == "replication")
+        # A job is no task before it knows how far it is.
+        tasks = lambda: [t for t in api.expect(200, "GET", "/_active_tasks") if t["type"] == "replication"]
+        ctx.report.check("a job becomes a task", wait_until(tasks, 20))
+        task = lambda: tasks()[0]
         settled = lambda seq: lambda: number(task()["through_seq"]) == seq and task()["changes_pending"] == 0
         ctx.report.check("through_seq follows what is done", wait_until(settled(10), 20), task())
         api.expect((201, 202), "POST", "/from", {"more": True})

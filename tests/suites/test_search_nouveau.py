@@ -381,7 +381,10 @@ def test_hostile(ctx):
         many = "function (doc) { for (var i = 0; i < 1000000; i++) index('double', 'f' + i, i); }"
         api.expect(201, "PUT", "/db/_design/many", design(many))
         answer = api.get("/db/_design/many/_nouveau/i?q=*:*")
-        ctx.report.equal("documents of a million fields are left out", (answer.status, answer.json.get("total_hits")), (200, 0))
+        ctx.report.equal("a million fields are over a limit", (answer.status, answer.json["error"]), (500, "function_limit_exceeded"))
+        api.expect(201, "PUT", "/db/_design/fewer", design(many.replace("1000000", "10001")))
+        answer = api.get("/db/_design/fewer/_nouveau/i?q=*:*")
+        ctx.report.equal("documents of too many fields are left out", (answer.status, answer.json.get("total_hits")), (200, 0))
         same = "function (doc) { for (var i = 0; i < 100000; i++) index('string', 'f', 'v' + i, {store: false}); }"
         api.expect(201, "PUT", "/db/_design/same", design(same))
         answer = api.get("/db/_design/same/_nouveau/i?q=f:v99999")

@@ -22,7 +22,7 @@ impl LeftOut {
         self.hashes.is_empty() && !self.has_more
     }
 
-    /// How many documents are left out; 1,000 when there are 1,000 or more.
+    /// How many documents are left out; 1,000 when there are more.
     pub fn count(&self) -> u64 {
         match self.has_more {
             true => COUNTED_MAX as u64,

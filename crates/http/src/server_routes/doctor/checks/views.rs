@@ -309,7 +309,7 @@ pub const FAILING_BUILDS: Check = Check {
     looks_at: "index builds that failed, of indexes that are open; definitions of text indexes",
     finds: || {
         format!(
-            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded; of a text index, of one for what documents gave to it; warning of a text index that can never be built"
+            "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded; warning of a text index that can never be built"
         )
     },
     why: "queries of its views and searches answer an error, or what is old",
