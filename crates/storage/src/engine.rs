@@ -168,6 +168,32 @@ fn start_compactors(background_jobs: i32) {
     });
 }
 
+/// Options of the engine as a whole, without its environment.
+fn engine_options(options: &StoreOptions) -> Options {
+    let mut o = Options::default();
+    o.create_if_missing(true);
+    o.create_missing_column_families(true);
+    o.set_max_background_jobs(options.background_jobs);
+    if options.background_bytes_per_s > 0 {
+        let bytes = i64::try_from(options.background_bytes_per_s).unwrap_or(i64::MAX);
+        o.set_ratelimiter(bytes, RATE_PERIOD_US, RATE_FAIRNESS);
+    }
+    o.set_db_write_buffer_size(options.write_buffers_bytes);
+    o.set_max_total_wal_size(2 * options.write_buffers_bytes as u64);
+    o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
+    o.set_recycle_log_file_num(0);
+    o.set_bytes_per_sync(1 << 20);
+    // Contents of attachments go through the log unsynced: a commit's sync should not find much of them.
+    o.set_wal_bytes_per_sync(1 << 20);
+    o.set_max_open_files(options.open_files_max);
+    o.set_manifest_preallocation_size(64 << 10);
+    o.set_keep_log_file_num(3);
+    o.set_max_log_file_size(1 << 20);
+    o.set_stats_dump_period_sec(0);
+    o.set_allow_concurrent_memtable_write(false);
+    o
+}
+
 impl Engine {
     /// Opens the engine in `path`, which is made when it is not there.
     ///
@@ -182,30 +208,10 @@ impl Engine {
         let aside = wal::check_and_cut(path, options.accept_damaged_log)?;
         start_compactors(options.background_jobs);
         let cache = Cache::new_hyper_clock_cache(options.block_cache_bytes, 0);
-        let mut o = Options::default();
+        let mut o = engine_options(options);
         let (env, health) = (log_env(), Arc::<Health>::default());
         o.set_env(&env);
         native::report_errors(&mut o, &env, health.clone());
-        o.create_if_missing(true);
-        o.create_missing_column_families(true);
-        o.set_max_background_jobs(options.background_jobs);
-        if options.background_bytes_per_s > 0 {
-            let bytes = i64::try_from(options.background_bytes_per_s).unwrap_or(i64::MAX);
-            o.set_ratelimiter(bytes, RATE_PERIOD_US, RATE_FAIRNESS);
-        }
-        o.set_db_write_buffer_size(options.write_buffers_bytes);
-        o.set_max_total_wal_size(2 * options.write_buffers_bytes as u64);
-        o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
-        o.set_recycle_log_file_num(0);
-        o.set_bytes_per_sync(1 << 20);
-        // Contents of attachments go through the log unsynced: a commit's sync should not find much of them.
-        o.set_wal_bytes_per_sync(1 << 20);
-        o.set_max_open_files(options.open_files_max);
-        o.set_manifest_preallocation_size(64 << 10);
-        o.set_keep_log_file_num(3);
-        o.set_max_log_file_size(1 << 20);
-        o.set_stats_dump_period_sec(0);
-        o.set_allow_concurrent_memtable_write(false);
         let families = Keyspace::ALL
             .map(|k| ColumnFamilyDescriptor::new(k.name(), keyspace::options(k, &cache)));
         let db = match DB::open_cf_descriptors(&o, path, families) {

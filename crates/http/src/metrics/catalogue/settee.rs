@@ -51,6 +51,15 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
             received,
         ),
     ]);
+    failures(list, app);
+    traces(list);
+    backups(list, app);
+    text_indexes(list, app);
+    gauges(list, app, c);
+}
+
+fn failures(list: &mut List, app: &App) {
+    let engine = app.node.databases.stats();
     list.counters([
         (
             "settee/storage_engine/errors",
@@ -73,10 +82,6 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
             telemetry::LINES_LEFT_OUT.get(),
         ),
     ]);
-    traces(list);
-    backups(list, app);
-    text_indexes(list, app);
-    gauges(list, app, c);
 }
 
 fn traces(list: &mut List) {
