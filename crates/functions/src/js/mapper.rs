@@ -250,12 +250,7 @@ impl ThreadMapper {
         } = compiled;
         let count = functions.len();
         let is_rewound = leave_nothing.contains(&false);
-        // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
-        let form = match (self.group.records, count) {
-            (false, _) => Form::Lazy,
-            (true, 1) => Form::Records,
-            (true, _) => Form::LazyRecords,
-        };
+        let form = form_for(self.group.records, count);
         let (text, tells) = (&mut self.text, self.group.tells);
         let emit_bytes_max = self.compilations.limits.emit_bytes_max;
         let indexes = self.group.indexes;
@@ -301,14 +296,22 @@ impl ThreadMapper {
                     }
                 }
                 if !is_restored {
-                    return Ok(match at.doc < docs.len() {
-                        true => Left::ToRewind,
-                        false => Left::Done,
-                    });
+                    let is_last = at.doc >= docs.len();
+                    return Ok(if is_last { Left::Done } else { Left::ToRewind });
                 }
             }
             Ok(Left::Done)
         })
+    }
+}
+
+/// Returns the form in which functions of a group get documents. With several functions, each gets a document of its own once one
+/// may have changed an array: such documents make what they are asked for.
+fn form_for(records: bool, functions: usize) -> Form {
+    match (records, functions) {
+        (false, _) => Form::Lazy,
+        (true, 1) => Form::Records,
+        (true, _) => Form::LazyRecords,
     }
 }
 
