@@ -5,7 +5,7 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
 
 use document::attachment::append_attachments;
-use document::{BulkTree, DocId, Leaf, Rev, RevHash};
+use document::{DocId, Leaf, Rev, RevHash};
 use rocksdb::WriteBatch;
 use rustc_hash::FxHashMap;
 
@@ -67,6 +67,47 @@ struct Doc<'e> {
     share: u128,
     /// Its newest change, whose row is written when it is known whether another change supersedes it.
     newest: Option<NewRow<'e>>,
+}
+
+impl Doc<'_> {
+    fn new(touched: usize, id: DocId) -> Self {
+        Doc {
+            touched,
+            id,
+            seq: 0,
+            tree: Tree::default(),
+            counted: Counted::default(),
+            edits: 0,
+            record_bytes: 0,
+            unreadable: None,
+            changed: false,
+            existed: false,
+            share: 0,
+            newest: None,
+        }
+    }
+
+    /// Takes in its stored record. The tree may have been kept for it.
+    fn read(
+        &mut self,
+        record: &[u8],
+        shard: ShardNumber,
+        kept: &mut KeptTrees,
+    ) -> Result<(), Error> {
+        self.record_bytes = record.len();
+        self.seq = RecordHead::decode(record)?.seq;
+        self.edits = kept.edits(shard, &self.id);
+        match kept.take(shard, &self.id, self.seq) {
+            Some(tree) => {
+                self.tree = Tree::Bulk(tree);
+                self.edits = BULK_EDITS_MIN;
+            }
+            None => self.tree = Tree::Plain(Record::decode(record)?.tree),
+        }
+        self.existed = true;
+        self.counted = Counted::of(&self.tree);
+        Ok(())
+    }
 }
 
 /// A by-seq row that is not written yet.
@@ -163,20 +204,7 @@ impl<'e> Batch<'e> {
             let next = self.docs.len();
             let slot = self.doc_index.entry((number, id.clone())).or_insert(next);
             if *slot == next {
-                self.docs.push(Doc {
-                    touched,
-                    id: id.clone(),
-                    seq: 0,
-                    tree: Tree::default(),
-                    counted: Counted::default(),
-                    edits: 0,
-                    record_bytes: 0,
-                    unreadable: None,
-                    changed: false,
-                    existed: false,
-                    share: 0,
-                    newest: None,
-                });
+                self.docs.push(Doc::new(touched, id.clone()));
                 wanted.push((number, id));
             }
         }
@@ -190,39 +218,20 @@ impl<'e> Batch<'e> {
         let keys = keys.iter().map(Vec::as_slice);
         let values = self.engine.multi_get(Keyspace::ById, keys);
         for (doc, value) in self.docs[known..].iter_mut().zip(values) {
-            if let Ok(Some(value)) = &value {
-                doc.record_bytes = value.len();
-                bytes += value.len();
-                if self.touched[doc.touched].meta.digest.is_some() {
-                    doc.share = digest::share(Kind::Document, doc.id.as_str().as_bytes(), value);
-                }
-            }
-            let number = self.touched[doc.touched].shard.number;
-            let record = match value {
-                Ok(Some(v)) => match kept_tree(&mut self.kept, number, &doc.id, &v) {
-                    Some((seq, tree)) => {
-                        (doc.existed, doc.seq) = (true, seq);
-                        doc.tree = Tree::Bulk(tree);
-                        doc.edits = BULK_EDITS_MIN;
-                        doc.counted = Counted::of(&doc.tree);
-                        continue;
+            let touched = &self.touched[doc.touched];
+            let read = match &value {
+                Ok(Some(value)) => {
+                    bytes += value.len();
+                    if touched.meta.digest.is_some() {
+                        let id = doc.id.as_str().as_bytes();
+                        doc.share = digest::share(Kind::Document, id, value);
                     }
-                    None => Record::decode(&v).map(Some),
-                },
-                Ok(None) => Ok(None),
-                Err(e) => Err(e),
-            };
-            match record {
-                Ok(record) => {
-                    doc.existed = record.is_some();
-                    let record = record.unwrap_or_default();
-                    doc.seq = record.seq;
-                    doc.tree = Tree::Plain(record.tree);
-                    doc.edits = self.kept.edits(number, &doc.id);
-                    doc.counted = Counted::of(&doc.tree);
+                    doc.read(value, touched.shard.number, &mut self.kept)
                 }
-                Err(e) => doc.unreadable = Some(e),
-            }
+                Ok(None) => Ok(()),
+                Err(e) => Err(e.clone()),
+            };
+            doc.unreadable = read.err();
         }
         Ok(bytes)
     }
@@ -553,20 +562,6 @@ impl<'e> Batch<'e> {
     pub fn into_touched(self) -> impl Iterator<Item = Touched> {
         self.touched.into_iter().filter(|t| t.meta_changed)
     }
-}
-
-/// The tree of a document that was kept for this record.
-fn kept_tree(
-    kept: &mut KeptTrees,
-    shard: ShardNumber,
-    id: &DocId,
-    record: &[u8],
-) -> Option<(u64, Box<BulkTree>)> {
-    if kept.is_empty() {
-        return None;
-    }
-    let seq = RecordHead::decode(record).ok()?.seq;
-    Some((seq, kept.take(shard, id, seq)?))
 }
 
 /// Writes the row of a change of a document of a shard, and the body that is too long for it.

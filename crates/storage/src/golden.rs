@@ -233,7 +233,6 @@ fn rows_of_slots_have_these_bytes() {
             Outcome::Conflict,
             Outcome::Written(written.clone()),
             Outcome::Written(local.clone()),
-            Outcome::TooManyLeaves,
         ]),
         WorkOutcome::Purges(vec![vec![], vec![written]]),
         WorkOutcome::Refused(200),
@@ -241,8 +240,7 @@ fn rows_of_slots_have_these_bytes() {
     let bytes = rows::encode_outcome(&outcome);
     assert_eq!(
         hex(&bytes),
-        "030004000102017801001031323334353637383930313233343536020102000102".to_owned()
-            + "017802c8"
+        "030003000102017801001031323334353637383930313233343536010200010201".to_owned() + "7802c8"
     );
     let again = rows::decode_outcome(&bytes).unwrap();
     assert_eq!(again, outcome);
@@ -253,4 +251,15 @@ fn rows_of_slots_have_these_bytes() {
         panic!("{edits:?}")
     };
     assert_eq!(again.to_string(), local.to_string());
+}
+
+#[test]
+fn the_outcome_of_a_leaf_too_many_has_these_bytes() {
+    use crate::edit::Outcome;
+    use crate::slot::{WorkOutcome, rows};
+
+    let outcome = [WorkOutcome::Edits(vec![Outcome::TooManyLeaves])];
+    let bytes = rows::encode_outcome(&outcome);
+    assert_eq!(hex(&bytes), "01000102");
+    assert_eq!(rows::decode_outcome(&bytes).unwrap(), outcome);
 }

@@ -26,12 +26,11 @@ pub(crate) struct KeptTrees {
 }
 
 impl KeptTrees {
-    pub fn is_empty(&self) -> bool {
-        self.trees.is_empty() && self.edits.is_empty()
-    }
-
     /// The tree of a document, if nothing has changed it since.
     pub fn take(&mut self, shard: ShardNumber, id: &DocId, seq: u64) -> Option<Box<BulkTree>> {
+        if self.trees.is_empty() {
+            return None;
+        }
         let (of, tree) = self.trees.remove(&(shard, id.clone()))?;
         (of == seq).then_some(tree)
     }
