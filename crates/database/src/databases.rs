@@ -180,22 +180,24 @@ pub struct Databases {
     order: SharedOrder,
 }
 
+/// Returns what the store calls after each commit: the database of the shard learns of it.
+fn notify_databases(by_shard: ByShard, events: Arc<Events>) -> storage::OnCommit {
+    Box::new(move |written| {
+        let number = written.shard.number;
+        let db = by_shard.read().get(&number).and_then(Weak::upgrade);
+        if let Some(db) = db {
+            db.committed(written);
+            events.note(db.name(), DbEventKind::Updated);
+        }
+    })
+}
+
 impl Databases {
     /// Opens the databases in `dir`, creating the directory when absent.
     pub fn open(dir: &Path, options: Options) -> Result<Arc<Databases>, Error> {
         let by_shard = ByShard::default();
         let events = Arc::new(Events::default());
-        let on_commit = {
-            let (by_shard, events) = (by_shard.clone(), events.clone());
-            Box::new(move |written: &storage::Written<'_>| {
-                let number = written.shard.number;
-                let db = by_shard.read().get(&number).and_then(Weak::upgrade);
-                if let Some(db) = db {
-                    db.committed(written);
-                    events.note(db.name(), DbEventKind::Updated);
-                }
-            })
-        };
+        let on_commit = notify_databases(by_shard.clone(), events.clone());
         let store = Arc::new(Store::open(dir, &options.store, on_commit)?);
         let maintenance = Maintenance::new(store.clone(), options.auto_compact);
         let keeper = Keeper::new(options.open_bytes);

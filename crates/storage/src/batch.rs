@@ -535,7 +535,7 @@ impl<'e> Batch<'e> {
             let number = touched.shard.number;
             let record = Record {
                 seq: doc.seq,
-                tree: doc.tree.to_store(),
+                tree: doc.tree.stored(),
             };
             if let Some(row) = doc.newest.take() {
                 let of = (number, doc.id.as_str());

@@ -112,7 +112,7 @@ impl Tree {
     }
 
     /// The tree as it is stored. It stays here only in the form for many edits.
-    pub fn to_store(&mut self) -> RevTree {
+    pub fn stored(&mut self) -> RevTree {
         match self {
             Tree::Plain(tree) => std::mem::take(tree),
             Tree::Bulk(tree) => tree.to_tree(),

@@ -266,7 +266,8 @@ impl Case {
         answers.collect()
     }
 
-    fn design(&self, engine: &Engine, database: &Arc<str>) -> Vec<String> {
+    /// The design document with the function, and the path to it.
+    fn design_document(&self) -> (DesignDoc, &'static [&'static str]) {
         let function = serde_json::Value::from(source(self.kind, self.sample));
         let lib = self.lib().unwrap_or("{}");
         let (json, path): (String, &[&str]) = match self.kind {
@@ -299,11 +300,13 @@ impl Case {
                 .into_bytes()
                 .into(),
         };
+        (ddoc, path)
+    }
+
+    fn design(&self, engine: &Engine, database: &Arc<str>) -> Vec<String> {
+        let (ddoc, path) = self.design_document();
         let mut designs = engine.designs(database);
         let arguments: Vec<String> = self.arguments.iter().map(|n| argument(*n)).collect();
-        let show = |answer: Result<Vec<u8>, Error>| {
-            answer.map_or_else(|error| format!("{error:?}"), |answer| text(&answer))
-        };
         match self.kind {
             Kind::Filter | Kind::ViewFilter => {
                 let docs = arguments.join(",");
@@ -457,4 +460,8 @@ fn reduce_functions_of_two_databases_share_nothing() {
             support::assert_works(&engine);
         }
     }
+}
+
+fn show(answer: Result<Vec<u8>, Error>) -> String {
+    answer.map_or_else(|error| format!("{error:?}"), |answer| text(&answer))
 }

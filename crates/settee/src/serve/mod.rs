@@ -51,14 +51,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let ports = BoundPorts::bind(&config)?;
     let made = Made::new(&[&data_given(&options), &data])?;
     let mut logging = log::start(&config.settings().log)?;
-    for warning in config.warnings() {
-        tracing::warn!("{warning}");
-    }
-    if !options.admin.is_empty() {
-        tracing::warn!(
-            "everyone on this machine can read the password of --admin in the list of processes: use --admin-file FILE or SETTEE_ADMINS_NAME=PASSWORD"
-        );
-    }
+    warn_of_configuration(&options, &config);
     private::warn_of_others(&data, &config);
     private::tighten_store(&data.join(STORE));
     let descriptors = descriptor_plan(brokers.is_some());
@@ -258,6 +251,18 @@ pub fn functions_of(data: &Path) -> Result<(Arc<dyn Languages>, Option<ReduceLim
     })?;
     let limit = options::reduce_limit(&config.settings().query_server_config);
     Ok((languages::start(&config)?, limit))
+}
+
+/// Logs what in the configuration means nothing, or lets others read secrets.
+fn warn_of_configuration(options: &ServeOptions, config: &Config) {
+    for warning in config.warnings() {
+        tracing::warn!("{warning}");
+    }
+    if !options.admin.is_empty() {
+        tracing::warn!(
+            "everyone on this machine can read the password of --admin in the list of processes: use --admin-file FILE or SETTEE_ADMINS_NAME=PASSWORD"
+        );
+    }
 }
 
 fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
