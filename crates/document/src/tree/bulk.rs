@@ -55,7 +55,7 @@ impl BulkNode {
         self.is_leaf
             && self
                 .revision
-                .is_some_and(|revision| !revision.deleted == alive)
+                .is_some_and(|revision| revision.deleted != alive)
     }
 }
 
@@ -478,7 +478,6 @@ impl BulkTree {
     }
 
     /// Adds a node, and counts it; it is in no map yet.
-
     fn push(&mut self, rev: RevRef<'_>, revision: Option<Revision>, is_leaf: bool) -> u32 {
         let at = self.nodes.len() as u32;
         self.weight += weight(rev.hash);
