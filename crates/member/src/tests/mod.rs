@@ -316,6 +316,7 @@ async fn leaves_too_many_are_refused_alike_everywhere() {
     const MAX: u64 = 20;
     let nodes = Nodes::three().await;
     nodes.create(1, "a", 2).await;
+    nodes.agree(&[1, 2, 3]).await;
     for (node, max) in [(1, MAX), (2, MAX), (3, 5)] {
         nodes.node(node).databases.set_leaf_limit(max);
     }

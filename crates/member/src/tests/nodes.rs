@@ -365,13 +365,18 @@ impl Nodes {
         .await
     }
 
-    /// Writes revisions as a replicator does, once.
+    /// Writes revisions as a replicator does, until they are there or refused.
     pub async fn replicate(&self, at: NodeId, name: &str, docs: &[String]) -> Vec<Outcome> {
-        let parse = |doc: &String| document::parse_document(doc.as_bytes()).unwrap();
-        let edits = docs.iter().map(parse).collect();
-        let db = self.node(at).databases.get(name).unwrap();
-        let done = db.update(edits, EditMode::Replicated, Durability::Synced);
-        done.await.unwrap().0
+        let databases = &self.node(at).databases;
+        retry("replicated", || async {
+            let parse = |doc: &String| document::parse_document(doc.as_bytes()).unwrap();
+            let edits = docs.iter().map(parse).collect();
+            let db = databases.get(name)?;
+            let mode = EditMode::Replicated;
+            let (outcomes, _) = db.update(edits, mode, Durability::Synced).await?;
+            Ok(outcomes)
+        })
+        .await
     }
 
     /// The same as a client's request, which says what it was validated by.
