@@ -8,15 +8,13 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use telemetry::State;
 
-use super::budget::{Budget, Share};
 use super::profile::Control;
-use super::reducer::Source;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{IDLE_TIME_MAX, Options};
 use crate::counters::{PROCESS_ENDS, PROCESS_FAILURES, PROCESS_STARTS};
@@ -35,8 +33,6 @@ const DESIGNS_MAX: usize = 256;
 const DEFINITIONS_BYTES_MAX: usize = 8 << 20;
 
 struct Worker {
-    /// Of the memory of all workers. It is dropped before the process is waited for, so it names no other process.
-    share: Option<Share>,
     child: Child,
     socket: BufReader<UnixStream>,
     /// By which it is profiled.
@@ -58,7 +54,6 @@ impl Drop for Worker {
             false => PROCESS_ENDS.count(),
         }
         self.control.end();
-        self.share = None;
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -66,7 +61,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    fn start(options: &Options, budget: &Arc<Budget>) -> io::Result<Worker> {
+    fn start(options: &Options) -> io::Result<Worker> {
         let program = match &options.worker.program {
             Some(program) => program.clone(),
             // By this name the kernel runs the very file that runs now, also when another version took its place.
@@ -92,7 +87,6 @@ impl Worker {
         PROCESS_STARTS.count();
         let control = Control::register(control);
         let mut worker = Worker {
-            share: Some(budget.share(child.id())),
             child,
             socket: BufReader::new(ours),
             control,
@@ -122,18 +116,6 @@ impl Worker {
         }
     }
 
-    /// Notes whether it runs a function, which decides when its memory is taken from it.
-    fn works(&mut self, works: bool) {
-        if let Some(share) = &self.share {
-            share.works(works);
-        }
-    }
-
-    /// It was ended because all workers together took too much memory.
-    fn is_evicted(&self) -> bool {
-        self.share.as_ref().is_some_and(Share::is_evicted)
-    }
-
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -142,11 +124,10 @@ impl Worker {
 /// The workers of an engine. How many are at work is for the callers to bound.
 pub(super) struct Processes {
     options: Options,
-    budget: Arc<Budget>,
     /// Workers at rest; the one used last is last.
     idle: Mutex<Vec<Worker>>,
     numbers: AtomicU64,
-    designs: Mutex<Vec<(Arc<str>, DesignDoc, u64)>>,
+    designs: Mutex<Vec<(DesignDoc, u64)>>,
     /// Mappers and reducers come and go: what they are made of keeps its number.
     definitions: Mutex<Definitions>,
 }
@@ -182,10 +163,9 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Processes {
-    pub fn new(options: &Options) -> Arc<Processes> {
-        Arc::new_cyclic(|processes: &Weak<Processes>| Processes {
+    pub fn new(options: &Options) -> Processes {
+        Processes {
             options: options.clone(),
-            budget: Budget::new(options.workers_bytes_max, processes.clone()),
             idle: Mutex::default(),
             numbers: AtomicU64::new(1),
             designs: Mutex::default(),
@@ -193,20 +173,7 @@ impl Processes {
                 known: LruCache::unbounded(),
                 bytes: 0,
             }),
-        })
-    }
-
-    /// Bytes that all workers take now, and the most that they took.
-    pub fn memory(&self) -> (u64, u64) {
-        self.budget.used_bytes()
-    }
-
-    /// Ends the worker that was idle for longest; whether there is one.
-    pub fn end_oldest(&self) -> bool {
-        let mut idle = lock(&self.idle);
-        let oldest = (!idle.is_empty()).then(|| idle.remove(0));
-        drop(idle);
-        oldest.is_some()
+        }
     }
 
     /// A definition with its number, the same as of an equal one that was used lately.
@@ -228,13 +195,12 @@ impl Processes {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number that stands for a design document of a database.
-    fn design(&self, database: &Arc<str>, ddoc: &DesignDoc) -> u64 {
+    /// The number that stands for a design document.
+    fn design(&self, ddoc: &DesignDoc) -> u64 {
         let mut designs = lock(&self.designs);
-        let is_same = |(of, known, _): &(Arc<str>, DesignDoc, u64)| of == database && known == ddoc;
-        if let Some(at) = designs.iter().position(is_same) {
+        if let Some(at) = designs.iter().position(|(known, _)| known == ddoc) {
             let known = designs.remove(at);
-            let number = known.2;
+            let number = known.1;
             designs.push(known);
             return number;
         }
@@ -242,7 +208,7 @@ impl Processes {
             designs.remove(0);
         }
         let number = self.number();
-        designs.push((database.clone(), ddoc.clone(), number));
+        designs.push((ddoc.clone(), number));
         number
     }
 
@@ -256,18 +222,11 @@ impl Processes {
             let mut worker = idle.remove(at);
             worker.has_lived = false;
             if worker.is_running() {
-                worker.works(true);
                 return Ok(worker);
             }
         }
         drop(idle);
-        self.start()
-    }
-
-    fn start(&self) -> io::Result<Worker> {
-        let mut worker = Worker::start(&self.options, &self.budget)?;
-        worker.works(true);
-        Ok(worker)
+        Worker::start(&self.options)
     }
 
     /// Ends workers that nobody used lately.
@@ -282,7 +241,6 @@ impl Processes {
 
     fn give_back(&self, mut worker: Worker) {
         worker.used = Instant::now();
-        worker.works(false);
         // As many as work at a time without lists.
         let idle_max = (self.options.workers_max + 1) * 2;
         let mut idle = lock(&self.idle);
@@ -305,7 +263,7 @@ impl Processes {
         loop {
             let worker = match may_rest {
                 true => self.take(number),
-                false => self.start(),
+                false => Worker::start(&self.options),
             };
             let mut worker = worker.map_err(|error| {
                 Error::Process(format!("a worker for functions does not start: {error}"))
@@ -321,10 +279,6 @@ impl Processes {
                 }
                 Ok(Reply::Unknown) => {
                     return Err(Error::Process("a worker knows no functions".into()));
-                }
-                Err(_) if worker.is_evicted() => {
-                    worker.has_failed = true;
-                    return Err(self.budget.error());
                 }
                 // It had died while it rested, or was dying: another one is asked, once.
                 Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
@@ -391,11 +345,10 @@ impl Processes {
         })
     }
 
-    pub fn reducer(self: &Arc<Self>, source: Source) -> ProcessReducer {
+    pub fn reducer(self: &Arc<Self>, source: &str, lib: Option<&str>) -> ProcessReducer {
         let (definition, defined) = self.defined(Definition::Reduce {
-            database: source.database,
-            source: source.source,
-            lib: source.lib,
+            source: source.to_owned(),
+            lib: lib.map(str::to_owned),
         });
         ProcessReducer {
             processes: self.clone(),
@@ -496,17 +449,6 @@ impl Reducer for ProcessReducer {
 /// [`Designs`] in worker processes.
 pub(super) struct ProcessDesigns {
     pub processes: Arc<Processes>,
-    pub database: Arc<str>,
-}
-
-impl ProcessDesigns {
-    /// A design document's number, and what is to be sent to a worker that does not know it.
-    fn defined(&self, ddoc: &DesignDoc) -> (u64, Definition) {
-        let database = self.database.clone();
-        let number = self.processes.design(&database, ddoc);
-        let ddoc = ddoc.clone();
-        (number, Definition::Design { database, ddoc })
-    }
 }
 
 fn call_frame(kind: Kind, number: u64, path: &[&str], args: &[&[u8]]) -> Frame {
@@ -532,7 +474,8 @@ impl Designs for ProcessDesigns {
         path: &[&str],
         args: &[&[u8]],
     ) -> Vec<Result<Vec<u8>, Error>> {
-        let (number, definition) = self.defined(ddoc);
+        let number = self.processes.design(ddoc);
+        let definition = Definition::Design(ddoc.clone());
         let request = || call_frame(Kind::Call, number, path, args);
         let replies = self
             .processes
@@ -551,7 +494,8 @@ impl Designs for ProcessDesigns {
         args: &[u8],
         io: &mut dyn ListIo,
     ) -> Result<(), Error> {
-        let (number, definition) = self.defined(ddoc);
+        let number = self.processes.design(ddoc);
+        let definition = Definition::Design(ddoc.clone());
         let request = || call_frame(Kind::List, number, path, &[args]);
         self.processes
             .request(number, Some(&definition), request, |worker| {

@@ -4,5 +4,4 @@ mod followed;
 mod maker;
 mod refused;
 mod scanner;
-mod stateless;
 mod table;

@@ -5,7 +5,6 @@ use std::sync::Arc;
 use config::Config;
 use functions::query_server::Settings;
 use functions::{Functions, Languages};
-use node::MemoryPlan;
 
 use super::options;
 use crate::Failure;
@@ -20,8 +19,7 @@ const QUERY_SERVER_SECTIONS: [&str; 4] = [
 
 /// Query servers follow changes of the configuration, the JavaScript engine is what it was at the start.
 pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
-    let settings = config.settings();
-    let javascript = options::javascript(&settings.functions, &MemoryPlan::new(&settings));
+    let javascript = options::javascript(&config.settings().functions);
     let functions = Functions::new(javascript, query_servers(config)).map_err(Failure::new)?;
     let configured = Arc::downgrade(&functions);
     let settings = config.clone();
