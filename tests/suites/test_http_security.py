@@ -87,8 +87,8 @@ def test_log_lines_cannot_be_forged(ctx):
         api.expect(201, "PUT", "/db/a", {})
         design = f"/db/_design/{quote(FORGED)}"
         maps = {"throws": "function (doc) { throw new Error(%s); }" % json.dumps(FORGED), "logs": "function (doc) { log(%s); }" % json.dumps(FORGED)}
-        api.expect(201, "PUT", design, {"views": {FORGED: {"map": maps["throws"]}, "logs": {"map": maps["logs"]}, "broken": {"map": FORGED}}})
-        for path in (f"{design}/_view/{quote(FORGED)}", f"{design}/_view/logs", f"{design}/_view/broken", f"{design}/{quote(FORGED)}"):
+        api.expect(201, "PUT", design, {"views": {FORGED: {"map": maps["throws"]}, "logs": {"map": maps["logs"]}}})
+        for path in (f"{design}/_view/{quote(FORGED)}", f"{design}/_view/logs", f"{design}/{quote(FORGED)}"):
             api.get(path)
         names = {"names": [FORGED], "roles": []}
         api.expect(200, "PUT", "/db/_security", {"admins": names, "members": names})
@@ -117,13 +117,13 @@ def test_long_paths_do_not_fill_the_log(ctx):
     with ctx.server("long", options=options) as server:
         api = server.api()
         for _ in range(40):
-            api.get(f"/_up?{'x' * 30_000}")
+            api.get(f"/{'x' * 30_000}")
         names = lambda: sorted(path.name for path in ctx.root.glob("long.log*"))
         report.check("old files are kept", wait_until(lambda: names() == ["long.log", "long.log.1", "long.log.2"]), names())
     lines = b"".join(path.read_bytes() for path in ctx.root.glob("long.log*")).decode().splitlines()
     report.equal("lines are cut", [line[:200] for line in lines if len(line) > 4096 + 64], [])
     cut = [line for line in lines if "bytes cut)" in line]
-    report.check("and say so, with the fields that follow", cut and all(" status=200 " in line for line in cut), lines[-2:])
+    report.check("and say so, with the fields that follow", cut and all(" status=" in line for line in cut), lines[-2:])
     report.check("the files are small", all(path.stat().st_size < 60_000 for path in ctx.root.glob("long.log*")))
 
 
@@ -155,11 +155,12 @@ def test_settings_of_the_machine(ctx):
                 ).status
         report.equal("none can be changed", {name: status for name, status in answers.items() if status != 403}, {})
         report.equal("nothing has changed", api.expect(200, "GET", config), before)
-        odd = {
-            name: api.put(f"{config}/{quote(name)}/{quote(key)}", "/tmp/x").status
-            for name, key in (("log ", "file"), (" log", "file"), ("log", "file "), ("log]", "file"), ("x]\n[log", "file"))
-        }
-        report.check("nor by names that an ini file would read as theirs", all(400 <= status < 500 for status in odd.values()), odd)
+        # Names that an ini file might give back as others.
+        for section, key in (("log ", "file"), (" log", "file"), ("log", "file "), ("log]", "file"), ("x]\n[log", "file"), ("x", "y\n[log]\nfile")):
+            api.put(f"{config}/{quote(section)}/{quote(key)}", "/tmp/x")
+        api.expect(200, "POST", f"{config}/_reload", {})
+        after = api.expect(200, "GET", config)
+        report.equal("nor by names that an ini file would read as theirs", after.get("log"), before.get("log"))
 
 
 # Files of before

@@ -187,7 +187,7 @@ def test_replaced(ctx, authority, cert, key):
             server.log()[-800:],
         )
         install(pairs[2])
-        server.configure("ssl", "cert_file", used[0])
+        server.api().expect(200, "PUT", "/_node/_local/_config/ssl/handshake_timeout", "9000")
         report.check(
             "a setting under [ssl] has them read too",
             wait_until(lambda: presented(server) == pairs[2][0].read_text().strip(), 30),
