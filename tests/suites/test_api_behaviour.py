@@ -9,7 +9,7 @@ import socket
 
 import pytest
 
-from harness.api import Disconnected
+from harness.api import Disconnected, ask
 from harness.server import wait_until
 
 pytestmark = [pytest.mark.quick, pytest.mark.may_be_retried]
@@ -1065,18 +1065,26 @@ def test_forwarded(ctx):
 
 
 def test_few_connections(ctx):
-    """CouchDB's `{max, N}`: who comes when all places are taken waits until one is free."""
+    """CouchDB's `{max, N}`: a new connection takes the place of one at rest, and waits while all have requests under way."""
     server = ctx.server("few", options=["--set", "chttpd/server_options=[{max, 2}]"]).start()
-    first, second, third = server.api(), server.api(), server.api(timeout=2)
-    ctx.report.equal("two connections are served", [api.get("/").status for api in (first, second)], [200, 200])
+    first, second, third = server.api(), server.api(), server.api(timeout=20)
+    ctx.report.equal("two connections are served", [first.put("/db").status, second.get("/").status], [201, 200])
+    ctx.report.equal("a third one takes the place of one at rest", third.get("/").status, 200)
+    for api in (first, second, third):
+        api.close()
+    feeds = [ask(server, "/db/_changes?feed=continuous&heartbeat=1000") for _ in range(2)]
+    for feed in feeds:
+        ctx.report.check("a feed has begun", feed.recv(100).startswith(b"HTTP/1.1 200"))
+    waiting = server.api(timeout=2)
     try:
-        third.get("/")
+        waiting.get("/")
         waits = False
     except Disconnected:
         waits = True
-    ctx.report.check("a third one waits", waits)
-    first.close()
+    ctx.report.check("while both have requests under way, another one waits", waits)
+    feeds[0].close()
     ctx.report.equal("for one to go", server.api().get("/").status, 200)
+    feeds[1].close()
 
 
 def exchange(server, data, answers):

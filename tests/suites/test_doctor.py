@@ -195,7 +195,7 @@ def test_files(ctx):
         ctx.report.check("what it says mends it", done and len(acts) == 2, acts)
 
 
-@plants("accept-backlog", "queues")
+@plants("accept-backlog", "connections", "queues")
 def test_connections(ctx):
     """Three are served at a time, of which two read feeds and make no room; of four that wait the rest is dropped."""
     options = ["--set", "chttpd/backlog=4", "--set", "chttpd/server_options=[{max, 3}]"]
@@ -222,7 +222,7 @@ def test_memory(ctx):
         finds(ctx, told(ctx, server), "memory=warning")
 
 
-@plants("disk-space")
+@plants("disk-space", "writes")
 def test_full_disk(ctx):
     with SmallDisk(ctx.folder("disk")) as disk:
         if disk.refused:
