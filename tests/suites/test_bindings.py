@@ -99,8 +99,8 @@ def test_kills_lose_nothing(ctx, packages):
         "db = settee.open(sys.argv[1]).create('a', exist_ok=True)\n"
         "n = len(db)\n"
         "while True:\n"
-        "    db.bulk([{'_id': f'{i:09}'} for i in range(n, n + 100)])\n"
-        "    n += 100\n"
+        "    db.bulk([{'_id': f'{i:09}'} for i in range(n, n + 50)])\n"
+        "    n += 50\n"
         "    print(n, flush=True)\n"
     )
     count = "import settee, sys\nwith settee.open(sys.argv[1]) as d:\n    print(len(d['a']), sum(1 for _ in d['a'].all_docs()))\n"
@@ -115,7 +115,7 @@ def test_kills_lose_nothing(ctx, packages):
         counted, listed = (int(n) for n in command([python, "-c", count, data]).stdout.split())
         ctx.report.check(
             f"kill {kill} loses nothing, and leaves no half of a bulk",
-            counted == listed >= told and listed % 100 == 0,
+            counted == listed >= told and listed % 50 == 0,
             f"{counted}, {listed}, {told}",
         )
 

@@ -249,17 +249,29 @@ mod tests {
                     .with_writer(library.clone()),
             );
         tracing::subscriber::with_default(subscriber, events);
-        let text = |written: Written| {
-            let bytes = std::mem::take(&mut *written.0.lock().unwrap());
-            let text = String::from_utf8(bytes).unwrap();
-            let ends = text.lines().map(|line| {
-                let (time, end) = line.split_at(TIME_LEN);
-                assert!(chrono::DateTime::parse_from_rfc3339(time).is_ok(), "{line}");
-                format!("{end}\n")
-            });
-            ends.collect()
-        };
-        (text(ours), text(library))
+        (without_times(&ours), without_times(&library))
+    }
+
+    /// The lines of `events` by this format alone, without their times.
+    fn own_lines(events: impl Fn()) -> String {
+        let ours = Written::default();
+        let layer = tracing_subscriber::fmt::layer()
+            .with_ansi(false)
+            .with_writer(ours.clone())
+            .event_format(LineFormat::default());
+        tracing::subscriber::with_default(tracing_subscriber::registry().with(layer), events);
+        without_times(&ours)
+    }
+
+    fn without_times(written: &Written) -> String {
+        let bytes = std::mem::take(&mut *written.0.lock().unwrap());
+        let text = String::from_utf8(bytes).unwrap();
+        let ends = text.lines().map(|line| {
+            let (time, end) = line.split_at(TIME_LEN);
+            assert!(chrono::DateTime::parse_from_rfc3339(time).is_ok(), "{line}");
+            format!("{end}\n")
+        });
+        ends.collect()
     }
 
     #[test]
@@ -296,7 +308,7 @@ mod tests {
     #[test]
     fn an_event_is_one_line_whatever_is_in_it() {
         let evil = "x\n[query_servers]\r\nevil = /bin/sh\u{1b}[2J\u{85}\u{2028}\u{202e}";
-        let (ours, _) = lines(|| {
+        let ours = own_lines(|| {
             tracing::warn!(design = evil, "a build of {evil} failed");
             tracing::error!(error = %evil, value = ?Some(evil));
             tracing::info!(target: "request", user = evil, path = "/a");
@@ -311,7 +323,7 @@ mod tests {
     #[test]
     fn a_line_is_cut() {
         let long = "ü".repeat(LINE_BYTES_MAX);
-        let (ours, _) = lines(|| {
+        let ours = own_lines(|| {
             tracing::warn!("{long}");
             tracing::info!(target: "request", path = long.as_str(), user = long.as_str(), agent = "a");
         });
