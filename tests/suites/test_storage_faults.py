@@ -96,7 +96,12 @@ def is_sound(ctx, data, label):
         ctx.report.note(done.stdout[-2000:] + done.stderr[-2000:])
 
 
-@pytest.mark.parametrize("what", list(CALLS))
+# On a busy machine the engine's own `Resume` once did not return after a log that could not be opened: until that is understood,
+# most of these are part of `make soak` alone.
+SHORT_CALLS = ("a sync of the log", "a torn append to the log", "a flush that fails", "the manifest's sync")
+
+
+@pytest.mark.parametrize("what", [pytest.param(what, marks=[] if what in SHORT_CALLS else [pytest.mark.slow]) for what in CALLS])
 def test_a_call_that_fails(ctx, faults, what):
     with ctx.server(options=SMALL_BUFFERS) as server:
         api = server.api()
