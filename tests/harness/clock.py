@@ -4,9 +4,10 @@ It is compiled with the C compiler that the engine needs too. What a process wai
 """
 
 import contextlib
-import os
 import shutil
 import subprocess
+
+from harness.environment import changed_environment
 
 HOUR_S = 3600
 DAY_S = 24 * HOUR_S
@@ -114,13 +115,5 @@ class Clock:
     def off_by(self, seconds):
         """Processes that are started meanwhile take the time for so much later than it is."""
         changed = {"LD_PRELOAD": str(self.library), VARIABLE: str(seconds)}
-        before = {name: os.environ.get(name) for name in changed}
-        os.environ.update(changed)
-        try:
+        with changed_environment(changed):
             yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value

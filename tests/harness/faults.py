@@ -6,10 +6,11 @@ It is compiled with the C compiler that the engine needs too. Programs that are 
 import contextlib
 import errno
 import mmap
-import os
 import shutil
 import struct
 import subprocess
+
+from harness.environment import changed_environment
 
 # Servers take names that begin with SETTEE_ for settings.
 VARIABLE = "TEST_FAULTS_FILE"
@@ -127,16 +128,8 @@ class Faults:
     def preloaded(self):
         """Programs that are started meanwhile can have faults."""
         changed = {"LD_PRELOAD": str(self.library), VARIABLE: str(self.path)}
-        before = {name: os.environ.get(name) for name in changed}
-        os.environ.update(changed)
-        try:
+        with changed_environment(changed):
             yield
-        finally:
-            for name, value in before.items():
-                if value is None:
-                    del os.environ[name]
-                else:
-                    os.environ[name] = value
 
     def begin(self, *rules):
         """From now on calls fail. A rule is the name of a call, a pattern of the file's path, an error, and how many such calls pass before."""

@@ -18,6 +18,7 @@ import pytest
 
 from harness.api import Api, quote
 from harness.backups import compare, start_writers
+from harness.environment import changed_environment
 from harness.flaky_proxy import FlakyProxy
 from harness.ledger import Found, Ledger, verify
 from harness.object_store import SECRET, ObjectStore
@@ -405,7 +406,7 @@ def test_object_store(ctx):
     store = ObjectStore(ctx).start()
     store.bucket("backups")
     target, environment = "s3://backups/one/server", store.environment()
-    with with_environment(environment), ctx.server("s3-data") as server:
+    with changed_environment(environment), ctx.server("s3-data") as server:
         history = history_of(ctx, server, target, ctx.size(2, 8), environment)
         fill(ctx, server.api(), 1, bytes_each=20_000_000)
         large = back_up(ctx, server, target, environment)
@@ -449,7 +450,7 @@ def test_broken_connections(ctx):
     # A request sends up to 8 MiB: every second connection lasts that long.
     with FlakyProxy(store.url, ctx.random, mean_bytes=3_000_000, cut_share=0.5) as proxy:
         environment = store.environment(proxy.url)
-        with with_environment(environment), ctx.server("broken-data") as server:
+        with changed_environment(environment), ctx.server("broken-data") as server:
             for number in range(ROUNDS_MAX):
                 if number >= ctx.size(1, 10) and proxy.cuts:
                     break
@@ -542,21 +543,3 @@ def fill(ctx, api, count, bytes_each=1_000_000):
         name, content = f"{ctx.random.getrandbits(64):x}", ctx.random.randbytes(bytes_each)
         answer = api.put(f"/fill/{name}/bytes", content, headers={"Content-Type": "application/octet-stream"})
         assert answer.status in (201, 202), answer
-
-
-class with_environment:
-    """For servers that are started within."""
-
-    def __init__(self, values):
-        self.values = values
-
-    def __enter__(self):
-        self.before = {name: os.environ.get(name) for name in self.values}
-        os.environ.update(self.values)
-
-    def __exit__(self, *_):
-        for name, value in self.before.items():
-            if value is None:
-                del os.environ[name]
-            else:
-                os.environ[name] = value

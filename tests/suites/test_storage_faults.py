@@ -149,8 +149,8 @@ def says_so(ctx, server, api):
     body = up.json
     ctx.report.check("with a reason that names no file", "All writes fail" in body.get("reason", "") and server.data not in body["reason"], body)
     ctx.report.equal("a metric says so", metrics(api)("settee_writes_failing"), 1)
-    found = {finding["id"]: finding["severity"] for finding in api.get("/_settee/doctor").json["findings"]}
-    ctx.report.equal("and the doctor", found.get("writes"), "error")
+    found = lambda: {finding["id"]: finding["severity"] for finding in api.get("/_settee/doctor").json["findings"]}
+    ctx.report.check("and the doctor", wait_until(lambda: found().get("writes") == "error", 20), found())
     healthy = subprocess.run([ctx.binary, "healthcheck", server.url], capture_output=True, text=True, timeout=60)
     ctx.report.equal("and the health check", healthy.returncode, 1)
 

@@ -37,7 +37,7 @@ impl fmt::Display for Unknown {
     }
 }
 
-/// What is unknown of a name; `None` of a setting, and in a section whose keys are the user's own.
+/// Returns which part of a name is unknown; `None` for a setting, and in a section with keys of the user's choice.
 pub fn unknown(section: &str, key: &str) -> Option<Unknown> {
     if find(section, key).is_some() || is_open(section) {
         return None;

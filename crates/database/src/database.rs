@@ -100,7 +100,7 @@ pub struct Database {
     /// When it was last asked for, in the keeper's ticks.
     used: AtomicU64,
     written: AtomicBool,
-    /// What the first write needs of the shards is in memory.
+    /// Whether the shard state that the first write needs is loaded.
     pub(crate) is_loaded: AtomicBool,
     pub(crate) ending: Ending,
     partitioned: bool,

@@ -16,7 +16,7 @@ use crate::leaf_limit::too_many_leaves;
 use crate::validate::Validation;
 use crate::{Error, partition};
 
-/// What a shard with fewer changes needs is loaded in no time.
+/// The state of a shard with fewer changes is small enough to be loaded on the commit thread.
 const SMALL_CHANGES: u64 = 1024;
 
 /// Where a write must be before it is acknowledged.

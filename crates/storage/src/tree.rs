@@ -136,7 +136,7 @@ impl Tree {
 pub(crate) struct Counted {
     pub exists: bool,
     pub live: bool,
-    /// Of the bodies of all leaves.
+    /// Length of the bodies of all leaves, in bytes.
     pub bytes: u64,
 }
 

@@ -257,7 +257,7 @@ mod tests {
         ("WWW-Authenticate", "Basic realm=\"x\""),
     ];
 
-    /// The same from `[couch_httpd_auth]` to `[chttpd_auth]`.
+    /// Keys that moved from `[couch_httpd_auth]` to `[chttpd_auth]`.
     const MOVED_FROM_AUTH: [(&str, &str); 20] = [
         ("authentication_redirect", "/x"),
         ("timeout", "7"),

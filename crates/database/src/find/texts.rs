@@ -32,7 +32,7 @@ pub(crate) struct Hits {
     page: VecDeque<(Hit, TextHits)>,
     bookmarks: bookmark::Writer,
     is_last_page: bool,
-    /// What each hit is asked for the `$text` operators in an `$or`, with their numbers.
+    /// The queries of the `$text` operators in an `$or`, by their numbers. Each hit is tested against them.
     texts_in_or: Vec<(usize, Query)>,
 }
 

@@ -53,7 +53,7 @@ pub(crate) struct TextShard {
     pub progress: Progress,
     /// What became of documents that its function was given.
     pub map_counts: MapCounts,
-    /// What the update under way left out.
+    /// Documents that the running update left out.
     left_out: Mutex<Option<LeftOutNow>>,
 }
 

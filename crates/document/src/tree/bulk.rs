@@ -24,7 +24,7 @@ pub struct BulkTree {
     by_rev: BTreeMap<Rev, u32>,
     /// The leaves by precedence, the winner last.
     leaves: BTreeMap<(bool, Rev), u32>,
-    /// Of the bodies of all leaves.
+    /// Length of the bodies of all leaves, in bytes.
     leaf_bytes: u128,
     /// Of the leaves, and of all nodes ([`weight`]).
     leaf_weight: u64,
