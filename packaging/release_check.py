@@ -19,6 +19,8 @@ import zlib
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 DIST = CHECKOUT / "dist"
+# What cargo-deny calls RustSec's database.
+DATABASE_NAME = "advisory-db-3157b0e258782691"
 
 
 class Failed(Exception):
@@ -87,9 +89,28 @@ def lints():
     return "none"
 
 
+def advisories():
+    """no advisory of RustSec is about a version in Cargo.lock; ADVISORY_DB names a checkout of its database where there is no network"""
+    tool = pathlib.Path(os.environ["SETTEE_CACHE"]) / "tools/bin/cargo-deny"
+    checkout = os.environ.get("ADVISORY_DB")
+    if not checkout:
+        run(tool, "--log-level", "error", "check", "advisories")
+        return "none, of today"
+    with tempfile.TemporaryDirectory(prefix="settee-advisories-") as temporary:
+        # cargo-deny takes no path: it finds a database that it has fetched before.
+        database = pathlib.Path(temporary) / DATABASE_NAME
+        run("git", "clone", "--quiet", checkout, database)
+        run("git", "-C", database, "fetch", "--quiet")
+        settings = pathlib.Path(temporary) / "deny.toml"
+        text = (CHECKOUT / "deny.toml").read_text(encoding="utf-8")
+        settings.write_text(text.replace("[advisories]", f'[advisories]\ndb-path = "{temporary}"'), encoding="utf-8")
+        run(tool, "--offline", "--log-level", "error", "--config", settings, "check", "advisories")
+        return f"none, of {output('git', '-C', database, 'log', '-1', '--format=%cs').strip()}"
+
+
 def stores():
     """stores that earlier versions wrote open"""
-    said = run("cargo", "test", "--release", "--locked", "-p", "database", "--test", "golden")
+    said = run("cargo", "test", "--release", "--locked", "-p", "database", "--test", "it", "golden")
     return re.search(r"test result: (.*?);", said)[1]
 
 
@@ -147,7 +168,7 @@ def tried():
     return said.strip().splitlines()[-1]
 
 
-CHECKS = {check.__name__: check for check in (tree, version, tag, lints, stores, built, crates, artefacts, tried)}
+CHECKS = {check.__name__: check for check in (tree, version, tag, lints, advisories, stores, built, crates, artefacts, tried)}
 SLOW = ("stores", "built", "crates", "artefacts", "tried")
 
 
