@@ -6,8 +6,8 @@
 # The sources are those that the crate brings, with the defines of its build script for Linux with the
 # features lz4 and zstd. They are compiled in chunks that include up to 16 of them each: most of the time
 # of RocksDB's 343 files goes into reading the same headers, so this takes 4 minutes of two cores
-# instead of 15 to 20. Frame pointers are kept for profiles. Files of ours are compiled with them, `crates/storage/native`. Names of files in it are
-# the same on every machine, for packaging/build.sh.
+# instead of 15 to 20. Frame pointers are kept for profiles. `crates/storage/native` has files of ours that are compiled with them, and patches of
+# theirs, each of a file that its first line names. Names of files in the library are the same on every machine, for packaging/build.sh.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -15,7 +15,7 @@ cd "$(dirname "$0")/.."
 version=$(awk '$1 == "name" && $3 == "\"librocksdb-sys\"" { getline; gsub(/"/, "", $3); print $3; exit }' Cargo.lock)
 [ -n "$version" ] || { echo "rocksdb: no librocksdb-sys in Cargo.lock" >&2; exit 1; }
 # Counts up when the way of compiling changes, so that an older library is not taken for this one.
-recipe=7
+recipe=8
 home="$SETTEE_CACHE/rocksdb/$version-$recipe"
 files_per_chunk=16
 
@@ -35,7 +35,14 @@ compile() {
   mkdir -p "$work"
   echo "rocksdb: compiling version $version, once for this machine (about 4 minutes of two cores)" >&2
 
-  local sources=0 file
+  # Patched copies come first in the search path.
+  local sources=0 file patch
+  for patch in crates/storage/native/*.patch; do
+    file=$(sed -n '1s|^--- a/||p' "$patch")
+    mkdir -p "$work/patched/rocksdb/$(dirname "$file")"
+    patch --quiet --fuzz=0 --output="$work/patched/rocksdb/$file" "$rocksdb/rocksdb/$file" "$patch" \
+      || { echo "rocksdb: $patch does not apply to this version" >&2; exit 1; }
+  done
   while read -r file; do
     case "$file" in
       util/build_version.cc | '') continue ;;  # The crate has its own.
@@ -53,7 +60,7 @@ compile() {
   local flags=(
     "-ffile-prefix-map=$work=/rocksdb" "-ffile-prefix-map=${CARGO_HOME:-$HOME/.cargo}=/cargo"
     -std=c++20 -O2 -w -fPIC -ffunction-sections -fdata-sections -fno-omit-frame-pointer "${machine[@]}"
-    -include cstdint -I "$rocksdb" -I "$rocksdb/rocksdb/include" -I "$rocksdb/rocksdb"
+    -include cstdint -I "$work/patched" -I "$rocksdb" -I "$rocksdb/rocksdb/include" -I "$rocksdb/rocksdb"
     -I "$zstd/zstd/lib" -I "$lz4/liblz4/lib"
     -DNDEBUG=1 -DLZ4=1 -DZSTD=1 -DHAVE_ALIGNED_NEW -DHAVE_UINT128_EXTENSION -DOS_LINUX
     -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX -DROCKSDB_SCHED_GETCPU_PRESENT

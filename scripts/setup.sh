@@ -49,7 +49,7 @@ has_venv() { python3 -c 'import ensurepip, venv' >/dev/null 2>&1; }
 # Packages are asked for by what is missing, so that a toolchain that came from elsewhere than
 # Debian (pyenv, a newer Node) is left alone.
 missing_packages() {
-  has_command c++ && has_command make || echo build-essential
+  has_command c++ && has_command make && has_command patch || echo build-essential
   has_command clang || echo clang
   has_libclang || echo libclang-dev
   has_command cmake || echo cmake
