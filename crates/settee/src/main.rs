@@ -5,6 +5,7 @@
 mod cli;
 mod commands;
 mod data;
+mod owner;
 mod private;
 mod serve;
 

@@ -55,28 +55,6 @@ fn tighten(path: &Path, mode: u32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Gives a directory that root has made, with all that is in it, to whom another one belongs: a server that runs as that user could not open it else. Does
-/// nothing for others than root.
-///
-/// # Errors
-/// Of the files.
-pub fn give_to_owner_of(other: &Path, made: &Path) -> io::Result<()> {
-    let (owner, other) = (fs::metadata(made)?.uid(), fs::metadata(other)?);
-    match rustix::process::geteuid().is_root() && owner != other.uid() {
-        true => give(made, other.uid(), other.gid()),
-        false => Ok(()),
-    }
-}
-
-fn give(path: &Path, owner: u32, group: u32) -> io::Result<()> {
-    if fs::symlink_metadata(path)?.is_dir() {
-        for entry in fs::read_dir(path)? {
-            give(&entry?.path(), owner, group)?;
-        }
-    }
-    std::os::unix::fs::lchown(path, Some(owner), Some(group))
-}
-
 /// Says so when others have access to directories or files that somebody made, and gave to them or forgot to take from them: the
 /// data directory, configuration files with secrets, the key of the certificate.
 pub fn warn_of_others(data: &Path, config: &Config) {

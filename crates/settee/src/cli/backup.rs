@@ -35,6 +35,17 @@ pub enum BackupCommand {
     Verify(VerifyOptions),
 }
 
+impl BackupCommand {
+    /// Where the backups are.
+    pub fn target(&self) -> &str {
+        match self {
+            BackupCommand::List(options) => &options.target,
+            BackupCommand::Prune(options) => &options.target,
+            BackupCommand::Verify(options) => &options.target,
+        }
+    }
+}
+
 #[derive(Args)]
 pub struct ListOptions {
     /// A directory with backups, or s3://BUCKET/PREFIX

@@ -14,6 +14,7 @@ use super::doctor::plain;
 use crate::Failure;
 use crate::cli::StoreCheckOptions;
 use crate::data::STORE;
+use crate::owner::work_as_owner_of;
 use crate::serve::functions_of;
 
 /// The exit status when something is damaged, and when the store could not be looked at.
@@ -44,6 +45,8 @@ pub fn run(options: &StoreCheckOptions) -> ExitCode {
 }
 
 fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
+    // Its settings name programs that are started.
+    work_as_owner_of(&options.data)?;
     let store = store_in(&options.data);
     if !store.exists() && backup::holds_backups(&options.data) {
         let place = options.data.display();

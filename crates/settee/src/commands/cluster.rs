@@ -9,6 +9,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
+use crate::owner::work_as_owner_of;
 
 /// How long a token lasts that is used at once.
 const JOINS_WITHIN_S: u64 = 60;
@@ -16,6 +17,11 @@ const JOINS_WITHIN_S: u64 = 60;
 pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
     // reqwest takes the process's provider; ring builds without a C toolchain of its own. Set already is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    match command {
+        ClusterCommand::Init(ClusterInit { data, .. })
+        | ClusterCommand::Join(ClusterJoin { data, .. }) => work_as_owner_of(data)?,
+        _ => {}
+    }
     let runtime = super::runtime()?;
     match command {
         ClusterCommand::Init(options) => init(options),

@@ -5,6 +5,7 @@ use std::path::Path;
 use crate::Failure;
 use crate::cli::MigrateOptions;
 use crate::commands::runtime;
+use crate::owner::work_as_owner_of;
 use crate::serve;
 
 /// Differences shown; all are counted.
@@ -21,6 +22,7 @@ pub fn run(options: MigrateOptions) -> Result<(), Failure> {
 
 /// Serves the directory, to this process alone, while it is filled.
 fn into_directory(options: &MigrateOptions, data: &Path) -> Result<(), Failure> {
+    work_as_owner_of(data)?;
     serve::while_serving(data, |url| migrate(options, url))
 }
 

@@ -14,7 +14,7 @@ use super::doctor::plain;
 use crate::Failure;
 use crate::cli::RepairOptions;
 use crate::data::STORE;
-use crate::private::give_to_owner_of;
+use crate::owner::make_for_owner_of;
 
 /// The exit status when something was lost.
 const LOSSES: u8 = 3;
@@ -37,25 +37,22 @@ pub fn run(options: &RepairOptions) -> ExitCode {
 
 /// Answers whether nothing was lost.
 fn save(options: &RepairOptions) -> Result<bool, Failure> {
+    make_for_owner_of(&options.data, &options.new)?;
     let from = store_in(&options.data);
-    if options.new.exists() {
-        // What one left that was interrupted is no store yet.
-        for unfinished in UNFINISHED {
-            let unfinished = options.new.join(unfinished);
-            if unfinished.exists() {
-                fs::remove_dir_all(&unfinished).map_err(|e| at(&unfinished, &e))?;
-            }
-        }
-        let is_empty = fs::read_dir(&options.new).is_ok_and(|mut entries| entries.next().is_none());
-        if !is_empty {
-            return Err(Failure::new(format!(
-                "{} is there already: name a directory that is not, or that is empty",
-                options.new.display()
-            )));
+    let [unfinished, scratch] = UNFINISHED.map(|name| options.new.join(name));
+    // What one left that was interrupted is no store yet.
+    for left in [&unfinished, &scratch] {
+        if left.exists() {
+            fs::remove_dir_all(left).map_err(|e| at(left, &e))?;
         }
     }
-    fs::create_dir_all(&options.new).map_err(|e| at(&options.new, &e))?;
-    let [unfinished, scratch] = UNFINISHED.map(|name| options.new.join(name));
+    let is_empty = fs::read_dir(&options.new).is_ok_and(|mut entries| entries.next().is_none());
+    if !is_empty {
+        return Err(Failure::new(format!(
+            "{} is there already: name a directory that is not, or that is empty",
+            options.new.display()
+        )));
+    }
     let is_shown = std::io::stderr().is_terminal();
     let mut lost: Vec<Lost> = vec![];
     let mut notes: Vec<String> = vec![];
@@ -78,7 +75,6 @@ fn save(options: &RepairOptions) -> Result<bool, Failure> {
     clear(is_shown);
     let saved = saved.map_err(Failure::new)?;
     copy_settings(&options.data, &options.new)?;
-    give_to_owner_of(&options.data, &options.new).map_err(|e| at(&options.new, &e))?;
     // Renamed last: an interrupted repair leaves no half store under the store's name.
     let store = options.new.join(STORE);
     fs::rename(&unfinished, &store).map_err(|e| at(&store, &e))?;

@@ -5,6 +5,7 @@ pub mod restore;
 mod target;
 
 use std::io::{IsTerminal as _, Write as _};
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 use reqwest::StatusCode;
@@ -12,6 +13,7 @@ use serde_json::{Value, json};
 
 use crate::Failure;
 use crate::cli::{BackupCommand, BackupOptions, with_credentials};
+use crate::owner::work_as_owner_of;
 
 /// Between two looks at a backup that is made.
 const POLL_MIN: Duration = Duration::from_millis(50);
@@ -22,6 +24,10 @@ const SILENCE_MAX: Duration = Duration::from_secs(60);
 pub fn run(options: &BackupOptions) -> Result<(), Failure> {
     // reqwest takes the process's provider; ring builds without a C toolchain of its own. Set already is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
+    let target = options.command.as_ref().map(BackupCommand::target);
+    if let Some(directory) = target.filter(|target| !target.contains("://")) {
+        work_as_owner_of(Path::new(directory))?;
+    }
     let runtime = super::runtime()?;
     match (&options.command, &options.url, &options.target) {
         (Some(BackupCommand::List(options)), ..) => runtime.block_on(target::list(options)),

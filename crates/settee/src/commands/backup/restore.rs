@@ -1,7 +1,6 @@
 //! `settee restore`.
 
 use std::collections::BTreeSet;
-use std::os::unix::fs::PermissionsExt as _;
 use std::path::Path;
 
 use backup::{Progress, Which, holds_backups, parse_time, time_text};
@@ -10,7 +9,7 @@ use super::{size, target};
 use crate::Failure;
 use crate::cli::RestoreOptions;
 use crate::data::STORE;
-use crate::private::give_to_owner_of;
+use crate::owner::{Unfinished, copy_from, work_as_owner_of};
 
 /// A file that every store has.
 const STORE_MARK: &str = "CURRENT";
@@ -38,23 +37,20 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
             store.display()
         )));
     }
-    std::fs::create_dir_all(&options.data).map_err(at(&options.data))?;
-    // Renamed last: an interrupted restore leaves no half store under the store's name.
-    let unfinished = options.data.join("store.restoring");
-    if unfinished.exists() {
-        std::fs::remove_dir_all(&unfinished).map_err(at(&unfinished))?;
+    if !options.data.exists() {
+        work_as_owner_of(&options.data)?;
+        std::fs::create_dir_all(&options.data).map_err(at(&options.data))?;
     }
-    std::fs::create_dir(&unfinished).map_err(at(&unfinished))?;
+    // Renamed last: an interrupted restore leaves no half store under the store's name.
+    let unfinished = Unfinished::create(&options.data, "store.restoring");
+    let unfinished = unfinished.map_err(at(&options.data.join("store.restoring")))?;
     let restored = if is_copy {
-        copy(directory, &unfinished)?
+        copy(directory, &unfinished.within())?
     } else {
         let _ = rustls::crypto::ring::default_provider().install_default();
-        super::super::runtime()?.block_on(fetch(&options.backup, &which, &unfinished))?
+        super::super::runtime()?.block_on(fetch(&options.backup, &which, &unfinished.within()))?
     };
-    give_to_owner_of(&options.data, &unfinished).map_err(at(&unfinished))?;
-    std::fs::rename(&unfinished, &store).map_err(at(&store))?;
-    let synced = std::fs::File::open(&options.data).and_then(|d| d.sync_all());
-    synced.map_err(at(&options.data))?;
+    unfinished.finish(STORE).map_err(at(&store))?;
     say!(
         "{restored}; start with: settee serve --data {}",
         options.data.display()
@@ -93,12 +89,7 @@ fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
         if let Some(folder) = to.parent() {
             std::fs::create_dir_all(folder).map_err(at(folder))?;
         }
-        bytes += std::fs::copy(&file, &to).map_err(at(&file))?;
-        // The copy has the backup's mode, and an older version's backups are for everybody to read.
-        std::fs::set_permissions(&to, std::fs::Permissions::from_mode(0o600)).map_err(at(&to))?;
-        std::fs::File::open(&to)
-            .and_then(|f| f.sync_all())
-            .map_err(at(&to))?;
+        bytes += copy_from(from, name, &to).map_err(at(&file))?;
     }
     for folder in folders {
         let synced = std::fs::File::open(&folder).and_then(|f| f.sync_all());
