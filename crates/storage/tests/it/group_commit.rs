@@ -3,7 +3,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 use std::thread;
 
 use document::{DocId, Rev, RevHash, RevPath, body_term, revision_id};
@@ -330,44 +330,53 @@ fn long_and_short_bodies_come_back_from_the_row_that_brought_them() {
 /// the truth, also when documents were created and updated while the compaction started.
 #[test]
 fn a_summary_is_exact_after_a_crash_during_compaction_and_writes() {
+    // So many batches are written beside each compaction: more would only make the store large.
+    const ROUNDS: usize = 12;
+    const BATCHES: usize = 40;
     let dir = tempfile::tempdir().unwrap();
     let store = open(&dir.path().join("live"));
     let s = shard(&store, 1);
-    let done = AtomicBool::new(false);
+    let (begin, begun) = std::sync::mpsc::channel();
     thread::scope(|scope| {
-        scope.spawn(|| {
-            for n in 0.. {
-                if done.load(Relaxed) {
-                    break;
+        let (store, s) = (&store, &s);
+        scope.spawn(move || {
+            for round in begun {
+                for batch in 0..BATCHES {
+                    write_three_generations(store, s, &format!("{round}-{batch}"));
                 }
-                let ids: Vec<String> = (0..20).map(|i| format!("{n}-{i}")).collect();
-                let mut edits = vec![];
-                for generation in 1..=3 {
-                    let dies = |i: usize| generation == 3 && i.is_multiple_of(3);
-                    edits.extend(
-                        ids.iter()
-                            .enumerate()
-                            .map(|(i, id)| replicated(&s, id, generation, dies(i))),
-                    );
-                }
-                submit(&store, edits, true);
             }
         });
         let mut copies = vec![];
-        for round in 0..12 {
+        for round in 0..ROUNDS {
+            begin.send(round).unwrap();
             let contents = store.contents(s.clone());
-            storage::compact(&store.committer, &s, &contents, &|_, _| true).unwrap();
+            storage::compact(&store.committer, s, &contents, &|_, _| true).unwrap();
             let copy = dir.path().join(format!("copy{round}"));
             store.copy(&copy).unwrap();
             copies.push(copy);
         }
-        done.store(true, Relaxed);
+        drop(begin);
         for copy in copies {
             let store = open(&copy);
             check_shard(&shard(&store, 1));
         }
     });
     check_shard(&s);
+}
+
+/// Creates 20 documents, updates all of them, and deletes some.
+fn write_three_generations(store: &Store, s: &Arc<Shard>, name: &str) {
+    let ids: Vec<String> = (0..20).map(|i| format!("{name}-{i}")).collect();
+    let mut edits = vec![];
+    for generation in 1..=3 {
+        let dies = |i: usize| generation == 3 && i.is_multiple_of(3);
+        edits.extend(
+            ids.iter()
+                .enumerate()
+                .map(|(i, id)| replicated(s, id, generation, dies(i))),
+        );
+    }
+    submit(store, edits, true);
 }
 
 /// What an edit does must not depend on what the writer happens to commit with it.
