@@ -28,8 +28,8 @@ const EXCEPTIONS: [&[u8]; 7] = [
     b"X-Couch-Update-NewRev",
 ];
 
-/// Parts that are written in one call.
-const PARTS_MAX: usize = 16;
+/// Parts that are written in one call: a head, and as many as hyper gives at once.
+const PARTS_MAX: usize = 65;
 
 /// The answers of a connection that have no body, whatever their heads say: those to HEAD. Their places among all answers.
 #[derive(Default)]
