@@ -1,4 +1,4 @@
-"""System calls that fail: a small library under a program, and a file that both map, which says which calls fail for which files.
+"""System calls that fail, or take long: a small library under a program, and a file that both map, which says which calls fail for which files.
 
 It is compiled with the C compiler that the engine needs too. Programs that are started within `Faults.preloaded` have it.
 """
@@ -16,6 +16,8 @@ from harness.environment import changed_environment
 VARIABLE = "TEST_FAULTS_FILE"
 # The rules are text at the start of the file, a line each; how many calls failed is behind them.
 RULES_BYTES, FILE_BYTES = 2048, 4096
+# In the place of an error: the call takes this long.
+SLOW, SLOW_US = "SLOW", 300_000
 
 SOURCE = """
 #define _GNU_SOURCE
@@ -49,7 +51,7 @@ __attribute__((constructor)) static void map(void) {
   if (mapped != MAP_FAILED) shared = mapped;
 }
 
-/* A rule is: call, a pattern of the path, number of the error, calls that pass before. */
+/* A rule is: call, a pattern of the path, number of the error or 0 for a call that takes long, calls that pass before. */
 static int fails(const char *call, const char *path) {
   struct counts *counts = (struct counts *)(shared + %(rules_bytes)d);
   char rules[%(rules_bytes)d];
@@ -62,6 +64,7 @@ static int fails(const char *call, const char *path) {
     if (sscanf(line, "%%31s %%127s %%u %%u", wanted, part, &error, &after) != 4) continue;
     if (strcmp(wanted, call) || fnmatch(part, path, 0)) continue;
     if (atomic_fetch_add(&counts->seen[number], 1) < after) continue;
+    if (!error) { usleep(%(slow_us)d); continue; }
     atomic_fetch_add(&counts->failed, 1);
     errno = (int)error;
     return 1;
@@ -115,7 +118,7 @@ class Faults:
             self.refused = "there is no C compiler"
             return
         source = folder / "faults.c"
-        source.write_text(SOURCE % {"variable": VARIABLE, "rules_bytes": RULES_BYTES, "file_bytes": FILE_BYTES}, encoding="ascii")
+        source.write_text(SOURCE % {"variable": VARIABLE, "rules_bytes": RULES_BYTES, "file_bytes": FILE_BYTES, "slow_us": SLOW_US}, encoding="ascii")
         command = [compiler, "-shared", "-fPIC", "-O1", "-o", self.library, source, "-ldl"]
         done = subprocess.run([str(part) for part in command], capture_output=True, text=True, check=False)
         if done.returncode:
@@ -132,8 +135,9 @@ class Faults:
             yield
 
     def begin(self, *rules):
-        """From now on calls fail. A rule is the name of a call, a pattern of the file's path, an error, and how many such calls pass before."""
-        lines = [f"{call} {pattern} {getattr(errno, error)} {after}\n" for call, pattern, error, after in rules]
+        """From now on calls fail. A rule is the name of a call, a pattern of the file's path, an error or SLOW, and how many such calls pass before."""
+        number = lambda error: 0 if error == SLOW else getattr(errno, error)
+        lines = [f"{call} {pattern} {number(error)} {after}\n" for call, pattern, error, after in rules]
         text = "".join(lines).encode()
         assert len(text) < RULES_BYTES
         self.end()

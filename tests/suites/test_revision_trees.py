@@ -9,7 +9,7 @@ import pytest
 from harness.api import quote
 from harness.prometheus import metrics
 
-pytestmark = [pytest.mark.quick, pytest.mark.never_retried]
+pytestmark = pytest.mark.quick
 
 MAX = 40
 

@@ -15,7 +15,7 @@ from harness.faults import Faults
 from harness.prometheus import metrics
 from harness.server import wait_until
 
-pytestmark = [pytest.mark.never_retried, pytest.mark.on_disk]
+pytestmark = pytest.mark.on_disk
 
 RESUME_TIMEOUT_S = 30
 # Memtables are written to files, and logs begun, every few writes.
@@ -31,6 +31,7 @@ CALLS = {
     "a torn append to the log": [("write", LOGS, "EIO", 0), ("fdatasync", LOGS, "EIO", 0)],
     "a log that cannot be opened": [("open", LOGS, "EMFILE", 0)],
     "a log that cannot be opened once more": [("open", LOGS, "ENFILE", 1)],
+    "a log that cannot be opened while flushes wait": [("fdatasync", ROWS, "SLOW", 0), ("open", LOGS, "EMFILE", 2)],
     "a file of rows that cannot be opened": [("open", ROWS, "EMFILE", 0)],
     "a flush that has no room": [("write", ROWS, "ENOSPC", 0)],
     "a flush that fails": [("write", ROWS, "EIO", 1)],

@@ -1,5 +1,5 @@
-//! Directories of other users that root works in. Their owners can replace what is in them at any moment, with links to anywhere. So root
-//! works there as the owner, or writes where the owner cannot reach.
+//! Protection of root in directories that another user owns. The owner can replace entries with symbolic links
+//! at any time, so root either drops its privileges or writes into a directory that the owner cannot enter.
 
 use std::fs::{self, File, Permissions};
 use std::io;
@@ -12,14 +12,15 @@ use rustix::io::Errno;
 
 use crate::Failure;
 
-/// Who a directory belongs to.
+/// The owner and group of a directory.
 type Owner = (Uid, Gid);
 
-/// Gives up root's rights, for good, when the directory belongs to another user, or lies in one that does. To be called before other
-/// threads are started. Does nothing for others than root.
+/// Permanently switches from root to the owner of a directory, or of the directory that contains it. Does nothing
+/// when the process is not root, or when root owns the whole path. Call it before other threads start: it changes
+/// the calling thread and the threads that it starts later.
 ///
 /// # Errors
-/// When it cannot be found out who the owner is, or the kernel refuses.
+/// When the owner cannot be determined, or the kernel refuses the change.
 pub fn work_as_owner_of(directory: &Path) -> Result<(), Failure> {
     let worked = match is_root() {
         true => owner_of(directory).and_then(|owner| owner.map_or(Ok(()), work_as)),
@@ -28,10 +29,11 @@ pub fn work_as_owner_of(directory: &Path) -> Result<(), Failure> {
     worked.map_err(|e| at(directory, &e))
 }
 
-/// Makes a directory for what is in another, unless it is there, and works as the owner of that other one: as [`work_as_owner_of`].
+/// Creates the directory `new` unless it exists, gives it to the owner of `other`, and switches to that owner as
+/// [`work_as_owner_of`] does.
 ///
 /// # Errors
-/// Of the directories.
+/// When a directory cannot be read, created or given away.
 pub fn make_for_owner_of(other: &Path, new: &Path) -> Result<(), Failure> {
     let owner = match is_root() {
         true => owner_of(other).map_err(|e| at(other, &e))?,
@@ -39,7 +41,7 @@ pub fn make_for_owner_of(other: &Path, new: &Path) -> Result<(), Failure> {
     };
     fs::create_dir_all(new).map_err(|e| at(new, &e))?;
     let is_empty = || fs::read_dir(new).is_ok_and(|mut entries| entries.next().is_none());
-    // When all on the way is root's, nobody replaces it meanwhile. Otherwise its owner decides who may write there.
+    // Only where root owns the whole path: elsewhere it could be replaced before the call.
     if let Some((user, group)) = owner
         && owner_of(new).map_err(|e| at(new, &e))?.is_none()
         && is_empty()
@@ -58,15 +60,15 @@ fn at(path: &Path, e: &io::Error) -> Failure {
     Failure::new(format!("{}: {e}", path.display()))
 }
 
-/// Who can replace a path, or what it leads to: the owner of the last of its directories that is not root's. What is not there yet is its
-/// parent's owner's.
+/// Returns the user that can replace a path or its target: the owner of its deepest component that root does not
+/// own. For a path that does not exist, its deepest existing ancestor counts.
 fn owner_of(path: &Path) -> io::Result<Option<Owner>> {
     let path = std::path::absolute(path)?;
     let existing = path
         .ancestors()
         .find(|path| fs::symlink_metadata(path).is_ok())
         .ok_or(io::ErrorKind::NotFound)?;
-    // Of links both they themselves and what they lead to.
+    // A link and its target can have different owners.
     let real = fs::canonicalize(existing)?;
     for path in real.ancestors().chain(existing.ancestors()) {
         let found = fs::symlink_metadata(path)?;
@@ -80,7 +82,7 @@ fn owner_of(path: &Path) -> io::Result<Option<Owner>> {
     Ok(None)
 }
 
-/// The group goes first: who is not root cannot change it.
+// Groups first: only root may change them.
 fn work_as((user, group): Owner) -> io::Result<()> {
     rustix::thread::set_thread_groups(&[])?;
     rustix::thread::set_thread_res_gid(group, group, group)?;
@@ -88,20 +90,20 @@ fn work_as((user, group): Owner) -> io::Result<()> {
     Ok(())
 }
 
-/// A new directory that is filled where the owner of its parent cannot reach, and then given to them under its name.
+/// A new directory that only root can enter until it is complete. Then the owner of its parent gets it.
 pub struct Unfinished {
     parent: File,
     directory: File,
-    /// For messages.
+    /// The path for error messages.
     path: PathBuf,
     name: &'static str,
 }
 
 impl Unfinished {
-    /// Makes it in `parent`, which is there, in the place of one that was left unfinished.
+    /// Creates it in `parent`, which must exist. Removes what an interrupted run left under its name.
     ///
     /// # Errors
-    /// Of the directories, and when somebody replaces them meanwhile.
+    /// When a directory cannot be read or created, or another user replaces it concurrently.
     pub fn create(parent: &Path, name: &'static str) -> io::Result<Unfinished> {
         let path = parent.join(name);
         let foreign = is_root().then(|| owner_of(parent)).transpose()?.flatten();
@@ -112,7 +114,7 @@ impl Unfinished {
         {
             let user = user.as_raw();
             return Err(io::Error::other(format!(
-                "user {user} can replace it: give a path that only root and the owner can change"
+                "user {user} can replace it; use a path that only root and its owner can change"
             )));
         }
         let within = through(&parent);
@@ -140,7 +142,7 @@ impl Unfinished {
         })
     }
 
-    /// Where to write. It leads to the directory, whatever its name leads to by now.
+    /// Returns a path to the directory. For root it stays valid when another user renames the directory.
     pub fn within(&self) -> PathBuf {
         match is_root() {
             true => through(&self.directory),
@@ -148,15 +150,15 @@ impl Unfinished {
         }
     }
 
-    /// Gives it to the owner of its parent, under another name in there. What has that name stays, and is an error.
+    /// Gives the directory and its contents to the owner of its parent, renames it to `name`, and syncs the parent.
     ///
     /// # Errors
-    /// Of the directories.
+    /// When `name` exists and is not empty, or another user has replaced the directory.
     pub fn finish(self, name: &str) -> io::Result<()> {
         let owner = self.parent.metadata()?;
         if is_root() && owner.uid() != 0 {
             let (user, group) = (Uid::from_raw(owner.uid()), Gid::from_raw(owner.gid()));
-            // The directory itself comes last: until then nobody else can reach what is in it.
+            // The directory itself comes last: until then no other user can reach its contents.
             give(&through(&self.directory), (user, group))?;
             rustix::fs::fchown(&self.directory, Some(user), Some(group))?;
         }
@@ -174,7 +176,7 @@ fn replaced() -> io::Error {
     io::Error::other("another user replaced it meanwhile")
 }
 
-/// Gives all that is in a directory.
+/// Changes the owner of a directory's contents, recursively.
 fn give(directory: &Path, owner: Owner) -> io::Result<()> {
     let (user, group) = owner;
     for entry in fs::read_dir(directory)? {
@@ -194,7 +196,7 @@ fn give(directory: &Path, owner: Owner) -> io::Result<()> {
     Ok(())
 }
 
-/// The path of what an open descriptor leads to.
+/// Returns a path that resolves to an open file, independent of its name.
 fn through(file: &File) -> PathBuf {
     PathBuf::from(format!("/proc/self/fd/{}", file.as_raw_fd()))
 }
@@ -204,14 +206,15 @@ fn open_directory(path: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Copies a file of a directory that others may own, for its owner only, and synced. Nothing is read through a link. Answers its bytes.
+/// Copies the file `name` of a directory that another user may own to the new file `to`, with mode 600, and syncs it.
+/// Returns its size in bytes.
 ///
 /// # Errors
-/// Of the files; links and what is no file are errors.
+/// When a component of `name` is a symbolic link, when it is no regular file, or when reading or writing fails.
 pub fn copy_from(directory: &Path, name: &str, to: &Path) -> io::Result<u64> {
     let mut from = open_within(&open_directory(directory)?, name)?;
     if !from.metadata()?.is_file() {
-        return Err(io::Error::other("it is no file"));
+        return Err(io::Error::other("not a regular file"));
     }
     let mut copy = File::create_new(to)?;
     let bytes = io::copy(&mut from, &mut copy)?;
@@ -221,11 +224,11 @@ pub fn copy_from(directory: &Path, name: &str, to: &Path) -> io::Result<u64> {
 }
 
 fn open_within(directory: &File, name: &str) -> io::Result<File> {
-    // Reading does not wait for the other end of a pipe.
+    // Opening a pipe would block without NONBLOCK.
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
     let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
     let opened = match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
-        // Kernels before 5.6, and sandboxes of such times.
+        // Kernels before 5.6, or a seccomp filter that does not know the call.
         Err(Errno::NOSYS | Errno::PERM) if !is_root() => {
             rustix::fs::openat(directory, name, flags, Mode::empty())?
         }
