@@ -20,7 +20,7 @@ section! {
         /// Largest attachment, in bytes.
         max_attachment_size: Limit = "1073741824",
         /// Most attachments of a document.
-        max_attachments_per_document: Limit = "infinity",
+        max_attachments_per_document: Limit = "10000",
         /// Most leaf revisions of a document: its conflicts, and deleted branches. A replicated revision that adds another
         /// one is refused; the others can be edited, deleted and purged. 0 counts as 1.
         max_document_leaves: Limit = "10000",
