@@ -18,8 +18,9 @@ struct Api {
     compile: Kept,
     reduce: Kept,
     add_design: Kept,
+    source: Kept,
+    load: Kept,
     prepare: Kept,
-    modules: Kept,
     call: Kept,
     list: Kept,
 }
@@ -30,8 +31,9 @@ pub(super) enum Prelude {
     Compile,
     Reduce,
     AddDesign,
+    Source,
+    Load,
     Prepare,
-    Modules,
     Call,
     List,
 }
@@ -94,6 +96,7 @@ impl Environment {
     }
 
     /// Gives the heap back what the context has of it.
+    #[cfg(test)]
     pub fn close(self, heap: &mut Heap) {
         heap.close_context(self.context);
     }
@@ -128,8 +131,9 @@ impl Api {
             compile: member(c"compile")?,
             reduce: member(c"reduce")?,
             add_design: member(c"addDesign")?,
+            source: member(c"sourceOf")?,
+            load: member(c"load")?,
             prepare: member(c"prepare")?,
-            modules: member(c"modules")?,
             call: member(c"call")?,
             list: member(c"list")?,
         };
@@ -142,8 +146,9 @@ impl Api {
             Prelude::Compile => &self.compile,
             Prelude::Reduce => &self.reduce,
             Prelude::AddDesign => &self.add_design,
+            Prelude::Source => &self.source,
+            Prelude::Load => &self.load,
             Prelude::Prepare => &self.prepare,
-            Prelude::Modules => &self.modules,
             Prelude::Call => &self.call,
             Prelude::List => &self.list,
         }
@@ -231,9 +236,14 @@ impl<'js> Entered<'_, 'js> {
         self.value(json.as_bytes()).map(Some)
     }
 
-    /// The modules that functions of the design document have loaded, as a JSON array.
-    pub fn modules_of_design(&self) -> Result<Vec<u8>, Error> {
-        let names = self.prelude(Prelude::Modules, [])?;
-        self.json(&names)
+    /// Loads the modules that sources require by literal names, so that calls find them loaded.
+    pub fn load(&self, modules: &Value<'js>, names: &[String]) -> Result<(), Error> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = self.strings(&names)?;
+        self.scope.start_clock();
+        self.prelude(Prelude::Load, [modules, &names]).map(drop)
     }
 }
