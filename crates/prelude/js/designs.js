@@ -98,13 +98,18 @@ function load(modules, names) {
   }
 }
 
-/** Compiles a function and loads modules ahead of the first call; a function that does not compile is reported by the call. */
+/**
+ * Compiles a function and loads modules ahead of the first call. Returns whether the function is verbatim; a function that does
+ * not compile is reported by the call.
+ */
 function prepare(id, path, names) {
   try {
-    const { ddoc } = functionAt(id, path);
+    const { ddoc, fun } = functionAt(id, path);
     load(ddoc, names);
+    return isVerbatim(fun);
   } catch (e) {
     // No call has named the function yet.
+    return false;
   }
 }
 
@@ -215,4 +220,4 @@ function isFatal(e) {
   return isObject(e) && weakGet(failures, e) === true;
 }
 
-const api = { __proto__: null, globals, compile, sum, reduce, viewError, addDesign, sourceOf, load, prepare, call, list: listOverHost, listTo, isFatal };
+const api = { __proto__: null, globals, compile, isVerbatim, sum, reduce, viewError, addDesign, sourceOf, load, prepare, call, list: listOverHost, listTo, isFatal };

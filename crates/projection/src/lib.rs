@@ -42,7 +42,10 @@ pub use scan::WHOLE;
 use scan::{Plan, Scan};
 
 /// What a function is known to leave behind for its next call, whatever its arguments are: a global, a change of a built-in
-/// object. It is for functions in an environment that nothing else has changed.
+/// object.
+///
+/// It holds for a function that is compiled as the one expression that its source is, in an environment that nothing else has
+/// changed: no module, no other function's compilation or call.
 ///
 /// ```
 /// use projection::{Arguments, LeftBehind, left_behind};

@@ -70,7 +70,7 @@ pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
     if source.len() > STATELESS_SOURCE_MAX || source.contains("<!--") || source.contains("-->") {
         return LeftBehind::ByCompilation;
     }
-    let source = source.trim_end_matches(|c: char| c == ';' || c.is_whitespace());
+    let source = source.trim_end_matches(is_cut_off);
     let script = format!("({source}\n)");
     let stack = STACK_MIN + source.len() * STACK_PER_BYTE;
     let checked = stacker::grow(stack, || {
@@ -84,6 +84,15 @@ pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
         })
     });
     checked.unwrap_or(LeftBehind::ByCompilation)
+}
+
+/// What the prelude cuts off the end of a function: it must be the same text that is checked and that is compiled.
+fn is_cut_off(c: char) -> bool {
+    let is_space = matches!(
+        c,
+        ' ' | '\t'..='\r' | '\u{a0}' | '\u{feff}' | '\u{2028}' | '\u{2029}'
+    );
+    c == ';' || is_space
 }
 
 /// The parameters of the one function expression that the script consists of.

@@ -135,7 +135,7 @@ impl Prepared {
             path,
         } = *function;
         let console = Console::new(format!("{database}/{}", ddoc.id));
-        let (sandbox, source) = Sandbox::new(limits, console, |entered| {
+        let (sandbox, (source, is_untouched)) = Sandbox::new(limits, console, |entered| {
             let id = entered.string(&ddoc.id)?;
             let value = entered.value(&ddoc.json)?;
             entered.prelude(Prelude::AddDesign, [&id, &value])?;
@@ -143,18 +143,22 @@ impl Prepared {
             let source = entered.prelude(Prelude::Source, [&id, &path])?;
             let source = entered.done(entered.scope.text(&source))?;
             let names = required(&source);
+            let loads = !names.is_empty();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let names = entered.strings(&names)?;
             entered.scope.start_clock();
-            entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
-            Ok(source)
+            let is_verbatim = entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
+            // The check of what a function leaves behind is of its text, in an environment that nothing has changed.
+            let is_untouched = entered.is_true(&is_verbatim)? && !loads;
+            Ok((source, is_untouched))
         })?;
+        let left = || left_behind(&source, Arguments::Shared);
         Ok(Prepared {
             sandbox,
             database: database.into(),
             ddoc: ddoc.clone(),
             path: path.iter().map(|part| (*part).to_owned()).collect(),
-            leaves_nothing: left_behind(&source, Arguments::Shared) == LeftBehind::Nothing,
+            leaves_nothing: is_untouched && left() == LeftBehind::Nothing,
         })
     }
 

@@ -16,6 +16,7 @@ static SCRIPT: OnceLock<Script> = OnceLock::new();
 /// Functions of the prelude.
 struct Api {
     compile: Kept,
+    is_verbatim: Kept,
     reduce: Kept,
     add_design: Kept,
     source: Kept,
@@ -29,6 +30,7 @@ struct Api {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Prelude {
     Compile,
+    IsVerbatim,
     Reduce,
     AddDesign,
     Source,
@@ -129,6 +131,7 @@ impl Api {
         let member = |name| scope.get(&api, name).map(|function| scope.keep(function));
         let api = Api {
             compile: member(c"compile")?,
+            is_verbatim: member(c"isVerbatim")?,
             reduce: member(c"reduce")?,
             add_design: member(c"addDesign")?,
             source: member(c"sourceOf")?,
@@ -144,6 +147,7 @@ impl Api {
     fn function(&self, function: Prelude) -> &Kept {
         match function {
             Prelude::Compile => &self.compile,
+            Prelude::IsVerbatim => &self.is_verbatim,
             Prelude::Reduce => &self.reduce,
             Prelude::AddDesign => &self.add_design,
             Prelude::Source => &self.source,
@@ -227,6 +231,16 @@ impl<'js> Entered<'_, 'js> {
         Err(Error::Compile(
             "Expression does not eval to a function.".into(),
         ))
+    }
+
+    /// Whether a function's source was compiled as it stands, as one expression.
+    pub fn is_verbatim(&self, function: &Value<'js>) -> Result<bool, Error> {
+        self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
+    }
+
+    /// Whether a value is `true`.
+    pub fn is_true(&self, value: &Value<'js>) -> Result<bool, Error> {
+        Ok(self.json(value)? == b"true")
     }
 
     /// What `require` of map and reduce functions sees, from `views.lib`.

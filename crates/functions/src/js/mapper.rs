@@ -38,19 +38,24 @@ struct Compiled {
 impl Compiled {
     fn new(limits: &Limits, group: &MapGroup) -> Result<Compiled, Error> {
         let console = Console::new(group.owner.to_string());
-        let (sandbox, functions) =
+        let (sandbox, (functions, is_verbatim)) =
             Sandbox::new(limits, console, |entered| compile(entered, group))?;
         let labels = 0..group.maps.len();
+        let leave_nothing = match is_verbatim {
+            true => leave_nothing(group),
+            false => vec![false; group.maps.len()],
+        };
         Ok(Compiled {
             sandbox,
             functions,
-            leave_nothing: leave_nothing(group),
+            leave_nothing,
             labels: labels.map(|n| Label::new(&group.owner.view(n))).collect(),
         })
     }
 }
 
-fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<Vec<Kept>, Error> {
+/// The functions of a group, and whether each was compiled as it stands, so that the check of its text is a check of the function.
+fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bool), Error> {
     let modules = entered.modules(group.lib.as_deref())?;
     match group.indexes {
         Indexes::No => {}
@@ -58,9 +63,11 @@ fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<Vec<Kept>, Err
         Indexes::Clouseau => entered.run(prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?,
     }
     let mut functions = Vec::with_capacity(group.maps.len());
+    let mut is_verbatim = true;
     for source in &group.maps {
         entered.scope.start_clock();
         let function = entered.compile(source, modules.as_ref())?;
+        is_verbatim = is_verbatim && entered.is_verbatim(&function)?;
         functions.push(entered.scope.keep(function));
     }
     if let Some(modules) = &modules {
@@ -68,7 +75,7 @@ fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<Vec<Kept>, Err
             entered.load(modules, &required(source))?;
         }
     }
-    Ok(functions)
+    Ok((functions, is_verbatim))
 }
 
 /// Which functions of a group are known to leave nothing behind. That holds in an environment that nothing has changed: none do if
@@ -233,6 +240,16 @@ impl ThreadMapper {
         }
     }
 
+    /// How a document is made for so many functions.
+    fn form(&self, functions: usize) -> Form {
+        // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
+        match (self.group.records, functions) {
+            (false, _) => Form::Lazy,
+            (true, 1) => Form::Records,
+            (true, _) => Form::LazyRecords,
+        }
+    }
+
     /// Maps documents until the heap has to be rewound, or `is_over` after one of them.
     fn map_until(
         &mut self,
@@ -250,12 +267,7 @@ impl ThreadMapper {
         } = compiled;
         let count = functions.len();
         let is_rewound = leave_nothing.contains(&false);
-        // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
-        let form = match (self.group.records, count) {
-            (false, _) => Form::Lazy,
-            (true, 1) => Form::Records,
-            (true, _) => Form::LazyRecords,
-        };
+        let form = self.form(count);
         let (text, tells) = (&mut self.text, self.group.tells);
         let emit_bytes_max = self.compilations.limits.emit_bytes_max;
         let indexes = self.group.indexes;

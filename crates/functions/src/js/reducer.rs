@@ -44,18 +44,23 @@ struct Prepared {
 impl Prepared {
     fn new(limits: &Limits, source: &Arc<Source>) -> Result<Prepared, Error> {
         let console = Console::new(source.database.to_string());
-        let (sandbox, function) = Sandbox::new(limits, console, |entered| {
+        let (sandbox, (function, is_untouched)) = Sandbox::new(limits, console, |entered| {
             let modules = entered.modules(source.lib.as_deref())?;
             let function = entered.compile(&source.source, modules.as_ref())?;
+            // The check of what a function leaves behind is of its text, in an environment that nothing has changed.
+            let mut is_untouched = entered.is_verbatim(&function)?;
             if let Some(modules) = &modules {
-                entered.load(modules, &required(&source.source))?;
+                let names = required(&source.source);
+                is_untouched &= names.is_empty();
+                entered.load(modules, &names)?;
             }
-            Ok(entered.scope.keep(function))
+            Ok((entered.scope.keep(function), is_untouched))
         })?;
+        let left = || left_behind(&source.source, Arguments::Own);
         Ok(Prepared {
             sandbox,
             function,
-            leaves_nothing: left_behind(&source.source, Arguments::Own) == LeftBehind::Nothing,
+            leaves_nothing: is_untouched && left() == LeftBehind::Nothing,
             source: source.clone(),
             calls: 0,
         })

@@ -7,7 +7,9 @@ use std::sync::Arc;
 use crate::support;
 
 use functions::js::{Engine, Isolation, Options};
-use functions::{DesignDoc, Doc, Emits, Error, Indexes, ListIo, MapGroup, Owner, ReduceRow};
+use functions::{
+    DesignDoc, Designs, Doc, Emits, Error, Indexes, ListIo, MapGroup, Owner, ReduceRow,
+};
 use support::{BOTH, options};
 
 /// What each kind of function is made of. `act` spoils the environment as its argument says, and gives what it sees of it.
@@ -159,6 +161,19 @@ struct Case {
     arguments: Vec<usize>,
 }
 
+fn ddoc(json: &str) -> DesignDoc {
+    DesignDoc {
+        id: "_design/d".into(),
+        rev: "1-a".into(),
+        language: "javascript".into(),
+        json: json.as_bytes().into(),
+    }
+}
+
+fn show(answer: Result<Vec<u8>, Error>) -> String {
+    answer.map_or_else(|error| format!("{error:?}"), |answer| text(&answer))
+}
+
 fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).expect("UTF-8")
 }
@@ -266,7 +281,8 @@ impl Case {
         answers.collect()
     }
 
-    fn design(&self, engine: &Engine, database: &Arc<str>) -> Vec<String> {
+    /// The design document of a function, and where in it the function is.
+    fn design_doc(&self) -> (DesignDoc, &'static [&'static str]) {
         let function = serde_json::Value::from(source(self.kind, self.sample));
         let lib = self.lib().unwrap_or("{}");
         let (json, path): (String, &[&str]) = match self.kind {
@@ -291,32 +307,15 @@ impl Case {
             Kind::ViewFilter => format!(r#""views":{{"lib":{lib},"v":{{"map":{function}}}}}"#),
             _ => format!(r#"{json},"views":{{"lib":{lib}}}"#),
         };
-        let ddoc = DesignDoc {
-            id: "_design/d".into(),
-            rev: "1-a".into(),
-            language: "javascript".into(),
-            json: format!(r#"{{"_id":"_design/d",{views}}}"#)
-                .into_bytes()
-                .into(),
-        };
+        (ddoc(&format!(r#"{{"_id":"_design/d",{views}}}"#)), path)
+    }
+
+    fn design(&self, engine: &Engine, database: &Arc<str>) -> Vec<String> {
+        let (ddoc, path) = self.design_doc();
         let mut designs = engine.designs(database);
         let arguments: Vec<String> = self.arguments.iter().map(|n| argument(*n)).collect();
-        let show = |answer: Result<Vec<u8>, Error>| {
-            answer.map_or_else(|error| format!("{error:?}"), |answer| text(&answer))
-        };
         match self.kind {
-            Kind::Filter | Kind::ViewFilter => {
-                let docs = arguments.join(",");
-                let args = match self.kind {
-                    Kind::Filter => format!(r#"[[{docs}],{{"query":{{}}}}]"#),
-                    _ => format!("[[{docs}]]"),
-                };
-                let answer = show(designs.call(&ddoc, path, args.as_bytes()));
-                let passed = serde_json::from_str::<(bool, Vec<bool>)>(&answer);
-                passed.map_or(vec![answer], |(_, passed)| {
-                    passed.iter().map(ToString::to_string).collect()
-                })
-            }
+            Kind::Filter | Kind::ViewFilter => self.filter(&mut *designs, &ddoc, path, &arguments),
             Kind::Validate => {
                 let args: Vec<String> = arguments
                     .iter()
@@ -353,6 +352,26 @@ impl Case {
                 calls.collect()
             }
         }
+    }
+
+    /// All documents go through a filter in one call.
+    fn filter(
+        &self,
+        designs: &mut dyn Designs,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        documents: &[String],
+    ) -> Vec<String> {
+        let docs = documents.join(",");
+        let args = match self.kind {
+            Kind::Filter => format!(r#"[[{docs}],{{"query":{{}}}}]"#),
+            _ => format!("[[{docs}]]"),
+        };
+        let answer = show(designs.call(ddoc, path, args.as_bytes()));
+        let passed = serde_json::from_str::<(bool, Vec<bool>)>(&answer);
+        passed.map_or(vec![answer], |(_, passed)| {
+            passed.iter().map(ToString::to_string).collect()
+        })
     }
 
     /// What each call answers that nothing came before, in an engine of its own.
@@ -425,6 +444,46 @@ fn every_call_answers_as_if_it_were_the_first() {
                 "seed {seed}, round {round}, {isolation:?}: {case:?}"
             );
         }
+    }
+}
+
+/// Its text as one expression is harmless, but does not compile. Rearranged as statements before and after an anonymous function it is
+/// another function, which counts its calls.
+const TWO_FUNCTIONS: &str = "doc => { if (0) /'/; // ' }; function () {} globalThis.kept = (globalThis.kept || 0) + 1; emit(globalThis.kept); x = `
+/(/; // `
+}";
+
+#[test]
+fn a_function_that_is_compiled_otherwise_than_it_reads_leaves_nothing() {
+    for isolation in BOTH {
+        let engine = small(isolation);
+        for maps in [&[TWO_FUNCTIONS][..], &["doc => emit(1)", TWO_FUNCTIONS]] {
+            let rows = support::run(&engine, &support::group(maps), &[("a", "{}"); 3]);
+            let keys: Vec<String> = rows.expect("rows").into_iter().map(|row| row.2).collect();
+            assert_eq!(keys, vec!["1"; 3 * maps.len()]);
+        }
+    }
+}
+
+/// The name of a module in a comment loads the module, which may change what the function calls.
+#[test]
+fn modules_that_a_comment_names_leave_nothing() {
+    let module = "var n = 0; Array.prototype.slice = function () { return ++n }";
+    let lib = serde_json::json!({ "m": module }).to_string();
+    let body = "/* require('views/lib/m') */ return [].slice()";
+    for isolation in BOTH {
+        let engine = small(isolation);
+        let reduce = format!("function (keys, values) {{ {body} }}");
+        let mut reducer = engine.reducer(&"db".into(), &reduce, Some(&lib));
+        for _ in 0..3 {
+            assert_eq!(reducer.rereduce(&[b"1"]), Ok(b"1".to_vec()));
+        }
+        let filter = serde_json::Value::from(format!("function (doc, req) {{ {body} === 1 }}"));
+        let json = format!(r#"{{"filters":{{"f":{filter}}},"views":{{"lib":{lib}}}}}"#);
+        let ddoc = ddoc(&json);
+        let mut designs = engine.designs(&"db".into());
+        let passed = designs.call(&ddoc, &["filters", "f"], b"[[{},{},{}],{}]");
+        assert_eq!(passed, Ok(b"[true,[true,true,true]]".to_vec()));
     }
 }
 
