@@ -405,10 +405,10 @@ def test_trickling_bodies(ctx):
 
 # Each gives what another database's call left behind, or fails by it.
 SHARED_REDUCES = {
-    "a global": "function (k, v, r) { var g = Function('return this')(), o = g.seen || 'nothing'; if (!r && v[0].secret) g.seen = v[0].secret; return [o]; }",
-    "a prototype": "function (keys, values) { var out = {}; values.forEach(function (v) { for (var c in v.counts) { out[c] = out[c] || {};"
+    "global": "function (k, v, r) { var g = Function('return this')(), o = g.seen || 'nothing'; if (!r && v[0].secret) g.seen = v[0].secret; return [o]; }",
+    "prototype": "function (keys, values) { var out = {}; values.forEach(function (v) { for (var c in v.counts) { out[c] = out[c] || {};"
     " for (var n in v.counts[c]) out[c][n] = (out[c][n] || 0) + v.counts[c][n]; } }); return out; }",
-    "a closure": "(function () { var seen = []; return function (k, v, r) { seen.push(r || v[0].secret || 0); return seen.length; }; })()",
+    "closure": "(function () { var seen = []; return function (k, v, r) { seen.push(r || v[0].secret || 0); return seen.length; }; })()",
     "memory": "function (k, v, r) { var g = Function('return this')(), s = []; if (!r && v[0].hoard && !g.kept) { g.kept = [];"
     " for (var i = 0; i < 500; i++) g.kept.push(new Uint8Array(100000).fill(7)); } for (var i = 0; i < 300000; i++) s.push({n: i}); return s.length; }",
 }
@@ -436,7 +436,7 @@ def test_reduces_share_nothing(ctx):
                     expected = answers
             api.expect(201, "POST", "/other", {"counts": {"x": {"y": round_}}, "hoard": True})
             ctx.report.equal(f"round {round_}: a database reduces as if it were alone", answers, expected)
-        ctx.report.equal("and its sums are right", answers["a prototype"][0]["value"], {"fruit": {"apples": 3 * rounds}})
+        ctx.report.equal("and its sums are right", answers["prototype"][0]["value"], {"fruit": {"apples": 3 * rounds}})
 
 
 STATEFUL = "function act(doc) { var g = Function('return this')(), before = [g.kept || 0, ({}).left || 0]; if (doc.spoil) { g.kept = 1; Object.prototype.left = 1; } return before; }"

@@ -302,9 +302,8 @@ impl ThreadMapper {
                     end: at.end,
                 };
                 at.view = pass.run(&functions, at.view, out)?;
-                let is_restored = leave_nothing
-                    .get(at.view.wrapping_sub(1))
-                    .is_none_or(|nothing| *nothing);
+                let last = leave_nothing.get(at.view.wrapping_sub(1));
+                let is_restored = last.is_none_or(|nothing| *nothing);
                 if at.view >= count {
                     at.view = 0;
                     at.doc += 1;
