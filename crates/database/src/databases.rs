@@ -391,6 +391,11 @@ impl Databases {
         &self.views.build_memory
     }
 
+    /// Bytes that worker processes for functions take together, and the most that they took.
+    pub fn worker_memory(&self) -> (u64, u64) {
+        self.views.languages.worker_memory()
+    }
+
     /// What open databases and indexes take.
     pub fn open_memory(&self) -> OpenMemory {
         self.keeper.memory()

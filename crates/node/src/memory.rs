@@ -29,6 +29,8 @@ pub struct MemoryPlan {
     pub index_builds: usize,
     /// Rows of indexes that are read often.
     pub index_rows: usize,
+    /// Worker processes for JavaScript, together.
+    pub workers: usize,
 }
 
 /// Where a limit of memory comes from.
@@ -70,6 +72,7 @@ const BODIES: Share = share(10, 16, 384);
 const OPEN_DATABASES: Share = share(16, 8, 96);
 const INDEX_BUILDS: Share = share(12, 8, 256);
 const INDEX_ROWS: Share = share(32, 2, 64);
+const WORKERS: Share = share(8, 16, 1024);
 
 const fn share(of_limit: u64, least_mib: u64, most_mib: u64) -> Share {
     Share {
@@ -112,6 +115,7 @@ impl MemoryPlan {
             open_databases: OPEN_DATABASES.bytes(limit, memory.open_databases),
             index_builds: INDEX_BUILDS.bytes(limit, memory.index_builds),
             index_rows: INDEX_ROWS.bytes(limit, memory.index_rows),
+            workers: WORKERS.bytes(limit, memory.workers),
         }
     }
 
@@ -125,6 +129,7 @@ impl MemoryPlan {
             self.open_databases,
             self.index_builds,
             self.index_rows,
+            self.workers,
         ];
         parts.iter().map(|&part| part as u64).sum()
     }

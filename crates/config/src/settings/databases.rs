@@ -156,6 +156,9 @@ section! {
         index_builds: Count = "0" [start],
         /// Rows of indexes that are read often, for who asks next. 0: a thirty-second, at most 64 MiB.
         index_rows: Count = "0" [start],
+        /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: an eighth,
+        /// at most 1 GiB.
+        workers: Count = "0" [start],
     }
 }
 

@@ -1,6 +1,7 @@
 //! Frames between this process and its workers: a length, a kind, and fields that each have their length in front.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Options;
@@ -208,8 +209,15 @@ impl Received {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Definition {
     Maps(MapGroup),
-    Reduce { source: String, lib: Option<String> },
-    Design(DesignDoc),
+    Reduce {
+        database: Arc<str>,
+        source: String,
+        lib: Option<String>,
+    },
+    Design {
+        database: Arc<str>,
+        ddoc: DesignDoc,
+    },
 }
 
 impl Definition {
@@ -221,8 +229,10 @@ impl Definition {
             Definition::Maps(group) => {
                 group.maps.iter().map(String::len).sum::<usize>() + lib(&group.lib)
             }
-            Definition::Reduce { source, lib: of } => source.len() + lib(of),
-            Definition::Design(ddoc) => ddoc.json.len(),
+            Definition::Reduce {
+                source, lib: of, ..
+            } => source.len() + lib(of),
+            Definition::Design { ddoc, .. } => ddoc.json.len(),
         }
     }
 
@@ -246,12 +256,17 @@ impl Definition {
                 let maps = group.maps.iter();
                 maps.fold(frame, |frame, map| frame.text(map))
             }
-            Definition::Reduce { source, lib } => {
+            Definition::Reduce {
+                database,
+                source,
+                lib,
+            } => {
                 let lib = lib.as_deref().map(str::as_bytes);
-                frame.number(1).text(source).optional(lib)
+                frame.number(1).text(database).text(source).optional(lib)
             }
-            Definition::Design(ddoc) => {
-                let frame = frame.number(2).text(&ddoc.id).text(&ddoc.rev);
+            Definition::Design { database, ddoc } => {
+                let frame = frame.number(2).text(database);
+                let frame = frame.text(&ddoc.id).text(&ddoc.rev);
                 frame.text(&ddoc.language).bytes(&ddoc.json)
             }
         }
@@ -283,15 +298,19 @@ impl Definition {
                     .collect::<io::Result<_>>()?,
             }),
             1 => Definition::Reduce {
+                database: frame.text()?.into(),
                 source: frame.text()?,
                 lib: frame.optional_text()?,
             },
-            2 => Definition::Design(DesignDoc {
-                id: frame.text()?,
-                rev: frame.text()?,
-                language: frame.text()?,
-                json: frame.bytes()?.into(),
-            }),
+            2 => Definition::Design {
+                database: frame.text()?.into(),
+                ddoc: DesignDoc {
+                    id: frame.text()?,
+                    rev: frame.text()?,
+                    language: frame.text()?,
+                    json: frame.bytes()?.into(),
+                },
+            },
             _ => return Err(malformed()),
         };
         Ok((number, definition))

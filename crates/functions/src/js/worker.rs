@@ -17,10 +17,11 @@ use rustix::thread::{set_name, set_no_new_privs};
 use super::profile::Profiled;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
-use language::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
+use language::{Doc, Emits, Error, ListIo, ReduceRow};
 
-/// Definitions that a worker keeps; each mapper has a heap of its own, of half a megabyte at least.
-const DEFINITIONS_MAX: usize = 12;
+/// Definitions that a worker keeps, and their bytes. Their heaps are bounded where they are idle.
+const DEFINITIONS_MAX: usize = 64;
+const DEFINITIONS_BYTES_MAX: usize = 16 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 128 << 10;
 /// Address space besides the heaps: the binary, threads' stacks, what allocators reserve.
@@ -126,7 +127,6 @@ fn serve() -> io::Result<()> {
 
 struct Known {
     definition: Definition,
-    mapper: Option<Box<dyn Mapper>>,
     used: u64,
 }
 
@@ -190,16 +190,20 @@ impl Worker {
 
     fn define(&mut self, request: &mut Received) -> io::Result<()> {
         let (number, definition) = Definition::read(request)?;
-        if self.known.len() >= DEFINITIONS_MAX {
+        let bytes = |known: &HashMap<u64, Known>| -> usize {
+            known.values().map(|known| known.definition.bytes()).sum()
+        };
+        let room = DEFINITIONS_BYTES_MAX.saturating_sub(definition.bytes());
+        while self.known.len() >= DEFINITIONS_MAX || bytes(&self.known) > room {
             let oldest = self.known.iter().min_by_key(|(_, known)| known.used);
-            if let Some(oldest) = oldest.map(|(&number, _)| number) {
-                self.known.remove(&oldest);
-            }
+            let Some(oldest) = oldest.map(|(&number, _)| number) else {
+                break;
+            };
+            self.known.remove(&oldest);
         }
         self.clock += 1;
         let known = Known {
             definition,
-            mapper: None,
             used: self.clock,
         };
         self.known.insert(number, known);
@@ -223,12 +227,10 @@ impl Worker {
         let Definition::Maps(group) = &known.definition else {
             return Ok(Outcome::Unknown);
         };
-        let mapper = match &mut known.mapper {
-            Some(mapper) => mapper,
-            empty => match engine.mapper(group) {
-                Ok(mapper) => empty.insert(mapper),
-                Err(error) => return Ok(Outcome::Error(error)),
-            },
+        // Dropped with this request, it leaves its heap for the next.
+        let mut mapper = match engine.mapper(group) {
+            Ok(mapper) => mapper,
+            Err(error) => return Ok(Outcome::Error(error)),
         };
         if verify {
             return Ok(Outcome::Frame(Frame::new(Kind::Done)));
@@ -254,10 +256,15 @@ impl Worker {
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
         };
-        let Definition::Reduce { source, lib } = &known.definition else {
+        let Definition::Reduce {
+            database,
+            source,
+            lib,
+        } = &known.definition
+        else {
             return Ok(Outcome::Unknown);
         };
-        let mut reducer = engine.reducer(source, lib.as_deref());
+        let mut reducer = engine.reducer(database, source, lib.as_deref());
         let rereduce = request.kind == Kind::Rereduce;
         let fields = request.rest()?;
         let answer = profiler::labelled(&label, || {
@@ -281,11 +288,11 @@ impl Worker {
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
         };
-        let Definition::Design(ddoc) = &known.definition else {
+        let Definition::Design { database, ddoc } = &known.definition else {
             return Ok(Outcome::Unknown);
         };
-        let ddoc = ddoc.clone();
-        let mut designs = self.engine.designs();
+        let (database, ddoc) = (database.clone(), ddoc.clone());
+        let mut designs = self.engine.designs(&database);
         let list = request.kind == Kind::List;
         let args = request.rest()?;
         if !list {

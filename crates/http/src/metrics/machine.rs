@@ -35,7 +35,7 @@ impl MemoryPart {
 }
 
 /// The table of memory: every part that has a budget.
-pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
+pub fn memory_parts(app: &App) -> [MemoryPart; 8] {
     let (plan, databases) = (&app.node.memory, &app.node.databases);
     let engine = databases.stats();
     let part = |name, budget: usize, used, peak| MemoryPart {
@@ -47,6 +47,7 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
     let (bodies, bodies_peak) = app.bodies.used_bytes();
     let (builds, builds_peak) = databases.build_memory().used_bytes();
     let open = databases.open_memory();
+    let (workers, workers_peak) = databases.worker_memory();
     [
         part(
             "block_cache",
@@ -75,6 +76,7 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
             builds as u64,
             Some(builds_peak as u64),
         ),
+        part("workers", plan.workers, workers, Some(workers_peak)),
     ]
 }
 

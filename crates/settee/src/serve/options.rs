@@ -68,7 +68,7 @@ pub fn global_changes(settings: &settings::GlobalChanges) -> GlobalChangesOption
 }
 
 /// How JavaScript runs.
-pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
+pub fn javascript(settings: &settings::Functions, memory: &MemoryPlan) -> functions::js::Options {
     let default = functions::js::Options::default();
     functions::js::Options {
         time: settings.time_limit_ms,
@@ -85,6 +85,7 @@ pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
             n => n,
         },
         queue_max: settings.queue_limit,
+        workers_bytes_max: memory.workers,
         ..default
     }
 }
@@ -163,7 +164,7 @@ mod tests {
             (there.open_bytes, there.build_bytes, there.index_rows_bytes)
         );
         let (here, there) = (
-            javascript(&settings.functions),
+            javascript(&settings.functions, &memory),
             // Worker processes are a program's, which a library is not.
             functions::js::Options {
                 isolation: functions::js::Isolation::Process,
