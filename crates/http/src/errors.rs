@@ -247,6 +247,12 @@ impl From<fair_queue::Busy> for ApiError {
     }
 }
 
+impl From<crate::shares::NoPlace> for ApiError {
+    fn from(e: crate::shares::NoPlace) -> Self {
+        Self::busy(e.to_string())
+    }
+}
+
 impl From<DocError> for ApiError {
     fn from(e: DocError) -> Self {
         let status = match e {
