@@ -81,7 +81,9 @@ def test_feeds_are_shared(ctx):
         once = "_changes?feed=longpoll&timeout=1"
         for user in ("two", "three"):
             other = server.api(credentials=credentials[user])
-            ctx.report.equal(f"{user} gets one of that database, and of another", [other.get(f"/{db}/{once}").status for db in ("one", "two")], [200, 200])
+            ctx.report.equal(
+                f"{user} gets one of that database, and of another", [other.get(f"/{db}/{once}").status for db in ("one", "two")], [200, 200]
+            )
         ctx.report.equal("an admin gets one", api.get(f"/one/{once}").status, 200)
         refused = server.api(credentials=credentials["one"]).get(f"/two/{once}")
         ctx.report.equal("who has too many is told why", (refused.status, "max_open_feeds (40)" in refused.json["reason"]), (503, True))
