@@ -21,6 +21,7 @@ use crate::opened::{ByShard, Opened, Shared};
 use crate::order::{NewDatabase, Order, SharedOrder};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
+use crate::text::TextTurns;
 use crate::views::{Indexer, KenOptions, UsedIndexes, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -204,6 +205,7 @@ impl Databases {
         let views = Arc::new(Views {
             languages: Arc::new(WithIndexes(options.languages.clone())),
             scans: Scans::default(),
+            text_turns: TextTurns::default(),
             reduce_limit: options.reduce_limit,
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
             row_cache: Arc::new(index::RowCache::new(options.index_rows_bytes)),

@@ -208,7 +208,7 @@ struct Turns {
 impl Turns {
     /// Waits on this thread: builds and pieces of answers are bounded.
     fn next(&self) -> Result<Place, Error> {
-        self.places.admission(Lane::Work, &self.database).wait()
+        Ok(self.places.admission(Lane::Work, &self.database).wait()?)
     }
 }
 

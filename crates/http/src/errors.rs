@@ -240,6 +240,19 @@ impl From<functions::Error> for ApiError {
     }
 }
 
+impl From<fair_queue::Busy> for ApiError {
+    /// Of a queue of functions.
+    fn from(busy: fair_queue::Busy) -> Self {
+        functions::Error::from(busy).into()
+    }
+}
+
+impl From<crate::shares::NoPlace> for ApiError {
+    fn from(e: crate::shares::NoPlace) -> Self {
+        Self::busy(e.to_string())
+    }
+}
+
 impl From<DocError> for ApiError {
     fn from(e: DocError) -> Self {
         let status = match e {

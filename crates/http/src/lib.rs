@@ -27,6 +27,7 @@ mod request;
 mod router;
 mod server_routes;
 mod settings;
+mod shares;
 
 pub use app::{App, COUCHDB_VERSION};
 pub use connection::server::{Listeners, serve};

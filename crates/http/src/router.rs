@@ -73,7 +73,7 @@ fn no_database() -> ApiError {
 /// The database as whoever asks may use it for what follows its name.
 fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     let access = match req.segment(1) {
-        Some("_all_docs" | "_changes" | "_settee") => {
+        Some("_all_docs" | "_design_docs" | "_local_docs" | "_changes" | "_settee") => {
             Access::open_for_listing(&app.node.auth, app.node.databases.get(name)?, &req.user)?
         }
         Some(second) if SERVER_ADMINS.contains(&second) => {

@@ -28,7 +28,7 @@ pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
 use crate::find::{FindUses, Scans};
-use crate::text::DatabaseTexts;
+use crate::text::{DatabaseTexts, TextTurns};
 use crate::{Error, Read, ReadOptions};
 
 /// Design documents parsed and kept for each database.
@@ -44,6 +44,8 @@ pub struct Views {
     pub row_cache: Arc<RowCache>,
     pub(crate) indexer: Indexer,
     pub(crate) scans: Scans,
+    /// Which searches run now.
+    pub(crate) text_turns: TextTurns,
     /// Which indexes were asked.
     pub(crate) used: UsedIndexes,
     /// What queries of `_find` came to.

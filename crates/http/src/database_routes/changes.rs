@@ -41,7 +41,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     match kind {
         FeedKind::Normal => normal(req, access, query).await,
         _ => {
-            let (place, changed) = (app.open_feed()?, access.db.watch());
+            let (place, changed) = (app.open_feed(req, access.db.name())?, access.db.watch());
             let changes = LiveChanges {
                 changes: Arc::new(Mutex::new(access.db.changes(query)?)),
                 kind,

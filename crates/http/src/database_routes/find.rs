@@ -7,10 +7,11 @@ use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 use telemetry::Tick;
 
+use crate::database_routes::texts::turn;
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for};
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for, pull_in_turns};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
@@ -110,6 +111,10 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     req.detail = Some(detail.clone());
     let waiting = Tick::now();
     let answer = access.db.find(plan, limits).await?;
+    let turns = match answer.text_turns() {
+        Some(turns) => Some((turn(turns()).await?, turns)),
+        None => None,
+    };
     let wait_us = waiting.elapsed_us();
     let (blocks, client) = (answer.may_block(), answer.client());
     let mut body = FindBody {
@@ -117,7 +122,10 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         detail,
         state: State::Head,
     };
-    let mut reply = if blocks {
+    let mut reply = if let Some((turn, turns)) = turns {
+        let next = move |out: &mut Vec<u8>| body.next_chunk(out);
+        pull_in_turns("application/json", client, (turn, turns), next).await?
+    } else if blocks {
         let next = move |out: &mut Vec<u8>| body.next_chunk(out);
         pull_blocking_for("application/json", client, next).await?
     } else {

@@ -175,7 +175,24 @@ where
     C: Send + 'static,
 {
     let next = move |out: &mut Vec<u8>, _: Place| next(out);
-    pull_pieces(content_type, client, Admission::free, next).await
+    let free = (Place::uncounted(), Admission::free);
+    pull_pieces(content_type, client, free, next).await
+}
+
+/// The same for pieces that each take a turn, which is waited for without a thread. `first`: the turn of the first piece.
+pub async fn pull_in_turns<A, F, C>(
+    content_type: &'static str,
+    client: C,
+    (first, admission): (Place, A),
+    mut next: F,
+) -> Result<Reply, ApiError>
+where
+    A: Fn() -> Admission + Send + 'static,
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    C: Send + 'static,
+{
+    let next = move |out: &mut Vec<u8>, _turn: Place| next(out);
+    pull_pieces(content_type, client, (first, admission), next).await
 }
 
 /// The same for pieces that users' functions are run for: each waits for leave, without a thread, before it is made.
@@ -188,13 +205,14 @@ where
     A: Fn() -> Admission + Send + 'static,
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
-    pull_pieces(content_type, (), admission, next).await
+    let first = admission().await?;
+    pull_pieces(content_type, (), (first, admission), next).await
 }
 
 async fn pull_pieces<A, F, C>(
     content_type: &'static str,
     client: C,
-    admission: A,
+    (first_place, admission): (Place, A),
     next: F,
 ) -> Result<Reply, ApiError>
 where
@@ -202,7 +220,7 @@ where
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
     C: Send + 'static,
 {
-    let (mut first, mut more, mut next) = make_piece(admission().await?, next).await?;
+    let (mut first, mut more, mut next) = make_piece(first_place, next).await?;
     if more && first.len() < CHUNK_BYTES {
         let (second, still, same) = make_piece(admission().patiently().await?, next).await?;
         first.extend_from_slice(&second);

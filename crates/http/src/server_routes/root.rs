@@ -291,6 +291,7 @@ pub async fn settee(app: &App, req: &mut Request) -> Answer {
     match req.segment(1) {
         Some("constant") => {
             require_method(req, "GET,HEAD")?;
+            require_server_admin(&req.user)?;
             let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
             if size > CONSTANT_BYTES_MAX {
                 return Err(ApiError::bad_request(format!(
