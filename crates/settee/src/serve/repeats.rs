@@ -331,7 +331,7 @@ mod tests {
     fn noise_about_one_user_hides_no_other() {
         let repeats = Repeats::default();
         let now = Instant::now();
-        let mut judge = |subject: &str| {
+        let judge = |subject: &str| {
             let mut text = text(None, "wrong password");
             text.subject = subject.to_owned();
             repeats.judge_at(place(1), &text, now)
