@@ -447,7 +447,7 @@ mod tests {
     fn an_address_leaves_places_to_others() {
         let places = shared_by_addresses(HANDSHAKES_MAX, HANDSHAKES_OF_ADDRESS_MAX);
         let address = |n: u8| sharer(IpAddr::from([10, 0, 0, n]));
-        let held: Vec<_> = (0..20)
+        let held: Vec<_> = (0..8)
             .map(|n| {
                 let one = std::iter::from_fn(|| places.try_place(&address(n)));
                 one.collect::<Vec<_>>()
