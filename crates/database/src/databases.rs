@@ -67,6 +67,8 @@ pub struct Options {
     pub open_bytes: usize,
     /// Memory that index builds may take together for their rows, in bytes.
     pub build_bytes: usize,
+    /// Memory that the groups of all aggregates under way may take together, in bytes.
+    pub aggregate_bytes: usize,
     /// Memory for rows of indexes that are read often, in bytes.
     pub index_rows_bytes: usize,
 }
@@ -84,6 +86,7 @@ impl Default for Options {
             attachments: AttachmentOptions::default(),
             open_bytes: 96 << 20,
             build_bytes: 256 << 20,
+            aggregate_bytes: 256 << 20,
             index_rows_bytes: 64 << 20,
         }
     }
@@ -206,6 +209,7 @@ impl Databases {
             scans: Scans::default(),
             reduce_limit: options.reduce_limit,
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
+            aggregate_memory: mango::AggregateMemory::new(options.aggregate_bytes),
             row_cache: Arc::new(index::RowCache::new(options.index_rows_bytes)),
             indexer: Indexer::new(options.ken.clone()),
             used: UsedIndexes::default(),
@@ -389,6 +393,11 @@ impl Databases {
     /// What index builds take of memory.
     pub fn build_memory(&self) -> &Arc<index::BuildMemory> {
         &self.views.build_memory
+    }
+
+    /// What the groups of aggregates take of memory.
+    pub fn aggregate_memory(&self) -> &mango::AggregateMemory {
+        &self.views.aggregate_memory
     }
 
     /// What open databases and indexes take.

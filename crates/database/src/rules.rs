@@ -10,7 +10,7 @@ use document::{DocId, EditDoc, Rev};
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
 use crate::database::Database;
-use crate::read::{Read, ReadDoc, ReadOptions, WhichRevs};
+use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::rows::{Rows, RowsQuery};
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
@@ -210,38 +210,20 @@ impl DatabaseAs {
         })
     }
 
-    /// [`Database::open_revs`]; revisions that are not shown are missing.
-    ///
-    /// # Errors
-    /// Those of the read.
-    pub fn open_revs(
-        &self,
-        id: &DocId,
-        which: &WhichRevs,
-        options: &ReadOptions,
-    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
-        let found = self.db.open_revs(id, which, options)?;
-        let (Some(watch), Some(found)) = (&self.watch, &found) else {
-            return Ok(found);
+    /// Returns what the caller is shown of a revision that was found: one that is not shown is missing.
+    pub(crate) fn shown_rev(&self, found: Result<ReadDoc, Rev>) -> Result<ReadDoc, Rev> {
+        let (Some(watch), Ok(doc)) = (&self.watch, &found) else {
+            return found;
         };
-        let shown = found.iter().map(|rev| match rev {
-            Err(missing) => Err(missing.clone()),
-            Ok(doc) => match watch.shown(id.as_str(), &doc.json) {
-                Shown::Whole => Ok(doc.clone()),
-                Shown::Instead(json) => Ok(ReadDoc {
-                    json,
-                    attachments: vec![],
-                    ..doc.clone()
-                }),
-                Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
-            },
-        });
-        if let WhichRevs::All = which {
-            // Who is not shown a revision is not told of it; who is shown none is told of no document.
-            let shown: Vec<_> = shown.filter(Result::is_ok).collect();
-            return Ok((!shown.is_empty()).then_some(shown));
+        match watch.shown(doc.id.as_str(), &doc.json) {
+            Shown::Whole => found,
+            Shown::Instead(json) => Ok(ReadDoc {
+                json,
+                attachments: vec![],
+                ..doc.clone()
+            }),
+            Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
         }
-        Ok(Some(shown.collect()))
     }
 
     /// [`Database::rows`]

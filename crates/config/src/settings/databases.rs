@@ -156,6 +156,10 @@ section! {
         index_builds: Count = "0" [start],
         /// Rows of indexes that are read often, for who asks next. 0: a thirty-second, at most 64 MiB.
         index_rows: Count = "0" [start],
+        /// What answers under way were requested with (selectors, ids, keys), and long answers that clients have not taken; others get a 503. 0: a sixteenth, at most 256 MiB.
+        answers: Count = "0" [start],
+        /// Groups of aggregates under way; those that need more get a 503. 0: a sixteenth, at most 256 MiB.
+        aggregates: Count = "0" [start],
     }
 }
 
