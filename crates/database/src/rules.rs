@@ -10,7 +10,7 @@ use document::{DocId, EditDoc, Rev, RevTree};
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
 use crate::database::{Database, RevsDiff};
-use crate::read::{Read, ReadDoc, ReadOptions, WhichRevs};
+use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::rows::{Rows, RowsQuery};
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
@@ -251,6 +251,11 @@ impl DatabaseAs {
         Ok(all)
     }
 
+    /// Returns whether the caller must not learn that a document exists.
+    pub(crate) fn hides(&self, id: &str) -> Result<bool, Error> {
+        Ok(self.watch.is_some() && !self.shows(id)?)
+    }
+
     /// Whether anything of a document is shown.
     fn shows(&self, id: &str) -> Result<bool, Error> {
         let Ok(id) = DocId::new(id) else {
@@ -263,42 +268,20 @@ impl DatabaseAs {
         }
     }
 
-    /// [`Database::open_revs`]; revisions that are not shown are missing.
-    ///
-    /// # Errors
-    /// Those of the read.
-    pub fn open_revs(
-        &self,
-        id: &DocId,
-        which: &WhichRevs,
-        options: &ReadOptions,
-    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
-        if self.watch.is_some() && !self.shows(id.as_str())? {
-            // As of no document.
-            return Ok(None);
-        }
-        let found = self.db.open_revs(id, which, options)?;
-        let (Some(watch), Some(found)) = (&self.watch, &found) else {
-            return Ok(found);
+    /// Returns what the caller is shown of a revision that was found: one that is not shown is missing.
+    pub(crate) fn shown_rev(&self, found: Result<ReadDoc, Rev>) -> Result<ReadDoc, Rev> {
+        let (Some(watch), Ok(doc)) = (&self.watch, &found) else {
+            return found;
         };
-        let shown = found.iter().map(|rev| match rev {
-            Err(missing) => Err(missing.clone()),
-            Ok(doc) => match watch.shown(id.as_str(), &doc.json) {
-                Shown::Whole => Ok(doc.clone()),
-                Shown::Instead(json) => Ok(ReadDoc {
-                    json,
-                    attachments: vec![],
-                    ..doc.clone()
-                }),
-                Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
-            },
-        });
-        if let WhichRevs::All = which {
-            // Who is not shown a revision is not told of it; who is shown none is told of no document.
-            let shown: Vec<_> = shown.filter(Result::is_ok).collect();
-            return Ok((!shown.is_empty()).then_some(shown));
+        match watch.shown(doc.id.as_str(), &doc.json) {
+            Shown::Whole => found,
+            Shown::Instead(json) => Ok(ReadDoc {
+                json,
+                attachments: vec![],
+                ..doc.clone()
+            }),
+            Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
         }
-        Ok(Some(shown.collect()))
     }
 
     /// [`Database::rows`]

@@ -15,6 +15,7 @@ use crate::clustered;
 use crate::connection::places::Places;
 use crate::errors::ApiError;
 use crate::metrics::Stats;
+use crate::reply::answers::Answers;
 use crate::request::Request;
 use crate::request::room::Bodies;
 use crate::settings::Settings;
@@ -39,6 +40,8 @@ pub struct App {
     pub places: Arc<Places>,
     /// Memory for the bodies of requests.
     pub bodies: Arc<Bodies>,
+    /// Memory that answers take until they end.
+    pub answers: Arc<Answers>,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
     /// Places of users for lists.
@@ -62,6 +65,7 @@ impl App {
         let app = Arc::new_cyclic(|me| App {
             me: me.clone(),
             bodies: Bodies::new(node.memory.bodies),
+            answers: Answers::new(node.memory.answers),
             node,
             stats: Arc::default(),
             places: Arc::default(),

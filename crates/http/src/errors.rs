@@ -156,6 +156,7 @@ impl From<database::Error> for ApiError {
                 )
             }
             E::Function(e) => e.into(),
+            E::Find(e) => e.into(),
             E::Unavailable(reason) => Self::busy(reason),
             E::Storage(_) => {
                 tracing::error!(error = %e, "storage failed");
@@ -204,6 +205,9 @@ impl From<node::Error> for ApiError {
 
 impl From<mango::FindError> for ApiError {
     fn from(e: mango::FindError) -> Self {
+        if let mango::FindError::AggregatesFull(reason) = e {
+            return Self::busy(reason);
+        }
         Self::new(e.status(), e.error(), e.to_string())
     }
 }

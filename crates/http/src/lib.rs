@@ -33,3 +33,4 @@ pub use app::{App, COUCHDB_VERSION};
 pub use connection::server::{Listeners, serve};
 pub use connection::tls::{Tls, TlsError};
 pub use passed_on::passed_on;
+pub use reply::answers::measure_by;

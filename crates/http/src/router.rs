@@ -4,7 +4,8 @@
 use crate::app::App;
 use crate::clustered;
 use crate::database_routes::{
-    bulk, changes, database as db, find, listing, nouveau, partition, preview, search, texts, views,
+    bulk, bulk_get, changes, database as db, find, listing, nouveau, partition, preview, search,
+    texts, views,
 };
 use crate::document_routes::documents;
 use crate::errors::ApiError;
@@ -141,7 +142,7 @@ async fn below(app: &App, req: &mut Request, access: &Access, second: &str) -> A
             listing::queries(app, req, access, second).await
         }
         ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, access).await,
-        ("_bulk_get", None, _) => bulk::bulk_get(req, access).await,
+        ("_bulk_get", None, _) => bulk_get::route(req, access).await,
         ("_changes", None, _) => changes::route(app, req, access).await,
         _ => part(app, req, access, second, third.as_deref()).await,
     }

@@ -213,6 +213,9 @@ pub enum FindError {
     /// More groups or values than allowed.
     #[error("{0}")]
     AggregateTooLarge(String),
+    /// All aggregates together hold more than they may.
+    #[error("{0}")]
+    AggregatesFull(String),
     /// No index serves, and a scan of all documents is too long.
     #[error(
         "No index serves this query, and looking at all {documents} documents is refused by [mango] scan_limit ({limit}). Create an index for it."
@@ -231,6 +234,7 @@ impl FindError {
         match self {
             Self::InvalidListParams => 500,
             Self::AggregateTooLarge(_) => 413,
+            Self::AggregatesFull(_) => 503,
             _ => 400,
         }
     }
@@ -270,6 +274,7 @@ impl FindError {
             Self::InvalidListParams => "invalid_list_index_params",
             Self::InvalidAggregate(_) => "invalid_aggregate",
             Self::AggregateTooLarge(_) => "aggregate_too_large",
+            Self::AggregatesFull(_) => "service_unavailable",
             Self::ScanRefused { .. } => "scan_refused",
         }
     }

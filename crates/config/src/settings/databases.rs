@@ -159,6 +159,10 @@ section! {
         /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: an eighth,
         /// at most 1 GiB.
         workers: Count = "0" [start],
+        /// What answers under way were requested with (selectors, ids, keys), and long answers that clients have not taken; others get a 503. 0: a sixteenth, at most 256 MiB.
+        answers: Count = "0" [start],
+        /// Groups of aggregates under way; those that need more get a 503. 0: a sixteenth, at most 256 MiB.
+        aggregates: Count = "0" [start],
     }
 }
 

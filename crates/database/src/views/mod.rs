@@ -40,6 +40,8 @@ pub struct Views {
     pub reduce_limit: Option<ReduceLimit>,
     /// For the rows of builds under way.
     pub build_memory: Arc<BuildMemory>,
+    /// For the groups of aggregates under way.
+    pub aggregate_memory: Arc<mango::AggregateMemory>,
     /// Rows that are read often.
     pub row_cache: Arc<RowCache>,
     pub(crate) indexer: Indexer,

@@ -402,7 +402,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let settings = app.settings();
     let peer = Some(settings.forwarded.client(client.peer.ip(), &parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
-    let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
+    let memory = (app.bodies.clone(), app.answers.clone());
+    let mut req = Request::new(method, parts, body, peer, settings, memory);
     req.traced = traced;
     req.https = client.spoken != Spoken::Unknown;
     req.seat = Some(client.seat);
@@ -426,6 +427,11 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     if req.settings.chttpd.allow_jsonp {
         reply = jsonp::wrap(req, reply);
     }
+    if let Body::Full(whole) = &reply.body
+        && whole.len() > WATCHED_FROM_BYTES
+    {
+        reply = counted(req, reply).await;
+    }
     if !req.drain().await && version < hyper::Version::HTTP_2 {
         // What is left stands in the way of another request: the client is told before it sends one.
         reply
@@ -433,6 +439,19 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
             .push((CONNECTION, HeaderValue::from_static("close")));
     }
     finish(&mut under_way, reply)
+}
+
+/// A long answer that is whole, counted until the client has it. One that reads waits while there is no memory for it.
+async fn counted(req: &mut Request, reply: Reply) -> Reply {
+    let route = Route::of(&req.method, &req.segments, req.query.get("feed"));
+    if !route.writes(&req.method)
+        && reply.status < 300
+        && let Err(e) = req.answers.admit().await
+    {
+        return e.into();
+    }
+    req.count(reply.body.length().map_or(0, |length| length as usize));
+    reply
 }
 
 fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiError>) {
@@ -607,7 +626,10 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
             told.tell(&app.stats, End::Whole, bytes.len() as u64, us);
             Body::Full(bytes)
         }
-        body => body.watched(Ending::new(&told, app.stats.clone(), under_way.received)),
+        body => {
+            let ending = Ending::new(&told, app.stats.clone(), under_way.received);
+            body.watched(ending.with(under_way.req.take_held()))
+        }
     };
     under_way.is_answered = true;
     response

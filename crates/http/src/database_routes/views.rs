@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use database::{Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows};
-use document::DocId;
+use document::{DocId, TextList};
 use functions::{Admission, Lane, Place};
 use serde_json::{Map, Value, json};
 
@@ -155,10 +155,10 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
             (q.start, q.end) = (Some(key.clone()), Some(key));
         }
         "keys" => {
-            let mut keys = keys(given)?;
+            let keys = keys(given)?;
             // As CouchDB has it, a single one is a key like any other.
-            if let [key] = keys.as_mut_slice() {
-                let key = std::mem::take(key);
+            if let (1, Some(key)) = (keys.len(), keys.get(0)) {
+                let key = key.to_vec();
                 (q.start, q.end) = (Some(key.clone()), Some(key));
                 q.keys = None;
             } else {
@@ -199,9 +199,9 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-fn keys(given: Given<'_>) -> Result<Vec<Vec<u8>>, ApiError> {
+fn keys(given: Given<'_>) -> Result<TextList, ApiError> {
     match given.json()? {
-        Value::Array(keys) => Ok(keys.iter().map(|k| k.to_string().into_bytes()).collect()),
+        Value::Array(keys) => Ok(keys.iter().map(Value::to_string).collect()),
         _ => Err(ApiError::query_parse("`keys` must be an array of strings.")),
     }
 }
@@ -281,6 +281,8 @@ async fn view(
         ..Detail::default()
     });
     req.detail = Some(detail.clone());
+    drop(body);
+    req.keep(query.memory_bytes()).await?;
     // The index may have to be built first.
     req.give_room_back();
     let runs = view.runs_functions(&query);
@@ -296,9 +298,15 @@ async fn view(
     };
     let mut reply = if blocking {
         let next = move |out: &mut Vec<u8>, _: Place| next(out);
-        pull_admitted("application/json", answering(access, runs), next).await?
+        pull_admitted(
+            &req.answers,
+            "application/json",
+            answering(access, runs),
+            next,
+        )
+        .await?
     } else {
-        pull("application/json", next)?
+        pull(&req.answers, "application/json", next)?
     };
     reply.timing.wait_us = waited_us;
     Ok(reply)
@@ -317,6 +325,8 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
         blocking |= runs || q.attachments.bytes;
         all.push(q);
     }
+    req.keep(all.iter().map(ViewQuery::memory_bytes).sum())
+        .await?;
     if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
         access.db.update_view(&view.index).await?;
     } else if all.iter().any(|q| q.update == Update::Lazy) {
@@ -354,9 +364,15 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     };
     if blocking {
         let next = move |out: &mut Vec<u8>, _: Place| next(out);
-        pull_admitted("application/json", answering(access, runs), next).await
+        pull_admitted(
+            &req.answers,
+            "application/json",
+            answering(access, runs),
+            next,
+        )
+        .await
     } else {
-        pull("application/json", next)
+        pull(&req.answers, "application/json", next)
     }
 }
 

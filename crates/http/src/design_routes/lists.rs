@@ -139,6 +139,8 @@ pub async fn list(
         None => ddoc.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;
+    // It is among what the function is called with, as long as that runs.
+    req.keep_body();
     let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
     let parts = [
         "list",

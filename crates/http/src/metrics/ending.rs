@@ -15,6 +15,7 @@ use super::slow::{self, Detail};
 use super::traced::Traced;
 use super::{Counts, Route, Stats, waits};
 use crate::reply::{Pieces, StreamError, Timing};
+use crate::request::Keeps;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -197,9 +198,19 @@ pub struct Ending {
     segments: Vec<Vec<u8>>,
     numbers: Numbers,
     detail: Option<Arc<Detail>>,
+    /// What the answer has of memory.
+    _keeps: Option<Keeps>,
 }
 
 impl Ending {
+    /// The same, which lets go of this memory.
+    pub fn with(self, keeps: Keeps) -> Ending {
+        Ending {
+            _keeps: Some(keeps),
+            ..self
+        }
+    }
+
     /// Of a request that was received then.
     pub fn new(told: &Told<'_>, stats: Arc<Stats>, received: Tick) -> Ending {
         Ending {
@@ -213,6 +224,7 @@ impl Ending {
             segments: told.segments.to_vec(),
             numbers: told.numbers,
             detail: told.detail.cloned(),
+            _keeps: None,
         }
     }
 

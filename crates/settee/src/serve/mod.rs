@@ -108,6 +108,7 @@ fn app_of(
 ) -> Result<Arc<App>, Failure> {
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
+    http_api::measure_by(allocator::bytes_of_thread);
     App::new(node, allocator::allocated_bytes).map_err(Failure::usage)
 }
 

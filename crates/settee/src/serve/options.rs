@@ -36,6 +36,7 @@ pub fn databases(
         attachments: AttachmentOptions::default(),
         open_bytes: memory.open_databases,
         build_bytes: memory.index_builds,
+        aggregate_bytes: memory.aggregates,
         index_rows_bytes: memory.index_rows,
     }
 }
@@ -163,6 +164,7 @@ mod tests {
             (here.open_bytes, here.build_bytes, here.index_rows_bytes),
             (there.open_bytes, there.build_bytes, there.index_rows_bytes)
         );
+        assert_eq!(here.aggregate_bytes, there.aggregate_bytes);
         let (here, there) = (
             javascript(&settings.functions, &memory),
             // Worker processes are a program's, which a library is not.
