@@ -65,10 +65,12 @@ fn start(command: &Command) -> std::io::Result<Child> {
         .stdout(Stdio::piped())
         .stderr(Stdio::piped())
         .process_group(0);
-    // SAFETY: between fork and exec only what is async-signal-safe may be done: the closure makes two system calls, allocates
+    // SAFETY: between fork and exec only what is async-signal-safe may be done: the closure makes three system calls, allocates
     // nothing (an `Error` made of a code or a kind does not) and takes no lock.
     unsafe {
         start.pre_exec(move || {
+            // Before Linux 5.11 there is no such call.
+            let _ = confine::keep_descriptors();
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // The parent may have died before the call.
             if getppid() == Some(parent) {
@@ -78,5 +80,8 @@ fn start(command: &Command) -> std::io::Result<Child> {
             }
         });
     }
-    start.spawn()
+    let child = start.spawn()?;
+    // Containers may have no `/proc`, or not let it be written.
+    let _ = confine::end_early(Some(child.id()));
+    Ok(child)
 }
