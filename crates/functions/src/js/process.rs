@@ -101,7 +101,7 @@ impl Worker {
             has_lived: true,
             has_failed: false,
         };
-        worker.send(wire::options_frame(options))?;
+        worker.send(wire::options_frame(options, confine::of_this_kernel()))?;
         Ok(worker)
     }
 

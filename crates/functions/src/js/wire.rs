@@ -6,6 +6,7 @@ use std::time::Duration;
 
 use super::Options;
 use super::log::Line;
+use confine::Confinement;
 use language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
 
 /// Longest frame that is read.
@@ -317,18 +318,21 @@ impl Definition {
     }
 }
 
-pub(super) fn options_frame(options: &Options) -> Frame {
+/// Settings of a worker, and what it is to confine itself with.
+pub(super) fn options_frame(options: &Options, confinement: Confinement) -> Frame {
     Frame::new(Kind::Options)
         .number(options.time.as_millis() as u64)
         .number(options.memory_bytes as u64)
         .number(options.stack_bytes as u64)
         .number(options.emit_rows_max as u64)
         .number(options.emit_bytes_max as u64)
+        .number(confinement.files.into())
+        .number(confinement.calls.into())
 }
 
-pub(super) fn read_options(frame: &mut Received) -> io::Result<Options> {
+pub(super) fn read_options(frame: &mut Received) -> io::Result<(Options, Confinement)> {
     let size = |frame: &mut Received| Ok::<_, io::Error>(frame.number()? as usize);
-    Ok(Options {
+    let options = Options {
         time: Duration::from_millis(frame.number()?),
         memory_bytes: size(frame)?,
         stack_bytes: size(frame)?,
@@ -336,7 +340,12 @@ pub(super) fn read_options(frame: &mut Received) -> io::Result<Options> {
         emit_bytes_max: size(frame)?,
         workers_max: 1,
         ..Options::default()
-    })
+    };
+    let confinement = Confinement {
+        files: frame.number()? != 0,
+        calls: frame.number()? != 0,
+    };
+    Ok((options, confinement))
 }
 
 /// Names of limits, which are `'static` on both sides.

@@ -5,13 +5,14 @@ use std::io::{self, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::mpsc;
 
+use confine::Confinement;
 use procfs::process::Process;
 use profiler::Label;
+use projection::{Arguments, left_behind};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{set_name, set_no_new_privs};
 
 use super::profile::Profiled;
@@ -60,9 +61,14 @@ fn space_used() -> u64 {
     pages.map_or(0, |statm| statm.size * procfs::page_size())
 }
 
-/// Ends the process when the other side goes away, also while JavaScript runs. Has it profiled when that is asked for.
+/// Ends the process when the other side goes away, also while JavaScript runs. Has it profiled when that is asked for. It returns
+/// when the thread that does so may open no file any more.
 fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
+    let (send_files, files) = mpsc::channel();
     let watch = move || {
+        if send_files.send(confine::deny_files()).is_err() {
+            return;
+        }
         let mut profiled = Profiled::default();
         loop {
             let mut fds = [
@@ -85,36 +91,62 @@ fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
         }
     };
     let thread = std::thread::Builder::new().name("watch".into());
-    thread.stack_size(256 << 10).spawn(watch).map(drop)
+    thread.stack_size(256 << 10).spawn(watch)?;
+    files.recv().map_err(io::Error::other)?.map(drop)
 }
 
-/// Leaves little to whoever gets JavaScript to do what it should not.
+/// What does not depend on the options. It comes before the process opens anything.
 fn harden() -> io::Result<()> {
+    // Before Linux 5.9 there is no such call. Descriptors of the server are not inherited there either, but for those that it was
+    // started with.
+    let _ = confine::close_descriptors();
     telemetry::give_way(telemetry::BACKGROUND_NICE);
+    // Containers may have no `/proc`, or not let it be written.
+    let _ = confine::end_early(None);
     set_no_new_privs(true)?;
     // Nobody but the superuser reads its memory.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    Ok(())
+    confine::hide_memory()
+}
+
+/// Leaves little to a function that gets the engine to do what it should not: no file, no network, no other process. It comes before
+/// the first byte of a user's code.
+fn confine_all(engine: &Engine, expected: Confinement) -> io::Result<()> {
+    // What reads files does so once, and before: where local time is from, where the stack ends, and what is profiled.
+    confine::read_time_zone();
+    // It fails where the limits are too low for any function.
+    let _ = engine.check("function () {}", None);
+    left_behind("function () {}", Arguments::Shared);
+    // Without it, profiles have no names of functions.
+    let _ = profiler::remember();
+    if !confine::deny_files()? && expected.files {
+        return Err(io::Error::other("the kernel no longer denies files"));
+    }
+    match expected.calls {
+        true => confine::deny_calls(),
+        false => Ok(()),
+    }
 }
 
 fn serve() -> io::Result<()> {
-    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     harden()?;
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     log::queue();
     let control = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     watch(socket.try_clone()?, control)?;
     let Some(mut first) = Received::read(&mut socket)? else {
         return Ok(());
     };
-    let options = wire::read_options(&mut first)?;
+    let (options, expected) = wire::read_options(&mut first)?;
     let heaps = options.memory_bytes as u64 * 4;
     limit(Resource::As, space_used() + heaps + SPACE)?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, 16)?;
     limit(Resource::Nproc, 0)?;
+    let engine = Engine::new(options);
+    confine_all(&engine, expected)?;
     let mut worker = Worker {
-        engine: Engine::new(options),
+        engine,
         known: HashMap::new(),
         clock: 0,
         socket: BufReader::with_capacity(READ_BYTES, socket),
