@@ -153,6 +153,31 @@ def test_server_memory(ctx):
         ctx.report.equal("it is not dumpable", inside.call("prctl", 3, 0, 0, 0, 0), 0)
 
 
+@pytest.mark.skipif(not intruder.is_possible(), reason="the kernel is made an old one on x86-64")
+def test_kernel_without_confinement(ctx):
+    """Where the kernel has neither Landlock nor seccomp functions run all the same, and operators are warned."""
+    script = ctx.root / "start"
+    old_kernel = pathlib.Path(intruder.__file__).with_name("old_kernel.py")
+    script.write_text(f'#!/bin/sh\nexec {sys.executable} {old_kernel} {shlex.quote(str(ctx.binary))} "$@"\n', encoding="utf-8")
+    script.chmod(0o755)
+    server = ctx.server("data")
+    server.binary = str(script)
+    with server:
+        api = server.api(60)
+        ctx.report.equal("functions run", use_all(api)["view"], 200)
+        ctx.report.check(
+            "a warning names what is missing", "JavaScript functions run without Landlock and seccomp" in server.log(), server.log()[:2000]
+        )
+        findings = {finding["id"]: finding["severity"] for finding in api.expect(200, "GET", "/_settee/doctor")["findings"]}
+        ctx.report.equal("doctor too", findings.get("confinement"), "warning")
+    with ctx.server("new") as server:
+        api = server.api(60)
+        ctx.report.check("no warning elsewhere", "JavaScript functions run without" not in server.log(), server.log()[:2000])
+        ctx.report.check(
+            "nor a finding", all(finding["id"] != "confinement" for finding in api.expect(200, "GET", "/_settee/doctor")["findings"]), ""
+        )
+
+
 def test_query_server_process(ctx):
     """A query server gets no descriptor but its pipes, and is ended before the server."""
     binary, secret = inheriting(ctx, ctx.binary)
