@@ -1,7 +1,6 @@
 //! Options as hosts give them: JSON objects. What nobody knows is refused, so that no typing error is silent.
 
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use database::{
