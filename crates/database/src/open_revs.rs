@@ -11,7 +11,7 @@ use crate::database::Database;
 use crate::read::{Bodies, ReadDoc, ReadOptions, WhichRevs, render};
 use crate::rules::DatabaseAs;
 
-/// Revisions whose texts have at most so many bytes together are read at once.
+/// Revisions whose texts have at most so many bytes together are read at once; and one alone, as by any other read.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
 /// What a text has beside its body and its ancestors, about, in bytes.
@@ -202,7 +202,7 @@ impl DatabaseAs {
         };
         let shard = self.shard_for(id.as_str());
         let options = self.within_revs_limit(options);
-        if chosen.bytes(&options) <= AT_ONCE_BYTES_MAX {
+        if chosen.revs.len() <= 1 || chosen.bytes(&options) <= AT_ONCE_BYTES_MAX {
             let mut read = vec![];
             let mut bytes = 0;
             for rev in &chosen.revs {

@@ -441,10 +441,12 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     finish(&mut under_way, reply)
 }
 
-/// A long answer that is whole, counted until the client has it. One that reads waits while there is no memory for it.
+/// A long answer that is whole, counted until the client has it. A read of a database waits while there is no memory for it;
+/// what operators ask is always answered.
 async fn counted(req: &mut Request, reply: Reply) -> Reply {
     let route = Route::of(&req.method, &req.segments, req.query.get("feed"));
-    if !route.writes(&req.method)
+    if req.is_of_database
+        && !route.writes(&req.method)
         && reply.status < 300
         && let Err(e) = req.answers.admit().await
     {

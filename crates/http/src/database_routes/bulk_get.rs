@@ -79,18 +79,20 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
 
 /// Documents that are asked for, an object each.
 enum Docs {
-    Few(std::vec::IntoIter<Value>),
+    /// With what they take, about, in bytes.
+    Few(std::vec::IntoIter<Value>, usize),
     /// Their texts: in memory an object takes a multiple of that.
     Many(TextList, std::ops::Range<usize>),
 }
 
-/// More documents are kept as texts.
-const FEW_DOCS: usize = 128;
+/// Documents that take more are kept as texts, in bytes.
+const FEW_BYTES: usize = 1 << 20;
 
 impl Docs {
     fn of(docs: Vec<Value>) -> Docs {
-        if docs.len() <= FEW_DOCS {
-            return Docs::Few(docs.into_iter());
+        let bytes = docs.iter().map(value_bytes).sum();
+        if bytes <= FEW_BYTES {
+            return Docs::Few(docs.into_iter(), bytes);
         }
         let places = 0..docs.len();
         Docs::Many(docs.iter().map(Value::to_string).collect(), places)
@@ -98,22 +100,21 @@ impl Docs {
 
     fn len(&self) -> usize {
         match self {
-            Docs::Few(docs) => docs.len(),
+            Docs::Few(docs, _) => docs.len(),
             Docs::Many(_, places) => places.len(),
         }
     }
 
     fn memory_bytes(&self) -> usize {
         match self {
-            // As large as their part of the body, about.
-            Docs::Few(docs) => docs.as_slice().iter().map(value_bytes).sum(),
+            Docs::Few(_, bytes) => *bytes,
             Docs::Many(texts, _) => texts.memory_bytes(),
         }
     }
 
     fn next(&mut self) -> Option<Value> {
         match self {
-            Docs::Few(docs) => docs.next(),
+            Docs::Few(docs, _) => docs.next(),
             Docs::Many(texts, places) => {
                 let text = texts.get(places.next()?)?;
                 // It was made of a value.
@@ -123,21 +124,27 @@ impl Docs {
     }
 }
 
-/// Memory that a value takes, about, in bytes.
+/// Memory that a value takes, about, in bytes: an object has places for four members at least, and an index of them.
 fn value_bytes(value: &Value) -> usize {
     let beside = match value {
-        Value::String(text) => text.capacity(),
+        Value::String(text) => text.capacity().max(ALLOCATION_BYTES),
         Value::Array(values) => values.iter().map(value_bytes).sum(),
         Value::Object(members) => {
-            let members = members.iter();
-            members
-                .map(|(name, value)| 64 + name.capacity() + value_bytes(value))
-                .sum()
+            let places = members.len().max(4) * (size_of::<Value>() + MEMBER_BYTES);
+            let texts = members.iter().map(|(name, value)| {
+                name.capacity().max(ALLOCATION_BYTES) + value_bytes(value) - size_of::<Value>()
+            });
+            places + MEMBER_BYTES + texts.sum::<usize>()
         }
         Value::Null | Value::Bool(_) | Value::Number(_) => 0,
     };
     size_of::<Value>() + beside
 }
+
+/// What a member of an object takes besides its value and the text of its name, in bytes.
+const MEMBER_BYTES: usize = 32;
+/// The least that an allocation takes, in bytes.
+const ALLOCATION_BYTES: usize = 16;
 
 /// The documents that the body asks for.
 async fn asked(req: &mut Request) -> Result<Vec<Value>, ApiError> {

@@ -316,8 +316,7 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     let view = View::find(access, id, name)?;
     require_method(req, "POST")?;
     let queries = posted_queries(req).await?;
-    let mut all = Vec::with_capacity(queries.len());
-    let (mut runs, mut blocking) = (false, false);
+    let (mut all, mut runs, mut blocking) = (Vec::with_capacity(queries.len()), false, false);
     for query in queries {
         let mut q = one_of_queries(app, req, &query)?;
         view.check(app, &mut q)?;

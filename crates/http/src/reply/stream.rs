@@ -144,15 +144,17 @@ impl Piece {
 
     /// Takes as much from its beginning as the connection should get at once: it may copy what it gets.
     pub fn split_off(&mut self) -> Bytes {
-        match self.left.len() > LONG_BYTES {
-            true => self.left.split_to(CHUNK_BYTES),
+        match self.left.len() > GIVEN_BYTES {
+            true => self.left.split_to(GIVEN_BYTES),
             false => std::mem::take(&mut self.left),
         }
     }
 }
 
-/// A longer piece is given to the connection bit by bit.
+/// A longer piece is counted.
 const LONG_BYTES: usize = 2 * CHUNK_BYTES;
+/// So much of a piece is given to the connection at once, in bytes.
+const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Makes the pieces of an answer: while other requests come, on threads that give way to them.
 struct Making<F> {

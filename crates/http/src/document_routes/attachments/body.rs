@@ -12,6 +12,9 @@ use crate::reply::answers::Answers;
 use crate::reply::stream::{CHUNK_BYTES, Piece, PieceMaker};
 use crate::reply::{Body, Reply, StreamError};
 
+/// Room behind a long text for the short ones that follow it, in bytes.
+const CLOSING_BYTES: usize = 256;
+
 /// An answer in parts.
 #[derive(Default)]
 pub struct Parts {
@@ -86,6 +89,10 @@ impl Parts {
             Some(Part::Text(last))
                 if last.len() < CHUNK_BYTES || last.capacity() - last.len() >= text.len() =>
             {
+                if text.len() > CHUNK_BYTES {
+                    // For what closes it, too.
+                    last.reserve_exact(text.len() + CLOSING_BYTES);
+                }
                 last.extend_from_slice(text);
             }
             _ => self.parts.push(Part::Text(text.to_vec())),
