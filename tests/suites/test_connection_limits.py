@@ -1,17 +1,24 @@
-"""Connections of one user, however many there are: descriptors are left for all others."""
+"""Floods of connections, and requests that hold theirs: users and server admins get places all the same, and descriptors are left."""
 
 import http.server
 import json
+import re
+import socket
 import threading
 import urllib.parse
 
-from harness.api import Disconnected
+from harness.api import Disconnected, basic
 from harness.prometheus import metrics
 from harness.server import wait_until
 
 FILES = 512
 #: What there is for replications then: see operations/limits.md.
 SOCKETS_MAX = 64
+#: For an answer, on a machine with much else to do.
+PATIENCE_S = 10
+KNOWN = 20
+PLACES = 32
+FLOOD = ["--set", f"chttpd/server_options=[{{max, {PLACES}}}]"]
 
 
 def limited_server(ctx, files, **options):
@@ -30,6 +37,30 @@ def add_user(api, name, db):
     api.expect((201, 412), "PUT", f"/{db}")
     api.expect(200, "PUT", f"/{db}/_security", {"admins": {"names": [], "roles": ["_admin"]}, "members": {"names": [], "roles": []}})
     return f"{name}:pw"
+
+
+def connect(server, source="127.0.0.1"):
+    address = urllib.parse.urlsplit(server.url)
+    return socket.create_connection((address.hostname, address.port), timeout=10, source_address=(source, 0))
+
+
+def begin_body(server, target, credentials=None, source="127.0.0.1", method="POST"):
+    """A request whose body never ends."""
+    connection = connect(server, source)
+    login = f"Authorization: {basic(credentials)}\r\n" if credentials else ""
+    head = f"{method} {target} HTTP/1.1\r\nHost: x\r\n{login}Content-Type: application/json\r\nContent-Length: 100\r\n\r\n{{"
+    connection.sendall(head.encode())
+    return connection
+
+
+def is_open(connection):
+    connection.setblocking(False)
+    try:
+        return connection.recv(1000) != b""
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
 
 
 class SilentSource:
@@ -123,3 +154,118 @@ def test_replications_leave_descriptors(ctx):
             server.kill()
     finally:
         source.close()
+
+
+def test_a_flood_of_strangers_displaces_no_users(ctx):
+    """Requests without a login that never end, from one address: whoever is logged in stays, others with a login come, `/_up` answers."""
+    with ctx.server(options=FLOOD) as server:
+        api = server.api()
+        bob = add_user(api, "bob", "db")
+        users = [server.api() for _ in range(KNOWN)]
+        for user in users:
+            user.expect(200, "GET", "/_session")
+        kept = [user.connection for user in users]
+        held, stop = [], threading.Event()
+
+        def flood():
+            own = []
+            while not stop.is_set():
+                own = [connection for connection in own if is_open(connection)]
+                try:
+                    own += [begin_body(server, "/_session") for _ in range(len(own), PLACES)]
+                except OSError:
+                    pass  # closed while its head was sent
+                stop.wait(0.01)
+            held.extend(own)
+
+        threads = [threading.Thread(target=flood) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        told = metrics(api)
+        full = wait_until(lambda: metrics(api)("settee_connections") >= PLACES - 2, 20)
+        ctx.report.check("all places are taken", full, told("settee_connections"))
+        ups = [ask_up(server) for _ in range(5)]
+        ctx.report.equal("/_up answers", ups, [200] * 5)
+        # Users rest for longer than a moment, after which they made room before.
+        wait_until(lambda: False, 1.5)
+        ctx.report.equal("an admin who comes is served", status(lambda: server.api(timeout=PATIENCE_S).get("/db")), 200)
+        ctx.report.equal("a user who comes is served", status(lambda: server.api(timeout=PATIENCE_S, credentials=bob).put("/db/bobs", {})), 201)
+        again = [status(lambda user=user: user.get("/_session")) for user in users]
+        ctx.report.equal("users are served", again, [200] * KNOWN)
+        ctx.report.check("on the connections that they had", [user.connection for user in users] == kept)
+        stop.set()
+        for thread in threads:
+            thread.join()
+        closed = metrics(api)("settee_connections_closed_for_others_total")
+        slow = [line for line in server.log().splitlines() if " slow" in line and "_session" in line]
+        ctx.report.check("connections that were closed for others have no lines each", closed > 0 and len(slow) < 5, (closed, slow[:3]))
+        for connection in held:
+            connection.close()
+
+
+def ask_up(server):
+    return status(lambda: server.api(timeout=PATIENCE_S, credentials="").get("/_up"))
+
+
+def status(send):
+    try:
+        return send().status
+    except Disconnected as gone:
+        return str(gone)
+
+
+def test_requests_of_one_user_leave_places(ctx):
+    """A user whose requests never end loses the oldest ones when others come; the same user's next ones are refused."""
+    with ctx.server(options=FLOOD) as server:
+        api = server.api()
+        eve, bob = add_user(api, "eve", "db"), add_user(api, "bob", "db")
+        api.close()
+        held = []
+        for number in range(2 * PLACES):
+            try:
+                held.append(begin_body(server, f"/db/x{number}", eve, method="PUT"))
+            except OSError:
+                break
+        refused = wait_until(lambda: sum(map(is_open, held)) <= PLACES, 20)
+        ctx.report.check("what is beyond the places is refused", refused, sum(map(is_open, held)))
+        ctx.report.equal("/_up answers", [ask_up(server) for _ in range(5)], [200] * 5)
+        ctx.report.equal("an admin is served", status(lambda: server.api(timeout=PATIENCE_S).get("/db")), 200)
+        others = [server.api(timeout=PATIENCE_S, credentials=bob) for _ in range(PLACES // 4)]
+        served = [status(lambda other=other: other.put(f"/db/{id(other)}", {})) for other in others]
+        ctx.report.equal("another user is served", served, [201] * len(others))
+        ctx.report.equal("and without a login, from another address", get_session(server, "127.0.0.2"), 200)
+        left = sum(map(is_open, held))
+        ctx.report.check("a share of requests goes on", left >= PLACES // 4, left)
+        for connection in held:
+            connection.close()
+
+
+def get_session(server, source):
+    with connect(server, source) as connection:
+        connection.sendall(b"GET /_session HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n")
+        return int(connection.recv(1000).split()[1])
+
+
+def test_scrapes_pass_readers_that_take_nothing(ctx):
+    """Connections to the port for metrics that send requests and read no answers keep no scrape out."""
+    options = ["--set", "prometheus/additional_port=true", "--set", "prometheus/port=0"]
+    with ctx.server(options=options) as server:
+        found = re.search(r"numbers on http://127\.0\.0\.1:(\d+)/", server.log())
+        port = int(found.group(1))
+        held = []
+        for _ in range(20):
+            connection = socket.socket()
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            connection.settimeout(0.5)
+            try:
+                connection.connect(("127.0.0.1", port))
+                for _ in range(300):
+                    connection.sendall(b"GET /_node/_local/_prometheus HTTP/1.1\r\nHost: x\r\n\r\n" * 5)
+            except OSError:
+                pass  # it is not read any more
+            held.append(connection)
+        with socket.create_connection(("127.0.0.1", port), timeout=15) as scrape:
+            scrape.sendall(b"GET /_node/_local/_prometheus HTTP/1.1\r\nHost: x\r\n\r\n")
+            ctx.report.check("a scrape is answered", scrape.recv(100).startswith(b"HTTP/1.1 200"))
+        for connection in held:
+            connection.close()
