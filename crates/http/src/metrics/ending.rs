@@ -1,5 +1,6 @@
 //! The end of a request: when its body is out, or its client has gone. Then it is counted and logged.
 
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -37,6 +38,17 @@ impl End {
             End::Cut => "cut",
         }
     }
+}
+
+thread_local! {
+    static IS_WITHOUT_SLOW_LINES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `end`, which ends requests: none of them is logged as slow.
+pub fn without_slow_lines(end: impl FnOnce()) {
+    IS_WITHOUT_SLOW_LINES.set(true);
+    end();
+    IS_WITHOUT_SLOW_LINES.set(false);
 }
 
 /// What is told of a request.
@@ -93,7 +105,8 @@ impl Told<'_> {
             self.numbers.route.is_of_index() && (200..400).contains(&self.numbers.status);
         let view = is_index.then(|| self.view());
         stats.count(|c| self.count(c, end, (bytes, us), (view.as_deref(), since_start)));
-        if us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace() {
+        let is_slow = us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace();
+        if is_slow && !IS_WITHOUT_SLOW_LINES.get() {
             stats.log_slow(&slow::line(self, end, bytes, us));
         }
         if let Some(traced) = &self.numbers.traced {

@@ -20,7 +20,7 @@ use hyper::header::{
 };
 use serde_json::Value;
 
-use crate::connection::places::Seat;
+use crate::connection::places::Ticket;
 use crate::connection::server::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
@@ -77,7 +77,7 @@ pub struct Request {
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
     /// The place of its connection.
-    pub(crate) seat: Option<Arc<Seat>>,
+    pub(crate) place: Option<Ticket>,
     /// Length of the target, path and query, in bytes.
     pub target_len: usize,
     /// How long the client may send nothing of a body that is read.
@@ -145,7 +145,7 @@ impl Request {
             renew: None,
             peer,
             https: false,
-            seat: None,
+            place: None,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             silence_max: Duration::MAX,
             traced: None,

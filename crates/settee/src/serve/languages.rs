@@ -5,7 +5,7 @@ use std::sync::Arc;
 use config::Config;
 use functions::query_server::Settings;
 use functions::{Functions, Languages};
-use node::MemoryPlan;
+use node::{DescriptorPlan, MemoryPlan};
 
 use super::options;
 use crate::Failure;
@@ -39,5 +39,6 @@ fn query_servers(config: &Config) -> Settings {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let commands = Settings::commands_of_environment(variables);
-    options::query_servers(&config.settings(), &commands)
+    let descriptors = DescriptorPlan::new(false);
+    options::query_servers(&config.settings(), &descriptors, &commands)
 }

@@ -97,6 +97,7 @@ pub fn javascript(settings: &settings::Functions, memory: &MemoryPlan) -> functi
 /// `erlang = {couch_native_process, start_link, []}`, unless `[query_servers]` has a command of its own for it.
 pub fn query_servers(
     settings: &Settings,
+    descriptors: &DescriptorPlan,
     commands_of_environment: &[(String, String)],
 ) -> functions::query_server::Settings {
     let programs = &settings.query_server_config;
@@ -128,6 +129,9 @@ pub fn query_servers(
     for (language, command) in of_environment.chain(&settings.query_servers.all) {
         servers.set_command(language, command);
     }
+    let most = descriptors.query_servers(servers.commands.len());
+    servers.process_limit = servers.process_limit.min(most);
+    servers.process_soft_limit = servers.process_soft_limit.min(most);
     servers
 }
 
@@ -137,6 +141,15 @@ mod tests {
     use config::{Config, Layers};
     use node::SaidBy;
 
+    /// Where there is enough for everything.
+    const PLENTY: DescriptorPlan = DescriptorPlan {
+        limit: 1 << 20,
+        store_files: 1024,
+        outgoing: 16_384,
+        work: 8192,
+        connections: 1 << 19,
+    };
+
     /// What is in force when nothing is configured is what the embedded API has.
     #[test]
     fn defaults_are_those_of_the_crates_that_they_are_for() {
@@ -145,7 +158,7 @@ mod tests {
         let memory = MemoryPlan::within(1 << 40, SaidBy::Machine, &settings);
         let descriptors = DescriptorPlan {
             store_files: database::OPEN_FILES_MAX,
-            ..DescriptorPlan::new(false)
+            ..PLENTY
         };
         let languages = Arc::new(functions::NoLanguages);
         let (here, there) = (
@@ -175,7 +188,7 @@ mod tests {
         );
         assert_eq!(format!("{here:?}"), format!("{there:?}"));
         assert_eq!(
-            query_servers(&settings, &[]),
+            query_servers(&settings, &PLENTY, &[]),
             functions::query_server::Settings::default()
         );
     }
@@ -207,14 +220,17 @@ mod tests {
         for (language, command) in [("python", "couchpy --debug"), ("ruby", "couchrb")] {
             expected.commands.insert(language.into(), command.into());
         }
-        assert_eq!(query_servers(&settings, &of_environment), expected);
+        assert_eq!(query_servers(&settings, &PLENTY, &of_environment), expected);
+        let few = DescriptorPlan { work: 36, ..PLENTY };
+        let servers = query_servers(&settings, &few, &of_environment);
+        assert_eq!((servers.process_limit, servers.process_soft_limit), (3, 3));
     }
 
     #[test]
     fn erlang_is_allowed_in_two_ways() {
         let erlang = |line: &str| {
             let settings = settings(&format!("[native_query_servers]\n{line}\n"));
-            let commands = query_servers(&settings, &[]).commands;
+            let commands = query_servers(&settings, &PLENTY, &[]).commands;
             commands.get("erlang").cloned()
         };
         let builtin = functions::query_server::builtin_command("erlang");
