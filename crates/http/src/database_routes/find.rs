@@ -129,7 +129,14 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     };
     let mut reply = if let Some((turn, turns)) = turns {
         let next = move |out: &mut Vec<u8>| body.next_chunk(out);
-        pull_in_turns(&req.answers, "application/json", client, (turn, turns), next).await?
+        pull_in_turns(
+            &req.answers,
+            "application/json",
+            client,
+            (turn, turns),
+            next,
+        )
+        .await?
     } else if blocks {
         let next = move |out: &mut Vec<u8>| body.next_chunk(out);
         pull_blocking_for(&req.answers, "application/json", client, next).await?
