@@ -28,7 +28,7 @@ pub enum OpenRevs {
     /// All of them.
     Read(Vec<Result<ReadDoc, Rev>>),
     /// A reader of revisions that take much memory together. None is read yet.
-    Long(RevsReader),
+    Long(Box<RevsReader>),
 }
 
 impl OpenRevs {
@@ -229,7 +229,7 @@ impl DatabaseAs {
         which: &WhichRevs,
         options: &ReadOptions,
     ) -> Result<OpenRevs, Error> {
-        Ok(OpenRevs::Long(RevsReader {
+        Ok(OpenRevs::Long(Box::new(RevsReader {
             db: self.clone(),
             shard: shard.clone(),
             view: shard.view()?,
@@ -239,7 +239,7 @@ impl DatabaseAs {
             read: 0,
             is_wide: false,
             chosen: None,
-        }))
+        })))
     }
 
     /// Returns what the caller is shown of a revision. Of all leaves those that are hidden are not even named.

@@ -298,15 +298,10 @@ impl<H: Handler> Serving<H> {
             async move { Ok::<_, Infallible>(connection.answer(request).await) }
         });
         let stream = TokioIo::new(Watched::new(stream, line.clone()));
-        let time_max = async {
+        let is_over = async {
             match from {
                 Some(_) => std::future::pending().await,
-                None => {
-                    tokio::time::sleep(options.connect_time_max).await;
-                    if joining.has_asked_to_join() {
-                        tokio::time::sleep(JOIN_TIME_MAX).await;
-                    }
-                }
+                None => joining_time(&joining, options.connect_time_max).await,
             }
         };
         tokio::select! {
@@ -316,8 +311,16 @@ impl<H: Handler> Serving<H> {
             () = line.silent(options.silence_max) => {
                 tracing::warn!(node = from, "a node fell silent: its connection is cut");
             }
-            () = time_max => {}
+            () = is_over => {}
         }
+    }
+}
+
+/// Waits for as long as a connection without a certificate may be open: until its request is due, then until that is answered.
+async fn joining_time<H: Handler>(connection: &Connection<H>, request_due: Duration) {
+    tokio::time::sleep(request_due).await;
+    if connection.has_asked_to_join() {
+        tokio::time::sleep(JOIN_TIME_MAX).await;
     }
 }
 

@@ -297,7 +297,7 @@ impl BulkGet {
                 self.current = Some(Current {
                     doc,
                     options,
-                    reader,
+                    reader: *reader,
                     pushed: 0,
                 });
                 return Ok(());

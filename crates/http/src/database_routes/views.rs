@@ -326,11 +326,7 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     }
     req.keep(all.iter().map(ViewQuery::memory_bytes).sum())
         .await?;
-    if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
-        access.db.update_view(&view.index).await?;
-    } else if all.iter().any(|q| q.update == Update::Lazy) {
-        access.db.update_view_later(&view.index);
-    }
+    update_for(access, &view, &all).await?;
     let db = access.db.clone();
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
@@ -373,6 +369,16 @@ async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: 
     } else {
         pull(&req.answers, "application/json", next)
     }
+}
+
+/// Updates the index as the queries require: before they are answered, or afterwards.
+async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Result<(), ApiError> {
+    if queries.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
+        access.db.update_view(&view.index).await?;
+    } else if queries.iter().any(|q| q.update == Update::Lazy) {
+        access.db.update_view_later(&view.index);
+    }
+    Ok(())
 }
 
 /// Asks for leave to make a piece of an answer, if reduce functions run for it.

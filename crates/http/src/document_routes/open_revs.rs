@@ -77,7 +77,7 @@ pub async fn get(
     let found = match (access.db.open_revs(id, which, &options)?, which) {
         (Some(OpenRevs::Long(reader)), _) => {
             req.answers.admit().await?;
-            return revs.read_by(reader, &req.answers).await;
+            return revs.read_by(*reader, &req.answers).await;
         }
         (Some(OpenRevs::Read(found)), _) => found,
         (None, WhichRevs::All) => return Err(ApiError::missing()),

@@ -87,10 +87,8 @@ impl Repeats {
                 key = place.finish();
             }
         }
-        let is_new = !state
-            .recent
-            .get(&key)
-            .is_some_and(|recent| recent.until > now);
+        let written = state.recent.get(&key);
+        let is_new = written.is_none_or(|recent| recent.until <= now);
         if is_new && !state.may_differ(place.finish(), now) {
             key = place.finish();
         }

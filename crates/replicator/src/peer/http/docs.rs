@@ -185,10 +185,8 @@ impl HttpPeer {
             let open = reading.open;
             wanted.retain(|doc| open.contains_key(&doc.id));
             match read {
-                Ok(Ok(())) => {
-                    // Ids that the server passed over.
-                    left.single.append(&mut wanted);
-                }
+                // Ids that the server passed over.
+                Ok(Ok(())) => left.single.append(&mut wanted),
                 Ok(Err(failed)) if attempt < self.retries => {
                     (place.socket)
                         .rest(retry::wait(attempt, failed.retry_after))
