@@ -21,8 +21,8 @@ from harness.small_disk import SmallDisk
 pytestmark = [pytest.mark.on_disk, pytest.mark.may_be_retried]
 
 NOTHING, WARNINGS, ERRORS, NOT_ASKED = range(4)
-# Faults that would need another disk, an address that others reach, or a cluster: planted as facts in the unit tests of crates/http.
-UNIT_TESTED = {"slow-syncs", "plain-http", "nodes", "slots", "safe-to-stop"}
+# Faults that would need another disk, another kernel, an address that others reach, or a cluster: planted as facts in the unit tests of crates/http.
+UNIT_TESTED = {"slow-syncs", "confinement", "plain-http", "nodes", "slots", "safe-to-stop"}
 SEVERITIES = ["note", "warning", "error"]
 # It gathers for 3 s at most.
 TOOK_MS_MAX = 10_000

@@ -76,9 +76,9 @@ const BODIES: Share = share(10, 16, 384);
 const OPEN_DATABASES: Share = share(16, 8, 96);
 const INDEX_BUILDS: Share = share(12, 8, 256);
 const INDEX_ROWS: Share = share(32, 2, 64);
-const WORKERS: Share = share(8, 16, 1024);
-const ANSWERS: Share = share(16, 8, 256);
-const AGGREGATES: Share = share(16, 8, 256);
+const WORKERS: Share = share(12, 8, 1024);
+const ANSWERS: Share = share(24, 4, 256);
+const AGGREGATES: Share = share(32, 4, 256);
 
 const fn share(of_limit: u64, least_mib: u64, most_mib: u64) -> Share {
     Share {

@@ -156,12 +156,12 @@ section! {
         index_builds: Count = "0" [start],
         /// Rows of indexes that are read often, for who asks next. 0: a thirty-second, at most 64 MiB.
         index_rows: Count = "0" [start],
-        /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: an eighth,
+        /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: a twelfth,
         /// at most 1 GiB.
         workers: Count = "0" [start],
-        /// What answers under way were requested with (selectors, ids, keys), and long answers that clients have not taken; others get a 503. 0: a sixteenth, at most 256 MiB.
+        /// What answers under way were requested with (selectors, ids, keys), and long answers that clients have not taken; others get a 503. 0: a twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
-        /// Groups of aggregates under way; those that need more get a 503. 0: a sixteenth, at most 256 MiB.
+        /// Groups of aggregates under way; those that need more get a 503. 0: a thirty-second, at most 256 MiB.
         aggregates: Count = "0" [start],
     }
 }

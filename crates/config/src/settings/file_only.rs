@@ -139,6 +139,7 @@ mod tests {
         "couchdb",
         "csp",
         "doctor",
+        "feature_flags",
         "global_changes",
         "jwt_auth",
         "ken",

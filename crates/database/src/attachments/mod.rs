@@ -53,7 +53,7 @@ impl AttachmentOptions {
             compression_level: compression_level.min(9),
             compressible_types: types.filter(|t| !t.is_empty()).collect(),
             bytes_max: 1 << 30,
-            count_max: u64::MAX,
+            count_max: 10_000,
         }
     }
 

@@ -66,6 +66,8 @@ fn space_used() -> u64 {
 fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
     let (send_files, files) = mpsc::channel();
     let watch = move || {
+        // All threads are there. A profile may have begun: it needs this. Without it, there are no names of functions.
+        let _ = profiler::remember();
         if send_files.send(confine::deny_files()).is_err() {
             return;
         }
@@ -111,13 +113,11 @@ fn harden() -> io::Result<()> {
 /// Leaves little to a function that gets the engine to do what it should not: no file, no network, no other process. It comes before
 /// the first byte of a user's code.
 fn confine_all(engine: &Engine, expected: Confinement) -> io::Result<()> {
-    // What reads files does so once, and before: where local time is from, where the stack ends, and what is profiled.
+    // What reads files does so once, and before: where local time is from, and where the stack ends.
     confine::read_time_zone();
     // It fails where the limits are too low for any function.
     let _ = engine.check("function () {}", None);
     left_behind("function () {}", Arguments::Shared);
-    // Without it, profiles have no names of functions.
-    let _ = profiler::remember();
     if !confine::deny_files()? && expected.files {
         return Err(io::Error::other("the kernel no longer denies files"));
     }

@@ -88,7 +88,7 @@ impl Repeats {
             }
         }
         let written = state.recent.get(&key);
-        let is_new = written.is_none_or(|recent| recent.until <= now);
+        let is_new = written.is_none_or(|recent| recent.until <= now && recent.left_out == 0);
         if is_new && !state.may_differ(place.finish(), now) {
             key = place.finish();
         }
