@@ -1,7 +1,7 @@
 //! seccomp: the system calls that a worker may make.
 //!
-//! All others fail with `EPERM`. They do not end the process: what libraries try beside their work, as an allocator that names its
-//! memory, has a way without it.
+//! All others fail with `EPERM` and do not end the process: libraries try optional calls, such as naming an allocator's memory,
+//! and work without them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -11,7 +11,7 @@ use seccompiler::{
     SeccompRule, TargetArch, apply_filter, apply_filter_all_threads,
 };
 
-/// Calls that need nothing of their arguments.
+/// Calls that are allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
     // The sockets that it has, and the log. There is none that opens or makes another.
     libc::SYS_read,
@@ -64,20 +64,20 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_time,
 ];
 
-/// Calls that are allowed for the process itself only, and which argument names it.
+/// Calls that are allowed for the process itself only, and the index of the argument that names the process.
 const OF_ITSELF: &[(libc::c_long, u8)] = &[
     (libc::SYS_tgkill, 0),
     // By which the profiler reads stacks.
     (libc::SYS_process_vm_readv, 0),
 ];
 
-/// Calls whose argument may not ask for memory that is executed, and which argument that is.
+/// Calls that must not request executable memory, and the index of the argument with the protection flags.
 const NOT_EXECUTABLE: &[(libc::c_long, u8)] = &[(libc::SYS_mmap, 2), (libc::SYS_mprotect, 2)];
 
-/// What `fcntl` may do, which is to read.
+/// The commands of `fcntl` that only read.
 const FCNTL: &[libc::c_int] = &[libc::F_GETFD, libc::F_GETFL];
 
-/// Denies all threads of this process the calls that a worker does not need, for ever.
+/// Permanently denies all threads of this process the calls that a worker does not need.
 ///
 /// # Errors
 /// The kernel's, or that of a processor that there are no rules for.
@@ -85,7 +85,7 @@ pub fn deny_calls() -> io::Result<()> {
     apply_filter_all_threads(&program()?).map_err(io::Error::other)
 }
 
-/// The same for this thread only.
+/// Denies the calling thread the calls that a worker does not need.
 pub(crate) fn deny_in_this_thread() -> io::Result<()> {
     apply_filter(&program()?).map_err(io::Error::other)
 }
@@ -99,7 +99,7 @@ fn program() -> io::Result<BpfProgram> {
     program.map_err(io::Error::other)
 }
 
-/// Each call with its rules, of which one is to hold; none are needed when there are none.
+/// Returns each allowed call with its rules. A call is allowed if one of its rules matches, or if it has none.
 fn rules() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for &call in ALLOWED {
@@ -122,7 +122,7 @@ fn rules() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     Ok(rules)
 }
 
-/// A rule of an argument that is an `int`.
+/// Returns a rule that compares an argument of type `int`.
 fn int(argument: u8, is: SeccompCmpOp, value: u64) -> io::Result<SeccompRule> {
     rule(argument, SeccompCmpArgLen::Dword, is, value)
 }

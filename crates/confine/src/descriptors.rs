@@ -1,11 +1,11 @@
-//! Descriptors that a process got from the one that started it.
+//! Inherited file descriptors.
 
 use std::io;
 
-/// The first that is not standard input, output or error.
+/// The first descriptor after standard input, output and error.
 const FIRST: libc::c_uint = 3;
 
-/// Keeps descriptors of this process, those too that it was started with, from programs that it starts.
+/// Prevents programs that this process starts from inheriting its descriptors, including those that it inherited itself.
 ///
 /// # Errors
 /// The kernel's: before Linux 5.11 there is no such call.
@@ -13,7 +13,7 @@ pub fn keep_descriptors() -> io::Result<()> {
     close_range(libc::CLOSE_RANGE_CLOEXEC)
 }
 
-/// Closes all descriptors but the standard ones. To be called before the process opens anything.
+/// Closes all descriptors but the standard ones. Call it before the process opens anything.
 ///
 /// # Errors
 /// The kernel's: before Linux 5.9 there is no such call.

@@ -1,14 +1,14 @@
-//! Landlock: this thread, and those that it starts, open no file and connect to nothing.
+//! Landlock: the calling thread, and the threads that it starts, can open no files and make no connections.
 
 use std::io;
 
 use landlock::{ABI, Access, AccessFs, AccessNet, Ruleset, RulesetAttr, RulesetStatus, Scope};
 
-/// The newest interface of the kernel that this was tried with. Of an older one, what there is is used.
+/// The newest version of the kernel's interface that was tested. On older kernels the available restrictions apply.
 const INTERFACE: ABI = ABI::V7;
 
-/// Takes all files, connections by TCP, and signals to other processes from this thread and those that it will start. What is open
-/// stays open. Answers whether the kernel does so.
+/// Denies this thread, and the threads that it will start, all files, TCP connections, and signals to other processes. Open files
+/// stay open. Returns whether the kernel enforces this.
 ///
 /// # Errors
 /// The kernel's, where it has Landlock.

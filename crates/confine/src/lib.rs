@@ -23,20 +23,20 @@ pub use descriptors::{close_descriptors, keep_descriptors};
 pub use files::deny_files;
 pub use local_time::read_time_zone;
 
-/// What the kernel ends first when memory runs out: `oom_score_adj` of processes that run users' code, 0 to 1000.
+/// The `oom_score_adj` of processes that run users' code, from 0 to 1000. The kernel kills higher ones first when memory runs out.
 const OOM_SCORE: i32 = 500;
 
-/// What confines a process.
+/// The mechanisms that confine a process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Confinement {
-    /// Landlock: no file, no connection by TCP, no signal to another process.
+    /// Landlock: denies files, TCP connections and signals to other processes.
     pub files: bool,
-    /// seccomp: no system call but those that a worker needs.
+    /// seccomp: denies system calls that a worker does not need.
     pub calls: bool,
 }
 
 impl Confinement {
-    /// What is missing, by the kernel's names; `None` if nothing is.
+    /// Returns the kernel's names of the missing mechanisms, or `None` if none is missing.
     pub fn missing(self) -> Option<&'static str> {
         match (self.files, self.calls) {
             (true, true) => None,
@@ -47,8 +47,7 @@ impl Confinement {
     }
 }
 
-/// What this kernel, and the container that the process runs in, let a worker confine itself with. It is tried in a thread of its
-/// own, once.
+/// Returns the mechanisms that this kernel and the container allow. They are tested once, in a separate thread.
 pub fn of_this_kernel() -> Confinement {
     static FOUND: OnceLock<Confinement> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -65,8 +64,7 @@ pub fn of_this_kernel() -> Confinement {
     })
 }
 
-/// Keeps other processes of the same user, which query servers are, from reading and writing this one's memory. Core dumps of it
-/// are not written either.
+/// Prevents other processes of the same user, such as query servers, from accessing this one's memory. It also disables core dumps.
 ///
 /// # Errors
 /// The kernel's.
@@ -75,7 +73,7 @@ pub fn hide_memory() -> io::Result<()> {
     Ok(())
 }
 
-/// Makes a process, or this one if it is none, one that the kernel ends before others when memory runs out.
+/// Marks a process, or this one if `None`, to be killed before others when memory runs out.
 ///
 /// # Errors
 /// The kernel's; a process that has ended, or is another user's.

@@ -1,8 +1,8 @@
-//! Where local time is from.
+//! The time zone.
 
 use std::mem::MaybeUninit;
 
-/// Has the C library read the time zone, which it does once, from a file.
+/// Makes the C library read the time zone from its file now. It reads it once.
 #[expect(unsafe_code, reason = "no safe library has the call")]
 pub fn read_time_zone() {
     let mut local = MaybeUninit::<libc::tm>::uninit();

@@ -159,9 +159,9 @@ section! {
         /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: a twelfth,
         /// at most 1 GiB.
         workers: Count = "0" [start],
-        /// What answers under way were requested with (selectors, ids, keys), and long answers that clients have not taken; others get a 503. 0: a twenty-fourth, at most 256 MiB.
+        /// Memory for the parameters of requests being answered (selectors, ids, keys) and for long answers that clients have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
-        /// Groups of aggregates under way; those that need more get a 503. 0: a thirty-second, at most 256 MiB.
+        /// Memory for groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at most 256 MiB.
         aggregates: Count = "0" [start],
     }
 }
