@@ -22,7 +22,7 @@ use crate::order::{Order, Property, SharedOrder};
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
-use crate::validate::Validators;
+use crate::validators::Validators;
 use crate::views::{DatabaseViews, Views};
 use crate::{Error, partition};
 

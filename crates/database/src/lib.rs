@@ -43,6 +43,7 @@ mod seq;
 mod text;
 mod update;
 mod validate;
+mod validators;
 mod views;
 
 pub use apart::apart;

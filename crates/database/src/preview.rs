@@ -15,9 +15,11 @@ use index::reduce::Builtin;
 use index::{ReduceSpec, Spec, Tried, ViewSpec};
 use storage::RecordHead;
 
+use crate::design::QUERY;
 use crate::rules::DatabaseAs;
 use crate::select::{IdMerge, Views};
 use crate::validate::allowed;
+use crate::validators::{judge, read_selector};
 use crate::{Error, Read, ReadOptions};
 
 /// Documents of one preview.
@@ -241,6 +243,19 @@ impl DatabaseAs {
         let security = tried
             .security
             .unwrap_or_else(|| self.security().as_bytes().to_vec());
+        if tried.language == QUERY {
+            let selector =
+                read_selector(tried.function.as_bytes()).map_err(FunctionError::Compile)?;
+            let pair = [
+                b"{\"newDoc\":",
+                &tried.new[..],
+                b",\"oldDoc\":",
+                &tried.old,
+                b"}",
+            ]
+            .concat();
+            return Ok(judge(&selector, &pair)?);
+        }
         let args = [&tried.new[..], &tried.old, &user, &security].join(&b","[..]);
         let args = [&b"["[..], &args, b"]"].concat();
         let json = validating(tried.design.as_deref(), &tried.language, &tried.function);

@@ -1,4 +1,4 @@
-//! Who may write what: `validate_doc_update` functions, and checks of design documents.
+//! Who may write what: `validate_doc_update` functions and selectors, and checks of design documents.
 
 use crate::counters;
 use std::sync::Arc;
@@ -6,8 +6,8 @@ use std::time::Instant;
 
 use document::attachment::write_stubs;
 use document::{DocId, EditDoc, Rev, RevPath, write_json_string};
-use functions::{DesignDoc, Error as FunctionError, Place};
-use parking_lot::{Mutex, RwLock};
+use functions::{Error as FunctionError, Place};
+use parking_lot::Mutex;
 use storage::Record;
 use tokio::sync::OwnedSemaphorePermit;
 
@@ -18,22 +18,7 @@ use crate::read::{Read, ReadOptions, write_path};
 use crate::rows::write_members;
 use crate::rules::{self, Asked, SystemRules};
 use crate::update::{Caller, EditMode, Outcome};
-
-/// The design documents that validate, and the version of all design documents that they were found at.
-#[derive(Default)]
-pub(crate) struct Validators(RwLock<Option<(u64, Arc<[DesignDoc]>)>>);
-
-/// What the number of a set of design documents begins with, so that it is never that of others.
-const DESIGNS_HASH: &[u8] = b"settee designs 1";
-
-impl Validators {
-    /// `None` when design documents have changed since, or were never looked at.
-    fn known(&self, version: u64) -> Option<Arc<[DesignDoc]>> {
-        let known = self.0.read();
-        let (of, validators) = known.as_ref()?;
-        (*of == version).then(|| validators.clone())
-    }
-}
+use crate::validators::{Check, Validator};
 
 impl Database {
     /// Whether a [`Validation`] has anything to do.
@@ -49,40 +34,10 @@ impl Database {
                     .is_none_or(|v| !v.is_empty())
     }
 
-    fn validators(&self) -> Result<Arc<[DesignDoc]>, Error> {
-        // Read before the documents: what changes while they are read is found at the next write.
-        let version = self.designs_version();
-        if let Some(known) = self.validators_found.known(version) {
-            return Ok(known);
-        }
-        let found: Arc<[DesignDoc]> = self.validating_design_docs()?.into();
-        *self.validators_found.0.write() = Some((version, found.clone()));
-        Ok(found)
-    }
-
-    /// A number of the design documents that validate now: another one when they are others, and never 0. The same wherever they are
-    /// the same.
-    ///
-    /// # Errors
-    /// Those of reading them.
-    pub fn designs_hash(&self) -> Result<u64, Error> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(DESIGNS_HASH);
-        for design in self.validators()?.iter() {
-            for text in [&design.id, &design.rev] {
-                hasher.update(&(text.len() as u64).to_be_bytes());
-                hasher.update(text.as_bytes());
-            }
-        }
-        let mut first = [0; 8];
-        hasher.finalize_xof().fill(&mut first);
-        Ok(u64::from_be_bytes(first).max(1))
-    }
-
     /// Whether a function has to be asked about these, or may have to.
     pub(crate) fn asks_functions(&self, docs: &[EditDoc]) -> bool {
         let known = self.validators_found.known(self.designs_version());
-        known.is_none_or(|v| !v.is_empty())
+        known.is_none_or(|v| v.iter().any(Validator::is_function))
             || docs
                 .iter()
                 .filter_map(|d| d.id.as_ref())
@@ -97,7 +52,7 @@ const PIECE_BYTES_MAX: usize = 1 << 20;
 /// The validation of one request's documents.
 pub(crate) struct Validation {
     db: Arc<Database>,
-    validators: Arc<[DesignDoc]>,
+    validators: Arc<[Validator]>,
     mode: EditMode,
     user: Vec<u8>,
     caller: Caller,
@@ -117,12 +72,14 @@ pub(crate) struct Validation {
     _turn: Option<OwnedSemaphorePermit>,
 }
 
-/// A document that functions are asked about.
+/// An edit that validators are asked about.
 struct AskedOf {
     /// Where it is in `done`.
     index: usize,
-    /// `[new document, old document, user, security]`
+    /// For functions, `[new document, old document, user, security]`; empty when no validator is one.
     args: Vec<u8>,
+    /// For selectors, `{"newDoc":…,"oldDoc":…}`; empty when no validator is one.
+    pair: Vec<u8>,
 }
 
 impl Validation {
@@ -190,10 +147,10 @@ impl Validation {
             }
             match self.check(place, doc)? {
                 Checked::Done(outcome) => self.done.push(outcome),
-                Checked::AskOf(doc, args) => {
-                    bytes += args.len();
-                    let index = self.done.len();
-                    self.asked.push(AskedOf { index, args });
+                Checked::AskOf(doc, before) => {
+                    let asked = self.asked_of(&doc, &before);
+                    bytes += asked.args.len() + asked.pair.len();
+                    self.asked.push(asked);
                     self.done.push(Ok(doc));
                 }
             }
@@ -204,26 +161,25 @@ impl Validation {
         Ok(())
     }
 
-    /// Asks one function about some of the documents that no function has refused yet.
+    /// Asks one validator about some of the edits that none has refused yet.
     fn ask(&mut self, place: &Place) {
-        let (validator, first) = self.at;
-        let Some(function) = self.validators.get(validator) else {
+        let (number, first) = self.at;
+        let Some(validator) = self.validators.get(number) else {
             return self.asked.clear();
         };
-        let args: Vec<&[u8]> = self.asked[first..].iter().map(|a| &*a.args).collect();
+        let asked_of = &self.asked[first..];
         let started = Instant::now();
-        let replies = if args.is_empty() {
-            vec![]
-        } else {
-            match self.db.languages().designs(place, &function.language) {
-                Ok(mut designs) => designs.call_some(function, &["validate_doc_update"], &args),
-                Err(e) => vec![Err(e); args.len()],
+        let judged: Vec<Result<(), FunctionError>> = match validator.check {
+            _ if asked_of.is_empty() => vec![],
+            Check::Function => call(&self.db, place, validator, asked_of),
+            Check::Selector(_) | Check::Broken(_) => {
+                asked_of.iter().map(|a| validator.judge(&a.pair)).collect()
             }
         };
         counters::VALIDATION_TIMES.record(started.elapsed());
-        let asked = replies.len();
-        for (asked_of, reply) in self.asked[first..].iter().zip(replies) {
-            if let Err(e) = allowed(reply) {
+        let asked = judged.len();
+        for (asked_of, judged) in asked_of.iter().zip(judged) {
+            if let Err(e) = judged {
                 counters::VALIDATION_REFUSALS.count();
                 self.done[asked_of.index] = Err(refused(e));
             }
@@ -232,15 +188,37 @@ impl Validation {
         if self.at.1 >= self.asked.len() {
             let done = &self.done;
             self.asked.retain(|asked| done[asked.index].is_ok());
-            self.at = (validator + 1, 0);
+            self.at = (number + 1, 0);
         }
     }
 }
 
-/// What became of a document before functions were asked.
+/// Calls a function about the first of these edits, one at least. A language that nothing runs refuses nothing: one design
+/// document of another server must not end all writes.
+fn call(
+    db: &Database,
+    place: &Place,
+    validator: &Validator,
+    asked_of: &[AskedOf],
+) -> Vec<Result<(), FunctionError>> {
+    let args: Vec<&[u8]> = asked_of.iter().map(|a| &*a.args).collect();
+    let function = &validator.design;
+    let designs = db.languages().designs(place, &function.language);
+    let replies = match designs {
+        Ok(mut designs) => designs.call_some(function, &["validate_doc_update"], &args),
+        Err(FunctionError::UnknownLanguage(_)) => {
+            validator.log_skipped(db.name());
+            return vec![Ok(()); args.len()];
+        }
+        Err(e) => return vec![Err(e); args.len()],
+    };
+    replies.into_iter().map(allowed).collect()
+}
+
+/// What became of a document before validators were asked.
 enum Checked {
     Done(Result<EditDoc, Outcome>),
-    /// They are yet to be asked, with these arguments.
+    /// They are yet to be asked; with the old document as JSON text.
     AskOf(EditDoc, Vec<u8>),
 }
 
@@ -310,8 +288,7 @@ impl Validation {
             Before::Nothing | Before::Known(_) => b"null".to_vec(),
             Before::Was(json) => json,
         };
-        let args = self.args(&id, &doc, &before);
-        Ok(Checked::AskOf(doc, args))
+        Ok(Checked::AskOf(doc, before))
     }
 
     /// Whether the writer may learn if there is a document of this id.
@@ -362,41 +339,35 @@ impl Validation {
         }
     }
 
-    /// `[new document, old document, user, security]`
-    fn args(&self, id: &DocId, doc: &EditDoc, before: &[u8]) -> Vec<u8> {
-        let mut args = Vec::with_capacity(doc.body.len() + before.len() + 256);
-        let out = &mut args;
-        out.push(b'[');
-        match doc.rev_path() {
-            Some(path) => {
-                if let Some(rev) = path.newest() {
-                    write_members(id.as_str(), &rev, doc.deleted, &doc.body, out);
-                }
-                write_path(&path, None, out);
+    /// What validators are asked with about the edit that is to be the next of `done`; `before` is the old document.
+    fn asked_of(&self, doc: &EditDoc, before: &[u8]) -> AskedOf {
+        let room = doc.body.len() + before.len() + 256;
+        let mut asked = AskedOf {
+            index: self.done.len(),
+            args: vec![],
+            pair: vec![],
+        };
+        if self.validators.iter().any(Validator::is_function) {
+            let out = &mut asked.args;
+            out.reserve_exact(room + self.user.len() + self.security.len());
+            out.push(b'[');
+            write_new(doc, out);
+            for part in [before, &self.user, self.security.as_bytes()] {
+                out.push(b',');
+                out.extend_from_slice(part);
             }
-            None => {
-                out.extend_from_slice(b"{\"_id\":");
-                write_json_string(id.as_str(), out);
-                let body = doc.body.strip_prefix(b"{");
-                let members = body.and_then(|b| b.strip_suffix(b"}")).unwrap_or_default();
-                if !members.is_empty() {
-                    out.push(b',');
-                    out.extend_from_slice(members);
-                }
-                if doc.deleted {
-                    out.extend_from_slice(b",\"_deleted\":true");
-                }
-            }
+            out.push(b']');
         }
-        write_stubs(&doc.files, out);
-        out.extend_from_slice(b"},");
-        out.extend_from_slice(before);
-        out.push(b',');
-        out.extend_from_slice(&self.user);
-        out.push(b',');
-        out.extend_from_slice(self.security.as_bytes());
-        out.push(b']');
-        args
+        if !self.validators.iter().all(Validator::is_function) {
+            let out = &mut asked.pair;
+            out.reserve_exact(room);
+            out.extend_from_slice(b"{\"newDoc\":");
+            write_new(doc, out);
+            out.extend_from_slice(b",\"oldDoc\":");
+            out.extend_from_slice(before);
+            out.push(b'}');
+        }
+        asked
     }
 
     fn before_edit(&self, id: &DocId, path: Option<RevPath>) -> Result<Before, Error> {
@@ -472,6 +443,34 @@ impl Validation {
             Read::Missing | Read::Deleted => Before::Conflict,
         })
     }
+}
+
+/// Writes the new document as validators see it, with the revision that it follows.
+fn write_new(doc: &EditDoc, out: &mut Vec<u8>) {
+    let id = doc.id.as_ref().map_or("", DocId::as_str);
+    match doc.rev_path() {
+        Some(path) => {
+            if let Some(rev) = path.newest() {
+                write_members(id, &rev, doc.deleted, &doc.body, out);
+            }
+            write_path(&path, None, out);
+        }
+        None => {
+            out.extend_from_slice(b"{\"_id\":");
+            write_json_string(id, out);
+            let body = doc.body.strip_prefix(b"{");
+            let members = body.and_then(|b| b.strip_suffix(b"}")).unwrap_or_default();
+            if !members.is_empty() {
+                out.push(b',');
+                out.extend_from_slice(members);
+            }
+            if doc.deleted {
+                out.extend_from_slice(b",\"_deleted\":true");
+            }
+        }
+    }
+    write_stubs(&doc.files, out);
+    out.push(b'}');
 }
 
 /// What a function's reply says about a document.

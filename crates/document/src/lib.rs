@@ -43,4 +43,4 @@ pub use tree::{
     BulkTree, Corrupt, Grafted, Leaf, Merged, NodeView, PATH_IDS_MAX, RevPath, RevTree, Revision,
     TreeLimits, weight,
 };
-pub use uuid::{UuidAlgorithm, UuidGenerator};
+pub use uuid::{UuidAlgorithm, UuidFormat, UuidGenerator};

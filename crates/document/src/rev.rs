@@ -42,6 +42,18 @@ impl RevHash {
         }
     }
 
+    /// Reads a hash that a client sent, of a revision of this generation. As in CouchDB, 32 characters are an MD5 sum, except
+    /// in generation 0.
+    ///
+    /// # Errors
+    /// [`RevError`] for 32 characters that are not hexadecimal.
+    pub fn of_client(generation: u64, text: &str) -> Result<Self, RevError> {
+        match Self::parse(text) {
+            Self::Text(bytes) if bytes.len() == 32 && generation > 0 => Err(RevError),
+            hash => Ok(hash),
+        }
+    }
+
     /// Appends the hash as it is written in a revision. The text of a made-up revision can hold any character:
     /// inside JSON use [`Rev::write_json_to`].
     pub fn write_to(&self, out: &mut Vec<u8>) {
@@ -159,7 +171,7 @@ impl Rev {
     ///
     /// # Errors
     /// [`RevError`] unless the text starts with a decimal number and a dash. What follows may be anything, also
-    /// nothing.
+    /// nothing, but not 32 characters that are not hexadecimal.
     pub fn parse(text: &str) -> Result<Self, RevError> {
         let (generation, hash) = text.split_once('-').ok_or(RevError)?;
         if generation.is_empty() || !generation.bytes().all(|digit| digit.is_ascii_digit()) {
@@ -169,10 +181,8 @@ impl Rev {
         if generation > GENERATION_MAX {
             return Err(RevError);
         }
-        Ok(Self {
-            generation,
-            hash: RevHash::parse(hash),
-        })
+        let hash = RevHash::of_client(generation, hash)?;
+        Ok(Self { generation, hash })
     }
 
     /// Borrows the revision.

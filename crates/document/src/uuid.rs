@@ -10,6 +10,10 @@ const SEQUENCE_MAX: u32 = 0xff_f000;
 /// The counter grows by 1 to this many (CouchDB's value: it adds a random number from 1 to 0xffd).
 const SEQUENCE_STEP_MAX: u32 = 0xffd;
 const PREFIX_BYTES: usize = 13;
+/// The bits of the fraction of a millisecond in a UUID of version 7.
+const TICK_BITS: u32 = 12;
+/// RFC 9562's variant.
+const VARIANT: u128 = 0b10;
 
 /// How ids are made: the values of CouchDB's `[uuids] algorithm`.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,6 +30,49 @@ pub enum UuidAlgorithm {
         /// The suffix.
         suffix: String,
     },
+    /// A UUID of version 7 (RFC 9562): milliseconds since 1970, then random bits. Ids of one generator ascend: the first 12
+    /// random bits are the fraction of the millisecond, as the RFC's method 3 has it.
+    V7(UuidFormat),
+    /// A UUID of version 4: random bits.
+    V4(UuidFormat),
+}
+
+/// How a UUID is written: the values of CouchDB's `[uuids] format`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum UuidFormat {
+    /// 32 hexadecimal digits.
+    #[default]
+    Base16,
+    /// 25 digits of base 36.
+    Base36,
+    /// 32 hexadecimal digits in groups: `0199df37-5929-7032-b402-c3e61fbbf88f`.
+    Rfc9562,
+}
+
+impl UuidFormat {
+    fn write(self, uuid: u128) -> String {
+        match self {
+            UuidFormat::Base16 => format!("{uuid:032x}"),
+            UuidFormat::Base36 => base_36(uuid),
+            UuidFormat::Rfc9562 => {
+                let hex = format!("{uuid:032x}");
+                let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+                groups.join("-")
+            }
+        }
+    }
+}
+
+/// The digits of 2^128 - 1 in base 36.
+const BASE_36_DIGITS: usize = 25;
+
+fn base_36(mut number: u128) -> String {
+    let mut digits = [b'0'; BASE_36_DIGITS];
+    for digit in digits.iter_mut().rev() {
+        *digit = b"0123456789abcdefghijklmnopqrstuvwxyz"[(number % 36) as usize];
+        number /= 36;
+    }
+    String::from_utf8_lossy(&digits).into_owned()
 }
 
 /// Makes document ids. Threads can share it.
@@ -49,6 +96,8 @@ struct State {
     /// The last time that an id was made of, so that ids of the same microsecond differ, and a clock that is set back does
     /// not repeat them.
     micros: u64,
+    /// The last time that a version 7 id was made of, in units of 1/4096 of a millisecond since 1970.
+    ticks: u64,
 }
 
 impl UuidGenerator {
@@ -67,6 +116,7 @@ impl UuidGenerator {
                 prefix,
                 sequence,
                 micros: 0,
+                ticks: 0,
             }),
         }
     }
@@ -82,6 +132,8 @@ impl UuidGenerator {
             UuidAlgorithm::Random => HEXLOWER.encode(&state.random.bytes::<16>()),
             UuidAlgorithm::UtcRandom => state.utc() + &HEXLOWER.encode(&state.random.bytes::<9>()),
             UuidAlgorithm::UtcId { suffix } => state.utc() + suffix,
+            UuidAlgorithm::V7(format) => format.write(state.v7()),
+            UuidAlgorithm::V4(format) => format.write(state.v4()),
         }
     }
 
@@ -100,6 +152,24 @@ impl State {
             self.sequence = step(&mut self.random);
         }
         uuid
+    }
+
+    /// `unix_ts_ms` 48 bits, `ver` 4, `rand_a` 12, `var` 2, `rand_b` 62.
+    fn v7(&mut self) -> u128 {
+        let now = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .map_or(0, |time| (time.as_nanos() << TICK_BITS) / 1_000_000);
+        self.ticks = (now as u64).max(self.ticks + 1);
+        let (millis, fraction) = (self.ticks >> TICK_BITS, self.ticks & ((1 << TICK_BITS) - 1));
+        let random = u64::from_le_bytes(self.random.bytes()) & ((1 << 62) - 1);
+        let (time, rest) = (u128::from(millis), u128::from(fraction));
+        time << 80 | 7 << 76 | rest << 64 | VARIANT << 62 | u128::from(random)
+    }
+
+    /// Random but for `ver` and `var`.
+    fn v4(&mut self) -> u128 {
+        let random = u128::from_le_bytes(self.random.bytes());
+        random & !(0xf << 76) & !(0b11 << 62) | 4 << 76 | VARIANT << 62
     }
 
     fn utc(&mut self) -> String {
@@ -160,6 +230,41 @@ mod tests {
     fn is_hex(text: &str) -> bool {
         text.bytes()
             .all(|byte| byte.is_ascii_digit() || (b'a'..=b'f').contains(&byte))
+    }
+
+    #[test]
+    fn uuids_have_their_version_and_ascend_when_they_hold_the_time() {
+        let v7 = some(UuidAlgorithm::V7(UuidFormat::Base16), 10_000);
+        assert!(v7.is_sorted_by(|left, right| left < right));
+        for (ids, version) in [
+            (v7, b'7'),
+            (some(UuidAlgorithm::V4(UuidFormat::Base16), 1000), b'4'),
+        ] {
+            assert!(ids.iter().all(|id| id.len() == 32 && is_hex(id)));
+            assert!(ids.iter().all(|id| id.as_bytes()[12] == version));
+            assert!(ids.iter().all(|id| b"89ab".contains(&id.as_bytes()[16])));
+        }
+        let millis = SystemTime::now()
+            .duration_since(UNIX_EPOCH)
+            .unwrap()
+            .as_millis();
+        let id = UuidGenerator::new(UuidAlgorithm::V7(UuidFormat::Base16)).next();
+        let of_id = u128::from_str_radix(&id[..12], 16).unwrap();
+        assert!(of_id >= millis && of_id < millis + 60_000, "{id}");
+    }
+
+    #[test]
+    fn one_uuid_in_all_formats() {
+        // CouchDB's default.ini has this example.
+        let uuid = 0x0199_df37_5929_7032_b402_c3e6_1fbb_f88f;
+        for (format, text) in [
+            (UuidFormat::Base16, "0199df3759297032b402c3e61fbbf88f"),
+            (UuidFormat::Base36, "03eudcyamunnfraqdgmopx09b"),
+            (UuidFormat::Rfc9562, "0199df37-5929-7032-b402-c3e61fbbf88f"),
+        ] {
+            assert_eq!(format.write(uuid), text);
+        }
+        assert_eq!(base_36(u128::MAX), "f5lxx1zz5pnorynqglhzmsp33");
     }
 
     #[test]

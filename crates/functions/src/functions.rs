@@ -25,6 +25,18 @@ const _: () = assert!(projection::WHOLE == quickjs::WHOLE);
 /// The language that this program runs by itself, and that functions are in when their design document names none.
 pub const JAVASCRIPT: &str = "javascript";
 
+/// Returns the name under which a design document's `language` is looked up: in lower case, and `javascript` for
+/// CouchDB's names of its two JavaScript engines, `javascript_quickjs` and `javascript_spidermonkey`.
+///
+/// CouchDB compares the names of languages in upper case.
+pub fn language_name(written: &str) -> String {
+    let name = written.to_ascii_lowercase();
+    match name.as_str() {
+        "javascript_quickjs" | "javascript_spidermonkey" => JAVASCRIPT.to_owned(),
+        _ => name,
+    }
+}
+
 /// Groups of map functions whose projections are kept.
 const PROJECTIONS_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
 /// Those of longer sources, in bytes, are worked out each time.

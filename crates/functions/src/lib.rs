@@ -16,7 +16,7 @@ mod languages;
 mod places;
 pub mod times;
 
-pub use functions::{Functions, JAVASCRIPT};
+pub use functions::{Functions, JAVASCRIPT, language_name};
 pub use language::{
     DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
     ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown, status_of,

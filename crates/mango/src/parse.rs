@@ -74,10 +74,12 @@ impl Place {
 
     fn below_field(&self, name: &str, limits: &Limits) -> Result<Self, SelectorError> {
         let place = self.deeper(limits)?;
+        if name.is_empty() {
+            return Err(SelectorError::InvalidFieldName(String::new()));
+        }
         let above = self.field.as_deref();
         check_length(above.map_or(0, |above| above.len() + 1) + name.len())?;
         let field = match above {
-            None if name.is_empty() => None,
             None => Some(Arc::from(name)),
             Some(above) => Some(Arc::from(format!("{above}.{name}"))),
         };

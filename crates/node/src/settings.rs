@@ -2,7 +2,7 @@
 
 use config::Settings;
 use database::{AttachmentOptions, CreateOptions, Databases};
-use document::UuidAlgorithm;
+use document::{UuidAlgorithm, UuidFormat};
 
 /// Tells databases what concerns them.
 pub fn tell(settings: &Settings, databases: &Databases) {
@@ -34,7 +34,14 @@ pub fn attachment_options(settings: &Settings) -> AttachmentOptions {
 
 /// How ids of documents without one are made.
 pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
+    let format = match settings.uuids.format {
+        config::settings::UuidFormat::Base16 => UuidFormat::Base16,
+        config::settings::UuidFormat::Base36 => UuidFormat::Base36,
+        config::settings::UuidFormat::Rfc9562 => UuidFormat::Rfc9562,
+    };
     match settings.uuids.algorithm {
+        config::settings::UuidAlgorithm::UuidV7 => UuidAlgorithm::V7(format),
+        config::settings::UuidAlgorithm::UuidV4 => UuidAlgorithm::V4(format),
         config::settings::UuidAlgorithm::Sequential => UuidAlgorithm::Sequential,
         config::settings::UuidAlgorithm::Random => UuidAlgorithm::Random,
         config::settings::UuidAlgorithm::UtcRandom => UuidAlgorithm::UtcRandom,
@@ -99,7 +106,7 @@ mod tests {
         let settings = Settings::default();
         assert_eq!(attachment_options(&settings), AttachmentOptions::default());
         let uuids = uuid_algorithm(&settings);
-        assert!(matches!(uuids, UuidAlgorithm::Sequential), "{uuids:?}");
+        assert_eq!(uuids, UuidAlgorithm::V7(UuidFormat::Base16));
         let security = new_database(&settings, None, false).security;
         assert_eq!(security, auth::DefaultSecurity::default().json());
     }

@@ -114,10 +114,8 @@ section! {
 section! {
     /// Purging documents.
     pub struct Purge in "purge" {
-        /// Most documents in one _purge request.
-        max_document_id_number: Int = "100",
         /// Most revisions in one _purge request.
-        max_revisions_number: Int = "1000",
+        max_revisions_number: Limit = "infinity",
     }
 }
 

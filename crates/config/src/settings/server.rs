@@ -169,8 +169,10 @@ section! {
 section! {
     /// Identifiers that the server makes up.
     pub struct Uuids in "uuids" {
-        /// How identifiers are made: sequential, random, utc_random or utc_id.
-        algorithm: UuidAlgorithm = "sequential",
+        /// How identifiers are made: uuid_v7, uuid_v4, sequential, random, utc_random or utc_id.
+        algorithm: UuidAlgorithm = "uuid_v7",
+        /// How those of uuid_v7 and uuid_v4 are written: base_16, base_36 or rfc9562 (in groups with hyphens).
+        format: UuidFormat = "base_16",
         /// What utc_id identifiers end with.
         utc_id_suffix: Option<Text>,
         /// Most identifiers in one GET /_uuids.
@@ -307,8 +309,24 @@ choice! {
 }
 
 choice! {
+    /// How UUIDs of versions 4 and 7 are written.
+    pub enum UuidFormat {
+        /// 32 hexadecimal digits.
+        Base16 = "base_16",
+        /// 25 digits of base 36.
+        Base36 = "base_36",
+        /// Hexadecimal digits in groups with hyphens.
+        Rfc9562 = "rfc9562",
+    }
+}
+
+choice! {
     /// How identifiers are made.
     pub enum UuidAlgorithm {
+        /// A UUID of version 7: the time, then random bits.
+        UuidV7 = "uuid_v7",
+        /// A UUID of version 4: random bits.
+        UuidV4 = "uuid_v4",
         /// A random part, and a number that grows.
         Sequential = "sequential",
         /// 128 random bits.

@@ -42,12 +42,13 @@ impl TextSpec {
         doc: &Value,
         partitioned: bool,
     ) -> Vec<(String, Option<TextSpec>)> {
-        let language = doc["language"].as_str().unwrap_or("javascript");
+        let language =
+            functions::language_name(doc["language"].as_str().unwrap_or(functions::JAVASCRIPT));
         let all = doc[member(flavour)].as_object().into_iter().flatten();
         all.map(|(name, index)| {
             (
                 name.clone(),
-                TextSpec::read(flavour, name, language, index, partitioned),
+                TextSpec::read(flavour, name, &language, index, partitioned),
             )
         })
         .collect()

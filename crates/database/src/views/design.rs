@@ -28,6 +28,8 @@ pub struct Design {
     pub id: String,
     /// The document's revision.
     pub rev: document::Rev,
+    /// The `language` as it is written.
+    pub language: String,
     /// What its index is made of.
     pub spec: Arc<Spec>,
     /// The same as a number, which queries find the index by.
@@ -50,8 +52,9 @@ impl Design {
                 .and_then(Value::as_bool)
                 .unwrap_or(default)
         };
+        let language = doc["language"].as_str().unwrap_or(functions::JAVASCRIPT);
         let mut spec = Spec {
-            language: doc["language"].as_str().unwrap_or("javascript").to_owned(),
+            language: functions::language_name(language),
             lib: None,
             views: vec![],
             include_design: flag("include_design", false),
@@ -69,6 +72,7 @@ impl Design {
         Design {
             id: id.to_owned(),
             rev,
+            language: language.to_owned(),
             signature: spec.signature(),
             spec: Arc::new(spec),
             views,

@@ -436,7 +436,7 @@ impl Database {
     pub fn view_info(&self, design: &Design, index: &ViewIndex) -> Result<ViewInfo, Error> {
         let mut info = ViewInfo {
             signature: index.hex_signature(),
-            language: design.spec.language.clone(),
+            language: design.language.clone(),
             compact_running: index.compacting.load(Relaxed),
             waiting_clients: index.waiting.load(Relaxed),
             ..ViewInfo::default()

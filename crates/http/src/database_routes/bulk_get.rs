@@ -10,7 +10,7 @@ use crate::connection::server::others_came;
 use crate::document_routes::attachments::{
     Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
 };
-use crate::document_routes::documents::{parse_revs, read_options};
+use crate::document_routes::documents::{parse_revs_or, read_options};
 use crate::document_routes::open_revs::{ERROR_PART, PARTS_MAX, has_piece};
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -283,8 +283,10 @@ impl BulkGet {
             let id = doc.get("id").unwrap_or(&Value::Null);
             parts.push_text(format!("{comma}{{\"id\":{id},\"docs\":[").as_bytes());
         }
-        let options = self.options_of(&doc);
-        let found = options.and_then(|options| Ok((self.found(&doc, &options)?, options)));
+        let found = wanted(&doc).and_then(|wanted| {
+            let options = self.options_of(&doc)?;
+            Ok((self.found(wanted, &options)?, options))
+        });
         match found {
             Err(e) => self.push_refusal(&doc, &e, parts),
             Ok((Found::Missing(rev), _)) => self.push_missing(&doc, rev.as_ref(), parts),
@@ -404,9 +406,8 @@ impl BulkGet {
         // With an id that is none, the revision is not looked at.
         let shows_rev =
             matches!(self.form, Form::Multipart { .. }) || !e.error.starts_with("illegal_");
-        let rev = doc.get("rev").filter(|_| shows_rev);
-        let (id, rev) = (doc.get("id"), rev.unwrap_or(&Value::Null));
-        let id = id.unwrap_or(&Value::Null);
+        let rev = if shows_rev { shown_rev(doc) } else { &Value::Null };
+        let id = doc.get("id").unwrap_or(&Value::Null);
         self.push_error(id, rev, (&*e.error, &*e.reason), parts);
     }
 
@@ -432,7 +433,7 @@ impl BulkGet {
     fn options_of(&self, doc: &Value) -> Result<ReadOptions, ApiError> {
         let mut options = self.options.clone();
         if let Some(since) = doc.get("atts_since") {
-            let revs = parse_revs(since)?;
+            let revs = parse_revs_or(since, "att_since value must be array of revs.")?;
             if !revs.is_empty() {
                 options.attachments = WantedBytes::Since(revs);
             }
@@ -443,16 +444,11 @@ impl BulkGet {
         Ok(options)
     }
 
-    fn found(&self, doc: &Value, options: &ReadOptions) -> Result<Found, ApiError> {
-        let Some(id) = doc.get("id").and_then(Value::as_str) else {
-            return Err(ApiError::bad_request("document must be a JSON object"));
-        };
-        let id = DocId::new(id)?;
-        let rev = match doc.get("rev") {
-            None | Some(Value::Null) => None,
-            Some(Value::String(rev)) => Some(Rev::parse(rev)?),
-            Some(_) => return Err(document::RevError.into()),
-        };
+    fn found(
+        &self,
+        (id, rev): (DocId, Option<Rev>),
+        options: &ReadOptions,
+    ) -> Result<Found, ApiError> {
         let which = match &rev {
             None => WhichRevs::All,
             Some(rev) => WhichRevs::List(vec![rev.clone()]),
@@ -460,6 +456,38 @@ impl BulkGet {
         let found = self.db.open_revs(&id, &which, options)?;
         Ok(found.map_or(Found::Missing(rev), Found::Revs))
     }
+}
+
+/// Reads which document is asked for, and which of its revisions.
+fn wanted(doc: &Value) -> Result<(DocId, Option<Rev>), ApiError> {
+    let id = match doc {
+        Value::Object(members) if !members.is_empty() => doc.get("id"),
+        _ => return Err(ApiError::bad_request("document must be a JSON object")),
+    };
+    let id = id.and_then(Value::as_str);
+    let id = DocId::new(id.ok_or_else(|| ApiError::bad_request("document id missed"))?)?;
+    let rev = match doc.get("rev") {
+        None => None,
+        Some(Value::String(rev)) => Some(Rev::parse(rev)?),
+        Some(_) => return Err(document::RevError.into()),
+    };
+    Ok((id, rev))
+}
+
+/// Returns the revision that a refusal shows, as CouchDB does: the one that is asked for, or that of `atts_since` which is
+/// none.
+fn shown_rev(doc: &Value) -> &Value {
+    let is_rev = |rev: &Value| rev.as_str().is_some_and(|rev| Rev::parse(rev).is_ok());
+    let since = match doc.get("rev") {
+        Some(rev) if !is_rev(rev) => return rev,
+        _ => doc.get("atts_since"),
+    };
+    match since {
+        Some(Value::Array(revs)) => revs.iter().find(|rev| !is_rev(rev)),
+        since => since,
+    }
+    .or(doc.get("rev"))
+    .unwrap_or(&Value::Null)
 }
 
 fn begin_part(

@@ -91,16 +91,8 @@ fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError
             ));
         }
     };
-    let limit = match q.get("limit") {
-        None => None,
-        Some(l) => {
-            let l = l
-                .parse::<i64>()
-                .map_err(|_| ApiError::bad_request("`limit` must be an integer"))?;
-            // A negative limit is none.
-            u64::try_from(l).ok()
-        }
-    };
+    let limit = q.get("limit").map(|text| natural("limit", text));
+    let limit = limit.transpose()?;
     let seq_interval = match q.get("seq_interval").map(str::parse::<u64>) {
         None => None,
         Some(Ok(n)) if n > 0 => Some(n),

@@ -154,18 +154,12 @@ pub async fn purge(req: &mut Request, access: &Access) -> Answer {
     require_method(req, "POST")?;
     req.require_json()?;
     let body = req.json_object(BodyClass::Small).await?;
-    let limits = &req.settings.purge;
-    if body.len() as u64 > limits.max_document_id_number {
-        return Err(ApiError::bad_request(
-            "Exceeded maximum number of documents.",
-        ));
-    }
     let mut requests = Vec::with_capacity(body.len());
     for (id, revs) in &body {
         requests.push((DocId::new(id)?, parse_revs(revs)?));
     }
     let revs: usize = requests.iter().map(|(_, r)| r.len()).sum();
-    if revs as u64 > limits.max_revisions_number {
+    if revs as u64 > req.settings.purge.max_revisions_number {
         return Err(ApiError::bad_request(
             "Exceeded maximum number of revisions.",
         ));
@@ -188,7 +182,7 @@ async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiErro
     req.json_object(BodyClass::Many)
         .await?
         .into_iter()
-        .map(|(id, revs)| Ok((id, parse_revs(&revs)?)))
+        .map(|(id, revs)| Ok((id, parse_revs_or(&revs, "Invalid revisions, must be a list")?)))
         .collect()
 }
 

@@ -9,7 +9,7 @@ use database::{
 use document::json::{Elements, member, string_text};
 use document::{normalise, parse_document, write_json_string};
 use fair_queue::{Limits, Queue};
-use functions::{Error as FunctionError, JAVASCRIPT, Lane, THROWN_BYTES_MAX};
+use functions::{Error as FunctionError, JAVASCRIPT, Lane, THROWN_BYTES_MAX, language_name};
 
 use crate::app::App;
 use crate::design_routes::calls::place;
@@ -180,7 +180,7 @@ fn parse(body: &[u8]) -> Result<Wanted, ApiError> {
         (None, Some(design)) => text(design, "language")?,
         (None, None) => None,
     };
-    let language = language.unwrap_or_else(|| JAVASCRIPT.to_owned());
+    let language = language.map_or_else(|| JAVASCRIPT.to_owned(), |name| language_name(&name));
     if let Some(tried) = object(&body, "validate")? {
         return Ok(Wanted::Write(TriedWrite {
             function: required(text(tried, "function")?, "validate.function")?,

@@ -102,7 +102,6 @@ async fn get_some_revs(req: &mut Request, access: &Access, id: &str) -> Answer {
     let Ok(doc_id) = DocId::new(id) else {
         return Err(ApiError::missing());
     };
-    check_numbers(&req.query, &["r"])?;
     let options = read_options(&req.query)?;
     let Some(which) = open_revs::asked(&req.query)? else {
         return get(req, access, id);
@@ -117,7 +116,6 @@ fn get(req: &mut Request, access: &Access, id: &str) -> Answer {
         return Err(ApiError::missing());
     };
     req.document_reads += 1;
-    check_numbers(&req.query, &["r"])?;
     let mut options = read_options(&req.query)?;
     // With `latest` it is the winner, of whatever branch `rev` is. (`open_revs`, and attachments, stay on its branch.)
     if options.latest {
@@ -151,19 +149,6 @@ fn doc_reply(req: &Request, access: &Access, doc: ReadDoc, options: &ReadOptions
     Ok(if plain { reply.etag(&etag) } else { reply })
 }
 
-pub fn check_numbers(query: &Query, names: &[&str]) -> Result<(), ApiError> {
-    for name in names {
-        if let Some(v) = query.get(name)
-            && v.parse::<u64>().is_err()
-        {
-            return Err(ApiError::bad_request(format!(
-                "`{name}` must be a positive integer"
-            )));
-        }
-    }
-    Ok(())
-}
-
 pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
     let attachments = match query.json("atts_since")? {
         Some(since) => WantedBytes::Since(parse_revs(&since)?),
@@ -187,8 +172,13 @@ pub fn read_options(query: &Query) -> Result<ReadOptions, ApiError> {
 
 /// A JSON list of revisions.
 pub fn parse_revs(value: &Value) -> Result<Vec<Rev>, ApiError> {
+    parse_revs_or(value, "Invalid list of revisions")
+}
+
+/// A JSON list of revisions; `reason` says that the value is no list.
+pub fn parse_revs_or(value: &Value, reason: &'static str) -> Result<Vec<Rev>, ApiError> {
     let Value::Array(revs) = value else {
-        return Err(ApiError::bad_request("Invalid list of revisions"));
+        return Err(ApiError::bad_request(reason));
     };
     revs.iter()
         .map(|r| match r {

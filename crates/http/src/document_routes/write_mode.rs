@@ -2,7 +2,6 @@
 
 use database::{Durability, EditMode, WriteTiming};
 
-use crate::document_routes::documents::check_numbers;
 use crate::errors::ApiError;
 use crate::request::Request;
 
@@ -20,7 +19,6 @@ const COPIES_ALONE: u64 = 1;
 impl WriteMode {
     /// `is_alone`: the server is none of several, so that there is one copy of everything.
     pub fn of(req: &Request, is_alone: bool, w: Option<u64>) -> Result<Self, ApiError> {
-        check_numbers(&req.query, &["w"])?;
         // That of the body counts more, as in CouchDB.
         let w = w.or_else(|| req.query.get("w").and_then(|w| w.parse().ok()));
         let full_commit = req.named_header("x-couch-full-commit") == Some("true");

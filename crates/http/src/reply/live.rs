@@ -77,12 +77,8 @@ impl FeedTimes {
                 }
             },
         };
-        let timeout = match query.get("timeout") {
-            None => None,
-            Some(t) => Some(t.parse::<u64>().map_err(|_| {
-                ApiError::bad_request("`timeout` must be a positive integer (in milliseconds)")
-            })?),
-        };
+        let timeout = query.get("timeout").map(|text| natural("timeout", text));
+        let timeout = timeout.transpose()?;
         // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
         let timeout = match heartbeat {
             Some(_) => None,
@@ -93,6 +89,25 @@ impl FeedTimes {
             heartbeat: heartbeat.map(Duration::from_millis),
         })
     }
+}
+
+/// Reads a `limit` or a `timeout` of a feed. Numbers beyond 64 bits are the greatest one.
+///
+/// # Errors
+/// Those of CouchDB for a number below 0, and for what is no whole number.
+pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
+    let is_negative = text.starts_with('-');
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        let reason = format!("The {name} parameter should be a non-negative integer");
+        return Err(ApiError::bad_request(reason));
+    }
+    let number = digits.parse().unwrap_or(u64::MAX);
+    if is_negative && number > 0 {
+        let reason = format!("The {name} value should be a non-negative integer");
+        return Err(ApiError::bad_request(reason));
+    }
+    Ok(number)
 }
 
 /// What a live feed shows.
