@@ -105,7 +105,7 @@ fn harden() -> io::Result<()> {
     telemetry::give_way(telemetry::BACKGROUND_NICE);
     // Containers may have no `/proc`, or not let it be written.
     let _ = confine::end_early(None);
-    set_no_new_privs(true)
+    Ok(set_no_new_privs(true)?)
 }
 
 /// Leaves little to a function that gets the engine to do what it should not: no file, no network, no other process. It comes before
