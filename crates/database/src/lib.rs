@@ -41,6 +41,7 @@ mod rules;
 mod select;
 mod seq;
 mod text;
+mod turn;
 mod update;
 mod validate;
 mod validators;
@@ -90,6 +91,7 @@ pub use text::{
     TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec,
     text_bounds, text_flag, texts_beside,
 };
+pub use turn::Turn;
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{
     Design, Grouping, KenOptions, Update, ViewAt, ViewIndex, ViewInfo, ViewQuery, ViewRows,

@@ -41,7 +41,7 @@ pub struct App {
     /// Memory for the bodies of requests.
     pub bodies: Arc<Bodies>,
     /// Memory that answers take until they end.
-    pub answers: Arc<Answers>,
+    pub answers: Answers,
     settings: RwLock<Arc<Settings>>,
     feeds: Feeds,
     /// Places of users for lists.
@@ -111,12 +111,14 @@ impl App {
     /// Finds out who is asking.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
         let seen = clustered::users_seen(self);
-        match self.authenticate_here(req).await {
+        let done = match self.authenticate_here(req).await {
             Err(e) if e.status == 401 && clustered::users_are_newer(self, seen).await => {
                 self.authenticate_here(req).await
             }
             done => done,
-        }
+        };
+        req.answers = self.answers.of(&req.user, req.peer);
+        done
     }
 
     async fn authenticate_here(&self, req: &mut Request) -> Result<(), ApiError> {

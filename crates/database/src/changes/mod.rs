@@ -20,6 +20,7 @@ use crate::Error;
 use crate::database::Database;
 use crate::rules::Watch;
 use crate::seq::Seqs;
+use crate::turn::Turn;
 use row::Wrote;
 
 /// So much room for a row is kept while a feed waits, in bytes.
@@ -119,6 +120,8 @@ impl Changes {
         }
         // A filter may pass over many rows: come up for air now and then.
         let mut passed = 0;
+        let mut turn = Turn::begin();
+        let with_document = self.query.include_docs;
         while self.shard < self.views.len() {
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
@@ -127,7 +130,7 @@ impl Changes {
                 if self.limit_reached() {
                     return Ok(false);
                 }
-                if out.len() >= enough || passed >= 10_000 {
+                if out.len() >= enough || passed >= 10_000 || turn.is_over(with_document) {
                     return Ok(true);
                 }
                 self.note_read(seq);

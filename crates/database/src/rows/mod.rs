@@ -19,6 +19,7 @@ use crate::database::Database;
 use crate::rules::Watch;
 use crate::select::{IdMerge, Views};
 use crate::seq::Seqs;
+use crate::turn::Turn;
 use crate::{Error, partition};
 use range::Range;
 use write::separate;
@@ -182,6 +183,7 @@ impl Rows {
     /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes;
+        let mut turn = Turn::begin();
         match std::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Done => Ok(false),
             Plan::Keys(mut keys) => {
@@ -189,7 +191,7 @@ impl Rows {
                     if let Some(key) = keys.keys.get(place) {
                         self.write_key(key, keys.is_partitioned, out)?;
                     }
-                    if out.len() >= enough {
+                    if out.len() >= enough || turn.is_over(true) {
                         self.plan = Plan::Keys(keys);
                         return Ok(true);
                     }
@@ -217,6 +219,7 @@ impl Rows {
         range.position(&mut merge);
         let mut more = false;
         let mut looked_at = 0;
+        let mut turn = Turn::begin();
         while let Some((shard, id, value)) = merge.entry() {
             if range.is_past(id) || range.left == 0 {
                 break;
@@ -242,7 +245,8 @@ impl Rows {
                 range.left -= 1;
             }
             looked_at += 1;
-            if out.len() >= enough || looked_at >= ROWS_A_PIECE_MAX {
+            let is_over = turn.is_over(shown && self.include_docs);
+            if out.len() >= enough || looked_at >= ROWS_A_PIECE_MAX || is_over {
                 range.from = Some(id.to_vec());
                 range.after = true;
                 more = true;

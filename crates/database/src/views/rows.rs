@@ -3,6 +3,7 @@
 use std::sync::Arc;
 use std::time::Instant;
 
+use crate::turn::TURN_TIME;
 use document::collation::HIGHEST;
 use document::{DocId, Rev, write_json_string};
 use functions::SLICE;
@@ -265,7 +266,11 @@ impl ViewRows {
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes.max(1);
         // What reduce functions take long for is given piece by piece: others wait for this thread.
-        let started = (!matches!(self.plan, Plan::Rows)).then(Instant::now);
+        let (timed, time) = match self.plan {
+            Plan::Rows => (self.query.include_docs, TURN_TIME),
+            Plan::Groups(..) | Plan::Whole(_) => (true, SLICE),
+        };
+        let started = timed.then(Instant::now);
         let mut given = 0;
         let more = self.next_rows(&mut |separator, row| {
             given += 1;
@@ -273,7 +278,7 @@ impl ViewRows {
                 out.extend_from_slice(b",\r\n");
             }
             out.extend_from_slice(row);
-            out.len() < enough && started.is_none_or(|started| started.elapsed() < SLICE)
+            out.len() < enough && started.is_none_or(|started| started.elapsed() < time)
         });
         self.given += given;
         more

@@ -5,13 +5,14 @@
 //! takes most. A worker that is alone at work is left to the limits of its heap, and a small one is left alone.
 
 use std::collections::HashMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt as _;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
 use language::Error;
 use parking_lot::Mutex;
-use procfs::process::Process;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::Processes;
@@ -40,10 +41,31 @@ struct State {
 }
 
 /// What is known of a worker.
-#[derive(Default)]
 struct Shared {
+    /// The process's `statm`, opened while it could be found.
+    statm: Option<File>,
     works: AtomicBool,
     is_evicted: AtomicBool,
+}
+
+impl Shared {
+    /// Returns the resident memory that the process shares with no other, in bytes; 0 of one that has ended.
+    fn private_bytes(&self) -> u64 {
+        // Seven numbers of pages: the second is the resident ones, the third those of them that are shared.
+        let mut text = [0; 128];
+        let read = self
+            .statm
+            .as_ref()
+            .and_then(|statm| statm.read_at(&mut text, 0).ok());
+        let text = std::str::from_utf8(&text[..read.unwrap_or(0)]).unwrap_or_default();
+        let mut numbers = text
+            .split_ascii_whitespace()
+            .skip(1)
+            .map(|n| n.parse().unwrap_or(0));
+        let mut next = || numbers.next().unwrap_or(0u64);
+        let (resident, shared) = (next(), next());
+        resident.saturating_sub(shared) * procfs::page_size()
+    }
 }
 
 /// A worker's part of the memory, for as long as its process is there.
@@ -83,9 +105,17 @@ impl Budget {
     }
 
     /// Counts the memory of a process that was just started, a child of this one that is not waited for before the share is
-    /// dropped.
+    /// dropped. The process may not hide its memory before.
     pub fn share(self: &Arc<Self>, pid: u32) -> Share {
-        let shared = Arc::new(Shared::default());
+        let statm = File::open(format!("/proc/{pid}/statm"));
+        if let Err(error) = &statm {
+            tracing::warn!(%error, "the memory of a worker is not measured, and [memory] workers does not bound it");
+        }
+        let shared = Arc::new(Shared {
+            statm: statm.ok(),
+            works: AtomicBool::new(false),
+            is_evicted: AtomicBool::new(false),
+        });
         let mut state = self.state.lock();
         state.workers.insert(pid, shared.clone());
         let starts = !std::mem::replace(&mut state.is_watched, true);
@@ -152,7 +182,11 @@ impl Budget {
     /// Bytes that all workers take; `None` when there are none, and no thread watches any more.
     fn measure(&self) -> Option<u64> {
         let mut state = self.state.lock();
-        let used = state.workers.keys().map(|&pid| private_bytes(pid)).sum();
+        let used = state
+            .workers
+            .values()
+            .map(|shared| shared.private_bytes())
+            .sum();
         self.used.store(used, Ordering::Relaxed);
         self.peak.fetch_max(used, Ordering::Relaxed);
         if state.workers.is_empty() {
@@ -174,7 +208,7 @@ impl Budget {
             return;
         }
         let largest = at_work
-            .map(|(pid, shared)| (private_bytes(*pid), *pid, shared))
+            .map(|(pid, shared)| (shared.private_bytes(), *pid, shared))
             .max_by_key(|(taken, ..)| *taken)
             .filter(|(taken, ..)| *taken > SMALL_BYTES);
         let Some((taken, pid, shared)) = largest else {
@@ -194,15 +228,4 @@ impl Budget {
             "ended the largest worker of functions: all together took more than [memory] workers"
         );
     }
-}
-
-/// Resident memory of a process that it shares with no other, in bytes; 0 of one that has ended.
-fn private_bytes(pid: u32) -> u64 {
-    let statm = i32::try_from(pid).ok().and_then(|pid| {
-        let process = Process::new(pid);
-        process.and_then(|process| process.statm()).ok()
-    });
-    statm.map_or(0, |statm| {
-        statm.resident.saturating_sub(statm.shared) * procfs::page_size()
-    })
 }

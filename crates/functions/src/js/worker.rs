@@ -105,9 +105,7 @@ fn harden() -> io::Result<()> {
     telemetry::give_way(telemetry::BACKGROUND_NICE);
     // Containers may have no `/proc`, or not let it be written.
     let _ = confine::end_early(None);
-    set_no_new_privs(true)?;
-    // Nobody but the superuser reads its memory.
-    confine::hide_memory()
+    Ok(set_no_new_privs(true)?)
 }
 
 /// Leaves little to a function that gets the engine to do what it should not: no file, no network, no other process. It comes before
@@ -137,6 +135,9 @@ fn serve() -> io::Result<()> {
         return Ok(());
     };
     let (options, expected) = wire::read_options(&mut first)?;
+    // From now on nobody but the superuser reads its memory. The server has opened before what tells how much there is: where
+    // `/proc` hides what may not be read, it could not find it any more.
+    confine::hide_memory()?;
     let heaps = options.memory_bytes as u64 * 4;
     limit(Resource::As, space_used() + heaps + SPACE)?;
     limit(Resource::Core, 0)?;

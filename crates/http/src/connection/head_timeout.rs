@@ -2,19 +2,28 @@
 //! trickle in; so is there for a connection that was opened and says nothing. hyper looks at the clock only from the end of one
 //! request to the end of the next one's head, which has to be long, since connections of pools rest for minutes in between; and
 //! HTTP/2 only asks for a sign of life now and then.
+//!
+//! A long head takes a place among all of them: a connection keeps its read buffer as long as it is open.
 
 use std::io;
 use std::pin::Pin;
+use std::sync::Arc;
 use std::task::{Context, Poll, ready};
 use std::time::Duration;
 
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection::lenient::Lenient;
 
 /// What HTTP/2 begins with.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
+
+/// The most that a head may have, and so much of a body is read at once, in bytes: a connection keeps as much while it rests.
+pub const HEAD_BYTES_MAX: usize = 64 << 10;
+/// A longer head takes a place, and its connection is closed after the answer, in bytes.
+pub const LONG_HEAD_BYTES: usize = 16 << 10;
 
 pub struct HeadTimeout<S> {
     stream: Lenient<S>,
@@ -25,6 +34,11 @@ pub struct HeadTimeout<S> {
     deadline: Option<Instant>,
     /// Made when somebody has to wait for the deadline, which few do.
     sleep: Option<Pin<Box<Sleep>>>,
+    /// Bytes of the head under way.
+    head_bytes: usize,
+    long_heads: Arc<Semaphore>,
+    /// The place of a long head, until the connection ends.
+    place: Option<OwnedSemaphorePermit>,
 }
 
 /// What the first bytes tell.
@@ -37,7 +51,11 @@ enum Spoken {
 
 impl<S> HeadTimeout<S> {
     /// A connection may say nothing at all for `silence_max`.
-    pub fn new(stream: Lenient<S>, head_time_max: Duration, silence_max: Duration) -> Self {
+    pub fn new(
+        stream: Lenient<S>,
+        (head_time_max, silence_max): (Duration, Duration),
+        long_heads: Arc<Semaphore>,
+    ) -> Self {
         HeadTimeout {
             stream,
             spoken: Spoken::Unknown(0),
@@ -45,7 +63,22 @@ impl<S> HeadTimeout<S> {
             begun: None,
             deadline: Instant::now().checked_add(silence_max),
             sleep: None,
+            head_bytes: 0,
+            long_heads,
+            place: None,
         }
+    }
+
+    /// Takes a place for a head that has become long.
+    ///
+    /// # Errors
+    /// There is none.
+    fn take_place(&mut self) -> io::Result<()> {
+        if self.head_bytes > LONG_HEAD_BYTES && self.place.is_none() {
+            let place = self.long_heads.clone().try_acquire_owned();
+            self.place = Some(place.map_err(|_| io::Error::from(io::ErrorKind::QuotaExceeded))?);
+        }
+        Ok(())
     }
 
     fn look_at(&mut self, bytes: &[u8]) {
@@ -76,9 +109,13 @@ impl<S> HeadTimeout<S> {
             Spoken::Http2(frames) => frames.head_under_way(),
         };
         if begun != self.begun || begun.is_none() {
+            self.head_bytes = 0;
             self.begun = begun;
             self.deadline = begun.and_then(|_| Instant::now().checked_add(self.head_time_max));
             self.sleep = None;
+        }
+        if begun.is_some() {
+            self.head_bytes += bytes.len();
         }
     }
 
@@ -105,7 +142,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadTimeout<S> {
         match Pin::new(&mut me.stream).poll_read(cx, buf) {
             Poll::Ready(Ok(())) => {
                 me.look_at(&buf.filled()[start..]);
-                Poll::Ready(Ok(()))
+                Poll::Ready(me.take_place())
             }
             // What is there already counts, however late it is looked at.
             Poll::Pending => {

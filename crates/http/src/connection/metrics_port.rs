@@ -16,6 +16,7 @@ use tokio::sync::{Semaphore, oneshot};
 use tokio::time::timeout;
 
 use crate::app::App;
+use crate::connection::head_timeout::HEAD_BYTES_MAX;
 use crate::connection::server::AFTER_FAILED_ACCEPT;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::metrics::catalogue;
@@ -70,6 +71,7 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
             let connection = hyper::server::conn::http1::Builder::new()
                 .timer(TokioTimer::new())
                 .header_read_timeout(SILENCE_MAX)
+                .max_buf_size(HEAD_BYTES_MAX)
                 .serve_connection(TokioIo::new(stream), service);
             let mut connection = std::pin::pin!(connection);
             let whole = tokio::select! {

@@ -26,7 +26,7 @@ use crate::app::App;
 use crate::browsers::cross_site;
 use crate::clustered;
 use crate::connection::again::Again;
-use crate::connection::head_timeout::HeadTimeout;
+use crate::connection::head_timeout::{HEAD_BYTES_MAX, HeadTimeout, LONG_HEAD_BYTES};
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
 use crate::connection::metrics_port::serve_metrics;
@@ -270,17 +270,19 @@ where
         // A body that waits for memory, unread, leaves the connection's window to others.
         .initial_stream_window_size(STREAM_WINDOW_BYTES)
         .initial_connection_window_size(16 * STREAM_WINDOW_BYTES)
+        .max_send_buf_size(HEAD_BYTES_MAX)
         .keep_alive_interval(PING_EVERY);
     builder
         .http1()
         .timer(TokioTimer::new())
+        .max_buf_size(HEAD_BYTES_MAX)
         // Not `pipeline_flush`: it buffers a streamed answer whole, whatever the client takes.
         .header_read_timeout(app.silence_max());
     let stream = Lenient::new(Lingering::new(stream));
     let stream = HeadTimeout::new(
         stream,
-        app.settings().chttpd.header_timeout,
-        app.silence_max(),
+        (app.settings().chttpd.header_timeout, app.silence_max()),
+        app.bodies.long_heads(),
     );
     let connection = builder
         .serve_connection(TokioIo::new(Spelling::new(stream, bodiless)), service)
@@ -397,6 +399,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let n = app.stats.begin();
     let (parts, body) = req.into_parts();
     let version = parts.version;
+    let is_long_head = head_bytes(&parts) > LONG_HEAD_BYTES;
     let is_short = has_short_body(&parts.headers, !body.is_end_stream());
     let id = clients_request_id(&parts.headers).unwrap_or_else(|| request_id(n));
     let (method, method_error) = effective_method(&parts);
@@ -429,14 +432,17 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     if req.settings.chttpd.allow_jsonp {
         reply = jsonp::wrap(req, reply);
     }
-    if let Body::Full(whole) = &reply.body
-        && whole.len() > WATCHED_FROM_BYTES
+    if reply
+        .body
+        .length()
+        .is_none_or(|length| length > WATCHED_FROM_BYTES as u64)
     {
         reply = counted(req, reply).await;
     }
     // A reserved place is free after this answer, whatever is left of the body.
     let is_reserved = |place: &Ticket| place.seat.is_reserved();
-    let is_over = req.place.as_ref().is_some_and(is_reserved) || !req.drain().await;
+    // After a long head the connection would keep its long buffer.
+    let is_over = req.place.as_ref().is_some_and(is_reserved) || is_long_head || !req.drain().await;
     if is_over && version < hyper::Version::HTTP_2 {
         // What is left stands in the way of another request: the client is told before it sends one.
         reply
@@ -446,8 +452,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     finish(&mut under_way, reply)
 }
 
-/// A long answer that is whole, counted until the client has it. A read of a database waits while there is no memory for it;
-/// what operators ask is always answered.
+/// A long answer; one that is whole is counted until the client has it. A read of a database waits while there is no memory
+/// for it; what operators ask is always answered.
 async fn counted(req: &mut Request, reply: Reply) -> Reply {
     let route = Route::of(&req.method, &req.segments, req.query.get("feed"));
     if req.is_of_database
@@ -457,8 +463,23 @@ async fn counted(req: &mut Request, reply: Reply) -> Reply {
     {
         return e.into();
     }
-    req.count(reply.body.length().map_or(0, |length| length as usize));
+    if let Body::Full(whole) = &reply.body {
+        req.count(whole.len());
+    }
     reply
+}
+
+/// The length of a request's head, about, in bytes.
+fn head_bytes(parts: &hyper::http::request::Parts) -> usize {
+    let target = parts
+        .uri
+        .path_and_query()
+        .map_or(0, |target| target.as_str().len());
+    let headers = parts.headers.iter();
+    target
+        + headers
+            .map(|(name, value)| name.as_str().len() + value.len() + 4)
+            .sum::<usize>()
 }
 
 fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiError>) {

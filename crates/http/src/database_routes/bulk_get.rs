@@ -1,6 +1,8 @@
 //! Many documents read at once: `_bulk_get`.
 
-use database::{DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, WantedBytes, WhichRevs};
+use database::{
+    DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, Turn, WantedBytes, WhichRevs,
+};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, Rev, TextList};
 use node::Access;
@@ -227,6 +229,7 @@ impl PartsMaker for BulkGet {
             }
             State::First | State::More => {}
         }
+        let mut turn = Turn::begin();
         loop {
             if let Some(mut current) = self.current.take() {
                 if self.push_some(&mut current, parts)? {
@@ -244,7 +247,8 @@ impl PartsMaker for BulkGet {
                 self.end(parts);
                 return Ok(false);
             }
-            if parts.text_bytes() >= CHUNK_BYTES || parts.count() >= PARTS_MAX {
+            let is_enough = parts.text_bytes() >= CHUNK_BYTES || parts.count() >= PARTS_MAX;
+            if is_enough || turn.is_over(true) {
                 return Ok(true);
             }
         }

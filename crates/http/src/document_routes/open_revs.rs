@@ -1,8 +1,6 @@
 //! `?open_revs=`: several revisions of a document, as JSON and as multipart. Long ones are made one by one as the client takes
 //! them.
 
-use std::sync::Arc;
-
 use database::{DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
 use document::{DocId, Rev};
@@ -125,7 +123,7 @@ struct Revs {
 }
 
 impl Revs {
-    async fn read_by(self, reader: RevsReader, answers: &Arc<Answers>) -> Answer {
+    async fn read_by(self, reader: RevsReader, answers: &Answers) -> Answer {
         let content_type = self.form.content_type();
         let is_text = matches!(
             self.form,

@@ -5,9 +5,12 @@
 //! answers that are long wait to begin while there is no room.
 
 use std::collections::HashMap;
+use std::hash::{BuildHasher, RandomState};
+use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
+use auth::UserCtx;
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -21,67 +24,116 @@ const WAIT_MAX: Duration = Duration::from_secs(5);
 /// The same of a long answer that is to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Memory for answers, and who has it.
+/// However full the budget is, a user may have this much of a fair share, so that ordinary requests of others go on.
+const RESERVE_BYTES: u64 = 1 << 20;
+
+/// Memory for answers, as one user sees it. Clones share it.
+#[derive(Clone)]
 pub struct Answers {
+    pool: Arc<Pool>,
+    /// Who the user is; `None` for server admins, whose share is not limited.
+    sharer: Option<Sharer>,
+}
+
+/// A user, as the hash of a name or of an address.
+type Sharer = u64;
+
+struct Pool {
     budget_bytes: u64,
     state: Mutex<State>,
     freed: Notify,
     wait_max: Duration,
     begin_wait_max: Duration,
+    hasher: RandomState,
 }
 
 #[derive(Default)]
 struct State {
     used: u64,
     peak: u64,
-    /// Room that users' requests took, by name; of those without a login by the empty name.
-    by_user: HashMap<Box<str>, u64>,
+    by_sharer: HashMap<Sharer, u64>,
 }
 
 impl State {
-    fn add(&mut self, bytes: u64) {
+    fn add(&mut self, sharer: Option<Sharer>, bytes: u64) {
         self.used += bytes;
         self.peak = self.peak.max(self.used);
+        if let Some(sharer) = sharer {
+            *self.by_sharer.entry(sharer).or_default() += bytes;
+        }
+    }
+
+    /// Returns whether a user may have so many bytes more. A user has at most as much as is free, so that there is always
+    /// something left for the next; and never less than a share of the reserve, which all of them together have beyond the
+    /// budget at most once.
+    fn has_room(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
+        let Some(sharer) = sharer else {
+            return self.used + bytes <= budget_bytes;
+        };
+        let own = self.by_sharer.get(&sharer).copied().unwrap_or(0);
+        let others = self.used - own;
+        let sharers = self.by_sharer.len() as u64 + 1;
+        let reserve = RESERVE_BYTES.min(budget_bytes / 4 / sharers);
+        own + bytes <= (budget_bytes.saturating_sub(others) / 2).max(reserve)
     }
 }
 
 /// Memory that an answer has, until it is dropped.
 pub struct Held {
-    answers: Arc<Answers>,
-    /// Whose request took it; `None` when it is counted only.
-    user: Option<Box<str>>,
+    pool: Arc<Pool>,
+    sharer: Option<Sharer>,
     bytes: u64,
 }
 
 impl Answers {
-    /// A budget of so many bytes.
-    pub fn new(budget_bytes: usize) -> Arc<Answers> {
-        Arc::new(Answers {
-            budget_bytes: budget_bytes as u64,
-            state: Mutex::default(),
-            freed: Notify::new(),
-            wait_max: WAIT_MAX,
-            begin_wait_max: BEGIN_WAIT_MAX,
-        })
+    /// Makes a budget of so many bytes.
+    pub fn new(budget_bytes: usize) -> Answers {
+        Answers {
+            pool: Arc::new(Pool {
+                budget_bytes: budget_bytes as u64,
+                state: Mutex::default(),
+                freed: Notify::new(),
+                wait_max: WAIT_MAX,
+                begin_wait_max: BEGIN_WAIT_MAX,
+                hasher: RandomState::new(),
+            }),
+            sharer: None,
+        }
     }
 
-    /// What answers take now, and the most that they took, in bytes.
+    /// Returns the memory as a user has it: by name, and without a login by address.
+    pub fn of(&self, user: &UserCtx, peer: Option<IpAddr>) -> Answers {
+        let sharer = match (&user.name, peer) {
+            _ if user.is_admin() => None,
+            (Some(name), _) => Some(self.pool.hasher.hash_one(name)),
+            (None, peer) => Some(self.pool.hasher.hash_one(peer)),
+        };
+        Answers {
+            pool: self.pool.clone(),
+            sharer,
+        }
+    }
+
+    /// Returns what answers take now, and the most that they took, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
-        let state = self.state.lock();
+        let state = self.pool.state.lock();
         (state.used, state.peak)
     }
 
-    /// Takes room for what a request of this user is answered by. A user gets half of the budget; a request that is the user's
-    /// only one may get all of it.
+    /// Takes room for what a request is answered by. A user gets as much as stays free: half of the budget while nobody else
+    /// has any.
     ///
     /// # Errors
-    /// 413 when it is more than the budget, 503 when no room came free in time.
-    pub async fn take(self: &Arc<Self>, user: Option<&str>, bytes: u64) -> Result<Held, ApiError> {
-        if bytes > self.budget_bytes {
-            return Err(ApiError::too_large("[memory] answers", self.budget_bytes));
+    /// 413 when it is more than a user can get, 503 when no room came free in time.
+    pub async fn take(&self, bytes: u64) -> Result<Held, ApiError> {
+        let most = match self.sharer {
+            Some(_) => self.pool.budget_bytes / 2,
+            None => self.pool.budget_bytes,
+        };
+        if bytes > most {
+            return Err(ApiError::too_large("half of [memory] answers", most));
         }
-        let user = user.unwrap_or_default();
-        let taken = self.wait(self.wait_max, || self.try_take(user, bytes));
+        let taken = self.wait(self.pool.wait_max, || self.try_take(bytes));
         taken.await.ok_or_else(|| {
             ApiError::busy(
                 "no memory came free in time for what the request is answered by ([memory] answers)"
@@ -90,39 +142,40 @@ impl Answers {
         })
     }
 
-    fn try_take(self: &Arc<Self>, user: &str, bytes: u64) -> Option<Held> {
-        let mut state = self.state.lock();
-        let own = state.by_user.get(user).copied().unwrap_or(0);
-        let has_share = own == 0 || own + bytes <= self.budget_bytes / 2;
-        if state.used + bytes > self.budget_bytes || !has_share {
+    fn try_take(&self, bytes: u64) -> Option<Held> {
+        let mut state = self.pool.state.lock();
+        if !state.has_room(self.pool.budget_bytes, self.sharer, bytes) {
             return None;
         }
-        state.add(bytes);
-        *state.by_user.entry(user.into()).or_default() += bytes;
-        Some(Held {
-            answers: self.clone(),
-            user: Some(user.into()),
+        state.add(self.sharer, bytes);
+        Some(self.held(bytes))
+    }
+
+    fn held(&self, bytes: u64) -> Held {
+        Held {
+            pool: self.pool.clone(),
+            sharer: self.sharer,
             bytes,
-        })
+        }
     }
 
     /// Counts bytes that an answer has.
-    pub fn count(self: &Arc<Self>, bytes: u64) -> Held {
-        self.state.lock().add(bytes);
-        Held {
-            answers: self.clone(),
-            user: None,
-            bytes,
-        }
+    pub fn count(&self, bytes: u64) -> Held {
+        self.pool.state.lock().add(self.sharer, bytes);
+        self.held(bytes)
     }
 
-    /// Waits until a long answer may begin.
+    /// Waits until a long answer may begin: until the user has less than a share.
     ///
     /// # Errors
     /// 503 when there was no room in time.
     pub async fn admit(&self) -> Result<(), ApiError> {
-        let has_room = || (self.state.lock().used < self.budget_bytes).then_some(());
-        let admitted = self.wait(self.begin_wait_max, has_room).await;
+        let has_room = || {
+            let state = self.pool.state.lock();
+            let has_room = state.has_room(self.pool.budget_bytes, self.sharer, 1);
+            has_room.then_some(())
+        };
+        let admitted = self.wait(self.pool.begin_wait_max, has_room).await;
         admitted.ok_or_else(|| {
             ApiError::busy("no memory for the answer came free in time ([memory] answers)".into())
         })
@@ -135,7 +188,7 @@ impl Answers {
         }
         let end = Instant::now() + wait_max;
         loop {
-            let freed = self.freed.notified();
+            let freed = self.pool.freed.notified();
             tokio::pin!(freed);
             freed.as_mut().enable();
             if let Some(done) = attempt() {
@@ -148,18 +201,18 @@ impl Answers {
 
 impl Drop for Held {
     fn drop(&mut self) {
-        let mut state = self.answers.state.lock();
+        let mut state = self.pool.state.lock();
         state.used -= self.bytes;
-        if let Some(user) = &self.user
-            && let Some(own) = state.by_user.get_mut(user)
+        if let Some(sharer) = self.sharer
+            && let Some(own) = state.by_sharer.get_mut(&sharer)
         {
             *own -= self.bytes;
             if *own == 0 {
-                state.by_user.remove(user);
+                state.by_sharer.remove(&sharer);
             }
         }
         drop(state);
-        self.answers.freed.notify_waiters();
+        self.pool.freed.notify_waiters();
     }
 }
 
@@ -190,11 +243,23 @@ mod tests {
     const MIB: u64 = 1 << 20;
 
     /// A budget whose requests are refused soon.
-    fn impatient(budget_bytes: u64) -> Arc<Answers> {
-        let mut answers = Arc::into_inner(Answers::new(budget_bytes as usize)).expect("only one");
-        answers.wait_max = Duration::from_millis(10);
-        answers.begin_wait_max = Duration::from_millis(10);
-        Arc::new(answers)
+    fn impatient(budget_bytes: u64) -> Answers {
+        let answers = Answers::new(budget_bytes as usize);
+        let mut pool = Arc::into_inner(answers.pool).expect("only one");
+        pool.wait_max = Duration::from_millis(10);
+        pool.begin_wait_max = Duration::from_millis(10);
+        Answers {
+            pool: Arc::new(pool),
+            sharer: None,
+        }
+    }
+
+    fn user(answers: &Answers, name: &str) -> Answers {
+        let user = UserCtx {
+            name: Some(name.to_owned()),
+            roles: vec![],
+        };
+        answers.of(&user, None)
     }
 
     fn status<T>(taken: Result<T, ApiError>) -> u16 {
@@ -202,25 +267,59 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_user_gets_half_of_the_room_and_others_the_rest() {
+    async fn a_user_leaves_as_much_as_it_has() {
         let answers = impatient(100 * MIB);
-        let first = answers.take(Some("a"), 30 * MIB).await.expect("room");
-        let second = answers.take(Some("a"), 20 * MIB).await.expect("room");
-        assert_eq!(status(answers.take(Some("a"), 1).await), 503);
-        let other = answers.take(None, 50 * MIB).await.expect("room of others");
-        assert_eq!(status(answers.take(Some("b"), 1).await), 503);
-        assert_eq!(answers.used_bytes(), (100 * MIB, 100 * MIB));
-        drop((first, second, other));
+        let (a, b) = (user(&answers, "a"), user(&answers, "b"));
+        assert_eq!(status(a.take(50 * MIB + 1).await), 413);
+        let first = a.take(30 * MIB).await.expect("room");
+        let second = a.take(20 * MIB).await.expect("room");
+        assert_eq!(status(a.take(1).await), 503);
+        assert_eq!(status(a.admit().await), 503);
+        let other = b.take(25 * MIB).await.expect("room of others");
+        assert_eq!(status(b.take(1).await), 503);
+        let strangers: Vec<Answers> = (1..=2)
+            .map(|n| answers.of(&UserCtx::anonymous(), Some(IpAddr::from([127, 0, 0, n]))))
+            .collect();
+        let third = strangers[0].take(12 * MIB).await.expect("of an address");
+        assert_eq!(status(strangers[1].admit().await), 200);
+        assert_eq!(answers.used_bytes(), (87 * MIB, 87 * MIB));
+        drop((first, second, other, third));
         assert_eq!(answers.used_bytes().0, 0);
-        assert!(answers.state.lock().by_user.is_empty());
+        assert!(answers.pool.state.lock().by_sharer.is_empty());
     }
 
     #[tokio::test]
-    async fn one_request_alone_gets_all_room_and_more_is_refused() {
+    async fn ordinary_requests_go_on_when_the_budget_is_full() {
         let answers = impatient(10 * MIB);
-        assert_eq!(status(answers.take(None, 10 * MIB + 1).await), 413);
-        let all = answers.take(None, 10 * MIB).await.expect("it is alone");
-        assert_eq!(status(answers.take(None, 1).await), 503);
+        let hostile = user(&answers, "a");
+        let _full = hostile.count(20 * MIB);
+        assert_eq!(status(hostile.take(1).await), 503);
+        assert_eq!(status(hostile.admit().await), 503);
+        let other = user(&answers, "b");
+        assert_eq!(status(other.admit().await), 200);
+        let _held = other.take(200 << 10).await.expect("of the reserve");
+        assert_eq!(status(other.take(2 * MIB).await), 503);
+        // However many there are, they have no more than a quarter of the budget beyond it.
+        let others: Vec<Answers> = (0..10_000)
+            .map(|n| user(&answers, &n.to_string()))
+            .collect();
+        let mut held = vec![];
+        for other in &others {
+            held.extend(other.try_take(64 << 10));
+        }
+        assert!(
+            answers.used_bytes().0 < 23 * MIB,
+            "{:?}",
+            answers.used_bytes()
+        );
+    }
+
+    #[tokio::test]
+    async fn an_admin_alone_gets_all_room_and_more_is_refused() {
+        let answers = impatient(10 * MIB);
+        assert_eq!(status(answers.take(10 * MIB + 1).await), 413);
+        let all = answers.take(10 * MIB).await.expect("it is alone");
+        assert_eq!(status(answers.take(1).await), 503);
         assert_eq!(status(answers.admit().await), 503);
         drop(all);
         assert_eq!(status(answers.admit().await), 200);
@@ -232,7 +331,7 @@ mod tests {
         let first = answers.count(8 * MIB);
         let waiting = {
             let answers = answers.clone();
-            tokio::spawn(async move { status(answers.take(Some("a"), 4 * MIB).await) })
+            tokio::spawn(async move { status(answers.take(4 * MIB).await) })
         };
         tokio::task::yield_now().await;
         assert!(!waiting.is_finished());

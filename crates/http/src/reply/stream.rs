@@ -1,6 +1,6 @@
 //! Bodies that are made piece by piece as the client takes them.
 
-use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use bytes::Bytes;
 use functions::{Admission, Place};
@@ -26,6 +26,9 @@ const APART_AFTER_REQUEST: u32 = 64;
 /// So many pieces are made apart at a time. Of more answers than that, some are made here: they would wait for long.
 static PLACES: Semaphore = Semaphore::const_new(8);
 
+/// When a piece took longer, the pieces after it are made apart.
+const SLOW_TIME: Duration = Duration::from_millis(20);
+
 /// The maker of an answer's pieces. A closure is one.
 pub trait PieceMaker: Send + 'static {
     /// Appends a piece; false when that was the last one.
@@ -49,7 +52,7 @@ impl<F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static> PieceMak
 /// An answer made by calling `next` until it returns false; each call appends a piece. The first piece is made at once,
 /// so that an early failure is an answer of its own, and an answer of one piece has a length.
 pub fn pull(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
@@ -59,7 +62,7 @@ pub fn pull(
 
 /// An answer whose first piece is made by a thread that gives way, for answers that are known to take long.
 pub async fn pull_apart(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
@@ -84,7 +87,7 @@ fn make_first<F: PieceMaker>(
 
 /// An answer whose first piece was made; whether there are more is said with it.
 fn go_on(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     (first, more): (Vec<u8>, bool),
     next: impl PieceMaker,
@@ -97,7 +100,7 @@ fn go_on(
         if made.is_empty() {
             match making.piece().await {
                 Ok(None) => return None,
-                Ok(Some(piece)) => made.set(piece.into()),
+                Ok(Some(piece)) => made.set_before(piece.into(), making.ahead_bytes()),
                 Err(e) => {
                     tracing::error!(reason = %e.reason, "an answer was cut short");
                     let e: StreamError = e.reason.into_owned().into();
@@ -114,13 +117,13 @@ fn go_on(
 /// A piece of an answer that the client is taking. A long one is counted among what answers take.
 pub struct Piece {
     left: Bytes,
-    answers: Arc<Answers>,
+    answers: Answers,
     held: Option<Held>,
 }
 
 impl Piece {
     /// Bytes of an answer.
-    pub fn of(bytes: Bytes, answers: &Arc<Answers>) -> Piece {
+    pub fn of(bytes: Bytes, answers: &Answers) -> Piece {
         let mut piece = Piece {
             left: Bytes::new(),
             answers: answers.clone(),
@@ -137,8 +140,14 @@ impl Piece {
 
     /// The next piece.
     pub fn set(&mut self, bytes: Bytes) {
-        let is_long = bytes.len() > LONG_BYTES;
-        self.held = is_long.then(|| self.answers.count(bytes.len() as u64));
+        self.set_before(bytes, 0);
+    }
+
+    /// The next piece, while so many bytes after it are being made.
+    fn set_before(&mut self, bytes: Bytes, ahead: usize) {
+        let held = bytes.len() + ahead;
+        let is_long = held > LONG_BYTES;
+        self.held = is_long.then(|| self.answers.count(held as u64));
         self.left = bytes;
     }
 
@@ -151,8 +160,8 @@ impl Piece {
     }
 }
 
-/// A longer piece is counted.
-const LONG_BYTES: usize = 2 * CHUNK_BYTES;
+/// A longer piece is counted, in bytes.
+const LONG_BYTES: usize = 16 << 10;
 /// So much of a piece is given to the connection at once, in bytes.
 const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
@@ -164,6 +173,8 @@ struct Making<F> {
     seen: u64,
     /// So many pieces are still made apart, whether requests come or not.
     still_apart: u32,
+    /// The last piece took so long that no thread that serves requests should make the next one.
+    is_slow: bool,
     apart: Option<oneshot::Receiver<(Made, F)>>,
 }
 
@@ -176,8 +187,14 @@ impl<F: PieceMaker> Making<F> {
             next: Some(next),
             seen: short_requests_seen(),
             still_apart: 0,
+            is_slow: false,
             apart: None,
         }
+    }
+
+    /// What the piece takes, about, that is made while the client takes the one before.
+    fn ahead_bytes(&self) -> usize {
+        self.apart.as_ref().map_or(0, |_| CHUNK_BYTES)
     }
 
     /// The next piece; none at the end.
@@ -192,7 +209,7 @@ impl<F: PieceMaker> Making<F> {
                 let Some(mut next) = self.next.take() else {
                     return Ok(None);
                 };
-                let made = if next.is_long() {
+                let made = if next.is_long() || self.is_slow {
                     let made = database::apart(move || (make(&mut next), next)).await;
                     let (made, same) = made.map_err(|_| ApiError::worker_failed())?;
                     next = same;
@@ -200,7 +217,10 @@ impl<F: PieceMaker> Making<F> {
                 } else {
                     // Others on this thread get their turn between pieces.
                     tokio::task::yield_now().await;
-                    make(&mut next)
+                    let began = Instant::now();
+                    let made = make(&mut next);
+                    self.is_slow = began.elapsed() >= SLOW_TIME;
+                    made
                 };
                 self.next = Some(next);
                 made
@@ -238,7 +258,7 @@ fn make(next: &mut impl PieceMaker) -> Made {
 
 /// The same with pieces that take long to make: each is made on a thread for blocking work.
 pub async fn pull_blocking<F>(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     next: F,
 ) -> Result<Reply, ApiError>
@@ -250,7 +270,7 @@ where
 
 /// The same; `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
 pub async fn pull_blocking_for<F, C>(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     client: C,
     mut next: F,
@@ -266,7 +286,7 @@ where
 
 /// The same for pieces that each take a turn, which is waited for without a thread. `first`: the turn of the first piece.
 pub async fn pull_in_turns<A, F, C>(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     client: C,
     (first, admission): (Place, A),
@@ -283,7 +303,7 @@ where
 
 /// The same for pieces that users' functions are run for: each waits for leave, without a thread, before it is made.
 pub async fn pull_admitted<A, F>(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     admission: A,
     next: F,
@@ -297,7 +317,7 @@ where
 }
 
 async fn pull_pieces<A, F, C>(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     content_type: &'static str,
     client: C,
     (first_place, admission): (Place, A),

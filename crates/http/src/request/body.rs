@@ -6,7 +6,7 @@
 use std::io::Write;
 use std::time::Duration;
 
-use bytes::{Bytes, BytesMut};
+use bytes::{Buf, Bytes, BytesMut};
 use config::Settings;
 use flate2::write::MultiGzDecoder;
 use http_body_util::BodyExt;
@@ -27,8 +27,6 @@ const INFLATED_FREE: u64 = 1 << 20;
 const PACE_GRACE: Duration = Duration::from_secs(60);
 /// A portion longer than this is inflated on a thread that may block, in bytes.
 const INFLATE_HERE_MAX: usize = 4 << 10;
-/// So much is inflated before room is taken for what came out, in bytes.
-const INFLATE_AT_ONCE: usize = 16 << 10;
 /// While others wait for memory, a body has to come at this pace, in bytes a second, after a grace.
 const WANTED_PACE: u64 = 64 << 10;
 const WANTED_GRACE: Duration = Duration::from_secs(10);
@@ -254,19 +252,21 @@ impl Stream {
         pace: Pace,
         room: &mut Room,
     ) -> Result<Bytes, ApiError> {
+        room.inflate().await?;
         let mut inflating = Inflating::new(*bounds);
-        while let Some(data) = self.next_in(room, pace).await? {
-            // Little at a time, since it may swell a lot.
-            for some in data.chunks(INFLATE_AT_ONCE) {
-                let some = data.slice_ref(some);
-                if data.len() <= INFLATE_HERE_MAX {
-                    inflating.push(&some)?;
+        while let Some(mut data) = self.next_in(room, pace).await? {
+            inflating.comes(data.len())?;
+            // As much as there is room for at a time, since it may swell a lot.
+            while !data.is_empty() {
+                let (covered, came) = (room.covered(), data.len());
+                if came <= INFLATE_HERE_MAX {
+                    inflating.push(&mut data, covered)?;
                 } else {
                     let pushed = tokio::task::spawn_blocking(move || {
-                        inflating.push(&some)?;
-                        Ok::<_, ApiError>(inflating)
+                        inflating.push(&mut data, covered)?;
+                        Ok::<_, ApiError>((inflating, data))
                     });
-                    inflating = pushed.await.map_err(|_| ApiError::worker_failed())??;
+                    (inflating, data) = pushed.await.map_err(|_| ApiError::worker_failed())??;
                 }
                 room.cover(inflating.len() as u64).await?;
             }
@@ -353,14 +353,31 @@ impl Inflating {
         self.decoder.get_ref().out.len()
     }
 
-    fn push(&mut self, bytes: &[u8]) -> Result<(), ApiError> {
+    /// Notes that so many bytes are about to be pushed.
+    fn comes(&mut self, bytes: usize) -> Result<(), ApiError> {
         let swelling = self.decoder.get_mut();
-        swelling.came += bytes.len() as u64;
-        if swelling.came > swelling.bounds.bytes_max {
-            return Err(swelling.bounds.too_large());
+        swelling.came += bytes as u64;
+        match swelling.came > swelling.bounds.bytes_max {
+            true => Err(swelling.bounds.too_large()),
+            false => Ok(()),
         }
-        let pushed = self.decoder.write_all(bytes);
-        self.told(pushed)
+    }
+
+    /// Inflates the bytes, and takes them away, until more than `covered` came out: a step of the decoder at most, which is 32
+    /// KiB.
+    fn push(&mut self, bytes: &mut Bytes, covered: u64) -> Result<(), ApiError> {
+        while !bytes.is_empty() {
+            let pushed = self.decoder.write(bytes).and_then(|taken| match taken {
+                0 => Err(std::io::ErrorKind::InvalidData.into()),
+                taken => Ok(taken),
+            });
+            let taken = self.told(pushed)?;
+            bytes.advance(taken);
+            if self.len() as u64 > covered {
+                break;
+            }
+        }
+        Ok(())
     }
 
     fn finish(mut self) -> Result<Bytes, ApiError> {
@@ -372,7 +389,7 @@ impl Inflating {
         Ok(std::mem::take(&mut self.decoder.get_mut().out).into())
     }
 
-    fn told(&mut self, done: std::io::Result<()>) -> Result<(), ApiError> {
+    fn told<T>(&mut self, done: std::io::Result<T>) -> Result<T, ApiError> {
         done.map_err(|_| self.decoder.get_mut().over.take().unwrap_or_else(not_gzip))
     }
 }
@@ -413,7 +430,9 @@ mod tests {
     fn inflated(raw: &[u8], portion: usize, bounds: Bounds) -> Result<Bytes, (u16, String, usize)> {
         let mut inflating = Inflating::new(bounds);
         for bytes in raw.chunks(portion) {
-            let pushed = inflating.push(bytes);
+            let mut bytes = Bytes::copy_from_slice(bytes);
+            let pushed = inflating.comes(bytes.len());
+            let pushed = pushed.and_then(|()| inflating.push(&mut bytes, u64::MAX));
             let held = inflating.decoder.get_ref().out.len();
             pushed.map_err(|e| (e.status, e.reason.into_owned(), held))?;
         }
@@ -434,6 +453,28 @@ mod tests {
         let twice = [raw.clone(), raw].concat();
         let all = inflated(&twice, 500, BOUNDS).map(|b| b.len());
         assert_eq!(all, Ok(2 * text.len()));
+    }
+
+    #[test]
+    fn no_more_is_inflated_than_there_is_room_for() {
+        let raw = gzip(&vec![b' '; 900_000]);
+        assert!(raw.len() < 2000, "{} bytes", raw.len());
+        let mut inflating = Inflating::new(BOUNDS);
+        let mut bytes = Bytes::from(raw);
+        inflating.comes(bytes.len()).expect("within the bounds");
+        let mut steps = 0;
+        while !bytes.is_empty() {
+            let before = inflating.len();
+            inflating.push(&mut bytes, before as u64).expect("gzip");
+            assert!(
+                inflating.len() <= before + (64 << 10),
+                "from {before} to {}",
+                inflating.len()
+            );
+            steps += 1;
+        }
+        assert!(steps > 10, "{steps} steps");
+        assert_eq!(inflating.finish().expect("gzip").len(), 900_000);
     }
 
     #[test]

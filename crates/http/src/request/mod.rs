@@ -103,7 +103,7 @@ pub struct Request {
     body: Source,
     bodies: Arc<Bodies>,
     /// Where its answer has memory of.
-    pub answers: Arc<Answers>,
+    pub answers: Answers,
     /// Memory that its answer has until it ends.
     held: Vec<Held>,
     /// What its body was stays in memory as long as its answer takes.
@@ -123,7 +123,7 @@ impl Request {
         body: Incoming,
         peer: Option<std::net::IpAddr>,
         settings: Arc<Settings>,
-        (bodies, answers): (Arc<Bodies>, Arc<Answers>),
+        (bodies, answers): (Arc<Bodies>, Answers),
     ) -> Request {
         let path = parts.uri.path();
         let plus_is_space = settings.chttpd.decode_plus_to_space;
@@ -391,7 +391,7 @@ impl Request {
     pub async fn keep(&mut self, bytes: usize) -> Result<(), ApiError> {
         let bytes = bytes as u64;
         if bytes > FREE_BYTES {
-            let held = self.answers.take(self.user.name.as_deref(), bytes).await?;
+            let held = self.answers.take(bytes).await?;
             self.held.push(held);
         }
         Ok(())

@@ -24,8 +24,13 @@ const UNIT_BYTES: u64 = 1 << 10;
 const WAIT_MAX: Duration = Duration::from_secs(30);
 /// How long one waits that has some room already and needs more: others may wait for what it has.
 const MORE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// What an attachment takes that is stored while it comes: the pieces on their way.
-const STREAM_BYTES: u64 = 512 << 10;
+/// What an attachment takes that is stored while it comes: the pieces on their way, at most, and the state that deflates it.
+const STREAM_BYTES: u64 = 256 << 10;
+const DEFLATE_BYTES: u64 = 256 << 10;
+/// What a gzipped body takes while it is inflated, at least, as the length of a body.
+const INFLATING_BYTES: u64 = 32 << 10;
+/// What the buffer of a connection takes that reads a long head.
+const LONG_HEAD_MEMORY: usize = 64 << 10;
 
 /// Room for bodies, and who has it.
 pub struct Bodies {
@@ -35,6 +40,9 @@ pub struct Bodies {
     reading: Pool,
     /// What they take beyond that while they are worked on.
     working: Pool,
+    /// Places of connections that read long heads.
+    long_heads: Arc<Semaphore>,
+    long_heads_max: usize,
     used_bytes: AtomicU64,
     peak_bytes: AtomicU64,
     /// How long a request waits before it is refused.
@@ -101,11 +109,14 @@ impl Bodies {
     /// A budget of so many bytes.
     pub fn new(budget_bytes: usize) -> Arc<Bodies> {
         let sixteenth = budget_bytes / 16;
+        let long_heads_max = (sixteenth / LONG_HEAD_MEMORY).clamp(4, Semaphore::MAX_PERMITS);
         Arc::new(Bodies {
-            short: Pool::new(sixteenth * 4),
+            short: Pool::new(sixteenth * 3),
             streams: Pool::new(sixteenth * 2),
             reading: Pool::new(sixteenth * 5),
             working: Pool::new(sixteenth * 5),
+            long_heads: Arc::new(Semaphore::new(long_heads_max)),
+            long_heads_max,
             used_bytes: AtomicU64::new(0),
             peak_bytes: AtomicU64::new(0),
             wait_max: WAIT_MAX,
@@ -114,7 +125,15 @@ impl Bodies {
 
     /// What is taken now, and the most that was, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
-        (self.used_bytes.load(Relaxed), self.peak_bytes.load(Relaxed))
+        let long_heads = self.long_heads_max - self.long_heads.available_permits();
+        let heads = (long_heads * LONG_HEAD_MEMORY) as u64;
+        let used = self.used_bytes.load(Relaxed) + heads;
+        (used, self.peak_bytes.load(Relaxed).max(used))
+    }
+
+    /// Returns the places of connections that read long heads.
+    pub fn long_heads(&self) -> Arc<Semaphore> {
+        self.long_heads.clone()
     }
 
     fn pool(&self, part: Part) -> &Pool {
@@ -134,10 +153,8 @@ impl Bodies {
             covered: u64::MAX,
             held: vec![],
         };
-        let bytes = length.unwrap_or(u64::MAX).min(STREAM_BYTES);
-        if bytes > FREE_BYTES {
-            room.take(Part::Streams, bytes, self.wait_max).await?;
-        }
+        let bytes = DEFLATE_BYTES + length.unwrap_or(u64::MAX).min(STREAM_BYTES);
+        room.take(Part::Streams, bytes, self.wait_max).await?;
         Ok(room)
     }
 
@@ -217,6 +234,19 @@ impl Room {
             true => self.reach(length, self.bodies.wait_max).await,
             false => Ok(()),
         }
+    }
+
+    /// Takes room for what a gzipped body takes whatever its length is, before any of it is inflated.
+    ///
+    /// # Errors
+    /// 503 when none came free in time.
+    pub async fn inflate(&mut self) -> Result<(), ApiError> {
+        self.announce(INFLATING_BYTES).await
+    }
+
+    /// Returns the length of a body that there is room for.
+    pub fn covered(&self) -> u64 {
+        self.covered
     }
 
     /// Takes more room when a body has become longer than there is room for.
@@ -338,11 +368,12 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_short_attachment_takes_what_it_is_long() {
+    async fn a_short_attachment_takes_little() {
         let bodies = Bodies::new(64 << 20);
-        let tiny = bodies.stream(Some(1000)).await.expect("it is free");
+        let tiny = bodies.stream(Some(1000)).await.expect("there is room");
         let small = bodies.stream(Some(100 << 10)).await.expect("there is room");
-        assert_eq!(bodies.used_bytes().0, 100 << 10);
+        // With what deflates each.
+        assert_eq!(bodies.used_bytes().0, (2 * 256 + 1 + 100) << 10);
         drop((tiny, small));
         assert_eq!(bodies.used_bytes().0, 0);
     }

@@ -1,7 +1,5 @@
 //! Answers that are put together of text and of attachments' bytes, which are read as the client takes them.
 
-use std::sync::Arc;
-
 use bytes::Bytes;
 use database::AttachmentReader;
 use futures_util::stream::{self, Stream};
@@ -136,7 +134,7 @@ impl Parts {
     }
 
     /// The answer. What is of text alone is whole at once.
-    pub fn reply(self, answers: &Arc<Answers>, content_type: &str) -> Reply {
+    pub fn reply(self, answers: &Answers, content_type: &str) -> Reply {
         let mut reply = reply_of(content_type);
         if self.parts.iter().all(|part| matches!(part, Part::Text(_))) {
             reply.body = Body::Full(self.into_text().into());
@@ -157,7 +155,7 @@ impl Parts {
     /// # Errors
     /// Those of the first parts.
     pub fn reply_as_made(
-        answers: &Arc<Answers>,
+        answers: &Answers,
         content_type: &str,
         mut maker: impl PartsMaker,
     ) -> Result<Reply, ApiError> {
@@ -171,7 +169,7 @@ impl Parts {
     /// # Errors
     /// Those of the first parts.
     pub async fn reply_made_apart(
-        answers: &Arc<Answers>,
+        answers: &Answers,
         content_type: &str,
         maker: impl PartsMaker,
     ) -> Result<Reply, ApiError> {
@@ -182,7 +180,7 @@ impl Parts {
     /// The answer that begins with these parts.
     fn continued(
         self,
-        answers: &Arc<Answers>,
+        answers: &Answers,
         content_type: &str,
         maker: Option<impl PartsMaker>,
     ) -> Reply {
@@ -225,7 +223,7 @@ fn reply_of(content_type: &str) -> Reply {
 
 /// The bytes of `parts`, and of those that `maker` makes.
 fn pieces<M: PartsMaker>(
-    answers: &Arc<Answers>,
+    answers: &Answers,
     parts: Vec<Part>,
     maker: Option<M>,
 ) -> impl Stream<Item = Result<Bytes, StreamError>> + Send + use<M> {
