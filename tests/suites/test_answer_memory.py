@@ -3,6 +3,8 @@
 import base64
 import gc
 import json
+import threading
+import time
 
 from harness.files import MIB
 from harness.server import wait_until
@@ -341,3 +343,140 @@ def unread_slack(server, query):
     wait_until(lambda: used(server, "aggregates") == 0, 20)
     settled(server)
     return max(0, after["allocated"] - before["allocated"])
+
+
+def test_a_user_leaves_answers_to_others(ctx):
+    """One feed with as much as a user gets, and a long answer that nobody reads: another user's replication goes on."""
+    with ctx.server(options=["--set", f"memory/answers={16 * MIB}"]) as server:
+        api = server.api()
+        hostile, other = member(api, "hostile", "hostile"), member(api, "ordinary", "ordinary")
+        docs = [{"_id": f"{number:032x}", "a": "x" * 300} for number in range(200)]
+        api.expect(201, "POST", "/ordinary/_bulk_docs", {"docs": docs})
+        api.expect(201, "PUT", "/ordinary/long", {"a": "x" * 100_000})
+        api.expect(201, "PUT", "/hostile/long", {"a": "x" * (6 * MIB)})
+        ids = [f"{number:032x}" for number in range(7 * MIB // 40)]
+        path = "/hostile/_changes?feed=continuous&heartbeat=60000&filter=_doc_ids"
+        held = [Unread(server, "POST", path, {"doc_ids": ids}, hostile)]
+        held += [Unread(server, "GET", "/hostile/long", None, hostile) for _ in range(3)]
+        part = memory_of(server)["budgets"]["answers"]
+        ctx.report.check("the budget is used up", held[0].status == 200 and part["used"] > part["budget"] // 2, part)
+        refused = Unread(server, "POST", path, {"doc_ids": ids[:20_000]}, hostile)
+        ctx.report.equal("the hostile user gets no more", refused.status, 503)
+        rows = api.expect(200, "GET", "/ordinary/_all_docs?limit=200")["rows"]
+        asked = {
+            "_bulk_get of a replication": (
+                "POST",
+                "/ordinary/_bulk_get?revs=true",
+                {"docs": [{"id": row["id"], "rev": row["value"]["rev"]} for row in rows]},
+            ),
+            "keys": ("POST", "/ordinary/_all_docs", {"keys": [row["id"] for row in rows] * 5}),
+            "a long document": ("GET", "/ordinary/long", None),
+            "a listing": ("GET", "/ordinary/_all_docs?include_docs=true", None),
+        }
+        for name, (method, path, body) in asked.items():
+            request = Unread(server, method, path, body, other)
+            ctx.report.equal(f"{name} of another user is answered", request.status, 200)
+            request.close()
+        for request in [*held, refused]:
+            request.close()
+        gone = wait_until(lambda: used(server, "answers") == 0, 20)
+        ctx.report.check("nothing is counted when they are gone", gone, memory_of(server)["budgets"])
+        api.close()
+
+
+# What a connection may hold besides what is counted, in bytes: what was handed to it for sending, and its own state.
+CONNECTION_BYTES = 160 << 10
+
+
+def test_unread_pieces_are_in_the_table(ctx):
+    """Streamed answers that nobody reads, of each kind: what they take beyond their connections is in the table."""
+    each = ctx.size(30, 200)
+    with ctx.server(options=["--set", f"memory/limit={4096 * MIB}"]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/unread?q=2")
+        api.expect(201, "POST", "/unread/_bulk_docs", {"docs": [{"_id": f"{number:04}", "a": "x" * 1000} for number in range(2000)]})
+        api.expect(201, "POST", "/unread/_bulk_docs", {"docs": [{"_id": f"z{number:03}", "a": "y" * 125_000} for number in range(20)]})
+        forms = {
+            "_all_docs": ("GET", "/unread/_all_docs?include_docs=true", None),
+            "_all_docs of long documents": ("GET", '/unread/_all_docs?include_docs=true&startkey="z"', None),
+            "_bulk_get": ("POST", "/unread/_bulk_get", {"docs": [{"id": f"z{number:03}"} for number in range(20)]}),
+            "_changes": ("GET", "/unread/_changes?include_docs=true", None),
+            "a feed": ("GET", "/unread/_changes?feed=continuous&include_docs=true&heartbeat=60000", None),
+        }
+        for name, (method, path, body) in forms.items():
+            before = settled(server)
+            requests = [Unread(server, method, path, body) for _ in range(each)]
+            after = settled(server)
+            said, grown = total(after) - total(before), after["allocated"] - before["allocated"]
+            ctx.report.equal(f"{name}: answered", {request.status for request in requests}, {200})
+            of_connections = each * CONNECTION_BYTES
+            ctx.report.check(
+                f"{name}: what is allocated is in the table",
+                grown <= BEYOND * said + of_connections,
+                f"{grown} > {BEYOND} * {said} + {of_connections}",
+            )
+            ctx.report.check(f"{name}: something is", said >= each * (16 << 10), said)
+            for request in requests:
+                request.close()
+            wait_until(lambda: used(server, "answers") == 0, 20)
+        api.close()
+
+
+def test_a_wide_document_keeps_nobody_waiting(ctx):
+    """Requests that read one document with many leaves again and again, beside requests of others."""
+    leaves, reads = ctx.size(2000, 10_000), ctx.size(500, 1000)
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/wide?q=1")
+        for first in range(0, leaves, 2000):
+            docs = [
+                {"_id": "x", "_revisions": {"start": 9, "ids": [f"{generation:016x}{leaf:016x}" for generation in range(9)]}}
+                for leaf in range(first, min(leaves, first + 2000))
+            ]
+            api.expect(201, "POST", "/wide/_bulk_docs", {"new_edits": False, "docs": docs})
+        emits = f"function (doc) {{ if (doc._id === 'y') for (var i = 0; i < {reads}; i++) emit(i, {{_id: 'x'}}); }}"
+        api.expect(201, "PUT", "/wide/_design/d", {"views": {"v": {"map": emits}}})
+        api.expect(201, "PUT", "/wide/y", {})
+        api.expect(200, "GET", "/wide/_design/d/_view/v?limit=1")
+        asked = {
+            "_all_docs by keys": ("POST", "/wide/_all_docs?include_docs=true", {"keys": ["x"] * reads}),
+            "documents that view rows name": ("GET", "/wide/_design/d/_view/v?include_docs=true", None),
+            "_bulk_get": ("POST", "/wide/_bulk_get", {"docs": [{"id": "x", "rev": f"9-{0:016x}{leaf:016x}"} for leaf in range(reads)]}),
+        }
+        for name, (method, path, body) in asked.items():
+            took, slowest, answered = beside(server, 3, lambda api, asked=(method, path, body): api.request(*asked))
+            ctx.report.note(f"{name}: {took:.2f} s; /_up answered {answered} times, the slowest {slowest:.2f} s")
+            ctx.report.check(f"{name}: others are answered meanwhile", slowest < max(0.5, took / 4), f"{slowest:.2f} of {took:.2f} s")
+        api.close()
+
+
+def beside(server, count, request):
+    """Makes so many requests at a time, and asks `/_up` meanwhile: seconds of all, of the slowest `/_up`, and how many there were."""
+    done, times = threading.Event(), []
+
+    def probe():
+        api = server.api()
+        while not done.is_set():
+            began = time.monotonic()
+            api.expect(200, "GET", "/_up")
+            times.append(time.monotonic() - began)
+        api.close()
+
+    def work():
+        api = server.api()
+        answer = request(api)
+        assert answer.status == 200, answer
+        api.close()
+
+    prober = threading.Thread(target=probe)
+    prober.start()
+    began = time.monotonic()
+    workers = [threading.Thread(target=work) for _ in range(count)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    took = time.monotonic() - began
+    done.set()
+    prober.join()
+    return took, max(times), len(times)

@@ -6,6 +6,7 @@ import re
 import socket
 import threading
 import urllib.parse
+import zlib
 
 from harness.api import Disconnected, basic
 from harness.prometheus import metrics
@@ -269,3 +270,100 @@ def test_scrapes_pass_readers_that_take_nothing(ctx):
             ctx.report.check("a scrape is answered", scrape.recv(100).startswith(b"HTTP/1.1 200"))
         for connection in held:
             connection.close()
+
+
+def allocated(api):
+    return api.expect(200, "GET", "/_node/_local/_system")["memory"]
+
+
+def answer_of(connection):
+    """The status of an answer, and whether the connection is over after it."""
+    got = b""
+    while b"\r\n\r\n" not in got:
+        some = connection.recv(4096)
+        if not some:
+            return None, True
+        got += some
+    return int(got.split(b" ", 2)[1]), b"\r\nconnection: close" in got.lower()
+
+
+def test_long_heads_leave_nothing(ctx):
+    """Long heads are refused from 64 KiB on, and shorter ones leave no memory with connections that rest."""
+    connections = ctx.size(100, 2000)
+    with ctx.server(options=["--set", f"memory/limit={4 << 30}"]) as server:
+        api = server.api()
+
+        def head(length):
+            return b"GET / HTTP/1.1\r\nHost: x\r\n" + b"".join(b"X-%d: %s\r\n" % (n, b"a" * 990) for n in range(length // 1000)) + b"\r\n"
+
+        resting = [connect(server) for _ in range(connections)]
+        for connection in resting:
+            connection.sendall(head(0))
+            ctx.report.equal("a short head is answered", answer_of(connection), (200, False))
+        before = allocated(api)
+        held = []
+        for _ in range(connections):
+            held.append(connect(server))
+            held[-1].sendall(head(50_000))
+            ctx.report.equal("a long head is answered, and its connection closed", answer_of(held[-1]), (200, True))
+
+        def is_given_back():
+            return allocated(api)["allocated"] - before["allocated"] < connections * 8000
+
+        ctx.report.check("nothing of it stays", wait_until(is_given_back, 20), allocated(api)["allocated"] - before["allocated"])
+        longer = connect(server)
+        longer.sendall(head(90_000))
+        ctx.report.equal("a longer one is refused", answer_of(longer)[0], 431)
+        for connection in [*resting, *held, longer]:
+            connection.close()
+        api.close()
+
+
+def test_unfinished_heads_are_bounded(ctx):
+    """Long heads that do not end are in the table, and there are no more of them than it has room for."""
+    with ctx.server(options=["--set", f"memory/bodies={16 << 20}"]) as server:
+        api = server.api()
+        # A sixteenth of the budget, 64 KiB each.
+        places, known = 16, api.expect(200, "GET", "/_up")
+        begun = []
+        for _ in range(2 * places):
+            begun.append(connect(server))
+            begun[-1].sendall(b"GET / HTTP/1.1\r\nHost: x\r\nX-Long: " + b"a" * 40_000)
+
+        def closed():
+            return sum(not is_open(connection) for connection in begun)
+
+        ctx.report.check("those beyond the places are closed", wait_until(lambda: closed() >= places, 20), closed())
+        used = allocated(api)["budgets"]["bodies"]["used"]
+        ctx.report.check("the others are in the table", (places << 16) // 2 < used <= places << 16, used)
+        ctx.report.equal("short heads are served", api.expect(200, "GET", "/_up"), known)
+        for connection in begun:
+            connection.close()
+        gone = wait_until(lambda: allocated(api)["budgets"]["bodies"]["used"] == 0, 20)
+        ctx.report.check("and leave with their connections", gone, allocated(api)["budgets"]["bodies"])
+        api.close()
+
+
+def test_gzipped_bodies_wait_before_they_swell(ctx):
+    """Short gzipped bodies that do not end, each of which would be long: what came out of them is in the table."""
+    connections = ctx.size(100, 600)
+    with ctx.server(options=["--set", f"memory/bodies={16 << 20}"]) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        swelling = zlib.compressobj(9, zlib.DEFLATED, 31)
+        body = swelling.compress(b'{"a":"' + b"A" * 1_040_000) + swelling.flush(zlib.Z_SYNC_FLUSH)
+        before = allocated(api)
+        login = basic(server.admin)
+        head = f"PUT /db/x HTTP/1.1\r\nHost: x\r\nAuthorization: {login}\r\nContent-Type: application/json\r\nContent-Encoding: gzip\r\nContent-Length: 15000\r\n\r\n"
+        begun = [connect(server) for _ in range(connections)]
+        for connection in begun:
+            connection.sendall(head.encode() + body)
+        # Some have room, and the others wait.
+        wait_until(lambda: allocated(api)["budgets"]["bodies"]["used"] > 1 << 20, 20)
+        seen = [allocated(api) for _ in range(20)]
+        worst = max(seen, key=lambda memory: memory["allocated"])
+        grown, said = worst["allocated"] - before["allocated"], worst["budgets"]["bodies"]["used"]
+        ctx.report.check("what is allocated is in the table", grown < 1.3 * said + connections * (40 << 10), f"{grown} of which {said}")
+        for connection in begun:
+            connection.close()
+        api.close()

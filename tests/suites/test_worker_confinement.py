@@ -12,6 +12,7 @@ import sys
 import pytest
 
 from harness import intruder
+from harness.server import wait_until
 
 pytestmark = pytest.mark.quick
 
@@ -195,3 +196,36 @@ def test_query_server_process(ctx):
         seen = json.loads(told.read_text(encoding="utf-8"))
         ctx.report.check("no descriptor of others", secret not in seen["files"].values(), seen)
         ctx.report.check("it is ended before the server", int(seen["score"]) >= 500, seen)
+
+
+# As systemd's ProtectProc=invisible has it, and without the capability that sees through it.
+HIDDEN = """#!/bin/sh
+exec unshare -m sh -c 'mount -t proc -o hidepid=invisible proc /proc && exec setpriv --bounding-set=-sys_ptrace "$@"' sh {binary} "$@"
+"""
+
+
+def test_memory_of_hidden_workers(ctx):
+    """A worker's memory is measured also where `/proc` hides the worker from the server."""
+    script = ctx.root / "hidden"
+    script.write_text(HIDDEN.format(binary=shlex.quote(str(ctx.binary))), encoding="utf-8")
+    script.chmod(0o755)
+    server = ctx.server("hidden")
+    server.binary = str(script)
+    with server.start():
+        api = server.api()
+        api.expect(201, "PUT", "/db")
+        # An iterator needs the engine: it is not one of the functions that are taken apart.
+        api.expect(
+            201,
+            "PUT",
+            "/db/_design/d",
+            {"views": {"v": {"map": "function (doc) { emit(doc._id.split('').map(function (c) { return c + c; }).join(''), 1); }"}}},
+        )
+        api.expect(201, "PUT", "/db/x", {})
+        api.expect(200, "GET", "/db/_design/d/_view/v")
+
+        def taken():
+            return api.expect(200, "GET", "/_node/_local/_system")["memory"]["budgets"]["workers"]["used"]
+
+        ctx.report.check("it is in the table", wait_until(lambda: taken() > 1 << 20, 20), taken())
+        api.close()
