@@ -56,7 +56,13 @@ impl UuidFormat {
             UuidFormat::Base36 => base_36(uuid),
             UuidFormat::Rfc9562 => {
                 let hex = format!("{uuid:032x}");
-                let groups = [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]];
+                let groups = [
+                    &hex[..8],
+                    &hex[8..12],
+                    &hex[12..16],
+                    &hex[16..20],
+                    &hex[20..],
+                ];
                 groups.join("-")
             }
         }

@@ -3,7 +3,7 @@
 use std::net::IpAddr;
 use std::sync::Arc;
 
-use auth::UserCtx;
+use auth::{Origin, UserCtx};
 use fair_queue::{Admission, Limits, Place, Queue};
 
 /// A user has at most as many feeds as there are free places.
@@ -18,7 +18,7 @@ fn sharer(user: &UserCtx, peer: Option<IpAddr>) -> Option<Arc<str>> {
     }
     Some(match (&user.name, peer) {
         (Some(name), _) => format!("user {name}").into(),
-        (None, Some(peer)) => format!("address {peer}").into(),
+        (None, Some(peer)) => format!("address {}", Origin::from(peer)).into(),
         (None, None) => "".into(),
     })
 }
@@ -161,6 +161,15 @@ mod tests {
         assert!(feeds.open(MAX, (&admin, None), &"two".into()).is_ok());
         drop((first, second, all));
         assert_eq!(feeds.count(), 0);
+    }
+
+    #[test]
+    fn a_network_of_ipv6_is_one_client() {
+        let nobody = UserCtx::anonymous();
+        let of = |address: &str| sharer(&nobody, address.parse().ok());
+        assert_eq!(of("2001:db8::1"), of("2001:db8::ffff:2"));
+        assert_ne!(of("2001:db8::1"), of("2001:db8:0:1::1"));
+        assert_eq!(of("::ffff:192.0.2.1"), of("192.0.2.1"));
     }
 
     #[test]

@@ -7,6 +7,7 @@ mod mapper;
 mod rows;
 mod scan;
 mod texts;
+mod turns;
 mod uses;
 
 use std::sync::Arc;

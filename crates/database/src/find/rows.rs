@@ -273,10 +273,15 @@ impl FindAnswer {
         Client(self.is_idle.clone())
     }
 
-    /// Requests turns to search, for an answer by a text index: each piece takes one.
-    pub fn text_turns(&self) -> Option<impl Fn() -> Admission + Send + 'static + use<>> {
+    /// Requests turns for the pieces of an answer that may take long, so that each belongs on a thread for blocking work: those
+    /// of searches, or of scans.
+    pub fn turns(&self) -> Option<Box<dyn Fn() -> Admission + Send>> {
         match &self.source {
-            Source::Text(hits) => Some(hits.turns(self.find.aggregate.is_some())),
+            Source::Text(hits) => Some(Box::new(hits.turns(self.find.aggregate.is_some()))),
+            _ if self.may_block() => {
+                let turns = &self.db.shared_views().scans.turns;
+                Some(Box::new(turns.of(self.db.name())))
+            }
             Source::Nothing | Source::Index(_) | Source::Documents(_) => None,
         }
     }
@@ -291,8 +296,13 @@ impl FindAnswer {
         }
     }
 
-    /// Whether making a piece can take long, so that it belongs on a thread for blocking work.
-    pub fn may_block(&self) -> bool {
+    /// Whether a text index is searched.
+    pub fn searches_text(&self) -> bool {
+        matches!(self.source, Source::Text(_))
+    }
+
+    /// Whether making a piece can take long.
+    fn may_block(&self) -> bool {
         match &self.source {
             Source::Nothing => false,
             Source::Documents(_) | Source::Text(_) => true,

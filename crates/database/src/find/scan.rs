@@ -1,5 +1,6 @@
 //! Looking at all documents, on all cores: in the order in which they were written, which is how their bodies lie.
 
+use std::cell::RefCell;
 use std::collections::BinaryHeap;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -10,6 +11,7 @@ use mango::{Doc, Find, Groups, Intervals};
 use parking_lot::Mutex;
 use storage::{Body, ChangeIter, Row};
 
+use super::turns::ScanTurns;
 use crate::select::Views;
 use crate::{Error, Task, unix_seconds};
 
@@ -27,6 +29,8 @@ pub(crate) struct Scans {
     running: Mutex<Vec<Arc<Progress>>>,
     /// Threads of all of them beside those that they were called on.
     threads: AtomicUsize,
+    /// Which of them work.
+    pub turns: ScanTurns,
 }
 
 /// Threads beside the one that a scan is called on.
@@ -99,7 +103,7 @@ impl Scans {
 /// What a scan looks for.
 pub(crate) struct Scan<'a> {
     pub scans: &'a Scans,
-    pub database: &'a str,
+    pub database: &'a Arc<str>,
     pub views: &'a Views,
     pub find: &'a Find,
     /// Which ids.
@@ -204,17 +208,22 @@ impl Scan<'_> {
         let work = || -> Result<(), Error> {
             let mut own = new();
             let mut reader = Reader::default();
+            let working = RefCell::new(self.scans.turns.begin(self.database));
             while let Some(piece) = pieces.get(next.fetch_add(1, Relaxed)) {
                 if failed.load(Relaxed) || (self.is_over)() {
                     break;
                 }
-                let is_over = || failed.load(Relaxed) || (self.is_over)();
+                let is_over = || {
+                    working.borrow_mut().pause();
+                    failed.load(Relaxed) || (self.is_over)()
+                };
                 let seen = self.look_at(piece, &mut reader, &is_over, |id, doc| {
                     look(&mut own, id, doc)
                 })?;
                 examined.fetch_add(seen, Relaxed);
                 progress.done.fetch_add(piece.to - piece.after, Relaxed);
             }
+            drop(working);
             put(own)
         };
         let work = || {

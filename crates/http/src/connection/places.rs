@@ -140,7 +140,7 @@ impl Places {
     }
 
     /// The group of an address. One who has a network of IPv6 has all its addresses.
-    fn group_of(&self, address: IpAddr) -> u64 {
+    pub(crate) fn group_of(&self, address: IpAddr) -> u64 {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.hasher.hash_one((0u8, v4)),
             IpAddr::V6(v6) => self.hasher.hash_one((1u8, &v6.segments()[..4])),

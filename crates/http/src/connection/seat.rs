@@ -76,6 +76,11 @@ impl Seat {
         self.is_known.store(true, Relaxed);
     }
 
+    /// Notes the address of a client behind a proxy.
+    pub fn note_address(&self, group: u64) {
+        self.group.store(group, Relaxed);
+    }
+
     /// Its user, or its address.
     pub(super) fn group(&self) -> u64 {
         self.group.load(Relaxed)

@@ -569,9 +569,12 @@ async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
     if req.authenticated.is_some() {
         let name = req.user.name.as_deref().unwrap_or_default();
         (place.seat).note_user(app.places.group_of_user(name), is_admin);
+    } else if let Some(address) = req.peer {
+        // Behind a proxy that is trusted it is the client's.
+        place.seat.note_address(app.places.group_of(address));
     }
-    // Whoever asks whether the server is up needs no other place.
-    if !place.seat.is_reserved() || is_only(req, "_up") {
+    // Whoever asks whether the server is up needs no other place, and who logs in has none of a user yet.
+    if !place.seat.is_reserved() || is_only(req, "_up") || is_login(req) {
         return Ok(());
     }
     let class = match req.authenticated.is_some() {

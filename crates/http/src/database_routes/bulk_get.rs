@@ -410,7 +410,11 @@ impl BulkGet {
         // With an id that is none, the revision is not looked at.
         let shows_rev =
             matches!(self.form, Form::Multipart { .. }) || !e.error.starts_with("illegal_");
-        let rev = if shows_rev { shown_rev(doc) } else { &Value::Null };
+        let rev = if shows_rev {
+            shown_rev(doc)
+        } else {
+            &Value::Null
+        };
         let id = doc.get("id").unwrap_or(&Value::Null);
         self.push_error(id, rev, (&*e.error, &*e.reason), parts);
     }

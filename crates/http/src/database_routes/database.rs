@@ -182,7 +182,12 @@ async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiErro
     req.json_object(BodyClass::Many)
         .await?
         .into_iter()
-        .map(|(id, revs)| Ok((id, parse_revs_or(&revs, "Invalid revisions, must be a list")?)))
+        .map(|(id, revs)| {
+            Ok((
+                id,
+                parse_revs_or(&revs, "Invalid revisions, must be a list")?,
+            ))
+        })
         .collect()
 }
 

@@ -12,7 +12,7 @@ use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for, pull_in_turns};
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_in_turns};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::router::require_method;
@@ -116,12 +116,14 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     req.detail = Some(detail.clone());
     let waiting = Tick::now();
     let answer = access.db.find(plan, limits).await?;
-    let turns = match answer.text_turns() {
-        Some(turns) => Some((turn(turns()).await?, turns)),
+    let turns = match answer.turns() {
+        Some(turns) if answer.searches_text() => Some((turn(turns()).await?, turns)),
+        // Who waits for a scan has no thread, and would only scan again.
+        Some(turns) => Some((turns().await?, turns)),
         None => None,
     };
     let wait_us = waiting.elapsed_us();
-    let (blocks, client) = (answer.may_block(), answer.client());
+    let client = answer.client();
     let mut body = FindBody {
         answer,
         detail,
@@ -137,9 +139,6 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
             next,
         )
         .await?
-    } else if blocks {
-        let next = move |out: &mut Vec<u8>| body.next_chunk(out);
-        pull_blocking_for(&req.answers, "application/json", client, next).await?
     } else {
         // Who does not ask for the next piece has gone.
         let next = move |out: &mut Vec<u8>| {

@@ -10,7 +10,7 @@ use std::net::IpAddr;
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
-use auth::UserCtx;
+use auth::{Origin, UserCtx};
 use parking_lot::Mutex;
 use tokio::sync::Notify;
 use tokio::time::Instant;
@@ -106,7 +106,7 @@ impl Answers {
         let sharer = match (&user.name, peer) {
             _ if user.is_admin() => None,
             (Some(name), _) => Some(self.pool.hasher.hash_one(name)),
-            (None, peer) => Some(self.pool.hasher.hash_one(peer)),
+            (None, peer) => Some(self.pool.hasher.hash_one(peer.map(Origin::from))),
         };
         Answers {
             pool: self.pool.clone(),

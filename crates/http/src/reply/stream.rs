@@ -260,31 +260,18 @@ fn make(next: &mut impl PieceMaker) -> Made {
 pub async fn pull_blocking<F>(
     answers: &Answers,
     content_type: &'static str,
-    next: F,
-) -> Result<Reply, ApiError>
-where
-    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
-{
-    pull_blocking_for(answers, content_type, (), next).await
-}
-
-/// The same; `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
-pub async fn pull_blocking_for<F, C>(
-    answers: &Answers,
-    content_type: &'static str,
-    client: C,
     mut next: F,
 ) -> Result<Reply, ApiError>
 where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
-    C: Send + 'static,
 {
     let next = move |out: &mut Vec<u8>, _: Place| next(out);
     let free = (Place::uncounted(), Admission::free);
-    pull_pieces(answers, content_type, client, free, next).await
+    pull_pieces(answers, content_type, (), free, next).await
 }
 
 /// The same for pieces that each take a turn, which is waited for without a thread. `first`: the turn of the first piece.
+/// `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
 pub async fn pull_in_turns<A, F, C>(
     answers: &Answers,
     content_type: &'static str,

@@ -1,0 +1,121 @@
+//! Which scans run now, fairly among databases.
+//!
+//! A query that may look at many documents has a turn for as long as it has a thread. While it looks at documents each of its
+//! threads has a processor's place too, for a slice of time. Then the place goes to the database that has the fewest, so what a
+//! scan costs another database is one slice, whatever it is asked for.
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use fair_queue::{Admission, Limits, Place, Queue};
+
+/// Turns at a time. A database has at most half as many as are free.
+const TURNS: usize = 32;
+const SHARE_PERCENT: usize = 50;
+/// Queries that wait for a turn.
+const WAITING_MAX: usize = 1000;
+/// How long a scan works before another one goes on.
+const SLICE: Duration = Duration::from_millis(20);
+/// Places for each processor: some scans wait for the disk.
+const PLACES_PER_CORE: usize = 2;
+
+/// The turns of a server.
+#[derive(Debug)]
+pub(crate) struct ScanTurns {
+    turns: Arc<Queue>,
+    places: Arc<Queue>,
+}
+
+impl Default for ScanTurns {
+    fn default() -> ScanTurns {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let places = PLACES_PER_CORE * cores;
+        ScanTurns {
+            turns: Queue::new(Limits {
+                share_percent: Some(SHARE_PERCENT),
+                waiting_max: WAITING_MAX,
+                ..Limits::new(TURNS)
+            }),
+            places: Queue::new(Limits {
+                of_one: places - 1,
+                slice: SLICE,
+                ..Limits::new(places)
+            }),
+        }
+    }
+}
+
+impl ScanTurns {
+    /// Requests turns, one after another, for the pieces of an answer.
+    pub fn of(&self, database: &Arc<str>) -> impl Fn() -> Admission + Send + 'static + use<> {
+        let (turns, database) = (self.turns.clone(), database.clone());
+        move || turns.admission(&database)
+    }
+
+    /// Waits for the place of a thread. The caller has a turn, or is a thread of one that has: so few wait.
+    pub fn begin(&self, database: &Arc<str>) -> Working {
+        let mut working = Working {
+            places: self.places.clone(),
+            database: database.clone(),
+            place: None,
+        };
+        working.begin();
+        working
+    }
+}
+
+/// The place of a thread while it looks at documents.
+pub(crate) struct Working {
+    places: Arc<Queue>,
+    database: Arc<str>,
+    place: Option<Place>,
+}
+
+impl Working {
+    fn begin(&mut self) {
+        // Who waits is patient, and is never refused.
+        self.place = self.places.admission(&self.database).wait().ok();
+    }
+
+    /// Lets others run when the slice is over and somebody waits.
+    pub fn pause(&mut self) {
+        if self.place.as_ref().is_some_and(Place::is_wanted) {
+            self.place = None;
+            self.begin();
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_scan_gives_its_place_to_another_database() {
+        let turns = ScanTurns::default();
+        let held: Vec<Place> =
+            std::iter::from_fn(|| turns.places.try_place(&"other".into())).collect();
+        let mut own = turns.begin(&"own".into());
+        own.pause();
+        assert!(own.place.is_some());
+        std::thread::scope(|scope| {
+            let third = scope.spawn(|| turns.begin(&"third".into()).place.is_some());
+            // The slice is over at some time, and the third database is served.
+            while !third.is_finished() {
+                own.pause();
+                std::thread::yield_now();
+            }
+            assert!(third.join().expect("no panic"));
+        });
+        drop(held);
+    }
+
+    #[test]
+    fn a_database_leaves_turns_to_others() {
+        let turns = ScanTurns::default();
+        let take = |database: &str| turns.turns.try_place(&database.into());
+        let one: Vec<Place> = std::iter::from_fn(|| take("one")).collect();
+        assert!(one.len() <= TURNS / 2, "{} turns", one.len());
+        assert!(take("two").is_some());
+    }
+}
