@@ -35,6 +35,8 @@ pub struct MemoryPlan {
     pub answers: usize,
     /// Groups of aggregates.
     pub aggregates: usize,
+    /// Ids and selectors of replications.
+    pub replications: usize,
 }
 
 /// Where a limit of memory comes from.
@@ -79,6 +81,7 @@ const INDEX_ROWS: Share = share(32, 2, 64);
 const WORKERS: Share = share(12, 8, 1024);
 const ANSWERS: Share = share(24, 4, 256);
 const AGGREGATES: Share = share(32, 4, 256);
+const REPLICATIONS: Share = share(48, 2, 128);
 
 const fn share(of_limit: u64, least_mib: u64, most_mib: u64) -> Share {
     Share {
@@ -124,6 +127,7 @@ impl MemoryPlan {
             workers: WORKERS.bytes(limit, memory.workers),
             answers: ANSWERS.bytes(limit, memory.answers),
             aggregates: AGGREGATES.bytes(limit, memory.aggregates),
+            replications: REPLICATIONS.bytes(limit, memory.replications),
         }
     }
 
@@ -140,6 +144,7 @@ impl MemoryPlan {
             self.workers,
             self.answers,
             self.aggregates,
+            self.replications,
         ];
         parts.iter().map(|&part| part as u64).sum()
     }

@@ -65,7 +65,12 @@ impl Environment for Surroundings {
     fn settings(&self) -> Settings {
         let node = self.0.upgrade();
         node.map_or_else(Settings::default, |node| {
-            settings(&node.settings().replicator, &DescriptorPlan::new(false))
+            let said = node.settings();
+            let selection_bytes_max = node.memory.replications as u64;
+            Settings {
+                selection_bytes_max,
+                ..settings(&said.replicator, &DescriptorPlan::new(false))
+            }
         })
     }
 
@@ -241,6 +246,7 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
         max_jobs: said.max_jobs.min(descriptors.jobs()),
         max_jobs_per_user: said.max_jobs_per_user,
         max_churn: said.max_churn,
+        selection_bytes_max: Settings::default().selection_bytes_max,
         max_history: said.max_history,
         interval: said.interval,
         startup_jitter: said.startup_jitter,

@@ -284,8 +284,13 @@ impl Docs {
     ) -> Option<Duration> {
         let replication = self.with_entry(at, serial, |entry| entry.replication.clone())?;
         let id = self.scheduler.id_of(&replication).await;
-        let id = match id.and_then(|id| self.free(&id, at).map(|()| id)) {
-            Ok(id) => id,
+        let free = id.and_then(|id| {
+            self.free(&id, at)?;
+            let selection = self.scheduler.room_for(&replication)?;
+            Ok((id, selection))
+        });
+        let (id, selection) = match free {
+            Ok(free) => free,
             Err(e) if e.is_permanent() => {
                 self.with_entry(at, serial, |_| ())?;
                 self.removed(at);
@@ -301,7 +306,7 @@ impl Docs {
             entry.info = Value::Null;
             entry.changed = SystemTime::now();
             // Who wrote the document is told in it.
-            let _awaited = self.scheduler.add(&id, replication.clone(), not_before);
+            let _awaited = (self.scheduler).add(&id, replication.clone(), not_before, selection);
             old
         })?;
         if let Some(old) = old.filter(|old| *old != id) {

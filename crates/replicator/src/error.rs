@@ -6,6 +6,16 @@ pub enum Error {
     /// The user has as many replications as one may have.
     #[error("you have {0} replications already ([replicator] max_jobs_per_user)")]
     TooManyJobs(usize),
+    /// The ids or the selector take more memory than a user can get, which is this many bytes.
+    #[error(
+        "the ids or the selector of the replication take more than half of [memory] replications ({0} bytes)"
+    )]
+    LargeSelection(u64),
+    /// The replications that there are leave the user no memory for the ids or the selector.
+    #[error(
+        "the ids and selectors of replications leave no room for this one ([memory] replications)"
+    )]
+    NoRoom,
     /// What describes the replication is wrong: the reason.
     #[error("{0}")]
     BadRequest(String),
@@ -70,7 +80,8 @@ impl Error {
             Error::CheckpointCommitFailure(_) => "checkpoint_commit_failure",
             Error::Request(_) => "replication_error",
             Error::NoJob => "not_found",
-            Error::TooManyJobs(_) => "service_unavailable",
+            Error::TooManyJobs(_) | Error::NoRoom => "service_unavailable",
+            Error::LargeSelection(_) => "too_large",
             Error::Duplicate(..) => "duplicate_job",
             Error::Database(_) => "error",
             Error::Stopped => "stopped",
@@ -82,6 +93,8 @@ impl Error {
         matches!(
             self,
             Error::BadRequest(_)
+                | Error::LargeSelection(_)
+                | Error::NoRoom
                 | Error::InvalidEndpoint(_)
                 | Error::MissingEndpoint
                 | Error::LocalEndpoint

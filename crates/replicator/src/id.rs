@@ -36,13 +36,13 @@ pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>)
     ];
     match &replication.selection {
         Selection::All => {}
-        Selection::Ids(ids) => parts.push(json(&Value::from(ids.clone()))),
+        Selection::Ids(ids) => parts.push(json(&Value::from(ids.to_vec()))),
         Selection::Filter { name, params } => {
             parts.push(binary(&filter_code.map_or(name.clone(), trimmed)));
             parts.push(json(&Value::Object(params.clone())));
         }
         Selection::Selector(selector) => {
-            let normal = mango_normal(&Value::Object(selector.clone()));
+            let normal = mango_normal(&Value::Object((**selector).clone()));
             parts.push(json(&sorted(&normal)));
         }
     }

@@ -26,6 +26,7 @@ mod replicator;
 mod rows;
 mod rules;
 mod scheduler;
+mod selections;
 mod settings;
 mod time;
 mod traced;

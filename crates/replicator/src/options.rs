@@ -1,5 +1,6 @@
 //! What a replication document, or the body of `_replicate`, asks for.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use percent_encoding::percent_decode_str;
@@ -40,7 +41,7 @@ pub enum Selection {
     /// All of them.
     All,
     /// Sorted, without duplicates.
-    Ids(Vec<String>),
+    Ids(Arc<[String]>),
     /// A filter of the source: `design/name`, or a built-in one beginning with an underscore.
     Filter {
         /// Name of the filter.
@@ -49,7 +50,7 @@ pub enum Selection {
         params: Map<String, Value>,
     },
     /// Those that a Mango selector matches.
-    Selector(Map<String, Value>),
+    Selector(Arc<Map<String, Value>>),
 }
 
 /// A replication: from where, to where, and how.
@@ -253,13 +254,13 @@ fn selection(body: &Map<String, Value>) -> Result<Selection, Error> {
         ));
     }
     if let Some(ids) = ids {
-        return Ok(Selection::Ids(ids));
+        return Ok(Selection::Ids(ids.into()));
     }
     if let Some(selector) = selector {
         let value = Value::Object(selector);
         mango::Selector::parse(&value).map_err(|e| Error::BadRequest(e.to_string()))?;
         return match value {
-            Value::Object(selector) => Ok(Selection::Selector(selector)),
+            Value::Object(selector) => Ok(Selection::Selector(selector.into())),
             _ => Ok(Selection::All),
         };
     }
@@ -422,7 +423,7 @@ mod tests {
             with("doc_ids", json!(["b%2Fc", "a", "a"]))
                 .unwrap()
                 .selection,
-            Selection::Ids(vec!["a".into(), "b/c".into()])
+            Selection::Ids(["a".into(), "b/c".into()].into())
         );
         assert_eq!(
             with("doc_ids", Value::Null).unwrap().selection,

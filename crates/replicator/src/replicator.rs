@@ -121,7 +121,9 @@ impl Replicator {
             }
         }
         let continuous = replication.continuous;
-        let awaited = self.scheduler.add(&id, Arc::new(replication), None);
+        let selection = self.scheduler.room_for(&replication)?;
+        let replication = Arc::new(replication);
+        let awaited = self.scheduler.add(&id, replication, None, selection);
         if continuous {
             return Ok(Replicated::Continuous(id));
         }
@@ -130,6 +132,11 @@ impl Replicator {
             Outcome::Failed(e) => Err(e),
             Outcome::Cancelled => Ok(Replicated::Stopped),
         }
+    }
+
+    /// What the ids and selectors of all jobs take, and the most that they took, in bytes.
+    pub fn selection_bytes(&self) -> (u64, u64) {
+        self.scheduler.selection_bytes()
     }
 
     /// Jobs as `_scheduler/jobs` lists them.

@@ -25,6 +25,7 @@ use crate::job::{Ended, Job, told};
 use crate::options::{DocRef, Replication, Selection, User};
 use crate::peer::{Clients, HttpPeer, Lane, Peer, Rights};
 use crate::progress::Progress;
+use crate::selections::{Held, Selections};
 use crate::settings::Settings;
 
 pub use self::backoff::doc_backoff;
@@ -65,6 +66,7 @@ pub struct Scheduler {
     environment: Arc<dyn Environment>,
     clients: Arc<Clients>,
     jobs: Mutex<HashMap<String, Entry>>,
+    selections: Arc<Selections>,
     wake: Notify,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     stopped: watch::Sender<bool>,
@@ -79,6 +81,7 @@ impl Scheduler {
             environment,
             clients: Arc::default(),
             jobs: Mutex::default(),
+            selections: Arc::default(),
             wake: Notify::new(),
             listener: Mutex::default(),
             stopped: watch::Sender::new(false),
@@ -204,12 +207,33 @@ impl Scheduler {
         jobs.values().filter(own).count()
     }
 
+    /// Takes room for the ids or the selector of a job that is to be added.
+    ///
+    /// # Errors
+    /// Those of [`Selections::take`].
+    pub fn room_for(&self, replication: &Replication) -> Result<Option<Held>, Error> {
+        let settings = self.environment.settings();
+        let is_admin = match (&replication.doc, &replication.owner) {
+            (None, _) => replication.user.is_admin(),
+            (Some(_), owner) => owner
+                .as_ref()
+                .is_some_and(|name| self.environment.is_admin(name)),
+        };
+        (self.selections).take(replication, is_admin, settings.selection_bytes_max)
+    }
+
+    /// What the ids and selectors of all jobs take, and the most that they took, in bytes.
+    pub fn selection_bytes(&self) -> (u64, u64) {
+        self.selections.used_bytes()
+    }
+
     /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
     pub fn add(
         &self,
         id: &str,
         replication: Arc<Replication>,
         not_before: Option<Instant>,
+        selection: Option<Held>,
     ) -> Awaited {
         let mut jobs = self.jobs.lock();
         let mut after = None;
@@ -219,7 +243,7 @@ impl Scheduler {
             }
             after = jobs.remove(id).and_then(|old| old.retire());
         }
-        let job = Entry::new(replication, not_before, after);
+        let job = Entry::new(replication, not_before, after, selection);
         // Before it may start: it may end before anybody could look for it.
         let awaited = Awaited(job.outcome.subscribe());
         jobs.insert(id.to_owned(), job);

@@ -11,6 +11,8 @@ pub struct Settings {
     pub max_jobs: usize,
     /// Of one user who is no server admin, by requests.
     pub max_jobs_per_user: usize,
+    /// Memory for the ids and selectors of all jobs, in bytes.
+    pub selection_bytes_max: u64,
     /// So many jobs give way to waiting ones at one `interval`.
     pub max_churn: usize,
     /// So many events are remembered of each job.
@@ -69,6 +71,7 @@ impl Default for Settings {
         Settings {
             max_jobs: 500,
             max_jobs_per_user: 100,
+            selection_bytes_max: 32 << 20,
             max_churn: 20,
             max_history: 20,
             interval: Duration::from_secs(60),

@@ -161,6 +161,8 @@ section! {
         answers: Count = "0" [start],
         /// Memory for groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at most 256 MiB.
         aggregates: Count = "0" [start],
+        /// Memory for the ids and selectors of replications. Beyond it _replicate is a 503, and documents of replications fail. 0: a forty-eighth, at most 128 MiB.
+        replications: Count = "0" [start],
     }
 }
 

@@ -35,7 +35,7 @@ impl MemoryPart {
 }
 
 /// The table of memory: every part that has a budget.
-pub fn memory_parts(app: &App) -> [MemoryPart; 10] {
+pub fn memory_parts(app: &App) -> [MemoryPart; 11] {
     let (plan, databases) = (&app.node.memory, &app.node.databases);
     let engine = databases.stats();
     let part = |name, budget: usize, used, peak| MemoryPart {
@@ -48,6 +48,7 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 10] {
     let (answers, answers_peak) = app.answers.used_bytes();
     let (groups, groups_peak) = databases.aggregate_memory().used_bytes();
     let (builds, builds_peak) = databases.build_memory().used_bytes();
+    let (selections, selections_peak) = app.node.replicator.selection_bytes();
     let open = databases.open_memory();
     let (workers, workers_peak) = databases.worker_memory();
     [
@@ -72,6 +73,12 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 10] {
             plan.aggregates,
             groups as u64,
             Some(groups_peak as u64),
+        ),
+        part(
+            "replications",
+            plan.replications,
+            selections,
+            Some(selections_peak),
         ),
         part(
             "open_databases",

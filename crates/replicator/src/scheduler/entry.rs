@@ -14,6 +14,7 @@ use crate::counters;
 use crate::error::Error;
 use crate::options::Replication;
 use crate::progress::Progress;
+use crate::selections::Held;
 use crate::time::{iso8601, unix};
 
 /// What a job is doing.
@@ -95,6 +96,8 @@ pub struct Entry {
     /// Crashes in a row.
     crashes: u32,
     crash: Option<(Instant, String)>,
+    /// Memory of its ids or selector.
+    _selection: Option<Held>,
 }
 
 impl Entry {
@@ -102,6 +105,7 @@ impl Entry {
         replication: Arc<Replication>,
         not_before: Option<Instant>,
         after: Option<watch::Receiver<bool>>,
+        selection: Option<Held>,
     ) -> Entry {
         counters::JOBS_ADDED.count();
         Entry {
@@ -117,6 +121,7 @@ impl Entry {
             not_before,
             crashes: 0,
             crash: None,
+            _selection: selection,
         }
     }
 

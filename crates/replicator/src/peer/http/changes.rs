@@ -41,11 +41,11 @@ impl HttpPeer {
             Selection::All => None,
             Selection::Ids(ids) => {
                 path.push_str("&filter=_doc_ids");
-                Some(json!({"doc_ids": ids}))
+                Some(json!({"doc_ids": **ids}))
             }
             Selection::Selector(selector) => {
                 path.push_str("&filter=_selector");
-                Some(json!({"selector": selector}))
+                Some(json!({"selector": **selector}))
             }
             Selection::Filter { name, params } => {
                 path.push_str(&format!("&filter={}", encoded(name)));

@@ -124,7 +124,7 @@ impl HttpPeer {
         let query = ChangesQuery {
             continuous: false,
             winning_revs_only: false,
-            selection: Selection::Ids(vec![id.to_owned()]),
+            selection: Selection::Ids([id.to_owned()].into()),
             include_docs: false,
             batch: 1,
         };
