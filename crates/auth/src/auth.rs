@@ -471,11 +471,14 @@ impl Inner {
     }
 
     /// A state read later may have been put in already.
-    fn replace(&self, new: State) {
+    fn replace(&self, mut new: State) {
         let entries_max = new.cache_entries_max;
         let mut state = self.state.write().unwrap_or_else(PoisonError::into_inner);
         if new.version >= state.version {
             warn(&new.problems, &state.problems);
+            let now = SystemTime::now().duration_since(UNIX_EPOCH);
+            new.session
+                .follow(&state.session, now.map_or(0, |now| now.as_secs()));
             *state = Arc::new(new);
         }
         drop(state);

@@ -40,6 +40,8 @@ pub struct Reached<'a> {
 #[derive(Clone)]
 pub(crate) struct SessionSettings {
     pub(crate) secret: String,
+    /// Secrets that were replaced, the newest first.
+    earlier: Vec<EarlierSecret>,
     timeout_secs: u64,
     /// The first signs; each may verify. Never empty.
     pub(crate) algorithms: Vec<Hash>,
@@ -47,6 +49,17 @@ pub(crate) struct SessionSettings {
     same_site: SameSite,
     domain: Option<String>,
 }
+
+/// A secret that was replaced: sessions that it signed stay in force until they time out.
+#[derive(Clone)]
+struct EarlierSecret {
+    secret: String,
+    /// No session that it signed lasts longer, in seconds since 1970.
+    end_secs: u64,
+}
+
+/// Secrets that are remembered. Whoever changes the secret more often within one timeout ends the oldest sessions.
+const EARLIER_SECRETS_MAX: usize = 16;
 
 fn same_site_attribute(same_site: SameSite) -> &'static str {
     match same_site {
@@ -86,6 +99,7 @@ impl SessionSettings {
                 section: "chttpd_auth",
                 key: "secret",
             })?,
+            earlier: vec![],
             timeout_secs: settings.timeout.as_secs(),
             algorithms,
             persistent: settings.allow_persistent_cookies,
@@ -94,10 +108,27 @@ impl SessionSettings {
         })
     }
 
+    /// Keeps the sessions in force that were signed under the settings before these.
+    pub(crate) fn follow(&mut self, before: &SessionSettings, now_secs: u64) {
+        let mut earlier = before.earlier.clone();
+        if before.secret != self.secret {
+            earlier.insert(
+                0,
+                EarlierSecret {
+                    secret: before.secret.clone(),
+                    end_secs: now_secs.saturating_add(before.timeout_secs),
+                },
+            );
+        }
+        earlier.retain(|earlier| earlier.end_secs > now_secs && earlier.secret != self.secret);
+        earlier.truncate(EARLIER_SECRETS_MAX);
+        self.earlier = earlier;
+    }
+
     /// The value of a new cookie.
     pub(crate) fn issue(&self, name: &str, salt: &str, now_secs: u64) -> String {
         let mut cookie = format!("{name}:{now_secs:X}").into_bytes();
-        let mac = self.algorithms[0].hmac(&self.key(salt), &cookie);
+        let mac = self.algorithms[0].hmac(&key(&self.secret, salt), &cookie);
         cookie.push(b':');
         cookie.extend(mac);
         BASE64_URL_SAFE_NO_PAD.encode(cookie)
@@ -106,13 +137,10 @@ impl SessionSettings {
     /// Whether a claim is true, given the salt of the user that it names.
     pub(crate) fn judge(&self, claim: &Claim, salt: &str, now_secs: u64) -> Verdict {
         let end_secs = claim.issued_secs.saturating_add(self.timeout_secs);
-        let key = self.key(salt);
-        let fitting = self
-            .algorithms
-            .iter()
-            .filter(|hash| hash.size() == claim.mac.len());
-        let signed = fitting.fold(false, |signed, hash| {
-            signed | bool::from(hash.hmac(&key, &claim.message).ct_eq(&claim.mac))
+        let earlier = self.earlier.iter().filter(|e| e.end_secs > now_secs);
+        let secrets = std::iter::once(&self.secret).chain(earlier.map(|e| &e.secret));
+        let signed = secrets.fold(false, |signed, secret| {
+            signed | self.is_signed_by(claim, &key(secret, salt))
         });
         if !signed || now_secs >= end_secs {
             return Verdict::Refused;
@@ -121,6 +149,16 @@ impl SessionSettings {
         Verdict::Valid {
             needs_refresh: u128::from(left_secs) * 10 < u128::from(self.timeout_secs) * 9,
         }
+    }
+
+    fn is_signed_by(&self, claim: &Claim, key: &[u8]) -> bool {
+        let fitting = self
+            .algorithms
+            .iter()
+            .filter(|hash| hash.size() == claim.mac.len());
+        fitting.fold(false, |signed, hash| {
+            signed | bool::from(hash.hmac(key, &claim.message).ct_eq(&claim.mac))
+        })
     }
 
     /// The `Set-Cookie` header that gives the browser this value.
@@ -166,10 +204,6 @@ impl SessionSettings {
             "{COOKIE}={value}; Version=1{lasting}{secure}{domain}; Path={path}; HttpOnly{same_site}"
         )
     }
-
-    fn key(&self, salt: &str) -> Vec<u8> {
-        [self.secret.as_bytes(), salt.as_bytes()].concat()
-    }
 }
 
 impl Claim {
@@ -200,6 +234,10 @@ fn hex_secs(text: &[u8]) -> Option<u64> {
     u64::from_str_radix(text, 16).ok()
 }
 
+fn key(secret: &str, salt: &str) -> Vec<u8> {
+    [secret.as_bytes(), salt.as_bytes()].concat()
+}
+
 /// The end of the year 9999, the last that an HTTP date can say.
 fn date_max() -> SystemTime {
     SystemTime::UNIX_EPOCH + Duration::from_secs(253_402_300_799)
@@ -222,6 +260,7 @@ mod tests {
     fn settings() -> SessionSettings {
         SessionSettings {
             secret: "92de07df7e7a3fe14808cef90a7cc0d91".to_owned(),
+            earlier: vec![],
             timeout_secs: 600,
             algorithms: vec![Hash::Sha256, Hash::Sha1],
             persistent: true,
@@ -275,6 +314,61 @@ mod tests {
             ..settings()
         };
         assert_eq!(judge(&other, &cookie, "salt", 1000), Verdict::Refused);
+    }
+
+    #[test]
+    fn sessions_outlive_new_secrets_until_they_time_out() {
+        let first = settings();
+        let cookie = first.issue("admin", "salt", 1000);
+        let replaced = |before: &SessionSettings, secret: &str, now_secs| {
+            let mut new = SessionSettings {
+                secret: secret.to_owned(),
+                ..settings()
+            };
+            new.follow(before, now_secs);
+            new
+        };
+        let second = replaced(&first, "second", 1100);
+        let third = replaced(&second, "third", 1200);
+        // Another setting was changed.
+        let third = replaced(&third, "third", 1300);
+        assert_eq!(third.earlier.len(), 2);
+        for settings in [&second, &third] {
+            assert_ne!(judge(settings, &cookie, "salt", 1500), Verdict::Refused);
+            assert_eq!(judge(settings, &cookie, "salt", 1600), Verdict::Refused);
+            assert_eq!(judge(settings, &cookie, "other", 1500), Verdict::Refused);
+        }
+        assert_ne!(
+            judge(&third, &second.issue("admin", "salt", 1150), "salt", 1200),
+            Verdict::Refused
+        );
+        let forged = SessionSettings {
+            secret: "never".to_owned(),
+            ..settings()
+        };
+        assert_eq!(
+            judge(&third, &forged.issue("admin", "salt", 1250), "salt", 1300),
+            Verdict::Refused
+        );
+        // Nothing that the first secret signed is in force any more, whenever it says that it was issued.
+        let late = first.issue("admin", "salt", 1690);
+        assert_eq!(judge(&third, &late, "salt", 1701), Verdict::Refused);
+        assert!(
+            replaced(&third, "fourth", 1800)
+                .earlier
+                .iter()
+                .all(|e| e.secret != "second")
+        );
+        let back = replaced(&second, &first.secret, 1200);
+        assert_eq!(
+            judge(&back, &cookie, "salt", 1500),
+            judge(&first, &cookie, "salt", 1500)
+        );
+        let mut often = settings();
+        for n in 0..100 {
+            often = replaced(&often, &n.to_string(), 1000);
+        }
+        assert_eq!(often.earlier.len(), EARLIER_SECRETS_MAX);
     }
 
     #[test]

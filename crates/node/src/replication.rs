@@ -193,7 +193,7 @@ fn filter(
     match selection {
         Selection::All | Selection::Ids(_) => Ok(None),
         Selection::Selector(selector) => {
-            let selector = mango::Selector::parse(&Value::Object(selector.clone()));
+            let selector = mango::Selector::parse(&Value::Object((**selector).clone()));
             selector_filter(selector, None).map(Some)
         }
         Selection::Filter { name, params } => {
