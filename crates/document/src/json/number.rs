@@ -222,17 +222,14 @@ fn float(scan: &Scan, text: &[u8], from: usize) -> Result<f64, DocError> {
         .ok()
         .and_then(|text| text.parse::<f64>().ok())
         .ok_or(DocError::InvalidJson)?;
-    let mantissa = scan.exponent_at.map_or(text, |at| &text[..at - from]);
-    let underflows = number.abs() < f64::MIN_POSITIVE
-        && mantissa.iter().any(|digit| matches!(digit, b'1'..=b'9'));
     if number.is_infinite() {
         return Err(DocError::InvalidJson);
     }
+    let is_subnormal = number.abs() < f64::MIN_POSITIVE;
     match scan.exponent_at {
-        Some(at) if scan.fraction_count == 0 && (underflows || text.len() >= LONG_NUMBER) => {
-            scaled(mantissa, &text[at - from + 1..])
+        Some(at) if scan.fraction_count == 0 && !is_subnormal && text.len() >= LONG_NUMBER => {
+            scaled(&text[..at - from], &text[at - from + 1..])
         }
-        _ if underflows => Ok(0.0),
         _ => Ok(number),
     }
 }
