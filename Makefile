@@ -4,7 +4,7 @@
 # make check    what a change can break, in a few minutes: lints, tests of the changed crates and of what depends on them, the quick suites
 #               (SINCE=COMMIT; by default the last commit that passed `make test` here)
 # make test     everything that CI runs: lints, cargo's tests, the black-box tests, the manual's examples and links
-# make lint     formatting and lints of Rust, Python and Markdown
+# make lint     formatting and lints of Rust, Python, Markdown and prose
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
@@ -45,7 +45,7 @@ SOAK_http = api_behaviour authentication authentication_security authorisation c
   design_functions function_preview function_security http_fuzz http_security indirect_access reverse_proxies slow_readers tls \
   vectors
 SOAK_programs = alerts bench_figures bench_workloads bindings client_libraries documentation doctor example_files manual_examples \
-  metrics migration packages profiles top traces web_interface
+  metrics migration packages profiles prose_lint top traces web_interface
 ARGS ?=
 
 .PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
@@ -99,6 +99,7 @@ lint-alone:
 	@$(env) $$SETTEE_CACHE/tools/bin/cargo-deny --offline --log-level error check licenses bans sources
 	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
 	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --quiet .
+	@python3 scripts/prose_lint.py
 
 # The first time on a machine this compiles mdBook, which takes about two and a half minutes of two cores.
 docs: setup-docs

@@ -50,6 +50,7 @@ READ_BY_NOBODY = {"chttpd/socket_options"}
 # Crates that read no running server's settings, or declare them.
 OTHER_CRATES = {"bench", "config", "load", "migrate"}
 NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
+ARCHITECTURE_WORDS_MAX = 2500
 
 
 def reference(ctx):
@@ -210,13 +211,31 @@ def test_the_map_is_true(ctx):
     packages = {path.parent.name: tomllib.loads(path.read_text(encoding="utf-8")) for path in ctx.checkout.glob("crates/*/Cargo.toml")}
     folders = {package["package"]["name"]: folder for folder, package in packages.items()}
     wanted = {folder: sorted(folders[name] for name in package.get("dependencies", {}) if name in folders) for folder, package in packages.items()}
-    (block, *_) = markdown.blocks((ctx.checkout / "ARCHITECTURE.md").read_text(encoding="utf-8"))
+    text = (ctx.checkout / "ARCHITECTURE.md").read_text(encoding="utf-8")
+    (block,) = [block for block in markdown.blocks(text) if block.language == "text"]
     found = {}
     for line in block.text.splitlines():
         crate, _, others = line.partition(":")
-        found[crate.split()[0]] = sorted(name for name in others.strip().split(", ") if name != "none of ours")
+        found[crate.split()[0]] = sorted(name for name in others.strip().split(", ") if name != "none")
     for folder in sorted(set(wanted) | set(found)):
         ctx.report.equal(f"the crates that {folder} depends on", found.get(folder), wanted.get(folder))
+    words = len(text.split())
+    ctx.report.check(f"ARCHITECTURE.md has at most {ARCHITECTURE_WORDS_MAX} words", words <= ARCHITECTURE_WORDS_MAX, words)
+
+
+def test_the_source_map_has_files_that_exist(ctx):
+    """The first cells of docs/src/developers/source-map.md name files and folders of the crates that their section's heading names."""
+    text = (ctx.checkout / "docs/src/developers/source-map.md").read_text(encoding="utf-8")
+    named, missing = 0, []
+    for section in re.split(r"^## ", text, flags=re.MULTILINE)[1:]:
+        heading, _, body = section.partition("\n")
+        sources = [ctx.checkout / crate / "src" for crate in re.findall(r"`(crates/[a-z-]+)`", heading)]
+        for _, cells in markdown.table_rows(body):
+            for path in re.findall(r"`([^`]+)`", cells[0]):
+                named += 1
+                missing += [] if any((source / path).exists() for source in sources) else [f"{heading}: {path}"]
+    ctx.report.check("the source map has paths", named > 150, named)
+    ctx.report.equal("paths of the source map that do not exist", missing, [])
 
 
 def pages(ctx):
