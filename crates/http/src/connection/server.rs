@@ -419,7 +419,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
         Some(e) => Err(e),
         None => route(app, req).await,
     };
-    let mut reply = result.unwrap_or_else(|e| refuse(req, e));
+    let id = &under_way.id;
+    let mut reply = result.unwrap_or_else(|e| refuse(req, e.report(id.to_str().unwrap_or_default())));
     if is_short && matches!(reply.body, Body::Full(_)) {
         SHORT.fetch_add(1, Ordering::Relaxed);
     }

@@ -69,7 +69,7 @@ async fn updated<T: Send + 'static>(
     // Ended when the client goes, as it would be here: what the body takes of the memory is free then.
     let mut update = Ends(app.node.replicator.runtime().spawn(update));
     let done = (&mut update.0).await;
-    Ok(done.map_err(|_| ApiError::worker_failed())??)
+    Ok(done.map_err(ApiError::worker_failed)??)
 }
 
 /// A task that ends when nobody waits for it.

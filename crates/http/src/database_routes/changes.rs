@@ -238,7 +238,7 @@ impl LiveSource for LiveChanges {
             };
             let (piece, read) = tokio::task::spawn_blocking(read)
                 .await
-                .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+                .map_err(ApiError::worker_failed)?;
             out.extend_from_slice(&piece);
             read
         } else {

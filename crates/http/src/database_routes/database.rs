@@ -202,7 +202,7 @@ async fn diff(
     }
     let db = access.db.clone();
     let done = database::apart(move || db.revs_diff(ids)).await;
-    Ok(done.map_err(|_| ApiError::worker_failed())??)
+    Ok(done.map_err(ApiError::worker_failed)??)
 }
 
 pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {

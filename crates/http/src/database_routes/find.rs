@@ -84,7 +84,7 @@ pub async fn apart_if_long<T: Send + 'static>(
     };
     tokio::task::spawn_blocking(parse)
         .await
-        .map_err(|_| ApiError::worker_failed())?
+        .map_err(ApiError::worker_failed)?
 }
 
 /// `_explain`; `partition` of one below `_partition`.

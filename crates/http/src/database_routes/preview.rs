@@ -38,7 +38,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     let body = req.required_bytes(BodyClass::Document).await?;
     // It may be long.
     let wanted = database::apart(move || parse(&body)).await;
-    match wanted.map_err(|_| ApiError::worker_failed())?? {
+    match wanted.map_err(ApiError::worker_failed)?? {
         Wanted::View(functions, docs) => view(app, access, functions, docs).await,
         Wanted::Write(tried) => write(app, req, access, tried).await,
     }
@@ -59,7 +59,7 @@ async fn view(
         db.preview(functions, docs).map(|preview| answer(&preview))
     };
     let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|_| ApiError::worker_failed())?;
+    let done = done.map_err(ApiError::worker_failed)?;
     Ok(Reply::json_bytes(200, done.map_err(refused)?))
 }
 
@@ -68,7 +68,7 @@ async fn write(app: &App, req: &Request, access: &Access, tried: TriedWrite) -> 
     let (db, asker) = (access.db.clone(), caller(&req.user));
     let work = move || db.try_write(&place, &asker, tried);
     let done = tokio::task::spawn_blocking(work).await;
-    let verdict = match done.map_err(|_| ApiError::worker_failed())? {
+    let verdict = match done.map_err(ApiError::worker_failed)? {
         Ok(()) => b"{\"ok\":true}".to_vec(),
         Err(Error::Function(
             error @ (FunctionError::Thrown { .. }

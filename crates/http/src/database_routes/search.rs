@@ -56,7 +56,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
             false => None,
         };
         let shown = shown(answer, docs, &asked, &query);
-        let text = serde_json::to_string(&shown).map_err(|_| ApiError::worker_failed())?;
+        let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
         Ok(Reply::json_bytes(200, text + "\n"))
     })
     .await

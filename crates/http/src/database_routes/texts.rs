@@ -136,7 +136,7 @@ pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ApiError::worker_failed())?
+    done.map_err(ApiError::worker_failed)?
 }
 
 /// How long a search waits for its turn.
@@ -236,8 +236,8 @@ pub fn documents(
                 if bytes > TEXT_ANSWER_BYTES_MAX {
                     return Err(database::Error::TextAnswerTooLong.into());
                 }
-                let text = String::from_utf8(doc.json).map_err(|_| ApiError::worker_failed())?;
-                RawValue::from_string(text).map_err(|_| ApiError::worker_failed())?
+                let text = String::from_utf8(doc.json).map_err(ApiError::worker_failed)?;
+                RawValue::from_string(text).map_err(ApiError::worker_failed)?
             }
             Read::Missing | Read::Deleted => RawValue::NULL.to_owned(),
         });

@@ -461,7 +461,7 @@ pub async fn cleanup(req: &Request, access: &Access) -> Answer {
     let db = access.db.clone();
     tokio::task::spawn_blocking(move || db.clean_up_views())
         .await
-        .map_err(|_| ApiError::new(500, "internal_server_error", "the clean-up failed"))??;
+        .map_err(ApiError::worker_failed)??;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 

@@ -80,7 +80,7 @@ pub async fn run(
     };
     let reply = tokio::task::spawn_blocking(work)
         .await
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+        .map_err(ApiError::worker_failed)?;
     Ok(reply?)
 }
 

@@ -12,7 +12,7 @@ use tokio::time::Instant;
 
 use crate::app::OpenFeed;
 use crate::errors::ApiError;
-use crate::reply::{Reply, StreamError};
+use crate::reply::Reply;
 
 /// What the feeds `normal` and `longpoll` begin with.
 pub const HEAD: &[u8] = b"{\"results\":[\n";
@@ -204,7 +204,7 @@ impl<S: LiveSource> LiveFeed<S> {
                 Ok(()) => Some((Ok(Bytes::from(out)), feed)),
                 Err(e) => {
                     feed.state = State::Done;
-                    let e: StreamError = e.reason.into_owned().into();
+                    let e = e.into_stream_error();
                     Some((Err(e), feed))
                 }
             }

@@ -9,7 +9,7 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::connection::server::short_requests_seen;
 use crate::errors::ApiError;
-use crate::reply::{Reply, StreamError};
+use crate::reply::Reply;
 
 /// About as much as one piece of a streamed answer holds, in bytes.
 pub const CHUNK_BYTES: usize = 64 << 10;
@@ -39,7 +39,7 @@ pub async fn pull_apart(
     mut next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
     let made = database::apart(move || make_first(&mut next).map(|made| (made, next))).await;
-    let (made, next) = made.map_err(|_| ApiError::worker_failed())??;
+    let (made, next) = made.map_err(ApiError::worker_failed)??;
     Ok(go_on(content_type, made, next))
 }
 
@@ -75,7 +75,7 @@ fn go_on(
                 Ok(Some(piece)) => Some((Ok(piece.into()), (None, making))),
                 Err(e) => {
                     tracing::error!(reason = %e.reason, "an answer was cut short");
-                    let e: StreamError = e.reason.into_owned().into();
+                    let e = e.into_stream_error();
                     Some((Err(e), (None, making)))
                 }
             }
@@ -115,7 +115,7 @@ where
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         let made = match self.apart.take() {
             Some(apart) => {
-                let (made, next) = apart.await.map_err(|_| ApiError::worker_failed())?;
+                let (made, next) = apart.await.map_err(ApiError::worker_failed)?;
                 self.next = Some(next);
                 made
             }
@@ -229,7 +229,7 @@ where
             }
             Err(e) => {
                 tracing::error!(reason = %e.reason, "an answer was cut short");
-                let e: StreamError = e.reason.into_owned().into();
+                let e = e.into_stream_error();
                 Some((Err(e), (None, None, client)))
             }
         }
@@ -249,5 +249,5 @@ where
         let mut piece = vec![];
         next(&mut piece, place).map(|more| (piece, more, next))
     });
-    made.await.map_err(|_| ApiError::worker_failed())?
+    made.await.map_err(ApiError::worker_failed)?
 }

@@ -266,7 +266,7 @@ impl Stream {
                         inflating.push(&some)?;
                         Ok::<_, ApiError>(inflating)
                     });
-                    inflating = pushed.await.map_err(|_| ApiError::worker_failed())??;
+                    inflating = pushed.await.map_err(ApiError::worker_failed)??;
                 }
                 room.cover(inflating.len() as u64).await?;
             }

@@ -328,7 +328,7 @@ impl Request {
         }
         let bounds = Bounds::of(class, &self.settings);
         let parsed = database::apart(move || bounds.json(&bytes)).await;
-        parsed.map_err(|_| ApiError::worker_failed())?
+        parsed.map_err(ApiError::worker_failed)?
     }
 
     /// A body of this class that was read already, as JSON.

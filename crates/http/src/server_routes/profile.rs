@@ -101,8 +101,8 @@ pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     let make = move || {
         let _ = sender.send(make(&app, wish, &is_gone));
     };
-    thread.spawn(make).map_err(|_| ApiError::worker_failed())?;
-    let reply = made.await.map_err(|_| ApiError::worker_failed())?;
+    thread.spawn(make).map_err(ApiError::worker_failed)?;
+    let reply = made.await.map_err(ApiError::worker_failed)?;
     drop(gone);
     reply
 }
@@ -118,7 +118,7 @@ fn make(app: &Arc<App>, wish: Wish, is_gone: &Receiver<()>) -> Result<Reply, Api
         Format::Folded => text(profile.folded().into_bytes(), "text/plain; charset=utf-8"),
         Format::Pprof => {
             let packed = profile.pprof(began.elapsed());
-            let packed = packed.map_err(|_| ApiError::worker_failed())?;
+            let packed = packed.map_err(ApiError::worker_failed)?;
             text(packed, "application/octet-stream")
         }
         Format::Svg => {
@@ -179,7 +179,7 @@ fn wait(wish: Wish, is_gone: &Receiver<()>, mut tick: impl FnMut()) -> Result<()
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(()),
             Err(RecvTimeoutError::Timeout) => tick(),
             // Nobody reads this error.
-            _ => return Err(ApiError::worker_failed()),
+            _ => return Err(ApiError::worker_failed("the client has gone")),
         }
     }
 }

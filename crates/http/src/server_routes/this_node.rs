@@ -336,5 +336,5 @@ pub async fn off_thread<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(f)
         .await
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))
+        .map_err(ApiError::worker_failed)
 }

@@ -165,7 +165,7 @@ async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {
         };
         (piece, taken)
     });
-    let (piece, taken) = read.await.map_err(|_| ApiError::worker_failed())?;
+    let (piece, taken) = read.await.map_err(ApiError::worker_failed)?;
     *part = taken;
     Ok(piece?)
 }
