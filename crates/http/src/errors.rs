@@ -56,7 +56,10 @@ impl ApiError {
     pub fn report(mut self, request_id: &str) -> Self {
         if let Some(cause) = self.cause.take() {
             tracing::error!(request = request_id, cause, "{}", self.reason);
-            let reason = format!("{} The log has the cause with the request id {request_id}.", self.reason);
+            let reason = format!(
+                "{} The log has the cause with the request id {request_id}.",
+                self.reason
+            );
             self.reason = reason.into();
         }
         self

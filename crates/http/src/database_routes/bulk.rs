@@ -20,7 +20,6 @@ use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart, pull_blocking};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
@@ -82,7 +81,6 @@ impl<T> Drop for Ends<T> {
 }
 
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
     req.require_json()?;
     let settings = req.settings.clone();
     let bytes = req.required_bytes(BodyClass::Many).await?;
@@ -232,7 +230,6 @@ fn outcomes_json(
 const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "atts_since"];
 
 pub async fn bulk_get(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
     req.require_json()?;
     let mut body = req.json_object(BodyClass::Many).await?;
     let docs = match body.remove("docs") {

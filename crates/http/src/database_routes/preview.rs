@@ -16,7 +16,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
@@ -32,8 +31,6 @@ enum Wanted {
 
 /// For those who may write design documents: what is tried could be saved and run by them as well.
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_design_admin(&req.user)?;
     req.require_json()?;
     let body = req.required_bytes(BodyClass::Document).await?;
     // It may be long.

@@ -18,7 +18,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::Access;
 
 /// Fields to sort by, fields that are counted or highlighted, and ranges, of a request.
@@ -119,17 +118,6 @@ pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
         .map(|(field, parts)| (field, json!(parts)));
     Value::Object(highlights.collect())
 }
-
-/// What may follow the name of a design document; anything else is an attachment's name.
-pub const DESIGN_PARTS: [&str; 7] = [
-    "_view",
-    "_info",
-    "_search",
-    "_search_info",
-    "_search_disk_size",
-    "_nouveau",
-    "_nouveau_info",
-];
 
 /// Does what blocks on a thread for that.
 pub async fn blocking<T: Send + 'static>(
@@ -251,8 +239,6 @@ pub async fn cleanup(
     access: &Access,
     with_body: bool,
 ) -> Result<Reply, ApiError> {
-    require_method(req, "POST")?;
-    access.require_admin()?;
     if with_body {
         req.require_json()?;
         req.bytes(BodyClass::Small).await?;

@@ -1,5 +1,6 @@
 //! The end of a request: when its body is out, or its client has gone. Then it is counted and logged.
 
+use routes::Class;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -13,7 +14,7 @@ use telemetry::{Tick, Use};
 
 use super::slow::{self, Detail};
 use super::traced::Traced;
-use super::{Counts, Route, Stats, waits};
+use super::{Counts, Stats, waits};
 use crate::reply::{Pieces, StreamError, Timing};
 
 /// How an answer ended.
@@ -62,7 +63,7 @@ pub struct Told<'a> {
 #[derive(Clone, Copy)]
 pub struct Numbers {
     /// What it is about.
-    pub route: Route,
+    pub route: Class,
     /// The first segment is a database that its user may use.
     pub is_of_database: bool,
     /// The answer's status; 0 when the client went before there was one.

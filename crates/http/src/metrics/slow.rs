@@ -1,5 +1,6 @@
 //! The slow log: what took long, and what it did. No document, no credentials and no value of a selector is in it.
 
+use routes::Class;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
@@ -133,7 +134,7 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
         put("database", told.database().into());
     }
     match numbers.route {
-        Route::View => put("view", told.view().into()),
+        Class::View => put("view", told.view().into()),
         route if route.is_of_index() => put("text_index", told.view().into()),
         _ => {}
     }

@@ -1,5 +1,6 @@
 //! Where the time of requests goes by the clock: by route and phase, while somebody wants to know.
 
+use routes::Class;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
@@ -49,7 +50,7 @@ pub fn note(numbers: &Numbers, us: u64) {
 
 #[cold]
 fn add(numbers: &Numbers, us: u64) {
-    let route: Route = numbers.route;
+    let route: Class = numbers.route;
     let mut spent = SPENT.lock();
     for (phase, us) in slow::happened(&numbers.timing, numbers.head_us, us) {
         *spent.entry((route.name(), meaning(phase))).or_default() += us;
