@@ -185,7 +185,7 @@ GET /_settee/backup                                      admin
 GET /_settee/top                                         admin
 GET /_settee/profile?seconds=1&format=folded             admin
 GET /_settee/doctor                                      admin
-GET /_settee/constant                                    anybody
+GET /_settee/constant                                    admin
 GET /_node/{node-name}/_settee/settings                  admin
 POST /{db}/_settee/preview                               db-admin
 GET /_utils/index.js                                     anybody

@@ -11,7 +11,7 @@ import socket
 import threading
 import time
 
-from harness.api import Disconnected, basic
+from harness.api import Disconnected, basic, quote
 from harness.files import files_below
 from harness.server import wait_until
 
@@ -797,3 +797,29 @@ def test_changed_by_many_at_once(ctx):
         report.check("only known contents are left", {digest for _, digest in named} <= known, named)
         report.check("and no more of them than documents name", stored <= sum(named.values()) + 100_000, f"{stored}, {named}")
         report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])
+
+
+def test_very_many_attachments(ctx):
+    """As many as a document may have: as stubs in any order, and as parts. One more is refused."""
+    most = 2_000
+    with ctx.server(options=["--set", f"couchdb/max_attachments_per_document={most}"]) as server:
+        api = server.api()
+        api.expect(201, "PUT", "/many")
+        names = [f"file {number}" for number in range(most)]
+        doc = {"_attachments": {name: {"data": ""} for name in names}}
+        rev = api.expect(201, "PUT", "/many/doc", doc)["rev"]
+        stubs = {"_rev": rev, "_attachments": {name: {"stub": True} for name in reversed(names)}}
+        api.expect(201, "PUT", "/many/doc", stubs)
+        kept = api.get("/many/doc").json["_attachments"]
+        ctx.report.check("stubs keep all", sorted(kept) == sorted(names) and all(entry["revpos"] == 1 for entry in kept.values()), len(kept))
+        parts = {"_attachments": {name: {"follows": True, "length": 1, "content_type": "text/plain"} for name in names}}
+        body = b"".join(b"\r\n--b\r\n\r\n" + str(n % 10).encode() for n in range(most))
+        related = b"--b\r\nContent-Type: application/json\r\n\r\n" + json.dumps(parts).encode() + body + b"\r\n--b--"
+        answer = api.request("PUT", "/many/parts", related, {"Content-Type": "multipart/related;boundary=b"})
+        ctx.report.equal("parts are taken", answer.status, 201)
+        ctx.report.equal("each has its content", [api.get(f"/many/parts/{quote(names[n])}").raw for n in (0, 7, 1999)], [b"0", b"7", b"9"])
+        one_more = {"_attachments": {name: {"data": ""} for name in [*names, "more"]}}
+        refused = api.put("/many/more", one_more)
+        ctx.report.equal("one more is refused", (refused.status, refused.json["error"]), (413, "attachment_too_large"))
+        ctx.report.check("by the name of the limit", "max_attachments_per_document" in refused.json["reason"], refused.json)
+        ctx.report.equal("and nothing of it is there", api.get("/many/more").status, 404)

@@ -239,7 +239,8 @@ def test_public_users(ctx):
             none = api.post("/_users/_bulk_get", {"docs": [{"id": "org.couchdb.user:none"}]}).json["results"][0]["docs"]
             check(f"{name}: which tells of it no more than of nobody", rows[0]["error"], {**none[0]["error"], "id": other.split("/")[-1]})
             check(f"{name}: nor may it be deleted", api.delete(other + "?rev=1-a").status, 404)
-            check(f"{name}: nor replaced", api.put(other, {"name": "x", "type": "user", "roles": []}).status, 409 if rank == ANYBODY else 404)
+            check(f"{name}: nor replaced", api.put(other, {"name": "x", "type": "user", "roles": []}).status, 403 if rank == ANYBODY else 404)
+            tells_of_no_user(ctx, api, name, other.split(":")[-1])
             refused = 401 if rank == ANYBODY else (401, 403)
             for path in ("/_users/_all_docs", "/_users/_changes", "/_users/_all_docs?include_docs=true"):
                 status = api.get(path).status
@@ -255,6 +256,61 @@ def test_public_users(ctx):
         for name in ("_users", "_replicator"):
             views_where_documents_are_hidden(ctx, server, admin, name)
         queries_where_documents_are_hidden(ctx, server, admin)
+
+
+def tells_of_no_user(ctx, api, actor, taken):
+    """Whatever is asked of a user's document, the answer is that of a name that nobody has."""
+
+    def answers(name):
+        doc_id = f"org.couchdb.user:{name}"
+        path = f"/_users/{doc_id}"
+        user = {"_id": doc_id, "name": name, "type": "user", "roles": []}
+        posts = [
+            ("_revs_diff", {doc_id: ["1-a", "9-b"]}),
+            ("_missing_revs", {doc_id: ["1-a", "9-b"]}),
+            ("_bulk_get", {"docs": [{"id": doc_id}, {"id": doc_id, "rev": "1-a"}]}),
+            ("_bulk_get?latest=true", {"docs": [{"id": doc_id, "rev": "1-a"}]}),
+            ("_local_docs", {"keys": [doc_id]}),
+            ("_design_docs", {"keys": [doc_id]}),
+            ("_bulk_docs", {"docs": [{**user, "roles": ["_admin"]}]}),
+            ("_bulk_docs", {"docs": [{**user, "_rev": "1-a", "roles": 5}]}),
+            ("_bulk_docs", {"docs": [{**user, "_deleted": True}]}),
+            ("_bulk_docs", {"docs": [{**user, "_rev": "1-a", "password": 5}]}),
+            ("_bulk_docs", {"new_edits": False, "docs": [{**user, "_rev": "1-a", "roles": ["x"]}]}),
+            ("_bulk_docs", {"new_edits": False, "docs": [{**user, "_rev": "9-a", "_deleted": True}]}),
+            ("_find", {"selector": {"_id": doc_id}, "execution_stats": False}),
+        ]
+        for path_of, body in posts:
+            yield "POST", path_of, api.request("POST", f"/_users/{path_of}", body)
+        for method, more, body in (
+            ("GET", "", None),
+            ("HEAD", "", None),
+            ("GET", "?rev=1-a", None),
+            ("GET", "?open_revs=all", None),
+            ("GET", '?open_revs=["1-a"]&latest=true', None),
+            ("GET", "?revs_info=true&conflicts=true", None),
+            ("GET", "/photo", None),
+            ("PUT", "/photo", b"x"),
+            ("DELETE", "/photo?rev=1-a", None),
+            ("DELETE", "", None),
+            ("DELETE", "?rev=1-a", None),
+            ("PUT", "", {"type": "user", "name": name}),
+            ("PUT", "?rev=1-a", {"type": "user", "name": name}),
+            ("PUT", "?new_edits=false", {"_rev": "1-a", "type": "user", "name": name}),
+        ):
+            yield method, more, api.request(method, path + more, body, headers={"Accept": "application/json"})
+        yield "COPY", "", api.request("COPY", path, None, headers={"Destination": f"org.couchdb.user:{name}x"})
+        yield "PUT", "_local", api.request("PUT", f"/_users/_local/{doc_id}", {})
+        yield "GET", "_local", api.request("GET", f"/_users/_local/{doc_id}")
+
+    def shown(name):
+        for method, what, answer in answers(name):
+            text = re.sub(rb'"(total_rows|update_seq|offset)":[^,}]*', b"", answer.raw or b"")
+            yield method, what, answer.status, text.replace(name.encode(), b"NAME")
+
+    free = f"free{ctx.random.getrandbits(40):x}"
+    for of_taken, of_free in zip(shown(taken), shown(free), strict=True):
+        ctx.report.equal(f"{actor}: {of_taken[0]} {of_taken[1]} tells nothing", of_taken, of_free)
 
 
 def queries_where_documents_are_hidden(ctx, server, admin):
@@ -341,7 +397,7 @@ def themselves(ctx, server, admin):
     check("anybody registers without", nobody.put(path, user).status, 201)
     check("a name once", nobody.put(path, user).status, 409)
     taken = {"new_edits": False, "docs": [{**user, "_id": "org.couchdb.user:new", "_rev": "9-ffffffffffffffffffffffffffffffff"}]}
-    check("also not beside the first", nobody.post("/_users/_bulk_docs", taken).json[0]["reason"], "You may only update your own user document.")
+    check("also not beside the first", nobody.post("/_users/_bulk_docs", taken).json[0]["reason"], "Document update conflict.")
     own = Api(server.url, "new:first")
     doc = own.get(path).json
     check("a user takes no role", own.put(path, {**doc, "roles": ["readers"]}).json["reason"], "Only _admin may edit roles")

@@ -126,6 +126,9 @@ def test_other_languages(ctx):
         "query_servers/Python=/bin/false",
         "--set",
         "native_query_servers/enable_erlang_query_server=true",
+        # Starting a program takes its time on a busy machine.
+        "--set",
+        "couchdb/os_process_timeout=60000",
     ]
     with ctx.server(options=options) as server:
         languages(ctx.report, server.api())

@@ -118,6 +118,33 @@ def test_restore_writes_through_no_link(ctx, place, store):
     ctx.report.check("which is an error", restored.returncode == 1 and "replaced" in restored.stderr, restored.stderr)
 
 
+def test_restore_reads_what_the_owner_of_the_path_may_read(ctx, place, store):
+    """The path of the copy is a link of the owner, to a store that only root can read."""
+    private = place / "private/copy"
+    shutil.copytree(store / "store", private)
+    os.chown(private, 0, 0)
+    (place / "theirs").mkdir()
+    (place / "theirs/copy").symlink_to(private)
+    give(place / "theirs")
+    data = place / "fresh"
+    data.mkdir(mode=0o700)
+    give(data)
+    restored = settee(ctx, "restore", place / "theirs/copy", data)
+    ctx.report.equal("it is refused", restored.returncode, 1)
+    ctx.report.equal("nothing was restored", contents(data), [])
+
+
+@pytest.mark.parametrize("mode", [0o770, 0o777])
+def test_check_refuses_a_directory_that_others_change(ctx, place, mode):
+    """Root cannot know as whom to work."""
+    data = place / "data"
+    data.mkdir()
+    os.chown(data, 0, OWNER)
+    data.chmod(mode)
+    checked = settee(ctx, "check", data)
+    ctx.report.check("it is refused, with a reason", checked.returncode == 2 and "run this command as one of them" in checked.stderr, checked)
+
+
 def test_restore_gives_what_it_made(ctx, place, store):
     data = place / "fresh"
     data.mkdir(mode=0o700)
@@ -150,24 +177,27 @@ def test_restore_to_where_a_link_of_others_leads(ctx, place, store):
     ctx.report.equal("nothing was written", [path.name for path in (place / "private").iterdir()], ["secret"])
 
 
+@pytest.mark.parametrize("owner", ["root", "owner"])
 @pytest.mark.parametrize("what", ["a file", "a folder", "a pipe"])
-def test_restore_reads_through_no_link(ctx, place, store, what):
-    """The copy's owner has it hold what only root can read."""
+def test_restore_reads_through_no_link(ctx, place, store, what, owner):
+    """Somebody has put links into the copy, to what only root can read."""
     copy, data = copy_with_many_files(place, store, 0), place / "fresh"
     if what == "a file":
         (copy / "900000.sst").symlink_to(place / "private/secret")
     elif what == "a pipe":
         os.mkfifo(copy / "900000.sst")
     else:
-        (copy / "texts").mkdir(exist_ok=True)
-        (copy / "texts/0").symlink_to(place / "private")
-    give(copy)
+        (copy / "text").mkdir(exist_ok=True)
+        (copy / "text/0").symlink_to(place / "private")
+    if owner == "owner":
+        give(copy)
     data.mkdir(mode=0o700)
     give(data)
     restored = settee(ctx, "restore", copy, data)
     ctx.report.check("nothing of it is restored", not holds_secret(data), restored.stderr)
-    # What is neither file nor folder is no part of a store.
-    ctx.report.equal("links are an error", restored.returncode, 0 if what == "a pipe" else 1)
+    # The owner cannot see that the link leads to a file. A pipe is no part of a store.
+    is_error = what == "a folder" or (what == "a file" and owner == "root")
+    ctx.report.equal("a link is an error where it is seen", restored.returncode, int(is_error))
 
 
 def test_repair(ctx, place, store):
@@ -234,6 +264,7 @@ done
 def test_prune_removes_through_no_link(ctx, place):
     """A folder of a target is replaced by a link to one that only root can change."""
     target = place / "target"
+    target.mkdir()
     with ctx.server("place/data") as server:
         api = server.api()
         api.expect(201, "PUT", "/db")

@@ -401,3 +401,67 @@ def test_trickling_bodies(ctx):
         answer = connection.getresponse()
         ctx.report.equal("a body byte by byte is taken", answer.status, 201)
         connection.close()
+
+
+# Each gives what another database's call left behind, or fails by it.
+SHARED_REDUCES = {
+    "global": "function (k, v, r) { var g = Function('return this')(), o = g.seen || 'nothing'; if (!r && v[0].secret) g.seen = v[0].secret; return [o]; }",
+    "prototype": "function (keys, values) { var out = {}; values.forEach(function (v) { for (var c in v.counts) { out[c] = out[c] || {};"
+    " for (var n in v.counts[c]) out[c][n] = (out[c][n] || 0) + v.counts[c][n]; } }); return out; }",
+    "closure": "(function () { var seen = []; return function (k, v, r) { seen.push(r || v[0].secret || 0); return seen.length; }; })()",
+    "memory": "function (k, v, r) { var g = Function('return this')(), s = []; if (!r && v[0].hoard && !g.kept) { g.kept = [];"
+    " for (var i = 0; i < 500; i++) g.kept.push(new Uint8Array(100000).fill(7)); } for (var i = 0; i < 300000; i++) s.push({n: i}); return s.length; }",
+}
+SPOILING = b'{"secret":"of the other","hoard":true,"counts":{"__proto__":{"apples":1000,"injected":1}}}'
+
+
+def test_reduces_share_nothing(ctx):
+    """Databases with the same functions, as those of an application's users have: what one has reduced never shows in another."""
+    views = {name: {"map": "function (doc) { if (doc.counts) emit(null, doc); }", "reduce": reduce} for name, reduce in SHARED_REDUCES.items()}
+    with ctx.server("shared") as server:
+        api = server.api(60)
+        for name in ("alone", "victim", "other"):
+            api.expect(201, "PUT", f"/{name}?q=1")
+            api.expect(201, "PUT", f"/{name}/_design/d", {"views": views})
+        api.expect(201, "PUT", "/other/spoils", SPOILING)
+        rounds = 4
+        for round_ in range(rounds):
+            for name in ("alone", "victim"):
+                if name == "victim":
+                    for view in views:
+                        api.get(f"/other/_design/d/_view/{view}")
+                api.expect(201, "PUT", f"/{name}/doc{round_}", {"counts": {"fruit": {"apples": 3}}})
+                answers = {view: api.expect(200, "GET", f"/{name}/_design/d/_view/{view}")["rows"] for view in views}
+                if name == "alone":
+                    expected = answers
+            api.expect(201, "POST", "/other", {"counts": {"x": {"y": round_}}, "hoard": True})
+            ctx.report.equal(f"round {round_}: a database reduces as if it were alone", answers, expected)
+        ctx.report.equal("and its sums are right", answers["prototype"][0]["value"], {"fruit": {"apples": 3 * rounds}})
+
+
+STATEFUL = "function act(doc) { var g = Function('return this')(), before = [g.kept || 0, ({}).left || 0]; if (doc.spoil) { g.kept = 1; Object.prototype.left = 1; } return before; }"
+
+
+def test_documents_share_nothing(ctx):
+    """One document does not change what a function makes of the next: in a build, a filter, a bulk write."""
+    spoils = f"{STATEFUL} var clean = String(act(doc)) === '0,0';"
+    ddoc = {
+        "views": {
+            "v": {"map": f"function (doc) {{ {STATEFUL} emit(act(doc), null); }}"},
+            "f": {"map": f"function (doc) {{ {spoils} if (clean) emit(1); }}"},
+        },
+        "filters": {"f": f"function (doc, req) {{ {spoils} return clean; }}"},
+        "validate_doc_update": f"function (doc, old) {{ {spoils} if (!clean) throw {{forbidden: 'spoilt'}}; }}",
+    }
+    with ctx.server("documents") as server:
+        api = server.api(60)
+        api.expect(201, "PUT", "/db?q=1")
+        api.expect(201, "PUT", "/db/_design/d", ddoc)
+        written = api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": f"d{n}", "spoil": n % 3 == 1} for n in range(30)]})
+        ctx.report.equal("no document is refused for the one before it", [row for row in written if "error" in row], [])
+        keys = [row["key"] for row in api.expect(200, "GET", "/db/_design/d/_view/v")["rows"]]
+        ctx.report.equal("a map sees nothing of the document before", keys, [[0, 0]] * 30)
+        for name in ("filter=d/f", "filter=_view&view=d/f"):
+            passed = api.expect(200, "GET", f"/db/_changes?{name}")["results"]
+            ids = [row["id"] for row in passed if not row["id"].startswith("_design")]
+            ctx.report.equal(f"{name}: nor does a filter", len(ids), 30)

@@ -458,3 +458,63 @@ def come_and_go(api, name, attached_bytes):
     api.expect(200, "GET", f"{name}/_design/app/_view/v")
     api.expect(200, "POST", f"{name}/_find", {"selector": {"n": 5}, "limit": 1})
     api.expect((200, 202), "DELETE", name)
+
+
+def worker_private_mb(server):
+    """What the worker processes of a server share with no other process, in MB."""
+    private = 0
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        try:
+            parent = int(pathlib.Path(f"/proc/{pid}/stat").read_text(encoding="ascii", errors="replace").rsplit(")", 1)[1].split()[1])
+            if parent == server.process.pid:
+                _, resident, shared = pathlib.Path(f"/proc/{pid}/statm").read_text(encoding="ascii").split()[:3]
+                private += (int(resident) - int(shared)) * os.sysconf("SC_PAGE_SIZE") / MIB
+        except OSError:
+            continue
+    return private
+
+
+HOARD = "for (var i = 0; i < {mb}; i++) kept.push(new Uint8Array(1 << 20).fill(7));"
+
+
+def test_worker_heaps(ctx):
+    """Heaps of functions that were called are not kept however large they are, and all workers have a budget."""
+    budget_mb = 200
+    with ctx.server("workers", options=["--set", f"memory/workers={budget_mb * MIB}"]) as server:
+        api = server.api(120)
+        api.expect(201, "PUT", "/db?q=1")
+        api.expect(201, "PUT", "/db/doc", {})
+        count, hoard = ctx.size(12, 48), HOARD.format(mb=48)
+        # What a call keeps, and what a source keeps when it is compiled.
+        sources = [
+            "function (doc) { var g = Function('return this')(), kept = g.kept = []; %s emit(%d); }",
+            "(function () { var kept = []; %s return function (doc) { emit(%d, kept.length); }; })()",
+        ]
+        for number in range(count):
+            views = {"v": {"map": sources[number % 2] % (hoard, number)}}
+            api.expect(201, "PUT", f"/db/_design/d{number}", {"views": views, "autoupdate": False})
+        each(server, range(count), lambda own, number: own.expect(200, "GET", f"/db/_design/d{number}/_view/v"), writers=2)
+        wait_until(lambda: worker_private_mb(server) < budget_mb, 30)
+        ctx.report.check("idle workers are small", worker_private_mb(server) < budget_mb, f"{worker_private_mb(server):.0f} MB")
+        wait_until(lambda: budgets(server)["workers"]["used"] < budget_mb * MIB, 30)
+        ctx.report.equal("the budget is the setting's", budgets(server)["workers"]["budget"], budget_mb * MIB)
+
+
+def test_workers_at_work(ctx):
+    """When functions at work take too much together, the largest is ended, and its caller is told the setting."""
+    with ctx.server("working", options=["--set", f"memory/workers={64 * MIB}", "--set", "functions/workers_limit=3"]) as server:
+        api = server.api(60)
+        # It holds its memory until a request in the meantime could have been answered many times.
+        work = "function (doc, req) { var kept = [], end = Date.now() + 1500; %s while (Date.now() < end); return 'ok'; }"
+        shows = {"small": "function () { return 'ok'; }", "large": work % HOARD.format(mb=50), "medium": work % "kept.push(1);"}
+        for name in ("a", "b"):
+            api.expect(201, "PUT", f"/{name}?q=1")
+            api.expect(201, "PUT", f"/{name}/_design/d", {"shows": shows})
+        names = ["a/_design/d/_show/large", "b/_design/d/_show/large", "b/_design/d/_show/medium"]
+        with concurrent.futures.ThreadPoolExecutor(len(names)) as pool:
+            answers = list(pool.map(lambda path: server.api(60).get(f"/{path}"), names))
+        refused = [answer for answer in answers if answer.status == 500]
+        ctx.report.check("one of the large ones is ended", len(refused) >= 1, [answer.raw for answer in answers])
+        ctx.report.check("the setting is named", all(b"[memory] workers" in answer.raw for answer in refused), [answer.raw for answer in refused])
+        ctx.report.equal("the small one goes on", answers[2].raw, b"ok")
+        ctx.report.equal("and others do", api.get("/a/_design/d/_show/small").raw, b"ok")

@@ -96,7 +96,7 @@ def test_replication_continues(ctx):
 
 def test_others_write_between_pieces_of_a_bulk(ctx):
     """One bulk of revisions of one document was a single piece of work for the thread that writes for all databases."""
-    count = ctx.size(20_000, 100_000)
+    count = 100_000
     with limited(ctx, max_leaves="infinity") as server:
         api, other = server.api(timeout=600), server.api()
         for db in ("bulk", "other"):
@@ -112,7 +112,7 @@ def test_others_write_between_pieces_of_a_bulk(ctx):
         writer = threading.Thread(target=write)
         writer.start()
         docs = [leaf("wide", n) for n in range(count)]
-        before = holds(server)
+        before = long_holds(server)
         began = time.monotonic()
         errors = replicate_into(api, "bulk", docs)
         end = time.monotonic()
@@ -120,17 +120,17 @@ def test_others_write_between_pieces_of_a_bulk(ctx):
         writer.join()
         within = [1 for start, stop in times if start > began and stop < end]
         ctx.report.equal("the bulk is written", (errors, leaves_of(api, "bulk", "wide")), ([], count))
-        # It is received and parsed meanwhile, too: in the last half of that time it was written.
-        late = [1 for start, stop in times if start > (began + end) / 2 and stop < end]
-        ctx.report.check("others wrote meanwhile", len(within) >= 8 and len(late) >= 3, (len(within), len(late)))
-        ctx.report.check("it was several pieces", holds(server) - before > 8, holds(server) - before)
+        ctx.report.check("others wrote meanwhile", len(within) >= 8, len(within))
+        # Those of the other writer are short; a single piece of so many edits would be one long one.
+        ctx.report.check("it was several pieces", long_holds(server) - before >= 3, long_holds(server) - before)
         winner = max(doc["_rev"] for doc in docs)
         ctx.report.equal("the winner is the highest", api.expect(200, "GET", "/bulk/wide")["_rev"], winner)
 
 
-def holds(server):
-    """Batches that the commit thread has written."""
-    return metrics(server.api())("settee_commit_hold_seconds_count")
+def long_holds(server):
+    """Batches that the commit thread needed more than 10 ms for."""
+    told = metrics(server.api())
+    return told("settee_commit_hold_seconds_count") - told("settee_commit_hold_seconds_bucket", le="0.01")
 
 
 def test_bulks_of_few_documents_with_many_edits(ctx):

@@ -48,6 +48,85 @@ def test_readers_of_lists(ctx):
         ctx.report.check("no panic", "panicked" not in server.log())
 
 
+def make_users(api, names):
+    """Users, each a member of a database of the same name. Answers the credentials."""
+    for name in names:
+        user = {"name": name, "password": name, "roles": [], "type": "user"}
+        api.expect(201, "PUT", f"/_users/org.couchdb.user:{name}", user)
+        api.expect(201, "PUT", f"/{name}")
+        api.expect(200, "PUT", f"/{name}/_security", {"admins": {"names": []}, "members": {"names": names}})
+    return {name: f"{name}:{name}" for name in names}
+
+
+def held(api, count, path, credentials):
+    """Requests that are sent, and whose answers nobody takes."""
+    request = f"GET {path} HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(credentials)}\r\n\r\n"
+    readers = [socket.create_connection((api.host, api.port)) for _ in range(count)]
+    for reader in readers:
+        reader.sendall(request.encode())
+    return readers
+
+
+def test_feeds_are_shared(ctx):
+    """A user, or a database, never has all feeds."""
+    feeds_max = 40
+    with ctx.server("feeds", options=["--set", f"limits/max_open_feeds={feeds_max}"]) as server:
+        api = server.api()
+        names = ["one", "two", "three"]
+        credentials = make_users(api, names)
+        feeds = lambda: api.get("/_node/_local/_system").json["open_feeds"]
+        live = "_changes?feed=continuous&heartbeat=60000"
+        readers = held(api, feeds_max, f"/one/{live}", credentials["one"])
+        ctx.report.check("a user gets feeds", wait_until(lambda: feeds() == feeds_max // 2), feeds())
+        once = "_changes?feed=longpoll&timeout=1"
+        for user in ("two", "three"):
+            other = server.api(credentials=credentials[user])
+            ctx.report.equal(
+                f"{user} gets one of that database, and of another", [other.get(f"/{db}/{once}").status for db in ("one", "two")], [200, 200]
+            )
+        ctx.report.equal("an admin gets one", api.get(f"/one/{once}").status, 200)
+        refused = server.api(credentials=credentials["one"]).get(f"/two/{once}")
+        ctx.report.equal("who has too many is told why", (refused.status, "max_open_feeds (40)" in refused.json["reason"]), (503, True))
+        readers += held(api, feeds_max, f"/one/{live}", "admin:admin")
+        ctx.report.check("an admin gets more", wait_until(lambda: feeds() > feeds_max * 3 // 4), feeds())
+        ctx.report.equal("but not those of other databases", server.api(credentials=credentials["two"]).get(f"/two/{once}").status, 200)
+        for reader in readers:
+            reader.close()
+        ctx.report.check("all are given back", wait_until(lambda: feeds() == 0), feeds())
+
+
+def test_lists_are_shared(ctx):
+    """Users whose clients take nothing, in several databases each, leave lists to others."""
+    with ctx.server("lists", options=["--set", "functions/queue_time_limit_ms=1000"]) as server:
+        api = server.api(timeout=30)
+        names = ["one", "two", "three", "four", "calm"]
+        credentials = make_users(api, names)
+        long = "function(head, req) { var s = new Array(10000).join('x'); for (var i = 0; i < 10000; i++) send(s); }"
+        lists = {"long": long, "short": "function(head, req) { send('short'); }"}
+        for name in names:
+            api.expect(201, "PUT", f"/{name}/_design/d", {"views": {"v": {"map": "function(doc) {}"}}, "lists": lists})
+        short = lambda db: server.api(timeout=30, credentials=credentials["calm"]).get(f"/{db}/_design/d/_list/short/v").status
+        for what, who in (("one user in four databases", lambda db: "one"), ("four users", lambda db: db)):
+            readers = []
+            for db in names[:4]:
+                readers += held(api, 12, f"/{db}/_design/d/_list/long/v", credentials[who(db)])
+            # Those that got a place send until nobody takes more; the others are refused.
+            all_answered = wait_until(lambda held=readers: all(has_bytes(reader) for reader in held))
+            ctx.report.check(f"{what} get places, or are refused", all_answered)
+            ctx.report.equal(f"{what} leave lists to others", short("calm"), 200)
+            for reader in readers:
+                reader.close()
+            ctx.report.check("and give them back", wait_until(lambda: short("one") == 200))
+
+
+def has_bytes(reader):
+    reader.setblocking(False)
+    try:
+        return len(reader.recv(1, socket.MSG_PEEK)) > 0
+    except BlockingIOError:
+        return False
+
+
 def test_many_at_once(ctx):
     readers_wanted = ctx.size(6, 60)
     with ctx.server() as server:

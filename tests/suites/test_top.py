@@ -6,7 +6,6 @@ import json
 import os
 import pathlib
 import pty
-import re
 import select
 import signal
 import statistics
@@ -16,6 +15,7 @@ import termios
 import threading
 import time
 
+import pyte
 import pytest
 
 from harness.prometheus import metrics
@@ -226,20 +226,21 @@ def test_a_terminal_shows_it(ctx):
         environment = dict(os.environ, TERM="xterm-256color")
         process = subprocess.Popen(top(ctx, server, "--interval", "0.3"), stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         track(process)
-        shown = shows(ours, "threads %")
-        report.check("a frame is shown", "req/s" in shown and "routes" in shown and "threads %" in shown, shown[-500:])
+        screen = Screen(ours)
+        is_drawn = all(screen.shows(text) for text in ("threads %", "req/s", "routes"))
+        report.check("a frame is shown", is_drawn, screen)
         report.note(f"the first frame was there after {time.monotonic() - began:.2f} s")
         os.write(ours, b"2")
-        report.check("2 shows databases", "seen-in-top" in shows(ours, "seen-in-top"), "")
+        report.check("2 shows databases", screen.shows("seen-in-top"), screen)
         os.write(ours, b" ")
-        report.check("space pauses", "PAUSED" in shows(ours, "PAUSED"))
+        report.check("space pauses", screen.shows("PAUSED"), screen)
         os.write(ours, b"q")
         report.equal("q ends it", process.wait(timeout=10), 0)
         end(process)
         report.equal("the terminal is as before", termios.tcgetattr(theirs), as_before)
         process = subprocess.Popen(top(ctx, server), stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         track(process)
-        shows(ours, "req/s")
+        Screen(ours).shows("req/s")
         process.terminate()
         report.equal("SIGTERM ends it in order", process.wait(timeout=10), 0)
         end(process)
@@ -247,7 +248,7 @@ def test_a_terminal_shows_it(ctx):
         process = subprocess.Popen(top(ctx, server), stdin=theirs, stdout=theirs, stderr=theirs, env=environment)
         track(process)
         os.close(theirs)
-        shows(ours, "req/s")
+        Screen(ours).shows("req/s")
         os.close(ours)
         process.send_signal(signal.SIGHUP)
         # How it ends is told to nobody.
@@ -256,14 +257,23 @@ def test_a_terminal_shows_it(ctx):
         load.end()
 
 
-def shows(terminal, text, seconds=15):
-    """What a terminal is sent until the text is in it, without escape sequences."""
-    shown, deadline = "", time.monotonic() + seconds
-    while text not in shown and time.monotonic() < deadline:
-        if select.select([terminal], [], [], 0.2)[0]:
-            raw = os.read(terminal, 65536).decode("utf-8", "replace")
-            shown += re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", raw)
-    return shown
+class Screen:
+    """What a terminal of 80 by 24 displays. Programs redraw only the characters that change."""
+
+    def __init__(self, terminal):
+        self.terminal, self.screen = terminal, pyte.Screen(80, 24)
+        self.stream = pyte.ByteStream(self.screen)
+
+    def shows(self, text, seconds=60):
+        """Waits for a text; returns whether it is there."""
+        deadline = time.monotonic() + seconds
+        while text not in str(self) and time.monotonic() < deadline:
+            if select.select([self.terminal], [], [], 0.2)[0]:
+                self.stream.feed(os.read(self.terminal, 65536))
+        return text in str(self)
+
+    def __str__(self):
+        return "\n".join(self.screen.display)
 
 
 def test_who_may(ctx):

@@ -84,7 +84,7 @@ def run_area(ctx, replay, client, path, exceptions):
     for line in path.read_text(encoding="utf-8").splitlines():
         scenario = json.loads(line)
         name = f"{scenario['area']} / {scenario['name']}"
-        differences = replay.run_scenario(client, scenario)
+        differences = without_races(replay.run_scenario(client, scenario))
         if name in exceptions:
             expected_failures += bool(differences)
             ctx.report.check(name, differences, "passes now, so it is no longer an exception: remove its line", quiet=True)
@@ -92,6 +92,17 @@ def run_area(ctx, replay, client, path, exceptions):
             passed += not differences
             ctx.report.check(name, not differences, describe(differences), quiet=True)
     ctx.report.note(f"{path.stem}: {passed} scenarios as recorded, {expected_failures} known exceptions")
+
+
+def without_races(differences):
+    """Leaves out what the recorded server happened to be doing: whether a compaction that was requested just before still runs."""
+    kept = []
+    for number, step, found in differences:
+        if isinstance(found, list):
+            found = [one for one in found if one[0] != "body.compact_running"]
+        if found:
+            kept.append((number, step, found))
+    return kept
 
 
 def describe(differences):

@@ -24,6 +24,7 @@ use crate::origin::{Origin, Tokens};
 use crate::password::Stored;
 use crate::proxy::ProxySettings;
 use crate::session::{Claim, Reached, Session, SessionSettings, Verdict};
+use crate::totp::UsedTokens;
 use crate::turns::Turns;
 use crate::user::UserCtx;
 use crate::users::Users;
@@ -44,6 +45,8 @@ pub(crate) struct Inner {
     pub(crate) turns: Turns,
     pub(crate) lockout: Lockout,
     pub(crate) dearest: Dearest,
+    /// Of second factors.
+    pub(crate) used_tokens: UsedTokens,
     tokens: Tokens,
 }
 
@@ -111,6 +114,7 @@ impl Auth {
             turns: Turns::new(),
             lockout: Lockout::default(),
             dearest: Dearest::default(),
+            used_tokens: UsedTokens::default(),
             tokens: Tokens::new(),
         });
         let weak = Arc::downgrade(&inner);
@@ -270,7 +274,7 @@ impl Auth {
         let state = self.state();
         let tag = self.inner.cache.tag_of_header(header);
         if let Some(login) = self.remembered(&state, &tag, origin)? {
-            Way::Basic.check(&login.account)?;
+            Way::Basic.check(&login.account, &self.inner.used_tokens)?;
             CACHE_HITS.count();
             return Ok(Basic::Hit(login));
         }
@@ -310,7 +314,9 @@ impl Auth {
         let tag = self.inner.cache.tag_of_login(name, password.as_bytes());
         let remembered = self.remembered(&state, &tag, origin)?;
         // With a second factor, failures are counted: that is for `Pending`.
-        if let Some(login) = remembered.filter(|login| way.check(&login.account).is_ok()) {
+        let used = &self.inner.used_tokens;
+        let is_enough = |login: &Login| way.check(&login.account, used).is_ok();
+        if let Some(login) = remembered.filter(is_enough) {
             CACHE_HITS.count();
             return Ok(Basic::Hit(login));
         }

@@ -15,6 +15,7 @@ use crate::effort::Effort;
 use crate::error::AuthError;
 use crate::lockout::Key;
 use crate::origin::Origin;
+use crate::totp::UsedTokens;
 
 /// Standard base64; like Erlang's it does not mind the unused bits of the last character.
 const BASE64: GeneralPurpose = GeneralPurpose::new(
@@ -84,12 +85,14 @@ pub(crate) enum Way {
 }
 
 impl Way {
-    /// Whether the right password is enough.
-    pub(crate) fn check(&self, account: &Account) -> Result<(), AuthError> {
+    /// Whether the right password is enough. Uses up the token of a second factor.
+    pub(crate) fn check(&self, account: &Account, used: &UsedTokens) -> Result<(), AuthError> {
         let enough = match (&account.totp, self) {
             (None, _) => true,
             (Some(_), Way::Basic) => false,
-            (Some(totp), Way::Login { token, now_secs }) => totp.accepts(token, *now_secs),
+            (Some(totp), Way::Login { token, now_secs }) => totp
+                .step_of(token, *now_secs)
+                .is_some_and(|step| used.use_up(account.name(), step, *now_secs)),
         };
         if enough {
             Ok(())
@@ -203,7 +206,7 @@ impl Pending {
             _ => self.is_right(),
         };
         let account = self.account.as_ref().filter(|_| right);
-        let Some(account) = account.filter(|account| self.way.check(account).is_ok()) else {
+        let Some(account) = account.filter(|account| self.is_enough(account)) else {
             if right {
                 // The second factor is wrong: that the first was right is not to be seen.
                 self.waste(self.effort());
@@ -225,6 +228,11 @@ impl Pending {
             .cache
             .insert(tag, account.clone(), generation);
         Ok(Login { account })
+    }
+
+    fn is_enough(&self, account: &Account) -> bool {
+        let used = &self.auth.inner.used_tokens;
+        self.way.check(account, used).is_ok()
     }
 
     fn is_account(&self, other: Option<&Account>) -> bool {

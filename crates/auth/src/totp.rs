@@ -1,5 +1,8 @@
 //! Time-based one-time passwords (RFC 6238), which a user document may ask for besides the password.
 
+use std::collections::HashMap;
+use std::sync::{Mutex, PoisonError};
+
 use serde_json::Value;
 use subtle::ConstantTimeEq;
 
@@ -42,18 +45,43 @@ impl Totp {
         })
     }
 
-    /// Whether this token is right at a time.
-    pub(crate) fn accepts(&self, token: &str, now_secs: u64) -> bool {
+    /// The step whose token this is, among those that count at a time.
+    pub(crate) fn step_of(&self, token: &str, now_secs: u64) -> Option<u64> {
         let Totp::Key { key, hash, digits } = self else {
-            return false;
+            return None;
         };
         let step = now_secs / STEP_SECS;
-        let mut right = false;
+        let mut right = None;
         for step in step.saturating_sub(1)..=step.saturating_add(1) {
             let expected = code(*hash, key, step, *digits);
-            right |= bool::from(expected.as_bytes().ct_eq(token.as_bytes()));
+            if bool::from(expected.as_bytes().ct_eq(token.as_bytes())) {
+                right = Some(step);
+            }
         }
         right
+    }
+}
+
+/// The tokens that logged somebody in, as long as they count: none counts again (RFC 6238, 5.2).
+#[derive(Default)]
+pub(crate) struct UsedTokens(Mutex<HashMap<Box<str>, u64>>);
+
+/// From this number of users on, those whose tokens do not count any more are removed.
+const USED_SWEPT_AT: usize = 256;
+
+impl UsedTokens {
+    /// Uses up a token, and those of earlier steps with it. False when it was used already, by a user of this name.
+    pub(crate) fn use_up(&self, name: &str, step: u64, now_secs: u64) -> bool {
+        let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if used.get(name).is_some_and(|last| step <= *last) {
+            return false;
+        }
+        if used.len() >= USED_SWEPT_AT && used.len() == used.capacity() {
+            let oldest = (now_secs / STEP_SECS).saturating_sub(1);
+            used.retain(|_, step| *step >= oldest);
+        }
+        used.insert(name.into(), step);
+        true
     }
 }
 
@@ -103,10 +131,11 @@ mod tests {
         ] {
             // The RFC's tokens have 8 digits.
             let totp = Totp::of(&json!({"key": key, "algorithm": algorithm, "length": 8}));
-            assert!(totp.accepts(expected, 1_111_111_109), "{algorithm}");
-            assert!(totp.accepts(expected, 1_111_111_109 + 30));
-            assert!(!totp.accepts(expected, 1_111_111_109 + 90));
-            assert!(!totp.accepts("", 1_111_111_109));
+            let step = Some(1_111_111_109 / 30);
+            assert_eq!(totp.step_of(expected, 1_111_111_109), step, "{algorithm}");
+            assert_eq!(totp.step_of(expected, 1_111_111_109 + 30), step);
+            assert_eq!(totp.step_of(expected, 1_111_111_109 + 90), None);
+            assert_eq!(totp.step_of("", 1_111_111_109), None);
         }
     }
 
@@ -122,5 +151,25 @@ mod tests {
         ] {
             assert_eq!(Totp::of(&value), Totp::Malformed);
         }
+    }
+
+    #[test]
+    fn a_token_counts_once() {
+        let used = UsedTokens::default();
+        assert!(used.use_up("a", 100, 3000));
+        for step in [100, 99] {
+            assert!(!used.use_up("a", step, 3000));
+        }
+        assert!(used.use_up("b", 100, 3000));
+        assert!(used.use_up("a", 101, 3000));
+    }
+
+    #[test]
+    fn tokens_that_do_not_count_any_more_are_forgotten() {
+        let used = UsedTokens::default();
+        for step in 0..10_000 {
+            assert!(used.use_up(&format!("user{step}"), step, step * STEP_SECS));
+        }
+        assert!(used.0.lock().unwrap().len() <= 4 * USED_SWEPT_AT);
     }
 }

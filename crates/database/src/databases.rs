@@ -21,6 +21,7 @@ use crate::opened::{ByShard, Opened, Shared};
 use crate::order::{NewDatabase, Order, SharedOrder};
 use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
+use crate::text::TextTurns;
 use crate::views::{Indexer, KenOptions, UsedIndexes, Views};
 use crate::{Error, Task, name, unix_seconds};
 
@@ -67,6 +68,8 @@ pub struct Options {
     pub open_bytes: usize,
     /// Memory that index builds may take together for their rows, in bytes.
     pub build_bytes: usize,
+    /// Memory that the groups of all aggregates under way may take together, in bytes.
+    pub aggregate_bytes: usize,
     /// Memory for rows of indexes that are read often, in bytes.
     pub index_rows_bytes: usize,
 }
@@ -84,6 +87,7 @@ impl Default for Options {
             attachments: AttachmentOptions::default(),
             open_bytes: 96 << 20,
             build_bytes: 256 << 20,
+            aggregate_bytes: 256 << 20,
             index_rows_bytes: 64 << 20,
         }
     }
@@ -204,8 +208,10 @@ impl Databases {
         let views = Arc::new(Views {
             languages: Arc::new(WithIndexes(options.languages.clone())),
             scans: Scans::default(),
+            text_turns: TextTurns::default(),
             reduce_limit: options.reduce_limit,
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
+            aggregate_memory: mango::AggregateMemory::new(options.aggregate_bytes),
             row_cache: Arc::new(index::RowCache::new(options.index_rows_bytes)),
             indexer: Indexer::new(options.ken.clone()),
             used: UsedIndexes::default(),
@@ -389,6 +395,16 @@ impl Databases {
     /// What index builds take of memory.
     pub fn build_memory(&self) -> &Arc<index::BuildMemory> {
         &self.views.build_memory
+    }
+
+    /// Bytes that worker processes for functions take together, and the most that they took.
+    pub fn worker_memory(&self) -> (u64, u64) {
+        self.views.languages.worker_memory()
+    }
+
+    /// What the groups of aggregates take of memory.
+    pub fn aggregate_memory(&self) -> &mango::AggregateMemory {
+        &self.views.aggregate_memory
     }
 
     /// What open databases and indexes take.

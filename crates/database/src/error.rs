@@ -56,7 +56,7 @@ pub enum Error {
     TextAnswerTooLong,
     /// A text index refused what was written or asked, or failed.
     #[error("{0}")]
-    Text(#[from] search::Error),
+    Text(search::Error),
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
@@ -81,6 +81,22 @@ pub enum Error {
     /// A query or an index is refused.
     #[error("{0}")]
     Find(#[from] mango::FindError),
+}
+
+impl From<fair_queue::Busy> for Error {
+    /// Of a queue of functions.
+    fn from(busy: fair_queue::Busy) -> Error {
+        functions::Error::from(busy).into()
+    }
+}
+
+impl From<search::Error> for Error {
+    fn from(e: search::Error) -> Error {
+        match e {
+            search::Error::Busy => Error::Unavailable(e.to_string()),
+            e => Error::Text(e),
+        }
+    }
 }
 
 impl Error {

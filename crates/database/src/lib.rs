@@ -25,6 +25,7 @@ mod keeper;
 mod leaf_limit;
 mod maintenance;
 mod name;
+mod open_revs;
 mod opened;
 mod order;
 mod ordered;
@@ -69,6 +70,7 @@ pub use global_changes::{GLOBAL_CHANGES, GlobalChangesOptions};
 pub use index::{GroupLevel, ReduceLimit, ReduceSpec, write_key_sort};
 pub use keeper::OpenMemory;
 pub use name::NAME_LENGTH_MAX;
+pub use open_revs::{OpenRevs, RevsReader};
 pub use order::{Later, NewDatabase, Order, Property};
 pub use ordered::{NewShards, Replacement, StoredDatabase};
 pub use partition::check as check_partition;
@@ -78,14 +80,14 @@ pub use preview::{
 };
 pub use ranges::ShardRange;
 pub use read::{Read, ReadAttachment, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
-pub use rows::{Bound, Key, Listing, Rows, RowsQuery};
+pub use rows::{Bound, Key, Keys, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_on_this_thread};
 pub use text::{
-    TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextDistance, TextExplanation, TextFlavour,
-    TextGroup, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex, TextInfo,
-    TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec, text_bounds,
-    text_flag, texts_beside,
+    TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCost, TextCounts, TextDistance, TextExplanation,
+    TextFlavour, TextGroup, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex,
+    TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec,
+    text_bounds, text_flag, texts_beside,
 };
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

@@ -6,7 +6,7 @@ use document::attachment::write_stubs;
 use document::{
     Attachment, DocId, Rev, RevPath, RevTree, Revision, StoredBody, with_members, write_json_string,
 };
-use storage::{Record, Shard, local_rev};
+use storage::{Record, Shard, View, local_rev};
 
 use crate::Error;
 use crate::database::Database;
@@ -114,6 +114,7 @@ pub enum Read {
 }
 
 /// Which revisions `open_revs` asks for.
+#[derive(Clone, Debug)]
 pub enum WhichRevs {
     /// All leaves.
     All,
@@ -162,11 +163,15 @@ impl Database {
             if options.rev.is_none() && revision.deleted {
                 return Ok(Read::Deleted);
             }
-            match shard.body(revision.seq)? {
-                Some(body) => {
-                    let doc = render(shard, id, &record, rev, revision, &body, options)?;
-                    return Ok(Read::Found(doc));
-                }
+            match render(
+                Bodies::Now(shard),
+                id,
+                &record,
+                rev.clone(),
+                revision,
+                options,
+            )? {
+                Some(doc) => return Ok(Read::Found(doc)),
                 None if !record.tree.is_leaf(&rev) => return Ok(Read::Missing),
                 // Compacted away since the record was read: a newer record names where the body is now.
                 None if shard
@@ -180,57 +185,8 @@ impl Database {
         }
     }
 
-    /// Revisions of a document: `Err` holds one that is missing. `None`: there is no such document at all.
-    pub fn open_revs(
-        &self,
-        id: &DocId,
-        which: &WhichRevs,
-        options: &ReadOptions,
-    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
-        self.live()?;
-        self.if_live(self.open_revs_now(id, which, options))
-    }
-
-    fn open_revs_now(
-        &self,
-        id: &DocId,
-        which: &WhichRevs,
-        options: &ReadOptions,
-    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
-        self.check_partitioned(id.as_str())?;
-        let shard = self.shard_for(id.as_str());
-        let Some(record) = shard.record(id.as_str())? else {
-            return Ok(None);
-        };
-        let options = &*self.within_revs_limit(options);
-        let mut revs = vec![];
-        match which {
-            WhichRevs::All => revs.extend(record.tree.leaves().iter().map(|l| l.rev.to_rev())),
-            WhichRevs::List(list) => {
-                for rev in list {
-                    if !options.latest {
-                        revs.push(rev.clone());
-                        continue;
-                    }
-                    let latest = record.tree.latest_of(rev);
-                    let latest = latest.iter().map(|l| l.rev.to_rev());
-                    let known = revs.len();
-                    revs.extend(latest);
-                    if revs.len() == known {
-                        revs.push(rev.clone());
-                    }
-                }
-                dedup(&mut revs);
-            }
-        }
-        revs.into_iter()
-            .map(|rev| open_rev(shard, id, &record, rev, options))
-            .collect::<Result<_, _>>()
-            .map(Some)
-    }
-
     /// As in CouchDB, a lowered `_revs_limit` cuts what is shown of a longer history at once.
-    fn within_revs_limit<'o>(&self, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
+    pub(crate) fn within_revs_limit<'o>(&self, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
         if !options.revs {
             return Cow::Borrowed(options);
         }
@@ -241,27 +197,6 @@ impl Database {
             ..options.clone()
         })
     }
-}
-
-fn dedup(revs: &mut Vec<Rev>) {
-    let mut seen = std::collections::HashSet::new();
-    revs.retain(|r| seen.insert(r.clone()));
-}
-
-fn open_rev(
-    shard: &Shard,
-    id: &DocId,
-    record: &Record,
-    rev: Rev,
-    options: &ReadOptions,
-) -> Result<Result<ReadDoc, Rev>, Error> {
-    let Some(revision) = record.tree.get(&rev).and_then(|n| n.revision) else {
-        return Ok(Err(rev));
-    };
-    let Some(body) = shard.body(revision.seq)? else {
-        return Ok(Err(rev));
-    };
-    render(shard, id, record, rev, revision, &body, options).map(Ok)
 }
 
 fn wanted(tree: &RevTree, options: &ReadOptions) -> Option<(Rev, Revision)> {
@@ -338,24 +273,49 @@ fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, 
     }))
 }
 
-fn render(
-    shard: &Shard,
+/// Where the bodies of a document's revisions are read.
+#[derive(Clone, Copy)]
+pub(crate) enum Bodies<'a> {
+    /// As they are now.
+    Now(&'a Shard),
+    /// As of a view of the shard.
+    Of(&'a View, &'a Shard),
+}
+
+impl Bodies<'_> {
+    /// Calls `f` with the body that the change at `seq` brought; `None` when compaction removed it.
+    fn with<R>(self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, storage::Error> {
+        match self {
+            Bodies::Now(shard) => shard.with_body(seq, f),
+            Bodies::Of(view, shard) => view.with_body(shard, seq, f),
+        }
+    }
+}
+
+/// Returns the text of a revision that is in the record's tree; `None` when its body is not there any more.
+pub(crate) fn render(
+    bodies: Bodies<'_>,
     id: &DocId,
     record: &Record,
     rev: Rev,
     revision: Revision,
-    body: &[u8],
     options: &ReadOptions,
-) -> Result<ReadDoc, Error> {
-    let mut out = Vec::with_capacity(body.len() + 256);
-    let stored = StoredBody::split(body);
-    with_members(id.as_str(), &rev, revision.deleted, stored.json, &mut out);
+) -> Result<Option<ReadDoc>, Error> {
+    let written = bodies.with(revision.seq, |body| {
+        let stored = StoredBody::split(body);
+        let mut out = Vec::with_capacity(body.len() + 256);
+        with_members(id.as_str(), &rev, revision.deleted, stored.json, &mut out);
+        (out, stored.attachments())
+    })?;
+    let Some((mut out, attachments)) = written else {
+        return Ok(None);
+    };
     if options.revs {
         write_revisions(&record.tree, &rev, options.revs_max, &mut out);
     }
     let own = out.len();
     if options.revs_info && options.rev.is_none() {
-        write_revs_info(shard, &record.tree, &rev, &mut out)?;
+        write_revs_info(bodies, &record.tree, &rev, &mut out)?;
     }
     if options.local_seq {
         out.extend_from_slice(b",\"_local_seq\":");
@@ -370,20 +330,19 @@ fn render(
         }
     }
     let tells_more = out.len() > own;
-    let attachments = stored.attachments().ok_or(CORRUPT)?;
-    let attachments = options.wanted(&record.tree, &rev, attachments);
+    let attachments = options.wanted(&record.tree, &rev, attachments.ok_or(CORRUPT)?);
     if options.attachments == WantedBytes::None {
         write_attachments(&attachments, options.att_encoding_info, &mut out);
     }
     out.push(b'}');
-    Ok(ReadDoc {
+    Ok(Some(ReadDoc {
         id: id.clone(),
         rev,
         deleted: revision.deleted,
         json: out,
         tells_more,
         attachments,
-    })
+    }))
 }
 
 const CORRUPT: storage::Error = storage::Error::Corrupt("attachments");
@@ -490,7 +449,7 @@ pub(crate) fn write_path(path: &RevPath, max: Option<usize>, out: &mut Vec<u8>) 
 
 /// Which ancestors can still be read: until compaction, most.
 fn write_revs_info(
-    shard: &Shard,
+    bodies: Bodies<'_>,
     tree: &RevTree,
     rev: &Rev,
     out: &mut Vec<u8>,
@@ -503,7 +462,7 @@ fn write_revs_info(
         }
         let status = match revision {
             None => "missing",
-            Some(r) if !shard.has_body(r.seq)? => "missing",
+            Some(r) if bodies.with(r.seq, |_| ())?.is_none() => "missing",
             Some(r) if r.deleted => "deleted",
             Some(_) => "available",
         };

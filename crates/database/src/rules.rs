@@ -5,12 +5,12 @@ use std::borrow::Cow;
 use std::ops::Deref;
 use std::sync::Arc;
 
-use document::{DocId, EditDoc, Rev};
+use document::{DocId, EditDoc, Rev, RevTree};
 
 use crate::Error;
 use crate::changes::{Changes, ChangesQuery};
-use crate::database::Database;
-use crate::read::{Read, ReadDoc, ReadOptions, WhichRevs};
+use crate::database::{Database, RevsDiff};
+use crate::read::{Read, ReadDoc, ReadOptions};
 use crate::rows::{Rows, RowsQuery};
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
@@ -44,6 +44,12 @@ pub trait SystemRules: Send + Sync {
 
     /// What somebody sees of a document. `json` is its whole text, with `_id`, `_rev` and what else was asked for.
     fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown;
+
+    /// Whether somebody may learn if there is, or was, a document of this id. If not, edits of it are judged as those of a
+    /// new document, and are conflicts where there is one.
+    fn may_know(&self, _asked: &Asked<'_>, _id: &str) -> bool {
+        true
+    }
 
     /// A database under these rules was written to, created or deleted: told before that is acknowledged. Must be quick.
     fn changed(&self, _db: &str) {}
@@ -116,6 +122,10 @@ impl Watch {
             caller: &self.caller,
             security: &self.security,
         }
+    }
+
+    fn may_know(&self, id: &str) -> bool {
+        self.rules.may_know(&self.asked(), id)
     }
 
     fn shown(&self, id: &str, json: &[u8]) -> Shown {
@@ -195,8 +205,13 @@ impl DatabaseAs {
     /// Those of the read, and [`Error::Forbidden`].
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         let read = self.db.read(id, options)?;
-        let (Some(watch), Read::Found(doc)) = (&self.watch, &read) else {
+        let Some(watch) = &self.watch else {
             return Ok(read);
+        };
+        let doc = match &read {
+            Read::Found(doc) => doc,
+            Read::Deleted if !watch.may_know(id.as_str()) => return Ok(Read::Missing),
+            Read::Deleted | Read::Missing => return Ok(read),
         };
         Ok(match watch.shown(id.as_str(), &doc.json) {
             Shown::Whole => read,
@@ -210,38 +225,63 @@ impl DatabaseAs {
         })
     }
 
-    /// [`Database::open_revs`]; revisions that are not shown are missing.
+    /// [`Database::revs_diff`]; of documents that are not shown all revisions are missing.
     ///
     /// # Errors
-    /// Those of the read.
-    pub fn open_revs(
-        &self,
-        id: &DocId,
-        which: &WhichRevs,
-        options: &ReadOptions,
-    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
-        let found = self.db.open_revs(id, which, options)?;
-        let (Some(watch), Some(found)) = (&self.watch, &found) else {
-            return Ok(found);
-        };
-        let shown = found.iter().map(|rev| match rev {
-            Err(missing) => Err(missing.clone()),
-            Ok(doc) => match watch.shown(id.as_str(), &doc.json) {
-                Shown::Whole => Ok(doc.clone()),
-                Shown::Instead(json) => Ok(ReadDoc {
-                    json,
-                    attachments: vec![],
-                    ..doc.clone()
-                }),
-                Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
-            },
-        });
-        if let WhichRevs::All = which {
-            // Who is not shown a revision is not told of it; who is shown none is told of no document.
-            let shown: Vec<_> = shown.filter(Result::is_ok).collect();
-            return Ok((!shown.is_empty()).then_some(shown));
+    /// Those of the reads.
+    pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
+        if self.watch.is_none() {
+            return self.db.revs_diff(ids);
         }
-        Ok(Some(shown.collect()))
+        let mut all = vec![];
+        for (id, revs) in ids {
+            if self.shows(&id)? {
+                all.extend(self.db.revs_diff(vec![(id, revs)])?);
+                continue;
+            }
+            let missing = RevTree::new().missing(&revs);
+            if !missing.is_empty() {
+                all.push(RevsDiff {
+                    id,
+                    missing,
+                    possible_ancestors: vec![],
+                });
+            }
+        }
+        Ok(all)
+    }
+
+    /// Returns whether the caller must not learn that a document exists.
+    pub(crate) fn hides(&self, id: &str) -> Result<bool, Error> {
+        Ok(self.watch.is_some() && !self.shows(id)?)
+    }
+
+    /// Whether anything of a document is shown.
+    fn shows(&self, id: &str) -> Result<bool, Error> {
+        let Ok(id) = DocId::new(id) else {
+            return Ok(true);
+        };
+        match self.read(&id, &ReadOptions::default()) {
+            Ok(Read::Found(_) | Read::Deleted) => Ok(true),
+            Ok(Read::Missing) | Err(Error::Forbidden(_)) => Ok(false),
+            Err(e) => Err(e),
+        }
+    }
+
+    /// Returns what the caller is shown of a revision that was found: one that is not shown is missing.
+    pub(crate) fn shown_rev(&self, found: Result<ReadDoc, Rev>) -> Result<ReadDoc, Rev> {
+        let (Some(watch), Ok(doc)) = (&self.watch, &found) else {
+            return found;
+        };
+        match watch.shown(doc.id.as_str(), &doc.json) {
+            Shown::Whole => found,
+            Shown::Instead(json) => Ok(ReadDoc {
+                json,
+                attachments: vec![],
+                ..doc.clone()
+            }),
+            Shown::Hidden | Shown::Forbidden(_) => Err(doc.rev.clone()),
+        }
     }
 
     /// [`Database::rows`]

@@ -105,6 +105,8 @@ pub(crate) struct Validation {
     todo: std::vec::IntoIter<EditDoc>,
     /// The edits that may be made, as they are to be made, and what becomes of the others.
     done: Vec<Result<EditDoc, Outcome>>,
+    /// Documents of `done` that are conflicts, which their writer may learn only when everything else allows them.
+    taken: Vec<usize>,
     /// Documents of `done` that functions have yet to be asked about.
     asked: Vec<AskedOf>,
     /// The function that is asked, and the first of `asked` that it is to be asked about.
@@ -140,6 +142,7 @@ impl Validation {
             security: db.security(),
             done: Vec::with_capacity(docs.len()),
             todo: docs.into_iter(),
+            taken: vec![],
             asked: vec![],
             at: (0, 0),
             last: Mutex::default(),
@@ -165,7 +168,12 @@ impl Validation {
         }
     }
 
-    pub fn into_checked(self) -> Vec<Result<EditDoc, Outcome>> {
+    pub fn into_checked(mut self) -> Vec<Result<EditDoc, Outcome>> {
+        for taken in self.taken {
+            if let Some(edit @ Ok(_)) = self.done.get_mut(taken) {
+                *edit = Err(Outcome::Conflict);
+            }
+        }
         self.done
     }
 
@@ -177,6 +185,9 @@ impl Validation {
         while self.asked.len() < PIECE_DOCS_MAX && bytes < PIECE_BYTES_MAX {
             let Some(doc) = self.todo.next() else { break };
             let is_design = doc.id.as_ref().is_some_and(DocId::is_design);
+            if self.is_taken(&doc)? {
+                self.taken.push(self.done.len());
+            }
             match self.check(place, doc)? {
                 Checked::Done(outcome) => self.done.push(outcome),
                 Checked::AskOf(doc, args) => {
@@ -251,7 +262,8 @@ impl Validation {
         };
         let rules = self.db.rules().cloned();
         let plain = !id.is_local() && !id.is_design();
-        let before = if id.is_local() || rules.is_none() && (!plain || self.validators.is_empty()) {
+        let nothing_matters = rules.is_none() && (!plain || self.validators.is_empty());
+        let before = if id.is_local() || nothing_matters || !self.may_know(&id) {
             Before::Nothing
         } else {
             match self.mode {
@@ -261,7 +273,11 @@ impl Validation {
         };
         let before = match (before, &rules) {
             // A branch without an ancestor here: for the rules it changes the document that there is.
-            (Before::Nothing, Some(_)) if self.mode == EditMode::Replicated => self.winner(&id)?,
+            (Before::Nothing, Some(_))
+                if self.mode == EditMode::Replicated && self.may_know(&id) =>
+            {
+                self.winner(&id)?
+            }
             (before, _) => before,
         };
         if let Before::Known(rev) = before {
@@ -298,17 +314,39 @@ impl Validation {
         Ok(Checked::AskOf(doc, args))
     }
 
+    /// Whether the writer may learn if there is a document of this id.
+    fn may_know(&self, id: &DocId) -> bool {
+        let asked = self.asked_by();
+        let rules = self.db.rules();
+        rules.is_none_or(|rules| id.is_local() || rules.may_know(&asked, id.as_str()))
+    }
+
+    /// Whether there is a document of this id, of which its writer may not learn, or the edit would be a conflict anyway.
+    fn is_taken(&self, doc: &EditDoc) -> Result<bool, Error> {
+        let Some(id) = doc.id.as_ref().filter(|id| !self.may_know(id)) else {
+            return Ok(false);
+        };
+        let record = self.record(id)?;
+        let winner = record.tree.winner();
+        let exists = winner.is_some_and(|winner| !winner.revision.deleted);
+        Ok(exists || doc.rev_path().is_some() && self.mode == EditMode::Interactive)
+    }
+
+    fn asked_by(&self) -> Asked<'_> {
+        Asked {
+            db: self.db.name(),
+            caller: &self.caller,
+            security: &self.security,
+        }
+    }
+
     fn by_rules(
         &self,
         rules: &dyn SystemRules,
         before: &Before,
         doc: EditDoc,
     ) -> Result<EditDoc, Outcome> {
-        let asked = Asked {
-            db: self.db.name(),
-            caller: &self.caller,
-            security: &self.security,
-        };
+        let asked = self.asked_by();
         let before = match before {
             Before::Nothing | Before::Known(_) => rules::Before::Nothing,
             Before::Was(json) => rules::Before::Was(json),

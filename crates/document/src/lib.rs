@@ -24,6 +24,7 @@ pub mod json;
 pub mod multipart;
 pub mod rev;
 pub mod term;
+mod text_list;
 pub mod tree;
 pub mod uuid;
 pub mod varint;
@@ -37,6 +38,7 @@ pub use json::{
 };
 pub use rev::{Rev, RevError, RevHash, RevRef};
 pub use term::revision_id;
+pub use text_list::TextList;
 pub use tree::{
     BulkTree, Corrupt, Grafted, Leaf, Merged, NodeView, PATH_IDS_MAX, RevPath, RevTree, Revision,
     TreeLimits, weight,

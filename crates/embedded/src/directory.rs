@@ -19,7 +19,7 @@ const STORE_OF_SERVER: &str = "store";
 /// A directory with this file is a store.
 const MARK_OF_STORE: &str = "CURRENT";
 /// Work that is under way when a directory is closed ends within this time, since it comes in pieces.
-const CLOSING_TIME_MAX: Duration = Duration::from_secs(20);
+const CLOSING_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// The process that opened a directory first: the engine's threads are its.

@@ -1,8 +1,6 @@
 //! Options as hosts give them: JSON objects. What nobody knows is refused, so that no typing error is silent.
 
-use std::collections::HashSet;
 use std::path::PathBuf;
-use std::sync::Arc;
 use std::time::Duration;
 
 use database::{
@@ -405,7 +403,7 @@ fn filter(
     let bad = |e: mango::SelectorError| Error::bad_request(e.to_string());
     match (doc_ids, selector, design) {
         (None, None, false) => Ok(Filter::None),
-        (Some(ids), None, false) => Ok(Filter::DocIds(Arc::new(HashSet::from_iter(ids)))),
+        (Some(ids), None, false) => Ok(Filter::of_ids(ids.into_iter().collect())),
         (None, None, true) => Ok(Filter::Design),
         (None, Some(selector), false) => {
             let body = [b"{\"selector\":", selector.get().as_bytes(), b"}"].concat();

@@ -144,20 +144,20 @@ impl Languages for Functions {
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error> {
         let inner = if self.is_built_in(language) {
-            self.engine.reducer(source, lib)
+            self.engine.reducer(database, source, lib)
         } else {
-            self.pools.reducer(language, source, lib)?
+            self.pools.reducer(database, language, source, lib)?
         };
         let turns = self.turns(database);
         Ok(Box::new(PlacedReducer { turns, inner }))
     }
 
     fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error> {
+        let database: Arc<str> = place.database().unwrap_or_default().into();
         let inner = match self.is_built_in(language) {
-            true => self.engine.designs(),
-            false => self.pools.designs(language)?,
+            true => self.engine.designs(&database),
+            false => self.pools.designs(&database, language)?,
         };
-        let database = place.database().unwrap_or_default().to_owned();
         Ok(Box::new(LabelledDesigns { database, inner }))
     }
 
@@ -193,6 +193,10 @@ impl Languages for Functions {
     fn rest(&self) {
         self.engine.rest();
     }
+
+    fn worker_memory(&self) -> (u64, u64) {
+        self.engine.worker_memory()
+    }
 }
 
 /// Where the functions of a database that data depends upon get their places.
@@ -204,7 +208,7 @@ struct Turns {
 impl Turns {
     /// Waits on this thread: builds and pieces of answers are bounded.
     fn next(&self) -> Result<Place, Error> {
-        self.places.admission(Lane::Work, &self.database).wait()
+        Ok(self.places.admission(Lane::Work, &self.database).wait()?)
     }
 }
 
@@ -255,7 +259,7 @@ impl Reducer for PlacedReducer {
 
 /// Calls of functions under their names, for profiles.
 struct LabelledDesigns {
-    database: String,
+    database: Arc<str>,
     inner: Box<dyn Designs>,
 }
 

@@ -56,6 +56,11 @@ pub trait Languages: Send + Sync + fmt::Debug {
 
     /// Lets go of what was kept for calls that did not come. Asked now and then.
     fn rest(&self) {}
+
+    /// Bytes that the worker processes of the built-in language take together, and the most that they took.
+    fn worker_memory(&self) -> (u64, u64) {
+        (0, 0)
+    }
 }
 
 /// A server without any language: every function is of an unknown one.

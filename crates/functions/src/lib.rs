@@ -22,5 +22,5 @@ pub use language::{
     ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown,
 };
 pub use languages::{Languages, NoLanguages};
-pub use places::{Admission, Lane, Place, Places};
+pub use places::{Admission, Lane, Place, Places, answer_limits};
 pub use query_server;

@@ -1,6 +1,6 @@
 //! What every request needs: the node, the settings in force, counters, and whether the server stops.
 
-use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
@@ -15,9 +15,11 @@ use crate::clustered;
 use crate::connection::places::Places;
 use crate::errors::ApiError;
 use crate::metrics::Stats;
+use crate::reply::answers::Answers;
 use crate::request::Request;
 use crate::request::room::Bodies;
 use crate::settings::Settings;
+use crate::shares::{Feeds, Lists, OpenFeed};
 
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.0";
@@ -38,8 +40,12 @@ pub struct App {
     pub places: Arc<Places>,
     /// Memory for the bodies of requests.
     pub bodies: Arc<Bodies>,
+    /// Memory that answers take until they end.
+    pub answers: Arc<Answers>,
     settings: RwLock<Arc<Settings>>,
-    open_feeds: Arc<AtomicUsize>,
+    feeds: Feeds,
+    /// Places of users for lists.
+    pub lists: Lists,
     /// What the program's allocator has given out, in bytes.
     allocated: fn() -> u64,
     silence_ms_max: AtomicU64,
@@ -55,14 +61,17 @@ impl App {
     pub fn new(node: Arc<Node>, allocated: fn() -> u64) -> Result<Arc<App>, config::ConfigError> {
         let settings = Settings::read(&node.config)?;
         warn_of_cors(&settings, None);
+        let lists_waiting_max = settings.functions.queue_limit;
         let app = Arc::new_cyclic(|me| App {
             me: me.clone(),
             bodies: Bodies::new(node.memory.bodies),
+            answers: Answers::new(node.memory.answers),
             node,
             stats: Arc::default(),
             places: Arc::default(),
             settings: RwLock::new(Arc::new(settings)),
-            open_feeds: Arc::default(),
+            feeds: Feeds::default(),
+            lists: Lists::new(lists_waiting_max),
             allocated,
             silence_ms_max: AtomicU64::new(SILENCE_TIME_MAX.as_millis() as u64),
             stopping: tokio::sync::watch::Sender::new(false),
@@ -151,19 +160,11 @@ impl App {
         self.silence_ms_max.store(ms, Ordering::Relaxed);
     }
 
-    /// Takes a place among the open feeds.
-    pub fn open_feed(&self) -> Result<OpenFeed, ApiError> {
+    /// Takes a place among the open feeds for whoever sends a request.
+    pub fn open_feed(&self, req: &Request, database: &Arc<str>) -> Result<OpenFeed, ApiError> {
         let max = self.settings().limits.max_open_feeds;
-        let open = self.open_feeds.fetch_add(1, Ordering::Relaxed);
-        let feed = OpenFeed(self.open_feeds.clone());
-        if open as u64 >= max {
-            return Err(ApiError::new(
-                503,
-                "service_unavailable",
-                format!("max_open_feeds ({max}) feeds are open already"),
-            ));
-        }
-        Ok(feed)
+        let max = usize::try_from(max).unwrap_or(usize::MAX);
+        Ok(self.feeds.open(max, (&req.user, req.peer), database)?)
     }
 
     /// What the program's allocator has given out, in bytes.
@@ -173,7 +174,7 @@ impl App {
 
     /// How many feeds are open.
     pub fn open_feeds(&self) -> usize {
-        self.open_feeds.load(Ordering::Relaxed)
+        self.feeds.count()
     }
 
     /// Tells open feeds to end.
@@ -194,15 +195,6 @@ impl App {
     /// True once open feeds are to end.
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
         self.stopping.subscribe()
-    }
-}
-
-/// A place among the open feeds, given back when dropped.
-pub struct OpenFeed(Arc<AtomicUsize>);
-
-impl Drop for OpenFeed {
-    fn drop(&mut self) {
-        self.0.fetch_sub(1, Ordering::Relaxed);
     }
 }
 

@@ -181,6 +181,7 @@ impl From<database::Error> for ApiError {
         use database::Error as E;
         match e {
             E::Function(e) => e.into(),
+            E::Find(e) => e.into(),
             E::Unavailable(reason) => Self::busy(reason),
             // The causes name files of the server.
             E::Text(ref failed) if !failed.is_of_request() => {
@@ -229,6 +230,9 @@ fn name_of(status: u16) -> &'static str {
 
 impl From<mango::FindError> for ApiError {
     fn from(e: mango::FindError) -> Self {
+        if let mango::FindError::AggregatesFull(reason) = e {
+            return Self::busy(reason);
+        }
         Self::new(e.status(), e.error(), e.to_string())
     }
 }
@@ -254,6 +258,19 @@ impl From<functions::Error> for ApiError {
             return Self::busy(e.to_string());
         }
         Self::new(e.status(), e.name().to_owned(), e.reason())
+    }
+}
+
+impl From<fair_queue::Busy> for ApiError {
+    /// Of a queue of functions.
+    fn from(busy: fair_queue::Busy) -> Self {
+        functions::Error::from(busy).into()
+    }
+}
+
+impl From<crate::shares::NoPlace> for ApiError {
+    fn from(e: crate::shares::NoPlace) -> Self {
+        Self::busy(e.to_string())
     }
 }
 

@@ -27,8 +27,10 @@ mod request;
 mod router;
 mod server_routes;
 mod settings;
+mod shares;
 
 pub use app::{App, COUCHDB_VERSION};
 pub use connection::server::{Listeners, serve};
 pub use connection::tls::{Tls, TlsError};
 pub use passed_on::passed_on;
+pub use reply::answers::measure_by;

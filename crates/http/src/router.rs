@@ -7,8 +7,8 @@ use routes::{Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, ServerRout
 use crate::app::App;
 use crate::clustered;
 use crate::database_routes::{
-    bulk, changes, database as db, find, indexes, listing, nouveau, partition, preview, search,
-    texts, views,
+    bulk, bulk_get, changes, database as db, find, indexes, listing, nouveau, partition, preview,
+    search, texts, views,
 };
 use crate::design_routes::calls;
 use crate::document_routes::{attachments, documents};
@@ -106,9 +106,12 @@ async fn database(app: &App, req: &mut Request, name: &str, route: DatabaseRoute
 
 async fn database_here(app: &App, req: &mut Request, name: &str, route: DatabaseRoute) -> Answer {
     if req.row.cluster == Cluster::Control {
-        require_server_admin(&req.user)?;
         return match route {
-            DatabaseRoute::Create => Box::pin(db::create(app, req, name)).await,
+            DatabaseRoute::Create => {
+                require_server_admin(&req.user)?;
+                Box::pin(db::create(app, req, name)).await
+            }
+            // It checks who deletes: a database that does not exist is the first error.
             _ => Box::pin(db::delete(app, req, name)).await,
         };
     }
@@ -141,7 +144,9 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
         require_server_admin(&req.user)?;
     }
     let access = match who {
-        Who::Listing => Access::open_for_listing(&app.node.auth, db, &req.user)?,
+        Who::Listing | Who::ListingAdmin => {
+            Access::open_for_listing(&app.node.auth, db, &req.user)?
+        }
         _ => Access::open(db, &req.user)?,
     };
     let access = match &req.rewritten {
@@ -150,7 +155,7 @@ fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
     };
     match who {
         Who::DatabaseAdmin => access.require_admin()?,
-        Who::DesignAdmin => access.require_design_admin(&req.user)?,
+        Who::DesignAdmin | Who::ListingAdmin => access.require_design_admin(&req.user)?,
         _ => {}
     }
     Ok(access)
@@ -168,7 +173,7 @@ async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRou
         DatabaseRoute::Partition(name) => listing::partition_info(access, &name),
         DatabaseRoute::InPartition(name) => in_partition(app, req, access, name).await,
         DatabaseRoute::BulkDocs => bulk::bulk_docs(app, req, access).await,
-        DatabaseRoute::BulkGet => bulk::bulk_get(req, access).await,
+        DatabaseRoute::BulkGet => bulk_get::route(req, access).await,
         DatabaseRoute::Changes => changes::route(app, req, access).await,
         DatabaseRoute::Find => find::find(req, access, None).await,
         DatabaseRoute::Explain => find::explain(req, access, None).await,

@@ -2,7 +2,7 @@
 
 use std::borrow::Cow;
 
-use functions::{Indexes, MapGroup, Owner};
+use functions::{Indexes, JAVASCRIPT, MapGroup, Owner};
 use md5::{Digest, Md5};
 
 use crate::reduce::Builtin;
@@ -51,7 +51,8 @@ impl Spec {
     /// **What is hashed may never change**: indexes are found by it, and one that is not found is built anew. The golden test
     /// below holds it fast. It is the MD5 of these parts, each preceded by its length in 8 bytes: `index 1`, the version of
     /// sort keys, the language, `views.lib`, three flags; then of each view its map function, a flag, the number of its reduce
-    /// functions, and of each of these `builtin ` or `custom ` and what it is.
+    /// functions, and of each of these `builtin `, `custom ` or `isolated ` and what it is. `isolated ` is a JavaScript function: as
+    /// `custom ` it was in indexes whose reductions functions of other databases may have changed, so these are rebuilt.
     pub fn signature(&self) -> Signature {
         let mut md5 = Md5::new();
         let mut add = |part: &[u8]| {
@@ -74,6 +75,9 @@ impl Spec {
             for reduce in &view.reduces {
                 match reduce {
                     ReduceSpec::Builtin(b) => add(signature_part(*b).as_bytes()),
+                    ReduceSpec::Custom(source) if self.language == JAVASCRIPT => {
+                        add(format!("isolated {source}").as_bytes());
+                    }
                     ReduceSpec::Custom(source) => add(format!("custom {source}").as_bytes()),
                 }
             }
@@ -163,7 +167,12 @@ mod tests {
         let custom = ReduceSpec::Custom("function(k, v) { return v.length }".into());
         assert_eq!(hex(empty), "f386115232d094278fd7246f6f7bf7a1");
         assert_eq!(hex(spec(builtins)), "6899669b2e7ab22c00ee224e5cce7803");
-        assert_eq!(hex(spec(vec![custom])), "0619b4f9ecfd71864ddd465f4fc1a131");
+        let python = Spec {
+            language: "python".into(),
+            ..spec(vec![custom.clone()])
+        };
+        assert_eq!(hex(spec(vec![custom])), "c296a0672295bd87a01645554d824efd");
+        assert_eq!(hex(python), "c48ea423770519c1d3c2a57f96428098");
         assert_eq!(hex(spec(vec![])), "f62ab843c3037e094fe11950a29f8e0c");
     }
 }

@@ -53,6 +53,14 @@ pub enum Error {
     Process(String),
 }
 
+impl From<fair_queue::Busy> for Error {
+    fn from(busy: fair_queue::Busy) -> Error {
+        Error::Busy {
+            limit: busy.waiting_max,
+        }
+    }
+}
+
 impl Error {
     /// The same with no more than so many bytes of each text that a function or its server chose.
     pub fn cut(self, bytes_max: usize) -> Error {

@@ -213,6 +213,9 @@ pub enum FindError {
     /// More groups or values than allowed.
     #[error("{0}")]
     AggregateTooLarge(String),
+    /// All aggregates together hold more than they may.
+    #[error("{0}")]
+    AggregatesFull(String),
     /// No index serves, and a scan of all documents is too long.
     #[error(
         "No index serves this query, and looking at all {documents} documents is refused by [mango] scan_limit ({limit}). Create an index for it."
@@ -261,6 +264,7 @@ impl FindError {
             Self::InvalidListParams => "invalid_list_index_params",
             Self::InvalidAggregate(_) => "invalid_aggregate",
             Self::AggregateTooLarge(_) => "aggregate_too_large",
+            Self::AggregatesFull(_) => "service_unavailable",
             Self::ScanRefused { .. } => "scan_refused",
         }
     }

@@ -21,6 +21,8 @@ const CLUSTER: u64 = 256 + 32 + 64;
 const METRICS: u64 = 16;
 /// A server with fewer client connections serves them, and none beyond the limit.
 const CONNECTIONS_MIN: u64 = 16;
+/// Each process has a pipe for its input, its output and its errors.
+const DESCRIPTORS_PER_QUERY_SERVER: usize = 3;
 /// A replication has two ends, each with a feed and a request at least.
 const CONNECTIONS_PER_JOB: u64 = 4;
 
@@ -33,6 +35,8 @@ pub struct DescriptorPlan {
     pub store_files: i32,
     /// Connections of replications to other servers.
     pub outgoing: usize,
+    /// Text indexes, workers, query servers, backups.
+    pub work: usize,
     /// Connections of clients, over all ports for them.
     pub connections: usize,
 }
@@ -57,6 +61,7 @@ impl DescriptorPlan {
             limit,
             store_files: store_files as i32,
             outgoing: outgoing as usize,
+            work: work as usize,
             connections: connections as usize,
         }
     }
@@ -70,6 +75,11 @@ impl DescriptorPlan {
     pub fn jobs(&self) -> usize {
         self.outgoing / CONNECTIONS_PER_JOB as usize
     }
+
+    /// Processes of query servers that may run at a time, of each of so many languages: half of what there is for such work.
+    pub fn query_servers(&self, languages: usize) -> usize {
+        (self.work / 2 / DESCRIPTORS_PER_QUERY_SERVER / languages.max(1)).max(1)
+    }
 }
 
 #[cfg(test)]
@@ -82,13 +92,16 @@ mod tests {
             let first = if is_member { 1024 } else { 512 };
             for limit in (first..5000).chain([65_536, 524_288, u64::MAX]) {
                 let plan = DescriptorPlan::of(limit, is_member);
-                let parts = plan.store_files as usize + plan.outgoing + plan.connections;
+                let parts =
+                    plan.store_files as usize + plan.outgoing + plan.work + plan.connections;
                 assert!(parts as u64 + STORE_WORK < plan.limit, "{plan:?}");
                 assert!(!plan.is_too_much(), "{plan:?}");
             }
         }
         let usual = DescriptorPlan::of(1024, false);
         assert_eq!((usual.store_files, usual.connections), (256, 432));
+        assert_eq!((usual.query_servers(1), usual.query_servers(3)), (21, 7));
+        assert_eq!(usual.query_servers(100), 1);
         assert!(DescriptorPlan::of(65_536, true).connections > 40_000);
         assert!(DescriptorPlan::of(200, false).is_too_much());
     }

@@ -29,6 +29,12 @@ pub struct MemoryPlan {
     pub index_builds: usize,
     /// Rows of indexes that are read often.
     pub index_rows: usize,
+    /// Worker processes for JavaScript, together.
+    pub workers: usize,
+    /// What answers under way were requested with, and long pieces of them.
+    pub answers: usize,
+    /// Groups of aggregates.
+    pub aggregates: usize,
 }
 
 /// Where a limit of memory comes from.
@@ -70,6 +76,9 @@ const BODIES: Share = share(10, 16, 384);
 const OPEN_DATABASES: Share = share(16, 8, 96);
 const INDEX_BUILDS: Share = share(12, 8, 256);
 const INDEX_ROWS: Share = share(32, 2, 64);
+const WORKERS: Share = share(12, 8, 1024);
+const ANSWERS: Share = share(24, 4, 256);
+const AGGREGATES: Share = share(32, 4, 256);
 
 const fn share(of_limit: u64, least_mib: u64, most_mib: u64) -> Share {
     Share {
@@ -112,6 +121,9 @@ impl MemoryPlan {
             open_databases: OPEN_DATABASES.bytes(limit, memory.open_databases),
             index_builds: INDEX_BUILDS.bytes(limit, memory.index_builds),
             index_rows: INDEX_ROWS.bytes(limit, memory.index_rows),
+            workers: WORKERS.bytes(limit, memory.workers),
+            answers: ANSWERS.bytes(limit, memory.answers),
+            aggregates: AGGREGATES.bytes(limit, memory.aggregates),
         }
     }
 
@@ -125,6 +137,9 @@ impl MemoryPlan {
             self.open_databases,
             self.index_builds,
             self.index_rows,
+            self.workers,
+            self.answers,
+            self.aggregates,
         ];
         parts.iter().map(|&part| part as u64).sum()
     }

@@ -230,7 +230,13 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
         // Read again and again.
         tracing::debug!("[replicator] allowed_addresses: {word} is no network");
     }
+    // Both ends of all jobs of a user, within what there is for replications; for few jobs what is configured, as long as one job
+    // leaves others of the user some.
     let users = said.max_jobs_per_user.max(1);
+    let connections_max = (descriptors.outgoing / 2 / users)
+        .max(said.http_connections)
+        .min(descriptors.outgoing / 8)
+        .max(2);
     Settings {
         max_jobs: said.max_jobs.min(descriptors.jobs()),
         max_jobs_per_user: said.max_jobs_per_user,
@@ -242,9 +248,9 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
         update_docs: said.update_docs,
         worker_processes: said.worker_processes.max(1),
         worker_batch_size: said.worker_batch_size.max(1),
-        http_connections: said.http_connections.clamp(2, 10_000),
-        // Both ends of all jobs of a user, within what there is for replications.
-        http_connections_max: (descriptors.outgoing / 2 / users).max(said.http_connections),
+        http_connections: said.http_connections.clamp(2, connections_max),
+        http_connections_max: connections_max,
+        sockets_max: descriptors.outgoing,
         connection_timeout: said.connection_timeout.max(Duration::from_millis(1)),
         retries_per_request: said.retries_per_request.min(10_000) as u32,
         use_checkpoints: said.use_checkpoints,
@@ -274,11 +280,19 @@ mod tests {
         let configured = config::Settings::default().replicator;
         let expected = Settings {
             http_connections_max: 40,
+            sockets_max: 8192,
             ..Settings::default()
         };
         let plan = DescriptorPlan::of(65_536, false);
         assert_eq!(settings(&configured, &plan), expected);
         let few = settings(&configured, &DescriptorPlan::of(1024, false));
-        assert_eq!((few.max_jobs, few.http_connections_max), (32, 20));
+        assert_eq!((few.max_jobs, few.http_connections_max), (32, 16));
+        assert_eq!((few.http_connections, few.sockets_max), (16, 128));
+        let many = config::settings::Replicator {
+            http_connections: 9000,
+            ..configured
+        };
+        let few = settings(&many, &DescriptorPlan::of(1024, false));
+        assert_eq!((few.http_connections, few.http_connections_max), (16, 16));
     }
 }

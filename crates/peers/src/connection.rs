@@ -1,5 +1,6 @@
 //! One connection of another node: what it asks, and what it is answered.
 
+use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
@@ -23,6 +24,7 @@ pub(crate) struct Connection<H> {
     from: Option<NodeId>,
     line: Arc<Line>,
     greeted: OnceLock<(Hello, Entered)>,
+    has_asked_to_join: AtomicBool,
 }
 
 impl<H: Handler> Connection<H> {
@@ -32,7 +34,13 @@ impl<H: Handler> Connection<H> {
             from,
             line,
             greeted: OnceLock::new(),
+            has_asked_to_join: AtomicBool::new(false),
         })
+    }
+
+    /// Whether a whole request to join has come.
+    pub fn has_asked_to_join(&self) -> bool {
+        self.has_asked_to_join.load(Relaxed)
     }
 
     pub async fn answer(&self, request: Request<Incoming>) -> Response<Body> {
@@ -144,13 +152,16 @@ impl<H: Handler> Connection<H> {
             let text = "other nodes are joining: try again";
             Refusal::new(StatusCode::TOO_MANY_REQUESTS, text)
         };
-        let _place = self.serving.joins.try_acquire().map_err(busy)?;
         let bad = |text: String| Refusal::new(StatusCode::BAD_REQUEST, text);
         let body = Body::of(request.into_body());
         let bytes = body.read(JOIN_BYTES_MAX).await;
         let bytes = bytes.map_err(|e| bad(e.to_string()))?;
         let request = JoinRequest::read(&bytes).ok_or_else(|| bad("no request to join".into()))?;
+        self.has_asked_to_join.store(true, Relaxed);
+        // Only for a request that is there: a client that sends none holds up nobody.
+        let place = self.serving.joins.try_acquire().map_err(busy)?;
         let answer = self.serving.handler.join(request).await;
+        drop(place);
         if let Err(refusal) = &answer {
             tracing::warn!("a node did not join: {refusal}");
             tokio::time::sleep(self.serving.shared.options.refused_join_pause).await;

@@ -1,11 +1,12 @@
 //! Connections of other nodes: who they are, what they send, what they ask.
 
 use std::convert::Infallible;
-use std::net::SocketAddr;
+use std::net::{IpAddr, SocketAddr};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use fair_queue::{Limits, Queue};
 use hyper::server::conn::http2::Builder;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};
@@ -25,14 +26,18 @@ use crate::registry::Shared;
 use crate::tls::explain;
 use crate::{Call, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls};
 
-/// Connections that are not secured yet.
+/// Connections that are not secured yet, and those of one address.
 const HANDSHAKES_MAX: usize = 256;
-/// Nodes that join at a time,
+const HANDSHAKES_OF_ADDRESS_MAX: usize = 32;
+/// Nodes that join at a time. One that is still to send its request is not among them.
 const JOINS_MAX: usize = 4;
-/// their connections, some of which only wait,
-const JOINERS_MAX: usize = 32;
-/// and how long one may take.
+/// Connections without a certificate, and those of one address.
+const JOINERS_MAX: usize = 64;
+const JOINERS_OF_ADDRESS_MAX: usize = 8;
+/// How long a node may take to join, once its request has come.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
+/// Connections that are not secured, or have no certificate: one address has at most half as many as are free.
+const SHARE_PERCENT: usize = 50;
 /// How long a connection that was refused stays, so that the other side reads why.
 const LINGER: Duration = Duration::from_secs(1);
 
@@ -118,7 +123,8 @@ impl Server {
             shared,
             handler,
             acceptor,
-            joiners: Semaphore::new(JOINERS_MAX),
+            handshakes: shared_by_addresses(HANDSHAKES_MAX, HANDSHAKES_OF_ADDRESS_MAX),
+            joiners: shared_by_addresses(JOINERS_MAX, JOINERS_OF_ADDRESS_MAX),
             joins: Semaphore::new(JOINS_MAX),
             last_refused: Mutex::default(),
         });
@@ -141,23 +147,47 @@ pub(crate) struct Serving<H> {
     pub shared: Arc<Shared>,
     pub handler: Arc<H>,
     acceptor: TlsAcceptor,
-    joiners: Semaphore,
+    handshakes: Arc<Queue>,
+    joiners: Arc<Queue>,
     pub joins: Semaphore,
     last_refused: Mutex<Option<(String, Instant)>>,
 }
 
+/// Places that addresses share.
+fn shared_by_addresses(places: usize, of_one: usize) -> Arc<Queue> {
+    Queue::new(Limits {
+        of_one,
+        share_percent: Some(SHARE_PERCENT),
+        ..Limits::new(places)
+    })
+}
+
+/// Whose share a connection counts for: of IPv6 a network, as one host has as many addresses as it likes.
+fn sharer(address: IpAddr) -> Arc<str> {
+    match address.to_canonical() {
+        IpAddr::V4(address) => address.to_string().into(),
+        IpAddr::V6(address) => {
+            let [a, b, c, d, ..] = address.segments();
+            format!("{a:x}:{b:x}:{c:x}:{d:x}").into()
+        }
+    }
+}
+
 async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
-    let places = Arc::new(Semaphore::new(HANDSHAKES_MAX));
     let mut connections = JoinSet::new();
     loop {
-        // Nobody closes the semaphore.
-        let place = places.clone().acquire_owned().await.ok();
         let accepted = tokio::select! {
             accepted = listener.accept() => accepted,
             Some(_) = connections.join_next() => continue,
         };
         match accepted {
             Ok((stream, peer)) => {
+                // Who has too many already loses this one; others are accepted all the while.
+                let Some(place) = serving.handshakes.try_place(&sharer(peer.ip())) else {
+                    let ip = peer.ip();
+                    serving.refused(format!("too many are being secured, of {ip} or in all"));
+                    continue;
+                };
                 let serving = serving.clone();
                 connections.spawn(async move {
                     let secured = serving.secure(stream, peer).await;
@@ -229,8 +259,11 @@ impl<H: Handler> Serving<H> {
         peer: SocketAddr,
     ) {
         let options = self.shared.options.clone();
-        let joiner = from.is_none().then(|| self.joiners.try_acquire());
-        if matches!(joiner, Some(Err(_))) {
+        let joiner = match from {
+            Some(_) => None,
+            None => Some(self.joiners.try_place(&sharer(peer.ip()))),
+        };
+        if matches!(joiner, Some(None)) {
             return self.refused(format!(
                 "too many without a certificate, one of {}",
                 peer.ip()
@@ -259,15 +292,16 @@ impl<H: Handler> Serving<H> {
             None => builder.max_concurrent_streams(1),
         };
         let connection = Connection::new(self.clone(), from, line.clone());
+        let joining = connection.clone();
         let service = service_fn(move |request| {
             let connection = connection.clone();
             async move { Ok::<_, Infallible>(connection.answer(request).await) }
         });
         let stream = TokioIo::new(Watched::new(stream, line.clone()));
-        let time_max = async {
+        let is_over = async {
             match from {
                 Some(_) => std::future::pending().await,
-                None => tokio::time::sleep(JOIN_TIME_MAX).await,
+                None => joining_time(&joining, options.connect_time_max).await,
             }
         };
         tokio::select! {
@@ -277,8 +311,16 @@ impl<H: Handler> Serving<H> {
             () = line.silent(options.silence_max) => {
                 tracing::warn!(node = from, "a node fell silent: its connection is cut");
             }
-            () = time_max => {}
+            () = is_over => {}
         }
+    }
+}
+
+/// Waits for as long as a connection without a certificate may be open: until its request is due, then until that is answered.
+async fn joining_time<H: Handler>(connection: &Connection<H>, request_due: Duration) {
+    tokio::time::sleep(request_due).await;
+    if connection.has_asked_to_join() {
+        tokio::time::sleep(JOIN_TIME_MAX).await;
     }
 }
 
@@ -372,5 +414,53 @@ mod tests {
         // The others wait for the handler.
         let first = joining.join_next().await.unwrap().unwrap();
         assert_eq!(first, StatusCode::TOO_MANY_REQUESTS);
+    }
+
+    /// A request to join of which the server waits for the body.
+    fn endless() -> Body {
+        Body::stream(futures_util::stream::pending())
+    }
+
+    #[tokio::test]
+    async fn clients_that_send_nothing_hold_up_no_join() {
+        let folder = tempfile::tempdir().unwrap();
+        let (server, fingerprint) = serve(folder.path()).await;
+        let mut silent = vec![];
+        let mut unfinished = JoinSet::new();
+        for _ in 0..JOINS_MAX {
+            silent.push(TcpStream::connect(server.address()).await.unwrap());
+            let mut raw = open(&server, fingerprint).await;
+            unfinished.spawn(async move {
+                raw.sender
+                    .send_request(request(Method::POST, "/join", endless()))
+                    .await
+                    .map(|answer| answer.status())
+            });
+        }
+        let mut raw = open(&server, fingerprint).await;
+        let bad = request(Method::POST, "/join", Body::from(Bytes::from(vec![0; 10])));
+        let response = raw.sender.send_request(bad).await.unwrap();
+        assert_eq!(response.status(), StatusCode::BAD_REQUEST);
+        // None is kept for as long as a join may take.
+        let ended = tokio::time::timeout(JOIN_TIME_MAX, unfinished.join_all());
+        assert!(ended.await.unwrap().iter().all(Result::is_err));
+    }
+
+    #[test]
+    fn an_address_leaves_places_to_others() {
+        let places = shared_by_addresses(HANDSHAKES_MAX, HANDSHAKES_OF_ADDRESS_MAX);
+        let address = |n: u8| sharer(IpAddr::from([10, 0, 0, n]));
+        let held: Vec<_> = (0..8)
+            .map(|n| {
+                let one = std::iter::from_fn(|| places.try_place(&address(n)));
+                one.collect::<Vec<_>>()
+            })
+            .collect();
+        assert_eq!(held[0].len(), HANDSHAKES_OF_ADDRESS_MAX);
+        assert!(places.try_place(&address(21)).is_some());
+        let network = |text: &str| sharer(text.parse().unwrap());
+        assert_eq!(network("2001:db8::1"), network("2001:db8::2"));
+        assert_ne!(network("2001:db8::1"), network("2001:db8:0:1::1"));
+        assert_eq!(network("::ffff:10.0.0.1"), address(1));
     }
 }

@@ -52,6 +52,18 @@ function addDesign(id, ddoc) {
 
 const CALLS = { __proto__: null, shows: show, updates: update, filters: filter, views: filterView, rewrites: rewrite, validate_doc_update: validate, lists: list };
 
+function sourceAt(ddoc, path) {
+  let source = ddoc;
+  for (let i = 0; i < path.length; i++) source = own(source, path[i]);
+  return source;
+}
+
+/** The source at `path` of a design document, or "". */
+function sourceOf(id, path) {
+  const text = sourceAt(designs[id].ddoc, path);
+  return typeof text === "string" ? text : "";
+}
+
 /** The function at `path` of a design document: { fun, ddoc, kind }. */
 function functionAt(id, path) {
   const design = designs[id];
@@ -63,8 +75,7 @@ function functionAt(id, path) {
   const key = stringify(path);
   let fun = design.functions[key];
   if (fun === undefined) {
-    let source = design.ddoc;
-    for (let i = 0; i < path.length; i++) source = own(source, path[i]);
+    const source = sourceAt(design.ddoc, path);
     if (!source) {
       const last = path[path.length - 1];
       throw failure("not_found", "missing " + kind + " function " + last + " on design doc " + id);
@@ -75,27 +86,31 @@ function functionAt(id, path) {
   return { __proto__: null, fun, ddoc: design.ddoc, kind };
 }
 
-/** Compiles a function and loads modules ahead of the first call; what goes wrong with that goes wrong again then. */
-function prepare(id, path, modules) {
-  try {
-    const { ddoc } = functionAt(id, path);
-    const require = requireOf(ddoc);
-    for (let i = 0; i < modules.length; i++) require(modules[i]);
-  } catch (e) {
-    // Nobody has asked yet.
+/** Loads modules ahead of the first call; one that fails now fails again when it is required. */
+function load(modules, names) {
+  const require = requireOf(modules);
+  for (let i = 0; i < names.length; i++) {
+    try {
+      require(names[i]);
+    } catch (e) {
+      // No call has required it yet.
+    }
   }
 }
 
-/** The modules that were loaded by the functions of design documents. */
-function modules() {
-  const names = [];
-  const ids = keysOf(designs);
-  for (let i = 0; i < ids.length; i++) {
-    const loaded = weakGet(loadedBy, designs[ids[i]].ddoc);
-    const more = loaded === undefined ? [] : keysOf(loaded);
-    for (let j = 0; j < more.length; j++) push(names, more[j]);
+/**
+ * Compiles a function and loads modules ahead of the first call. Returns whether the function is verbatim; a function that does
+ * not compile is reported by the call.
+ */
+function prepare(id, path, names) {
+  try {
+    const { ddoc, fun } = functionAt(id, path);
+    load(ddoc, names);
+    return isVerbatim(fun);
+  } catch (e) {
+    // No call has named the function yet.
+    return false;
   }
-  return names;
 }
 
 function call(id, path, args) {
@@ -205,4 +220,4 @@ function isFatal(e) {
   return isObject(e) && weakGet(failures, e) === true;
 }
 
-const api = { __proto__: null, globals, compile, sum, reduce, viewError, addDesign, prepare, modules, call, list: listOverHost, listTo, isFatal };
+const api = { __proto__: null, globals, compile, isVerbatim, sum, reduce, viewError, addDesign, sourceOf, load, prepare, call, list: listOverHost, listTo, isFatal };

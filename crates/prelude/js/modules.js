@@ -22,13 +22,9 @@ function resolve(name, node, root) {
   return node;
 }
 
-/** The modules that were loaded, by id, of each design document or library. */
-const loadedBy = new WeakMap();
-
 function makeRequire(modules) {
   const root = { __proto__: null, value: modules, parent: undefined, id: "" };
   const loaded = { __proto__: null };
-  weakSet(loadedBy, modules, loaded);
 
   function requireFrom(place, name) {
     const node = resolve(toText(name), place, root);

@@ -126,6 +126,14 @@ function isFunction(value) {
   return typeof value === "function";
 }
 
+/** Functions of sources that compile only when their statements are rearranged. */
+const rearranged = new WeakMap();
+
+/** Whether a function's source is one expression, so that its text alone says what the function is. */
+function isVerbatim(fun) {
+  return !weakHas(rearranged, fun);
+}
+
 function evaluateFunction(source) {
   let first;
   try {
@@ -138,7 +146,9 @@ function evaluateFunction(source) {
   if (span === undefined) throw first;
   try {
     const fun = cut(source, span.start, span.end);
-    return host.evaluate(cut(source, 0, span.start) + "\n;(" + fun + "\n);\n" + cut(source, span.end));
+    const made = host.evaluate(cut(source, 0, span.start) + "\n;(" + fun + "\n);\n" + cut(source, span.end));
+    if (isFunction(made)) weakSet(rearranged, made, true);
+    return made;
   } catch (e) {
     throw get(e, "name") === "SyntaxError" ? first : e;
   }

@@ -17,6 +17,7 @@ mod label;
 mod modules;
 mod pprof;
 mod profile;
+mod remembered;
 mod sampler;
 mod samples;
 mod session;
@@ -25,6 +26,7 @@ mod symbols;
 
 pub use label::{Interpreter, Label, current, labelled, scripted};
 pub use profile::{Growth, Profile, Unit};
+pub use remembered::remember;
 pub use sampler::{Names, Probe, running};
 pub use samples::Samples;
 pub use session::{HZ_MAX, Session, TICK};

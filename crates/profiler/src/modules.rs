@@ -2,6 +2,8 @@
 
 use serde::{Deserialize, Serialize};
 
+use crate::remembered;
+
 /// A file whose code runs in this process.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub(crate) enum Module {
@@ -34,6 +36,10 @@ pub(crate) struct Modules {
 impl Modules {
     /// Reads what is mapped now. Modules keep their numbers.
     pub fn read(&mut self) {
+        if let Some(known) = remembered::get() {
+            self.take(&known.maps, &known.program);
+            return;
+        }
         let program = std::fs::read_link("/proc/self/exe").unwrap_or_default();
         if let Ok(maps) = std::fs::read_to_string("/proc/self/maps") {
             self.take(&maps, &program.to_string_lossy());

@@ -334,7 +334,7 @@ pub fn prepare() -> io::Result<&'static Arena> {
 }
 
 /// Finds out how a [`Probe`] may read, once.
-fn find_memory() {
+pub(crate) fn find_memory() {
     static IS_FOUND: Once = Once::new();
     IS_FOUND.call_once(|| {
         let word = 1u64;

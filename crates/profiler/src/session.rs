@@ -2,14 +2,13 @@
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
-use std::fs;
-use std::path::Path;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{AcqRel, Release};
 use std::time::Duration;
 
 use crate::Error;
 use crate::arena::Arena;
+use crate::remembered;
 use crate::sampler::{self, Timer};
 use crate::samples::{Gathered, Samples};
 
@@ -100,27 +99,24 @@ impl Session {
 
     /// Starts timers of new threads. One that has ended keeps its name until its last samples are taken.
     fn find_threads(&mut self) -> Result<(), Error> {
-        let entries = fs::read_dir("/proc/self/task").map_err(Error::Timers)?;
+        let threads = remembered::threads().map_err(Error::Timers)?;
         self.threads
             .retain(|_, thread| std::mem::take(&mut thread.is_alive));
         let mut failed = None;
-        for entry in entries.flatten() {
-            let Some(number) = entry.file_name().to_str().and_then(|n| n.parse().ok()) else {
-                continue;
-            };
+        for number in threads {
             match self.threads.entry(number) {
                 Entry::Occupied(thread) => {
                     let thread = thread.into_mut();
                     thread.is_alive = true;
                     // A thread gives itself its name; until then it has that of whoever started it.
                     if std::mem::take(&mut thread.is_new) {
-                        thread.name = name_of(&entry.path());
+                        thread.name = name_of(number);
                     }
                 }
                 Entry::Vacant(place) => {
                     let timer = Timer::start(number, phase(number, self.every), self.every);
                     place.insert(Thread {
-                        name: name_of(&entry.path()),
+                        name: name_of(number),
                         is_alive: true,
                         is_new: true,
                         timer: match timer {
@@ -158,9 +154,8 @@ fn phase(thread: u32, every: Duration) -> Duration {
     every * (part + 1) / 0x1_0000
 }
 
-fn name_of(task: &Path) -> String {
-    let comm = fs::read_to_string(task.join("comm"));
-    kind(comm.as_deref().unwrap_or_default().trim())
+fn name_of(thread: u32) -> String {
+    kind(remembered::name_of(thread).trim())
 }
 
 /// The name of threads of one kind: without their numbers.

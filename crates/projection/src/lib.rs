@@ -27,17 +27,37 @@ mod need;
 mod refusal;
 mod scan;
 mod source;
+mod stateless;
 #[cfg(test)]
 mod tests;
 mod usage;
 
 pub use refusal::Refusal;
+pub use stateless::{Arguments, LeftBehind};
 
 use document::json::skip;
 
 use need::Need;
 pub use scan::WHOLE;
 use scan::{Plan, Scan};
+
+/// What a function is known to leave behind for its next call, whatever its arguments are: a global, a change of a built-in
+/// object.
+///
+/// It holds for a function that is compiled as the one expression that its source is, in an environment that nothing else has
+/// changed: no module, no other function's compilation or call.
+///
+/// ```
+/// use projection::{Arguments, LeftBehind, left_behind};
+///
+/// let total = "function (keys, values) { var total = 0; values.forEach(function (v) { total += v.n }); return total }";
+/// assert_eq!(left_behind(total, Arguments::Own), LeftBehind::Nothing);
+/// let seen = "function (keys, values) { seen = values[0]; return values.length }";
+/// assert_eq!(left_behind(seen, Arguments::Own), LeftBehind::ByCalls);
+/// ```
+pub fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
+    source::left_behind(source, arguments)
+}
 
 /// The members of a document that map functions can touch.
 #[derive(Clone, Debug, PartialEq, Eq)]

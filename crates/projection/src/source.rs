@@ -8,7 +8,13 @@ use oxc_parser::{ParseOptions, Parser};
 use oxc_semantic::{Semantic, SemanticBuilder};
 use oxc_span::SourceType;
 
-use super::{builtins, follow, need::Need, refusal::Refusal};
+use super::{
+    builtins, follow,
+    need::Need,
+    refusal::Refusal,
+    stateless,
+    stateless::{Arguments, LeftBehind},
+};
 
 /// Longer sources are not read, bytes.
 const SOURCE_MAX: usize = 64 << 10;
@@ -56,15 +62,42 @@ pub(crate) fn need_of_map(source: &str) -> Result<Need, Refusal> {
     })
 }
 
+/// Longest source of [`left_behind`], in bytes: it is called where a function is compiled, on a stack of its caller's process.
+const STATELESS_SOURCE_MAX: usize = 16 << 10;
+
+/// What the function is known to leave behind.
+pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
+    if source.len() > STATELESS_SOURCE_MAX || source.contains("<!--") || source.contains("-->") {
+        return LeftBehind::ByCompilation;
+    }
+    let source = source.trim_end_matches(is_cut_off);
+    let script = format!("({source}\n)");
+    let stack = STACK_MIN + source.len() * STACK_PER_BYTE;
+    let checked = stacker::grow(stack, || {
+        with_semantic(&script, |program, semantic| {
+            Ok(match function_expression(program)? {
+                Expression::FunctionExpression(_) | Expression::ArrowFunctionExpression(_) => {
+                    stateless::check(semantic, function_expression(program)?, arguments)
+                }
+                _ => LeftBehind::ByCompilation,
+            })
+        })
+    });
+    checked.unwrap_or(LeftBehind::ByCompilation)
+}
+
+/// What the prelude cuts off the end of a function: it must be the same text that is checked and that is compiled.
+fn is_cut_off(c: char) -> bool {
+    let is_space = matches!(
+        c,
+        ' ' | '\t'..='\r' | '\u{a0}' | '\u{feff}' | '\u{2028}' | '\u{2029}'
+    );
+    c == ';' || is_space
+}
+
 /// The parameters of the one function expression that the script consists of.
 fn function<'b, 'a>(program: &'b Program<'a>) -> Result<&'b FormalParameters<'a>, Refusal> {
-    let [Statement::ExpressionStatement(statement)] = program.body.as_slice() else {
-        return Err(Refusal::NotAFunction);
-    };
-    if !program.directives.is_empty() || program.hashbang.is_some() {
-        return Err(Refusal::NotAFunction);
-    }
-    match &statement.expression {
+    match function_expression(program)? {
         Expression::FunctionExpression(function) if function.r#async || function.generator => {
             Err(Refusal::Suspends)
         }
@@ -73,6 +106,17 @@ fn function<'b, 'a>(program: &'b Program<'a>) -> Result<&'b FormalParameters<'a>
         Expression::ArrowFunctionExpression(function) => Ok(&function.params),
         _ => Err(Refusal::NotAFunction),
     }
+}
+
+/// The one expression that the script consists of.
+fn function_expression<'b, 'a>(program: &'b Program<'a>) -> Result<&'b Expression<'a>, Refusal> {
+    let [Statement::ExpressionStatement(statement)] = program.body.as_slice() else {
+        return Err(Refusal::NotAFunction);
+    };
+    if !program.directives.is_empty() || program.hashbang.is_some() {
+        return Err(Refusal::NotAFunction);
+    }
+    Ok(&statement.expression)
 }
 
 /// Checks that the modules of `views.lib` (its JSON text) leave the built-in objects as they are: a getter on a prototype

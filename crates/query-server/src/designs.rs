@@ -11,28 +11,34 @@ use language::{DesignDoc, Designs, Error, ListIo};
 
 pub(crate) struct ExternalDesigns {
     pool: Arc<Pool>,
+    database: Arc<str>,
     language: String,
 }
 
 impl ExternalDesigns {
-    pub fn new(pool: Arc<Pool>, language: String) -> Self {
-        Self { pool, language }
+    pub fn new(pool: Arc<Pool>, database: &str, language: String) -> Self {
+        Self {
+            pool,
+            database: database.into(),
+            language,
+        }
     }
 
     fn lease(&self, ddoc: &DesignDoc) -> Result<Lease, Error> {
-        // A process that knows other design documents learns one more, without a reset.
+        // A process that knows other design documents of the database learns one more, without a reset.
         let rank = |taught: &Taught| match taught {
-            Taught::Designs(known) if has(known, ddoc) => 2,
-            Taught::Designs(known) if known.len() < crate::DESIGNS_MAX => 1,
+            Taught::Designs(database, _) if *database != self.database => 0,
+            Taught::Designs(_, known) if has(known, ddoc) => 2,
+            Taught::Designs(_, known) if known.len() < crate::DESIGNS_MAX => 1,
             _ => 0,
         };
         let mut lease = prepare(&self.pool, &self.language, rank, |process| {
-            process.taught = Taught::Designs(Vec::new());
+            process.taught = Taught::Designs(self.database.clone(), Vec::new());
             Ok(())
         })?;
         let process = lease.process();
         let mut known = match std::mem::replace(&mut process.taught, Taught::Unknown) {
-            Taught::Designs(known) => known,
+            Taught::Designs(_, known) => known,
             _ => Vec::new(),
         };
         if !has(&known, ddoc) {
@@ -47,7 +53,7 @@ impl ExternalDesigns {
             known.retain(|other| other.id != ddoc.id);
             known.push(ddoc.clone());
         }
-        process.taught = Taught::Designs(known);
+        process.taught = Taught::Designs(self.database.clone(), known);
         Ok(lease)
     }
 }

@@ -91,18 +91,20 @@ impl Pools {
         )))
     }
 
-    /// Runs a custom reduce function; `lib` is the JSON text of the design document's `views.lib`.
+    /// Runs a custom reduce function of a database; `lib` is the JSON text of the design document's `views.lib`.
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`].
     pub fn reducer(
         &self,
+        database: &str,
         language: &str,
         source: &str,
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error> {
         let language = self.language(language)?;
         let function = ReduceFunction {
+            database: database.into(),
             source: source.to_owned(),
             lib: lib.map(str::to_owned),
         };
@@ -113,14 +115,15 @@ impl Pools {
         )))
     }
 
-    /// Calls design functions. Serves design documents of this language only, whatever they say themselves.
+    /// Calls design functions of a database. Serves design documents of this language only, whatever they say themselves.
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`].
-    pub fn designs(&self, language: &str) -> Result<Box<dyn Designs>, Error> {
+    pub fn designs(&self, database: &str, language: &str) -> Result<Box<dyn Designs>, Error> {
         let language = self.language(language)?;
         Ok(Box::new(designs::ExternalDesigns::new(
             self.pool.clone(),
+            database,
             language,
         )))
     }

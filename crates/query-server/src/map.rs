@@ -95,9 +95,10 @@ impl ExternalMapper {
     }
 }
 
-/// Whether two groups are the same but for whose they are.
+/// Whether two groups are of one database and have the same functions.
 fn is_same(a: &Arc<MapGroup>, b: &Arc<MapGroup>) -> bool {
-    Arc::ptr_eq(a, b) || (a.maps == b.maps && a.lib == b.lib)
+    Arc::ptr_eq(a, b)
+        || (a.owner.database == b.owner.database && a.maps == b.maps && a.lib == b.lib)
 }
 
 impl Mapper for ExternalMapper {

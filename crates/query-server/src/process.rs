@@ -38,12 +38,13 @@ pub(crate) enum Taught {
     Maps(Arc<MapGroup>),
     /// It reduces with this function, and was told this library.
     Reduce(Arc<ReduceFunction>),
-    /// It knows these design documents.
-    Designs(Vec<DesignDoc>),
+    /// It knows these design documents of a database.
+    Designs(Arc<str>, Vec<DesignDoc>),
 }
 
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct ReduceFunction {
+    pub database: Arc<str>,
     pub source: String,
     pub lib: Option<String>,
 }
@@ -174,7 +175,7 @@ impl Process {
         self.tell(&command)?;
         self.is_suspect = false;
         self.taught = match taught {
-            Taught::Designs(known) => Taught::Designs(known),
+            Taught::Designs(database, known) => Taught::Designs(database, known),
             _ => Taught::Nothing,
         };
         Ok(())

@@ -8,7 +8,7 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal};
+use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, setsid};
 
 use crate::builtin::Command;
 
@@ -63,12 +63,15 @@ fn start(command: &Command) -> std::io::Result<Child> {
         .envs(command.environment.iter().copied())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .process_group(0);
-    // SAFETY: between fork and exec only what is async-signal-safe may be done: the closure makes two system calls, allocates
+        .stderr(Stdio::piped());
+    // SAFETY: between fork and exec only what is async-signal-safe may be done: the closure makes four system calls, allocates
     // nothing (an `Error` made of a code or a kind does not) and takes no lock.
     unsafe {
         start.pre_exec(move || {
+            // Its own session, and so its own process group: it cannot type into the terminal that the server was started from.
+            setsid()?;
+            // Before Linux 5.11 there is no such call.
+            let _ = confine::keep_descriptors();
             set_parent_process_death_signal(Some(Signal::KILL))?;
             // The parent may have died before the call.
             if getppid() == Some(parent) {
@@ -78,5 +81,8 @@ fn start(command: &Command) -> std::io::Result<Child> {
             }
         });
     }
-    start.spawn()
+    let child = start.spawn()?;
+    // Containers may have no `/proc`, or not let it be written.
+    let _ = confine::end_early(Some(child.id()));
+    Ok(child)
 }

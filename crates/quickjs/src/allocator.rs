@@ -132,6 +132,11 @@ impl Blocks {
         }
     }
 
+    /// Bytes of free blocks that are kept.
+    pub fn spare_bytes(&self) -> usize {
+        self.spare.borrow().len() * (ARENA + HEADER)
+    }
+
     /// Takes all blocks out of the ring.
     ///
     /// # Safety

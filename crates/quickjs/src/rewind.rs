@@ -70,6 +70,12 @@ impl RewindingHeap {
     pub fn memory_used(&self) -> usize {
         self.heap.memory_used()
     }
+
+    /// Bytes that the heap takes of the process: what is in use, the image, and free blocks that are kept.
+    pub fn footprint(&self) -> usize {
+        let control = self.heap.runtime.control();
+        self.memory_used() + self.image.contents.len() + control.blocks.spare_bytes()
+    }
 }
 
 impl Enter for RewindingHeap {

@@ -23,7 +23,7 @@ use crate::error::Error;
 use crate::id::base_id;
 use crate::job::{Ended, Job, told};
 use crate::options::{DocRef, Replication, Selection, User};
-use crate::peer::{Clients, HttpPeer, Peer, Rights};
+use crate::peer::{Clients, HttpPeer, Lane, Peer, Rights};
 use crate::progress::Progress;
 use crate::settings::Settings;
 
@@ -136,7 +136,7 @@ impl Scheduler {
             ))
         };
         let peer = self
-            .open(&replication.source, replication, None)
+            .open(&replication.source, Lane::Source, replication, None)
             .await
             .map_err(fetched)?;
         let id = format!("_design/{design}");
@@ -153,6 +153,7 @@ impl Scheduler {
     async fn open(
         &self,
         endpoint: &Endpoint,
+        lane: Lane,
         replication: &Replication,
         selection: Option<&Selection>,
     ) -> Result<Peer, Error> {
@@ -162,7 +163,7 @@ impl Scheduler {
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();
-                let rights = self.rights(replication, &settings);
+                let rights = (self.rights(replication, &settings), lane);
                 let peer =
                     HttpPeer::open(remote, replication, &settings, &self.clients, rights).await?;
                 Peer::Http(Box::new(peer))
@@ -181,9 +182,11 @@ impl Scheduler {
                 (owner, owner.as_ref().is_some_and(is_admin))
             }
         };
-        let token = self.environment.token(owner.as_deref().unwrap_or_default());
+        let user = owner.clone().unwrap_or_default();
+        let token = self.environment.token(&user);
         let token = token.and_then(|token| HeaderValue::try_from(token).ok());
         Rights {
+            user,
             allowed: (!is_admin).then(|| settings.allowed_addresses.clone()),
             listening: self.environment.listening(),
             token: token.map(|mut token| {
@@ -442,7 +445,7 @@ impl Scheduler {
 
     async fn open_peers(&self, replication: &Replication) -> Result<(Peer, Peer), Error> {
         let selection = Some(&replication.selection);
-        let source = self.open(&replication.source, replication, selection);
+        let source = self.open(&replication.source, Lane::Source, replication, selection);
         let is_remote = |end: &Endpoint| matches!(end, Endpoint::Remote(_));
         // Nobody is asked anything for somebody who may not use the database here.
         if is_remote(&replication.source) && !is_remote(&replication.target) {
@@ -460,7 +463,8 @@ impl Scheduler {
                 .create(name, &replication.user, params)
                 .await?;
         }
-        self.open(&replication.target, replication, None).await
+        self.open(&replication.target, Lane::Target, replication, None)
+            .await
     }
 
     fn ended(&self, id: &str, serial: u64, result: Result<Ended, Error>) {

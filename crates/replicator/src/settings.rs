@@ -34,6 +34,8 @@ pub struct Settings {
     pub http_connections: usize,
     /// And when a document says how many.
     pub http_connections_max: usize,
+    /// Sockets to other servers, of all jobs.
+    pub sockets_max: usize,
     /// How long an answer of an end may take.
     pub connection_timeout: Duration,
     /// How often a request that failed is sent again.
@@ -78,6 +80,7 @@ impl Default for Settings {
             worker_batch_size: 500,
             http_connections: 20,
             http_connections_max: usize::MAX,
+            sockets_max: usize::MAX,
             connection_timeout: Duration::from_secs(30),
             retries_per_request: 5,
             use_checkpoints: true,

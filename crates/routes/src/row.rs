@@ -20,8 +20,10 @@ pub enum Who {
     ServerAdmin,
     /// Members of the database.
     Member,
-    /// Members of the database, where `_users` shows each user a part of it.
+    /// Members of the database; of `_users` and `_replicator`, where the rules hide documents, server admins.
     Listing,
+    /// Admins of the database; of `_users` and `_replicator`, server admins. Others get CouchDB's "You are not a db or server admin."
+    ListingAdmin,
     /// Admins of the database. Others get CouchDB's "You are not a server or db admin."
     DatabaseAdmin,
     /// Admins of the database. Others get CouchDB's "You are not a db or server admin."
@@ -81,6 +83,8 @@ pub struct Row {
     pub class: [Class; 2],
     /// POST reads, and can be repeated.
     pub is_read_by_post: bool,
+    /// More segments may follow the path, and mean nothing.
+    pub ignores_rest: bool,
     /// With the parameter `feed`, the answer waits for more.
     pub has_feeds: bool,
     /// How a node of a cluster answers.
@@ -140,6 +144,7 @@ impl Row {
             who: [Who::ServerAdmin; 2],
             class: [class; 2],
             is_read_by_post: false,
+            ignores_rest: false,
             has_feeds: false,
             cluster: Cluster::Control,
             rewrites: Rewrites::Allowed,
@@ -189,6 +194,13 @@ impl Row {
     pub(crate) const fn post_reads(self) -> Row {
         Row {
             is_read_by_post: true,
+            ..self
+        }
+    }
+
+    pub(crate) const fn ignores_rest(self) -> Row {
+        Row {
+            ignores_rest: true,
             ..self
         }
     }

@@ -52,19 +52,21 @@ pub static ROWS: &[Row] = &[
     Row::server("*", "/favicon.ico", Class::Welcome, |_| Route::Server(ServerRoute::Favicon))
         .who_may(Who::Anyone).cluster(Cluster::Node),
     Row::server("GET,HEAD", "/_up", Class::Welcome, |_| Route::Server(ServerRoute::Up))
-        .who_may(Who::Anyone).cluster(Cluster::Node),
+        .who_may(Who::Anyone).cluster(Cluster::Node).ignores_rest(),
     Row::server("GET,HEAD", "/_all_dbs", Class::Databases, |_| Route::Server(ServerRoute::AllDbs))
-        .who_may(Who::AllDbs),
+        .who_may(Who::AllDbs).ignores_rest(),
     Row::server("GET,HEAD,POST", "/_dbs_info", Class::Databases, |_| Route::Server(ServerRoute::DbsInfo))
-        .post_reads(),
+        .post_reads().ignores_rest(),
     Row::server("GET", "/_uuids", Class::Welcome, |_| Route::Server(ServerRoute::Uuids))
-        .who_may(Who::Anyone),
-    Row::server("GET,HEAD", "/_active_tasks", Class::Server, |_| Route::Server(ServerRoute::ActiveTasks)),
-    Row::server("GET,HEAD", "/_membership", Class::Server, |_| Route::Server(ServerRoute::Membership)),
+        .who_may(Who::Anyone).ignores_rest(),
+    Row::server("GET,HEAD", "/_active_tasks", Class::Server, |_| Route::Server(ServerRoute::ActiveTasks))
+        .ignores_rest(),
+    Row::server("GET,HEAD", "/_membership", Class::Server, |_| Route::Server(ServerRoute::Membership))
+        .ignores_rest(),
     Row::server("GET,HEAD", "/_db_updates", Class::Databases, |_| Route::Server(ServerRoute::DbUpdates))
-        .feeds(),
+        .feeds().ignores_rest(),
     Row::server("GET,HEAD,POST,DELETE", "/_session", Class::Session, |_| Route::Server(ServerRoute::Session))
-        .who_may(Who::Anyone).cluster(Cluster::Session).body(BodyClass::Login),
+        .who_may(Who::Anyone).cluster(Cluster::Session).body(BodyClass::Login).ignores_rest(),
     Row::server("*", "/_node", Class::Server, |_| Route::Server(ServerRoute::Node(None, NodeRoute::Name)))
         .cluster(Cluster::Node),
     Row::server("GET", "/_node/{node}", Class::Server, |c| node(c, NodeRoute::Name))
@@ -76,62 +78,63 @@ pub static ROWS: &[Row] = &[
     Row::server("GET", "/_node/{node}/_config/{section}", Class::Server, |c| node(c, NodeRoute::ConfigSection(c.text("section"))))
         .cluster(Cluster::Node),
     Row::server("GET,PUT,DELETE", "/_node/{node}/_config/{section}/{key}", Class::Server, |c| node(c, NodeRoute::ConfigValue(c.text("section"), c.text("key"))))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_node/{node}/_stats", Class::Server, |c| node(c, NodeRoute::Stats(vec![])))
         .who_may(Who::Metrics).cluster(Cluster::Node),
     Row::server("GET", "/_node/{node}/_stats/{path...}", Class::Server, |c| node(c, NodeRoute::Stats(c.rest("path"))))
         .who_may(Who::Metrics).cluster(Cluster::Node),
     Row::server("GET", "/_node/{node}/_system", Class::Server, |c| node(c, NodeRoute::System))
-        .who_may(Who::Metrics).cluster(Cluster::Node),
+        .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_node/{node}/_versions", Class::Server, |c| node(c, NodeRoute::Versions))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_node/{node}/_prometheus", Class::Server, |c| node(c, NodeRoute::Prometheus))
-        .who_may(Who::Metrics).cluster(Cluster::Node),
+        .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_node/{node}/_smoosh", Class::Server, |c| node(c, NodeRoute::Smoosh))
         .cluster(Cluster::Node),
     Row::server("GET", "/_node/{node}/_smoosh/status", Class::Server, |c| node(c, NodeRoute::Smoosh))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_node/{node}/_settee/settings", Class::Server, |c| node(c, NodeRoute::Settings))
         .cluster(Cluster::Node),
     Row::server("POST", "/_node/{node}/_restart", Class::Server, |c| node(c, NodeRoute::Restart))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("*", "/_node/{node}/{part}", Class::Server, |c| node(c, NodeRoute::Unknown(c.text("part"))))
         .cluster(Cluster::Node),
     Row::server("*", "/_node/{node}/{part}/{path...}", Class::Server, |c| node(c, NodeRoute::Unknown(c.text("part"))))
         .cluster(Cluster::Node),
     Row::server("GET,HEAD", "/_settee/constant", Class::Server, |_| Route::Server(ServerRoute::Constant))
-        .who_may(Who::Anyone).cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET,POST", "/_settee/backup", Class::Server, |_| Route::Server(ServerRoute::Backup))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_settee/cluster", Class::Server, |_| Route::Server(ServerRoute::Cluster))
         .cluster(Cluster::Node),
     Row::server("POST", "/_settee/cluster/tokens", Class::Server, |_| Route::Server(ServerRoute::ClusterTokens))
         .cluster(Cluster::Node),
     Row::server("DELETE", "/_settee/cluster/nodes/{node}", Class::Server, |c| Route::Server(ServerRoute::ClusterNode(c.text("node"))))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("POST", "/_settee/cluster/reseed", Class::Server, |_| Route::Server(ServerRoute::ClusterReseed))
         .cluster(Cluster::Node),
     Row::server("*", "/_settee/cluster/{path...}", Class::Server, |_| Route::Server(ServerRoute::Missing))
         .cluster(Cluster::Node),
     Row::server("GET", "/_settee/doctor", Class::Server, |_| Route::Server(ServerRoute::Doctor))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_settee/profile", Class::Server, |_| Route::Server(ServerRoute::Profile))
-        .cluster(Cluster::Node),
+        .cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_settee/top", Class::Server, |_| Route::Server(ServerRoute::Top))
-        .who_may(Who::Metrics).cluster(Cluster::Node),
+        .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest(),
     Row::server("GET", "/_settee/openapi.json", Class::Server, |_| Route::Server(ServerRoute::OpenApi))
         .who_may(Who::Anyone).cluster(Cluster::Node),
     Row::server("*", "/_settee", Class::Server, |_| Route::Server(ServerRoute::Missing))
         .who_may(Who::Anyone).cluster(Cluster::Node),
     Row::server("*", "/_settee/{path...}", Class::Server, |_| Route::Server(ServerRoute::Missing))
         .who_may(Who::Anyone).cluster(Cluster::Node),
-    Row::server("GET,POST", "/_cluster_setup", Class::Server, |_| Route::Server(ServerRoute::ClusterSetup)),
+    Row::server("GET,POST", "/_cluster_setup", Class::Server, |_| Route::Server(ServerRoute::ClusterSetup))
+        .ignores_rest(),
     Row::server("GET,HEAD", "/_utils", Class::Welcome, |_| Route::Server(ServerRoute::Utils(vec![])))
         .who_may(Who::Anyone).cluster(Cluster::Node),
     Row::server("GET,HEAD", "/_utils/{path...}", Class::Welcome, |c| Route::Server(ServerRoute::Utils(c.rest("path"))))
         .who_may(Who::Anyone).cluster(Cluster::Node),
     Row::server("*", "/_replicate", Class::Replication, |_| Route::Server(ServerRoute::Replicate))
-        .who_may(Who::User).body(BodyClass::Document),
+        .who_may(Who::User).body(BodyClass::Document).ignores_rest(),
     Row::server("GET,HEAD", "/_scheduler/jobs", Class::Replication, |_| Route::Server(ServerRoute::Scheduler(SchedulerRoute::Jobs))),
     Row::server("GET,HEAD", "/_scheduler/jobs/{id}", Class::Replication, |c| Route::Server(ServerRoute::Scheduler(SchedulerRoute::Job(c.text("id"))))),
     Row::server("GET,HEAD", "/_scheduler/docs", Class::Replication, |_| Route::Server(ServerRoute::Scheduler(SchedulerRoute::Docs))),
@@ -144,9 +147,9 @@ pub static ROWS: &[Row] = &[
     Row::server("*", "/_reshard/jobs/{id}", Class::Server, |_| Route::Server(ServerRoute::Reshard(ReshardRoute::Job))),
     Row::server("*", "/_reshard/{path...}", Class::Server, |_| Route::Server(ServerRoute::Reshard(ReshardRoute::Unknown))),
     Row::server("GET,POST", "/_search_analyze", Class::Server, |_| Route::Server(ServerRoute::SearchAnalyze))
-        .post_reads().body(BodyClass::Many),
+        .post_reads().body(BodyClass::Many).ignores_rest(),
     Row::server("POST", "/_nouveau_analyze", Class::Server, |_| Route::Server(ServerRoute::NouveauAnalyze))
-        .post_reads().body(BodyClass::Many),
+        .post_reads().body(BodyClass::Many).ignores_rest(),
     // Paths of a database.
     Row::database("PUT", "/{db}", Class::DatabaseCreate, |c| database(c, DatabaseRoute::Create))
         .who_may(Who::ServerAdmin).cluster(Cluster::Control).rewrites_read(),
@@ -166,13 +169,13 @@ pub static ROWS: &[Row] = &[
     Row::database("POST", "/{db}/_all_docs/queries", Class::Listing, |c| database(c, DatabaseRoute::ListingQueries(ListingKind::AllDocs)))
         .who_may(Who::Listing).post_reads(),
     Row::database("GET,HEAD,POST", "/{db}/_design_docs", Class::Listing, |c| database(c, DatabaseRoute::Listing(ListingKind::DesignDocs)))
-        .post_reads(),
+        .who_may(Who::Listing).post_reads(),
     Row::database("POST", "/{db}/_design_docs/queries", Class::Listing, |c| database(c, DatabaseRoute::ListingQueries(ListingKind::DesignDocs)))
-        .post_reads(),
+        .who_may(Who::Listing).post_reads(),
     Row::database("GET,HEAD,POST", "/{db}/_local_docs", Class::Listing, |c| database(c, DatabaseRoute::Listing(ListingKind::LocalDocs)))
-        .post_reads(),
+        .who_may(Who::Listing).post_reads(),
     Row::database("POST", "/{db}/_local_docs/queries", Class::Listing, |c| database(c, DatabaseRoute::ListingQueries(ListingKind::LocalDocs)))
-        .post_reads(),
+        .who_may(Who::Listing).post_reads(),
     Row::database("GET,HEAD,POST", "/{db}/_changes", Class::Changes, |c| database(c, DatabaseRoute::Changes))
         .who_may(Who::Listing).post_reads().feeds(),
     Row::database("POST", "/{db}/_bulk_docs", Class::BulkDocs, |c| database(c, DatabaseRoute::BulkDocs))
@@ -251,7 +254,7 @@ pub static ROWS: &[Row] = &[
         .post_reads(),
     Row::database("*", "/{db}/_partition/{partition}/{path...}", Class::Unknown, |c| database(c, DatabaseRoute::Missing)),
     Row::database("POST", "/{db}/_settee/preview", Class::Design, |c| database(c, DatabaseRoute::Preview))
-        .who_may(Who::DesignAdmin).post_reads().body(BodyClass::Document),
+        .who_may(Who::ListingAdmin).post_reads().body(BodyClass::Document),
     Row::database("*", "/{db}/_temp_view", Class::Unknown, |c| database(c, DatabaseRoute::TempView)),
     Row::database("*", "/{db}/_temp_view/{path...}", Class::Unknown, |c| database(c, DatabaseRoute::TempView)),
     Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/_design/{ddoc}", Class::DocumentRead, |c| design(c, DesignRoute::Document))

@@ -90,6 +90,7 @@ static TREE: LazyLock<Node> = LazyLock::new(|| {
 
 #[derive(Default)]
 struct Node {
+    /// Sorted by name.
     literals: Vec<(&'static str, Node)>,
     parameter: Option<Box<Node>>,
     /// Rows whose paths end here.
@@ -112,16 +113,18 @@ impl Node {
             };
         }
         node.here.push(row);
+        if row.ignores_rest {
+            node.rest.push(row);
+        }
     }
 
     fn literal(&mut self, part: &'static str) -> &mut Node {
-        let position = self
+        let found = self
             .literals
-            .iter()
-            .position(|(literal, _)| *literal == part);
-        let position = position.unwrap_or_else(|| {
-            self.literals.push((part, Node::default()));
-            self.literals.len() - 1
+            .binary_search_by_key(&part, |(literal, _)| literal);
+        let position = found.unwrap_or_else(|position| {
+            self.literals.insert(position, (part, Node::default()));
+            position
         });
         &mut self.literals[position].1
     }
@@ -132,12 +135,9 @@ impl Node {
             return (!self.here.is_empty()).then_some(&self.here);
         };
         let literal = || {
-            // Only names that begin with an underscore, and few others, are literals.
-            let found = self
-                .literals
-                .iter()
-                .find(|(literal, _)| literal.as_bytes() == first)?;
-            found.1.rows(after)
+            let by_name = |(literal, _): &(&str, Node)| literal.as_bytes().cmp(first);
+            let position = self.literals.binary_search_by(by_name).ok()?;
+            self.literals[position].1.rows(after)
         };
         literal()
             .or_else(|| self.parameter.as_ref()?.rows(after))

@@ -542,7 +542,8 @@ impl<'a> Counters<'a> {
         }
         match values == 0 || effort.spend(values) {
             true => Ok(()),
-            false => Err(Error::TooLong),
+            // It is over, which this step says why.
+            false => effort.step(),
         }
     }
 

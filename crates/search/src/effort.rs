@@ -1,6 +1,9 @@
 //! How long a search may take, and how much memory. Who may read a database may ask for anything.
 
 use std::cell::Cell;
+use std::fmt;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use crate::Error;
@@ -8,27 +11,122 @@ use crate::Error;
 /// The clock is looked at once in so many steps.
 const STEPS: u32 = 1024;
 
-/// What one search may cost, over all shards.
+/// What a search has for itself of the memory that searches share.
+const OWN_BYTES: usize = 2 << 20;
+/// What is beyond it is reserved in pieces of this size.
+const PIECE_BYTES: usize = 1 << 20;
+
+/// Memory that all searches of a server share, besides what each has for itself.
 #[derive(Debug)]
+pub struct SharedMemory {
+    left: AtomicUsize,
+}
+
+impl SharedMemory {
+    /// This many bytes.
+    pub fn new(bytes: usize) -> Arc<SharedMemory> {
+        Arc::new(SharedMemory {
+            left: AtomicUsize::new(bytes),
+        })
+    }
+
+    fn reserve(&self, bytes: usize) -> bool {
+        let rest = |left: usize| left.checked_sub(bytes);
+        self.left.fetch_update(Relaxed, Relaxed, rest).is_ok()
+    }
+
+    fn release(&self, bytes: usize) {
+        self.left.fetch_add(bytes, Relaxed);
+    }
+}
+
+/// Lets other searches run; returns how long this one waited for that.
+type Pause = Box<dyn Fn() -> Duration>;
+
+/// What one search may cost, over all shards.
 pub struct Effort {
-    until: Option<Instant>,
+    until: Cell<Option<Instant>>,
+    /// How much later than that it may end, for the time that it waits in pauses.
+    extension_left: Cell<Duration>,
+    pause: Option<Pause>,
     bytes_max: usize,
     bytes: Cell<usize>,
+    /// What the answer holds, which is not part of `bytes`.
+    answer_bytes: Cell<usize>,
+    reserved: Reserved,
     steps: Cell<u32>,
     is_over: Cell<bool>,
-    is_too_much: Cell<bool>,
+    /// Why it is over, when time is not the reason.
+    refusal: Cell<Option<Refusal>>,
+}
+
+/// What one search has of the memory that searches share, until it is dropped.
+#[derive(Debug, Default)]
+struct Reserved {
+    shared: Option<Arc<SharedMemory>>,
+    bytes: Cell<usize>,
+}
+
+impl Reserved {
+    /// Grows to this many bytes, besides those that every search has.
+    fn grow(&self, bytes: usize) -> Result<(), Refusal> {
+        let Some(shared) = &self.shared else {
+            return Ok(());
+        };
+        let (beyond, reserved) = (bytes.saturating_sub(OWN_BYTES), self.bytes.get());
+        if beyond <= reserved {
+            return Ok(());
+        }
+        let pieces = (beyond - reserved).div_ceil(PIECE_BYTES);
+        let more = pieces.saturating_mul(PIECE_BYTES);
+        if !shared.reserve(more) {
+            return Err(Refusal::Busy);
+        }
+        self.bytes.set(reserved + more);
+        Ok(())
+    }
+}
+
+impl Drop for Reserved {
+    fn drop(&mut self) {
+        if let Some(shared) = &self.shared {
+            shared.release(self.bytes.get());
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug)]
+enum Refusal {
+    /// Of its own memory.
+    TooMuch,
+    /// Of the memory that searches share.
+    Busy,
+}
+
+impl fmt::Debug for Effort {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Effort")
+            .field("until", &self.until)
+            .field("bytes", &self.bytes)
+            .field("is_over", &self.is_over)
+            .finish_non_exhaustive()
+    }
 }
 
 impl Default for Effort {
     /// Without limits.
     fn default() -> Effort {
         Effort {
-            until: None,
+            until: Cell::new(None),
+            extension_left: Cell::new(Duration::ZERO),
+            pause: None,
             bytes_max: usize::MAX,
             bytes: Cell::new(0),
+            answer_bytes: Cell::new(0),
+            reserved: Reserved::default(),
             steps: Cell::new(0),
             is_over: Cell::new(false),
-            is_too_much: Cell::new(false),
+            refusal: Cell::new(None),
         }
     }
 }
@@ -37,10 +135,25 @@ impl Effort {
     /// So long from now, and so many bytes at a time.
     pub fn new(time: Duration, bytes_max: usize) -> Effort {
         Effort {
-            until: Some(Instant::now() + time),
+            until: Cell::new(Some(Instant::now() + time)),
+            extension_left: Cell::new(time),
             bytes_max,
             ..Effort::default()
         }
+    }
+
+    /// Takes part in memory that searches share.
+    #[must_use]
+    pub fn with_memory(mut self, shared: Arc<SharedMemory>) -> Effort {
+        self.reserved.shared = Some(shared);
+        self
+    }
+
+    /// Calls `pause` now and then. Time that it waits is added to the search's time, up to twice that.
+    #[must_use]
+    pub fn with_pauses(mut self, pause: impl Fn() -> Duration + 'static) -> Effort {
+        self.pause = Some(Box::new(pause));
+        self
     }
 
     /// Counts a step. Answers whether there is time for more.
@@ -52,48 +165,87 @@ impl Effort {
     pub fn spend(&self, steps: usize) -> bool {
         let steps = (self.steps.get() as usize).saturating_add(steps);
         self.steps.set(steps as u32 % STEPS);
-        if steps >= STEPS as usize && self.until.is_some_and(|until| Instant::now() >= until) {
-            self.is_over.set(true);
+        if steps >= STEPS as usize {
+            self.check_time();
         }
         !self.is_over.get()
+    }
+
+    /// Pauses when others want that, and checks whether there is time left.
+    fn check_time(&self) {
+        let waited = self.pause.as_ref().map_or(Duration::ZERO, |pause| pause());
+        let Some(until) = self.until.get() else {
+            return;
+        };
+        let extension = waited.min(self.extension_left.get());
+        self.extension_left
+            .set(self.extension_left.get() - extension);
+        let until = until + extension;
+        self.until.set(Some(until));
+        if Instant::now() >= until {
+            self.is_over.set(true);
+        }
     }
 
     /// Counts a step.
     ///
     /// # Errors
-    /// [`Error::TooLong`], and [`Error::TooMuch`] of a cursor.
+    /// [`Error::TooLong`], and [`Error::TooMuch`] or [`Error::Busy`] of a cursor.
     pub fn step(&self) -> Result<(), Error> {
-        match self.go_on() {
-            true => Ok(()),
-            false if self.is_too_much.get() => Err(Error::TooMuch {
+        match (self.go_on(), self.refusal.get()) {
+            (true, _) => Ok(()),
+            (false, Some(refusal)) => Err(self.error(refusal)),
+            (false, None) => Err(Error::TooLong),
+        }
+    }
+
+    fn error(&self, refusal: Refusal) -> Error {
+        match refusal {
+            Refusal::TooMuch => Error::TooMuch {
                 max: self.bytes_max,
-            }),
-            false => Err(Error::TooLong),
+            },
+            Refusal::Busy => Error::Busy,
         }
     }
 
     /// Takes memory for a cursor, which has no errors. Answers whether there is so much; when there is not, all ends.
     pub(crate) fn hold(&self, bytes: usize) -> bool {
-        let held = self.take(bytes).is_ok();
-        if !held {
+        let held = self.try_take(bytes);
+        if let Err(refusal) = held {
             self.is_over.set(true);
-            self.is_too_much.set(true);
+            self.refusal.set(Some(refusal));
         }
-        held
+        held.is_ok()
     }
 
     /// Takes memory.
     ///
     /// # Errors
-    /// [`Error::TooMuch`]
+    /// [`Error::TooMuch`], and [`Error::Busy`] when searches together take too much.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), Error> {
+        self.try_take(bytes).map_err(|refusal| self.error(refusal))
+    }
+
+    fn try_take(&self, bytes: usize) -> Result<(), Refusal> {
         let taken = self.bytes.get().saturating_add(bytes);
         if taken > self.bytes_max {
-            return Err(Error::TooMuch {
-                max: self.bytes_max,
-            });
+            return Err(Refusal::TooMuch);
         }
+        let answer = self.answer_bytes.get();
+        self.reserved.grow(taken.saturating_add(answer))?;
         self.bytes.set(taken);
+        Ok(())
+    }
+
+    /// Counts what the answer holds towards the memory that searches share.
+    ///
+    /// # Errors
+    /// [`Error::Busy`]
+    pub fn hold_answer(&self, bytes: usize) -> Result<(), Error> {
+        let held = self.answer_bytes.get().saturating_add(bytes);
+        let reserved = self.reserved.grow(held.saturating_add(self.bytes.get()));
+        reserved.map_err(|refusal| self.error(refusal))?;
+        self.answer_bytes.set(held);
         Ok(())
     }
 
@@ -128,5 +280,38 @@ mod tests {
         assert!(effort.hold(100) && effort.go_on());
         assert!(!effort.hold(1) && !effort.go_on());
         assert!(matches!(effort.step(), Err(Error::TooMuch { max: 100 })));
+    }
+
+    #[test]
+    fn time_in_pauses_does_not_count_up_to_a_bound() {
+        let pauses = |waits| {
+            let effort = Effort::new(Duration::from_secs(600), 100).with_pauses(move || waits);
+            assert!(effort.spend(STEPS as usize));
+            effort
+        };
+        let effort = pauses(Duration::from_secs(60));
+        assert_eq!(effort.extension_left.get(), Duration::from_secs(540));
+        let late = effort.until.get().unwrap() - Instant::now();
+        assert!(late > Duration::from_secs(600) && late <= Duration::from_secs(660));
+        let effort = pauses(Duration::from_secs(6_000));
+        assert_eq!(effort.extension_left.get(), Duration::ZERO);
+    }
+
+    #[test]
+    fn searches_share_memory_beyond_what_each_has() {
+        let shared = SharedMemory::new(3 * PIECE_BYTES);
+        let effort =
+            || Effort::new(Duration::from_secs(600), usize::MAX).with_memory(shared.clone());
+        let (first, second) = (effort(), effort());
+        first.take(OWN_BYTES + 1).unwrap();
+        first.hold_answer(PIECE_BYTES).unwrap();
+        second.take(OWN_BYTES).unwrap();
+        assert!(matches!(second.take(2 * PIECE_BYTES), Err(Error::Busy)));
+        assert!(!second.hold(2 * PIECE_BYTES));
+        assert!(matches!(second.step(), Err(Error::Busy)));
+        drop(first);
+        second.take(2 * PIECE_BYTES).unwrap();
+        drop(second);
+        assert_eq!(shared.left.load(Relaxed), 3 * PIECE_BYTES);
     }
 }

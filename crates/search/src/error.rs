@@ -59,6 +59,11 @@ pub enum Error {
         /// Bytes that it may take.
         max: usize,
     },
+    /// Searches together take as much memory as they may.
+    #[error(
+        "too many large searches run: try again, or ask for fewer hits, counts, words or patterns"
+    )]
+    Busy,
     /// Documents have too many different fields.
     #[error("an index has at most {max} fields")]
     TooManyFields {
@@ -90,7 +95,7 @@ impl Error {
 
     /// Whether the one who asked could have known better.
     pub fn is_of_request(&self) -> bool {
-        !matches!(self, Error::Engine(_))
+        !matches!(self, Error::Engine(_) | Error::Busy)
     }
 }
 

@@ -1,32 +1,73 @@
 //! Protection of root in directories that another user owns. The owner can replace entries with symbolic links
 //! at any time, so root either drops its privileges or writes into a directory that the owner cannot enter.
 
-use std::fs::{self, File, Permissions};
+use std::fs::{self, File, Metadata, Permissions};
 use std::io;
 use std::os::fd::AsRawFd as _;
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, Gid, Mode, OFlags, ResolveFlags, Uid};
-use rustix::io::Errno;
+use rustix::fs::{AtFlags, Gid, Mode, OFlags, Uid};
 
 use crate::Failure;
 
 /// The owner and group of a directory.
 type Owner = (Uid, Gid);
 
-/// Permanently switches from root to the owner of a directory, or of the directory that contains it. Does nothing
-/// when the process is not root, or when root owns the whole path. Call it before other threads start: it changes
-/// the calling thread and the threads that it starts later.
+/// Permanently switches from root to the owner of a directory, or of the directory that contains it. In a data
+/// directory the owners of the settings and the store count too. Does nothing when the process is not root, or when
+/// root owns the whole path. Call it before other threads start: it changes the calling thread and the threads that
+/// it starts later.
 ///
 /// # Errors
-/// When the owner cannot be determined, or the kernel refuses the change.
+/// When the owner cannot be determined, several users share the directory, or the kernel refuses the change.
 pub fn work_as_owner_of(directory: &Path) -> Result<(), Failure> {
-    let worked = match is_root() {
-        true => owner_of(directory).and_then(|owner| owner.map_or(Ok(()), work_as)),
-        false => Ok(()),
+    if !is_root() {
+        return Ok(());
+    }
+    let found = sole_owner(directory).map_err(|e| at(directory, &e))?;
+    let Some((user, group)) = found else {
+        return Ok(());
     };
-    worked.map_err(|e| at(directory, &e))
+    work_as((user, group)).map_err(|e| {
+        let (path, user) = (directory.display(), user.as_raw());
+        Failure::new(format!(
+            "{path} belongs to user {user}, and switching to that user failed ({e}); run this command as that user"
+        ))
+    })
+}
+
+/// What a data directory contains that determines which programs run and what they read.
+const CONTENTS: [&str; 3] = ["local.ini", "local.d", "store"];
+
+/// Returns the only user besides root that controls a directory.
+fn sole_owner(directory: &Path) -> io::Result<Option<Owner>> {
+    let mut owner = owner_of(directory)?;
+    let contents = CONTENTS.map(|name| directory.join(name));
+    let is_there = |path: &&PathBuf| fs::symlink_metadata(path).is_ok();
+    for path in contents.iter().filter(is_there) {
+        let another = owner_of(path)?;
+        match (&owner, another) {
+            (Some((user, _)), Some((other, _))) if *user != other => {
+                let (user, other) = (user.as_raw(), other.as_raw());
+                return Err(io::Error::other(format!(
+                    "users {user} and {other} can both change it; run this command as one of them"
+                )));
+            }
+            (None, Some(_)) => owner = another,
+            _ => {}
+        }
+    }
+    let found = fs::metadata(nearest(&std::path::absolute(directory)?)?)?;
+    // Members of another group than root's can replace what is in it.
+    let is_shared = found.mode() & 0o020 != 0 && found.gid() != 0 || found.mode() & 0o002 != 0;
+    let is_sticky = found.mode() & 0o1000 != 0;
+    if owner.is_none() && is_shared && !is_sticky {
+        return Err(io::Error::other(
+            "users of its group can change it; run this command as one of them",
+        ));
+    }
+    Ok(owner)
 }
 
 /// Creates the directory `new` unless it exists, gives it to the owner of `other`, and switches to that owner as
@@ -64,22 +105,53 @@ fn at(path: &Path, e: &io::Error) -> Failure {
 /// own. For a path that does not exist, its deepest existing ancestor counts.
 fn owner_of(path: &Path) -> io::Result<Option<Owner>> {
     let path = std::path::absolute(path)?;
-    let existing = path
-        .ancestors()
-        .find(|path| fs::symlink_metadata(path).is_ok())
-        .ok_or(io::ErrorKind::NotFound)?;
-    // A link and its target can have different owners.
-    let real = fs::canonicalize(existing)?;
-    for path in real.ancestors().chain(existing.ancestors()) {
-        let found = fs::symlink_metadata(path)?;
-        if found.uid() != 0 {
-            return Ok(Some((
-                Uid::from_raw(found.uid()),
-                Gid::from_raw(found.gid()),
-            )));
+    let components = components(nearest(&path)?)?;
+    let foreign = components.into_iter().rfind(|found| found.uid() != 0);
+    Ok(foreign.map(|found| (Uid::from_raw(found.uid()), Gid::from_raw(found.gid()))))
+}
+
+/// Returns the path, or its deepest ancestor that exists.
+fn nearest(path: &Path) -> io::Result<&Path> {
+    let exists = |path: &&Path| fs::symlink_metadata(path).is_ok();
+    let found = path.ancestors().find(exists);
+    Ok(found.ok_or(io::ErrorKind::NotFound)?)
+}
+
+/// Symbolic links that a path may contain, as in the kernel.
+const LINKS_MAX: usize = 40;
+
+/// Returns the metadata of all components of an absolute path, in the order in which the kernel visits them: of a
+/// symbolic link first its own, then those of its target.
+fn components(path: &Path) -> io::Result<Vec<Metadata>> {
+    let reversed = |path: &Path| -> Vec<PathBuf> {
+        let parts = path.components().rev();
+        parts.map(|part| PathBuf::from(part.as_os_str())).collect()
+    };
+    let mut left = reversed(path);
+    let (mut at, mut found, mut links) = (PathBuf::from("/"), vec![], 0);
+    while let Some(part) = left.pop() {
+        match part.to_str() {
+            Some("/") => at = part,
+            Some("..") => {
+                at.pop();
+            }
+            _ => {
+                let next = at.join(&part);
+                let metadata = fs::symlink_metadata(&next)?;
+                if metadata.is_symlink() {
+                    links += 1;
+                    if links > LINKS_MAX {
+                        return Err(io::Error::other("too many symbolic links"));
+                    }
+                    left.extend(reversed(&fs::read_link(&next)?));
+                } else {
+                    at = next;
+                }
+                found.push(metadata);
+            }
         }
     }
-    Ok(None)
+    Ok(found)
 }
 
 // Groups first: only root may change them.
@@ -128,10 +200,10 @@ impl Unfinished {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
         let made = directory.metadata()?;
-        let is_ours = made.uid() == rustix::process::geteuid().as_raw()
-            && made.mode() & 0o077 == 0
-            && fs::read_dir(through(&directory))?.next().is_none();
-        if !is_ours {
+        // Some network file systems keep neither owners nor modes. There nobody but root is a threat to root.
+        let is_private = made.uid() == 0 && made.mode() & 0o077 == 0;
+        let is_empty = fs::read_dir(through(&directory))?.next().is_none();
+        if !is_empty || foreign.is_some() && !is_private {
             return Err(replaced());
         }
         Ok(Unfinished {
@@ -206,33 +278,80 @@ fn open_directory(path: &Path) -> io::Result<File> {
     Ok(File::from(rustix::fs::open(path, flags, Mode::empty())?))
 }
 
-/// Copies the file `name` of a directory that another user may own to the new file `to`, with mode 600, and syncs it.
-/// Returns its size in bytes.
-///
-/// # Errors
-/// When a component of `name` is a symbolic link, when it is no regular file, or when reading or writing fails.
-pub fn copy_from(directory: &Path, name: &str, to: &Path) -> io::Result<u64> {
-    let mut from = open_within(&open_directory(directory)?, name)?;
-    if !from.metadata()?.is_file() {
-        return Err(io::Error::other("not a regular file"));
+/// A directory that is read with the rights of the user who controls its path, and never through symbolic links.
+pub struct Source {
+    directory: File,
+    owner: Option<Owner>,
+}
+
+impl Source {
+    /// Opens the directory.
+    ///
+    /// # Errors
+    /// When it cannot be opened with those rights.
+    pub fn open(path: &Path) -> io::Result<Source> {
+        let owner = is_root().then(|| owner_of(path)).transpose()?.flatten();
+        let directory = as_owner(owner, || open_directory(path))?;
+        Ok(Source { directory, owner })
     }
-    let mut copy = File::create_new(to)?;
-    let bytes = io::copy(&mut from, &mut copy)?;
-    copy.set_permissions(Permissions::from_mode(0o600))?;
-    copy.sync_all()?;
-    Ok(bytes)
+
+    /// Calls `work` with a path to the directory, with the rights of its owner.
+    ///
+    /// # Errors
+    /// Those of `work`, and when the kernel refuses to change the user.
+    pub fn with_path<T: Send>(
+        &self,
+        work: impl FnOnce(&Path) -> io::Result<T> + Send,
+    ) -> io::Result<T> {
+        as_owner(self.owner, || work(&through(&self.directory)))
+    }
+
+    /// Copies the file `name` to the new file `to`, with mode 600, and syncs it. Returns its size in bytes.
+    ///
+    /// # Errors
+    /// When a component of `name` is a symbolic link, when it is no regular file, or when reading or writing fails.
+    pub fn copy(&self, name: &str, to: &Path) -> io::Result<u64> {
+        let mut from = as_owner(self.owner, || open_within(&self.directory, name))?;
+        if !from.metadata()?.is_file() {
+            return Err(io::Error::other("not a regular file"));
+        }
+        let mut copy = File::create_new(to)?;
+        let bytes = io::copy(&mut from, &mut copy)?;
+        copy.set_permissions(Permissions::from_mode(0o600))?;
+        copy.sync_all()?;
+        Ok(bytes)
+    }
+}
+
+/// Runs `work` on a thread of its own that has switched to the user, if there is one.
+fn as_owner<T: Send>(
+    owner: Option<Owner>,
+    work: impl FnOnce() -> io::Result<T> + Send,
+) -> io::Result<T> {
+    let Some(owner) = owner else {
+        return work();
+    };
+    std::thread::scope(|scope| {
+        let thread = scope.spawn(move || {
+            work_as(owner)?;
+            work()
+        });
+        let panicked = |_| Err(io::Error::other("a thread panicked"));
+        thread.join().unwrap_or_else(panicked)
+    })
 }
 
 fn open_within(directory: &File, name: &str) -> io::Result<File> {
-    // Opening a pipe would block without NONBLOCK.
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-    let resolve = ResolveFlags::BENEATH | ResolveFlags::NO_SYMLINKS;
-    let opened = match rustix::fs::openat2(directory, name, flags, Mode::empty(), resolve) {
-        // Kernels before 5.6, or a seccomp filter that does not know the call.
-        Err(Errno::NOSYS | Errno::PERM) if !is_root() => {
-            rustix::fs::openat(directory, name, flags, Mode::empty())?
-        }
-        other => other?,
-    };
-    Ok(File::from(opened))
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::NOFOLLOW;
+    let mut at = directory.try_clone()?;
+    let mut parts = name.split('/').peekable();
+    while let Some(part) = parts.next() {
+        // Opening a pipe would block without NONBLOCK.
+        let kind = match parts.peek() {
+            Some(_) => OFlags::DIRECTORY,
+            None => OFlags::NONBLOCK,
+        };
+        at = File::from(rustix::fs::openat(&at, part, flags | kind, Mode::empty())?);
+    }
+    Ok(at)
 }

@@ -73,6 +73,7 @@ impl Status for FindError {
     fn status(&self) -> u16 {
         match self {
             FindError::AggregateTooLarge(_) => 413,
+            FindError::AggregatesFull(_) => 503,
             // CouchDB has no clause for it.
             FindError::InvalidListParams => 500,
             _ => 400,

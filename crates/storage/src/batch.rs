@@ -194,33 +194,47 @@ impl<'e> Batch<'e> {
         Ok(self.touched.len() - 1)
     }
 
-    /// Reads the records of documents to be changed, in one go, unless they were read before. Returns how many bytes they have.
-    pub fn fetch(&mut self, docs: &[(&Arc<Shard>, &DocId)]) -> Result<usize, Error> {
+    /// Reads the records of documents to be changed, unless they were read before. Stops after `bytes_max` bytes, at the next
+    /// number of documents where `may_stop` allows it: decoding long records takes time. Returns how many of the documents
+    /// have been read, and their bytes.
+    pub fn fetch(
+        &mut self,
+        docs: &[(&Arc<Shard>, &DocId)],
+        bytes_max: usize,
+        may_stop: impl Fn(usize) -> bool,
+    ) -> Result<(usize, usize), Error> {
         let known = self.docs.len();
         let mut bytes = 0;
-        let mut wanted: Vec<(ShardNumber, &DocId)> = Vec::with_capacity(docs.len());
+        let mut wanted: Vec<(usize, ShardNumber, &DocId)> = Vec::with_capacity(docs.len());
         self.doc_index.reserve(docs.len());
         self.docs.reserve(docs.len());
-        for &(shard, id) in docs {
+        for (position, &(shard, id)) in docs.iter().enumerate() {
             let touched = self.touch(shard)?;
             let number = shard.number;
             let next = self.docs.len();
             let slot = self.doc_index.entry((number, id.clone())).or_insert(next);
             if *slot == next {
                 self.docs.push(Doc::new(touched, id.clone()));
-                wanted.push((number, id));
+                wanted.push((position, number, id));
             }
         }
         if wanted.is_empty() {
-            return Ok(0);
+            return Ok((docs.len(), 0));
         }
         let keys: Vec<Vec<u8>> = wanted
             .iter()
-            .map(|(n, id)| keys::id_key(*n, id.as_str().as_bytes()))
+            .map(|(_, n, id)| keys::id_key(*n, id.as_str().as_bytes()))
             .collect();
         let keys = keys.iter().map(Vec::as_slice);
-        let values = self.engine.multi_get(Keyspace::ById, keys);
-        for (doc, value) in self.docs[known..].iter_mut().zip(values) {
+        let engine = self.engine.clone();
+        let values = engine.multi_get(Keyspace::ById, keys);
+        for (nth, value) in values.enumerate() {
+            let (position, _, _) = wanted[nth];
+            if bytes >= bytes_max && may_stop(position) {
+                self.forget_from(known + nth);
+                return Ok((position, bytes));
+            }
+            let doc = &mut self.docs[known + nth];
             let touched = &self.touched[doc.touched];
             let read = match &value {
                 Ok(Some(value)) => {
@@ -236,7 +250,15 @@ impl<'e> Batch<'e> {
             };
             doc.unreadable = read.err();
         }
-        Ok(bytes)
+        Ok((docs.len(), bytes))
+    }
+
+    /// Forgets documents whose records have not been read.
+    fn forget_from(&mut self, first: usize) {
+        for doc in self.docs.drain(first..) {
+            let number = self.touched[doc.touched].shard.number;
+            self.doc_index.remove(&(number, doc.id));
+        }
     }
 
     /// The error of a document whose record cannot be read: it fails its own request only.

@@ -289,12 +289,8 @@ impl Shard {
         self.with_body(seq, |b| b.to_vec())
     }
 
-    /// Whether the body that the change at `seq` brought is still there.
-    pub fn has_body(&self, seq: u64) -> Result<bool, Error> {
-        Ok(self.with_body(seq, |_| ())?.is_some())
-    }
-
-    fn with_body<R>(&self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
+    /// Calls `f` with the body that the change at `seq` brought; `None` when compaction removed it.
+    pub fn with_body<R>(&self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
         let key = keys::seq_key(self.number, seq);
         let Some(v) = self.engine.get(Keyspace::BySeq, &key)? else {
             return Ok(None);

@@ -1,7 +1,8 @@
-import { type Json, parse } from '../json';
+import { type Json, parse, print } from '../json';
 import { ApiError, LostError, isAborted } from './errors';
 import { isExpired, isOver, renewed, session } from './session';
 import { isLost, lost } from './connection';
+import { askDots, hasDots, noAddress } from './dots';
 
 /** Where the server's API is: beside the pages, under any path that a proxy gave it. */
 export const server = new URL(import.meta.env.DEV ? '/' : '../', location.href.replace(/#.*/s, ''));
@@ -18,8 +19,9 @@ export interface Options {
   background?: boolean;
 }
 
-/** The URL of a path and its query. Parts of paths are escaped by `path`. */
+/** The URL of a path and its query. Parts of paths are escaped by `path`. Throws where a browser would go somewhere else. */
 export function url(to: string, query: Query = {}): URL {
+  if (hasDots(to)) throw noAddress();
   const url = new URL(to.replace(/^\//, ''), server);
   for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value));
   return url;
@@ -38,6 +40,11 @@ export function docPath(db: string, id: string): string {
 
 /** Asks, and answers whatever comes with a status below 400. */
 export async function send(method: string, to: string, options: Options = {}): Promise<Response> {
+  if (hasDots(to)) {
+    const [, db = '', rest = ''] = /^\/?([^/]+)\/(.*)$/.exec(to) ?? [];
+    const post = (below: string, query: Query, body: Json) => read('POST', `/${db}/${below}`, { ...options, query, body: print(body) });
+    return new Response(await askDots(method, rest, options.query ?? {}, options.body, post));
+  }
   for (;;) {
     const response = await sendOnce(method, to, options);
     if (response.ok) return response;

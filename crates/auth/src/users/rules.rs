@@ -61,7 +61,11 @@ impl SystemRules for Users {
         if !is_admin && caller.is_some() && caller != name {
             return Err(refusal("not_found", "missing"));
         }
-        if id.is_local() || id.is_design() || matches!(before, Before::Conflict) {
+        // Local documents are of replications, which are for admins here: nobody else learns which there are.
+        if !is_admin && id.is_local() {
+            return Err(refusal("not_found", "missing"));
+        }
+        if id.is_design() || id.is_local() || matches!(before, Before::Conflict) {
             return Ok(edit);
         }
         let new = object(&edit.body);
@@ -90,6 +94,11 @@ impl SystemRules for Users {
 
     fn shows_all(&self, asked: &Asked<'_>) -> bool {
         is_database_admin(asked)
+    }
+
+    fn may_know(&self, asked: &Asked<'_>, id: &str) -> bool {
+        let name = id.strip_prefix(USER_PREFIX);
+        name.is_none() || name == asked.caller.name.as_deref() || is_database_admin(asked)
     }
 
     fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown {

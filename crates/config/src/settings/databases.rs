@@ -20,7 +20,7 @@ section! {
         /// Largest attachment, in bytes.
         max_attachment_size: Limit = "1073741824",
         /// Most attachments of a document.
-        max_attachments_per_document: Limit = "infinity",
+        max_attachments_per_document: Limit = "10000",
         /// Most leaf revisions of a document: its conflicts, and deleted branches. A replicated revision that adds another
         /// one is refused; the others can be edited, deleted and purged. 0 counts as 1.
         max_document_leaves: Limit = "10000",
@@ -156,6 +156,13 @@ section! {
         index_builds: Count = "0" [start],
         /// Rows of indexes that are read often, for who asks next. 0: a thirty-second, at most 64 MiB.
         index_rows: Count = "0" [start],
+        /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: a twelfth,
+        /// at most 1 GiB.
+        workers: Count = "0" [start],
+        /// Memory for the parameters of requests being answered (selectors, ids, keys) and for long answers that clients have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
+        answers: Count = "0" [start],
+        /// Memory for groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at most 256 MiB.
+        aggregates: Count = "0" [start],
     }
 }
 

@@ -1,5 +1,6 @@
-//! Settings that cannot be changed over HTTP, so that an admin of the databases is not an admin of the machine: what names a file,
-//! a directory, a command, a library, or a host that the operator chose.
+//! Settings that cannot be changed over HTTP, so that an admin of the databases is not an admin of the machine: those that name a file,
+//! a directory, a command, a library, or a host that the operator chose, that decide how long backups and logs are kept, that open
+//! ports, or that turn off isolation.
 
 use super::find;
 
@@ -19,6 +20,13 @@ const SECTIONS: &[&str] = &[
 
 /// Single settings of other sections.
 const SETTINGS: &[(&str, &str)] = &[
+    ("backup", "every"),
+    ("backup", "keep_daily"),
+    ("backup", "keep_hourly"),
+    ("backup", "keep_last"),
+    ("backup", "keep_monthly"),
+    ("backup", "keep_weekly"),
+    ("backup", "keep_yearly"),
     ("backup", "s3_access_key_id"),
     ("backup", "s3_endpoint"),
     ("backup", "s3_region"),
@@ -27,16 +35,24 @@ const SETTINGS: &[(&str, &str)] = &[
     ("cluster", "log"),
     ("cluster", "node_address"),
     ("couchdb", "database_dir"),
+    ("functions", "isolation"),
     ("log", "file"),
+    ("log", "max_file_size"),
+    ("log", "max_old_files"),
     ("log", "slow_file"),
     ("log", "writer"),
+    ("prometheus", "additional_port"),
+    ("prometheus", "bind_address"),
+    ("prometheus", "port"),
     ("replicator", "cert_file"),
     ("replicator", "key_file"),
     ("replicator", "ssl_trusted_certificates_file"),
     ("ssl", "cacert_file"),
     ("ssl", "cert_file"),
+    ("ssl", "enable"),
     ("ssl", "key_file"),
     ("ssl", "password"),
+    ("ssl", "port"),
     ("tracing", "otlp_endpoint"),
 ];
 
@@ -97,7 +113,6 @@ mod tests {
         ("jwt_auth", "required_claims"),
         ("jwt_auth", "roles_claim_name"),
         ("jwt_auth", "roles_claim_path"),
-        ("prometheus", "bind_address"),
         // What replications may reach is the admin's to say, as in CouchDB.
         ("replicator", "allowed_addresses"),
         ("replicator", "auth_plugins"),
@@ -110,6 +125,71 @@ mod tests {
         ("vendor", "name"),
         ("x_frame_options", "hosts"),
     ];
+
+    /// Sections whose numbers and choices only tune the server or its databases.
+    const TUNED_SECTIONS: &[&str] = &[
+        "attachments",
+        "chttpd",
+        "chttpd_auth",
+        "chttpd_auth_lockout",
+        "cluster",
+        "compaction",
+        "cors",
+        "couch_peruser",
+        "couchdb",
+        "csp",
+        "doctor",
+        "feature_flags",
+        "global_changes",
+        "jwt_auth",
+        "ken",
+        "limits",
+        "mango",
+        "memory",
+        "purge",
+        "query_server_config",
+        "replicator",
+        "rocksdb",
+        "uuids",
+        "x_frame_options",
+    ];
+
+    /// Single numbers and choices of other sections that do no more.
+    const TUNED: &[(&str, &str)] = &[
+        ("backup", "max_rate"),
+        ("functions", "emit_bytes_limit"),
+        ("functions", "emit_rows_limit"),
+        ("functions", "memory_limit_bytes"),
+        ("functions", "queue_limit"),
+        ("functions", "queue_time_limit_ms"),
+        ("functions", "stack_limit_bytes"),
+        ("functions", "time_limit_ms"),
+        ("functions", "workers_limit"),
+        ("log", "level"),
+        ("log", "slow_time"),
+        ("ssl", "fail_if_no_peer_cert"),
+        ("ssl", "handshake_timeout"),
+        ("ssl", "verify_ssl_certificates"),
+        ("tracing", "always_slow"),
+        ("tracing", "sample_ratio"),
+    ];
+
+    /// A new number or choice fails here until it has been classified.
+    #[test]
+    fn every_number_and_choice_is_classified() {
+        let free = |shape: &str| matches!(shape, "text" | "list");
+        let unknown: Vec<_> = crate::settings::all()
+            .filter(|setting| !free(setting.shape.name()) || !setting.choices().is_empty())
+            .map(|setting| (setting.section, setting.key))
+            .filter(|of| !is_file_only(of.0, of.1) && !HARMLESS.contains(of))
+            .filter(|of| !TUNED_SECTIONS.contains(&of.0) && !TUNED.contains(of))
+            .collect();
+        assert_eq!(unknown, []);
+        for of in TUNED {
+            assert!(!is_file_only(of.0, of.1), "{of:?} is in both lists");
+            assert!(find(of.0, of.1).is_some(), "{of:?} is no setting");
+        }
+    }
 
     /// A new setting of free text fails here until somebody has decided.
     #[test]

@@ -53,7 +53,7 @@ impl AttachmentOptions {
             compression_level: compression_level.min(9),
             compressible_types: types.filter(|t| !t.is_empty()).collect(),
             bytes_max: 1 << 30,
-            count_max: u64::MAX,
+            count_max: 10_000,
         }
     }
 
@@ -117,12 +117,11 @@ impl Database {
         Ok(AttachmentReader::new(attachment, content, range, decode))
     }
 
-    /// All bytes of an attachment of the document `id`, decoded, in Base64. For small ones: they are held in memory.
-    pub(crate) fn attachment_base64(
-        &self,
-        id: &DocId,
-        attachment: &Attachment,
-    ) -> Result<String, Error> {
+    /// Reads all bytes of an attachment of the document `id`, decoded, in Base64. For small ones: they are held in memory. Blocks.
+    ///
+    /// # Errors
+    /// Corruption, when the content is not there or does not decode.
+    pub fn attachment_base64(&self, id: &DocId, attachment: &Attachment) -> Result<String, Error> {
         base64_of(self.contents_of(id.as_str()), attachment)
     }
 }

@@ -23,6 +23,9 @@ pub(crate) type Held = FxHashMap<(ShardNumber, ContentId), Content>;
 /// Error of an edit that keeps an attachment which is not there.
 pub(crate) const MISSING_STUB: &str = "missing_stub";
 
+/// Longer texts about attachments, in bytes, are resolved on a thread for blocking work.
+const SHORT_BYTES_MAX: usize = 64 << 10;
+
 /// What becomes of each edit.
 pub(crate) type Resolved = Vec<Result<EditDoc, Outcome>>;
 
@@ -41,7 +44,9 @@ impl Database {
             let said = edit.attachments.as_deref().unwrap_or_default();
             said.windows(6).any(|text| text == b"\"data\"")
         };
-        if all_here && !edits.iter().any(stores) {
+        let said_bytes = |edit: &EditDoc| edit.attachments.as_ref().map_or(0, |said| said.len());
+        let is_short = edits.iter().map(said_bytes).sum::<usize>() <= SHORT_BYTES_MAX;
+        if all_here && is_short && !edits.iter().any(stores) {
             return self.resolve_now(edits, mode, held, Elsewhere::IsNotThere);
         }
         let db = self.clone();
@@ -101,6 +106,11 @@ impl Database {
             Some(said) => read_entries(said)?,
             None => vec![],
         };
+        let count_max = self.attachment_options().read().count_max;
+        if (entries.len().max(edit.files.len())) as u64 > count_max {
+            edit.files.clear();
+            return Ok(Some(too_many(count_max)));
+        }
         let mut resolving = Resolving {
             db: self,
             id: &id,
@@ -110,14 +120,14 @@ impl Database {
             elsewhere,
             parent: None,
         };
-        let mut given = std::mem::take(&mut edit.files);
-        let mut files = Vec::with_capacity(given.len() + entries.len());
+        let mut given = Given::new(std::mem::take(&mut edit.files));
+        let mut files = Vec::with_capacity(entries.len());
         for (name, entry) in entries {
             if let Err(reason) = check_name(&name) {
                 return Ok(Some(refused(reason)));
             }
-            let file = match given.iter().position(|file| *file.name == *name) {
-                Some(at) => Ok(given.remove(at)),
+            let file = match given.take(&name) {
+                Some(file) => Ok(file),
                 None => resolving.attachment(name.into_owned(), &entry, edit)?,
             };
             match file {
@@ -125,12 +135,10 @@ impl Database {
                 Err(outcome) => return Ok(Some(outcome)),
             }
         }
+        let mut given = given.rest();
         given.append(&mut files);
-        let count_max = self.attachment_options().read().count_max;
         if given.len() as u64 > count_max {
-            return Ok(Some(too_large(format!(
-                "the document exceeds max_attachments_per_document ({count_max})"
-            ))));
+            return Ok(Some(too_many(count_max)));
         }
         for file in &given {
             if !resolving.hold(file)? {
@@ -176,10 +184,42 @@ struct Resolving<'a> {
     parent: Option<Parent>,
 }
 
-/// The revision that stubs stand for attachments of.
+/// Attachments that came with an edit, by name.
+struct Given {
+    files: Vec<Option<Attachment>>,
+    /// The positions of each name, the first one last.
+    by_name: FxHashMap<String, Vec<usize>>,
+}
+
+impl Given {
+    fn new(files: Vec<Attachment>) -> Given {
+        let mut by_name: FxHashMap<String, Vec<usize>> = FxHashMap::default();
+        for (position, file) in files.iter().enumerate().rev() {
+            let name = file.name.to_string();
+            by_name.entry(name).or_default().push(position);
+        }
+        Given {
+            files: files.into_iter().map(Some).collect(),
+            by_name,
+        }
+    }
+
+    fn take(&mut self, name: &str) -> Option<Attachment> {
+        let position = self.by_name.get_mut(name)?.pop()?;
+        self.files[position].take()
+    }
+
+    /// Returns those that were not taken.
+    fn rest(self) -> Vec<Attachment> {
+        self.files.into_iter().flatten().collect()
+    }
+}
+
+/// The revision whose attachments stubs stand for.
 enum Parent {
     None,
-    Is(Vec<Attachment>),
+    /// Its attachments by name. A document may have a hundred thousand.
+    Is(FxHashMap<String, Attachment>),
     /// The revision is there with its body, and its attachments with it.
     Known,
     Conflict,
@@ -275,7 +315,7 @@ impl Resolving<'_> {
                 return Ok(Err(rev.map_or(Outcome::Conflict, |rev| Outcome::Ok { rev })));
             }
             Parent::None => None,
-            Parent::Is(attachments) => attachments.iter().find(|a| a.name == name),
+            Parent::Is(attachments) => attachments.get(&name),
         };
         let same_revpos = |a: &&Attachment| {
             entry.get("revpos").is_none()
@@ -333,9 +373,9 @@ impl Resolving<'_> {
             return Ok(Parent::Conflict);
         };
         let attachments = StoredBody::split(&stored).attachments();
-        Ok(Parent::Is(
-            attachments.ok_or(storage::Error::Corrupt("attachments"))?,
-        ))
+        let attachments = attachments.ok_or(storage::Error::Corrupt("attachments"))?;
+        let by_name = attachments.into_iter().map(|a| (a.name.to_string(), a));
+        Ok(Parent::Is(by_name.collect()))
     }
 }
 
@@ -345,6 +385,11 @@ fn refused(reason: String) -> Outcome {
 
 fn too_large(reason: String) -> Outcome {
     Outcome::Refused("attachment_too_large".into(), reason)
+}
+
+fn too_many(count_max: u64) -> Outcome {
+    let reason = format!("the document exceeds max_attachments_per_document ({count_max})");
+    too_large(reason)
 }
 
 fn missing_stub(id: &DocId, name: &str) -> Outcome {

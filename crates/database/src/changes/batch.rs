@@ -24,6 +24,8 @@ struct Batch {
     /// The documents of all their revisions.
     docs: Vec<Vec<u8>>,
     bytes: usize,
+    /// The record of the only change, whose documents are too long to be shown at once: `docs` is empty.
+    wide: Option<Record>,
 }
 
 struct BatchedChange {
@@ -53,7 +55,10 @@ impl Changes {
                 Some(place) => place,
                 None => filter.admission().wait()?,
             };
-            let passed = filter.matches(&place, &batch.docs)?;
+            let passed = match &batch.wide {
+                None => filter.matches(&place, &batch.docs)?,
+                Some(record) => self.match_wide(filter, &place, &shard, record, &batch)?,
+            };
             drop(place);
             let mut passed = passed.into_iter();
             for change in batch.changes {
@@ -95,8 +100,19 @@ impl Changes {
                 Style::MainOnly => 1,
                 Style::AllDocs => usize::MAX,
             };
+            let mut leaves = record.tree.leaves();
+            leaves.truncate(shown);
+            let bytes = leaves.iter().map(|leaf| leaf.revision.size).sum::<u64>();
+            let is_wide = bytes > BATCH_BYTES_MAX as u64;
+            if is_wide && !batch.changes.is_empty() {
+                break;
+            }
             let mut revs = vec![];
-            for leaf in record.tree.leaves().into_iter().take(shown) {
+            for leaf in leaves {
+                if is_wide {
+                    revs.push(leaf.rev.to_rev());
+                    continue;
+                }
                 let rev = leaf.rev.to_rev();
                 let mut doc = function_doc(view, shard, row.id, &record, &rev, leaf.revision)?;
                 self.censor_for_filter(row.id, &mut doc);
@@ -109,10 +125,48 @@ impl Changes {
                 value: value.to_vec(),
                 revs,
             });
+            if is_wide {
+                batch.wide = Some(record);
+                break;
+            }
             it.next();
         }
         it.status()?;
         Ok(batch)
+    }
+
+    /// Shows the revisions of a wide change to the filter, some at a time.
+    fn match_wide(
+        &self,
+        filter: &dyn BatchFilter,
+        place: &Place,
+        shard: &Arc<Shard>,
+        record: &Record,
+        batch: &Batch,
+    ) -> Result<Vec<bool>, Error> {
+        let view = &self.views[self.shard];
+        let mut passed = vec![];
+        let (mut docs, mut bytes) = (vec![], 0);
+        for change in &batch.changes {
+            let id = Row::decode(change.seq, &change.value)?.id;
+            for rev in &change.revs {
+                let revision = record.tree.get(rev).and_then(|node| node.revision);
+                let revision = revision.ok_or(storage::Error::Corrupt("document record"))?;
+                let mut doc = function_doc(view, shard, id, record, rev, revision)?;
+                self.censor_for_filter(id, &mut doc);
+                bytes += doc.len();
+                docs.push(doc);
+                if bytes >= BATCH_BYTES_MAX {
+                    passed.extend(filter.matches(place, &docs)?);
+                    docs.clear();
+                    bytes = 0;
+                }
+            }
+        }
+        if !docs.is_empty() {
+            passed.extend(filter.matches(place, &docs)?);
+        }
+        Ok(passed)
     }
 }
 

@@ -51,7 +51,7 @@ impl Changes {
             return Ok(());
         }
         let mut rows = vec![];
-        for id in ids.iter() {
+        for id in ids.iter().filter_map(|id| std::str::from_utf8(id).ok()) {
             let i = self.db.shard_index(id);
             let shard = &self.db.all_shards()[i];
             if let Some(value) = self.views[i].record_value(shard, id)? {

@@ -22,6 +22,9 @@ use crate::rules::Watch;
 use crate::seq::Seqs;
 use row::Wrote;
 
+/// So much room for a row is kept while a feed waits, in bytes.
+const KEPT_BYTES: usize = 4 << 10;
+
 /// A change feed over one snapshot; `refresh` moves it on to what was written since.
 pub struct Changes {
     db: Arc<Database>,
@@ -232,6 +235,9 @@ impl Changes {
     pub fn release(&mut self) {
         self.views.clear();
         self.lookups = self.lookups.take().map(|_| vec![]);
+        // As long as the longest row so far, otherwise.
+        self.json.shrink_to(KEPT_BYTES);
+        self.revs.shrink_to(KEPT_BYTES);
     }
 
     /// Takes a new snapshot, to go on after the last row looked at. Ascending feeds only.

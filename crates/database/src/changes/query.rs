@@ -1,8 +1,8 @@
 //! What a feed is asked for.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
+use document::TextList;
 use functions::{Admission, Place};
 
 use crate::Error;
@@ -33,8 +33,8 @@ pub trait BatchFilter: Send + Sync {
 pub enum Filter {
     /// All.
     None,
-    /// Those of these documents.
-    DocIds(Arc<HashSet<String>>),
+    /// Those of the documents with these ids, which are sorted.
+    DocIds(Arc<TextList>),
     /// Design documents only.
     Design,
     /// Those that it matches, one by one.
@@ -64,6 +64,12 @@ pub enum Style {
 }
 
 impl Filter {
+    /// Changes of the documents with these ids.
+    pub fn of_ids(mut ids: TextList) -> Filter {
+        ids.sort();
+        Filter::DocIds(Arc::new(ids))
+    }
+
     /// Whether reading the feed may block for longer than reads take.
     pub fn may_block(&self) -> bool {
         matches!(self, Filter::Batch(_))

@@ -112,7 +112,7 @@ impl Changes {
             // Batches have their own way.
             Filter::None | Filter::Batch(_) => true,
             Filter::Design => row.id.starts_with("_design/"),
-            Filter::DocIds(ids) => ids.contains(row.id),
+            Filter::DocIds(ids) => ids.contains(row.id.as_bytes()),
             Filter::Custom(filter) if !(all && row.has_other_leaves()) => {
                 let doc = if filter.needs_doc() {
                     Some(self.doc_json(shard, seq, row)?)

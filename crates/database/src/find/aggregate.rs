@@ -31,7 +31,8 @@ impl FindAnswer {
     fn group(&mut self) -> Result<Groups, Error> {
         let find = self.find.clone();
         let aggregate = find.aggregate.as_ref().ok_or(Error::Missing("missing"))?;
-        let mut groups = Groups::new(aggregate, self.limits.aggregate);
+        let memory = self.db.shared_views().aggregate_memory.clone();
+        let mut groups = Groups::within(aggregate, self.limits.aggregate, Some(memory));
         match std::mem::replace(&mut self.source, Source::Nothing) {
             Source::Nothing => {}
             Source::Index(rows) => self.group_rows(&rows, &mut groups)?,

@@ -55,6 +55,10 @@ impl Languages for WithIndexes {
         self.0.check(place, language, source, lib)
     }
 
+    fn worker_memory(&self) -> (u64, u64) {
+        self.0.worker_memory()
+    }
+
     fn projections(&self, group: &MapGroup) -> Vec<Result<String, String>> {
         if group.language != LANGUAGE {
             return self.0.projections(group);

@@ -5,6 +5,7 @@ use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
 
 use document::{DocId, write_json_string};
+use fair_queue::Admission;
 use index::IndexView;
 use index::keys::put_terminated;
 use mango::{Bookmark, Doc, FieldPath, Find, Found, Plan, SortedGroups, TextHits};
@@ -223,7 +224,7 @@ impl FindAnswer {
         };
         let source = match &index.index.text {
             Some(definition) if !plan.nothing && find.limit > 0 => {
-                let hits = Hits::open(text_index, &find, definition, place.as_deref())?;
+                let hits = Hits::open(&db, text_index, &find, definition, place.as_deref())?;
                 Source::Text(Box::new(hits))
             }
             _ => Source::Nothing,
@@ -270,6 +271,14 @@ impl FindAnswer {
     /// To be held as long as somebody waits for the answer: when it is dropped, work for it ends.
     pub fn client(&self) -> Client {
         Client(self.is_idle.clone())
+    }
+
+    /// Requests turns to search, for an answer by a text index: each piece takes one.
+    pub fn text_turns(&self) -> Option<impl Fn() -> Admission + Send + 'static + use<>> {
+        match &self.source {
+            Source::Text(hits) => Some(hits.turns(self.find.aggregate.is_some())),
+            Source::Nothing | Source::Index(_) | Source::Documents(_) => None,
+        }
     }
 
     /// # Errors

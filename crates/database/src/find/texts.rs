@@ -3,27 +3,27 @@
 use std::collections::VecDeque;
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
+use fair_queue::Admission;
 use mango::text::{Cover, SortField, Wanted, default_query, sort_fields, texts_in_or};
 use mango::{Find, FindError, TextHits};
-use search::{Effort, Hit, Query, Reader, Request, SortBy, SortKey, Types};
+use search::{Hit, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
 
 use super::rows::FindAnswer;
 use super::{FindIndex, FindLimits, FindPlan};
+use crate::database::Database;
 use crate::text::bookmark::{self, Place};
-use crate::text::{TEXT_ANSWER_BYTES_MAX, TextIndex, TextSpec};
+use crate::text::{TextCost, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
 
 /// Hits that are asked for at first, and at most. Each page is a search of its own, so each is twice as long as the one before.
 const HITS_A_PAGE: usize = 200;
 const HITS_A_PAGE_MAX: usize = 12_800;
-/// How long the search for a page may take.
-const PAGE_TIME_MAX: Duration = Duration::from_secs(30);
-
 /// The hits of an index as it was when the query began.
 pub(crate) struct Hits {
+    db: Arc<Database>,
     index: Arc<TextIndex>,
     readers: Vec<Arc<Reader>>,
     types: Types,
@@ -76,6 +76,7 @@ impl DatabaseAs {
 impl Hits {
     /// `place`: where to go on, as a bookmark has it.
     pub fn open(
+        db: &Arc<Database>,
         index: &Arc<TextIndex>,
         find: &Find,
         definition: &mango::TextDefinition,
@@ -111,6 +112,7 @@ impl Hits {
             Some(Err(_)) => return Err(no_bookmark(find)),
         };
         Ok(Hits {
+            db: db.clone(),
             index: index.clone(),
             request: Request {
                 query,
@@ -132,6 +134,17 @@ impl Hits {
         })
     }
 
+    /// Requests turns to search for some pages, or, for an aggregate, for all.
+    pub fn turns(&self, needs_all: bool) -> impl Fn() -> Admission + Send + 'static + use<> {
+        let cost = TextCost {
+            of_hit: self.request.sort.len() + self.texts_in_or.len(),
+            groups: usize::from(needs_all),
+            reads_texts: !is_plain(&self.request.query),
+            ..TextCost::default()
+        };
+        self.db.text_turns(self.index.docs(), &cost)
+    }
+
     /// The place behind a hit of the page, as a bookmark has it.
     fn behind(&self, hit: &Hit) -> String {
         self.bookmarks.write(&hit.order)
@@ -140,7 +153,7 @@ impl Hits {
     /// The next hits, and the `$text` operators whose words each has.
     fn next_page(&mut self) -> Result<(search::Answer, Vec<TextHits>), search::Error> {
         loop {
-            let effort = Rc::new(Effort::new(PAGE_TIME_MAX, TEXT_ANSWER_BYTES_MAX));
+            let effort = Rc::new(self.db.text_effort());
             let page = search::search(&self.readers, &self.request, &self.types, &effort);
             let page = page.and_then(|page| {
                 let mut texts = vec![TextHits::ALL; page.hits.len()];
@@ -179,6 +192,20 @@ impl Hits {
             self.page = found.hits.into_iter().zip(texts).collect();
         }
         Ok(self.page.pop_front())
+    }
+}
+
+/// Whether a query looks for words alone.
+fn is_plain(query: &Query) -> bool {
+    match query {
+        Query::All | Query::Term { .. } => true,
+        Query::Boolean {
+            must,
+            should,
+            must_not,
+            ..
+        } => must.iter().chain(should).chain(must_not).all(is_plain),
+        _ => false,
     }
 }
 

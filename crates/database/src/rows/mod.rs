@@ -10,7 +10,8 @@ use std::sync::Arc;
 
 use storage::{Contents, IdBlocks, RecordHead};
 
-pub use query::{Bound, Key, Listing, RowsQuery};
+use query::KeyRef;
+pub use query::{Bound, Key, Keys, Listing, RowsQuery};
 pub(crate) use write::write_members;
 
 use crate::attachments::ShownAttachments;
@@ -46,15 +47,47 @@ pub struct Rows {
 }
 
 enum Plan {
-    Keys(std::vec::IntoIter<KeyAt>),
+    Keys(KeysLeft),
     Range(Range),
     Done,
 }
 
-/// A key and the shard that would hold it.
-struct KeyAt {
-    key: Key,
-    shard: usize,
+/// Keys that are still to be looked up.
+struct KeysLeft {
+    keys: Keys,
+    is_partitioned: bool,
+    /// The places of those that are left.
+    places: std::ops::Range<usize>,
+    descending: bool,
+    /// Others than those that begin so give no row.
+    prefix: Option<&'static str>,
+    /// Rows that are passed over, and then given.
+    skip: u64,
+    left: u64,
+}
+
+impl KeysLeft {
+    /// The place of the next key that gives a row.
+    fn next(&mut self) -> Option<usize> {
+        while self.left > 0 {
+            let place = match self.descending {
+                false => self.places.next()?,
+                true => self.places.next_back()?,
+            };
+            if let Some(prefix) = self.prefix
+                && !matches!(self.keys.get(place), Some(KeyRef::Id(id)) if id.starts_with(prefix))
+            {
+                continue;
+            }
+            if self.skip > 0 {
+                self.skip -= 1;
+                continue;
+            }
+            self.left -= 1;
+            return Some(place);
+        }
+        None
+    }
 }
 
 impl Database {
@@ -92,13 +125,19 @@ impl Database {
         };
         rows.total_rows = rows.count(&query, &blocks)?;
         if let Some(keys) = query.keys {
-            rows.plan = self.plan_keys(
+            rows.plan = Plan::Keys(KeysLeft {
+                places: 0..keys.len(),
                 keys,
-                &query.listing,
-                query.descending,
-                query.skip,
-                query.limit,
-            );
+                is_partitioned: self.is_partitioned(),
+                descending: query.descending,
+                prefix: match &query.listing {
+                    Listing::DesignDocs => Some("_design/"),
+                    Listing::LocalDocs => Some("_local/"),
+                    _ => None,
+                },
+                skip: query.skip,
+                left: query.limit.unwrap_or(u64::MAX),
+            });
             return Ok(rows);
         }
         let mut range = Range::of(&query);
@@ -125,40 +164,6 @@ impl Database {
             at: at.collect(),
         }
     }
-
-    fn plan_keys(
-        &self,
-        mut keys: Vec<Key>,
-        listing: &Listing,
-        descending: bool,
-        skip: u64,
-        limit: Option<u64>,
-    ) -> Plan {
-        let prefix = match listing {
-            Listing::DesignDocs => Some("_design/"),
-            Listing::LocalDocs => Some("_local/"),
-            _ => None,
-        };
-        if let Some(prefix) = prefix {
-            keys.retain(|k| matches!(k, Key::Id(id) if id.starts_with(prefix)));
-        }
-        if descending {
-            keys.reverse();
-        }
-        let keys: Vec<KeyAt> = keys
-            .into_iter()
-            .skip(skip as usize)
-            .take(limit.map_or(usize::MAX, |l| l as usize))
-            .map(|key| KeyAt {
-                shard: match &key {
-                    Key::Id(id) => self.shard_index(id),
-                    Key::Other(_) => 0,
-                },
-                key,
-            })
-            .collect();
-        Plan::Keys(keys.into_iter())
-    }
 }
 
 impl Rows {
@@ -180,8 +185,10 @@ impl Rows {
         match std::mem::replace(&mut self.plan, Plan::Done) {
             Plan::Done => Ok(false),
             Plan::Keys(mut keys) => {
-                while let Some(key) = keys.next() {
-                    self.write_key(&key, out)?;
+                while let Some(place) = keys.next() {
+                    if let Some(key) = keys.keys.get(place) {
+                        self.write_key(key, keys.is_partitioned, out)?;
+                    }
                     if out.len() >= enough {
                         self.plan = Plan::Keys(keys);
                         return Ok(true);

@@ -1,5 +1,7 @@
 //! What a listing is asked for.
 
+use document::TextList;
+
 use crate::attachments::ShownAttachments;
 
 /// Which documents are listed.
@@ -20,6 +22,62 @@ pub enum Key {
     Id(String),
     /// JSON text.
     Other(String),
+}
+
+/// Keys in one buffer.
+#[derive(Clone, Debug, Default)]
+pub struct Keys(TextList);
+
+/// What stands before the text of a key that is an id, or that is not one.
+const ID: &[u8] = b"i";
+const OTHER: &[u8] = b"o";
+
+impl Keys {
+    /// How many there are.
+    pub fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Whether there is none.
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    /// Memory that they take, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        self.0.memory_bytes()
+    }
+
+    /// The key at a place.
+    pub(super) fn get(&self, place: usize) -> Option<KeyRef<'_>> {
+        let (kind, text) = self.0.get(place)?.split_at_checked(1)?;
+        let text = std::str::from_utf8(text).ok()?;
+        Some(match kind == ID {
+            true => KeyRef::Id(text),
+            false => KeyRef::Other(text),
+        })
+    }
+}
+
+impl FromIterator<Key> for Keys {
+    fn from_iter<I: IntoIterator<Item = Key>>(keys: I) -> Keys {
+        let mut list = TextList::default();
+        for key in keys {
+            match &key {
+                Key::Id(id) => list.push_parts(&[ID, id.as_bytes()]),
+                Key::Other(json) => list.push_parts(&[OTHER, json.as_bytes()]),
+            }
+        }
+        list.shrink_to_fit();
+        Keys(list)
+    }
+}
+
+/// A [`Key`] in [`Keys`].
+#[derive(Clone, Copy)]
+pub(super) enum KeyRef<'a> {
+    Id(&'a str),
+    Other(&'a str),
 }
 
 /// A start or end of a range. JSON that is no string lies before or after every id in the listing's direction.
@@ -44,7 +102,7 @@ pub struct RowsQuery {
     /// `end` itself is in the range.
     pub inclusive_end: bool,
     /// Rows of these keys, in place of a range.
-    pub keys: Option<Vec<Key>>,
+    pub keys: Option<Keys>,
     /// Rows at most.
     pub limit: Option<u64>,
     /// Rows left out at the beginning.
@@ -59,4 +117,18 @@ pub struct RowsQuery {
     pub attachments: ShownAttachments,
     /// The update seq that the listing stands for is asked for too.
     pub update_seq: bool,
+}
+
+impl RowsQuery {
+    /// Memory that it takes, about, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let bound = |bound: &Option<Bound>| match bound {
+            Some(Bound::Id(id)) => id.capacity(),
+            _ => 0,
+        };
+        size_of::<RowsQuery>()
+            + self.keys.as_ref().map_or(0, Keys::memory_bytes)
+            + bound(&self.start)
+            + bound(&self.end)
+    }
 }

@@ -3,8 +3,10 @@
 use document::{Rev, StoredBody, write_json_string};
 use storage::{RecordHead, decode_local, local_rev};
 
-use super::{Key, KeyAt, Rows};
+use super::Rows;
+use super::query::KeyRef;
 use crate::Error;
+use crate::ranges::shard_index;
 use crate::read::write_leaves;
 
 impl Rows {
@@ -86,18 +88,25 @@ impl Rows {
         }
     }
 
-    pub(super) fn write_key(&mut self, at: &KeyAt, out: &mut Vec<u8>) -> Result<(), Error> {
+    pub(super) fn write_key(
+        &mut self,
+        key: KeyRef<'_>,
+        is_partitioned: bool,
+        out: &mut Vec<u8>,
+    ) -> Result<(), Error> {
         separate(&mut self.first, out);
-        let id = match &at.key {
-            Key::Id(id) => id,
-            Key::Other(json) => {
+        let id = match key {
+            KeyRef::Id(id) => id,
+            KeyRef::Other(json) => {
                 out.extend_from_slice(b"{\"key\":");
                 out.extend_from_slice(json.as_bytes());
                 out.extend_from_slice(b",\"error\":\"not_found\"}");
                 return Ok(());
             }
         };
-        let (shard, view) = (&self.views.shards[at.shard], &self.views.views[at.shard]);
+        // By keys all shards are seen.
+        let at = shard_index(id, self.views.shards.len(), is_partitioned);
+        let (shard, view) = (&self.views.shards[at], &self.views.views[at]);
         if id.starts_with("_local/") {
             if let Some(value) = view.local(shard, id)? {
                 return self.write_local(id.as_bytes(), &value, out);
@@ -105,7 +114,7 @@ impl Rows {
         } else if let Some(value) = view.record_value(shard, id)? {
             let head = RecordHead::decode(&value)?;
             if !head.deleted {
-                return self.write_row(at.shard, id.as_bytes(), &value, out);
+                return self.write_row(at, id.as_bytes(), &value, out);
             }
             write_id_and_key(id, out);
             out.extend_from_slice(b",\"value\":{\"rev\":");

@@ -2,7 +2,7 @@
 
 use std::rc::Rc;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Instant;
 
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
@@ -22,9 +22,6 @@ use crate::{Error, counters};
 /// Hits with their stored fields, or documents, of an answer are no longer than this together, for an answer is in memory as a whole; nor is what
 /// finding them takes at a time.
 pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
-
-/// How long a search may take, from when its turn comes.
-const TIME_MAX: Duration = Duration::from_secs(30);
 
 /// So many parts of a query that look for many words are looked for in stored texts, each word by word.
 const HIGHLIGHT_PARTS_MAX: usize = 64;
@@ -81,29 +78,33 @@ pub struct TextAnswer {
 }
 
 impl Database {
-    /// Asks a text index, as it is now. Blocks.
+    /// Asks a text index, as it is now. The caller has a turn ([`Database::text_turn`]). Blocks.
     ///
     /// # Errors
     /// [`Error::BadRequest`] and [`Error::Text`] for what cannot be asked.
     pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
         self.note_used_text(index);
+        let effort = Rc::new(self.text_effort());
         let began = Instant::now();
-        let answer = index.with_files(|| search_now(index, query));
+        let answer = index.with_files(|| search_now(index, query, &effort));
         counters::TEXT_SEARCH_TIMES.record(began.elapsed());
         self.if_live(answer)
     }
 }
 
-fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
+fn search_now(
+    index: &TextIndex,
+    query: &TextQuery,
+    effort: &Rc<Effort>,
+) -> Result<TextAnswer, Error> {
     let readers = index.readers();
     let types = types_of(&readers);
     let asked = query.asked(index, &types)?;
-    let effort = Rc::new(Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX));
     let mut shown = Shown {
         readers: &readers,
-        effort: &effort,
+        effort,
         highlighter: match &query.highlight {
-            Some(highlight) => Some(Highlighter::new(index, highlight, &asked.parsed, &effort)?),
+            Some(highlight) => Some(Highlighter::new(index, highlight, &asked.parsed, effort)?),
             None => None,
         },
         include_fields: query.include_fields.as_deref(),
@@ -114,7 +115,7 @@ fn search_now(index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error>
         return groups(&readers, &types, &asked, &mut shown);
     }
     let request = asked.request;
-    let found = search::search(&readers, &request, &types, &effort)?;
+    let found = search::search(&readers, &request, &types, effort)?;
     let bookmark = match (found.hits.last(), &query.bookmark) {
         (Some(hit), _) => bookmark::Writer::new(&request.sort, &found.statistics).write(&hit.order),
         (None, Some(same)) => same.clone(),
@@ -200,7 +201,7 @@ impl Shown<'_> {
         self.bytes += bytes;
         match self.bytes > TEXT_ANSWER_BYTES_MAX {
             true => Err(Error::TextAnswerTooLong),
-            false => Ok(()),
+            false => Ok(self.effort.hold_answer(bytes)?),
         }
     }
 

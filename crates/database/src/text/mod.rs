@@ -7,6 +7,7 @@ mod copy;
 mod query;
 mod shard;
 mod spec;
+mod turns;
 mod understood;
 
 use std::collections::HashMap;
@@ -38,6 +39,8 @@ pub use search::{
 };
 pub use spec::TextSpec;
 pub(crate) use spec::member as text_member;
+pub use turns::TextCost;
+pub(crate) use turns::TextTurns;
 
 use crate::database::Database;
 use crate::examine::{OpenTextFacts, TextFacts};

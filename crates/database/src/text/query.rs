@@ -129,6 +129,11 @@ impl TextIndex {
         understood(self.parse(q, None, &Types::new())?)
     }
 
+    /// How many documents it has.
+    pub fn docs(&self) -> u64 {
+        self.readers().iter().map(|reader| reader.docs()).sum()
+    }
+
     /// Its shards as they are now.
     pub(crate) fn readers(&self) -> Vec<Arc<Reader>> {
         self.shards.iter().map(|s| s.index.reader()).collect()

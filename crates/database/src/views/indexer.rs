@@ -285,7 +285,11 @@ impl Shared {
                 Ok(result) => result.err(),
                 Err(_) => Some(Error::Internal("the index build panicked".into())),
             };
-            if let Some(e) = &failure {
+            // Ending with the server is no failure.
+            if let Some(e) = failure
+                .as_ref()
+                .filter(|e| !matches!(e, Error::ShuttingDown))
+            {
                 tracing::warn!(db = %index.database(), design = %index.design(), reason = %e, "an index build failed");
             }
             let reason = failure.as_ref().map(|e| name_of(e).to_owned());

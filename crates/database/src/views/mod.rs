@@ -28,7 +28,7 @@ pub(crate) use used::UsedIndexes;
 
 use crate::database::Database;
 use crate::find::{FindUses, Scans};
-use crate::text::DatabaseTexts;
+use crate::text::{DatabaseTexts, TextTurns};
 use crate::{Error, Read, ReadOptions};
 
 /// Design documents parsed and kept for each database.
@@ -40,10 +40,14 @@ pub struct Views {
     pub reduce_limit: Option<ReduceLimit>,
     /// For the rows of builds under way.
     pub build_memory: Arc<BuildMemory>,
+    /// For the groups of aggregates under way.
+    pub aggregate_memory: Arc<mango::AggregateMemory>,
     /// Rows that are read often.
     pub row_cache: Arc<RowCache>,
     pub(crate) indexer: Indexer,
     pub(crate) scans: Scans,
+    /// Which searches run now.
+    pub(crate) text_turns: TextTurns,
     /// Which indexes were asked.
     pub(crate) used: UsedIndexes,
     /// What queries of `_find` came to.

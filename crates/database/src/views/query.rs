@@ -1,5 +1,6 @@
 //! What a view query asks for, and the ranges of places that it means.
 
+use document::TextList;
 use document::collation::HIGHEST;
 use index::keys::put_terminated;
 use index::{GroupLevel, PlaceRange, write_key_sort};
@@ -59,7 +60,7 @@ pub struct ViewQuery {
     /// `end` itself is in the range.
     pub inclusive_end: bool,
     /// Rows of these keys, in their order.
-    pub keys: Option<Vec<Vec<u8>>>,
+    pub keys: Option<TextList>,
     /// Rows at most.
     pub limit: Option<u64>,
     /// Rows left out at the beginning.
@@ -196,6 +197,20 @@ impl ViewQuery {
         })
     }
 
+    /// Memory that it takes, about, in bytes.
+    pub fn memory_bytes(&self) -> usize {
+        let keys = [&self.start, &self.end].into_iter().flatten();
+        let ids = [&self.start_id, &self.end_id, &self.partition];
+        size_of::<ViewQuery>()
+            + self.keys.as_ref().map_or(0, TextList::memory_bytes)
+            + keys.map(Vec::capacity).sum::<usize>()
+            + ids
+                .into_iter()
+                .flatten()
+                .map(String::capacity)
+                .sum::<usize>()
+    }
+
     /// What every place of the query's partition begins with.
     pub fn partition_prefix(&self) -> Vec<u8> {
         let mut prefix = vec![];
@@ -214,9 +229,9 @@ impl ViewQuery {
         }
     }
 
-    /// The ranges asked for, in their order: one for each of `keys`, or one.
-    pub fn ranges(&self, raw: bool) -> Result<Vec<PlaceRange>, Error> {
-        let Some(keys) = &self.keys else {
+    /// The ranges asked for, in their order: one for each of `keys`, which are taken out, or one.
+    pub fn ranges(&mut self, raw: bool) -> Result<Ranges, index::Error> {
+        let Some(keys) = self.keys.take() else {
             let ends = Ends {
                 start: self.start.as_deref(),
                 start_id: self.start_id.as_deref(),
@@ -224,25 +239,35 @@ impl ViewQuery {
                 end_id: self.end_id.as_deref(),
                 inclusive_end: self.inclusive_end,
             };
-            return Ok(vec![self.range(&ends, raw)?]);
+            return Ok(Ranges {
+                current: Some(self.range(&ends, raw)?),
+                ..Ranges::default()
+            });
         };
-        keys.iter()
-            .map(|k| {
-                let ends = Ends {
-                    start: Some(k),
-                    start_id: self.start_id.as_deref(),
-                    end: Some(k),
-                    end_id: self.end_id.as_deref(),
-                    inclusive_end: self.inclusive_end,
-                };
-                self.range(&ends, raw)
-            })
-            .collect()
+        let mut ranges = Ranges {
+            left: 0..keys.len(),
+            keys,
+            raw,
+            ..Ranges::default()
+        };
+        ranges.pop_front(self)?;
+        Ok(ranges)
     }
 
-    fn range(&self, ends: &Ends<'_>, raw: bool) -> Result<PlaceRange, Error> {
+    fn range_of_key(&self, key: &[u8], raw: bool) -> Result<PlaceRange, index::Error> {
+        let ends = Ends {
+            start: Some(key),
+            start_id: self.start_id.as_deref(),
+            end: Some(key),
+            end_id: self.end_id.as_deref(),
+            inclusive_end: self.inclusive_end,
+        };
+        self.range(&ends, raw)
+    }
+
+    fn range(&self, ends: &Ends<'_>, raw: bool) -> Result<PlaceRange, index::Error> {
         let prefix = self.partition_prefix();
-        let place = |key: &[u8], id: Option<&str>| -> Result<Vec<u8>, Error> {
+        let place = |key: &[u8], id: Option<&str>| -> Result<Vec<u8>, index::Error> {
             let mut place = prefix.clone();
             write_key_sort(key, raw, &mut place)?;
             if let Some(id) = id {
@@ -278,5 +303,76 @@ impl ViewQuery {
             }
         }
         Ok(range)
+    }
+}
+
+/// Ranges that are still to be read, in their order. Those of keys are made one by one.
+#[derive(Default)]
+pub struct Ranges {
+    /// The first one.
+    current: Option<PlaceRange>,
+    /// The keys that those behind it are of.
+    keys: TextList,
+    left: std::ops::Range<usize>,
+    /// From the last key to the first.
+    reversed: bool,
+    raw: bool,
+}
+
+impl Ranges {
+    /// Turns the order of ranges of which none was read.
+    pub fn reverse(&mut self, query: &ViewQuery) -> Result<(), index::Error> {
+        if !self.keys.is_empty() {
+            self.reversed = !self.reversed;
+            self.left = 0..self.keys.len();
+            self.pop_front(query)?;
+        }
+        Ok(())
+    }
+
+    /// The first range.
+    pub fn front(&self) -> Option<&PlaceRange> {
+        self.current.as_ref()
+    }
+
+    /// The first range.
+    pub fn front_mut(&mut self) -> Option<&mut PlaceRange> {
+        self.current.as_mut()
+    }
+
+    /// Whether none is left.
+    pub fn is_empty(&self) -> bool {
+        self.current.is_none()
+    }
+
+    /// Moves on to the next range.
+    pub fn pop_front(&mut self, query: &ViewQuery) -> Result<(), index::Error> {
+        let place = match self.reversed {
+            false => self.left.next(),
+            true => self.left.next_back(),
+        };
+        let key = place.and_then(|place| self.keys.get(place));
+        self.current = key
+            .map(|key| query.range_of_key(key, self.raw))
+            .transpose()?;
+        Ok(())
+    }
+
+    /// The ranges, in their order.
+    pub fn iter<'a>(
+        &'a self,
+        query: &'a ViewQuery,
+    ) -> impl Iterator<Item = Result<PlaceRange, index::Error>> + 'a {
+        let first = self.current.iter().cloned().map(Ok);
+        let (from, count) = match self.reversed {
+            false => (self.left.start, self.left.len()),
+            true => (self.left.end, self.left.len()),
+        };
+        let places = (0..count).map(move |n| match self.reversed {
+            false => from + n,
+            true => from - 1 - n,
+        });
+        let keys = places.filter_map(move |place| self.keys.get(place));
+        first.chain(keys.map(move |key| query.range_of_key(key, self.raw)))
     }
 }

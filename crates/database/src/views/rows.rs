@@ -1,6 +1,5 @@
 //! Answers of views: rows and groups of all shards, merged, produced piece by piece from snapshots.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -12,7 +11,7 @@ use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::design::{Design, ViewAt};
-use super::query::{Grouping, ViewQuery};
+use super::query::{Grouping, Ranges, ViewQuery};
 use super::{Update, ViewIndex};
 use crate::database::Database;
 use crate::rules::DatabaseAs;
@@ -36,7 +35,7 @@ pub struct ViewRows {
     at: ViewAt,
     query: ViewQuery,
     /// What is left, in order.
-    ranges: VecDeque<PlaceRange>,
+    ranges: Ranges,
     plan: Plan,
     skip: u64,
     left: u64,
@@ -60,7 +59,7 @@ impl Database {
         design: &Design,
         index: &ViewIndex,
         at: ViewAt,
-        query: ViewQuery,
+        mut query: ViewQuery,
     ) -> Result<ViewRows, Error> {
         self.live()?;
         self.note_used_index(index);
@@ -91,10 +90,10 @@ impl Database {
             let epoch = self.epoch();
             Seqs { epoch, at }.to_string()
         });
-        let mut ranges: VecDeque<PlaceRange> = query.ranges(raw)?.into();
+        let mut ranges = query.ranges(raw)?;
         // As in CouchDB, `descending` turns the order of `keys` too, but not that of their groups.
         if reduced.is_none() && query.descending {
-            ranges.make_contiguous().reverse();
+            ranges.reverse(&query)?;
         }
         let mut rows = ViewRows {
             total_rows: None,
@@ -168,7 +167,7 @@ impl ViewRows {
             let rows = self.rows_in(&range)?;
             if rows <= self.skip {
                 self.skip -= rows;
-                self.ranges.pop_front();
+                self.ranges.pop_front(&self.query)?;
                 continue;
             }
             self.jump(range)?;
@@ -182,13 +181,14 @@ impl ViewRows {
     fn rows_before(&self, whole: &PlaceRange) -> Result<u64, Error> {
         let view = self.at.view;
         self.sum(|v| {
-            let mut ranges = self.ranges.iter().peekable();
+            let mut ranges = self.ranges.iter(&self.query).peekable();
             while let Some(range) = ranges.next() {
-                if ranges.peek().is_some() && v.edge(view, range, false)?.is_none() {
+                let range = range?;
+                if ranges.peek().is_some() && v.edge(view, &range, false)?.is_none() {
                     continue;
                 }
                 let (from, to) = if self.query.descending {
-                    (v.rank_of_end(view, range)?, v.rank_of_end(view, whole)?)
+                    (v.rank_of_end(view, &range)?, v.rank_of_end(view, whole)?)
                 } else {
                     (v.rank(view, &whole.low)?, v.rank(view, &range.low)?)
                 };
@@ -215,7 +215,7 @@ impl ViewRows {
             self.place_of_nth(&range)?
         };
         let (Some(place), Some(range)) = (place, self.ranges.front_mut()) else {
-            self.ranges.pop_front();
+            self.ranges.pop_front(&self.query)?;
             return Ok(());
         };
         if self.query.descending {
@@ -297,7 +297,7 @@ impl ViewRows {
             if more {
                 return Ok(true);
             }
-            self.ranges.pop_front();
+            self.ranges.pop_front(&self.query)?;
         }
         Ok(false)
     }

@@ -1,177 +1,247 @@
 //! Filters, updates, shows, lists, validations and rewrites, in this thread.
 //!
-//! What one call changes in its heap is not seen by the next: heaps are taken back to what they were when the design document
-//! had just been read, its function compiled and its modules run.
+//! Each function of each database has a heap of its own. What one call changes in it is not seen by the next: the heap is
+//! rewound to what it was when the design document had just been read, its function compiled and its modules loaded. A call with
+//! several documents (of a filter), or several calls at once (of a validation), are rewound in between unless the function is
+//! known to leave nothing behind.
 
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 use std::time::Instant;
 
 use language::{DesignDoc, Designs, Error, ListIo, SLICE};
-use quickjs::{Limits, RewindingHeap, Value};
+use projection::{Arguments, LeftBehind, left_behind};
+use quickjs::{Limit, Limits};
 
-use super::environment::{Entered, Environment, Prelude, new_heap};
+use super::environment::{Entered, Prelude, limit_error};
 use super::host::{Console, Listing};
+use super::idle::Idle;
+use super::required::required;
+use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options};
 
 /// Heaps kept for the next calls.
-const IDLE_MAX: usize = 8;
+const IDLE_MAX: usize = 16;
 
 /// Heaps of functions of design documents.
 pub(super) struct Heaps {
     limits: Limits,
-    /// The one used last is last.
-    idle: Mutex<Vec<Prepared>>,
+    idle: Idle<Prepared>,
 }
 
-/// The heap of one function, taken back after each call.
+/// A function of a design document of a database.
+struct Function<'a> {
+    database: &'a str,
+    ddoc: &'a DesignDoc,
+    path: &'a [&'a str],
+}
+
+/// The heap of one function.
 struct Prepared {
-    heap: RewindingHeap,
-    environment: Environment,
-    console: Console,
+    sandbox: Sandbox,
+    database: Arc<str>,
     ddoc: DesignDoc,
     path: Vec<String>,
-    /// Modules that were run before the heap's image was made; `None` until the function's first call tells which.
-    modules: Option<Vec<u8>>,
-    /// When it was last used.
-    used: Instant,
+    leaves_nothing: bool,
 }
 
 impl Heaps {
     pub fn new(options: &Options) -> Heaps {
         Heaps {
             limits: options.limits(),
-            idle: Mutex::default(),
+            idle: Idle::new(IDLE_MAX, options.idle_bytes_max()),
         }
     }
 
-    fn idle(&self) -> MutexGuard<'_, Vec<Prepared>> {
-        // A panic cannot leave the list half changed.
-        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Lets go of heaps that nobody used lately.
+    /// Drops heaps that were not used recently.
     pub fn rest(&self) {
-        let mut idle = self.idle();
-        let ended: Vec<_> = idle
-            .extract_if(.., |p| p.used.elapsed() > IDLE_TIME_MAX)
-            .collect();
-        drop(idle);
-        drop(ended);
+        self.idle.rest(IDLE_TIME_MAX);
     }
 
-    fn take(&self, ddoc: &DesignDoc, path: &[&str]) -> Result<Prepared, Error> {
-        let mut idle = self.idle();
-        let same = |known: &DesignDoc| Arc::ptr_eq(&known.json, &ddoc.json) || known == ddoc;
-        let fits = |prepared: &Prepared| prepared.path == path && same(&prepared.ddoc);
-        let found = idle.iter().rposition(fits).map(|at| idle.remove(at));
-        drop(idle);
-        match found {
+    fn take(&self, function: &Function<'_>) -> Result<Prepared, Error> {
+        match self.idle.take(|prepared| prepared.is(function)) {
             Some(prepared) => Ok(prepared),
-            None => Prepared::new(&self.limits, ddoc, path, None),
+            None => Prepared::new(&self.limits, function),
         }
     }
 
-    /// Runs `work` with the heap of a function. After a limit was hit the heap is thrown away.
-    fn with<T>(
+    /// The heap for the next call, rewound; a new one if it cannot be rewound.
+    fn next(&self, mut prepared: Prepared, function: &Function<'_>) -> Result<Prepared, Error> {
+        match prepared.sandbox.rewind() {
+            true => Ok(prepared),
+            false => self.take(function),
+        }
+    }
+
+    fn put(&self, mut prepared: Prepared) {
+        if prepared.sandbox.rewind() {
+            let bytes = prepared.sandbox.footprint();
+            self.idle.put(prepared, bytes);
+        }
+    }
+
+    /// Answers a call, and gives the heap back unless it cannot be used again.
+    fn answer(
         &self,
-        ddoc: &DesignDoc,
-        path: &[&str],
-        work: impl FnOnce(&mut Prepared) -> T,
-    ) -> Result<T, Error> {
-        let mut prepared = self.take(ddoc, path)?;
-        let answer = work(&mut prepared);
-        self.give_back(prepared);
-        Ok(answer)
+        mut prepared: Prepared,
+        function: &Function<'_>,
+        args: &[u8],
+    ) -> (Result<Vec<u8>, Error>, Option<Prepared>) {
+        if !prepared.leaves_nothing
+            && let Some(documents) = Documents::of(function.path, args)
+        {
+            return match self.answer_each(prepared, function, &documents) {
+                Ok((reply, prepared)) => (Ok(reply), Some(prepared)),
+                Err(error) => (Err(error), None),
+            };
+        }
+        let reply = prepared.call(function, args);
+        (reply, Some(prepared))
     }
 
-    fn give_back(&self, mut prepared: Prepared) {
-        if prepared.heap.over().is_some() {
-            return;
-        }
-        if prepared.modules.is_none() {
-            let modules = prepared.enter(|entered| entered.modules_of_design());
-            let modules = modules.unwrap_or_else(|_| b"[]".to_vec());
-            if modules != b"[]" {
-                let path: Vec<&str> = prepared.path.iter().map(String::as_str).collect();
-                // One whose modules cannot be run ahead of a call goes on as it is.
-                let again = Prepared::new(&self.limits, &prepared.ddoc, &path, Some(&modules));
-                if let Ok(again) = again {
-                    prepared = again;
-                }
+    /// One call for each of some documents: the replies of all in one.
+    fn answer_each(
+        &self,
+        mut prepared: Prepared,
+        function: &Function<'_>,
+        documents: &Documents<'_>,
+    ) -> Result<(Vec<u8>, Prepared), Error> {
+        let started = Instant::now();
+        let mut passed: Vec<&str> = Vec::with_capacity(documents.each.len());
+        for (n, document) in documents.each.iter().enumerate() {
+            if n > 0 {
+                prepared = self.next(prepared, function)?;
             }
-            prepared.modules = Some(modules);
+            // All of them have the time of one call.
+            if started.elapsed() > self.limits.time {
+                return Err(limit_error(&self.limits, Limit::Time));
+            }
+            let reply = prepared.call(function, &documents.only(document))?;
+            passed.push(match &*reply {
+                b"[true,[true]]" => "true",
+                b"[true,[false]]" => "false",
+                _ => return Err(Error::Process("a filter gave no answer".into())),
+            });
         }
-        prepared.heap.rewind();
-        // What an idle heap takes is taken from the process.
-        if prepared.heap.memory_used() > self.limits.memory_bytes / 4 {
-            return;
-        }
-        prepared.used = Instant::now();
-        let mut idle = self.idle();
-        if idle.len() == IDLE_MAX {
-            drop(idle.remove(0));
-        }
-        idle.push(prepared);
+        let reply = format!("[true,[{}]]", passed.join(","));
+        Ok((reply.into_bytes(), prepared))
     }
 }
 
 impl Prepared {
-    fn new(
-        limits: &Limits,
-        ddoc: &DesignDoc,
-        path: &[&str],
-        modules: Option<&[u8]>,
-    ) -> Result<Prepared, Error> {
-        let mut heap = new_heap(limits)?;
-        let console = Console::new(ddoc.id.clone());
-        let environment = Environment::new(&mut heap, &console)?;
-        environment.enter(&mut heap, &console, |entered| {
-            entered.done(entered.scope.define_random())?;
+    fn new(limits: &Limits, function: &Function<'_>) -> Result<Prepared, Error> {
+        let Function {
+            database,
+            ddoc,
+            path,
+        } = *function;
+        let console = Console::new(format!("{database}/{}", ddoc.id));
+        let (sandbox, (source, is_untouched)) = Sandbox::new(limits, console, |entered| {
             let id = entered.string(&ddoc.id)?;
             let value = entered.value(&ddoc.json)?;
             entered.prelude(Prelude::AddDesign, [&id, &value])?;
             let path = entered.strings(path)?;
-            let modules = entered.value(modules.unwrap_or(b"[]"))?;
+            let source = entered.prelude(Prelude::Source, [&id, &path])?;
+            let source = entered.done(entered.scope.text(&source))?;
+            let names = required(&source);
+            let loads = !names.is_empty();
+            let names: Vec<&str> = names.iter().map(String::as_str).collect();
+            let names = entered.strings(&names)?;
             entered.scope.start_clock();
-            entered
-                .prelude(Prelude::Prepare, [&id, &path, &modules])
-                .map(drop)
+            let is_verbatim = entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
+            // The check of what a function leaves behind is of its text, in an environment that nothing has changed.
+            let is_untouched = entered.is_true(&is_verbatim)? && !loads;
+            Ok((source, is_untouched))
         })?;
-        heap.raise_gc_threshold();
+        let left = || left_behind(&source, Arguments::Shared);
         Ok(Prepared {
-            heap: heap.rewinding(),
-            environment,
-            console,
+            sandbox,
+            database: database.into(),
             ddoc: ddoc.clone(),
             path: path.iter().map(|part| (*part).to_owned()).collect(),
-            modules: modules.map(<[u8]>::to_vec),
-            used: Instant::now(),
+            leaves_nothing: is_untouched && left() == LeftBehind::Nothing,
         })
     }
 
-    fn enter<T>(&mut self, work: impl for<'a, 'js> FnOnce(&Entered<'a, 'js>) -> T) -> T {
-        self.environment.enter(&mut self.heap, &self.console, work)
+    fn is(&self, function: &Function<'_>) -> bool {
+        let same = |known: &DesignDoc, ddoc: &DesignDoc| {
+            Arc::ptr_eq(&known.json, &ddoc.json) || known == ddoc
+        };
+        *self.database == *function.database
+            && self.path == function.path
+            && same(&self.ddoc, function.ddoc)
+    }
+
+    fn call(&mut self, function: &Function<'_>, args: &[u8]) -> Result<Vec<u8>, Error> {
+        self.sandbox.enter(|entered| {
+            let answer = call(entered, Prelude::Call, function, args)?;
+            entered.json(&answer)
+        })
+    }
+}
+
+/// Calls the prelude's `call` or `list`.
+fn call<'js>(
+    entered: &Entered<'_, 'js>,
+    prelude: Prelude,
+    function: &Function<'_>,
+    args: &[u8],
+) -> Result<quickjs::Value<'js>, Error> {
+    entered.scope.start_clock();
+    let id = entered.string(&function.ddoc.id)?;
+    let path = entered.strings(function.path)?;
+    let args = entered.value(args)?;
+    entered.prelude(prelude, [&id, &path, &args])
+}
+
+/// The arguments of a filter, `[[document, …], …]`.
+struct Documents<'a> {
+    each: Vec<&'a [u8]>,
+    /// What follows the documents, with the bracket at the end.
+    rest: &'a [u8],
+}
+
+impl<'a> Documents<'a> {
+    /// Divides the arguments of a filter of more than one document.
+    fn of(path: &[&str], args: &'a [u8]) -> Option<Documents<'a>> {
+        if !matches!(path.first(), Some(&"filters" | &"views")) {
+            return None;
+        }
+        let inner = args.strip_prefix(b"[[")?;
+        let (mut each, mut start) = (Vec::new(), 0);
+        let (mut depth, mut in_text, mut escaped) = (0usize, false, false);
+        for (at, &byte) in inner.iter().enumerate() {
+            match byte {
+                _ if escaped => escaped = false,
+                b'\\' if in_text => escaped = true,
+                b'"' => in_text = !in_text,
+                _ if in_text => {}
+                b'[' | b'{' => depth += 1,
+                b']' if depth == 0 => {
+                    each.push(&inner[start..at]);
+                    let rest = &inner[at + 1..];
+                    return (each.len() > 1).then_some(Documents { each, rest });
+                }
+                b']' | b'}' => depth -= 1,
+                b',' if depth == 0 => {
+                    each.push(&inner[start..at]);
+                    start = at + 1;
+                }
+                _ => {}
+            }
+        }
+        None
+    }
+
+    /// The arguments with one document.
+    fn only(&self, document: &[u8]) -> Vec<u8> {
+        [b"[[", document, b"]", self.rest].concat()
     }
 }
 
 /// [`Designs`] that run in the calling thread.
 pub(super) struct ThreadDesigns {
     pub heaps: Arc<Heaps>,
-}
-
-/// Calls the prelude's `call` or `list`.
-fn call<'js>(
-    entered: &Entered<'_, 'js>,
-    function: Prelude,
-    ddoc: &DesignDoc,
-    path: &[&str],
-    args: &[u8],
-) -> Result<Value<'js>, Error> {
-    entered.scope.start_clock();
-    let id = entered.string(&ddoc.id)?;
-    let path = entered.strings(path)?;
-    let args = entered.value(args)?;
-    entered.prelude(function, [&id, &path, &args])
+    pub database: Arc<str>,
 }
 
 impl Designs for ThreadDesigns {
@@ -182,28 +252,47 @@ impl Designs for ThreadDesigns {
             .unwrap_or_else(|| Err(Error::Process("no reply".into())))
     }
 
-    /// These calls see what those before them left behind: they are of one request.
     fn call_some(
         &mut self,
         ddoc: &DesignDoc,
         path: &[&str],
         args: &[&[u8]],
     ) -> Vec<Result<Vec<u8>, Error>> {
+        let function = Function {
+            database: &self.database,
+            ddoc,
+            path,
+        };
         let started = Instant::now();
-        let replies = self.heaps.with(ddoc, path, |prepared| {
-            prepared.enter(|entered| {
-                let mut replies = Vec::with_capacity(args.len());
-                for args in args {
-                    let answer = call(entered, Prelude::Call, ddoc, path, args);
-                    replies.push(answer.and_then(|answer| entered.json(&answer)));
-                    if entered.scope.over().is_some() || started.elapsed() >= SLICE {
-                        break;
-                    }
+        let mut replies = Vec::with_capacity(args.len());
+        let mut last: Option<Prepared> = None;
+        for args in args {
+            let prepared = match last.take() {
+                Some(prepared) if prepared.leaves_nothing => Ok(prepared),
+                Some(prepared) => self.heaps.next(prepared, &function),
+                None => self.heaps.take(&function),
+            };
+            let prepared = match prepared {
+                Ok(prepared) => prepared,
+                Err(error) => {
+                    replies.push(Err(error));
+                    break;
                 }
-                replies
-            })
-        });
-        replies.unwrap_or_else(|error| vec![Err(error)])
+            };
+            let (reply, prepared) = self.heaps.answer(prepared, &function, args);
+            replies.push(reply);
+            last = prepared;
+            let is_over = last
+                .as_ref()
+                .is_none_or(|last| last.sandbox.over().is_some());
+            if is_over || started.elapsed() >= SLICE {
+                break;
+            }
+        }
+        if let Some(last) = last {
+            self.heaps.put(last);
+        }
+        replies
     }
 
     fn list(
@@ -213,18 +302,45 @@ impl Designs for ThreadDesigns {
         args: &[u8],
         io: &mut dyn ListIo,
     ) -> Result<(), Error> {
-        self.heaps.with(ddoc, path, |prepared| {
-            let Prepared {
-                heap,
-                environment,
-                console,
-                ..
-            } = prepared;
-            let listing = Listing::new(console, io);
-            let answer = environment.enter(heap, &listing, |entered| {
-                call(entered, Prelude::List, ddoc, path, args).map(drop)
-            });
-            listing.ended(answer)
-        })?
+        let function = Function {
+            database: &self.database,
+            ddoc,
+            path,
+        };
+        let mut prepared = self.heaps.take(&function)?;
+        let (heap, environment, console) = prepared.sandbox.parts();
+        let listing = Listing::new(console, io);
+        let answer = environment.enter(heap, &listing, |entered| {
+            call(entered, Prelude::List, &function, args).map(drop)
+        });
+        let answer = listing.ended(answer);
+        self.heaps.put(prepared);
+        answer
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_arguments_of_a_filter_are_divided() {
+        let only = |args: &str| -> Option<Vec<String>> {
+            let documents = Documents::of(&["filters", "f"], args.as_bytes())?;
+            let only = documents.each.iter().map(|one| documents.only(one));
+            Some(only.map(|args| String::from_utf8(args).unwrap()).collect())
+        };
+        assert_eq!(
+            only(r#"[[{"a":"],\"","b":[1,{}]},{"c":"\\"}],{"q":[]}]"#),
+            Some(vec![
+                r#"[[{"a":"],\"","b":[1,{}]}],{"q":[]}]"#.to_owned(),
+                r#"[[{"c":"\\"}],{"q":[]}]"#.to_owned(),
+            ])
+        );
+        assert_eq!(only("[[1,2]]"), Some(vec!["[[1]]".into(), "[[2]]".into()]));
+        assert_eq!(only("[[1]]"), None);
+        assert_eq!(only("[[]]"), None);
+        assert_eq!(only("[[1,2"), None);
+        assert!(Documents::of(&["validate_doc_update"], b"[[1,2]]").is_none());
     }
 }

@@ -16,10 +16,12 @@ static SCRIPT: OnceLock<Script> = OnceLock::new();
 /// Functions of the prelude.
 struct Api {
     compile: Kept,
+    is_verbatim: Kept,
     reduce: Kept,
     add_design: Kept,
+    source: Kept,
+    load: Kept,
     prepare: Kept,
-    modules: Kept,
     call: Kept,
     list: Kept,
 }
@@ -28,10 +30,12 @@ struct Api {
 #[derive(Clone, Copy, Debug)]
 pub(super) enum Prelude {
     Compile,
+    IsVerbatim,
     Reduce,
     AddDesign,
+    Source,
+    Load,
     Prepare,
-    Modules,
     Call,
     List,
 }
@@ -94,6 +98,7 @@ impl Environment {
     }
 
     /// Gives the heap back what the context has of it.
+    #[cfg(test)]
     pub fn close(self, heap: &mut Heap) {
         heap.close_context(self.context);
     }
@@ -126,10 +131,12 @@ impl Api {
         let member = |name| scope.get(&api, name).map(|function| scope.keep(function));
         let api = Api {
             compile: member(c"compile")?,
+            is_verbatim: member(c"isVerbatim")?,
             reduce: member(c"reduce")?,
             add_design: member(c"addDesign")?,
+            source: member(c"sourceOf")?,
+            load: member(c"load")?,
             prepare: member(c"prepare")?,
-            modules: member(c"modules")?,
             call: member(c"call")?,
             list: member(c"list")?,
         };
@@ -140,10 +147,12 @@ impl Api {
     fn function(&self, function: Prelude) -> &Kept {
         match function {
             Prelude::Compile => &self.compile,
+            Prelude::IsVerbatim => &self.is_verbatim,
             Prelude::Reduce => &self.reduce,
             Prelude::AddDesign => &self.add_design,
+            Prelude::Source => &self.source,
+            Prelude::Load => &self.load,
             Prelude::Prepare => &self.prepare,
-            Prelude::Modules => &self.modules,
             Prelude::Call => &self.call,
             Prelude::List => &self.list,
         }
@@ -224,6 +233,16 @@ impl<'js> Entered<'_, 'js> {
         ))
     }
 
+    /// Whether a function's source was compiled as it stands, as one expression.
+    pub fn is_verbatim(&self, function: &Value<'js>) -> Result<bool, Error> {
+        self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
+    }
+
+    /// Whether a value is `true`.
+    pub fn is_true(&self, value: &Value<'js>) -> Result<bool, Error> {
+        Ok(self.json(value)? == b"true")
+    }
+
     /// What `require` of map and reduce functions sees, from `views.lib`.
     pub fn modules(&self, lib: Option<&str>) -> Result<Option<Value<'js>>, Error> {
         let Some(lib) = lib else { return Ok(None) };
@@ -231,9 +250,14 @@ impl<'js> Entered<'_, 'js> {
         self.value(json.as_bytes()).map(Some)
     }
 
-    /// The modules that functions of the design document have loaded, as a JSON array.
-    pub fn modules_of_design(&self) -> Result<Vec<u8>, Error> {
-        let names = self.prelude(Prelude::Modules, [])?;
-        self.json(&names)
+    /// Loads the modules that sources require by literal names, so that calls find them loaded.
+    pub fn load(&self, modules: &Value<'js>, names: &[String]) -> Result<(), Error> {
+        if names.is_empty() {
+            return Ok(());
+        }
+        let names: Vec<&str> = names.iter().map(String::as_str).collect();
+        let names = self.strings(&names)?;
+        self.scope.start_clock();
+        self.prelude(Prelude::Load, [modules, &names]).map(drop)
     }
 }

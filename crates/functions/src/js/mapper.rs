@@ -1,122 +1,133 @@
 //! Map functions over documents, in this thread.
+//!
+//! The functions of a group share a heap, which belongs to their database. It is rewound after each call of a function that may
+//! leave something behind, and after each batch of documents.
 
 use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
-use parking_lot::Mutex;
 use profiler::Label;
-use quickjs::{BuildError, Form, Heap, Kept, Limits, Scope, Value};
+use projection::{Arguments, LeftBehind, left_behind};
+use quickjs::{BuildError, Form, Kept, Limit, Limits, Scope, Value};
 use telemetry::Tick;
 
-use super::environment::{Environment, failure, limit_error, new_heap};
+use super::environment::{Entered, failure, limit_error};
 use super::host::Console;
+use super::idle::Idle;
+use super::required::required;
+use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options, thrown};
 
 /// Documents after which the garbage collector is told to wait, which it does not do by itself once it has run.
 const DOCS_BETWEEN: usize = 64;
+/// Heaps kept for the next mappers.
+const IDLE_MAX: usize = 12;
 
 /// The functions of a group, compiled in a heap of their own.
 struct Compiled {
-    heap: Heap,
-    environment: Environment,
-    console: Console,
+    sandbox: Sandbox,
     functions: Vec<Kept>,
+    /// Whether each function is known to leave nothing behind.
+    leave_nothing: Vec<bool>,
     /// Names of the functions, for profiles.
     labels: Vec<Label>,
 }
 
 impl Compiled {
     fn new(limits: &Limits, group: &MapGroup) -> Result<Compiled, Error> {
-        let mut heap = new_heap(limits)?;
         let console = Console::new(group.owner.to_string());
-        let environment = Environment::new(&mut heap, &console)?;
-        let functions = environment.enter(&mut heap, &console, |entered| {
-            let modules = entered.modules(group.lib.as_deref())?;
-            match group.indexes {
-                Indexes::No => {}
-                Indexes::Nouveau => entered.run(prelude::INDEX_OF_NOUVEAU, c"nouveau.js")?,
-                Indexes::Clouseau => entered.run(prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?,
-            }
-            let mut functions = Vec::with_capacity(group.maps.len());
-            for source in &group.maps {
-                entered.scope.start_clock();
-                let function = entered.compile(source, modules.as_ref())?;
-                functions.push(entered.scope.keep(function));
-            }
-            Ok::<_, Error>(functions)
-        })?;
+        let (sandbox, (functions, is_verbatim)) =
+            Sandbox::new(limits, console, |entered| compile(entered, group))?;
         let labels = 0..group.maps.len();
+        let leave_nothing = match is_verbatim {
+            true => leave_nothing(group),
+            false => vec![false; group.maps.len()],
+        };
         Ok(Compiled {
-            heap,
-            environment,
-            console,
+            sandbox,
             functions,
+            leave_nothing,
             labels: labels.map(|n| Label::new(&group.owner.view(n))).collect(),
         })
     }
 }
 
+/// The functions of a group, and whether each was compiled as it stands, so that the check of its text is a check of the function.
+fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bool), Error> {
+    let modules = entered.modules(group.lib.as_deref())?;
+    match group.indexes {
+        Indexes::No => {}
+        Indexes::Nouveau => entered.run(prelude::INDEX_OF_NOUVEAU, c"nouveau.js")?,
+        Indexes::Clouseau => entered.run(prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?,
+    }
+    let mut functions = Vec::with_capacity(group.maps.len());
+    let mut is_verbatim = true;
+    for source in &group.maps {
+        entered.scope.start_clock();
+        let function = entered.compile(source, modules.as_ref())?;
+        is_verbatim = is_verbatim && entered.is_verbatim(&function)?;
+        functions.push(entered.scope.keep(function));
+    }
+    if let Some(modules) = &modules {
+        for source in &group.maps {
+            entered.load(modules, &required(source))?;
+        }
+    }
+    Ok((functions, is_verbatim))
+}
+
+/// Which functions of a group are known to leave nothing behind. That holds in an environment that nothing has changed: none do if
+/// compiling the others or loading their modules may change it.
+fn leave_nothing(group: &MapGroup) -> Vec<bool> {
+    let left = group.maps.iter();
+    let left: Vec<_> = left
+        .map(|map| left_behind(map, Arguments::Shared))
+        .collect();
+    let loads = |map: &String| group.lib.is_some() && !required(map).is_empty();
+    let is_plain = !left.contains(&LeftBehind::ByCompilation) && !group.maps.iter().any(loads);
+    let nothing = |left: &LeftBehind| is_plain && *left == LeftBehind::Nothing;
+    left.iter().map(nothing).collect()
+}
+
 /// Compiled groups that no mapper uses at the moment: mappers come and go, and leave these for the next of the same group.
 pub(super) struct Compilations {
     limits: Limits,
-    idle_max: usize,
-    /// The one used last is last.
-    idle: Mutex<Vec<Unused>>,
+    idle: Idle<Unused>,
 }
 
 struct Unused {
     group: MapGroup,
     compiled: Compiled,
-    since: Instant,
 }
 
 impl Compilations {
     pub fn new(options: &Options) -> Compilations {
         Compilations {
             limits: options.limits(),
-            idle_max: options.workers_max * 2,
-            idle: Mutex::default(),
+            idle: Idle::new(
+                IDLE_MAX.max(options.workers_max * 2),
+                options.idle_bytes_max(),
+            ),
         }
     }
 
     fn take(&self, group: &MapGroup) -> Result<Compiled, Error> {
-        let mut idle = self.idle.lock();
-        let found = idle.iter().rposition(|unused| unused.group == *group);
-        let found = found.map(|at| idle.remove(at));
-        drop(idle);
-        match found {
+        match self.idle.take(|unused| unused.group == *group) {
             Some(unused) => Ok(unused.compiled),
             None => Compiled::new(&self.limits, group),
         }
     }
 
-    fn give_back(&self, group: MapGroup, compiled: Compiled) {
-        // What an idle heap takes is taken from the process.
-        if compiled.heap.memory_used() > self.limits.memory_bytes / 4 {
-            return;
-        }
-        let unused = Unused {
-            group,
-            compiled,
-            since: Instant::now(),
-        };
-        let mut idle = self.idle.lock();
-        idle.push(unused);
-        let oldest = (idle.len() > self.idle_max).then(|| idle.remove(0));
-        drop(idle);
-        drop(oldest);
+    fn put(&self, group: MapGroup, compiled: Compiled) {
+        let bytes = compiled.sandbox.footprint();
+        self.idle.put(Unused { group, compiled }, bytes);
     }
 
-    /// Lets go of those that nobody used lately.
+    /// Drops those that were not used recently.
     pub fn rest(&self) {
-        let mut idle = self.idle.lock();
-        let ended: Vec<_> = idle
-            .extract_if(.., |u| u.since.elapsed() > IDLE_TIME_MAX)
-            .collect();
-        drop(idle);
-        drop(ended);
+        self.idle.rest(IDLE_TIME_MAX);
     }
 }
 
@@ -144,22 +155,23 @@ impl Drop for ThreadMapper {
     fn drop(&mut self) {
         if let Some(compiled) = self.compiled.take() {
             let group = std::mem::take(&mut self.group);
-            self.compilations.give_back(group, compiled);
+            self.compilations.put(group, compiled);
         }
     }
 }
 
 #[cfg(test)]
 impl ThreadMapper {
-    /// The JavaScript heap.
-    pub fn heap(&mut self) -> &mut Heap {
-        &mut self.compiled.as_mut().expect("no limit was hit").heap
+    /// The JavaScript heap, of a mapper that keeps what calls leave behind.
+    pub fn heap(&mut self) -> &mut quickjs::Heap {
+        let compiled = self.compiled.as_mut().expect("no limit was hit");
+        compiled.sandbox.heap()
     }
 
     /// Takes the heap down in order; answers the bytes that were left.
     pub fn tear_down(mut self) -> usize {
         let compiled = self.compiled.take().expect("no limit was hit");
-        compiled.heap.tear_down()
+        compiled.sandbox.into_heap().tear_down()
     }
 }
 
@@ -173,6 +185,25 @@ impl Mapper for ThreadMapper {
     }
 }
 
+/// The next call: of a document and a function, by their indexes.
+#[derive(Clone, Copy)]
+struct At {
+    doc: usize,
+    view: usize,
+    /// When the document's first function was called.
+    began: Instant,
+    /// Where the text of the document's rows is to end.
+    end: usize,
+}
+
+/// Why the heap is left.
+enum Left {
+    /// All documents are mapped, or the time is over.
+    Done,
+    /// A function may have left something behind.
+    ToRewind,
+}
+
 impl ThreadMapper {
     /// Maps documents until a time is over; answers how many.
     fn map_for(
@@ -182,34 +213,81 @@ impl ThreadMapper {
         time: Duration,
     ) -> Result<usize, Error> {
         let started = Instant::now();
-        let mut compiled = match self.compiled.take() {
-            Some(compiled) => compiled,
-            None => self.compilations.take(&self.group)?,
+        let mut at = At {
+            doc: 0,
+            view: 0,
+            began: started,
+            end: 0,
         };
-        let Compiled {
-            heap,
-            environment,
-            console,
-            functions,
-            labels,
-        } = &mut compiled;
+        loop {
+            let mut compiled = match self.compiled.take() {
+                Some(compiled) => compiled,
+                None => self.compilations.take(&self.group)?,
+            };
+            let limits = &self.compilations.limits;
+            if at.view > 0 && at.began.elapsed() > limits.time {
+                return Err(limit_error(limits, Limit::Time));
+            }
+            // After an error, a limit above all, the heap is not used again.
+            let is_over = || started.elapsed() >= time;
+            let left = self.map_until(&mut compiled, docs, &mut at, out, is_over)?;
+            if compiled.sandbox.rewind() {
+                self.compiled = Some(compiled);
+            }
+            if let Left::Done = left {
+                return Ok(at.doc);
+            }
+        }
+    }
+
+    /// How a document is made for so many functions.
+    fn form(&self, functions: usize) -> Form {
         // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
-        let form = match (self.group.records, functions.len()) {
+        match (self.group.records, functions) {
             (false, _) => Form::Lazy,
             (true, 1) => Form::Records,
             (true, _) => Form::LazyRecords,
-        };
+        }
+    }
+
+    /// Maps documents until the heap has to be rewound, or `is_over` after one of them.
+    fn map_until(
+        &mut self,
+        compiled: &mut Compiled,
+        docs: &[Doc<'_>],
+        at: &mut At,
+        out: &mut Emits,
+        is_over: impl Fn() -> bool,
+    ) -> Result<Left, Error> {
+        let Compiled {
+            sandbox,
+            functions,
+            leave_nothing,
+            labels,
+        } = compiled;
+        let count = functions.len();
+        let is_rewound = leave_nothing.contains(&false);
+        let form = self.form(count);
         let (text, tells) = (&mut self.text, self.group.tells);
         let emit_bytes_max = self.compilations.limits.emit_bytes_max;
-        let done = environment.enter(heap, console, |entered| {
+        let indexes = self.group.indexes;
+        let (heap, environment, console) = sandbox.parts();
+        environment.enter(heap, console, |entered| {
             let scope = entered.scope;
             let functions: Vec<_> = functions.iter().map(|kept| scope.kept(kept)).collect();
-            for (index, doc) in docs.iter().enumerate() {
-                if index.is_multiple_of(DOCS_BETWEEN) {
+            while let Some(doc) = docs.get(at.doc) {
+                if at.doc.is_multiple_of(DOCS_BETWEEN) {
                     scope.raise_gc_threshold();
                 }
+                if at.view == 0 {
+                    // Functions that leave nothing have one clock for all of them, which the heap keeps.
+                    if is_rewound {
+                        at.began = Instant::now();
+                    }
+                    at.end = end(out.bytes.len(), emit_bytes_max);
+                    whole(doc, text);
+                }
                 scope.start_clock();
-                whole(doc, text);
                 let pass = Pass {
                     scope,
                     console,
@@ -217,21 +295,31 @@ impl ThreadMapper {
                     form,
                     doc,
                     labels,
-                    indexes: self.group.indexes,
-                    index: index as u32,
+                    leave_nothing,
+                    indexes,
+                    index: at.doc as u32,
                     tells,
-                    end: end(out.bytes.len(), emit_bytes_max),
+                    end: at.end,
                 };
-                pass.run(&functions, out)?;
-                if started.elapsed() >= time {
-                    return Ok(index + 1);
+                at.view = pass.run(&functions, at.view, out)?;
+                let last = leave_nothing.get(at.view.wrapping_sub(1));
+                let is_restored = last.is_none_or(|nothing| *nothing);
+                if at.view >= count {
+                    at.view = 0;
+                    at.doc += 1;
+                    if is_over() {
+                        return Ok(Left::Done);
+                    }
+                }
+                if !is_restored {
+                    return Ok(match at.doc < docs.len() {
+                        true => Left::ToRewind,
+                        false => Left::Done,
+                    });
                 }
             }
-            Ok::<_, Error>(docs.len())
-        })?;
-        // After an error, a limit above all, the heap is not used again.
-        self.compiled = Some(compiled);
-        Ok(done)
+            Ok(Left::Done)
+        })
     }
 }
 
@@ -260,6 +348,7 @@ struct Pass<'a, 'js> {
     form: Form,
     doc: &'a Doc<'a>,
     labels: &'a [Label],
+    leave_nothing: &'a [bool],
     indexes: Indexes,
     index: u32,
     tells: bool,
@@ -267,16 +356,20 @@ struct Pass<'a, 'js> {
 }
 
 impl<'js> Pass<'_, 'js> {
-    fn run(&self, functions: &[Value<'js>], out: &mut Emits) -> Result<(), Error> {
+    /// Calls functions from one on, up to one that may leave something behind. Answers which is next.
+    fn run(&self, functions: &[Value<'js>], from: usize, out: &mut Emits) -> Result<usize, Error> {
         let mut document = None;
-        for (view, function) in functions.iter().enumerate() {
+        for (view, function) in functions.iter().enumerate().skip(from) {
             // What one function does to an array is not for the next to see.
             document.take_if(|document| self.scope.may_have_changed(document));
             let document = match &mut document {
                 Some(document) => document,
                 empty => match self.scope.document(self.text, self.form) {
                     Ok(document) => empty.insert(document),
-                    Err(error) => return self.unbuilt(error, out),
+                    Err(error) => {
+                        self.unbuilt(error, out)?;
+                        return Ok(functions.len());
+                    }
                 },
             };
             let began = Tick::now();
@@ -284,8 +377,11 @@ impl<'js> Pass<'_, 'js> {
                 self.call(view, function, document, out)
             })?;
             out.note_spent(view, began.elapsed_ns());
+            if !self.leave_nothing[view] {
+                return Ok(view + 1);
+            }
         }
-        Ok(())
+        Ok(functions.len())
     }
 
     fn call(

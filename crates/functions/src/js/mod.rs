@@ -1,18 +1,21 @@
 //! JavaScript, in this process or in worker processes of the same binary.
 //!
 //! QuickJS itself is the crate `quickjs`. A context of it gets the prelude (`environment`) and a few functions to call outside
-//! (`host`). `mapper`, `reducer` (with the heaps of `pool`) and `designs` run users' functions in the calling thread; `process`
-//! has them run by a `worker`, to which it speaks over a `wire`.
+//! (`host`). `mapper`, `reducer` and `designs` run users' functions in the calling thread, each in a `sandbox` that is rewound between
+//! calls and waits for the next ones among the `idle`; `process` has them run by a `worker`, to which it speaks over a `wire`.
 
+mod budget;
 mod designs;
 mod environment;
 mod host;
+mod idle;
 mod log;
 mod mapper;
-mod pool;
 mod process;
 mod profile;
 mod reducer;
+mod required;
+mod sandbox;
 #[cfg(test)]
 mod tests;
 mod thrown;
@@ -28,14 +31,18 @@ use quickjs::Limits;
 
 use designs::{Heaps, ThreadDesigns};
 use mapper::{Compilations, ThreadMapper};
-use pool::Pool;
 use process::{ProcessDesigns, Processes};
 pub use profile::WorkersProfile;
-use reducer::ThreadReducer;
+use reducer::{Reducers, Source, ThreadReducer};
 pub use worker::worker_main;
 
 /// Heaps and workers that nobody used for so long are let go.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
+
+/// The idle heaps of one kind of function (maps, reduces, others) take at most this part of what one heap may take.
+const IDLE_SHARE: usize = 4;
+/// Bytes that they may take at least: some heaps.
+const IDLE_BYTES_MIN: usize = 4 << 20;
 
 /// Where JavaScript runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -68,6 +75,8 @@ pub struct Options {
     pub workers_max: usize,
     /// `queue_limit`: how many may wait in each lane.
     pub queue_max: usize,
+    /// `[memory] workers`: memory of all worker processes together, in bytes.
+    pub workers_bytes_max: usize,
     /// How a worker process is started; no setting.
     pub worker: WorkerCommand,
 }
@@ -101,6 +110,7 @@ impl Default for Options {
             isolation: Isolation::Thread,
             queue_max: 2048,
             workers_max: std::thread::available_parallelism().map_or(2, usize::from),
+            workers_bytes_max: 1 << 30,
             worker: WorkerCommand::default(),
         }
     }
@@ -117,6 +127,11 @@ impl Options {
         }
         .clamped()
     }
+
+    /// Bytes that the idle heaps of one kind of function may take, in each process that runs JavaScript.
+    fn idle_bytes_max(&self) -> usize {
+        (self.limits().memory_bytes / IDLE_SHARE).max(IDLE_BYTES_MIN)
+    }
 }
 
 /// Runs JavaScript.
@@ -128,7 +143,7 @@ pub struct Engine {
 /// Where it runs.
 #[derive(Clone)]
 enum Place {
-    Thread(Arc<Compilations>, Arc<Pool>, Arc<Heaps>),
+    Thread(Arc<Compilations>, Arc<Reducers>, Arc<Heaps>),
     Process(Arc<Processes>),
 }
 
@@ -141,10 +156,10 @@ impl Engine {
         let place = match options.isolation {
             Isolation::Thread => Place::Thread(
                 Arc::new(Compilations::new(&options)),
-                Arc::new(Pool::new(&options)),
+                Arc::new(Reducers::new(&options)),
                 Arc::new(Heaps::new(&options)),
             ),
-            Isolation::Process => Place::Process(Arc::new(Processes::new(&options))),
+            Isolation::Process => Place::Process(Processes::new(&options)),
         };
         Engine { place }
     }
@@ -157,22 +172,34 @@ impl Engine {
         })
     }
 
-    /// A custom reduce function; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
-    pub fn reducer(&self, source: &str, lib: Option<&str>) -> Box<dyn Reducer> {
+    /// A custom reduce function of a database; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
+    pub fn reducer(
+        &self,
+        database: &Arc<str>,
+        source: &str,
+        lib: Option<&str>,
+    ) -> Box<dyn Reducer> {
+        let source = Source {
+            database: database.clone(),
+            source: source.to_owned(),
+            lib: lib.map(str::to_owned),
+        };
         match &self.place {
-            Place::Thread(_, pool, _) => Box::new(ThreadReducer::new(pool.clone(), source, lib)),
-            Place::Process(processes) => Box::new(processes.reducer(source, lib)),
+            Place::Thread(_, reducers, _) => Box::new(ThreadReducer::new(reducers.clone(), source)),
+            Place::Process(processes) => Box::new(processes.reducer(source)),
         }
     }
 
-    /// Calls of other functions of design documents.
-    pub fn designs(&self) -> Box<dyn Designs> {
+    /// Calls of other functions of a database's design documents.
+    pub fn designs(&self, database: &Arc<str>) -> Box<dyn Designs> {
         match &self.place {
             Place::Thread(.., heaps) => Box::new(ThreadDesigns {
                 heaps: heaps.clone(),
+                database: database.clone(),
             }),
             Place::Process(processes) => Box::new(ProcessDesigns {
                 processes: processes.clone(),
+                database: database.clone(),
             }),
         }
     }
@@ -180,19 +207,27 @@ impl Engine {
     /// Lets go of heaps and workers that nobody used lately.
     pub fn rest(&self) {
         match &self.place {
-            Place::Thread(compilations, pool, heaps) => {
+            Place::Thread(compilations, reducers, heaps) => {
                 compilations.rest();
-                pool.rest();
+                reducers.rest();
                 heaps.rest();
             }
             Place::Process(processes) => processes.rest(),
         }
     }
 
+    /// Bytes that all worker processes take, and the most that they took.
+    pub fn worker_memory(&self) -> (u64, u64) {
+        match &self.place {
+            Place::Thread(..) => (0, 0),
+            Place::Process(processes) => processes.memory(),
+        }
+    }
+
     /// Whether a source is a function: [`Error::Compile`] says why not.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
         match &self.place {
-            Place::Thread(_, pool, _) => pool.check(source, lib),
+            Place::Thread(_, reducers, _) => reducers.check(source, lib),
             Place::Process(processes) => processes.check(source, lib),
         }
     }

@@ -8,13 +8,15 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicU64, Ordering};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 use std::time::{Duration, Instant};
 
 use lru::LruCache;
 use telemetry::State;
 
+use super::budget::{Budget, Share};
 use super::profile::Control;
+use super::reducer::Source;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{IDLE_TIME_MAX, Options};
 use crate::counters::{PROCESS_ENDS, PROCESS_FAILURES, PROCESS_STARTS};
@@ -33,6 +35,8 @@ const DESIGNS_MAX: usize = 256;
 const DEFINITIONS_BYTES_MAX: usize = 8 << 20;
 
 struct Worker {
+    /// Of the memory of all workers. It is dropped before the process is waited for, so it names no other process.
+    share: Option<Share>,
     child: Child,
     socket: BufReader<UnixStream>,
     /// By which it is profiled.
@@ -54,6 +58,7 @@ impl Drop for Worker {
             false => PROCESS_ENDS.count(),
         }
         self.control.end();
+        self.share = None;
         // Both fail only for a process that has ended.
         let _ = self.child.kill();
         let _ = self.child.wait();
@@ -61,7 +66,7 @@ impl Drop for Worker {
 }
 
 impl Worker {
-    fn start(options: &Options) -> io::Result<Worker> {
+    fn start(options: &Options, budget: &Arc<Budget>) -> io::Result<Worker> {
         let program = match &options.worker.program {
             Some(program) => program.clone(),
             // By this name the kernel runs the very file that runs now, also when another version took its place.
@@ -87,6 +92,7 @@ impl Worker {
         PROCESS_STARTS.count();
         let control = Control::register(control);
         let mut worker = Worker {
+            share: Some(budget.share(child.id())),
             child,
             socket: BufReader::new(ours),
             control,
@@ -95,7 +101,7 @@ impl Worker {
             has_lived: true,
             has_failed: false,
         };
-        worker.send(wire::options_frame(options))?;
+        worker.send(wire::options_frame(options, confine::of_this_kernel()))?;
         Ok(worker)
     }
 
@@ -116,6 +122,18 @@ impl Worker {
         }
     }
 
+    /// Notes whether it runs a function, which decides when its memory is taken from it.
+    fn works(&mut self, works: bool) {
+        if let Some(share) = &self.share {
+            share.works(works);
+        }
+    }
+
+    /// It was ended because all workers together took too much memory.
+    fn is_evicted(&self) -> bool {
+        self.share.as_ref().is_some_and(Share::is_evicted)
+    }
+
     fn is_running(&mut self) -> bool {
         matches!(self.child.try_wait(), Ok(None))
     }
@@ -124,10 +142,11 @@ impl Worker {
 /// The workers of an engine. How many are at work is for the callers to bound.
 pub(super) struct Processes {
     options: Options,
+    budget: Arc<Budget>,
     /// Workers at rest; the one used last is last.
     idle: Mutex<Vec<Worker>>,
     numbers: AtomicU64,
-    designs: Mutex<Vec<(DesignDoc, u64)>>,
+    designs: Mutex<Vec<(Arc<str>, DesignDoc, u64)>>,
     /// Mappers and reducers come and go: what they are made of keeps its number.
     definitions: Mutex<Definitions>,
 }
@@ -163,9 +182,10 @@ fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
 }
 
 impl Processes {
-    pub fn new(options: &Options) -> Processes {
-        Processes {
+    pub fn new(options: &Options) -> Arc<Processes> {
+        Arc::new_cyclic(|processes: &Weak<Processes>| Processes {
             options: options.clone(),
+            budget: Budget::new(options.workers_bytes_max, processes.clone()),
             idle: Mutex::default(),
             numbers: AtomicU64::new(1),
             designs: Mutex::default(),
@@ -173,7 +193,20 @@ impl Processes {
                 known: LruCache::unbounded(),
                 bytes: 0,
             }),
-        }
+        })
+    }
+
+    /// Bytes that all workers take now, and the most that they took.
+    pub fn memory(&self) -> (u64, u64) {
+        self.budget.used_bytes()
+    }
+
+    /// Ends the worker that was idle for longest; whether there is one.
+    pub fn end_oldest(&self) -> bool {
+        let mut idle = lock(&self.idle);
+        let oldest = (!idle.is_empty()).then(|| idle.remove(0));
+        drop(idle);
+        oldest.is_some()
     }
 
     /// A definition with its number, the same as of an equal one that was used lately.
@@ -195,12 +228,13 @@ impl Processes {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number that stands for a design document.
-    fn design(&self, ddoc: &DesignDoc) -> u64 {
+    /// The number that stands for a design document of a database.
+    fn design(&self, database: &Arc<str>, ddoc: &DesignDoc) -> u64 {
         let mut designs = lock(&self.designs);
-        if let Some(at) = designs.iter().position(|(known, _)| known == ddoc) {
+        let is_same = |(of, known, _): &(Arc<str>, DesignDoc, u64)| of == database && known == ddoc;
+        if let Some(at) = designs.iter().position(is_same) {
             let known = designs.remove(at);
-            let number = known.1;
+            let number = known.2;
             designs.push(known);
             return number;
         }
@@ -208,7 +242,7 @@ impl Processes {
             designs.remove(0);
         }
         let number = self.number();
-        designs.push((ddoc.clone(), number));
+        designs.push((database.clone(), ddoc.clone(), number));
         number
     }
 
@@ -222,11 +256,18 @@ impl Processes {
             let mut worker = idle.remove(at);
             worker.has_lived = false;
             if worker.is_running() {
+                worker.works(true);
                 return Ok(worker);
             }
         }
         drop(idle);
-        Worker::start(&self.options)
+        self.start()
+    }
+
+    fn start(&self) -> io::Result<Worker> {
+        let mut worker = Worker::start(&self.options, &self.budget)?;
+        worker.works(true);
+        Ok(worker)
     }
 
     /// Ends workers that nobody used lately.
@@ -241,6 +282,7 @@ impl Processes {
 
     fn give_back(&self, mut worker: Worker) {
         worker.used = Instant::now();
+        worker.works(false);
         // As many as work at a time without lists.
         let idle_max = (self.options.workers_max + 1) * 2;
         let mut idle = lock(&self.idle);
@@ -263,7 +305,7 @@ impl Processes {
         loop {
             let worker = match may_rest {
                 true => self.take(number),
-                false => Worker::start(&self.options),
+                false => self.start(),
             };
             let mut worker = worker.map_err(|error| {
                 Error::Process(format!("a worker for functions does not start: {error}"))
@@ -279,6 +321,10 @@ impl Processes {
                 }
                 Ok(Reply::Unknown) => {
                     return Err(Error::Process("a worker knows no functions".into()));
+                }
+                Err(_) if worker.is_evicted() => {
+                    worker.has_failed = true;
+                    return Err(self.budget.error());
                 }
                 // It had died while it rested, or was dying: another one is asked, once.
                 Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
@@ -345,10 +391,11 @@ impl Processes {
         })
     }
 
-    pub fn reducer(self: &Arc<Self>, source: &str, lib: Option<&str>) -> ProcessReducer {
+    pub fn reducer(self: &Arc<Self>, source: Source) -> ProcessReducer {
         let (definition, defined) = self.defined(Definition::Reduce {
-            source: source.to_owned(),
-            lib: lib.map(str::to_owned),
+            database: source.database,
+            source: source.source,
+            lib: source.lib,
         });
         ProcessReducer {
             processes: self.clone(),
@@ -449,6 +496,17 @@ impl Reducer for ProcessReducer {
 /// [`Designs`] in worker processes.
 pub(super) struct ProcessDesigns {
     pub processes: Arc<Processes>,
+    pub database: Arc<str>,
+}
+
+impl ProcessDesigns {
+    /// A design document's number, and what is to be sent to a worker that does not know it.
+    fn defined(&self, ddoc: &DesignDoc) -> (u64, Definition) {
+        let database = self.database.clone();
+        let number = self.processes.design(&database, ddoc);
+        let ddoc = ddoc.clone();
+        (number, Definition::Design { database, ddoc })
+    }
 }
 
 fn call_frame(kind: Kind, number: u64, path: &[&str], args: &[&[u8]]) -> Frame {
@@ -474,8 +532,7 @@ impl Designs for ProcessDesigns {
         path: &[&str],
         args: &[&[u8]],
     ) -> Vec<Result<Vec<u8>, Error>> {
-        let number = self.processes.design(ddoc);
-        let definition = Definition::Design(ddoc.clone());
+        let (number, definition) = self.defined(ddoc);
         let request = || call_frame(Kind::Call, number, path, args);
         let replies = self
             .processes
@@ -494,8 +551,7 @@ impl Designs for ProcessDesigns {
         args: &[u8],
         io: &mut dyn ListIo,
     ) -> Result<(), Error> {
-        let number = self.processes.design(ddoc);
-        let definition = Definition::Design(ddoc.clone());
+        let (number, definition) = self.defined(ddoc);
         let request = || call_frame(Kind::List, number, path, &[args]);
         self.processes
             .request(number, Some(&definition), request, |worker| {

@@ -1,10 +1,12 @@
 //! Frames between this process and its workers: a length, a kind, and fields that each have their length in front.
 
 use std::io::{self, Read, Write};
+use std::sync::Arc;
 use std::time::Duration;
 
 use super::Options;
 use super::log::Line;
+use confine::Confinement;
 use language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
 
 /// Longest frame that is read.
@@ -208,8 +210,15 @@ impl Received {
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Definition {
     Maps(MapGroup),
-    Reduce { source: String, lib: Option<String> },
-    Design(DesignDoc),
+    Reduce {
+        database: Arc<str>,
+        source: String,
+        lib: Option<String>,
+    },
+    Design {
+        database: Arc<str>,
+        ddoc: DesignDoc,
+    },
 }
 
 impl Definition {
@@ -221,8 +230,10 @@ impl Definition {
             Definition::Maps(group) => {
                 group.maps.iter().map(String::len).sum::<usize>() + lib(&group.lib)
             }
-            Definition::Reduce { source, lib: of } => source.len() + lib(of),
-            Definition::Design(ddoc) => ddoc.json.len(),
+            Definition::Reduce {
+                source, lib: of, ..
+            } => source.len() + lib(of),
+            Definition::Design { ddoc, .. } => ddoc.json.len(),
         }
     }
 
@@ -246,12 +257,17 @@ impl Definition {
                 let maps = group.maps.iter();
                 maps.fold(frame, |frame, map| frame.text(map))
             }
-            Definition::Reduce { source, lib } => {
+            Definition::Reduce {
+                database,
+                source,
+                lib,
+            } => {
                 let lib = lib.as_deref().map(str::as_bytes);
-                frame.number(1).text(source).optional(lib)
+                frame.number(1).text(database).text(source).optional(lib)
             }
-            Definition::Design(ddoc) => {
-                let frame = frame.number(2).text(&ddoc.id).text(&ddoc.rev);
+            Definition::Design { database, ddoc } => {
+                let frame = frame.number(2).text(database);
+                let frame = frame.text(&ddoc.id).text(&ddoc.rev);
                 frame.text(&ddoc.language).bytes(&ddoc.json)
             }
         }
@@ -283,33 +299,40 @@ impl Definition {
                     .collect::<io::Result<_>>()?,
             }),
             1 => Definition::Reduce {
+                database: frame.text()?.into(),
                 source: frame.text()?,
                 lib: frame.optional_text()?,
             },
-            2 => Definition::Design(DesignDoc {
-                id: frame.text()?,
-                rev: frame.text()?,
-                language: frame.text()?,
-                json: frame.bytes()?.into(),
-            }),
+            2 => Definition::Design {
+                database: frame.text()?.into(),
+                ddoc: DesignDoc {
+                    id: frame.text()?,
+                    rev: frame.text()?,
+                    language: frame.text()?,
+                    json: frame.bytes()?.into(),
+                },
+            },
             _ => return Err(malformed()),
         };
         Ok((number, definition))
     }
 }
 
-pub(super) fn options_frame(options: &Options) -> Frame {
+/// Settings of a worker, and what it is to confine itself with.
+pub(super) fn options_frame(options: &Options, confinement: Confinement) -> Frame {
     Frame::new(Kind::Options)
         .number(options.time.as_millis() as u64)
         .number(options.memory_bytes as u64)
         .number(options.stack_bytes as u64)
         .number(options.emit_rows_max as u64)
         .number(options.emit_bytes_max as u64)
+        .number(confinement.files.into())
+        .number(confinement.calls.into())
 }
 
-pub(super) fn read_options(frame: &mut Received) -> io::Result<Options> {
+pub(super) fn read_options(frame: &mut Received) -> io::Result<(Options, Confinement)> {
     let size = |frame: &mut Received| Ok::<_, io::Error>(frame.number()? as usize);
-    Ok(Options {
+    let options = Options {
         time: Duration::from_millis(frame.number()?),
         memory_bytes: size(frame)?,
         stack_bytes: size(frame)?,
@@ -317,7 +340,12 @@ pub(super) fn read_options(frame: &mut Received) -> io::Result<Options> {
         emit_bytes_max: size(frame)?,
         workers_max: 1,
         ..Options::default()
-    })
+    };
+    let confinement = Confinement {
+        files: frame.number()? != 0,
+        calls: frame.number()? != 0,
+    };
+    Ok((options, confinement))
 }
 
 /// Names of limits, which are `'static` on both sides.

@@ -5,22 +5,24 @@ use std::io::{self, BufReader};
 use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::process::ExitCode;
+use std::sync::mpsc;
 
+use confine::Confinement;
 use procfs::process::Process;
 use profiler::Label;
+use projection::{Arguments, left_behind};
 use rustix::event::{PollFd, PollFlags, poll};
-use rustix::process::{
-    DumpableBehavior, Resource, Rlimit, getrlimit, set_dumpable_behavior, setrlimit,
-};
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use rustix::thread::{set_name, set_no_new_privs};
 
 use super::profile::Profiled;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
-use language::{Doc, Emits, Error, ListIo, Mapper, ReduceRow};
+use language::{Doc, Emits, Error, ListIo, ReduceRow};
 
-/// Definitions that a worker keeps; each mapper has a heap of its own, of half a megabyte at least.
-const DEFINITIONS_MAX: usize = 12;
+/// Definitions that a worker keeps, and their bytes. Their heaps are bounded where they are idle.
+const DEFINITIONS_MAX: usize = 64;
+const DEFINITIONS_BYTES_MAX: usize = 16 << 20;
 /// Bytes that are read at once.
 const READ_BYTES: usize = 128 << 10;
 /// Address space besides the heaps: the binary, threads' stacks, what allocators reserve.
@@ -59,9 +61,16 @@ fn space_used() -> u64 {
     pages.map_or(0, |statm| statm.size * procfs::page_size())
 }
 
-/// Ends the process when the other side goes away, also while JavaScript runs. Has it profiled when that is asked for.
+/// Ends the process when the other side goes away, also while JavaScript runs. Has it profiled when that is asked for. It returns
+/// when the thread that does so may open no file any more.
 fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
+    let (send_files, files) = mpsc::channel();
     let watch = move || {
+        // All threads are there. A profile may have begun: it needs this. Without it, there are no names of functions.
+        let _ = profiler::remember();
+        if send_files.send(confine::deny_files()).is_err() {
+            return;
+        }
         let mut profiled = Profiled::default();
         loop {
             let mut fds = [
@@ -84,36 +93,60 @@ fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
         }
     };
     let thread = std::thread::Builder::new().name("watch".into());
-    thread.stack_size(256 << 10).spawn(watch).map(drop)
+    thread.stack_size(256 << 10).spawn(watch)?;
+    files.recv().map_err(io::Error::other)?.map(drop)
 }
 
-/// Leaves little to whoever gets JavaScript to do what it should not.
+/// What does not depend on the options. It comes before the process opens anything.
 fn harden() -> io::Result<()> {
+    // Before Linux 5.9 there is no such call. Descriptors of the server are not inherited there either, but for those that it was
+    // started with.
+    let _ = confine::close_descriptors();
     telemetry::give_way(telemetry::BACKGROUND_NICE);
+    // Containers may have no `/proc`, or not let it be written.
+    let _ = confine::end_early(None);
     set_no_new_privs(true)?;
     // Nobody but the superuser reads its memory.
-    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
-    Ok(())
+    confine::hide_memory()
+}
+
+/// Leaves little to a function that gets the engine to do what it should not: no file, no network, no other process. It comes before
+/// the first byte of a user's code.
+fn confine_all(engine: &Engine, expected: Confinement) -> io::Result<()> {
+    // What reads files does so once, and before: where local time is from, and where the stack ends.
+    confine::read_time_zone();
+    // It fails where the limits are too low for any function.
+    let _ = engine.check("function () {}", None);
+    left_behind("function () {}", Arguments::Shared);
+    if !confine::deny_files()? && expected.files {
+        return Err(io::Error::other("the kernel no longer denies files"));
+    }
+    match expected.calls {
+        true => confine::deny_calls(),
+        false => Ok(()),
+    }
 }
 
 fn serve() -> io::Result<()> {
-    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     harden()?;
+    let mut socket = UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?);
     log::queue();
     let control = UnixStream::from(io::stdout().as_fd().try_clone_to_owned()?);
     watch(socket.try_clone()?, control)?;
     let Some(mut first) = Received::read(&mut socket)? else {
         return Ok(());
     };
-    let options = wire::read_options(&mut first)?;
+    let (options, expected) = wire::read_options(&mut first)?;
     let heaps = options.memory_bytes as u64 * 4;
     limit(Resource::As, space_used() + heaps + SPACE)?;
     limit(Resource::Core, 0)?;
     limit(Resource::Fsize, 0)?;
     limit(Resource::Nofile, 16)?;
     limit(Resource::Nproc, 0)?;
+    let engine = Engine::new(options);
+    confine_all(&engine, expected)?;
     let mut worker = Worker {
-        engine: Engine::new(options),
+        engine,
         known: HashMap::new(),
         clock: 0,
         socket: BufReader::with_capacity(READ_BYTES, socket),
@@ -126,7 +159,6 @@ fn serve() -> io::Result<()> {
 
 struct Known {
     definition: Definition,
-    mapper: Option<Box<dyn Mapper>>,
     used: u64,
 }
 
@@ -190,16 +222,20 @@ impl Worker {
 
     fn define(&mut self, request: &mut Received) -> io::Result<()> {
         let (number, definition) = Definition::read(request)?;
-        if self.known.len() >= DEFINITIONS_MAX {
+        let bytes = |known: &HashMap<u64, Known>| -> usize {
+            known.values().map(|known| known.definition.bytes()).sum()
+        };
+        let room = DEFINITIONS_BYTES_MAX.saturating_sub(definition.bytes());
+        while self.known.len() >= DEFINITIONS_MAX || bytes(&self.known) > room {
             let oldest = self.known.iter().min_by_key(|(_, known)| known.used);
-            if let Some(oldest) = oldest.map(|(&number, _)| number) {
-                self.known.remove(&oldest);
-            }
+            let Some(oldest) = oldest.map(|(&number, _)| number) else {
+                break;
+            };
+            self.known.remove(&oldest);
         }
         self.clock += 1;
         let known = Known {
             definition,
-            mapper: None,
             used: self.clock,
         };
         self.known.insert(number, known);
@@ -223,12 +259,10 @@ impl Worker {
         let Definition::Maps(group) = &known.definition else {
             return Ok(Outcome::Unknown);
         };
-        let mapper = match &mut known.mapper {
-            Some(mapper) => mapper,
-            empty => match engine.mapper(group) {
-                Ok(mapper) => empty.insert(mapper),
-                Err(error) => return Ok(Outcome::Error(error)),
-            },
+        // Dropped with this request, it leaves its heap for the next.
+        let mut mapper = match engine.mapper(group) {
+            Ok(mapper) => mapper,
+            Err(error) => return Ok(Outcome::Error(error)),
         };
         if verify {
             return Ok(Outcome::Frame(Frame::new(Kind::Done)));
@@ -254,10 +288,15 @@ impl Worker {
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
         };
-        let Definition::Reduce { source, lib } = &known.definition else {
+        let Definition::Reduce {
+            database,
+            source,
+            lib,
+        } = &known.definition
+        else {
             return Ok(Outcome::Unknown);
         };
-        let mut reducer = engine.reducer(source, lib.as_deref());
+        let mut reducer = engine.reducer(database, source, lib.as_deref());
         let rereduce = request.kind == Kind::Rereduce;
         let fields = request.rest()?;
         let answer = profiler::labelled(&label, || {
@@ -281,11 +320,11 @@ impl Worker {
         let Some(known) = self.known(number) else {
             return Ok(Outcome::Unknown);
         };
-        let Definition::Design(ddoc) = &known.definition else {
+        let Definition::Design { database, ddoc } = &known.definition else {
             return Ok(Outcome::Unknown);
         };
-        let ddoc = ddoc.clone();
-        let mut designs = self.engine.designs();
+        let (database, ddoc) = (database.clone(), ddoc.clone());
+        let mut designs = self.engine.designs(&database);
         let list = request.kind == Kind::List;
         let args = request.rest()?;
         if !list {

@@ -348,7 +348,12 @@ fn sources_that_run_wild_while_they_are_compiled_are_stopped() {
         ] {
             assert!(engine.mapper(&group(&[source])).is_err());
             assert!(engine.check(source, None).is_err());
-            assert!(engine.reducer(source, None).rereduce(&[b"1"]).is_err());
+            assert!(
+                engine
+                    .reducer(&"db".into(), source, None)
+                    .rereduce(&[b"1"])
+                    .is_err()
+            );
         }
         let deep = format!("function(doc){{{}}}", "[".repeat(100_000));
         assert!(engine.check(&deep, None).is_err());
@@ -434,7 +439,7 @@ fn memory_may_run_out_anywhere() {
                 Err(Error::Limit { limit: MEMORY, .. }) => {}
                 Err(error) => panic!("{step}: {error:?}"),
             }
-            let mut reducer = engine.reducer("function(k, v) { var a = []; for (var i = 0; i < 3000; i++) a.push([i, v]); return a.length }", None);
+            let mut reducer = engine.reducer(&"db".into(), "function(k, v) { var a = []; for (var i = 0; i < 3000; i++) a.push([i, v]); return a.length }", None);
             let values = vec![body.as_bytes(); 5 + step];
             match reducer.rereduce(&values) {
                 Ok(answer) => assert_eq!(answer, b"3000"),

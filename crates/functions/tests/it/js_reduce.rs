@@ -15,7 +15,7 @@ fn reduce(engine: &Engine, source: &str, rows: &[(&str, &str, &str)]) -> Result<
             value: value.as_bytes(),
         })
         .collect();
-    let answer = engine.reducer(source, None).reduce(&rows)?;
+    let answer = engine.reducer(&"db".into(), source, None).reduce(&rows)?;
     Ok(String::from_utf8(answer).expect("JSON is UTF-8"))
 }
 
@@ -62,7 +62,7 @@ fn reduce_functions_see_keys_with_ids_and_values() {
 fn rereduce_gets_no_keys() {
     each(|engine| {
         let source = "function(keys, values, rereduce) { return [keys, values, rereduce] }";
-        let mut reducer = engine.reducer(source, None);
+        let mut reducer = engine.reducer(&"db".into(), source, None);
         for _ in 0..3 {
             let answer = reducer.rereduce(&[b"1", b"{\"a\":2}"]).expect("an answer");
             assert_eq!(answer, br#"[null,[1,{"a":2}],true]"#);
@@ -76,7 +76,7 @@ fn reduce_functions_can_require_views_lib() {
         let lib = r#"{"add":"exports.add = function(v) { return v.reduce(function(a, b) { return a + b }, 0) }"}"#;
         let source = "function(k, v) { return require('views/lib/add').add(v) }";
         let answer = engine
-            .reducer(source, Some(lib))
+            .reducer(&"db".into(), source, Some(lib))
             .rereduce(&[b"1", b"2", b"3"]);
         assert_eq!(answer, Ok(b"6".to_vec()));
     });
@@ -126,7 +126,7 @@ fn a_hundred_reduce_functions_take_turns() {
                 let source = format!(
                     "function(k, v) {{ seen = (globalThis.seen || 0) + 1; return {number} }}"
                 );
-                let answer = engine.reducer(&source, None).rereduce(&[]);
+                let answer = engine.reducer(&"db".into(), &source, None).rereduce(&[]);
                 assert_eq!(answer, Ok(number.to_string().into_bytes()), "{round}");
             }
         }
@@ -143,7 +143,9 @@ fn design(json: &str) -> DesignDoc {
 }
 
 fn call(engine: &Engine, ddoc: &DesignDoc, path: &[&str], args: &str) -> Result<String, Error> {
-    let answer = engine.designs().call(ddoc, path, args.as_bytes())?;
+    let answer = engine
+        .designs(&"db".into())
+        .call(ddoc, path, args.as_bytes())?;
     Ok(String::from_utf8(answer).expect("JSON is UTF-8"))
 }
 
@@ -258,7 +260,7 @@ impl ListIo for Rows {
 fn list_functions_read_rows_and_write_text() {
     each(|engine| {
         let ddoc = design(DESIGN);
-        let mut designs = engine.designs();
+        let mut designs = engine.designs(&"db".into());
         let mut io = Rows {
             left: 3,
             ..Rows::default()
@@ -368,9 +370,12 @@ fn a_list_function_may_wait_for_who_needs_a_worker() {
             ..options(isolation)
         });
         let mut io = Nested(&engine, false);
-        let done = engine
-            .designs()
-            .list(&design(DESIGN), &["lists", "slow"], b"[{},{}]", &mut io);
+        let done = engine.designs(&"db".into()).list(
+            &design(DESIGN),
+            &["lists", "slow"],
+            b"[{},{}]",
+            &mut io,
+        );
         assert_eq!(done, Ok(()));
     }
 }

@@ -3,6 +3,7 @@
 
 mod js_document;
 mod js_hostile;
+mod js_isolation;
 mod js_map;
 mod js_property;
 mod js_reduce;

@@ -1,5 +1,6 @@
 //! A port of its own for Prometheus, which asks without a login: it tells numbers, and nothing else.
 
+use std::collections::VecDeque;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -11,7 +12,8 @@ use hyper::service::service_fn;
 use hyper::{Method, Response, StatusCode};
 use hyper_util::rt::{TokioIo, TokioTimer};
 use tokio::net::TcpListener;
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, oneshot};
+use tokio::time::timeout;
 
 use crate::app::App;
 use crate::connection::server::AFTER_FAILED_ACCEPT;
@@ -23,15 +25,19 @@ const PATH: &str = "/_node/_local/_prometheus";
 
 /// A connection that asks for nothing for so long is closed: places are few.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
-/// Connections that are answered at a time; others wait.
-const CONNECTIONS_MAX: usize = 16;
+/// Connections that are served at a time; for another one the oldest is closed. One more may be accepted meanwhile.
+const CONNECTIONS_MAX: usize = 15;
+/// A connection is closed after this time, when what is under way has been answered,
+const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
+/// which may take this long.
+const LAST_ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
 /// Answers whoever asks for the numbers, until it is dropped.
 pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
+    // Dropping one has a connection end. At most one more than there are connections.
+    let mut served: VecDeque<oneshot::Sender<()>> = VecDeque::new();
     loop {
-        // Nobody closes the semaphore.
-        let place = places.clone().acquire_owned().await.ok();
         let stream = match listener.accept().await {
             Ok((stream, _)) => stream,
             Err(e) => {
@@ -40,6 +46,14 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
                 continue;
             }
         };
+        served.retain(|ends| !ends.is_closed());
+        if places.available_permits() == 0 {
+            served.pop_front();
+        }
+        // Nothing closes the semaphore.
+        let place = places.clone().acquire_owned().await.ok();
+        let (ends, ended) = oneshot::channel::<()>();
+        served.push_back(ends);
         let app = app.clone();
         tokio::spawn(async move {
             let bodiless = Arc::new(Bodiless::default());
@@ -57,7 +71,17 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
                 .timer(TokioTimer::new())
                 .header_read_timeout(SILENCE_MAX)
                 .serve_connection(TokioIo::new(stream), service);
-            if let Err(e) = connection.await {
+            let mut connection = std::pin::pin!(connection);
+            let whole = tokio::select! {
+                done = &mut connection => done,
+                // A client that does not read what it requested would keep others out.
+                _ = timeout(CONNECTION_TIME_MAX, ended) => {
+                    connection.as_mut().graceful_shutdown();
+                    let rest = timeout(LAST_ANSWER_TIME_MAX, connection).await;
+                    rest.unwrap_or(Ok(()))
+                }
+            };
+            if let Err(e) = whole {
                 tracing::debug!(error = %e, "a connection for metrics ended");
             }
             drop(place);

@@ -6,6 +6,8 @@ pub mod lenient;
 pub mod linger;
 pub mod metrics_port;
 pub mod places;
+pub mod room;
+pub mod seat;
 pub mod server;
 pub mod spelling;
 pub mod tls;

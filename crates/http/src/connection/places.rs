@@ -1,35 +1,52 @@
-//! Places of client connections: so many may be open, over all ports that share them. When all are taken and another connection comes, idle
-//! ones are closed to make room, those of strangers first: a flood of them must not keep those out who have something to say.
+//! Places of client connections: how many may be open, over all ports that share them.
 //!
-//! What a request costs here are a few stores to memory that only its connection writes.
+//! When all are taken, another connection gets one of a few reserved places until it has sent a request. `GET /_up` is answered there,
+//! and so are server admins. Any other request needs a place that is not reserved: connections make room by the rules of `room`, or the
+//! request is refused. So the queue of the kernel never fills with connections of a flood, behind which others would wait.
 
 use std::future::Future;
+use std::hash::{BuildHasher as _, RandomState};
+use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
-use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
-use std::sync::atomic::{AtomicBool, AtomicU32, AtomicU64, AtomicUsize};
+use std::sync::atomic::Ordering::Relaxed;
+use std::sync::atomic::{AtomicU64, AtomicUsize};
 use std::task::{Context, Poll};
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
-use futures_util::task::AtomicWaker;
 use http_body::{Frame, SizeHint};
-use parking_lot::Mutex;
+use parking_lot::{Mutex, MutexGuard};
 use rustc_hash::FxHashMap;
 use telemetry::Tick;
 use tokio::sync::Notify;
 
+use crate::connection::room::{Activity, Class, Newcomer, Occupant, Shares};
+use crate::connection::seat::{Busy, Seat};
+use crate::metrics::ending::without_slow_lines;
 use crate::reply::{Body, StreamError};
 
-/// When nobody can go, it is looked again after this time: connections become idle, and requests old.
-const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(50);
-/// One of so many connections is closed at a time, so that not all are looked at for each that comes.
-const CLOSED_SHARE: usize = 16;
-/// So long a new connection may take to say something, and one rest between requests, before they make room.
-const GRACE_US: u64 = 1_000_000;
-/// A stranger's request is one that may go after this time: it waits for the client, mostly.
-const REQUEST_GRACE_US: u64 = 10_000_000;
-/// A full server is logged so often.
+/// A connection or a request that waits for a place looks for one again after this time.
+const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
+/// Connections are chosen for newcomers of one kind this often: all are examined each time.
+const CHOOSE_EVERY_US: u64 = 20_000;
+/// Connections that were told to close and are still here are not waited for after this time.
+const LEAVING_US_MAX: u64 = 500_000;
+/// While places became free within this time, requests wait for one.
+const PROGRESS_US: u64 = 100_000;
+/// A request waits for a place this long,
+const ADMISSION_TIME_MAX: Duration = Duration::from_secs(5);
+/// and a server admin's request this long until it keeps the reserved one.
+const ADMINS_TIME_MAX: Duration = Duration::from_millis(200);
+/// One of this many places is reserved,
+const RESERVED_PART: usize = 16;
+/// and at most this many.
+const RESERVED_MAX: usize = 8;
+/// A request in a reserved place gives way to another connection after this time,
+const REQUEST_US_MAX: u64 = 1_000_000;
+/// and a silent connection after this time, unless its address has half of the reserved places.
+const SILENCE_US_MAX: u64 = 20_000;
+/// A full server is logged this often.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The places.
@@ -39,15 +56,46 @@ pub struct Places {
     freed: Notify,
     closed: AtomicU64,
     began: Tick,
+    hasher: RandomState,
 }
 
 #[derive(Default)]
 struct Taken {
     seats: FxHashMap<u64, Arc<Seat>>,
+    reserved: FxHashMap<u64, Arc<Seat>>,
     next: u64,
+    /// Requests in reserved places that wait for another.
+    waiting: Vec<Waiting>,
     /// Those that were told to go, and are still here.
     leaving: usize,
+    told_at_us: u64,
+    /// When a place became free last.
+    progress_us: Option<u64>,
+    /// As of the last choice.
+    shares: Shares,
+    /// The last choices, by the newcomer's class and whether its group had its share.
+    choices: [[Option<Choice>; 2]; 3],
     warned: Option<Instant>,
+}
+
+/// When connections were chosen, and whether there were any.
+#[derive(Clone, Copy)]
+struct Choice {
+    at_us: u64,
+    is_some: bool,
+}
+
+struct Waiting {
+    number: u64,
+    class: Class,
+}
+
+/// What a request in a reserved place gets.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Admission {
+    Admitted,
+    Waits,
+    Refused,
 }
 
 impl Default for Places {
@@ -59,6 +107,7 @@ impl Default for Places {
             freed: Notify::new(),
             closed: AtomicU64::new(0),
             began: Tick::now(),
+            hasher: RandomState::new(),
         }
     }
 }
@@ -78,28 +127,64 @@ impl Places {
         self.max.store(max.max(1), Relaxed);
     }
 
+    /// How many are reserved; of few places none, which have one more.
+    fn reserved(&self) -> usize {
+        (self.max() / RESERVED_PART).clamp(1, RESERVED_MAX)
+    }
+
+    /// How many are not.
+    fn shared(&self) -> usize {
+        let max = self.max();
+        let is_few = max < RESERVED_PART;
+        if is_few { max } else { max - self.reserved() }
+    }
+
+    /// The group of an address. One who has a network of IPv6 has all its addresses.
+    fn group_of(&self, address: IpAddr) -> u64 {
+        match address.to_canonical() {
+            IpAddr::V4(v4) => self.hasher.hash_one((0u8, v4)),
+            IpAddr::V6(v6) => self.hasher.hash_one((1u8, &v6.segments()[..4])),
+        }
+    }
+
+    /// The group of a user.
+    pub(crate) fn group_of_user(&self, name: &str) -> u64 {
+        self.hasher.hash_one((2u8, name))
+    }
+
+    fn now_us(&self) -> u64 {
+        self.began.elapsed_us()
+    }
+
     /// Takes a place for a connection that was accepted, and waits until there is one. Only one task may wait.
-    pub(crate) async fn take(self: &Arc<Self>) -> Place {
+    pub(crate) async fn take(self: &Arc<Self>, peer: IpAddr) -> Place {
+        let group = self.group_of(peer);
         loop {
             let freed = self.freed.notified();
-            if let Some(place) = self.try_take() {
+            if let Some(place) = self.try_take(group) {
                 return place;
             }
-            self.make_room();
-            // Either way it is looked again.
+            // Either way it looks again.
             let _ = tokio::time::timeout(LOOK_AGAIN_AFTER, freed).await;
         }
     }
 
-    fn try_take(self: &Arc<Self>) -> Option<Place> {
+    fn try_take(self: &Arc<Self>, group: u64) -> Option<Place> {
         let mut taken = self.taken.lock();
-        if taken.seats.len() >= self.max() {
+        // Requests that wait come first.
+        let has_room = taken.waiting.is_empty() && taken.seats.len() < self.shared();
+        if !has_room && taken.reserved.len() >= self.reserved() {
+            self.evict(&taken, group);
             return None;
         }
         let number = taken.next;
         taken.next += 1;
-        let seat = Arc::new(Seat::new(self.now_us(), self.began));
-        taken.seats.insert(number, seat.clone());
+        let seat = Arc::new(Seat::new(group, !has_room, self.began));
+        let seats = match has_room {
+            true => &mut taken.seats,
+            false => &mut taken.reserved,
+        };
+        seats.insert(number, seat.clone());
         Some(Place {
             places: self.clone(),
             number,
@@ -107,130 +192,181 @@ impl Places {
         })
     }
 
-    fn now_us(&self) -> u64 {
-        self.began.elapsed_us()
+    /// Has one of the connections in reserved places close, if one has had its time.
+    fn evict(&self, taken: &Taken, group: u64) {
+        let now = self.now_us();
+        let occupants =
+            || (taken.reserved.iter()).map(move |(n, seat)| (seat, seat.occupant(*n, now)));
+        if taken.reserved.values().any(|seat| seat.is_leaving()) {
+            return;
+        }
+        let own = occupants().filter(|(_, o)| o.group == group).count();
+        let is_crowd = |o: &Occupant| o.group == group && own * 2 >= self.reserved();
+        let may_go = |seat: &Seat, o: &Occupant| match o.activity {
+            Activity::Resting => true,
+            Activity::Silent => is_crowd(o) || o.age_us >= SILENCE_US_MAX,
+            Activity::Busy => o.age_us >= REQUEST_US_MAX && !seat.is_exempt(),
+        };
+        let is_busy = |o: &Occupant| o.activity == Activity::Busy;
+        let key = |o: &Occupant| (is_busy(o), !is_crowd(o), std::cmp::Reverse(o.age_us));
+        let goes = occupants().filter(|(seat, o)| may_go(seat, o));
+        if let Some((seat, o)) = goes.min_by_key(|(_, o)| key(o)) {
+            // Its request may have come already, though its task has not read it.
+            seat.ask_to_leave(is_busy(&o));
+        }
     }
 
-    /// Has some idle connections close, unless some are about to.
-    pub(crate) fn make_room(&self) {
-        let now = self.now_us();
+    /// Finds a place that is not reserved for a request. False when there is none: the request is to be refused.
+    pub(crate) async fn admit(&self, place: &Ticket, class: Class) -> bool {
+        let seat = &place.seat;
+        let newcomer = Newcomer {
+            class,
+            group: seat.group(),
+        };
+        let time_max = match class {
+            Class::Admin => ADMINS_TIME_MAX,
+            _ => ADMISSION_TIME_MAX,
+        };
+        let deadline = Instant::now() + time_max;
+        let _waits = self.wait(place.number, class);
+        loop {
+            let admission = match Instant::now() < deadline && !seat.is_leaving() {
+                true => self.try_admit(place, newcomer),
+                false => Admission::Refused,
+            };
+            match admission {
+                Admission::Admitted => return true,
+                Admission::Refused if class == Class::Admin => {
+                    seat.exempt();
+                    return true;
+                }
+                Admission::Refused => return false,
+                Admission::Waits => {
+                    let changed = seat.changed.notified();
+                    let _ = tokio::time::timeout(LOOK_AGAIN_AFTER, changed).await;
+                }
+            }
+        }
+    }
+
+    fn wait(&self, number: u64, class: Class) -> Waits<'_> {
         let mut taken = self.taken.lock();
-        if taken.leaving > 0 {
-            return;
+        taken.waiting.push(Waiting { number, class });
+        Waits {
+            places: self,
+            number,
         }
-        let of = |seat: &Arc<Seat>| Some((seat.worth(now)?, seat.since_us.load(Relaxed)));
-        let seats = taken.seats.values();
-        let mut idle: Vec<_> = seats
-            .filter_map(|seat| Some((of(seat)?, seat.clone())))
+    }
+
+    fn try_admit(&self, place: &Ticket, newcomer: Newcomer) -> Admission {
+        let mut taken = self.taken.lock();
+        self.grant(&mut taken);
+        if !place.seat.is_reserved() {
+            return Admission::Admitted;
+        }
+        let now = self.now_us();
+        let is_recent = |at: Option<u64>, us: u64| at.is_some_and(|at| now.saturating_sub(at) < us);
+        let has_share = taken.shares.has_share(newcomer);
+        let choice = taken.choices[newcomer.class as usize][usize::from(has_share)];
+        let choice = choice.filter(|choice| is_recent(Some(choice.at_us), CHOOSE_EVERY_US));
+        let is_leaving = taken.leaving > 0 && is_recent(Some(taken.told_at_us), LEAVING_US_MAX);
+        if !is_leaving && choice.is_none() {
+            self.make_room_for(taken, newcomer);
+            taken = self.taken.lock();
+        }
+        // The next choice may find some: the last one did, or it was for another group.
+        let is_early = choice.is_some_and(|choice| choice.is_some || !has_share);
+        let waits = taken.leaving > 0
+            || is_early
+            || is_recent(taken.progress_us, PROGRESS_US)
+            || newcomer.class != Class::Stranger && !taken.shares.has_share(newcomer);
+        match waits {
+            true => Admission::Waits,
+            false => Admission::Refused,
+        }
+    }
+
+    /// Gives places that are free to those that wait: server admins first, then users.
+    fn grant(&self, taken: &mut Taken) {
+        while taken.seats.len() < self.shared() {
+            let waiting = taken.waiting.iter().enumerate();
+            let first = waiting.max_by_key(|(at, w)| (w.class, std::cmp::Reverse(*at)));
+            let Some((at, _)) = first else {
+                return;
+            };
+            let number = taken.waiting.remove(at).number;
+            if let Some(seat) = taken.reserved.remove(&number) {
+                seat.admit();
+                taken.seats.insert(number, seat);
+            }
+        }
+    }
+
+    /// Has idle connections close after one could not be accepted, because there are no descriptors.
+    pub(crate) fn make_room(&self) {
+        let taken = self.taken.lock();
+        if taken.leaving == 0 && taken.waiting.is_empty() {
+            let newcomer = Newcomer {
+                class: Class::Stranger,
+                group: 0,
+            };
+            self.make_room_for(taken, newcomer);
+        }
+    }
+
+    /// Has connections close for a newcomer, if there are any that go for it.
+    fn make_room_for(&self, mut taken: MutexGuard<'_, Taken>, newcomer: Newcomer) {
+        let now = self.now_us();
+        let occupants: Vec<Occupant> = (taken.seats.iter())
+            .map(|(number, seat)| seat.occupant(*number, now))
             .collect();
-        if idle.is_empty() {
-            return;
+        let shares = Shares::new(&occupants, self.shared());
+        let chosen = shares.choose(newcomer, &occupants, taken.waiting.len());
+        let has_share = shares.has_share(newcomer);
+        taken.shares = shares;
+        taken.choices[newcomer.class as usize][usize::from(has_share)] = Some(Choice {
+            at_us: now,
+            is_some: !chosen.is_empty(),
+        });
+        taken.leaving = 0;
+        for (number, is_forced) in &chosen {
+            if let Some(seat) = taken.seats.get(number) {
+                seat.ask_to_leave(*is_forced);
+            }
         }
-        let count = (taken.seats.len() / CLOSED_SHARE).clamp(1, idle.len());
-        idle.select_nth_unstable_by_key(count - 1, |(key, _)| *key);
-        for (_, seat) in &idle[..count] {
-            seat.ask_to_leave();
-        }
-        taken.leaving = count;
+        taken.leaving = chosen.len();
+        taken.told_at_us = now;
         let is_due = |at: Instant| at.elapsed() > WARN_EVERY;
         if taken.warned.is_none_or(is_due) {
             taken.warned = Some(Instant::now());
-            let max = self.max();
             drop(taken);
             tracing::warn!(
-                max,
-                "all connections are taken: idle ones are closed for new ones"
+                max = self.max(),
+                closed = self.closed(),
+                "all connections are taken: some are closed for others"
             );
         }
     }
 }
 
-/// Which idle connections go first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-enum Worth {
-    /// Said nothing since it came, some time ago.
-    Silent,
-    /// Rests for a while; no request of it had a login.
-    Stranger,
-    /// Came just now and has said nothing yet, or was answered just now and has no login.
-    Recent,
-    /// A request without a login is under way for long.
-    StrangersRequest,
-    /// Rests for a while; a request of it had a login.
-    Known,
+/// A request that waits, until this is dropped.
+struct Waits<'a> {
+    places: &'a Places,
+    number: u64,
 }
 
-/// What is known of a connection.
-pub(crate) struct Seat {
-    under_way: AtomicU32,
-    has_asked: AtomicBool,
-    is_known: AtomicBool,
-    /// Since when it is idle, or else has requests under way.
-    since_us: AtomicU64,
-    began: Tick,
-    is_unwanted: AtomicBool,
-    task: AtomicWaker,
-}
-
-impl Seat {
-    fn new(now_us: u64, began: Tick) -> Seat {
-        Seat {
-            under_way: AtomicU32::new(0),
-            has_asked: AtomicBool::new(false),
-            is_known: AtomicBool::new(false),
-            since_us: AtomicU64::new(now_us),
-            began,
-            is_unwanted: AtomicBool::new(false),
-            task: AtomicWaker::new(),
-        }
-    }
-
-    /// A request begins, which ends when what this returns is dropped.
-    pub fn begin(self: &Arc<Self>) -> Busy {
-        if self.under_way.fetch_add(1, AcqRel) == 0 {
-            self.since_us.store(self.began.elapsed_us(), Relaxed);
-            self.has_asked.store(true, Relaxed);
-        }
-        Busy(self.clone())
-    }
-
-    /// A request of it has a login.
-    pub fn note_known(&self) {
-        self.is_known.store(true, Relaxed);
-    }
-
-    /// What it is worth now; `None` when it must not be closed.
-    fn worth(&self, now_us: u64) -> Option<Worth> {
-        let age_us = now_us.saturating_sub(self.since_us.load(Relaxed));
-        let is_known = self.is_known.load(Relaxed);
-        if self.under_way.load(Acquire) > 0 {
-            let may_go = !is_known && age_us >= REQUEST_GRACE_US;
-            return may_go.then_some(Worth::StrangersRequest);
-        }
-        let is_recent = age_us < GRACE_US;
-        match (self.has_asked.load(Relaxed), is_known) {
-            (true, true) => (!is_recent).then_some(Worth::Known),
-            _ if is_recent => Some(Worth::Recent),
-            (true, false) => Some(Worth::Stranger),
-            (false, _) => Some(Worth::Silent),
-        }
-    }
-
-    fn ask_to_leave(&self) {
-        self.is_unwanted.store(true, Release);
-        self.task.wake();
-    }
-}
-
-/// A request under way.
-pub(crate) struct Busy(Arc<Seat>);
-
-impl Drop for Busy {
+impl Drop for Waits<'_> {
     fn drop(&mut self) {
-        // Before it is idle: it would look as if it had been for long.
-        self.0.since_us.store(self.0.began.elapsed_us(), Relaxed);
-        self.0.under_way.fetch_sub(1, AcqRel);
+        let mut taken = self.places.taken.lock();
+        taken.waiting.retain(|w| w.number != self.number);
     }
+}
+
+/// What the requests of a connection know of its place.
+#[derive(Clone)]
+pub(crate) struct Ticket {
+    number: u64,
+    pub seat: Arc<Seat>,
 }
 
 /// A place that a connection has, until this is dropped.
@@ -241,35 +377,38 @@ pub(crate) struct Place {
 }
 
 impl Place {
-    pub fn seat(&self) -> &Arc<Seat> {
-        &self.seat
+    pub fn ticket(&self) -> Ticket {
+        Ticket {
+            number: self.number,
+            seat: self.seat.clone(),
+        }
     }
 
     /// Serves a connection until it ends or makes room for another.
     pub fn serve<F: Future<Output = ()>>(self, connection: F) -> Served<F> {
         Served {
-            connection: Box::pin(connection),
+            connection: Some(Box::pin(connection)),
             place: self,
         }
     }
 
     /// Whether it has been told to go, and can. A request may have come since.
     fn leaves(&self) -> bool {
-        if !self.seat.is_unwanted.load(Acquire) {
-            return false;
+        match self.seat.leaves() {
+            None => false,
+            Some(true) => {
+                self.places.closed.fetch_add(1, Relaxed);
+                true
+            }
+            Some(false) => {
+                self.stay(&mut self.places.taken.lock());
+                false
+            }
         }
-        let leaves = self.seat.worth(self.places.now_us()).is_some();
-        if leaves {
-            self.places.closed.fetch_add(1, Relaxed);
-        } else {
-            self.stay();
-        }
-        leaves
     }
 
-    fn stay(&self) {
-        let mut taken = self.places.taken.lock();
-        if self.seat.is_unwanted.swap(false, AcqRel) {
+    fn stay(&self, taken: &mut Taken) {
+        if self.seat.stay() && !self.seat.is_reserved() {
             taken.leaving = taken.leaving.saturating_sub(1);
         }
     }
@@ -277,8 +416,17 @@ impl Place {
 
 impl Drop for Place {
     fn drop(&mut self) {
-        self.stay();
-        self.places.taken.lock().seats.remove(&self.number);
+        let mut taken = self.places.taken.lock();
+        let is_free_by_itself = !self.seat.is_leaving();
+        self.stay(&mut taken);
+        if taken.reserved.remove(&self.number).is_none() {
+            taken.seats.remove(&self.number);
+            if is_free_by_itself {
+                taken.progress_us = Some(self.places.now_us());
+            }
+            self.places.grant(&mut taken);
+        }
+        drop(taken);
         self.places.freed.notify_one();
     }
 }
@@ -286,7 +434,7 @@ impl Drop for Place {
 /// A connection that has a place.
 pub(crate) struct Served<F> {
     // Dropped first: the place is free when the socket is closed.
-    connection: Pin<Box<F>>,
+    connection: Option<Pin<Box<F>>>,
     place: Place,
 }
 
@@ -296,8 +444,16 @@ impl<F: Future<Output = ()>> Future for Served<F> {
     fn poll(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<()> {
         let this = self.get_mut();
         this.place.seat.task.register(cx.waker());
-        // What has come is taken before it is looked whether it is idle.
-        if this.connection.as_mut().poll(cx).is_ready() || this.place.leaves() {
+        let Some(connection) = &mut this.connection else {
+            return Poll::Ready(());
+        };
+        // What has come is taken before it is examined whether the connection is idle.
+        if connection.as_mut().poll(cx).is_ready() {
+            return Poll::Ready(());
+        }
+        if this.place.leaves() {
+            // It is counted; its requests are not slow by themselves.
+            without_slow_lines(|| this.connection = None);
             return Poll::Ready(());
         }
         Poll::Pending
@@ -334,6 +490,9 @@ impl http_body::Body for Held {
 mod tests {
     use super::*;
 
+    /// Strangers come from here.
+    const THERE: IpAddr = IpAddr::V4(std::net::Ipv4Addr::new(192, 0, 2, 1));
+
     fn places(max: usize) -> Arc<Places> {
         let places = Arc::<Places>::default();
         places.set_max(max);
@@ -341,85 +500,106 @@ mod tests {
     }
 
     fn take(places: &Arc<Places>) -> Place {
-        places.try_take().expect("there is a place")
+        let place = places.try_take(places.group_of(THERE));
+        place.expect("there is a place")
     }
 
-    fn is_asked_to_leave(place: &Place) -> bool {
-        place.seat.is_unwanted.load(Acquire)
+    fn serve(place: Place) -> (Ticket, tokio::task::JoinHandle<()>) {
+        let ticket = place.ticket();
+        (ticket, tokio::spawn(place.serve(std::future::pending())))
     }
 
-    #[test]
-    fn strangers_go_before_those_who_are_known_and_idle_before_busy() {
-        let seat = Seat::new(0, Tick::now());
-        let seat = Arc::new(seat);
-        assert_eq!(seat.worth(10), Some(Worth::Recent));
-        assert_eq!(seat.worth(GRACE_US), Some(Worth::Silent));
-        let busy = seat.begin();
-        let since = seat.since_us.load(Relaxed);
-        assert_eq!(seat.worth(since), None);
-        assert_eq!(
-            seat.worth(since + REQUEST_GRACE_US),
-            Some(Worth::StrangersRequest)
-        );
-        drop(busy);
-        assert_eq!(seat.worth(since), Some(Worth::Recent));
-        assert_eq!(seat.worth(since + 2 * GRACE_US), Some(Worth::Stranger));
-        let busy = seat.begin();
-        seat.note_known();
-        assert_eq!(seat.worth(u64::MAX), None, "its request is under way");
-        let other = seat.begin();
-        drop(busy);
-        assert_eq!(seat.worth(u64::MAX), None, "and so is another one");
-        drop(other);
-        let since = seat.since_us.load(Relaxed);
-        assert_eq!(seat.worth(since), None, "a client between two requests");
-        assert_eq!(seat.worth(since + GRACE_US), Some(Worth::Known));
+    fn log_in(places: &Places, ticket: &Ticket, user: &str) {
+        (ticket.seat).note_user(places.group_of_user(user), user == "admin");
     }
 
     #[test]
-    fn the_oldest_of_the_least_worth_go_and_no_more_than_a_part() {
-        let places = places(32);
-        let all: Vec<_> = (0..32).map(|_| take(&places)).collect();
-        assert!(places.try_take().is_none());
-        for (n, place) in all.iter().enumerate() {
-            drop(place.seat.begin());
-            place.seat.since_us.store(100 - n as u64, Relaxed);
+    fn some_places_are_reserved() {
+        for (max, expected) in [(1, (1, 1)), (2, (2, 1)), (32, (30, 2)), (432, (424, 8))] {
+            let places = places(max);
+            assert_eq!((places.shared(), places.reserved()), expected, "{max}");
         }
-        all[31].seat.note_known();
-        places.make_room();
-        let asked = |places: &[Place]| -> Vec<usize> {
-            let all = places.iter().enumerate();
-            all.filter(|(_, place)| is_asked_to_leave(place))
-                .map(|(n, _)| n)
-                .collect()
-        };
-        assert_eq!(asked(&all), [29, 30]);
-        places.make_room();
-        assert_eq!(asked(&all), [29, 30], "they are about to go");
+        let places = places(1);
+        let ip = |text: &str| places.group_of(text.parse().expect("an address"));
+        assert_ne!(ip("10.0.0.1"), ip("10.0.0.2"));
+        assert_eq!(ip("10.0.0.1"), ip("::ffff:10.0.0.1"));
+        assert_eq!(ip("2001:db8::1"), ip("2001:db8::ffff:2"));
+        assert_ne!(ip("2001:db8::1"), ip("2001:db8:0:1::1"));
     }
 
     #[tokio::test]
-    async fn an_idle_connection_makes_room_and_one_that_just_got_a_request_does_not() {
+    async fn a_request_in_a_reserved_place_gets_that_of_an_idle_connection() {
         let places = places(1);
+        let (first, served) = serve(take(&places));
+        drop(first.seat.begin());
+        tokio::time::sleep(Duration::from_millis(5)).await;
         let place = take(&places);
-        let seat = place.seat().clone();
-        let busy = seat.begin();
-        drop(seat.begin());
-        let served = tokio::spawn(place.serve(std::future::pending()));
-        places.make_room();
-        assert!(!seat.is_unwanted.load(Acquire), "its request is under way");
-        drop(busy);
-        places.make_room();
-        let place = places.take().await;
+        let second = place.ticket();
+        assert!(second.seat.is_reserved() && !first.seat.is_reserved());
+        let _busy = second.seat.begin();
+        assert!(places.admit(&second, Class::Stranger).await);
         served.await.expect("it ended");
-        assert_eq!((places.closed(), places.taken.lock().leaving), (1, 0));
-        // Asked when it was idle; its request came first.
-        let served = place.serve(std::future::pending());
+        assert_eq!((places.closed(), second.seat.is_reserved()), (1, false));
+        // One is free again for another.
+        assert!(take(&places).ticket().seat.is_reserved());
+    }
+
+    #[tokio::test]
+    async fn a_stranger_is_refused_and_a_user_gets_a_place_while_strangers_have_all() {
+        let places = places(4);
+        let all: Vec<_> = (0..4).map(|_| serve(take(&places))).collect();
+        let busy: Vec<_> = all.iter().map(|(ticket, _)| ticket.seat.begin()).collect();
+        let (stranger, served) = serve(take(&places));
+        let request = stranger.seat.begin();
+        assert!(!places.admit(&stranger, Class::Stranger).await);
+        drop(request);
+        // What was refused gives way to the next.
+        let place = places.take(THERE).await;
+        served.await.expect("it ended");
+        let user = place.ticket();
+        log_in(&places, &user, "bob");
+        let _request = user.seat.begin();
+        assert!(places.admit(&user, Class::User).await);
+        assert_eq!(places.closed(), 2);
+        drop(busy);
+    }
+
+    #[tokio::test]
+    async fn users_requests_are_not_closed_for_the_same_user_and_an_admin_needs_none() {
+        let places = places(2);
+        let all: Vec<_> = (0..2).map(|_| serve(take(&places))).collect();
+        let busy: Vec<_> = all.iter().map(|(ticket, _)| ticket.seat.begin()).collect();
+        for (ticket, _) in &all {
+            log_in(&places, ticket, "admin");
+        }
+        let place = take(&places);
+        let other = place.ticket();
+        let request = other.seat.begin();
+        log_in(&places, &other, "admin");
+        assert!(places.admit(&other, Class::Admin).await);
+        assert!(other.seat.is_reserved() && other.seat.is_exempt());
+        drop(request);
+        assert!(!other.seat.is_exempt());
+        log_in(&places, &other, "eve");
+        for (ticket, _) in &all {
+            log_in(&places, ticket, "eve");
+        }
+        let _request = other.seat.begin();
+        assert!(!places.admit(&other, Class::User).await);
+        assert_eq!((places.closed(), busy.len()), (0, 2));
+    }
+
+    #[tokio::test]
+    async fn one_that_got_a_request_stays_unless_it_must_go() {
+        let places = places(1);
+        let served = take(&places).serve(std::future::pending());
         tokio::pin!(served);
-        places.make_room();
-        let _busy = served.place.seat().begin();
-        let polled = std::future::poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx))).await;
-        assert!(polled.is_pending());
-        assert_eq!((places.closed(), places.taken.lock().leaving), (1, 0));
+        let seat = served.place.seat.clone();
+        let _busy = seat.begin();
+        for (is_forced, ends) in [(false, false), (true, true)] {
+            seat.ask_to_leave(is_forced);
+            let polled = std::future::poll_fn(|cx| Poll::Ready(served.as_mut().poll(cx))).await;
+            assert_eq!(polled.is_ready(), ends);
+        }
     }
 }

@@ -30,7 +30,8 @@ use crate::connection::head_timeout::HeadTimeout;
 use crate::connection::lenient::Lenient;
 use crate::connection::linger::Lingering;
 use crate::connection::metrics_port::serve_metrics;
-use crate::connection::places::{Held, Place, Seat};
+use crate::connection::places::{Held, Place, Ticket};
+use crate::connection::room::Class;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
@@ -142,7 +143,8 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
         let accepting = async {
             let accepted = within!(State::Accept, listeners.accept()).0?;
             // Others wait in the kernel's queue meanwhile.
-            Ok::<_, std::io::Error>((accepted, app.places.take().await))
+            let place = app.places.take(accepted.1.ip()).await;
+            Ok::<_, std::io::Error>((accepted, place))
         };
         let accepted = tokio::select! {
             a = accepting => a,
@@ -195,13 +197,13 @@ fn accept(
     if let Err(e) = set {
         tracing::debug!(error = %e, "a connection without TCP_NODELAY or keepalive");
     }
-    let (app, seat) = (app.clone(), place.seat().clone());
+    let (app, ticket) = (app.clone(), place.ticket());
     tokio::spawn(place.serve(async move {
         let _open = app.stats.connect();
         let client = Client {
             peer,
             spoken: Spoken::Unknown,
-            seat,
+            place: ticket,
         };
         match tls {
             None => connection(stream, client, &app, watcher).await,
@@ -231,7 +233,7 @@ enum Spoken {
 struct Client {
     peer: SocketAddr,
     spoken: Spoken,
-    seat: Arc<Seat>,
+    place: Ticket,
 }
 
 async fn connection<S>(stream: S, client: Client, app: &Arc<App>, watcher: Watcher)
@@ -247,7 +249,7 @@ where
             let is_http1 = req.version() < hyper::Version::HTTP_2;
             let is_to_head = req.method() == hyper::Method::HEAD;
             async move {
-                let busy = client.seat.begin();
+                let busy = client.place.seat.begin();
                 let (answer, _) = within!(State::Answer, answer(&app, req, client));
                 if is_http1 {
                     bodiless.note(is_to_head);
@@ -402,10 +404,11 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let settings = app.settings();
     let peer = Some(settings.forwarded.client(client.peer.ip(), &parts.headers));
     let traced = Traced::of(&parts.headers, &settings.tracing);
-    let mut req = Request::new(method, parts, body, peer, settings, app.bodies.clone());
+    let memory = (app.bodies.clone(), app.answers.clone());
+    let mut req = Request::new(method, parts, body, peer, settings, memory);
     req.traced = traced;
     req.https = client.spoken != Spoken::Unknown;
-    req.seat = Some(client.seat);
+    req.place = Some(client.place);
     req.silence_max = app.silence_max();
     let mut under_way = UnderWay {
         app,
@@ -428,13 +431,36 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     if req.settings.chttpd.allow_jsonp {
         reply = jsonp::wrap(req, reply);
     }
-    if !req.drain().await && version < hyper::Version::HTTP_2 {
+    if let Body::Full(whole) = &reply.body
+        && whole.len() > WATCHED_FROM_BYTES
+    {
+        reply = counted(req, reply).await;
+    }
+    // A reserved place is free after this answer, whatever is left of the body.
+    let is_reserved = |place: &Ticket| place.seat.is_reserved();
+    let is_over = req.place.as_ref().is_some_and(is_reserved) || !req.drain().await;
+    if is_over && version < hyper::Version::HTTP_2 {
         // What is left stands in the way of another request: the client is told before it sends one.
         reply
             .headers
             .push((CONNECTION, HeaderValue::from_static("close")));
     }
     finish(&mut under_way, reply)
+}
+
+/// A long answer that is whole, counted until the client has it. A read of a database waits while there is no memory for it;
+/// what operators ask is always answered.
+async fn counted(req: &mut Request, reply: Reply) -> Reply {
+    let class = req.row.class(&req.method, req.query.get("feed"));
+    if req.is_of_database
+        && !class.writes(&req.method)
+        && reply.status < 300
+        && let Err(e) = req.answers.admit().await
+    {
+        return e.into();
+    }
+    req.count(reply.body.length().map_or(0, |length| length as usize));
+    reply
 }
 
 fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiError>) {
@@ -465,7 +491,7 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     // Who asks whether the server is up knows its address only.
-    if !req.is_for_us() && req.row.path != "/_up" {
+    if !req.is_for_us() && !is_only(req, "/_up") {
         return Err(host::misdirected());
     }
     let settings = req.settings.clone();
@@ -495,13 +521,9 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     let (recognised, us) = within!(State::Auth, app.authenticate(req));
     req.auth_us = us;
     recognised?;
-    if req.authenticated.is_some()
-        && let Some(seat) = &req.seat
-    {
-        seat.note_known();
-    }
+    take_place(app, req).await?;
     let required = settings.chttpd.require_valid_user
-        || settings.chttpd.require_valid_user_except_for_up && req.row.path != "/_up";
+        || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "/_up");
     if required && req.authenticated.is_none() && !is_login(req) {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
@@ -519,8 +541,40 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     }
 }
 
+/// Notes whose connection it is, and finds a place for a request that came in one of the reserved places.
+async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
+    let Some(place) = &req.place else {
+        return Ok(());
+    };
+    let is_admin = req.user.is_admin();
+    if req.authenticated.is_some() {
+        let name = req.user.name.as_deref().unwrap_or_default();
+        (place.seat).note_user(app.places.group_of_user(name), is_admin);
+    }
+    // Whoever asks whether the server is up needs no other place.
+    if !place.seat.is_reserved() || is_only(req, "_up") {
+        return Ok(());
+    }
+    let class = match req.authenticated.is_some() {
+        true if is_admin => Class::Admin,
+        true => Class::User,
+        false => Class::Stranger,
+    };
+    if app.places.admit(place, class).await {
+        return Ok(());
+    }
+    Err(ApiError::busy(
+        "All connections are taken ([chttpd] server_options, or the limit of open files). Retry later.".into(),
+    ))
+}
+
 fn is_login(req: &Request) -> bool {
-    req.method == "POST" && req.row.path == "/_session"
+    req.method == "POST" && is_only(req, "/_session")
+}
+
+/// Returns whether the path is this one, of one segment, and nothing follows it.
+fn is_only(req: &Request, path: &str) -> bool {
+    req.row.path == path && req.segments.len() == 1
 }
 
 /// An error as this client wants it: browsers are sent to the login page.
@@ -604,7 +658,10 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
             told.tell(&app.stats, End::Whole, bytes.len() as u64, us);
             Body::Full(bytes)
         }
-        body => body.watched(Ending::new(&told, app.stats.clone(), under_way.received)),
+        body => {
+            let ending = Ending::new(&told, app.stats.clone(), under_way.received);
+            body.watched(ending.with(under_way.req.take_held()))
+        }
     };
     under_way.is_answered = true;
     response

@@ -1,10 +1,10 @@
 //! `_changes` in all its feeds.
 
-use std::collections::HashSet;
 use std::sync::Arc;
 
 use bytes::Bytes;
 use database::{Changes, ChangesQuery, Filter, Framing, ShownAttachments, Since, Style};
+use document::TextList;
 use functions::Place;
 use hyper::header::ETAG;
 use parking_lot::Mutex;
@@ -15,6 +15,7 @@ use crate::database_routes::find::{apart_if_long, selector_limits};
 use crate::design_routes::calls;
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::answers::measured;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, until_deleted};
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
@@ -35,11 +36,13 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     let kind = FeedKind::of(&req.query)?;
     let times = FeedTimes::of(&req.query, req.settings.chttpd.changes_timeout)?;
     let mut query = changes_query(req, kind)?;
-    query.filter = filter(app, req, access, &body, raw).await?;
+    let bytes;
+    (query.filter, bytes) = filter(app, req, access, body, raw).await?;
+    req.keep(bytes).await?;
     match kind {
         FeedKind::Normal => normal(req, access, query).await,
         _ => {
-            let (place, changed) = (app.open_feed()?, access.db.watch());
+            let (place, changed) = (app.open_feed(req, access.db.name())?, access.db.watch());
             let changes = LiveChanges {
                 changes: Arc::new(Mutex::new(access.db.changes(query)?)),
                 kind,
@@ -117,18 +120,22 @@ fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError
     })
 }
 
-/// `body` is `raw` as an object.
+/// The filter, and how many bytes it takes as long as the feed is open. `body` is `raw` as an object.
 async fn filter(
     app: &App,
     req: &mut Request,
     access: &Access,
-    body: &Map<String, Value>,
+    mut body: Map<String, Value>,
     raw: Option<Bytes>,
-) -> Result<Filter, ApiError> {
+) -> Result<(Filter, usize), ApiError> {
     let q = &req.query;
     match q.get("filter") {
-        None | Some("") => Ok(Filter::None),
-        Some("_doc_ids") => doc_ids(q, body),
+        None | Some("") => Ok((Filter::None, 0)),
+        Some("_doc_ids") => {
+            let ids = doc_ids(q, &body)?;
+            let bytes = ids.memory_bytes();
+            Ok((Filter::DocIds(Arc::new(ids)), bytes))
+        }
         Some("_selector") if req.method != "POST" => Err(ApiError::bad_request(
             "Selector must be specified in POST payload",
         )),
@@ -136,34 +143,45 @@ async fn filter(
             // Out of the text: the members of `body` hold no integers beyond 64 bits.
             let text = raw.filter(|r| !r.is_empty());
             let limits = selector_limits(&req.settings.mango);
-            let fields = body.get("fields").cloned();
+            let fields = body.remove("fields");
+            // What the selector was is not needed any more.
+            drop(body);
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
-                let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);
-                Ok(selector_filter(selector, fields.as_ref())?)
+                let (filter, bytes) = measured(text.len(), || {
+                    let selector = mango::Selector::of_body(&document::normalise(text)?, &limits);
+                    selector_filter(selector, fields.as_ref()).map_err(ApiError::from)
+                });
+                Ok((filter?, bytes))
             })
             .await
         }
         Some(name) => {
-            let request = || calls::request_json(app, req, access, None, raw.as_deref());
-            Ok(named_filter(access, q, name, request)?)
+            drop(body);
+            let otherwise = raw.as_ref().map_or(0, Bytes::len);
+            let (filter, bytes) = measured(otherwise, || {
+                let request = || calls::request_json(app, req, access, None, raw.as_deref());
+                named_filter(access, q, name, request)
+            });
+            Ok((filter?, bytes))
         }
     }
 }
 
-fn doc_ids(q: &Query, body: &Map<String, Value>) -> Result<Filter, ApiError> {
+fn doc_ids(q: &Query, body: &Map<String, Value>) -> Result<TextList, ApiError> {
     let from_query = q.json("doc_ids")?;
     let list = match body.get("doc_ids").or(from_query.as_ref()) {
         Some(Value::Array(list)) => list.as_slice(),
         _ => &[Value::Null],
     };
-    let ids = list
+    let mut ids = list
         .iter()
-        .map(|id| id.as_str().map(str::to_owned))
-        .collect::<Option<HashSet<_>>>()
+        .map(Value::as_str)
+        .collect::<Option<TextList>>()
         .ok_or_else(|| {
             ApiError::bad_request("`doc_ids` filter parameter is not a list of doc ids.")
         })?;
-    Ok(Filter::DocIds(Arc::new(ids)))
+    ids.sort();
+    Ok(ids)
 }
 
 fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
@@ -205,10 +223,14 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
         Ok(true)
     };
     let reply = if may_block {
-        pull_admitted("application/json", admission, next).await?
+        pull_admitted(&req.answers, "application/json", admission, next).await?
     } else {
         let mut next = next;
-        pull("application/json", move |out| next(out, Place::uncounted()))?
+        pull(
+            &req.answers,
+            "application/json",
+            move |out: &mut Vec<u8>| next(out, Place::uncounted()),
+        )?
     };
     Ok(reply.header(ETAG, &format!("\"{etag}\"")))
 }

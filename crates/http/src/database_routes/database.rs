@@ -9,7 +9,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use node::Access;
+use node::{Access, require_server_admin};
 
 /// More documents are not looked up on the thread that serves requests.
 const LOOKED_UP_HERE_MAX: usize = 500;
@@ -65,6 +65,7 @@ pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
         ));
     }
     app.node.databases.get(name)?;
+    require_server_admin(&req.user)?;
     app.node.databases.delete(name).await?;
     Ok(Reply::ok())
 }

@@ -7,10 +7,12 @@ use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 use telemetry::Tick;
 
+use crate::database_routes::texts::turn;
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
-use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for};
+use crate::reply::answers::measured;
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking_for, pull_in_turns};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use node::Access;
@@ -44,12 +46,12 @@ fn find_limits(settings: &config::settings::Mango) -> FindLimits {
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
-/// Reads the body, and has `use_it` make something of the query.
+/// Reads the body, and has `use_it` make something of the query. Answers also how many bytes that takes.
 async fn read<T: Send + 'static>(
     req: &mut Request,
     partition: Option<String>,
     use_it: impl FnOnce(Find, FindLimits) -> Result<T, ApiError> + Send + 'static,
-) -> Result<T, ApiError> {
+) -> Result<(T, usize), ApiError> {
     req.require_json()?;
     let bytes = req.bytes(BodyClass::Document).await?;
     let defaults = Defaults {
@@ -58,12 +60,15 @@ async fn read<T: Send + 'static>(
     };
     let limits = find_limits(&req.settings.mango);
     apart_if_long(bytes, move |bytes| {
-        let body = document::normalise(bytes)?;
-        let mut find = Find::parse(&body, &defaults)?;
-        if partition.is_some() {
-            find.partition = partition;
-        }
-        use_it(find, limits)
+        let (made, bytes) = measured(bytes.len(), || {
+            let body = document::normalise(bytes)?;
+            let mut find = Find::parse(&body, &defaults)?;
+            if partition.is_some() {
+                find.partition = partition;
+            }
+            use_it(find, limits)
+        });
+        Ok((made?, bytes))
     })
     .await
 }
@@ -88,7 +93,7 @@ pub async fn apart_if_long<T: Send + 'static>(
 /// `_explain`; `partition` of one below `_partition`.
 pub async fn explain(req: &mut Request, access: &Access, partition: Option<String>) -> Answer {
     let db = access.db.clone();
-    let answer = read(req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
+    let (answer, _) = read(req, partition, move |find, _| Ok(db.explain(&find)?)).await?;
     Ok(Reply::json_bytes(200, [&answer[..], b"\n"].concat()))
 }
 
@@ -99,7 +104,8 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     let plan = read(req, partition, move |find, limits| {
         Ok((db.plan_find(find, &limits)?, limits))
     });
-    let (plan, limits) = plan.await?;
+    let ((plan, limits), bytes) = plan.await?;
+    req.keep(bytes).await?;
     let parse_us = (started.elapsed().as_micros() as u64).saturating_sub(req.body_us);
     let detail = Arc::new(Detail {
         find: Some(plan.asked()),
@@ -108,6 +114,10 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     req.detail = Some(detail.clone());
     let waiting = Tick::now();
     let answer = access.db.find(plan, limits).await?;
+    let turns = match answer.text_turns() {
+        Some(turns) => Some((turn(turns()).await?, turns)),
+        None => None,
+    };
     let wait_us = waiting.elapsed_us();
     let (blocks, client) = (answer.may_block(), answer.client());
     let mut body = FindBody {
@@ -115,16 +125,26 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         detail,
         state: State::Head,
     };
-    let mut reply = if blocks {
+    let mut reply = if let Some((turn, turns)) = turns {
         let next = move |out: &mut Vec<u8>| body.next_chunk(out);
-        pull_blocking_for("application/json", client, next).await?
+        pull_in_turns(
+            &req.answers,
+            "application/json",
+            client,
+            (turn, turns),
+            next,
+        )
+        .await?
+    } else if blocks {
+        let next = move |out: &mut Vec<u8>| body.next_chunk(out);
+        pull_blocking_for(&req.answers, "application/json", client, next).await?
     } else {
         // Who does not ask for the next piece has gone.
         let next = move |out: &mut Vec<u8>| {
             let _held = &client;
             body.next_chunk(out)
         };
-        pull("application/json", next)?
+        pull(&req.answers, "application/json", next)?
     };
     reply.timing.parse_us = parse_us;
     reply.timing.wait_us = wait_us;

@@ -236,11 +236,13 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     };
     let q = query_of(app, access, listing, &Params::of(req, body.as_ref()))?;
     let blocking = q.attachments.bytes;
+    drop(body);
+    req.keep(q.memory_bytes()).await?;
     let mut rows = RowsBody::new(access.db.rows(q)?);
     let next = move |out: &mut Vec<u8>| rows.next_chunk(out, "\n");
     match blocking {
-        true => pull_blocking("application/json", next).await,
-        false => pull("application/json", next),
+        true => pull_blocking(&req.answers, "application/json", next).await,
+        false => pull(&req.answers, "application/json", next),
     }
 }
 
@@ -273,6 +275,8 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
         all.push(one_of_queries(app, req, access, listing_of(kind), &query)?);
     }
     let blocking = all.iter().any(|q| q.attachments.bytes);
+    req.keep(all.iter().map(RowsQuery::memory_bytes).sum())
+        .await?;
     let db = access.db.clone();
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
@@ -303,8 +307,8 @@ pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: Listin
         }
     };
     match blocking {
-        true => pull_blocking("application/json", next).await,
-        false => pull("application/json", next),
+        true => pull_blocking(&req.answers, "application/json", next).await,
+        false => pull(&req.answers, "application/json", next),
     }
 }
 

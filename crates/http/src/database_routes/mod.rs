@@ -1,6 +1,7 @@
 //! Routes of a database: `/{db}` and `/{db}/_…`, but those of its documents.
 
 pub mod bulk;
+pub mod bulk_get;
 pub mod changes;
 pub mod database;
 pub mod find;

@@ -5,8 +5,8 @@ use std::time::Instant;
 use analysis::query::as_you_type;
 use analysis::{Analyzer, Flavour};
 use database::{
-    TextAnswer, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextQuery, TextRange,
-    TextSortBy, TextSortKey, TextSortValue, text_bounds, text_flag,
+    TextAnswer, TextCost, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextQuery,
+    TextRange, TextSortBy, TextSortKey, TextSortValue, text_bounds, text_flag,
 };
 use serde::Serialize;
 use serde_json::value::RawValue;
@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
     SORT_KEYS_MAX, ShownHit, blocking, counts_value, current_index, documents, drilldowns,
-    highlight_tag, highlights_value, index_of, tokens, turn_of, within,
+    highlight_tag, highlights_value, index_of, tokens, turn, within,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -71,11 +71,11 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         true => began.elapsed().as_micros() as u64,
         false => 0,
     };
-    let place = turn_of(&query.q).await?;
+    let turn = turn(access.db.text_turn(index.docs(), &cost_of(&query))).await?;
     let db = access.db.clone();
     blocking(move || {
         // Until the work is done, also when nobody waits for it any more.
-        let _place = place;
+        let _turn = turn;
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
             true => Some(documents(&db, &answer)?),
@@ -86,6 +86,26 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         Ok(Reply::json_bytes(200, text + "\n"))
     })
     .await
+}
+
+/// What says how much a search costs.
+fn cost_of(query: &TextQuery) -> TextCost<'_> {
+    let ranges = query
+        .ranges
+        .iter()
+        .flatten()
+        .map(|(_, ranges)| ranges.len());
+    let group_sort = query.group.as_ref().map_or(0, |group| group.sort.len());
+    TextCost {
+        q: &query.q,
+        of_hit: query.sort.len()
+            + group_sort
+            + query.counts.as_ref().map_or(0, Vec::len)
+            + ranges.sum::<usize>(),
+        groups: query.group.as_ref().map_or(0, |group| group.limit),
+        values: query.drilldown.iter().map(|(_, values)| values.len()).sum(),
+        reads_texts: query.highlight.is_some() || query.explain,
+    }
 }
 
 /// `_nouveau_info/{index}`

@@ -1,14 +1,15 @@
 //! `/{db}/_settee/preview`: what functions would do that are not saved.
 
+use std::sync::{Arc, LazyLock};
+
 use bytes::Bytes;
 use database::{
     Error, PREVIEW_DOCS_MAX, Preview, PreviewDocs, PreviewError, PreviewFunctions, TriedWrite,
 };
 use document::json::{Elements, member, string_text};
 use document::{normalise, parse_document, write_json_string};
+use fair_queue::{Limits, Queue};
 use functions::{Error as FunctionError, JAVASCRIPT, Lane, THROWN_BYTES_MAX};
-
-use tokio::sync::Semaphore;
 
 use crate::app::App;
 use crate::design_routes::calls::place;
@@ -20,8 +21,16 @@ use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
 
-/// Previews at a time, of all databases: each holds a place of those who answer queries with functions, of which there are more.
-static TURNS: Semaphore = Semaphore::const_new(4);
+/// Previews at a time, and those of one database: each holds a place of those who answer queries with functions, of which there are more.
+const PREVIEWS_MAX: usize = 4;
+const PREVIEWS_OF_ONE_MAX: usize = 2;
+
+static TURNS: LazyLock<Arc<Queue>> = LazyLock::new(|| {
+    Queue::new(Limits {
+        of_one: PREVIEWS_OF_ONE_MAX,
+        ..Limits::new(PREVIEWS_MAX)
+    })
+});
 
 /// What is to be tried.
 enum Wanted {
@@ -48,7 +57,7 @@ async fn view(
     docs: PreviewDocs,
 ) -> Answer {
     // The functions have their own places, call by call; this one is for the thread that waits for them.
-    let turn = TURNS.acquire().await;
+    let turn = TURNS.admission(access.db.name()).await?;
     let place = place(app, access, Lane::Answers).await?;
     let db = access.db.clone();
     let work = move || {

@@ -10,7 +10,7 @@ use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
     ShownHit, blocking, counts_value, current_index, documents, highlights_value, index_of, tokens,
-    turn_of,
+    turn,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -40,11 +40,11 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     };
     asked.check(access.db.is_partitioned(), design.spec.partitioned)?;
     let index = current_index(access, id, (Flavour::Clouseau, name), asked.update).await?;
-    let place = turn_of(asked.q()).await?;
+    let turn = turn(access.db.text_turn(index.docs(), &asked.cost())).await?;
     let db = access.db.clone();
     blocking(move || {
         // Until the work is done, also when nobody waits for it any more.
-        let _place = place;
+        let _turn = turn;
         let query = asked.query(&index, db.is_partitioned())?;
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {

@@ -1,6 +1,6 @@
 //! What the interfaces of text indexes, `search` and `nouveau`, have in common.
 
-use std::sync::{Arc, LazyLock};
+use std::sync::Arc;
 use std::time::Duration;
 
 use analysis::Analyzer;
@@ -9,10 +9,10 @@ use database::{
     TextFlavour, TextIndex,
 };
 use document::DocId;
+use fair_queue::{Admission, Place};
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -129,54 +129,17 @@ pub async fn blocking<T: Send + 'static>(
 
 /// How long a search waits for its turn.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
-/// A longer query may take long.
-const PLAIN_BYTES_MAX: usize = 1 << 10;
-/// What makes a query look for many words, at positions, or for parts within parts: the time that it takes has no bound but that of searches.
-const NOT_PLAIN: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
 
-/// Searches that run at once: more would only take turns.
-struct Places {
-    all: Arc<Semaphore>,
-    /// Those that may take long have half of them, so that others go on beside them.
-    long: Arc<Semaphore>,
-}
-
-static PLACES: LazyLock<Places> = LazyLock::new(|| {
-    let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-    Places {
-        all: Arc::new(Semaphore::new(2 * cores)),
-        long: Arc::new(Semaphore::new(cores)),
-    }
-});
-
-/// The place of a search that runs.
-pub struct SearchPlace {
-    _all: OwnedSemaphorePermit,
-    _long: Option<OwnedSemaphorePermit>,
-}
-
-/// Waits for the turn of a query.
+/// Waits for a turn to search.
 ///
 /// # Errors
 /// 503 when too many others run or wait.
-pub async fn turn_of(q: &str) -> Result<SearchPlace, ApiError> {
-    let is_plain = q.len() <= PLAIN_BYTES_MAX && !q.contains(NOT_PLAIN);
-    let waited = tokio::time::timeout(TURN_WAIT_MAX, async {
-        let long = match is_plain {
-            true => None,
-            false => Some(PLACES.long.clone().acquire_owned().await),
-        };
-        (PLACES.all.clone().acquire_owned().await, long.transpose())
-    });
-    match waited.await {
-        Ok((Ok(all), Ok(long))) => Ok(SearchPlace {
-            _all: all,
-            _long: long,
-        }),
+pub async fn turn(admission: Admission) -> Result<Place, ApiError> {
+    match tokio::time::timeout(TURN_WAIT_MAX, admission).await {
+        Ok(Ok(turn)) => Ok(turn),
         _ => Err(ApiError::busy("too many searches run or wait".to_owned())),
     }
 }
-
 /// An index whose definition changed while a request waited for it is looked for anew so many times.
 const LOOKS_MAX: usize = 5;
 

@@ -3,13 +3,12 @@
 use std::sync::Arc;
 
 use database::{Design, ReadOptions, Update, ViewAt, ViewIndex, ViewQuery, ViewRows};
-use document::DocId;
+use document::{DocId, TextList};
 use functions::{Admission, Lane, Place};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::database_routes::listing::posted_queries;
-use crate::database_routes::{nouveau, search};
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -154,10 +153,10 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
             (q.start, q.end) = (Some(key.clone()), Some(key));
         }
         "keys" => {
-            let mut keys = keys(given)?;
+            let keys = keys(given)?;
             // As CouchDB has it, a single one is a key like any other.
-            if let [key] = keys.as_mut_slice() {
-                let key = std::mem::take(key);
+            if let (1, Some(key)) = (keys.len(), keys.get(0)) {
+                let key = key.to_vec();
                 (q.start, q.end) = (Some(key.clone()), Some(key));
                 q.keys = None;
             } else {
@@ -198,9 +197,9 @@ fn apply(q: &mut ViewQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-fn keys(given: Given<'_>) -> Result<Vec<Vec<u8>>, ApiError> {
+fn keys(given: Given<'_>) -> Result<TextList, ApiError> {
     match given.json()? {
-        Value::Array(keys) => Ok(keys.iter().map(|k| k.to_string().into_bytes()).collect()),
+        Value::Array(keys) => Ok(keys.iter().map(Value::to_string).collect()),
         _ => Err(ApiError::query_parse("`keys` must be an array of strings.")),
     }
 }
@@ -238,6 +237,8 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
         ..Detail::default()
     });
     req.detail = Some(detail.clone());
+    drop(body);
+    req.keep(query.memory_bytes()).await?;
     // The index may have to be built first.
     req.give_room_back();
     let runs = view.runs_functions(&query);
@@ -253,9 +254,15 @@ pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name:
     };
     let mut reply = if blocking {
         let next = move |out: &mut Vec<u8>, _: Place| next(out);
-        pull_admitted("application/json", answering(access, runs), next).await?
+        pull_admitted(
+            &req.answers,
+            "application/json",
+            answering(access, runs),
+            next,
+        )
+        .await?
     } else {
-        pull("application/json", next)?
+        pull(&req.answers, "application/json", next)?
     };
     reply.timing.wait_us = waited_us;
     Ok(reply)
@@ -271,8 +278,7 @@ pub async fn queries(
 ) -> Answer {
     let view = View::find(access, id, name)?;
     let queries = posted_queries(req).await?;
-    let mut all = Vec::with_capacity(queries.len());
-    let (mut runs, mut blocking) = (false, false);
+    let (mut all, mut runs, mut blocking) = (Vec::with_capacity(queries.len()), false, false);
     for query in queries {
         let mut q = one_of_queries(app, req, &query)?;
         view.check(app, &mut q)?;
@@ -280,11 +286,9 @@ pub async fn queries(
         blocking |= runs || q.attachments.bytes;
         all.push(q);
     }
-    if all.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
-        access.db.update_view(&view.index).await?;
-    } else if all.iter().any(|q| q.update == Update::Lazy) {
-        access.db.update_view_later(&view.index);
-    }
+    req.keep(all.iter().map(ViewQuery::memory_bytes).sum())
+        .await?;
+    update_for(access, &view, &all).await?;
     let db = access.db.clone();
     let mut todo = all.into_iter();
     let mut current: Option<RowsBody> = None;
@@ -317,10 +321,26 @@ pub async fn queries(
     };
     if blocking {
         let next = move |out: &mut Vec<u8>, _: Place| next(out);
-        pull_admitted("application/json", answering(access, runs), next).await
+        pull_admitted(
+            &req.answers,
+            "application/json",
+            answering(access, runs),
+            next,
+        )
+        .await
     } else {
-        pull("application/json", next)
+        pull(&req.answers, "application/json", next)
     }
+}
+
+/// Updates the index as the queries require: before they are answered, or afterwards.
+async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Result<(), ApiError> {
+    if queries.iter().any(|q| q.update == Update::True) && !access.db.view_is_current(&view.index) {
+        access.db.update_view(&view.index).await?;
+    } else if queries.iter().any(|q| q.update == Update::Lazy) {
+        access.db.update_view_later(&view.index);
+    }
+    Ok(())
 }
 
 /// Asks for leave to make a piece of an answer, if reduce functions run for it.

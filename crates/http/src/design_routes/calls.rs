@@ -5,7 +5,7 @@ use std::sync::Arc;
 use bytes::Bytes;
 use database::{DesignDoc, EditMode, Read, ReadOptions};
 use document::{DocId, parse_document};
-use functions::{Lane, Place};
+use functions::{Admission, Lane, Place};
 use hyper::header::{HeaderName, HeaderValue};
 use serde_json::Value;
 
@@ -57,13 +57,20 @@ pub async fn route(
 
 /// Waits for leave to run a function of the database.
 pub async fn place(app: &App, access: &Access, lane: Lane) -> Result<Place, ApiError> {
+    let languages = access.db.languages();
+    in_time(app, languages.admission(lane, access.db.name())).await
+}
+
+/// Waits for a place for functions as long as one may wait.
+pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError> {
     let max = app.settings().functions.queue_time_limit_ms;
-    let admission = access.db.languages().admission(lane, access.db.name());
     let late = functions::Error::Late {
         limit_ms: max.as_millis() as u64,
     };
-    let place = tokio::time::timeout(max, admission).await;
-    Ok(place.unwrap_or(Err(late))?)
+    match tokio::time::timeout(max, admission).await {
+        Ok(place) => Ok(place?),
+        Err(_) => Err(late.into()),
+    }
 }
 
 /// Runs a function on a blocking thread, when it is the database's turn. Answers the query server's reply.

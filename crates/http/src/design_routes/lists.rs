@@ -139,6 +139,8 @@ pub async fn list(
         None => ddoc.clone(),
     };
     let request = calls::request_json(app, req, access, None, body.as_deref())?;
+    // It is among what the function is called with, as long as that runs.
+    req.keep_body();
     let mut rows = open_rows(app, req, access, &view_ddoc, view, posted.as_ref()).await?;
     let parts = [
         "list",
@@ -154,6 +156,7 @@ pub async fn list(
     let settings = req.settings.clone();
     let languages = access.db.languages().clone();
     // Without a thread.
+    let of_user = calls::in_time(app, app.lists.admission(&req.user, req.peer)).await?;
     let place = calls::place(app, access, Lane::Lists).await?;
     let (to, pieces) = mpsc::unbounded_channel();
     let stall_time_max = STALL_TIME_MAX.min(app.silence_max());
@@ -177,7 +180,7 @@ pub async fn list(
             &path,
             &request.to_string(),
         );
-        drop(place);
+        drop((place, of_user));
     });
     answer(pieces, &etag, settings.showlist_policy()).await
 }

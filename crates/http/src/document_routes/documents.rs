@@ -2,14 +2,14 @@
 
 use telemetry::State;
 
-use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes, WhichRevs};
-use document::multipart::{PartHead, Writer};
+use database::{Caller, EditMode, Outcome, Read, ReadDoc, ReadOptions, WantedBytes};
 use document::{DocId, EditDoc, Rev, parse_document};
 use hyper::header::IF_MATCH;
 use serde_json::Value;
 
 use crate::app::App;
-use crate::document_routes::attachments::{self, Parts, boundary};
+use crate::document_routes::attachments;
+use crate::document_routes::open_revs;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
@@ -47,7 +47,10 @@ pub async fn one_segment(req: &mut Request, access: &Access, id: &str) -> Answer
 /// A document.
 pub async fn route(req: &mut Request, access: &Access, id: &str) -> Answer {
     match req.method.as_str() {
-        "GET" | "HEAD" => get(req, access, id),
+        "GET" | "HEAD" => match req.query.get("open_revs") {
+            None => get(req, access, id),
+            Some(_) => Box::pin(get_some_revs(req, access, id)).await,
+        },
         _ => Box::pin(write_by_method(req, access, id)).await,
     }
 }
@@ -79,6 +82,20 @@ fn design_url(req: &Request, access: &Access, id: &str) -> String {
 
 // ---- reading
 
+/// A document of which `open_revs` asks for some revisions, or for none.
+async fn get_some_revs(req: &mut Request, access: &Access, id: &str) -> Answer {
+    let Ok(doc_id) = DocId::new(id) else {
+        return Err(ApiError::missing());
+    };
+    check_numbers(&req.query, &["r"])?;
+    let options = read_options(&req.query)?;
+    let Some(which) = open_revs::asked(&req.query)? else {
+        return get(req, access, id);
+    };
+    req.document_reads += 1;
+    open_revs::get(req, access, &doc_id, &which, options).await
+}
+
 fn get(req: &mut Request, access: &Access, id: &str) -> Answer {
     let reading = telemetry::enter(State::Read);
     let Ok(id) = DocId::new(id) else {
@@ -87,9 +104,6 @@ fn get(req: &mut Request, access: &Access, id: &str) -> Answer {
     req.document_reads += 1;
     check_numbers(&req.query, &["r"])?;
     let mut options = read_options(&req.query)?;
-    if let Some(which) = open_revs(&req.query)? {
-        return get_open_revs(req, access, &id, &which, &options);
-    }
     // With `latest` it is the winner, of whatever branch `rev` is. (`open_revs`, and attachments, stay on its branch.)
     if options.latest {
         options.rev = None;
@@ -167,112 +181,6 @@ pub fn parse_revs(value: &Value) -> Result<Vec<Rev>, ApiError> {
             _ => Err(document::RevError.into()),
         })
         .collect()
-}
-
-fn open_revs(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
-    match query.get("open_revs") {
-        None => Ok(None),
-        Some("all") => Ok(Some(WhichRevs::All)),
-        Some(list) => {
-            let revs = parse_revs(&node::parse_json(list)?)?;
-            Ok((!revs.is_empty()).then_some(WhichRevs::List(revs)))
-        }
-    }
-}
-
-fn get_open_revs(
-    req: &Request,
-    access: &Access,
-    id: &DocId,
-    which: &WhichRevs,
-    options: &ReadOptions,
-) -> Answer {
-    // Who takes multipart is given it, whatever else is taken.
-    let json = !req.accepts("multipart/mixed");
-    let mut options = options.clone();
-    // Multipart brings the attachments, asked for or not.
-    if !json && options.attachments == WantedBytes::None {
-        options.attachments = WantedBytes::All;
-    }
-    let found = match (access.db.open_revs(id, which, &options)?, which) {
-        (Some(found), _) => found,
-        (None, WhichRevs::All) => return Err(ApiError::missing()),
-        (None, WhichRevs::List(revs)) => revs.iter().cloned().map(Err).collect(),
-    };
-    match json {
-        true => open_revs_json(access, &found, &options),
-        false => open_revs_multipart(access, &found),
-    }
-}
-
-fn open_revs_json(
-    access: &Access,
-    found: &[Result<ReadDoc, Rev>],
-    options: &ReadOptions,
-) -> Answer {
-    let mut parts = Parts::default();
-    parts.push_text(b"[");
-    for (i, rev) in found.iter().enumerate() {
-        if i > 0 {
-            parts.push_text(b",");
-        }
-        match rev {
-            Ok(doc) => {
-                parts.push_text(b"{\"ok\":");
-                match options.attachments {
-                    WantedBytes::None => parts.push_text(&doc.json),
-                    _ => attachments::push_doc_json(
-                        &access.db,
-                        doc,
-                        options.att_encoding_info,
-                        &mut parts,
-                    )?,
-                }
-                parts.push_text(b"}");
-            }
-            Err(rev) => parts.push_text(&missing_json(rev)),
-        }
-    }
-    parts.push_text(b"]\n");
-    Ok(parts.reply("application/json"))
-}
-
-fn missing_json(rev: &Rev) -> Vec<u8> {
-    let mut json = b"{\"missing\":".to_vec();
-    rev.write_json_to(&mut json);
-    json.push(b'}');
-    json
-}
-
-fn open_revs_multipart(access: &Access, found: &[Result<ReadDoc, Rev>]) -> Answer {
-    let (outer, inner) = (boundary()?, boundary()?);
-    let mut parts = Parts::default();
-    let mut writer = Writer::new(&outer)?;
-    let mut begin = |content_type: &str, parts: &mut Parts| {
-        let mut text = vec![];
-        let head = PartHead {
-            content_type,
-            ..PartHead::default()
-        };
-        writer.part(&head, &mut text);
-        parts.push_text(&text);
-    };
-    for rev in found {
-        match rev {
-            Ok(doc) => {
-                let db = &access.db;
-                attachments::push_doc_multipart(db, doc, &inner, &mut begin, &mut parts)?;
-            }
-            Err(rev) => {
-                begin("application/json; error=\"true\"", &mut parts);
-                parts.push_text(&missing_json(rev));
-            }
-        }
-    }
-    let mut end = vec![];
-    writer.end(&mut end);
-    parts.push_text(&end);
-    Ok(parts.reply(&writer.content_type("mixed")))
 }
 
 // ---- writing

@@ -2,4 +2,5 @@
 
 pub mod attachments;
 pub mod documents;
+pub mod open_revs;
 pub mod write_mode;

@@ -1,6 +1,6 @@
 //! The end of a request: when its body is out, or its client has gone. Then it is counted and logged.
 
-use routes::Class;
+use std::cell::Cell;
 use std::net::IpAddr;
 use std::pin::Pin;
 use std::sync::Arc;
@@ -10,12 +10,14 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::header::HeaderValue;
+use routes::Class;
 use telemetry::{Tick, Use};
 
 use super::slow::{self, Detail};
 use super::traced::Traced;
 use super::{Counts, Stats, waits};
 use crate::reply::{Pieces, StreamError, Timing};
+use crate::request::Keeps;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -37,6 +39,17 @@ impl End {
             End::Cut => "cut",
         }
     }
+}
+
+thread_local! {
+    static IS_WITHOUT_SLOW_LINES: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Runs `end`, which ends requests: none of them is logged as slow.
+pub fn without_slow_lines(end: impl FnOnce()) {
+    IS_WITHOUT_SLOW_LINES.set(true);
+    end();
+    IS_WITHOUT_SLOW_LINES.set(false);
 }
 
 /// What is told of a request.
@@ -93,7 +106,8 @@ impl Told<'_> {
             self.numbers.route.is_of_index() && (200..400).contains(&self.numbers.status);
         let view = is_index.then(|| self.view());
         stats.count(|c| self.count(c, end, (bytes, us), (view.as_deref(), since_start)));
-        if us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace() {
+        let is_slow = us >= self.numbers.slow_us && !self.numbers.route.has_its_own_pace();
+        if is_slow && !IS_WITHOUT_SLOW_LINES.get() {
             stats.log_slow(&slow::line(self, end, bytes, us));
         }
         if let Some(traced) = &self.numbers.traced {
@@ -198,9 +212,19 @@ pub struct Ending {
     segments: Vec<Vec<u8>>,
     numbers: Numbers,
     detail: Option<Arc<Detail>>,
+    /// What the answer has of memory.
+    _keeps: Option<Keeps>,
 }
 
 impl Ending {
+    /// The same, which lets go of this memory.
+    pub fn with(self, keeps: Keeps) -> Ending {
+        Ending {
+            _keeps: Some(keeps),
+            ..self
+        }
+    }
+
     /// Of a request that was received then.
     pub fn new(told: &Told<'_>, stats: Arc<Stats>, received: Tick) -> Ending {
         Ending {
@@ -214,6 +238,7 @@ impl Ending {
             segments: told.segments.to_vec(),
             numbers: told.numbers,
             detail: told.detail.cloned(),
+            _keeps: None,
         }
     }
 

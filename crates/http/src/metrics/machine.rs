@@ -35,7 +35,7 @@ impl MemoryPart {
 }
 
 /// The table of memory: every part that has a budget.
-pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
+pub fn memory_parts(app: &App) -> [MemoryPart; 10] {
     let (plan, databases) = (&app.node.memory, &app.node.databases);
     let engine = databases.stats();
     let part = |name, budget: usize, used, peak| MemoryPart {
@@ -45,8 +45,11 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
         peak,
     };
     let (bodies, bodies_peak) = app.bodies.used_bytes();
+    let (answers, answers_peak) = app.answers.used_bytes();
+    let (groups, groups_peak) = databases.aggregate_memory().used_bytes();
     let (builds, builds_peak) = databases.build_memory().used_bytes();
     let open = databases.open_memory();
+    let (workers, workers_peak) = databases.worker_memory();
     [
         part(
             "block_cache",
@@ -63,6 +66,13 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
             None,
         ),
         part("bodies", plan.bodies, bodies, Some(bodies_peak)),
+        part("answers", plan.answers, answers, Some(answers_peak)),
+        part(
+            "aggregates",
+            plan.aggregates,
+            groups as u64,
+            Some(groups_peak as u64),
+        ),
         part(
             "open_databases",
             plan.open_databases,
@@ -75,6 +85,7 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 7] {
             builds as u64,
             Some(builds_peak as u64),
         ),
+        part("workers", plan.workers, workers, Some(workers_peak)),
     ]
 }
 

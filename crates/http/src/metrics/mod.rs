@@ -1,6 +1,6 @@
 //! What is counted of requests, and how the numbers are told.
 //!
-//! Requests are counted when their bodies have ended: [`ending`]. [`route`] are the classes that are told apart, [`catalogue`] is
+//! Requests are counted when their bodies have ended: [`ending`]. [`routes::Class`] has the classes that are counted separately, [`catalogue`] is
 //! the list of all metrics, [`prometheus`] and [`tree`] are its two forms.
 
 pub mod catalogue;
@@ -14,7 +14,6 @@ pub mod tree;
 pub mod usage;
 pub mod waits;
 
-use routes::{CLASSES, Class};
 use std::net::SocketAddr;
 use std::os::fd::{AsFd as _, OwnedFd};
 use std::sync::atomic::AtomicU64;
@@ -24,6 +23,7 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
+use routes::{CLASSES, Class};
 use telemetry::{Tick, distribution};
 
 /// The methods that are told apart; others are the last.

@@ -1,14 +1,13 @@
 //! The slow log: what took long, and what it did. No document, no credentials and no value of a selector is in it.
 
-use routes::Class;
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use database::AskedFind;
+use routes::Class;
 use serde_json::{Map, Value};
 
-use super::Route;
 use super::ending::{End, Told};
 use crate::reply::Timing;
 

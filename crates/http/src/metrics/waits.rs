@@ -1,13 +1,12 @@
 //! Where the time of requests goes by the clock: by route and phase, while somebody wants to know.
 
-use routes::Class;
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use parking_lot::Mutex;
+use routes::Class;
 
-use super::Route;
 use super::ending::Numbers;
 use super::slow;
 

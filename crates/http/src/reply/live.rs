@@ -10,9 +10,9 @@ use node::Query;
 use tokio::sync::watch;
 use tokio::time::Instant;
 
-use crate::app::OpenFeed;
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::shares::OpenFeed;
 
 /// What the feeds `normal` and `longpoll` begin with.
 pub const HEAD: &[u8] = b"{\"results\":[\n";

@@ -1,5 +1,6 @@
 //! Answers: a status, headers, and a body that is whole or pulled piece by piece.
 
+pub mod answers;
 pub mod jsonp;
 pub mod live;
 pub mod stream;

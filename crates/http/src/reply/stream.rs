@@ -1,5 +1,7 @@
 //! Bodies that are made piece by piece as the client takes them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use functions::{Admission, Place};
 use futures_util::stream;
@@ -10,6 +12,7 @@ use tokio::sync::{Semaphore, oneshot};
 use crate::connection::server::short_requests_seen;
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::answers::{Answers, Held};
 
 /// About as much as one piece of a streamed answer holds, in bytes.
 pub const CHUNK_BYTES: usize = 64 << 10;
@@ -23,66 +26,134 @@ const APART_AFTER_REQUEST: u32 = 64;
 /// So many pieces are made apart at a time. Of more answers than that, some are made here: they would wait for long.
 static PLACES: Semaphore = Semaphore::const_new(8);
 
+/// The maker of an answer's pieces. A closure is one.
+pub trait PieceMaker: Send + 'static {
+    /// Appends a piece; false when that was the last one.
+    ///
+    /// # Errors
+    /// Why there are no more pieces.
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError>;
+
+    /// Whether the next piece takes so long that no thread that serves requests should make it.
+    fn is_long(&self) -> bool {
+        false
+    }
+}
+
+impl<F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static> PieceMaker for F {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        self(out)
+    }
+}
+
 /// An answer made by calling `next` until it returns false; each call appends a piece. The first piece is made at once,
 /// so that an early failure is an answer of its own, and an answer of one piece has a length.
 pub fn pull(
+    answers: &Arc<Answers>,
     content_type: &'static str,
-    mut next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
-    let made = make_first(&mut next)?;
-    Ok(go_on(content_type, made, next))
+    let made = make_first(&mut next, PieceMaker::is_long)?;
+    Ok(go_on(answers, content_type, made, next))
 }
 
-/// The same; the first piece is made by a thread that gives way, for answers that are known to take long.
+/// An answer whose first piece is made by a thread that gives way, for answers that are known to take long.
 pub async fn pull_apart(
+    answers: &Arc<Answers>,
     content_type: &'static str,
-    mut next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
-    let made = database::apart(move || make_first(&mut next).map(|made| (made, next))).await;
-    let (made, next) = made.map_err(ApiError::worker_failed)??;
-    Ok(go_on(content_type, made, next))
+    let made = database::apart(move || make_first(&mut next, |_| false).map(|made| (made, next)));
+    let (made, next) = made.await.map_err(ApiError::worker_failed)??;
+    Ok(go_on(answers, content_type, made, next))
 }
 
-fn make_first(
-    next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>,
+/// Makes the first piece, or two if the first is short and `stops` does not say that the next one is for others to make.
+fn make_first<F: PieceMaker>(
+    next: &mut F,
+    stops: impl Fn(&F) -> bool,
 ) -> Result<(Vec<u8>, bool), ApiError> {
     let _reads = telemetry::enter(State::Read);
     let mut first = Vec::with_capacity(FIRST_BYTES);
-    let mut more = next(&mut first)?;
-    if more && first.len() < CHUNK_BYTES {
-        more = next(&mut first)?;
+    let mut more = next.next(&mut first)?;
+    if more && first.len() < CHUNK_BYTES && !stops(next) {
+        more = next.next(&mut first)?;
     }
     Ok((first, more))
 }
 
 /// An answer whose first piece was made; whether there are more is said with it.
 fn go_on(
+    answers: &Arc<Answers>,
     content_type: &'static str,
     (first, more): (Vec<u8>, bool),
-    next: impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    next: impl PieceMaker,
 ) -> Reply {
     if !more {
         return Reply::text(200, content_type, first);
     }
-    let pieces = stream::unfold(
-        (Some(first), Making::new(next)),
-        |(first, mut making)| async {
-            if let Some(first) = first {
-                return Some((Ok(Bytes::from(first)), (None, making)));
-            }
+    let start = (Piece::of(first.into(), answers), Making::new(next));
+    let pieces = stream::unfold(start, |(mut made, mut making)| async {
+        if made.is_empty() {
             match making.piece().await {
-                Ok(None) => None,
-                Ok(Some(piece)) => Some((Ok(piece.into()), (None, making))),
+                Ok(None) => return None,
+                Ok(Some(piece)) => made.set(piece.into()),
                 Err(e) => {
                     tracing::error!(reason = %e.reason, "an answer was cut short");
-                    let e = e.into_stream_error();
-                    Some((Err(e), (None, making)))
+                    return Some((Err(e.into_stream_error()), (made, making)));
                 }
             }
-        },
-    );
+        }
+        let some = made.split_off();
+        Some((Ok(some), (made, making)))
+    });
     Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces))
 }
+
+/// A piece of an answer that the client is taking. A long one is counted among what answers take.
+pub struct Piece {
+    left: Bytes,
+    answers: Arc<Answers>,
+    held: Option<Held>,
+}
+
+impl Piece {
+    /// Bytes of an answer.
+    pub fn of(bytes: Bytes, answers: &Arc<Answers>) -> Piece {
+        let mut piece = Piece {
+            left: Bytes::new(),
+            answers: answers.clone(),
+            held: None,
+        };
+        piece.set(bytes);
+        piece
+    }
+
+    /// Whether the client has it.
+    pub fn is_empty(&self) -> bool {
+        self.left.is_empty()
+    }
+
+    /// The next piece.
+    pub fn set(&mut self, bytes: Bytes) {
+        let is_long = bytes.len() > LONG_BYTES;
+        self.held = is_long.then(|| self.answers.count(bytes.len() as u64));
+        self.left = bytes;
+    }
+
+    /// Takes as much from its beginning as the connection should get at once: it may copy what it gets.
+    pub fn split_off(&mut self) -> Bytes {
+        match self.left.len() > GIVEN_BYTES {
+            true => self.left.split_to(GIVEN_BYTES),
+            false => std::mem::take(&mut self.left),
+        }
+    }
+}
+
+/// A longer piece is counted.
+const LONG_BYTES: usize = 2 * CHUNK_BYTES;
+/// So much of a piece is given to the connection at once, in bytes.
+const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Makes the pieces of an answer: while other requests come, on threads that give way to them.
 struct Making<F> {
@@ -98,10 +169,7 @@ struct Making<F> {
 /// The bytes of a piece, and whether there are more.
 type Made = Result<(Vec<u8>, bool), ApiError>;
 
-impl<F> Making<F>
-where
-    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
-{
+impl<F: PieceMaker> Making<F> {
     fn new(next: F) -> Making<F> {
         Making {
             next: Some(next),
@@ -120,12 +188,21 @@ where
                 made
             }
             None => {
-                let Some(next) = &mut self.next else {
+                let Some(mut next) = self.next.take() else {
                     return Ok(None);
                 };
-                // Others on this thread get their turn between pieces.
-                tokio::task::yield_now().await;
-                make(next)
+                let made = if next.is_long() {
+                    let made = database::apart(move || (make(&mut next), next)).await;
+                    let (made, same) = made.map_err(ApiError::worker_failed)?;
+                    next = same;
+                    made
+                } else {
+                    // Others on this thread get their turn between pieces.
+                    tokio::task::yield_now().await;
+                    make(&mut next)
+                };
+                self.next = Some(next);
+                made
             }
         };
         let (piece, more) = made?;
@@ -136,6 +213,8 @@ where
         };
         if more
             && self.still_apart > 0
+            // Two long pieces at a time would be too much to hold.
+            && !self.next.as_ref().is_some_and(PieceMaker::is_long)
             && let Ok(place) = PLACES.try_acquire()
             && let Some(mut next) = self.next.take()
         {
@@ -149,23 +228,28 @@ where
     }
 }
 
-fn make(next: &mut impl FnMut(&mut Vec<u8>) -> Result<bool, ApiError>) -> Made {
+fn make(next: &mut impl PieceMaker) -> Made {
     let _reads = telemetry::enter(State::Read);
     let mut piece = Vec::with_capacity(CHUNK_BYTES + (8 << 10));
-    let more = next(&mut piece)?;
+    let more = next.next(&mut piece)?;
     Ok((piece, more))
 }
 
 /// The same with pieces that take long to make: each is made on a thread for blocking work.
-pub async fn pull_blocking<F>(content_type: &'static str, next: F) -> Result<Reply, ApiError>
+pub async fn pull_blocking<F>(
+    answers: &Arc<Answers>,
+    content_type: &'static str,
+    next: F,
+) -> Result<Reply, ApiError>
 where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 {
-    pull_blocking_for(content_type, (), next).await
+    pull_blocking_for(answers, content_type, (), next).await
 }
 
 /// The same; `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
 pub async fn pull_blocking_for<F, C>(
+    answers: &Arc<Answers>,
     content_type: &'static str,
     client: C,
     mut next: F,
@@ -175,11 +259,30 @@ where
     C: Send + 'static,
 {
     let next = move |out: &mut Vec<u8>, _: Place| next(out);
-    pull_pieces(content_type, client, Admission::free, next).await
+    let free = (Place::uncounted(), Admission::free);
+    pull_pieces(answers, content_type, client, free, next).await
+}
+
+/// The same for pieces that each take a turn, which is waited for without a thread. `first`: the turn of the first piece.
+pub async fn pull_in_turns<A, F, C>(
+    answers: &Arc<Answers>,
+    content_type: &'static str,
+    client: C,
+    (first, admission): (Place, A),
+    mut next: F,
+) -> Result<Reply, ApiError>
+where
+    A: Fn() -> Admission + Send + 'static,
+    F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
+    C: Send + 'static,
+{
+    let next = move |out: &mut Vec<u8>, _turn: Place| next(out);
+    pull_pieces(answers, content_type, client, (first, admission), next).await
 }
 
 /// The same for pieces that users' functions are run for: each waits for leave, without a thread, before it is made.
 pub async fn pull_admitted<A, F>(
+    answers: &Arc<Answers>,
     content_type: &'static str,
     admission: A,
     next: F,
@@ -188,13 +291,15 @@ where
     A: Fn() -> Admission + Send + 'static,
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
-    pull_pieces(content_type, (), admission, next).await
+    let first = admission().await?;
+    pull_pieces(answers, content_type, (), (first, admission), next).await
 }
 
 async fn pull_pieces<A, F, C>(
+    answers: &Arc<Answers>,
     content_type: &'static str,
     client: C,
-    admission: A,
+    (first_place, admission): (Place, A),
     next: F,
 ) -> Result<Reply, ApiError>
 where
@@ -202,7 +307,7 @@ where
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
     C: Send + 'static,
 {
-    let (mut first, mut more, mut next) = make_piece(admission().await?, next).await?;
+    let (mut first, mut more, mut next) = make_piece(first_place, next).await?;
     if more && first.len() < CHUNK_BYTES {
         let (second, still, same) = make_piece(admission().patiently().await?, next).await?;
         first.extend_from_slice(&second);
@@ -211,26 +316,29 @@ where
     if !more {
         return Ok(Reply::text(200, content_type, first));
     }
-    let start = (Some(first), Some((admission, next)), client);
-    let pieces = stream::unfold(start, |(first, next, client)| async move {
-        if let Some(first) = first {
-            return Some((Ok(Bytes::from(first)), (None, next, client)));
+    let first = Piece::of(first.into(), answers);
+    let start = (first, Some((admission, next)), client);
+    let pieces = stream::unfold(start, |(mut made, next, client)| async move {
+        if !made.is_empty() {
+            let some = made.split_off();
+            return Some((Ok(some), (made, next, client)));
         }
         let (admission, next) = next?;
-        let made = match admission().patiently().await {
+        let piece = match admission().patiently().await {
             Ok(place) => make_piece(place, next).await,
             Err(e) => Err(e.into()),
         };
-        match made {
+        match piece {
             Ok((piece, false, _)) if piece.is_empty() => None,
             Ok((piece, more, next)) => {
+                made.set(piece.into());
+                let some = made.split_off();
                 let next = more.then_some((admission, next));
-                Some((Ok(Bytes::from(piece)), (None, next, client)))
+                Some((Ok(some), (made, next, client)))
             }
             Err(e) => {
                 tracing::error!(reason = %e.reason, "an answer was cut short");
-                let e = e.into_stream_error();
-                Some((Err(e), (None, None, client)))
+                Some((Err(e.into_stream_error()), (made, None, client)))
             }
         }
     });

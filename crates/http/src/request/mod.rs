@@ -21,11 +21,12 @@ use hyper::header::{
 use routes::{Found, Route, Row, ServerRoute};
 use serde_json::Value;
 
-use crate::connection::places::Seat;
+use crate::connection::places::Ticket;
 use crate::connection::server::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::metrics::traced::Traced;
+use crate::reply::answers::{Answers, FREE_BYTES, Held};
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
@@ -39,6 +40,12 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 /// everything.
 const UNTAKEN_BYTES_MAX: u64 = 1 << 30;
 const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
+
+/// Memory that an answer has until it ends.
+pub struct Keeps {
+    _held: Vec<Held>,
+    _room: Option<Room>,
+}
 
 pub struct Request {
     /// Upper case, after `X-HTTP-Method-Override`.
@@ -74,7 +81,7 @@ pub struct Request {
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
     /// The place of its connection.
-    pub(crate) seat: Option<Arc<Seat>>,
+    pub(crate) place: Option<Ticket>,
     /// Length of the target, path and query, in bytes.
     pub target_len: usize,
     /// How long the client may send nothing of a body that is read.
@@ -99,6 +106,12 @@ pub struct Request {
     pub settings: Arc<Settings>,
     body: Source,
     bodies: Arc<Bodies>,
+    /// Where its answer has memory of.
+    pub answers: Arc<Answers>,
+    /// Memory that its answer has until it ends.
+    held: Vec<Held>,
+    /// What its body was stays in memory as long as its answer takes.
+    is_kept: bool,
     /// What its body takes of them, until the request is answered.
     room: Option<Room>,
     /// What the text before its attachments takes.
@@ -114,7 +127,7 @@ impl Request {
         body: Incoming,
         peer: Option<std::net::IpAddr>,
         settings: Arc<Settings>,
-        bodies: Arc<Bodies>,
+        (bodies, answers): (Arc<Bodies>, Arc<Answers>),
     ) -> Request {
         let path = parts.uri.path();
         let plus_is_space = settings.chttpd.decode_plus_to_space;
@@ -140,7 +153,7 @@ impl Request {
             renew: None,
             peer,
             https: false,
-            seat: None,
+            place: None,
             target_len: path.len() + parts.uri.query().map_or(0, |q| q.len() + 1),
             silence_max: Duration::MAX,
             traced: None,
@@ -154,6 +167,9 @@ impl Request {
             settings,
             body: Source::Client(Stream::new(body)),
             bodies,
+            answers,
+            held: vec![],
+            is_kept: false,
             room: None,
             text_room: None,
             is_untaken: false,
@@ -390,6 +406,37 @@ impl Request {
     /// What was in the body is taken out of it, and waits for something else: others may have its room.
     pub fn give_room_back(&mut self) {
         self.room = None;
+    }
+
+    /// Takes memory for what the answer is made by until it ends: a selector, ids or keys of so many bytes.
+    ///
+    /// # Errors
+    /// 413 when that is too much, 503 when none came free in time.
+    pub async fn keep(&mut self, bytes: usize) -> Result<(), ApiError> {
+        let bytes = bytes as u64;
+        if bytes > FREE_BYTES {
+            let held = self.answers.take(self.user.name.as_deref(), bytes).await?;
+            self.held.push(held);
+        }
+        Ok(())
+    }
+
+    /// Counts memory that the answer has until it ends.
+    pub fn count(&mut self, bytes: usize) {
+        self.held.push(self.answers.count(bytes as u64));
+    }
+
+    /// The memory of the body stays taken until the answer ends.
+    pub fn keep_body(&mut self) {
+        self.is_kept = true;
+    }
+
+    /// What the answer has of memory until it ends.
+    pub fn take_held(&mut self) -> Keeps {
+        Keeps {
+            _held: std::mem::take(&mut self.held),
+            _room: self.room.take().filter(|_| self.is_kept),
+        }
     }
 
     /// Whether the body was read, and is this one.

@@ -2,7 +2,7 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-use node::{Ended, Running, require_server_admin};
+use node::{Ended, Running};
 use serde_json::{Value, json};
 
 use crate::app::App;

@@ -45,7 +45,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
         rows: 0,
     };
     if kind != FeedKind::Normal {
-        let place = app.open_feed()?;
+        let place = app.open_feed(req, db.name())?;
         let feed = LiveFeed::new(updates, kind, times, changed, app.stopping(), place);
         return Ok(feed.reply());
     }

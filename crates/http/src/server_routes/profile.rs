@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use functions::js::WorkersProfile;
 use functions::query_server;
 use hyper::header::{CACHE_CONTROL, HeaderName};
-use node::{Query, require_server_admin};
+use node::Query;
 use parking_lot::Mutex;
 use profiler::{Graph, HZ_MAX, Profile, Session, Symbols, TICK, Unit};
 use telemetry::State;

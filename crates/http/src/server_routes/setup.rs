@@ -1,6 +1,6 @@
 //! `/_cluster_setup`: CouchDB's set-up wizard.
 
-use node::{require_server_admin, setup};
+use node::setup;
 use serde_json::{Value, json};
 
 use crate::app::App;

@@ -7,8 +7,9 @@ use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use document::write_json_string;
 use foldhash::fast::RandomState;
 
+use super::memory::Share;
 use super::state::{ALLOCATION_BYTES, State};
-use super::{Aggregate, AggregateLimits};
+use super::{Aggregate, AggregateLimits, AggregateMemory};
 use crate::compare::Order;
 use crate::error::FindError;
 use crate::lift::{Doc, Found, Slot};
@@ -36,19 +37,31 @@ const TEXT_BYTES_MAX: usize = 256;
 const TEXT_END: u8 = 0;
 
 /// What these groups hold, and what all parts of the same answer hold together.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 struct Held {
     values: usize,
     bytes: usize,
     bytes_of_all: Arc<AtomicUsize>,
+    /// What the server's aggregates hold together.
+    share: Share,
 }
 
 impl Held {
+    fn of(share: Share, bytes_of_all: Arc<AtomicUsize>) -> Held {
+        Held {
+            values: 0,
+            bytes: 0,
+            bytes_of_all,
+            share,
+        }
+    }
+
     fn add(&mut self, bytes: usize) {
-        // Other threads have the counter too.
+        // Other threads have the counters too.
         if bytes > 0 {
             self.bytes += bytes;
             self.bytes_of_all.fetch_add(bytes, Relaxed);
+            self.share.add(bytes);
         }
     }
 }
@@ -91,13 +104,22 @@ impl Group {
 impl Groups {
     /// No groups yet.
     pub fn new(aggregate: &Aggregate, limits: AggregateLimits) -> Groups {
+        Groups::within(aggregate, limits, None)
+    }
+
+    /// No groups yet, which share memory with those of other aggregates.
+    pub fn within(
+        aggregate: &Aggregate,
+        limits: AggregateLimits,
+        memory: Option<Arc<AggregateMemory>>,
+    ) -> Groups {
         Groups {
             aggregate: Arc::new(aggregate.clone()),
             limits,
             groups: vec![],
             by_key: HashMap::new(),
             by_text: HashMap::default(),
-            held: Held::default(),
+            held: Held::of(Share::of(memory), Arc::default()),
             slots: vec![],
             key: vec![],
         }
@@ -112,10 +134,7 @@ impl Groups {
             groups: vec![],
             by_key: HashMap::new(),
             by_text: HashMap::default(),
-            held: Held {
-                bytes_of_all,
-                ..Held::default()
-            },
+            held: Held::of(self.held.share.another(), bytes_of_all),
             slots: vec![],
             key: vec![],
         }
@@ -190,8 +209,9 @@ impl Groups {
                 self.insert(self.key.clone().into(), group)?
             }
         };
-        // These are few bytes, and no query is refused for them.
+        // These are few bytes, and no query is refused for them alone.
         if self.by_text.len() < TEXTS_MAX && text.len() <= TEXT_BYTES_MAX {
+            self.held.share.add(text.len() + 2 * ALLOCATION_BYTES);
             self.by_text.insert(text.into(), place);
         }
         Ok(place)
@@ -225,9 +245,28 @@ impl Groups {
         } else if self.held.bytes_of_all.load(Relaxed) > bytes_max {
             format!("groups hold more than [mango] max_aggregate_bytes ({bytes_max})")
         } else {
-            return Ok(());
+            return self.check_share();
         };
         Err(FindError::AggregateTooLarge(text))
+    }
+
+    fn check_share(&self) -> Result<(), FindError> {
+        let Some(memory) = self
+            .held
+            .share
+            .memory()
+            .filter(|memory| memory.is_exceeded())
+        else {
+            return Ok(());
+        };
+        let budget = memory.budget_bytes();
+        if self.held.bytes_of_all.load(Relaxed) > budget {
+            let text = format!("groups hold more than [memory] aggregates ({budget})");
+            return Err(FindError::AggregateTooLarge(text));
+        }
+        Err(FindError::AggregatesFull(format!(
+            "the aggregates under way hold more than [memory] aggregates ({budget}) together. Try again later."
+        )))
     }
 
     fn new_states(&self) -> Vec<State> {

@@ -8,9 +8,11 @@
 //! CouchDB refuses a query with such a member, so none of its queries means anything else here.
 
 mod groups;
+mod memory;
 mod state;
 
 pub use groups::{Groups, SortedGroups};
+pub use memory::AggregateMemory;
 
 use serde_json::{Map, Value};
 

@@ -4,4 +4,5 @@ mod followed;
 mod maker;
 mod refused;
 mod scanner;
+mod stateless;
 mod table;

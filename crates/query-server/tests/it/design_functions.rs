@@ -19,7 +19,7 @@ fn design_documents_are_taught_once_and_again_when_they_changed() {
         ..fake.settings()
     })
     .unwrap();
-    let mut designs = pools.designs("fake").unwrap();
+    let mut designs = pools.designs("db", "fake").unwrap();
     let (a, b) = (
         ddoc("_design/a", "1-a", r#"{"n":1}"#),
         ddoc("_design/b", "1-b", r#"{"n":2}"#),
@@ -66,7 +66,7 @@ fn a_process_is_not_taught_design_documents_without_end() {
         ..fake.settings()
     })
     .unwrap();
-    let mut designs = pools.designs("fake").unwrap();
+    let mut designs = pools.designs("db", "fake").unwrap();
     for n in 0..100 {
         show(&mut *designs, &ddoc(&format!("_design/{n}"), "1-a", "{}"));
     }
@@ -79,7 +79,7 @@ fn a_process_is_not_taught_design_documents_without_end() {
 fn validations_pass_or_say_why_not() {
     let fake = Fake::new();
     let pools = Pools::new(fake.settings()).unwrap();
-    let mut designs = pools.designs("fake").unwrap();
+    let mut designs = pools.designs("db", "fake").unwrap();
     let ddoc = ddoc("_design/v", "1-a", "{}");
     let mut validate = |what: &str| {
         let args = format!(r#"[{{"do":"{what}"}},null,{{}},{{}}]"#);
@@ -145,7 +145,7 @@ fn lists_are_a_dialogue_that_may_end_in_many_ways() {
         ..fake.settings()
     })
     .unwrap();
-    let mut designs = pools.designs("fake").unwrap();
+    let mut designs = pools.designs("db", "fake").unwrap();
     let ddoc = ddoc("_design/l", "1-a", "{}");
     let mut list = |name: &str, fails_at: Option<usize>| {
         let mut io = Collected {

@@ -13,7 +13,7 @@ fn pools() -> Pools {
 #[test]
 fn couchpy_has_no_design_functions_and_is_replaced() {
     let pools = pools();
-    let mut designs = pools.designs("python").unwrap();
+    let mut designs = pools.designs("db", "python").unwrap();
     let ddoc = design("python", "{}");
     for _ in 0..2 {
         let result = designs.call(&ddoc, &["shows", "s"], b"[null,{}]");
@@ -105,7 +105,7 @@ fn design_functions_run_in_erlang_and_node() {
     let pools = pools();
     for language in ["erlang", "node"] {
         let ddoc = functions_of(language);
-        let mut designs = pools.designs(language).unwrap();
+        let mut designs = pools.designs("db", language).unwrap();
         let mut call = |path: &[&str], args: &str| designs.call(&ddoc, path, args.as_bytes());
         let text = |result: Result<Vec<u8>, Error>| String::from_utf8(result.unwrap()).unwrap();
 
@@ -196,7 +196,7 @@ fn list_functions_run_in_erlang_and_node() {
     let pools = pools();
     for language in ["erlang", "node"] {
         let ddoc = functions_of(language);
-        let mut designs = pools.designs(language).unwrap();
+        let mut designs = pools.designs("db", language).unwrap();
         for _ in 0..2 {
             let mut io = Collected::default();
             designs

@@ -405,7 +405,7 @@ fn sum(language: &str) -> &'static str {
 fn all_languages_reduce_and_rereduce() {
     let pools = pools();
     for language in LANGUAGES {
-        let mut reducer = pools.reducer(language, sum(language), None).unwrap();
+        let mut reducer = pools.reducer("db", language, sum(language), None).unwrap();
         let values: Vec<String> = (0..1000).map(|n| n.to_string()).collect();
         let rows: Vec<ReduceRow<'_>> = values
             .iter()
@@ -451,7 +451,7 @@ fn keys_of_a_reduction_are_pairs_of_key_and_id() {
             "def f(keys, values, rereduce):\n    return values if rereduce else keys",
         ),
     ] {
-        let mut reducer = pools.reducer(language, source, None).unwrap();
+        let mut reducer = pools.reducer("db", language, source, None).unwrap();
         let row = ReduceRow {
             key: b"{\"a\":1}",
             id: "\"é\"".as_bytes(),
@@ -475,7 +475,7 @@ fn erlang_reductions_that_fail_are_errors() {
     let pools = pools();
     let run = |source| {
         pools
-            .reducer("erlang", source, None)
+            .reducer("db", "erlang", source, None)
             .unwrap()
             .rereduce(&[b"1"])
     };

@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use common::{Fake, ddoc, group, map, map_with, row, wait_until_gone};
-use language::{Error, ListIo, MapGroup, ReduceRow};
+use language::{Error, ListIo, MapGroup, Owner, ReduceRow};
 use query_server::{Pools, ReduceLimit, Settings};
 
 #[test]
@@ -109,7 +109,7 @@ fn who_waits_too_long_for_a_process_is_told_the_limit() {
         holds: holds.clone(),
         go_on: go_on.clone(),
     };
-    let mut designs = pools.designs("fake").unwrap();
+    let mut designs = pools.designs("db", "fake").unwrap();
     let holder = std::thread::spawn(move || {
         designs.list(
             &ddoc("_design/d", "1-a", "{}"),
@@ -148,7 +148,7 @@ fn a_higher_limit_lets_those_who_wait_go_on() {
         holds: holds.clone(),
         go_on: go_on.clone(),
     };
-    let mut designs = pools.designs("fake").unwrap();
+    let mut designs = pools.designs("db", "fake").unwrap();
     let holder = std::thread::spawn(move || {
         designs.list(
             &ddoc("_design/d", "1-a", "{}"),
@@ -209,6 +209,48 @@ fn a_process_keeps_its_functions_for_the_same_user_and_is_reset_for_another() {
             .next(),
         Some(r#"["add_lib",{"m":"x"}]"#)
     );
+}
+
+#[test]
+fn a_process_is_reset_for_the_same_functions_of_another_database() {
+    let fake = Fake::new();
+    let pools = Pools::new(Settings {
+        process_limit: 1,
+        ..fake.settings()
+    })
+    .unwrap();
+    let of = |database: &str| MapGroup {
+        owner: Owner {
+            database: database.into(),
+            ..Owner::default()
+        },
+        ..group("fake", &["ok"])
+    };
+    let count = |event: &str| {
+        fake.events()
+            .iter()
+            .filter(|e| e.starts_with(event))
+            .count()
+    };
+    for _ in 0..2 {
+        map(&pools, &of("one"), &["{}"]).unwrap();
+    }
+    assert_eq!((count("reset"), count("add_fun")), (1, 1));
+    map(&pools, &of("two"), &["{}"]).unwrap();
+    assert_eq!((count("reset"), count("add_fun")), (2, 2));
+    for (database, resets) in [("one", 3), ("one", 3), ("two", 4)] {
+        let mut reducer = pools.reducer(database, "fake", "give back", None).unwrap();
+        reducer.rereduce(&[]).unwrap();
+        assert_eq!(count("reset"), resets, "a reduction of {database}");
+    }
+    let design = ddoc("_design/a", "1-a", r#"{"n":1}"#);
+    for (database, resets) in [("one", 5), ("one", 5), ("two", 6)] {
+        let mut designs = pools.designs(database, "fake").unwrap();
+        designs
+            .call(&design, &["shows", "s"], b"[null,{}]")
+            .unwrap();
+        assert_eq!(count("reset"), resets, "a show of {database}");
+    }
 }
 
 #[test]
@@ -281,7 +323,7 @@ fn processes_beyond_the_soft_limit_are_not_kept() {
     std::thread::scope(|scope| {
         for _ in 0..4 {
             let (holds, go_on) = (together.clone(), Arc::new(Barrier::new(1)));
-            let mut designs = pools.designs("fake").unwrap();
+            let mut designs = pools.designs("db", "fake").unwrap();
             scope.spawn(move || {
                 designs.list(
                     &ddoc("_design/d", "1-a", "{}"),
@@ -324,7 +366,7 @@ fn languages_are_found_in_any_case() {
         Ok(1)
     );
     assert!(
-        matches!(pools.reducer("other", "x", None), Err(Error::UnknownLanguage(language)) if language == "other")
+        matches!(pools.reducer("db", "other", "x", None), Err(Error::UnknownLanguage(language)) if language == "other")
     );
 }
 
@@ -370,7 +412,9 @@ fn functions_are_checked_without_harm_to_the_next_user() {
 fn reductions_are_asked_for_as_the_protocol_has_it() {
     let fake = Fake::new();
     let pools = Pools::new(fake.settings()).unwrap();
-    let mut reducer = pools.reducer("fake", "give back", Some("{}")).unwrap();
+    let mut reducer = pools
+        .reducer("db", "fake", "give back", Some("{}"))
+        .unwrap();
     let row = |key: &'static str, id: &'static str, value: &'static str| ReduceRow {
         key: key.as_bytes(),
         id: id.as_bytes(),
@@ -387,7 +431,12 @@ fn reductions_are_asked_for_as_the_protocol_has_it() {
         br#"[1,{"a":2}]"#
     );
     assert_eq!(reducer.rereduce(&[]).unwrap(), b"[]");
-    let failing = |source| pools.reducer("fake", source, None).unwrap().rereduce(&[]);
+    let failing = |source| {
+        pools
+            .reducer("db", "fake", source, None)
+            .unwrap()
+            .rereduce(&[])
+    };
     assert_eq!(
         failing("overflow"),
         Err(Error::ReduceOverflow("it grows".to_owned()))
@@ -399,7 +448,9 @@ fn reductions_are_asked_for_as_the_protocol_has_it() {
 fn a_server_that_ends_itself_after_an_error_harms_nobody_else() {
     let fake = Fake::new();
     let pools = Pools::new(fake.settings()).unwrap();
-    let mut reducer = pools.reducer("fake", "exit_after_error", None).unwrap();
+    let mut reducer = pools
+        .reducer("db", "fake", "exit_after_error", None)
+        .unwrap();
     for _ in 0..5 {
         let thrown = Error::Thrown {
             name: "some_error".to_owned(),

@@ -93,7 +93,9 @@ fn multipart_type(response: &reqwest::Response) -> Option<String> {
 
 async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
-    let Some(response) = source.open_with_attachments(id, rev, gzipped).await? else {
+    let mut socket = source.socket_apart().await;
+    let Some(response) = (source.open_with_attachments(&mut socket, (id, rev), gzipped)).await?
+    else {
         return Ok(Tried::Missing);
     };
     let Some(kind) = multipart_type(&response) else {
@@ -338,7 +340,9 @@ async fn download(
     id: &str,
     rev: &str,
 ) -> Result<Tried, Error> {
-    let Some(mut response) = source.open_with_attachments(id, rev, true).await? else {
+    let mut socket = source.socket_apart().await;
+    let Some(mut response) = (source.open_with_attachments(&mut socket, (id, rev), true)).await?
+    else {
         return Ok(Tried::Missing);
     };
     let Some(kind) = multipart_type(&response) else {

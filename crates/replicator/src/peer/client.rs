@@ -1,11 +1,14 @@
-//! HTTP clients: jobs that connect alike share one, and with it its connections.
+//! HTTP clients: jobs that connect to one server alike share one, and with it its connections.
 
-use std::sync::Arc;
+use std::collections::VecDeque;
+use std::sync::{Arc, OnceLock, Weak};
 use std::time::Duration;
 
 use parking_lot::Mutex;
 use reqwest::{Certificate, Client, Identity};
+use url::{Origin, Url};
 
+use super::budget::{Budget, Idle};
 use super::reach::{Guarded, Reach};
 use crate::endpoint::{Proxy, Remote};
 use crate::error::Error;
@@ -13,14 +16,14 @@ use crate::settings::Settings;
 
 /// How long an idle connection is kept.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Connections to a server that are kept while nobody uses them.
-const IDLE_CONNECTIONS_MAX: usize = 32;
-/// Distinct clients kept: proxies and timeouts differ rarely.
-const CLIENTS_MAX: usize = 32;
+/// Clients that are kept after their last job has ended, for the next one.
+const CLIENTS_KEPT: usize = 8;
 
 /// What distinguishes clients.
 #[derive(Clone, PartialEq)]
 struct Kind {
+    /// The server: a pool is of one, so that the number of its sockets is known.
+    origin: Origin,
     proxy: Option<Proxy>,
     timeout: Duration,
     /// For requests whose body, or the wait for the answer, may take longer than any silence.
@@ -31,25 +34,48 @@ struct Kind {
     reach: Reach,
 }
 
+/// A client for one server.
+pub struct Pooled {
+    pub client: Client,
+    // Dropped last: the idle sockets are closed with the client.
+    _idle: Idle,
+}
+
 /// The clients in use.
 #[derive(Default)]
-pub struct Clients(Mutex<Vec<(Kind, Client)>>);
+pub struct Clients {
+    table: Mutex<Table>,
+    budget: OnceLock<Arc<Budget>>,
+}
+
+#[derive(Default)]
+struct Table {
+    all: Vec<(Kind, Weak<Pooled>)>,
+    recent: VecDeque<Arc<Pooled>>,
+}
 
 impl Clients {
-    /// The client for an endpoint; with `uploads`, one that waits for an answer as long as the request takes. Hosts that are
+    /// The sockets of all replications, by the settings at the first call: what the process may have stays as it is.
+    pub fn budget(&self, settings: &Settings) -> &Arc<Budget> {
+        self.budget
+            .get_or_init(|| Budget::new(settings.sockets_max))
+    }
+
+    /// The client for an endpoint's requests to a URL; with `uploads`, one that waits for an answer as long as the request takes. Hosts that are
     /// addresses it connects to whatever `reach` says.
     ///
     /// # Errors
     /// [`Error::Request`] when a certificate cannot be read.
     pub fn get(
         self: &Arc<Self>,
-        remote: &Remote,
+        (remote, url): (&Remote, &Url),
         timeout: Duration,
         uploads: bool,
         settings: &Settings,
         reach: &Reach,
-    ) -> Result<Client, Error> {
+    ) -> Result<Arc<Pooled>, Error> {
         let kind = Kind {
+            origin: url.origin(),
             proxy: remote.proxy.clone(),
             timeout,
             uploads,
@@ -58,20 +84,30 @@ impl Clients {
             identity: settings.cert_file.clone().zip(settings.key_file.clone()),
             reach: reach.clone(),
         };
-        let mut clients = self.0.lock();
-        if let Some((_, client)) = clients.iter().find(|(k, _)| *k == kind) {
-            return Ok(client.clone());
+        let budget = self.budget(settings);
+        let mut table = self.table.lock();
+        let found = table.all.iter().find(|(k, _)| *k == kind);
+        if let Some(pooled) = found.and_then(|(_, pooled)| pooled.upgrade()) {
+            return Ok(pooled);
         }
-        let client = build(&kind)?;
-        if clients.len() >= CLIENTS_MAX {
-            clients.remove(0);
+        while table.recent.len() >= CLIENTS_KEPT || budget.is_idle_short() {
+            if table.recent.pop_front().is_none() {
+                break;
+            }
         }
-        clients.push((kind, client.clone()));
-        Ok(client)
+        table.all.retain(|(_, pooled)| pooled.strong_count() > 0);
+        let idle = budget.grant_idle(uploads);
+        let pooled = Arc::new(Pooled {
+            client: build(&kind, idle.sockets)?,
+            _idle: idle,
+        });
+        table.all.push((kind, Arc::downgrade(&pooled)));
+        table.recent.push_back(pooled.clone());
+        Ok(pooled)
     }
 }
 
-fn build(kind: &Kind) -> Result<Client, Error> {
+fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
     // Whoever installed one first wins; both are the same.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
@@ -86,7 +122,7 @@ fn build(kind: &Kind) -> Result<Client, Error> {
         .tcp_nodelay(true)
         .tcp_keepalive(Duration::from_secs(60))
         .pool_idle_timeout(IDLE_TIME_MAX)
-        .pool_max_idle_per_host(IDLE_CONNECTIONS_MAX)
+        .pool_max_idle_per_host(idle_max)
         .connect_timeout(kind.timeout)
         // A peer that takes no bytes any more is gone.
         .tcp_user_timeout(kind.timeout);

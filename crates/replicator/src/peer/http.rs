@@ -18,7 +18,7 @@ use reqwest::header::{
 };
 use reqwest::{Method, Response};
 use serde_json::{Map, Value, json};
-use tokio::sync::Semaphore;
+use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio::time::Instant;
 use url::Url;
 
@@ -27,6 +27,7 @@ pub use self::docs::edit_json;
 pub use self::single::MISSING_WAIT;
 pub use self::streamed::Put;
 use super::Info;
+use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
 use super::retry;
 use super::ways::{Rights, TOKEN, Ways};
@@ -53,6 +54,13 @@ const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'.')
     .remove(b'~');
 
+/// A request that may be under way, of a job and of all of them.
+struct Place<'a> {
+    // Nothing closes the semaphore.
+    _own: Option<SemaphorePermit<'a>>,
+    socket: Socket,
+}
+
 pub struct HttpPeer {
     ways: Ways,
     base: Url,
@@ -62,6 +70,9 @@ pub struct HttpPeer {
     timeout: Duration,
     /// One place a request under way; a feed has its own.
     connections: Arc<Semaphore>,
+    account: Account,
+    /// What its requests are for.
+    lane: Lane,
     /// Cleared when the server turns out to have no `_bulk_get`.
     bulk_get: AtomicBool,
     /// Which kind of server it is: [`UNKNOWN`], [`COUCHDB`] or [`OTHER`].
@@ -189,7 +200,7 @@ impl HttpPeer {
         replication: &Replication,
         settings: &Settings,
         clients: &Arc<Clients>,
-        rights: Rights,
+        (rights, lane): (Rights, Lane),
     ) -> Result<HttpPeer, Error> {
         let timeout = replication.connection_timeout;
         let ways = Ways::new(remote, timeout, settings, clients, rights);
@@ -205,7 +216,11 @@ impl HttpPeer {
             value.set_sensitive(true);
             headers.insert(name, value);
         }
-        let auth = Auth::open(&ways, remote, settings.auth_session).await;
+        let account = clients.budget(settings).account(ways.user());
+        let auth = {
+            let _socket = account.socket(lane).await;
+            Auth::open(&ways, remote, settings.auth_session).await
+        };
         Ok(HttpPeer {
             ways,
             base: remote.url.clone(),
@@ -215,9 +230,24 @@ impl HttpPeer {
             timeout,
             // One is always the feed's.
             connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
+            account,
+            lane,
             bulk_get: AtomicBool::new(replication.use_bulk_get),
             couchdb: AtomicU8::new(UNKNOWN),
         })
+    }
+
+    /// Waits until another request may be under way.
+    async fn place(&self) -> Place<'_> {
+        Place {
+            _own: self.connections.acquire().await.ok(),
+            socket: self.account.socket(self.lane).await,
+        }
+    }
+
+    /// Waits until a revision with its attachments may be read apart, perhaps while other answers of this server wait to be read.
+    pub async fn socket_apart(&self) -> Socket {
+        self.account.socket(Lane::Apart).await
     }
 
     fn url(&self, path: &str) -> String {
@@ -284,6 +314,7 @@ impl HttpPeer {
     /// that is no answer.
     async fn call<T, F: Future<Output = Result<T, Failed>>>(
         &self,
+        socket: &mut Socket,
         call: Call<'_>,
         take: impl Fn(Response) -> F,
     ) -> Result<T, Error> {
@@ -302,6 +333,7 @@ impl HttpPeer {
                 Ok(response) if response.status() == 401 && !renewed && self.auth.has_session() => {
                     // The session ran out.
                     renewed = true;
+                    drop(response);
                     self.auth.renew(&self.ways).await;
                     continue;
                 }
@@ -325,13 +357,14 @@ impl HttpPeer {
             if self.ways.hides_failures() {
                 tracing::info!(url = %self.base, told = failed.told, "a server is not reached");
                 // As long as with a server that says nothing.
-                tokio::time::sleep_until(began + self.timeout).await;
+                let until = (began + self.timeout).saturating_duration_since(Instant::now());
+                socket.rest(until).await;
             }
             if attempt >= self.retries {
                 return Err(self.error(&call, &failed.told));
             }
             tracing::debug!(url = %self.base, method = %call.method, told = failed.told, attempt, "a request is repeated");
-            tokio::time::sleep(retry::wait(attempt, failed.retry_after)).await;
+            socket.rest(retry::wait(attempt, failed.retry_after)).await;
             attempt += 1;
         }
     }
@@ -346,15 +379,20 @@ impl HttpPeer {
 
     /// A whole answer, whatever its status below 500.
     async fn answer(&self, call: Call<'_>) -> Result<Answer, Error> {
-        let _place = self.connections.acquire().await;
-        self.call(call, whole).await
+        let mut place = self.place().await;
+        self.call(&mut place.socket, call, whole).await
     }
 
     /// A whole answer whose body is JSON if it is a success. Before anything was answered it must be JSON in any case, when what is
     /// no database must look like what is not there.
     async fn json_answer(&self, call: Call<'_>) -> Result<Answer, Error> {
-        let _place = self.connections.acquire().await;
-        self.call(call, |response| async {
+        let mut place = self.place().await;
+        self.json(&mut place.socket, call).await
+    }
+
+    /// Sends a request whose caller has a socket, and returns an answer that [`HttpPeer::json_answer`] accepts.
+    async fn json(&self, socket: &mut Socket, call: Call<'_>) -> Result<Answer, Error> {
+        self.call(socket, call, |response| async {
             let answer = whole(response).await?;
             let is_odd = answer.json().is_none_or(|a| !a.is_object());
             let must_be = answer.is_ok() || self.ways.hides_failures();

@@ -16,6 +16,9 @@ use crate::options::Selection;
 use crate::peer::Missing;
 use crate::rows::{Form, Rows};
 
+/// So many revisions of a document are read at a time, since each may be as long as a document may be.
+const REVS_AT_ONCE: usize = 8;
+
 /// A database as the replication's owner may use it.
 #[derive(Clone)]
 pub struct LocalPeer {
@@ -129,7 +132,7 @@ impl LocalPeer {
             attachments: database::ShownAttachments::default(),
             filter: match &query.selection {
                 Selection::All => Filter::None,
-                Selection::Ids(ids) => Filter::DocIds(Arc::new(ids.iter().cloned().collect())),
+                Selection::Ids(ids) => Filter::of_ids(ids.iter().collect()),
                 Selection::Filter { name, .. } if name == "_design" => Filter::Design,
                 Selection::Filter { .. } | Selection::Selector(_) => self
                     .filter
@@ -199,10 +202,11 @@ impl LocalPeer {
             let Ok(id) = DocId::new(&missing.id) else {
                 continue;
             };
-            let revs = parse_revs(&missing.revs);
-            for body in self.bodies(&id, revs)? {
-                let id = missing.id.clone();
-                out.add(Doc { id, body }).await?;
+            for revs in missing.revs.chunks(REVS_AT_ONCE) {
+                for body in self.bodies(&id, parse_revs(revs))? {
+                    let id = missing.id.clone();
+                    out.add(Doc { id, body }).await?;
+                }
             }
         }
         out.flush().await
@@ -238,8 +242,13 @@ impl LocalPeer {
             ..ReadOptions::default()
         };
         let found = self.db.open_revs(id, &WhichRevs::List(revs), &options)?;
-        let found = found.into_iter().flatten().flatten();
+        let Some(found) = found else {
+            return Ok(vec![]);
+        };
         found
+            .all()?
+            .into_iter()
+            .flatten()
             .map(|doc| Ok(Body::Json(self.db.json_with_bytes(&doc, false)?.into())))
             .collect()
     }

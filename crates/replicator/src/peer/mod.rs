@@ -1,6 +1,7 @@
 //! The two ends of a replication, alike whether they are on this server or behind HTTP.
 
 pub mod apart;
+mod budget;
 mod changes;
 mod client;
 pub(crate) mod http;
@@ -14,6 +15,7 @@ use document::EditDoc;
 use serde_json::{Map, Value};
 use tokio::sync::mpsc;
 
+pub use budget::Lane;
 pub use changes::{Change, ChangesQuery, Feed, Read};
 pub use client::Clients;
 pub use http::HttpPeer;

@@ -10,7 +10,7 @@ use reqwest::Client;
 use reqwest::header::{HeaderName, HeaderValue};
 use url::{Origin, Url};
 
-use super::client::Clients;
+use super::client::{Clients, Pooled};
 use super::reach::{Allowed, Reach, own_listeners};
 use crate::endpoint::Remote;
 use crate::error::Error;
@@ -22,6 +22,8 @@ pub const TOKEN: HeaderName = HeaderName::from_static("x-settee-replication");
 /// What a replication may do because of whose it is.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
+    /// The user whose replication it is.
+    pub user: String,
     /// Where it may connect to; `None` for those of server admins, which may connect anywhere.
     pub allowed: Option<Allowed>,
     /// Where this very server listens.
@@ -33,8 +35,8 @@ pub struct Rights {
 /// The clients for one origin.
 #[derive(Clone)]
 pub struct Way {
-    client: Client,
-    uploader: Client,
+    client: Arc<Pooled>,
+    uploader: Arc<Pooled>,
     /// Only when it leads to this very server: nobody else is to learn it.
     pub token: Option<HeaderValue>,
     /// Whether it leads elsewhere, for somebody who is no server admin.
@@ -45,8 +47,8 @@ impl Way {
     /// With `uploads`, one that waits for an answer as long as the request takes.
     pub fn client(&self, uploads: bool) -> &Client {
         match uploads {
-            true => &self.uploader,
-            false => &self.client,
+            true => &self.uploader.client,
+            false => &self.client.client,
         }
     }
 }
@@ -134,7 +136,7 @@ impl Ways {
         let client = |uploads| {
             let (timeout, settings) = (self.timeout, &self.settings);
             self.clients
-                .get(&self.remote, timeout, uploads, settings, &reach)
+                .get((&self.remote, url), timeout, uploads, settings, &reach)
         };
         Ok(Way {
             client: client(false)?,
@@ -153,6 +155,11 @@ impl Ways {
         let known = self.known.lock();
         let way = known.iter().find(|(o, _)| *o == origin);
         way.is_none_or(|(_, way)| way.is_guarded)
+    }
+
+    /// The user whom its sockets are counted for; `None` for server admins.
+    pub fn user(&self) -> Option<&str> {
+        (!self.is_admins()).then_some(&self.rights.user)
     }
 
     /// A database has answered.

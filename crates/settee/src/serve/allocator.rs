@@ -1,5 +1,6 @@
 //! The allocator: how soon memory that nobody uses goes back to the system.
 
+use tikv_jemalloc_ctl::thread::{ThreadLocal, allocatedp, deallocatedp};
 use tikv_jemalloc_ctl::{Access, AsName};
 
 /// Where there is less memory than this, it goes back at once, for what one large request took is to be there for the next.
@@ -16,6 +17,21 @@ pub fn allocated_bytes() -> u64 {
         tracing::debug!(%error, "the allocator tells nothing");
     }
     tikv_jemalloc_ctl::stats::allocated::read().map_or(0, |bytes| bytes as u64)
+}
+
+/// What the calling thread has allocated less what it has freed, in bytes: only differences between two calls mean something.
+pub fn bytes_of_thread() -> i64 {
+    thread_local! {
+        /// Where jemalloc counts what this thread allocates and frees.
+        static COUNTERS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> =
+            allocatedp::read().ok().zip(deallocatedp::read().ok());
+    }
+    COUNTERS.with(|counters| {
+        let difference = |(allocated, freed): &(ThreadLocal<u64>, ThreadLocal<u64>)| {
+            allocated.get().wrapping_sub(freed.get()).cast_signed()
+        };
+        counters.as_ref().map_or(0, difference)
+    })
 }
 
 /// Has free memory given back as soon as a limit in bytes asks for.

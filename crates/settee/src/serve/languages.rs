@@ -5,6 +5,7 @@ use std::sync::Arc;
 use config::Config;
 use functions::query_server::Settings;
 use functions::{Functions, Languages};
+use node::{DescriptorPlan, MemoryPlan};
 
 use super::options;
 use crate::Failure;
@@ -19,7 +20,8 @@ const QUERY_SERVER_SECTIONS: [&str; 4] = [
 
 /// Query servers follow changes of the configuration, the JavaScript engine is what it was at the start.
 pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
-    let javascript = options::javascript(&config.settings().functions);
+    let settings = config.settings();
+    let javascript = options::javascript(&settings.functions, &MemoryPlan::new(&settings));
     let functions = Functions::new(javascript, query_servers(config)).map_err(Failure::new)?;
     let configured = Arc::downgrade(&functions);
     let settings = config.clone();
@@ -37,5 +39,6 @@ fn query_servers(config: &Config) -> Settings {
     let variables = std::env::vars_os()
         .filter_map(|(name, value)| Some((name.into_string().ok()?, value.into_string().ok()?)));
     let commands = Settings::commands_of_environment(variables);
-    options::query_servers(&config.settings(), &commands)
+    let descriptors = DescriptorPlan::new(false);
+    options::query_servers(&config.settings(), &descriptors, &commands)
 }

@@ -52,6 +52,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let made = Made::new(&[&data_given(&options), &data])?;
     let mut logging = log::start(&config.settings().log)?;
     warn_of_configuration(&options, &config);
+    protect(&config);
     private::warn_of_others(&data, &config);
     private::tighten_store(&data.join(STORE));
     let descriptors = descriptor_plan(brokers.is_some());
@@ -108,6 +109,7 @@ fn app_of(
 ) -> Result<Arc<App>, Failure> {
     let node = Node::new(databases.clone(), config.clone(), auth, memory);
     let node = node.map_err(Failure::usage)?;
+    http_api::measure_by(allocator::bytes_of_thread);
     App::new(node, allocator::allocated_bytes).map_err(Failure::usage)
 }
 
@@ -168,6 +170,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
     let data = data_directory(&options, &config);
     let made = Made::new(&[&data])?;
     let _logging = log::start(&config.settings().log)?;
+    protect(&config);
     private::tighten_store(&data.join(STORE));
     let auth = Auth::new(config.clone()).map_err(Failure::usage)?;
     let password = auth::random_password();
@@ -261,6 +264,23 @@ fn warn_of_configuration(options: &ServeOptions, config: &Config) {
     if !options.admin.is_empty() {
         tracing::warn!(
             "everyone on this machine can read the password of --admin in the list of processes: use --admin-file FILE or SETTEE_ADMINS_NAME=PASSWORD"
+        );
+    }
+}
+
+/// Keeps other processes from what this one has: those that it starts from its descriptors, those of its user from its memory.
+fn protect(config: &Config) {
+    // Before Linux 5.11 there is no such call. Workers close what they are given by themselves.
+    if let Err(error) = confine::keep_descriptors() {
+        tracing::debug!(%error, "descriptors that the server was started with are inherited");
+    }
+    if let Err(error) = confine::hide_memory() {
+        tracing::warn!(%error, "processes of the server's user can read its memory");
+    }
+    let has_workers = config.settings().functions.isolation == config::settings::Isolation::Process;
+    if has_workers && let Some(missing) = confine::of_this_kernel().missing() {
+        tracing::warn!(
+            "JavaScript functions run without {missing}, which the kernel or the container does not provide: a function that makes use of a defect of the engine would reach what the server's user does"
         );
     }
 }

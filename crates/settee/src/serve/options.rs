@@ -36,6 +36,7 @@ pub fn databases(
         attachments: AttachmentOptions::default(),
         open_bytes: memory.open_databases,
         build_bytes: memory.index_builds,
+        aggregate_bytes: memory.aggregates,
         index_rows_bytes: memory.index_rows,
     }
 }
@@ -68,7 +69,7 @@ pub fn global_changes(settings: &settings::GlobalChanges) -> GlobalChangesOption
 }
 
 /// How JavaScript runs.
-pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
+pub fn javascript(settings: &settings::Functions, memory: &MemoryPlan) -> functions::js::Options {
     let default = functions::js::Options::default();
     functions::js::Options {
         time: settings.time_limit_ms,
@@ -85,6 +86,7 @@ pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
             n => n,
         },
         queue_max: settings.queue_limit,
+        workers_bytes_max: memory.workers,
         ..default
     }
 }
@@ -95,6 +97,7 @@ pub fn javascript(settings: &settings::Functions) -> functions::js::Options {
 /// `erlang = {couch_native_process, start_link, []}`, unless `[query_servers]` has a command of its own for it.
 pub fn query_servers(
     settings: &Settings,
+    descriptors: &DescriptorPlan,
     commands_of_environment: &[(String, String)],
 ) -> functions::query_server::Settings {
     let programs = &settings.query_server_config;
@@ -126,6 +129,9 @@ pub fn query_servers(
     for (language, command) in of_environment.chain(&settings.query_servers.all) {
         servers.set_command(language, command);
     }
+    let most = descriptors.query_servers(servers.commands.len());
+    servers.process_limit = servers.process_limit.min(most);
+    servers.process_soft_limit = servers.process_soft_limit.min(most);
     servers
 }
 
@@ -135,6 +141,15 @@ mod tests {
     use config::{Config, Layers};
     use node::SaidBy;
 
+    /// Where there is enough for everything.
+    const PLENTY: DescriptorPlan = DescriptorPlan {
+        limit: 1 << 20,
+        store_files: 1024,
+        outgoing: 16_384,
+        work: 8192,
+        connections: 1 << 19,
+    };
+
     /// What is in force when nothing is configured is what the embedded API has.
     #[test]
     fn defaults_are_those_of_the_crates_that_they_are_for() {
@@ -143,7 +158,7 @@ mod tests {
         let memory = MemoryPlan::within(1 << 40, SaidBy::Machine, &settings);
         let descriptors = DescriptorPlan {
             store_files: database::OPEN_FILES_MAX,
-            ..DescriptorPlan::new(false)
+            ..PLENTY
         };
         let languages = Arc::new(functions::NoLanguages);
         let (here, there) = (
@@ -162,8 +177,9 @@ mod tests {
             (here.open_bytes, here.build_bytes, here.index_rows_bytes),
             (there.open_bytes, there.build_bytes, there.index_rows_bytes)
         );
+        assert_eq!(here.aggregate_bytes, there.aggregate_bytes);
         let (here, there) = (
-            javascript(&settings.functions),
+            javascript(&settings.functions, &memory),
             // Worker processes are a program's, which a library is not.
             functions::js::Options {
                 isolation: functions::js::Isolation::Process,
@@ -172,7 +188,7 @@ mod tests {
         );
         assert_eq!(format!("{here:?}"), format!("{there:?}"));
         assert_eq!(
-            query_servers(&settings, &[]),
+            query_servers(&settings, &PLENTY, &[]),
             functions::query_server::Settings::default()
         );
     }
@@ -204,14 +220,17 @@ mod tests {
         for (language, command) in [("python", "couchpy --debug"), ("ruby", "couchrb")] {
             expected.commands.insert(language.into(), command.into());
         }
-        assert_eq!(query_servers(&settings, &of_environment), expected);
+        assert_eq!(query_servers(&settings, &PLENTY, &of_environment), expected);
+        let few = DescriptorPlan { work: 36, ..PLENTY };
+        let servers = query_servers(&settings, &few, &of_environment);
+        assert_eq!((servers.process_limit, servers.process_soft_limit), (3, 3));
     }
 
     #[test]
     fn erlang_is_allowed_in_two_ways() {
         let erlang = |line: &str| {
             let settings = settings(&format!("[native_query_servers]\n{line}\n"));
-            let commands = query_servers(&settings, &[]).commands;
+            let commands = query_servers(&settings, &PLENTY, &[]).commands;
             commands.get("erlang").cloned()
         };
         let builtin = functions::query_server::builtin_command("erlang");

@@ -1,12 +1,13 @@
 //! Warnings and errors that repeat another within a second are counted instead of written: what fails for each request fails thousands of times a
 //! second, and says the same each time.
 //!
-//! Two are the same when they come from the same place in the code and have the same `error`, or without one the same message, digits aside.
-//! Other fields, as the name of a database, may differ: one cause fails for all of them.
+//! Two are the same when they come from the same place in the code, are about the same user, peer, database and design document, and have the same
+//! `error`, or without one the same message, digits aside. One cause may fail for thousands of databases, and an attacker tries thousands of
+//! names: beyond [`DIFFERENT_MAX`] lines a second, all lines of one place in the code are the same.
 
 use std::collections::HashMap;
 use std::collections::hash_map::{DefaultHasher, Entry};
-use std::fmt;
+use std::fmt::{self, Write as _};
 use std::hash::{Hash as _, Hasher as _};
 use std::io::Write as _;
 use std::sync::Arc;
@@ -21,7 +22,9 @@ use super::lines::Lines;
 
 /// The same line is not written more often.
 const EVERY: Duration = Duration::from_secs(1);
-/// So many different ones are remembered. Beyond that all lines of one place in the code are the same.
+/// Different lines of one place in the code that are written within [`EVERY`].
+const DIFFERENT_MAX: u32 = 16;
+/// Lines that are remembered.
 const REMEMBERED_MAX: usize = 1024;
 /// Lines that are each about something else: a request that was slow.
 const SINGLE: &str = "slow";
@@ -36,6 +39,8 @@ pub struct Repeats {
 #[derive(Default)]
 struct State {
     recent: HashMap<u64, Recent>,
+    /// How many different lines a place in the code has written, until when.
+    places: HashMap<u64, (Instant, u32)>,
     is_over: bool,
 }
 
@@ -81,6 +86,11 @@ impl Repeats {
             if state.recent.len() >= REMEMBERED_MAX {
                 key = place.finish();
             }
+        }
+        let written = state.recent.get(&key);
+        let is_new = written.is_none_or(|recent| recent.until <= now && recent.left_out == 0);
+        if is_new && !state.may_differ(place.finish(), now) {
+            key = place.finish();
         }
         let recent = match state.recent.entry(key) {
             Entry::Vacant(entry) => {
@@ -158,6 +168,18 @@ impl Repeats {
     }
 }
 
+impl State {
+    /// Counts a line that differs from those before. Returns whether it may be written.
+    fn may_differ(&mut self, place: u64, now: Instant) -> bool {
+        let (until, count) = self.places.entry(place).or_insert((now, 0));
+        if *until <= now {
+            (*until, *count) = (now + EVERY, 0);
+        }
+        *count += 1;
+        *count <= DIFFERENT_MAX
+    }
+}
+
 impl Recent {
     fn begin(now: Instant) -> Recent {
         Recent {
@@ -212,6 +234,8 @@ impl Drop for Counting {
 struct Text {
     error: Option<String>,
     message: String,
+    /// The user, peer, database and design document.
+    subject: String,
 }
 
 impl Text {
@@ -219,6 +243,7 @@ impl Text {
         let text = self.error.as_ref().unwrap_or(&self.message);
         let bytes = text.bytes().filter(|byte| !byte.is_ascii_digit());
         bytes.for_each(|byte| hasher.write_u8(byte));
+        self.subject.hash(hasher);
     }
 }
 
@@ -227,6 +252,9 @@ impl Visit for Text {
         match field.name() {
             "error" => self.error = Some(format!("{value:?}")),
             "message" => self.message = format!("{value:?}"),
+            "user" | "peer" | "db" | "design" => {
+                let _ = write!(self.subject, "{}={value:?} ", field.name());
+            }
             _ => {}
         }
     }
@@ -240,6 +268,7 @@ mod tests {
         Text {
             error: error.map(str::to_owned),
             message: message.to_owned(),
+            subject: String::new(),
         }
     }
 
@@ -292,7 +321,21 @@ mod tests {
             let verdict = repeats.judge_at(place(1), &text(None, &letters), now);
             written += usize::from(verdict == Verdict::Write);
         }
-        assert_eq!(written, REMEMBERED_MAX + 1);
-        assert!(repeats.state.lock().recent.len() <= REMEMBERED_MAX + 1);
+        assert_eq!(written, DIFFERENT_MAX as usize + 1);
+        assert!(repeats.state.lock().recent.len() <= written);
+    }
+
+    #[test]
+    fn noise_about_one_user_hides_no_other() {
+        let repeats = Repeats::default();
+        let now = Instant::now();
+        let judge = |subject: &str| {
+            let mut text = text(None, "wrong password");
+            text.subject = subject.to_owned();
+            repeats.judge_at(place(1), &text, now)
+        };
+        assert_eq!(judge("user=noise peer=127.0.0.2"), Verdict::Write);
+        assert_ne!(judge("user=noise peer=127.0.0.2"), Verdict::Write);
+        assert_eq!(judge("user=root peer=127.0.0.3"), Verdict::Write);
     }
 }

@@ -13,11 +13,13 @@ const TIME_MAX: Duration = Duration::from_millis(10);
 const LONG_TIME_MIN: Duration = Duration::from_millis(3);
 const LONG_BYTES_MIN: usize = 1 << 20;
 
-/// Records that are read at a time: at first, and at most.
-pub(super) const WINDOW_FIRST: usize = 64;
+/// Records that are read at a time: at first, how many times as many next, and at most. A record may have megabytes, and nothing is
+/// known of those to come.
+pub(super) const WINDOW_FIRST: usize = 8;
+const WINDOW_GROWTH: usize = 4;
 const WINDOW_MAX: usize = 1024;
-/// The next records should have about so many bytes at most.
-const WINDOW_BYTES: usize = 512 << 10;
+/// At most about so many bytes of records are decoded at a time.
+const WINDOW_BYTES: usize = 256 << 10;
 
 /// What is left of a batch's time and bytes.
 pub(super) struct Budget {
@@ -90,20 +92,29 @@ impl<'e> Fetcher<'e> {
     }
 
     fn read_some(&mut self, batch: &mut Batch<'e>) -> Result<(), Error> {
-        let mut docs = Vec::new();
+        let mut docs = Vec::with_capacity(self.window);
+        // Where to go on after how many of the documents.
+        let mut ends = Vec::with_capacity(self.window);
         while let Some(op) = self.ops.get(self.op)
             && docs.len() < self.window
         {
-            self.place = op.docs_into(self.place, self.window, &mut docs);
+            self.place = op.docs_into(self.place, docs.len() + 1, &mut docs);
             if self.place >= op.parts() {
                 self.op += 1;
                 self.place = self.ops.get(self.op).map_or(0, Op::done);
             }
+            ends.push((docs.len(), self.op, self.place));
         }
-        let bytes = batch.fetch(&docs)?.max(1);
+        let may_stop = |count: usize| ends.binary_search_by_key(&count, |end| end.0).is_ok();
+        let (read, bytes) = batch.fetch(&docs, WINDOW_BYTES, may_stop)?;
+        if read < docs.len()
+            && let Some(&(_, op, place)) = ends.iter().rfind(|end| end.0 == read)
+        {
+            (self.op, self.place) = (op, place);
+        }
         self.window = match bytes <= WINDOW_BYTES {
-            true => (self.window * 2).min(WINDOW_MAX),
-            false => (self.window * WINDOW_BYTES / bytes).max(1),
+            true => (self.window * WINDOW_GROWTH).min(WINDOW_MAX),
+            false => (read * WINDOW_BYTES / bytes).max(1),
         };
         Ok(())
     }

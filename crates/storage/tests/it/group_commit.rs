@@ -326,6 +326,56 @@ fn long_and_short_bodies_come_back_from_the_row_that_brought_them() {
     }
 }
 
+/// Records are read ahead only until they have so many bytes. The edits whose records come later find theirs, also those of local
+/// documents between them, which have none.
+#[test]
+fn edits_of_documents_with_long_records_are_all_made() {
+    const DOCUMENTS: usize = 24;
+    const LEAVES: usize = 12;
+    const GENERATIONS: u64 = 800;
+    let dir = tempfile::tempdir().unwrap();
+    let store = open(dir.path());
+    let s = shard(&store, 1);
+    let branch = |id: &str, leaf: usize, generations: u64| {
+        let mut edit = replicated(&s, id, generations, false);
+        let ids = (0..generations).map(|g| RevHash::parse(&format!("{leaf}of{g}")));
+        edit.edit.change = Change::Replicated {
+            path: RevPath {
+                start: generations,
+                ids: ids.collect(),
+            },
+        };
+        edit
+    };
+    let ids: Vec<String> = (0..DOCUMENTS).map(|n| format!("long{n}")).collect();
+    for id in &ids {
+        let leaves = (0..LEAVES).map(|leaf| branch(id, leaf, GENERATIONS));
+        submit(&store, leaves.collect(), false);
+    }
+    let mut edits = vec![];
+    for (n, id) in ids.iter().enumerate() {
+        edits.push(branch(id, LEAVES, 1));
+        let mut local = replicated(&s, &format!("_local/{n}"), 1, false);
+        local.edit.change = Change::Local { rev: Some(1) };
+        edits.push(local);
+        // The second edit of a document needs no further reading.
+        edits.push(branch(id, LEAVES + 1, 2));
+    }
+    let outcomes = submit(&store, edits, true);
+    assert_eq!(outcomes.len(), 3 * DOCUMENTS);
+    let is_written = |outcome: &Outcome| matches!(outcome, Outcome::Written(_));
+    assert!(outcomes.iter().all(is_written), "{outcomes:?}");
+    for id in &ids {
+        let tree = s.record(id).unwrap().unwrap().tree;
+        assert_eq!(
+            tree.nodes().filter(|node| node.is_leaf).count(),
+            LEAVES + 2,
+            "{id}"
+        );
+    }
+    check_shard(&s);
+}
+
 /// A crash right after a compaction finds the summary's saved form and what is left of by-seq: together they must be
 /// the truth, also when documents were created and updated while the compaction started.
 #[test]

@@ -170,4 +170,29 @@ export async function run({ context, page, open, check, server }) {
   const refused = page.getByRole('alert').filter({ hasText: 'never bad' });
   check('what a validator says is shown', await refused.waitFor().then(() => true, () => false));
   await page.getByRole('button', { name: 'Discard changes' }).click();
+
+  // Ids that browsers take for other paths.
+  const kept = async (id) => JSON.parse((await server.request('POST', `/${DB}/_all_docs?include_docs=true`, JSON.stringify({ keys: [id] }))).text).rows[0].doc;
+  const requests = [];
+  page.on('request', (request) => requests.push(`${request.method()} ${new URL(request.url()).pathname}`));
+  for (const id of ['.', '..']) {
+    const [of] = (await server.request('POST', `/${DB}/_bulk_docs`, JSON.stringify({ docs: [{ _id: id, is: 'first', big: 1 }] }))).json;
+    await doc(id);
+    check(`the document ${id} is shown`, await shows('"is": "first"'));
+    requests.length = 0;
+    await write(`{\n  "_id": "${id}",\n  "_rev": "${of.rev}",\n  "is": "second"\n}`);
+    await save.click();
+    await saved(id);
+    check(`and saved`, (await kept(id)).is === 'second', await kept(id));
+    await page.getByRole('link', { name: 'Revisions' }).click();
+    await page.getByRole('list', { name: /Revisions/ }).waitFor();
+    check('with its revisions', await page.getByRole('list', { name: /Revisions/ }).getByText((await kept(id))._rev.slice(0, 8)).first().isVisible());
+    await page.getByRole('link', { name: 'JSON', exact: true }).click();
+    await page.getByRole('button', { name: 'Delete', exact: true }).click();
+    const isGone = async () => (await kept(id)) === null;
+    for (let tries = 0; tries < 50 && !(await isGone()); tries++) await page.waitForTimeout(100);
+    check('and deleted', await isGone(), await kept(id));
+    const astray = requests.filter((request) => !/^(GET|HEAD) /.test(request) && !/\/(_bulk_docs|_bulk_get|_all_docs)$/.test(request));
+    check('no other request changes anything', astray.length === 0 && (await server.request('GET', `/${DB}`)).status === 200, astray);
+  }
 }

@@ -14,13 +14,22 @@ use crate::golden::support::{all_docs, changes_of, feed, ids_of, rows_of};
 
 /// Asserts that no index would have to be built.
 pub fn assert_indexed(databases: &Databases) {
+    let stale = stale(databases);
+    assert!(
+        stale.is_empty(),
+        "{stale:?} are not used as they were stored"
+    );
+}
+
+/// Databases and design documents whose indexes would have to be built.
+pub fn stale(databases: &Databases) -> Vec<(String, String)> {
+    let mut stale = vec![];
     for_each_view_index(databases, |db, design, index| {
-        assert!(
-            db.view_is_current(index),
-            "{} {design} is not used as it was stored",
-            db.name()
-        );
+        if !db.view_is_current(index) {
+            stale.push((db.name().to_string(), design.to_owned()));
+        }
     });
+    stale
 }
 
 /// Waits until all indexes are built.

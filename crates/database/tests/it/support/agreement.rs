@@ -350,7 +350,7 @@ fn asked_of(query: &FeedQuery, since: &str, ids: &[&str]) -> ChangesQuery {
     }
     if let Some(only) = &query.only {
         let only = only.iter().map(|i| ids[*i].to_owned());
-        asked.filter = Filter::DocIds(Arc::new(only.collect()));
+        asked.filter = Filter::of_ids(only.collect());
     }
     asked
 }

@@ -95,7 +95,7 @@ pub fn assert_works(engine: &Engine) {
     let found = in_time(|| run(engine, &map, &[("a", r#"{"x":7}"#)]));
     assert_eq!(found, Ok(vec![(0, 0, "7".to_owned(), "[1,2]".to_owned())]));
     let sum = in_time(|| {
-        let mut reducer = engine.reducer("function(k, v, r) { return sum(v) }", None);
+        let mut reducer = engine.reducer(&"db".into(), "function(k, v, r) { return sum(v) }", None);
         reducer.rereduce(&[b"1", b"2"])
     });
     assert_eq!(sum, Ok(b"3".to_vec()));

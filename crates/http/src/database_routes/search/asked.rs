@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 
 use database::{
-    TextDistance, TextGrouping, TextHighlight, TextHighlightOptions, TextIndex, TextQuery,
-    TextSortBy, TextSortKey,
+    TextCost, TextDistance, TextGrouping, TextHighlight, TextHighlightOptions, TextIndex,
+    TextQuery, TextSortBy, TextSortKey,
 };
 use regex::Regex;
 use serde_json::{Map, Value};
@@ -60,9 +60,22 @@ fn parse_error(reason: impl Into<String>) -> ApiError {
 }
 
 impl Asked {
-    /// The query as it came.
-    pub fn q(&self) -> &str {
-        self.q.as_deref().unwrap_or_default()
+    /// What says how much the search costs.
+    pub fn cost(&self) -> TextCost<'_> {
+        let ranges = self.ranges.iter().flatten().map(|(_, ranges)| ranges.len());
+        TextCost {
+            q: self.q.as_deref().unwrap_or_default(),
+            of_hit: self.sort.len()
+                + self.group_sort.as_ref().map_or(0, Vec::len)
+                + self.counts.as_ref().map_or(0, Vec::len)
+                + ranges.sum::<usize>(),
+            groups: match &self.group_field {
+                Some(_) => self.group_limit.map_or(GROUP_LIMIT, |n| n as usize),
+                None => 0,
+            },
+            values: self.drilldown.iter().map(|(_, values)| values.len()).sum(),
+            reads_texts: self.highlight_fields.is_some(),
+        }
     }
 
     /// By the parameters of a query string; those that are not known are ignored.

@@ -1,13 +1,19 @@
 //! Answers that are put together of text and of attachments' bytes, which are read as the client takes them.
 
+use std::sync::Arc;
+
 use bytes::Bytes;
 use database::AttachmentReader;
 use futures_util::stream::{self, Stream};
 use hyper::header::{CONTENT_TYPE, HeaderValue};
 
 use crate::errors::ApiError;
-use crate::reply::stream::CHUNK_BYTES;
+use crate::reply::answers::Answers;
+use crate::reply::stream::{CHUNK_BYTES, Piece, PieceMaker};
 use crate::reply::{Body, Reply, StreamError};
+
+/// Room behind a long text for the short ones that follow it, in bytes.
+const CLOSING_BYTES: usize = 256;
 
 /// An answer in parts.
 #[derive(Default)]
@@ -15,6 +21,42 @@ pub struct Parts {
     parts: Vec<Part>,
     /// Bytes of all, while they are known.
     length: Length,
+    /// Bytes of the texts.
+    text_bytes: usize,
+}
+
+/// The maker of an answer in parts, which appends some at a time.
+pub trait PartsMaker: Send + 'static {
+    /// Appends about as many parts as a piece of an answer holds; false when these were the last ones.
+    ///
+    /// # Errors
+    /// Why there are no more parts.
+    fn more(&mut self, parts: &mut Parts) -> Result<bool, ApiError>;
+
+    /// Whether the next parts take so long that no thread that serves requests should make them.
+    fn is_long(&self) -> bool {
+        false
+    }
+}
+
+/// A maker whose parts are all texts, as a maker of pieces.
+pub struct TextOf<M>(pub M);
+
+impl<M: PartsMaker> PieceMaker for TextOf<M> {
+    fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        let mut parts = Parts {
+            text_bytes: out.len(),
+            parts: vec![Part::Text(std::mem::take(out))],
+            ..Parts::default()
+        };
+        let more = self.0.more(&mut parts);
+        *out = parts.into_text();
+        more
+    }
+
+    fn is_long(&self) -> bool {
+        self.0.is_long()
+    }
 }
 
 struct Length(Option<u64>);
@@ -41,10 +83,45 @@ enum Part {
 impl Parts {
     pub fn push_text(&mut self, text: &[u8]) {
         self.length.add(Some(text.len() as u64));
+        self.text_bytes += text.len();
         match self.parts.last_mut() {
-            Some(Part::Text(last)) => last.extend_from_slice(text),
+            // To grow a long text would double what it takes.
+            Some(Part::Text(last))
+                if last.len() < CHUNK_BYTES || last.capacity() - last.len() >= text.len() =>
+            {
+                if text.len() > CHUNK_BYTES {
+                    // For what closes it, too.
+                    last.reserve_exact(text.len() + CLOSING_BYTES);
+                }
+                last.extend_from_slice(text);
+            }
             _ => self.parts.push(Part::Text(text.to_vec())),
         }
+    }
+
+    /// Bytes of the texts.
+    pub fn text_bytes(&self) -> usize {
+        self.text_bytes
+    }
+
+    /// How many parts there are: texts, and attachments between them.
+    pub fn count(&self) -> usize {
+        self.parts.len()
+    }
+
+    /// The texts, one after another.
+    fn into_text(mut self) -> Vec<u8> {
+        let mut text = match self.parts.first_mut() {
+            Some(Part::Text(first)) => std::mem::take(first),
+            _ => Vec::new(),
+        };
+        text.reserve(self.text_bytes - text.len());
+        for part in self.parts {
+            if let Part::Text(more) = part {
+                text.extend_from_slice(&more);
+            }
+        }
+        text
     }
 
     /// `length`: how many bytes the reader gives, if that is known.
@@ -59,19 +136,14 @@ impl Parts {
     }
 
     /// The answer. What is of text alone is whole at once.
-    pub fn reply(self, content_type: &str) -> Reply {
+    pub fn reply(self, answers: &Arc<Answers>, content_type: &str) -> Reply {
         let mut reply = reply_of(content_type);
-        let length = self.length.0;
-        let mut parts = self.parts;
-        if let [] | [Part::Text(_)] = parts.as_slice() {
-            let text = match parts.pop() {
-                Some(Part::Text(text)) => text,
-                _ => Vec::new(),
-            };
-            reply.body = Body::Full(text.into());
+        if self.parts.iter().all(|part| matches!(part, Part::Text(_))) {
+            reply.body = Body::Full(self.into_text().into());
             return reply;
         }
-        let pieces = pieces(parts, |_| Ok(false));
+        let length = self.length.0;
+        let pieces = pieces(answers, self.parts, None::<NoMore>);
         reply.body = match length {
             Some(length) => Body::Sized(Box::pin(pieces), length),
             None => Body::Stream(Box::pin(pieces)),
@@ -79,29 +151,67 @@ impl Parts {
         reply
     }
 
-    /// An answer that is made as the client takes it: each call of `more` appends some parts, until it answers false.
+    /// An answer that is made as the client takes it. The first parts are made here, unless they take long, the others by
+    /// threads that give way.
+    ///
+    /// # Errors
+    /// Those of the first parts.
     pub fn reply_as_made(
+        answers: &Arc<Answers>,
         content_type: &str,
-        mut more: impl FnMut(&mut Parts) -> Result<bool, ApiError> + Send + 'static,
+        mut maker: impl PartsMaker,
     ) -> Result<Reply, ApiError> {
         let mut first = Parts::default();
-        while first.text_bytes() < CHUNK_BYTES {
-            if !more(&mut first)? {
-                return Ok(first.reply(content_type));
-            }
-        }
-        let mut reply = reply_of(content_type);
-        reply.body = Body::Stream(Box::pin(pieces(first.parts, more)));
-        Ok(reply)
+        let more = maker.more(&mut first)?;
+        Ok(first.continued(answers, content_type, more.then_some(maker)))
     }
 
-    fn text_bytes(&self) -> usize {
-        let bytes = self.parts.iter().map(|part| match part {
-            Part::Text(text) => text.len(),
-            Part::Raw(_) | Part::Base64(..) => 0,
-        });
-        bytes.sum()
+    /// An answer that is made as the client takes it, by threads that give way.
+    ///
+    /// # Errors
+    /// Those of the first parts.
+    pub async fn reply_made_apart(
+        answers: &Arc<Answers>,
+        content_type: &str,
+        maker: impl PartsMaker,
+    ) -> Result<Reply, ApiError> {
+        let (first, maker) = more_apart(maker).await?;
+        Ok(first.continued(answers, content_type, maker))
     }
+
+    /// The answer that begins with these parts.
+    fn continued(
+        self,
+        answers: &Arc<Answers>,
+        content_type: &str,
+        maker: Option<impl PartsMaker>,
+    ) -> Reply {
+        if maker.is_none() {
+            return self.reply(answers, content_type);
+        }
+        let mut reply = reply_of(content_type);
+        reply.body = Body::Stream(Box::pin(pieces(answers, self.parts, maker)));
+        reply
+    }
+}
+
+/// The maker of nothing.
+struct NoMore;
+
+impl PartsMaker for NoMore {
+    fn more(&mut self, _parts: &mut Parts) -> Result<bool, ApiError> {
+        Ok(false)
+    }
+}
+
+/// Has a thread that gives way make some parts; the maker comes back if there are more.
+async fn more_apart<M: PartsMaker>(mut maker: M) -> Result<(Parts, Option<M>), ApiError> {
+    let made = database::apart(move || {
+        let mut parts = Parts::default();
+        let more = maker.more(&mut parts)?;
+        Ok::<_, ApiError>((parts, more.then_some(maker)))
+    });
+    made.await.map_err(ApiError::worker_failed)?
 }
 
 fn reply_of(content_type: &str) -> Reply {
@@ -113,42 +223,58 @@ fn reply_of(content_type: &str) -> Reply {
     reply
 }
 
-/// The bytes of `parts`, and of those that `more` appends.
-fn pieces(
+/// The bytes of `parts`, and of those that `maker` makes.
+fn pieces<M: PartsMaker>(
+    answers: &Arc<Answers>,
     parts: Vec<Part>,
-    more: impl FnMut(&mut Parts) -> Result<bool, ApiError> + Send + 'static,
-) -> impl Stream<Item = Result<Bytes, StreamError>> + Send {
-    let start = (parts.into_iter(), Some(more));
-    stream::unfold(start, |(mut parts, mut more)| async move {
-        loop {
-            let next = match parts.as_mut_slice().first_mut() {
-                Some(part) => next_piece(part).await,
-                None => {
-                    let mut made = Parts::default();
-                    let going_on = more.as_mut()?(&mut made);
-                    parts = made.parts.into_iter();
-                    match going_on {
-                        Ok(true) => {}
-                        Ok(false) => more = None,
-                        Err(e) => return Some((Err(cut_short(e)), (Vec::new().into_iter(), None))),
-                    }
-                    // Others on this thread get their turn.
-                    tokio::task::yield_now().await;
-                    continue;
-                }
-            };
-            match next {
-                Ok(Some(piece)) => return Some((Ok(piece), (parts, more))),
-                Ok(None) => drop(parts.next()),
-                Err(e) => return Some((Err(cut_short(e)), (Vec::new().into_iter(), None))),
+    maker: Option<M>,
+) -> impl Stream<Item = Result<Bytes, StreamError>> + Send + use<M> {
+    let start = Under {
+        parts: parts.into_iter(),
+        piece: Piece::of(Bytes::new(), answers),
+        maker,
+    };
+    stream::unfold(start, |mut under| async move {
+        match under.next().await {
+            Ok(None) => None,
+            Ok(Some(piece)) => Some((Ok(piece), under)),
+            Err(e) => {
+                tracing::error!(reason = %e.reason, "an answer was cut short");
+                let e: StreamError = e.reason.into_owned().into();
+                under.parts = Vec::new().into_iter();
+                under.maker = None;
+                Some((Err(e), under))
             }
         }
     })
 }
 
-fn cut_short(e: ApiError) -> StreamError {
-    tracing::error!(reason = %e.reason, "an answer was cut short");
-    e.reason.into_owned().into()
+/// An answer in parts that is being sent.
+struct Under<M> {
+    parts: std::vec::IntoIter<Part>,
+    /// What is left of a piece.
+    piece: Piece,
+    maker: Option<M>,
+}
+
+impl<M: PartsMaker> Under<M> {
+    async fn next(&mut self) -> Result<Option<Bytes>, ApiError> {
+        while self.piece.is_empty() {
+            if let Some(part) = self.parts.as_mut_slice().first_mut() {
+                match next_piece(part).await? {
+                    Some(piece) => self.piece.set(piece),
+                    None => drop(self.parts.next()),
+                }
+                continue;
+            }
+            let Some(maker) = self.maker.take() else {
+                return Ok(None);
+            };
+            let (made, maker) = more_apart(maker).await?;
+            (self.parts, self.maker) = (made.parts.into_iter(), maker);
+        }
+        Ok(Some(self.piece.split_off()))
+    }
 }
 
 async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {

@@ -6,7 +6,7 @@ mod range;
 mod receive;
 mod send;
 
-pub use body::Parts;
+pub use body::{Parts, PartsMaker, TextOf};
 pub use form::post_form;
 pub use receive::{is_multipart_related, read_multipart};
 pub use send::{boundary, doc_reply, push_doc_json, push_doc_multipart};
@@ -132,7 +132,7 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
     };
     let mut reply = match ranges {
         Ranges::Several(ranges) => {
-            return several_ranges(attachment, ranges, length.unwrap_or(0), reader);
+            return several_ranges(req, attachment, ranges, length.unwrap_or(0), reader);
         }
         Ranges::One(range) => {
             let shown = format!(
@@ -144,14 +144,14 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
             let mut parts = Parts::default();
             let bytes = range.end - range.start;
             parts.push_raw(reader(Some(range))?, Some(bytes));
-            let mut reply = parts.reply(&attachment.content_type);
+            let mut reply = parts.reply(&req.answers, &attachment.content_type);
             reply.status = 206;
             reply.header(CONTENT_RANGE, &shown)
         }
         Ranges::All => {
             let mut parts = Parts::default();
             parts.push_raw(reader(None)?, length);
-            parts.reply(&attachment.content_type)
+            parts.reply(&req.answers, &attachment.content_type)
         }
     };
     // CouchDB gives no ranges of what is stored gzipped, and says so. Asked for one all the same, it is given here.
@@ -173,6 +173,7 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
 }
 
 fn several_ranges(
+    req: &Request,
     attachment: &Attachment,
     ranges: Vec<std::ops::Range<u64>>,
     length: u64,
@@ -192,7 +193,10 @@ fn several_ranges(
         parts.push_raw(reader(Some(range))?, Some(bytes));
     }
     parts.push_text(format!("\r\n--{boundary}--").as_bytes());
-    let mut reply = parts.reply(&format!("multipart/byteranges; boundary=\"{boundary}\""));
+    let mut reply = parts.reply(
+        &req.answers,
+        &format!("multipart/byteranges; boundary=\"{boundary}\""),
+    );
     reply.status = 206;
     Ok(reply)
 }

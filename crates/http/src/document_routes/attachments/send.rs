@@ -32,20 +32,22 @@ pub fn doc_reply(
 ) -> Result<Reply, ApiError> {
     let mut parts = Parts::default();
     if doc.attachments.is_empty() || !req.accepts("multipart/related") {
-        push_doc_json(db, doc, encoding_info, &mut parts)?;
+        push_doc_json(db, doc, encoding_info, 0, &mut parts)?;
         parts.push_text(b"\n");
-        return Ok(parts.reply("application/json"));
+        return Ok(parts.reply(&req.answers, "application/json"));
     }
     let boundary = boundary()?;
     let content_type = push_doc_multipart(db, doc, &boundary, &mut |_, _| {}, &mut parts)?;
-    Ok(parts.reply(&content_type))
+    Ok(parts.reply(&req.answers, &content_type))
 }
 
-/// Appends a document's JSON with the wanted attachments' bytes in Base64.
+/// Appends a document's JSON with the wanted attachments' bytes in Base64. Those of attachments of up to `read_bytes_max` are
+/// read here, which blocks; others as the client takes them.
 pub fn push_doc_json(
     db: &Database,
     doc: &ReadDoc,
     encoding_info: bool,
+    read_bytes_max: u64,
     parts: &mut Parts,
 ) -> Result<(), ApiError> {
     if doc.attachments.is_empty() {
@@ -71,7 +73,12 @@ pub fn push_doc_json(
         let end = b"\"data\":\"";
         let at = memchr::memmem::rfind(&text, end).map_or(text.len(), |at| at + end.len());
         parts.push_text(&text[..at]);
-        parts.push_base64(db.attachment_reader(&doc.id, &read.attachment, None, true)?);
+        let attachment = &read.attachment;
+        if attachment.length <= read_bytes_max && !attachment.length_unsure {
+            parts.push_text(db.attachment_base64(&doc.id, attachment)?.as_bytes());
+        } else {
+            parts.push_base64(db.attachment_reader(&doc.id, attachment, None, true)?);
+        }
         parts.push_text(&text[at..]);
     }
     parts.push_text(b"}}");

@@ -1,10 +1,11 @@
 //! What is counted of HTTP requests, and of who asks.
 
+use routes::Class;
+
 use super::List;
 use crate::app::App;
 use crate::metrics::stat::{Unit, Value};
 use crate::metrics::{Counts, METHODS};
-use routes::Class;
 
 /// The statuses that are always told, answered or not: CouchDB's, and others that this server has.
 const STATUSES: [u16; 29] = [

@@ -4,6 +4,7 @@ use std::net::SocketAddr;
 use std::path::PathBuf;
 use std::time::Duration;
 
+use confine::Confinement;
 use database::{DesignFacts, FindUse, Garbage, Sample, WriteFailure};
 
 /// Everything that is known of a server. What could not be found out is `None`, and its check is skipped.
@@ -96,6 +97,8 @@ pub struct Machine {
     pub waiting_commits: u64,
     /// Files and directories that other users of the machine may read or change, and the mode that they should have.
     pub open_to_others: Vec<(PathBuf, &'static str)>,
+    /// What workers of JavaScript functions can confine themselves with; `None` when there are no workers.
+    pub confinement: Option<Confinement>,
 }
 
 /// The databases, and those that were looked at.

@@ -18,7 +18,6 @@ use self::finding::{Finding, Severity};
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::request::Request;
 use crate::server_routes::this_node;
 
 /// Time for gathering facts: an answer is there within 5 s, whatever the server's size.

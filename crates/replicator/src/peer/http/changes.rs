@@ -9,6 +9,7 @@ use super::{Answer, Call, Failed, HttpPeer, encoded, whole};
 use crate::error::Error;
 use crate::options::Selection;
 use crate::peer::Missing;
+use crate::peer::budget::Socket;
 
 impl HttpPeer {
     /// Path and body of a request for changes.
@@ -89,7 +90,9 @@ impl HttpPeer {
         let place = self.connections.clone().acquire_owned().await;
         let place = place.map_err(|_| Error::Stopped)?;
         let response = self
-            .call(call.clone(), |response| async { Ok(response) })
+            .call(&mut Socket::of_feed(), call.clone(), |response| async {
+                Ok(response)
+            })
             .await?;
         if !response.status().is_success() {
             let answer = whole(response)
@@ -125,7 +128,7 @@ impl HttpPeer {
         }
         body.push(b'}');
         let call = Call::post("_revs_diff", body);
-        let _place = self.connections.acquire().await;
+        let mut place = self.place().await;
         let take = |response| async {
             let answer: Answer = whole(response).await?;
             if !answer.is_ok() {
@@ -135,7 +138,7 @@ impl HttpPeer {
             diff.map(Ok)
                 .map_err(|_| Failed::of("the answer is not understood"))
         };
-        let mut diff = match self.call(call.clone(), take).await? {
+        let mut diff = match self.call(&mut place.socket, call.clone(), take).await? {
             Ok(diff) => diff,
             Err(answer) => return Err(self.refusal(&call, &answer)),
         };

@@ -148,8 +148,9 @@ impl HttpPeer {
             }
             let asked = wanted.iter().map(|doc| doc.revs.len() as u64).sum();
             let call = Call::post(&path, bulk_get_body(&wanted));
-            let _place = self.connections.acquire().await;
-            let response = self.call(call.clone(), |r| async { Ok(r) }).await?;
+            let mut place = self.place().await;
+            let socket = &mut place.socket;
+            let response = (self.call(socket, call.clone(), |r| async { Ok(r) })).await?;
             let status = response.status().as_u16();
             if matches!(status, 400 | 404 | 405 | 415 | 501) {
                 let answer = self.whole(&call, response).await?;
@@ -159,7 +160,7 @@ impl HttpPeer {
                 continue;
             }
             if status == 413 && wanted.len() > 1 {
-                drop(_place);
+                drop((place, response));
                 let half = wanted.split_off(wanted.len() / 2);
                 Box::pin(self.bulk_get(wanted, attachments, out, left, progress)).await?;
                 wanted = half;
@@ -184,12 +185,12 @@ impl HttpPeer {
             let open = reading.open;
             wanted.retain(|doc| open.contains_key(&doc.id));
             match read {
-                Ok(Ok(())) => {
-                    // Ids that the server passed over.
-                    left.single.append(&mut wanted);
-                }
+                // Ids that the server passed over.
+                Ok(Ok(())) => left.single.append(&mut wanted),
                 Ok(Err(failed)) if attempt < self.retries => {
-                    tokio::time::sleep(retry::wait(attempt, failed.retry_after)).await;
+                    (place.socket)
+                        .rest(retry::wait(attempt, failed.retry_after))
+                        .await;
                     attempt += 1;
                 }
                 Ok(Err(failed)) => return Err(self.error(&call, &failed.told)),
@@ -217,7 +218,7 @@ impl HttpPeer {
 
     async fn write_texts(&self, docs: &[(String, Bytes)]) -> Result<Vec<Refused>, Error> {
         let call = Call::post("_bulk_docs", bulk_docs_body(docs));
-        let place = self.connections.acquire().await;
+        let mut place = self.place().await;
         let take = |response| async {
             let answer: Answer = whole(response).await?;
             if answer.is_ok() && answer.json().is_none_or(|a| !a.is_array()) {
@@ -225,7 +226,7 @@ impl HttpPeer {
             }
             Ok(answer)
         };
-        let answer = self.call(call.clone(), take).await?;
+        let answer = self.call(&mut place.socket, call.clone(), take).await?;
         drop(place);
         match answer.status {
             200..300 => Ok(refused(&answer)),

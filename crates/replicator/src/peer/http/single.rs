@@ -51,7 +51,7 @@ impl HttpPeer {
         let list = encoded(&json!(wanted.revs).to_string());
         let path = format!("{}?revs=true&latest=true&open_revs={list}", doc_path(id));
         let call = Call::new(Method::GET, &path);
-        let _place = self.connections.acquire().await;
+        let mut place = self.place().await;
         let take = |response| async {
             let answer: Answer = whole_up_to(response, ROW_BYTES_MAX).await?;
             if !answer.is_ok() {
@@ -78,7 +78,7 @@ impl HttpPeer {
             }
             Ok(Ok((docs, missing)))
         };
-        match self.call(call.clone(), take).await? {
+        match self.call(&mut place.socket, call.clone(), take).await? {
             Ok(found) => Ok(found),
             Err(answer) if answer.status == 404 && !is_database_gone(&answer) => {
                 Ok((vec![], wanted.revs.clone()))
@@ -133,7 +133,9 @@ impl HttpPeer {
             patient: true,
             ..Call::post(&path, body.unwrap_or_default())
         };
-        let answer = self.json_answer(call.clone()).await?;
+        // A document that is read apart is left out while other answers wait to be read.
+        let mut socket = self.socket_apart().await;
+        let answer = self.json(&mut socket, call.clone()).await?;
         if !answer.is_ok() {
             return Err(self.refusal(&call, &answer));
         }

@@ -7,6 +7,7 @@ use reqwest::{Body, Method, Response};
 use super::docs::is_database_gone;
 use super::{Answer, Call, HttpPeer, JSON, cause, doc_path, encoded, retried, whole};
 use crate::error::Error;
+use crate::peer::budget::Socket;
 use crate::peer::ways::TOKEN;
 
 /// What became of a document that was sent as a stream.
@@ -27,8 +28,8 @@ impl HttpPeer {
     /// Those of requests.
     pub async fn open_with_attachments(
         &self,
-        id: &str,
-        rev: &str,
+        socket: &mut Socket,
+        (id, rev): (&str, &str),
         gzipped: bool,
     ) -> Result<Option<Response>, Error> {
         let path = format!(
@@ -46,7 +47,7 @@ impl HttpPeer {
             ..Call::new(Method::GET, &path)
         };
         let response = self
-            .call(call.clone(), |response| async { Ok(response) })
+            .call(socket, call.clone(), |response| async { Ok(response) })
             .await?;
         if response.status().is_success() {
             return Ok(Some(response));
@@ -71,7 +72,7 @@ impl HttpPeer {
         length: Option<u64>,
         body: Body,
     ) -> Result<Put, Error> {
-        let _place = self.connections.acquire().await;
+        let _place = self.place().await;
         let path = format!("{}?new_edits=false", doc_path(id));
         let url = self.url(&path);
         let way = match url.parse() {

@@ -9,7 +9,7 @@ use super::{size, target};
 use crate::Failure;
 use crate::cli::RestoreOptions;
 use crate::data::STORE;
-use crate::owner::{Unfinished, copy_from, work_as_owner_of};
+use crate::owner::{Source, Unfinished, work_as_owner_of};
 
 /// A file that every store has.
 const STORE_MARK: &str = "CURRENT";
@@ -76,7 +76,9 @@ fn which(options: &RestoreOptions) -> Result<Which, Failure> {
 
 /// Copies a copy of a store. Answers what to tell of it.
 fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
-    let names = backup::names_in(from).map_err(Failure::new)?;
+    let source = Source::open(from).map_err(at(from))?;
+    let names = source.with_path(|path| backup::names_in(path).map_err(std::io::Error::other));
+    let names = names.map_err(at(from))?;
     let (mut bytes, mut folders) = (0, BTreeSet::new());
     for name in &names {
         folders.extend(
@@ -89,7 +91,7 @@ fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
         if let Some(folder) = to.parent() {
             std::fs::create_dir_all(folder).map_err(at(folder))?;
         }
-        bytes += copy_from(from, name, &to).map_err(at(&file))?;
+        bytes += source.copy(name, &to).map_err(at(&file))?;
     }
     for folder in folders {
         let synced = std::fs::File::open(&folder).and_then(|f| f.sync_all());

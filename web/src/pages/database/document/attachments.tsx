@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
-import { ask, url } from '../../../api';
+import { ask } from '../../../api';
 import { bytes } from '../../../i18n';
 import { Obj, number, text } from '../../../json';
 import { Button, type Column, Empty, Icon, Problem, Progress, Table, confirm, say as tell, words } from '../../../ui';
@@ -16,8 +16,8 @@ export interface Attachment {
   digest: string;
 }
 
-export function attachmentUrl(draft: Draft, name: string): URL {
-  return url(`${draft.path}/${encodeURIComponent(name)}`, { rev: draft.rev || undefined });
+export function attachmentHref(draft: Draft, name: string): string | undefined {
+  return draft.href({ rev: draft.rev || undefined }, name);
 }
 
 function listed(draft: Draft): Attachment[] {
@@ -88,7 +88,7 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
       width: '7.75rem',
       cell: (row) => (
         <span class="act">
-          <a class="button plain" href={attachmentUrl(draft, row.name).href} download={row.name} aria-label={`${t.download} ${row.name}`} title={t.download}>
+          <a class="button plain" href={attachmentHref(draft, row.name)} download={row.name} aria-label={`${t.download} ${row.name}`} title={t.download}>
             <Icon name="download" />
           </a>
           <Button kind="plain" icon="upload" label={`${t.replace} ${row.name}`} onClick={() => choose(row.name)} />

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { ApiError, ask, docPath, path, read, send } from '../../../api';
+import { ApiError, type Query, ask, docPath, path, read, send, url } from '../../../api';
 import { type Json, JsonError, Obj, parse, print, text as textOf } from '../../../json';
 import { lineOf, plain, put } from './source';
 import { mistakeWords } from '../../../ui';
@@ -54,6 +54,16 @@ export class Draft {
 
   get path(): string {
     return docPath(this.db, this.id ?? '');
+  }
+
+  /** The address of a link; `undefined` where browsers have none. */
+  href(query: Query, name?: string): string | undefined {
+    const to = this.path + (name === undefined ? '' : path(name));
+    try {
+      return url(to, query).href;
+    } catch {
+      return undefined;
+    }
   }
 
   async load(stop?: AbortSignal): Promise<void> {

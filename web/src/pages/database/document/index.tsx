@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
-import { ApiError, returns, url } from '../../../api';
+import { ApiError, returns } from '../../../api';
 import { count } from '../../../i18n';
 import { Obj } from '../../../json';
 import { type Place, go, link, place as here, setGuard } from '../../../router';
@@ -133,7 +133,7 @@ function Head({ draft, part, onPart }: { draft: Draft; part: string; onPart: (pa
           {isThere && (
             <>
               <Button kind="plain" icon="reload" label={words().reload} onClick={() => reload(draft)} />
-              <a class="button" href={url(draft.path).href} target="_blank" rel="noreferrer" aria-label={t.raw} title={t.raw}>
+              <a class="button" href={draft.href({})} target="_blank" rel="noreferrer" aria-label={t.raw} title={t.raw}>
                 <Icon name="document" />
                 <span class="wide">{t.raw}</span>
               </a>

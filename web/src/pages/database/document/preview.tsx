@@ -4,7 +4,7 @@ import { send, useResource } from '../../../api';
 import { bytes } from '../../../i18n';
 import { parse, print } from '../../../json';
 import { Dialog, Editor, Loading, Problem } from '../../../ui';
-import { type Attachment, attachmentUrl } from './attachments';
+import { type Attachment, attachmentHref } from './attachments';
 import type { Draft } from './draft';
 import { say } from './text';
 
@@ -31,7 +31,7 @@ export function Preview({ draft, of, onClose }: { draft: Draft; of: Attachment; 
       <div class="preview">
         <p class="soft row-of small">
           <span>{of.type}</span> <span>{bytes(of.size)}</span>
-          <a href={attachmentUrl(draft, of.name).href} download={of.name}>
+          <a href={attachmentHref(draft, of.name)} download={of.name}>
             {t.download}
           </a>
         </p>
@@ -49,7 +49,7 @@ function load(draft: Draft, of: Attachment, signal: AbortSignal, headers?: Recor
 function Picture({ draft, of }: { draft: Draft; of: Attachment }): JSX.Element {
   const [isBroken, setBroken] = useState(false);
   if (isBroken) return <p class="notice">{say().noPreview}</p>;
-  return <img src={attachmentUrl(draft, of.name).href} alt={of.name} onError={() => setBroken(true)} />;
+  return <img src={attachmentHref(draft, of.name)} alt={of.name} onError={() => setBroken(true)} />;
 }
 
 function Media({ draft, of, kind }: { draft: Draft; of: Attachment; kind: 'audio' | 'video' }): JSX.Element {

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { ApiError, read, url, useResource } from '../../../api';
+import { ApiError, read, useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Obj, print } from '../../../json';
 import { Badge, Button, Compare, Empty, Loading, Problem, say as tell, style } from '../../../ui';
@@ -114,7 +114,7 @@ function Revision({ draft, node, onTaken }: { draft: Draft; node: Node; onTaken:
         </h2>
         {doc && (
           <>
-            <a class="button" href={url(draft.path, { rev }).href} target="_blank" rel="noreferrer">
+            <a class="button" href={draft.href({ rev })} target="_blank" rel="noreferrer">
               {t.raw}
             </a>
             <Button icon="edit" onClick={take}>

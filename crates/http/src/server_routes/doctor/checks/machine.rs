@@ -335,11 +335,43 @@ pub const PERMISSIONS: Check = Check {
     },
 };
 
+pub const CONFINEMENT: Check = Check {
+    id: "confinement",
+    area: Area::Machine,
+    title: "workers that are not confined",
+    looks_at: "what the kernel, and the container, let workers of JavaScript functions confine themselves with: Landlock and seccomp",
+    finds: || "warning without seccomp; note without Landlock".to_owned(),
+    why: "a function that makes use of a defect of the engine would reach what the server's user does: files, networks, processes",
+    look: |facts| {
+        let confinement = facts.machine.confinement;
+        let confinement = confinement.ok_or("functions run in the server's own process")?;
+        let Some(missing) = confinement.missing() else {
+            return Ok(vec![]);
+        };
+        let severity = match confinement.calls {
+            true => Severity::Note,
+            false => Severity::Warning,
+        };
+        let found = Finding::new(
+            severity,
+            "workers of JavaScript functions",
+            format!("they run without {missing}"),
+        );
+        Ok(vec![
+            found
+                .evidence(json!({"landlock": confinement.files, "seccomp": confinement.calls}))
+                .act("# use Linux 5.13 or newer, with `landlock` among its security modules (lsm=), and with seccomp")
+                .act("# let the container make the system calls landlock_create_ruleset, landlock_restrict_self and seccomp"),
+        ])
+    },
+};
+
 #[cfg(test)]
 mod tests {
     use super::super::planted::severities;
     use super::*;
     use crate::server_routes::doctor::facts::Machine;
+    use confine::Confinement;
 
     #[test]
     fn a_limit_of_open_files_that_comes_near_is_found() {
@@ -468,5 +500,24 @@ mod tests {
         };
         let found = PERMISSIONS.run(&open.into()).unwrap();
         assert_eq!(found[0].act, ["chmod 700 '/data'"]);
+    }
+
+    #[test]
+    fn workers_that_the_kernel_does_not_confine_are_found() {
+        let of = |files, calls| {
+            let confinement = Some(Confinement { files, calls });
+            severities(
+                &CONFINEMENT,
+                Machine {
+                    confinement,
+                    ..Machine::default()
+                },
+            )
+        };
+        assert_eq!(of(true, true), []);
+        assert_eq!(of(false, true), [Severity::Note]);
+        assert_eq!(of(true, false), [Severity::Warning]);
+        assert_eq!(of(false, false), [Severity::Warning]);
+        assert!(CONFINEMENT.run(&Machine::default().into()).is_err());
     }
 }

@@ -82,6 +82,7 @@ pub static CHECKS: &[Check] = &[
     machine::MEMORY,
     machine::QUEUES,
     machine::PERMISSIONS,
+    machine::CONFINEMENT,
     data::RANDOM_IDS,
     data::TINY_BULKS,
     data::CONFLICTS,

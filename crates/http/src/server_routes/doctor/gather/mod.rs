@@ -97,7 +97,13 @@ fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Ma
         waiting_connections,
         waiting_commits,
         open_to_others: open_to_others(app),
+        confinement: has_workers(app).then(confine::of_this_kernel),
     }
+}
+
+/// Whether JavaScript functions run in processes of their own.
+fn has_workers(app: &App) -> bool {
+    app.node.settings().functions.isolation == config::settings::Isolation::Process
 }
 
 /// What is of its owner alone when the server makes it, and was given to others or made by somebody else.

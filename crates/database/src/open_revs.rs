@@ -1,0 +1,306 @@
+//! Reading several revisions of a document: at once while they are short, otherwise one at a time.
+
+use std::collections::HashSet;
+use std::sync::Arc;
+
+use document::{DocId, Rev, RevTree};
+use storage::{Record, Shard, View};
+
+use crate::Error;
+use crate::database::Database;
+use crate::read::{Bodies, ReadDoc, ReadOptions, WhichRevs, render};
+use crate::rules::DatabaseAs;
+
+/// Revisions whose texts have at most so many bytes together are read at once; and one alone, as by any other read.
+const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
+
+/// What a text has beside its body and its ancestors, about, in bytes.
+const TEXT_BYTES: u64 = 128;
+
+/// Bytes of an ancestor in `_revisions`.
+const ANCESTOR_BYTES: u64 = 35;
+
+/// A tree of more revisions is not kept while nothing is read.
+const KEPT_REVISIONS_MAX: usize = 1_000;
+
+/// Revisions of a document. `Err` holds one that is missing.
+pub enum OpenRevs {
+    /// All of them.
+    Read(Vec<Result<ReadDoc, Rev>>),
+    /// A reader of revisions that take much memory together. None is read yet.
+    Long(Box<RevsReader>),
+}
+
+impl OpenRevs {
+    /// All of them, in memory.
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn all(self) -> Result<Vec<Result<ReadDoc, Rev>>, Error> {
+        let mut reader = match self {
+            OpenRevs::Read(read) => return Ok(read),
+            OpenRevs::Long(reader) => reader,
+        };
+        let mut all = vec![];
+        while let Some(rev) = reader.next()? {
+            all.push(rev);
+        }
+        Ok(all)
+    }
+}
+
+/// A reader that gives the revisions of a document one at a time, as they were when it was opened.
+pub struct RevsReader {
+    db: DatabaseAs,
+    shard: Arc<Shard>,
+    view: View,
+    id: DocId,
+    which: WhichRevs,
+    options: ReadOptions,
+    /// Revisions that were read.
+    read: usize,
+    is_wide: bool,
+    chosen: Option<Chosen>,
+}
+
+/// The revisions that are to be read, in their order, and the record that they are of.
+struct Chosen {
+    record: Record,
+    revs: Vec<Rev>,
+}
+
+impl Chosen {
+    fn of(record: Record, which: &WhichRevs, options: &ReadOptions) -> Chosen {
+        let mut revs = vec![];
+        match which {
+            WhichRevs::All => revs.extend(record.tree.leaves().iter().map(|l| l.rev.to_rev())),
+            WhichRevs::List(list) => {
+                for rev in list {
+                    let before = revs.len();
+                    if options.latest {
+                        let latest = record.tree.latest_of(rev);
+                        revs.extend(latest.iter().map(|l| l.rev.to_rev()));
+                    }
+                    if revs.len() == before {
+                        revs.push(rev.clone());
+                    }
+                }
+                if revs.len() > 1 {
+                    dedup(&mut revs);
+                }
+            }
+        }
+        Chosen { record, revs }
+    }
+
+    /// Returns how long all texts are together, about, in bytes. Attachments do not count.
+    fn bytes(&self, options: &ReadOptions) -> u64 {
+        let tree: &RevTree = &self.record.tree;
+        let ancestors_max = match options.revs {
+            true => options.revs_max.unwrap_or(usize::MAX).min(tree.len()) as u64,
+            false => 0,
+        };
+        let texts = self.revs.iter().map(|rev| {
+            let revision = tree.get(rev).and_then(|node| node.revision);
+            let ancestors = rev.generation.min(ancestors_max) * ANCESTOR_BYTES;
+            revision.map_or(0, |revision| revision.size) + ancestors + TEXT_BYTES
+        });
+        texts.fold(0, u64::saturating_add)
+    }
+
+    fn read(
+        &self,
+        bodies: Bodies<'_>,
+        id: &DocId,
+        rev: &Rev,
+        options: &ReadOptions,
+    ) -> Result<Result<ReadDoc, Rev>, Error> {
+        let Some(revision) = self.record.tree.get(rev).and_then(|n| n.revision) else {
+            return Ok(Err(rev.clone()));
+        };
+        let doc = render(bodies, id, &self.record, rev.clone(), revision, options)?;
+        Ok(doc.ok_or_else(|| rev.clone()))
+    }
+}
+
+fn dedup(revs: &mut Vec<Rev>) {
+    let mut seen = HashSet::new();
+    revs.retain(|r| seen.insert(r.clone()));
+}
+
+impl Database {
+    /// Revisions of a document: `Err` holds one that is missing. `None`: there is no such document at all. All of them are held
+    /// in memory.
+    pub fn open_revs(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
+        self.live()?;
+        self.if_live(self.open_all_revs(id, which, options))
+    }
+
+    fn open_all_revs(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<Vec<Result<ReadDoc, Rev>>>, Error> {
+        let Some(chosen) = self.chosen(id, which, options)? else {
+            return Ok(None);
+        };
+        let (shard, options) = (self.shard_for(id.as_str()), self.within_revs_limit(options));
+        let read = |rev| chosen.read(Bodies::Now(shard), id, rev, &options);
+        chosen
+            .revs
+            .iter()
+            .map(read)
+            .collect::<Result<_, _>>()
+            .map(Some)
+    }
+
+    fn chosen(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<Chosen>, Error> {
+        self.check_partitioned(id.as_str())?;
+        let record = self.shard_for(id.as_str()).record(id.as_str())?;
+        Ok(record.map(|record| Chosen::of(record, which, options)))
+    }
+}
+
+impl DatabaseAs {
+    /// Opens revisions of a document; those that are not shown to the caller are missing. `None`: there is no such document at
+    /// all, or all leaves are asked for and none is shown. (Of a [`RevsReader`] that is known when it is at its end.)
+    ///
+    /// # Errors
+    /// Those of the read.
+    pub fn open_revs(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<OpenRevs>, Error> {
+        self.live()?;
+        self.if_live(self.open_revs_now(id, which, options))
+    }
+
+    fn open_revs_now(
+        &self,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<Option<OpenRevs>, Error> {
+        if self.hides(id.as_str())? {
+            return Ok(None);
+        }
+        let Some(chosen) = self.chosen(id, which, options)? else {
+            return Ok(None);
+        };
+        let shard = self.shard_for(id.as_str());
+        let options = self.within_revs_limit(options);
+        if chosen.revs.len() <= 1 || chosen.bytes(&options) <= AT_ONCE_BYTES_MAX {
+            let mut read = vec![];
+            let mut bytes = 0;
+            for rev in &chosen.revs {
+                let found = chosen.read(Bodies::Now(shard), id, rev, &options)?;
+                bytes += found.as_ref().map_or(0, |doc| doc.json.len() as u64);
+                if let Some(found) = self.shown_of(which, found) {
+                    read.push(found);
+                }
+                // Attachments and conflicts may make a text longer than its body says.
+                if bytes > AT_ONCE_BYTES_MAX && chosen.revs.len() > 1 {
+                    return self.reader(shard, id, which, &options).map(Some);
+                }
+            }
+            let is_hidden = read.is_empty() && matches!(which, WhichRevs::All);
+            return Ok((!is_hidden).then_some(OpenRevs::Read(read)));
+        }
+        self.reader(shard, id, which, &options).map(Some)
+    }
+
+    fn reader(
+        &self,
+        shard: &Arc<Shard>,
+        id: &DocId,
+        which: &WhichRevs,
+        options: &ReadOptions,
+    ) -> Result<OpenRevs, Error> {
+        Ok(OpenRevs::Long(Box::new(RevsReader {
+            db: self.clone(),
+            shard: shard.clone(),
+            view: shard.view()?,
+            id: id.clone(),
+            which: which.clone(),
+            options: options.clone(),
+            read: 0,
+            is_wide: false,
+            chosen: None,
+        })))
+    }
+
+    /// Returns what the caller is shown of a revision. Of all leaves those that are hidden are not even named.
+    fn shown_of(
+        &self,
+        which: &WhichRevs,
+        found: Result<ReadDoc, Rev>,
+    ) -> Option<Result<ReadDoc, Rev>> {
+        let was_found = found.is_ok();
+        let shown = self.shown_rev(found);
+        let is_hidden = was_found && shown.is_err() && matches!(which, WhichRevs::All);
+        (!is_hidden).then_some(shown)
+    }
+}
+
+impl RevsReader {
+    /// Reads the next revision; `None` at the end. Each call reads one body, and the tree if it is not kept.
+    ///
+    /// # Errors
+    /// Those of the read; the database is gone.
+    #[allow(clippy::should_implement_trait)]
+    pub fn next(&mut self) -> Result<Option<Result<ReadDoc, Rev>>, Error> {
+        self.db.live()?;
+        let Some(chosen) = self.chosen()? else {
+            return Ok(None);
+        };
+        let mut shown = None;
+        while shown.is_none()
+            && let Some(rev) = chosen.revs.get(self.read)
+        {
+            self.read += 1;
+            let bodies = Bodies::Of(&self.view, &self.shard);
+            let found = chosen.read(bodies, &self.id, rev, &self.options)?;
+            shown = self.db.shown_of(&self.which, found);
+        }
+        self.chosen = Some(chosen);
+        Ok(shown)
+    }
+
+    fn chosen(&mut self) -> Result<Option<Chosen>, Error> {
+        if let Some(chosen) = self.chosen.take() {
+            return Ok(Some(chosen));
+        }
+        let record = self.view.record(&self.shard, self.id.as_str())?;
+        let chosen = record.map(|record| Chosen::of(record, &self.which, &self.options));
+        self.is_wide = chosen
+            .as_ref()
+            .is_some_and(|chosen| chosen.record.tree.len() > KEPT_REVISIONS_MAX);
+        Ok(chosen)
+    }
+
+    /// Whether the tree is so large that it is read again after a [`RevsReader::rest`]: then several revisions should be read
+    /// before that. Known once one was read.
+    pub fn is_wide(&self) -> bool {
+        self.is_wide
+    }
+
+    /// Lets go of a large tree until the next read.
+    pub fn rest(&mut self) {
+        if self.is_wide {
+            self.chosen = None;
+        }
+    }
+}

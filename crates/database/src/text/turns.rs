@@ -1,0 +1,244 @@
+//! Which searches of text indexes run now, fairly among databases.
+//!
+//! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that heavy searches of a database
+//! do not delay its light ones. While it works it has a processor's place too, for a slice of time. Then the place goes to
+//! the database that has the fewest, so what a search costs another database is one slice, whatever it is asked for.
+
+use std::cell::RefCell;
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use fair_queue::{Admission, Limits, Place, Queue};
+use search::{Effort, SharedMemory};
+
+use super::TEXT_ANSWER_BYTES_MAX;
+use crate::database::Database;
+
+/// Turns at a time. A database has at most half as many as are free.
+const LIGHT_TURNS: usize = 32;
+const HEAVY_TURNS: usize = 16;
+const SHARE_PERCENT: usize = 50;
+/// Searches that wait for a turn, of each kind.
+const WAITING_MAX: usize = 1000;
+/// How long a search works before another one goes on.
+const SLICE: Duration = Duration::from_millis(20);
+/// Places for each processor: some searches wait for the disk.
+const PLACES_PER_CORE: usize = 2;
+
+/// How long a search may take, without the time that others take meanwhile.
+const TIME_MAX: Duration = Duration::from_secs(30);
+
+/// A query that looks at more values than this is heavy.
+const LIGHT_VALUES_MAX: u64 = 200_000;
+/// A longer query is heavy.
+const LIGHT_BYTES_MAX: usize = 1 << 10;
+/// These make a query look for many words, at positions, or for parts within parts.
+const HEAVY_SYNTAX: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
+
+/// What says how much a search costs.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct TextCost<'a> {
+    /// The query, in Lucene's syntax.
+    pub q: &'a str,
+    /// Fields that hits are sorted by, and fields and ranges that they are counted by.
+    pub of_hit: usize,
+    /// Groups; each is searched by itself.
+    pub groups: usize,
+    /// Values that hits are narrowed to.
+    pub values: usize,
+    /// Whether texts are highlighted, or scores explained.
+    pub reads_texts: bool,
+}
+
+impl TextCost<'_> {
+    /// Whether a search among this number of documents may take long.
+    fn is_heavy(&self, docs: u64) -> bool {
+        let passes = 1 + self.groups as u64;
+        let of_hit = 1 + self.of_hit as u64;
+        let values = docs
+            .saturating_mul(of_hit)
+            .saturating_mul(passes)
+            .saturating_add(self.values as u64);
+        values > LIGHT_VALUES_MAX
+            || self.reads_texts
+            || self.q.len() > LIGHT_BYTES_MAX
+            || self.q.contains(HEAVY_SYNTAX)
+    }
+}
+
+/// The turns of a server.
+#[derive(Debug)]
+pub(crate) struct TextTurns {
+    light: Arc<Queue>,
+    heavy: Arc<Queue>,
+    places: Arc<Queue>,
+    memory: Arc<SharedMemory>,
+}
+
+impl Default for TextTurns {
+    fn default() -> TextTurns {
+        let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+        let places = PLACES_PER_CORE * cores;
+        let turns = |turns| {
+            Queue::new(Limits {
+                share_percent: Some(SHARE_PERCENT),
+                waiting_max: WAITING_MAX,
+                ..Limits::new(turns)
+            })
+        };
+        TextTurns {
+            light: turns(LIGHT_TURNS),
+            heavy: turns(HEAVY_TURNS),
+            places: Queue::new(Limits {
+                of_one: places - 1,
+                slice: SLICE,
+                ..Limits::new(places)
+            }),
+            memory: SharedMemory::new(places * TEXT_ANSWER_BYTES_MAX),
+        }
+    }
+}
+
+/// The place of a search while it works.
+struct Working {
+    places: Arc<Queue>,
+    database: Arc<str>,
+    place: RefCell<Option<Place>>,
+}
+
+impl Working {
+    /// Waits for a place, on this thread: turns bound how many do.
+    fn begin(&self) {
+        // Who waits is patient, and is never refused.
+        *self.place.borrow_mut() = self.places.admission(&self.database).wait().ok();
+    }
+
+    /// Lets others run when the slice is over; answers how long that took.
+    fn pause(&self) -> Duration {
+        let is_wanted = self.place.borrow().as_ref().is_some_and(Place::is_wanted);
+        if !is_wanted {
+            return Duration::ZERO;
+        }
+        let since = Instant::now();
+        self.place.borrow_mut().take();
+        self.begin();
+        since.elapsed()
+    }
+}
+
+impl Database {
+    /// Requests a turn to search a text index of `docs` documents, to be held until the answer is made.
+    pub fn text_turn(&self, docs: u64, cost: &TextCost<'_>) -> Admission {
+        self.text_turns(docs, cost)()
+    }
+
+    /// Requests turns, one after another, for the pieces of an answer.
+    pub(crate) fn text_turns(
+        &self,
+        docs: u64,
+        cost: &TextCost<'_>,
+    ) -> impl Fn() -> Admission + Send + 'static + use<> {
+        let turns = &self.shared_views().text_turns;
+        let queue = match cost.is_heavy(docs) {
+            true => turns.heavy.clone(),
+            false => turns.light.clone(),
+        };
+        let database = self.name().clone();
+        move || queue.admission(&database)
+    }
+
+    /// Waits until a search of this database may work, and answers what it may take. The caller has a turn. Blocks.
+    pub(crate) fn text_effort(&self) -> Effort {
+        let turns = &self.shared_views().text_turns;
+        let working = Working {
+            places: turns.places.clone(),
+            database: self.name().clone(),
+            place: RefCell::default(),
+        };
+        working.begin();
+        Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX)
+            .with_memory(turns.memory.clone())
+            .with_pauses(move || working.pause())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_search_is_asked_for_makes_it_heavy() {
+        let plain = TextCost {
+            q: "some words",
+            ..TextCost::default()
+        };
+        assert!(!plain.is_heavy(100_000));
+        assert!(plain.is_heavy(1_000_000));
+        let heavy = [
+            TextCost { q: "w*", ..plain },
+            TextCost {
+                q: "word~",
+                ..plain
+            },
+            TextCost {
+                q: "/w.*/",
+                ..plain
+            },
+            TextCost {
+                of_hit: 100,
+                ..plain
+            },
+            TextCost {
+                groups: 200,
+                ..plain
+            },
+            TextCost {
+                values: 1 << 20,
+                ..plain
+            },
+            TextCost {
+                reads_texts: true,
+                ..plain
+            },
+        ];
+        for cost in heavy {
+            assert!(cost.is_heavy(10_000), "{cost:?}");
+        }
+        assert!(
+            !TextCost {
+                of_hit: 100,
+                ..plain
+            }
+            .is_heavy(100)
+        );
+    }
+
+    #[test]
+    fn a_search_that_others_wait_for_gives_its_place_away() {
+        let turns = TextTurns::default();
+        let places = turns.places.clone();
+        let held: Vec<Place> = std::iter::from_fn(|| places.try_place(&"other".into())).collect();
+        let working = |database: &str| Working {
+            places: places.clone(),
+            database: database.into(),
+            place: RefCell::default(),
+        };
+        let own = working("own");
+        own.begin();
+        assert_eq!(own.pause(), Duration::ZERO);
+        std::thread::scope(|scope| {
+            let third = scope.spawn(|| {
+                let third = working("third");
+                third.begin();
+                third.place.borrow().is_some()
+            });
+            // The slice is over at some time, and the third database is served.
+            while !third.is_finished() {
+                own.pause();
+                std::thread::yield_now();
+            }
+            assert!(third.join().unwrap());
+        });
+        drop(held);
+    }
+}

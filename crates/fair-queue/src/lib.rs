@@ -1,0 +1,104 @@
+//! Places that few can have at a time, shared fairly by their owners: databases, or users.
+//!
+//! A [`Queue`] has a number of places. A free place goes to the waiting owner that holds the fewest; among equals, to the one
+//! that was served least recently. So one owner's long work delays another owner by one piece of it at most. [`Limits`] keep
+//! one owner, or a few together, from holding all places. The number of waiting callers is limited too: when it is exceeded,
+//! the owner with the most waiting callers loses its newest one.
+//!
+//! Waiting takes no thread (an [`Admission`] is a future), unless the caller has one anyway ([`Admission::wait`]).
+
+mod admission;
+mod state;
+#[cfg(test)]
+mod tests;
+
+pub use admission::{Admission, Place};
+
+use std::sync::Arc;
+use std::time::Duration;
+
+use parking_lot::Mutex;
+
+use state::State;
+
+/// Too many callers wait already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("too many wait for their turn: at most {waiting_max} may")]
+pub struct Busy {
+    /// How many may wait.
+    pub waiting_max: usize,
+}
+
+/// How a queue shares its places.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Places.
+    pub places: usize,
+    /// Places of one owner at most.
+    pub of_one: usize,
+    /// An owner gets another place only while it holds less than this percentage of the free places. The more owners hold
+    /// places, the fewer each can have, and some stay free for an owner that has none. `None`: `of_one` alone counts.
+    pub share_percent: Option<usize>,
+    /// Callers that may wait, besides the patient ones.
+    pub waiting_max: usize,
+    /// An owner that held a place for this long is slow for a while. Slow owners together leave one place to others.
+    pub slow_after: Option<Duration>,
+    /// After this time a place is wanted back when somebody waits for one.
+    pub slice: Duration,
+}
+
+impl Limits {
+    /// This number of places, without any other limit.
+    pub fn new(places: usize) -> Limits {
+        Limits {
+            places,
+            of_one: usize::MAX,
+            share_percent: None,
+            waiting_max: usize::MAX,
+            slow_after: None,
+            slice: Duration::MAX,
+        }
+    }
+}
+
+/// Places, and who waits for one.
+#[derive(Debug)]
+pub struct Queue {
+    limits: Limits,
+    state: Mutex<State>,
+}
+
+impl Queue {
+    /// A queue whose places are all free.
+    pub fn new(limits: Limits) -> Arc<Queue> {
+        Arc::new(Queue {
+            limits,
+            state: Mutex::new(State::new(&limits)),
+        })
+    }
+
+    /// Requests a place for an owner.
+    pub fn admission(self: &Arc<Self>, owner: &Arc<str>) -> Admission {
+        Admission::new(self.clone(), owner.clone())
+    }
+
+    /// Takes a place for an owner, unless that would have to wait.
+    pub fn try_place(self: &Arc<Self>, owner: &Arc<str>) -> Option<Place> {
+        let taken = self.state.lock().try_take(owner);
+        taken.then(|| Place::new(self.clone(), owner.clone()))
+    }
+
+    /// Changes the number of places. Those that are held beyond it stay with their owners.
+    pub fn set_places(&self, places: usize) {
+        let mut state = self.state.lock();
+        if state.places != places {
+            state.places = places;
+            state.serve();
+        }
+    }
+
+    /// How many places are held.
+    pub fn used(&self) -> usize {
+        self.state.lock().used
+    }
+}

@@ -1,0 +1,208 @@
+//! The memory of all worker processes together.
+//!
+//! Each heap has a limit of its own, and idle heaps are bounded in each worker. Their sum is measured ten times a second while a
+//! worker runs a function: when it is above the budget, idle workers are ended, the oldest first, and then the one at work that
+//! takes most. A worker that is alone at work is left to the limits of its heap, and a small one is left alone.
+
+use std::collections::HashMap;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::{Arc, Weak};
+use std::time::Duration;
+
+use language::Error;
+use parking_lot::Mutex;
+use procfs::process::Process;
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::process::Processes;
+
+/// Between two measurements while functions run.
+const INTERVAL: Duration = Duration::from_millis(100);
+/// The same while all workers are idle.
+const IDLE_INTERVAL: Duration = Duration::from_secs(1);
+/// Bytes that a worker at work may take in any case. With a small heap it takes about a third of this.
+const SMALL_BYTES: u64 = 32 << 20;
+
+/// What all workers may take, and what they take.
+pub(super) struct Budget {
+    bytes_max: usize,
+    processes: Weak<Processes>,
+    state: Mutex<State>,
+    used: AtomicU64,
+    peak: AtomicU64,
+}
+
+#[derive(Default)]
+struct State {
+    workers: HashMap<u32, Arc<Shared>>,
+    /// A thread measures them.
+    is_watched: bool,
+}
+
+/// What is known of a worker.
+#[derive(Default)]
+struct Shared {
+    works: AtomicBool,
+    is_evicted: AtomicBool,
+}
+
+/// A worker's part of the memory, for as long as its process is there.
+pub(super) struct Share {
+    budget: Arc<Budget>,
+    pid: u32,
+    shared: Arc<Shared>,
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.budget.state.lock().workers.remove(&self.pid);
+    }
+}
+
+impl Share {
+    /// Notes whether the worker runs a function.
+    pub fn works(&self, works: bool) {
+        self.shared.works.store(works, Ordering::Relaxed);
+    }
+
+    /// The worker was ended because all took too much.
+    pub fn is_evicted(&self) -> bool {
+        self.shared.is_evicted.load(Ordering::Acquire)
+    }
+}
+
+impl Budget {
+    pub fn new(bytes_max: usize, processes: Weak<Processes>) -> Arc<Budget> {
+        Arc::new(Budget {
+            bytes_max,
+            processes,
+            state: Mutex::default(),
+            used: AtomicU64::new(0),
+            peak: AtomicU64::new(0),
+        })
+    }
+
+    /// Counts the memory of a process that was just started, a child of this one that is not waited for before the share is
+    /// dropped.
+    pub fn share(self: &Arc<Self>, pid: u32) -> Share {
+        let shared = Arc::new(Shared::default());
+        let mut state = self.state.lock();
+        state.workers.insert(pid, shared.clone());
+        let starts = !std::mem::replace(&mut state.is_watched, true);
+        drop(state);
+        if starts {
+            self.watch();
+        }
+        Share {
+            budget: self.clone(),
+            pid,
+            shared,
+        }
+    }
+
+    /// Bytes that all workers took when they were last measured, and the most that they took.
+    pub fn used_bytes(&self) -> (u64, u64) {
+        let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
+        (load(&self.used), load(&self.peak))
+    }
+
+    /// What the caller of a function gets whose worker was ended.
+    pub fn error(&self) -> Error {
+        Error::Limit {
+            limit: "[memory] workers",
+            value: self.bytes_max.to_string(),
+        }
+    }
+
+    fn watch(self: &Arc<Self>) {
+        let budget = Arc::downgrade(self);
+        let watch = move || {
+            while let Some(interval) = budget.upgrade().and_then(|budget| budget.keep()) {
+                std::thread::sleep(interval);
+            }
+        };
+        let thread = std::thread::Builder::new().name("worker-memory".into());
+        if let Err(error) = thread.stack_size(256 << 10).spawn(watch) {
+            tracing::warn!(%error, "the memory of workers is not measured");
+            self.state.lock().is_watched = false;
+        }
+    }
+
+    /// Keeps the workers within the budget. Answers when to do so again; `None` when there are none.
+    fn keep(&self) -> Option<Duration> {
+        loop {
+            let used = self.measure()?;
+            if used <= self.bytes_max as u64 {
+                break;
+            }
+            let ended = self.processes.upgrade().is_some_and(|all| all.end_oldest());
+            if !ended {
+                self.evict(used);
+                break;
+            }
+        }
+        let state = self.state.lock();
+        let any_works = state
+            .workers
+            .values()
+            .any(|shared| shared.works.load(Ordering::Relaxed));
+        Some(if any_works { INTERVAL } else { IDLE_INTERVAL })
+    }
+
+    /// Bytes that all workers take; `None` when there are none, and no thread watches any more.
+    fn measure(&self) -> Option<u64> {
+        let mut state = self.state.lock();
+        let used = state.workers.keys().map(|&pid| private_bytes(pid)).sum();
+        self.used.store(used, Ordering::Relaxed);
+        self.peak.fetch_max(used, Ordering::Relaxed);
+        if state.workers.is_empty() {
+            state.is_watched = false;
+            return None;
+        }
+        Some(used)
+    }
+
+    /// Ends the worker at work that takes most, unless it is the only one.
+    fn evict(&self, used: u64) {
+        // While this is held no process is waited for that is in the list: each number is a worker's.
+        let state = self.state.lock();
+        let at_work = state
+            .workers
+            .iter()
+            .filter(|(_, shared)| shared.works.load(Ordering::Relaxed));
+        if at_work.clone().count() < 2 {
+            return;
+        }
+        let largest = at_work
+            .map(|(pid, shared)| (private_bytes(*pid), *pid, shared))
+            .max_by_key(|(taken, ..)| *taken)
+            .filter(|(taken, ..)| *taken > SMALL_BYTES);
+        let Some((taken, pid, shared)) = largest else {
+            return;
+        };
+        let Some(process) = i32::try_from(pid).ok().and_then(Pid::from_raw) else {
+            return;
+        };
+        shared.is_evicted.store(true, Ordering::Release);
+        // It fails only for a process that has ended.
+        let _ = kill_process(process, Signal::KILL);
+        drop(state);
+        tracing::warn!(
+            used,
+            taken,
+            limit = self.bytes_max,
+            "ended the largest worker of functions: all together took more than [memory] workers"
+        );
+    }
+}
+
+/// Resident memory of a process that it shares with no other, in bytes; 0 of one that has ended.
+fn private_bytes(pid: u32) -> u64 {
+    let statm = i32::try_from(pid).ok().and_then(|pid| {
+        let process = Process::new(pid);
+        process.and_then(|process| process.statm()).ok()
+    });
+    statm.map_or(0, |statm| {
+        statm.resident.saturating_sub(statm.shared) * procfs::page_size()
+    })
+}

@@ -1,0 +1,187 @@
+//! What is known of a connection that has a place: what it does, and for whom.
+//!
+//! A request costs a few stores to memory that only its connection writes.
+
+use std::sync::Arc;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+use std::sync::atomic::{AtomicBool, AtomicU8, AtomicU32, AtomicU64};
+
+use futures_util::task::AtomicWaker;
+use telemetry::Tick;
+use tokio::sync::Notify;
+
+use crate::connection::room::{Activity, Occupant};
+
+/// It may stay.
+const STAYS: u8 = 0;
+/// It is to close unless a request is under way.
+const LEAVES_AT_REST: u8 = 1;
+/// It is to close.
+const LEAVES: u8 = 2;
+
+/// A connection that has a place.
+pub(crate) struct Seat {
+    under_way: AtomicU32,
+    has_asked: AtomicBool,
+    is_known: AtomicBool,
+    is_admin: AtomicBool,
+    /// Its user, or its address: see [`Occupant::group`].
+    group: AtomicU64,
+    /// Since when it is idle, or else has requests under way.
+    since_us: AtomicU64,
+    began: Tick,
+    /// One of the reserved places is its: it has to find another for most requests.
+    is_reserved: AtomicBool,
+    /// A request under way that may keep the reserved place.
+    is_exempt: AtomicBool,
+    leaving: AtomicU8,
+    /// Its task.
+    pub(super) task: AtomicWaker,
+    /// It has got a place, or is to close.
+    pub(super) changed: Notify,
+}
+
+impl Seat {
+    /// `began` is when time 0 was.
+    pub(super) fn new(group: u64, is_reserved: bool, began: Tick) -> Seat {
+        Seat {
+            under_way: AtomicU32::new(0),
+            has_asked: AtomicBool::new(false),
+            is_known: AtomicBool::new(false),
+            is_admin: AtomicBool::new(false),
+            group: AtomicU64::new(group),
+            since_us: AtomicU64::new(began.elapsed_us()),
+            began,
+            is_reserved: AtomicBool::new(is_reserved),
+            is_exempt: AtomicBool::new(false),
+            leaving: AtomicU8::new(STAYS),
+            task: AtomicWaker::new(),
+            changed: Notify::new(),
+        }
+    }
+
+    /// Begins a request, which ends when the returned guard is dropped.
+    pub fn begin(self: &Arc<Self>) -> Busy {
+        if self.under_way.fetch_add(1, AcqRel) == 0 {
+            self.since_us.store(self.began.elapsed_us(), Relaxed);
+            self.has_asked.store(true, Relaxed);
+        }
+        Busy(self.clone())
+    }
+
+    /// Notes the user of a request.
+    pub fn note_user(&self, group: u64, is_admin: bool) {
+        self.group.store(group, Relaxed);
+        self.is_admin.store(is_admin, Relaxed);
+        self.is_known.store(true, Relaxed);
+    }
+
+    /// Its user, or its address.
+    pub(super) fn group(&self) -> u64 {
+        self.group.load(Relaxed)
+    }
+
+    /// Whether it has one of the reserved places.
+    pub fn is_reserved(&self) -> bool {
+        self.is_reserved.load(Relaxed)
+    }
+
+    /// Gives it a place that is not reserved.
+    pub(super) fn admit(&self) {
+        self.is_reserved.store(false, Relaxed);
+        self.changed.notify_one();
+    }
+
+    /// Lets the request under way keep the reserved place.
+    pub(super) fn exempt(&self) {
+        self.is_exempt.store(true, Relaxed);
+    }
+
+    pub(super) fn is_exempt(&self) -> bool {
+        self.is_exempt.load(Relaxed)
+    }
+
+    /// What it does at a time.
+    pub(super) fn occupant(&self, number: u64, now_us: u64) -> Occupant {
+        let activity = match self.under_way.load(Acquire) {
+            0 if self.has_asked.load(Relaxed) => Activity::Resting,
+            0 => Activity::Silent,
+            _ => Activity::Busy,
+        };
+        Occupant {
+            number,
+            group: self.group(),
+            is_known: self.is_known.load(Relaxed),
+            is_admin: self.is_admin.load(Relaxed),
+            activity,
+            age_us: now_us.saturating_sub(self.since_us.load(Relaxed)),
+        }
+    }
+
+    /// Has it close; unless `is_forced` only when no request has come meanwhile.
+    pub(super) fn ask_to_leave(&self, is_forced: bool) {
+        let leaving = if is_forced { LEAVES } else { LEAVES_AT_REST };
+        self.leaving.store(leaving, Release);
+        self.changed.notify_one();
+        self.task.wake();
+    }
+
+    /// Whether it has been told to close.
+    pub(super) fn is_leaving(&self) -> bool {
+        self.leaving.load(Acquire) != STAYS
+    }
+
+    /// Whether it closes now; `None` when it has not been told to.
+    pub(super) fn leaves(&self) -> Option<bool> {
+        match self.leaving.load(Acquire) {
+            STAYS => None,
+            LEAVES_AT_REST => Some(self.under_way.load(Acquire) == 0),
+            _ => Some(true),
+        }
+    }
+
+    /// Lets it stay; returns whether it had been told to close.
+    pub(super) fn stay(&self) -> bool {
+        self.leaving.swap(STAYS, AcqRel) != STAYS
+    }
+}
+
+/// A request under way.
+pub(crate) struct Busy(Arc<Seat>);
+
+impl Drop for Busy {
+    fn drop(&mut self) {
+        let seat = &self.0;
+        // Before it is idle: it would look as if it had been for long.
+        seat.since_us.store(seat.began.elapsed_us(), Relaxed);
+        if seat.under_way.fetch_sub(1, AcqRel) == 1 {
+            seat.is_exempt.store(false, Relaxed);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_connection_is_silent_then_busy_until_its_last_request_ends_and_then_at_rest() {
+        let seat = Arc::new(Seat::new(7, false, Tick::now()));
+        let activity = || seat.occupant(0, 0).activity;
+        assert_eq!(activity(), Activity::Silent);
+        let (first, second) = (seat.begin(), seat.begin());
+        drop(first);
+        assert_eq!(activity(), Activity::Busy);
+        seat.ask_to_leave(false);
+        assert_eq!(seat.leaves(), Some(false), "a request has come");
+        drop(second);
+        assert_eq!((activity(), seat.leaves()), (Activity::Resting, Some(true)));
+        let _busy = seat.begin();
+        seat.ask_to_leave(true);
+        assert_eq!(seat.leaves(), Some(true));
+        assert!(seat.stay() && !seat.is_leaving());
+        seat.note_user(9, true);
+        let occupant = seat.occupant(3, seat.began.elapsed_us());
+        assert!((occupant.group, occupant.is_known, occupant.is_admin) == (9, true, true));
+    }
+}

@@ -1,0 +1,477 @@
+//! Many documents read at once: `_bulk_get`.
+
+use database::{DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, WantedBytes, WhichRevs};
+use document::multipart::{PartHead, Writer};
+use document::{DocId, Rev, TextList};
+use node::Access;
+use serde_json::{Value, json};
+
+use crate::connection::server::others_came;
+use crate::document_routes::attachments::{
+    Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
+};
+use crate::document_routes::documents::{parse_revs, read_options};
+use crate::document_routes::open_revs::{ERROR_PART, PARTS_MAX, has_piece};
+use crate::errors::ApiError;
+use crate::reply::Reply;
+use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart};
+use crate::request::Request;
+use crate::request::body::BodyClass;
+
+type Answer = Result<Reply, ApiError>;
+
+/// More documents are read by threads that give way.
+const READ_HERE_MAX: usize = 16;
+
+/// Attachments of up to so many bytes are read with their documents, since each that is streamed takes a turn of a thread.
+const READ_ATTACHMENT_BYTES_MAX: u64 = 32 << 10;
+
+/// Parameters of a GET that `_bulk_get` refuses: they are of one document.
+const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "atts_since"];
+
+/// `_bulk_get`
+pub async fn route(req: &mut Request, access: &Access) -> Answer {
+    req.require_json()?;
+    let docs = asked(req).await?;
+    let wants_since = docs.iter().any(|doc| doc.get("atts_since").is_some());
+    let docs = Docs::of(docs);
+    req.keep(docs.memory_bytes()).await?;
+    let query = read_options(&req.query)?;
+    let options = ReadOptions {
+        revs: query.revs,
+        latest: query.latest,
+        attachments: query.attachments,
+        att_encoding_info: query.att_encoding_info,
+        ..ReadOptions::default()
+    };
+    let gives_way = docs.len() > READ_HERE_MAX && others_came();
+    let reads_attachments = options.attachments != WantedBytes::None || wants_since;
+    let multipart = ["mixed", "related"].into_iter().find(|subtype| {
+        !req.accepts("application/json") && req.accepts(&format!("multipart/{subtype}"))
+    });
+    let (content_type, form) = match multipart {
+        None => ("application/json".to_owned(), Form::Json),
+        Some(subtype) => {
+            let (writer, inner) = (Writer::new(&boundary()?)?, boundary()?);
+            let content_type = writer.content_type(subtype);
+            (content_type, Form::Multipart { writer, inner })
+        }
+    };
+    let maker = BulkGet {
+        db: access.db.clone(),
+        options,
+        docs,
+        state: State::Head,
+        form,
+        current: None,
+    };
+    match (multipart, gives_way) {
+        (Some(_), _) => Parts::reply_as_made(&req.answers, &content_type, maker),
+        (None, _) if reads_attachments => {
+            Parts::reply_made_apart(&req.answers, &content_type, maker).await
+        }
+        (None, true) => pull_apart(&req.answers, "application/json", TextOf(maker)).await,
+        (None, false) => pull(&req.answers, "application/json", TextOf(maker)),
+    }
+}
+
+/// Documents that are asked for, an object each.
+enum Docs {
+    /// With what they take, about, in bytes.
+    Few(std::vec::IntoIter<Value>, usize),
+    /// Their texts: in memory an object takes a multiple of that.
+    Many(TextList, std::ops::Range<usize>),
+}
+
+/// Documents that take more are kept as texts, in bytes.
+const FEW_BYTES: usize = 1 << 20;
+
+impl Docs {
+    fn of(docs: Vec<Value>) -> Docs {
+        let bytes = docs.iter().map(value_bytes).sum();
+        if bytes <= FEW_BYTES {
+            return Docs::Few(docs.into_iter(), bytes);
+        }
+        let places = 0..docs.len();
+        Docs::Many(docs.iter().map(Value::to_string).collect(), places)
+    }
+
+    fn len(&self) -> usize {
+        match self {
+            Docs::Few(docs, _) => docs.len(),
+            Docs::Many(_, places) => places.len(),
+        }
+    }
+
+    fn memory_bytes(&self) -> usize {
+        match self {
+            Docs::Few(_, bytes) => *bytes,
+            Docs::Many(texts, _) => texts.memory_bytes(),
+        }
+    }
+
+    fn next(&mut self) -> Option<Value> {
+        match self {
+            Docs::Few(docs, _) => docs.next(),
+            Docs::Many(texts, places) => {
+                let text = texts.get(places.next()?)?;
+                // It was made of a value.
+                Some(serde_json::from_slice(text).unwrap_or_default())
+            }
+        }
+    }
+}
+
+/// Memory that a value takes, about, in bytes: an object has places for four members at least, and an index of them.
+fn value_bytes(value: &Value) -> usize {
+    let beside = match value {
+        Value::String(text) => text.capacity().max(ALLOCATION_BYTES),
+        Value::Array(values) => values.iter().map(value_bytes).sum(),
+        Value::Object(members) => {
+            let places = members.len().max(4) * (size_of::<Value>() + MEMBER_BYTES);
+            let texts = members.iter().map(|(name, value)| {
+                name.capacity().max(ALLOCATION_BYTES) + value_bytes(value) - size_of::<Value>()
+            });
+            places + MEMBER_BYTES + texts.sum::<usize>()
+        }
+        Value::Null | Value::Bool(_) | Value::Number(_) => 0,
+    };
+    size_of::<Value>() + beside
+}
+
+/// What a member of an object takes besides its value and the text of its name, in bytes.
+const MEMBER_BYTES: usize = 32;
+/// The least that an allocation takes, in bytes.
+const ALLOCATION_BYTES: usize = 16;
+
+/// The documents that the body asks for.
+async fn asked(req: &mut Request) -> Result<Vec<Value>, ApiError> {
+    let mut body = req.json_object(BodyClass::Many).await?;
+    let docs = match body.remove("docs") {
+        None => return Err(ApiError::bad_request("Missing JSON list of 'docs'.")),
+        Some(Value::Array(docs)) => docs,
+        Some(_) => return Err(ApiError::bad_request("`docs` must be an array.")),
+    };
+    if let Some((name, _)) = req
+        .query
+        .0
+        .iter()
+        .find(|(name, _)| ONE_DOCUMENT_ONLY.contains(&name.as_str()))
+    {
+        return Err(ApiError::bad_request(format!(
+            "\"{name}\" query parameter is not acceptable"
+        )));
+    }
+    let limit = req.settings.couchdb.max_bulk_get_count;
+    if docs.len() as u64 > limit {
+        return Err(ApiError::too_many("max_bulk_get_count", limit));
+    }
+    if docs
+        .iter()
+        .any(|d| d.get("id").is_some_and(|id| !id.is_string()))
+    {
+        return Err(ApiError::bad_request("`id` must be a string"));
+    }
+    Ok(docs)
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum State {
+    Head,
+    First,
+    More,
+    Done,
+}
+
+/// How documents are sent.
+enum Form {
+    Json,
+    Multipart {
+        writer: Writer,
+        /// The boundary within parts that are documents with attachments.
+        inner: String,
+    },
+}
+
+/// An answer that is made document by document, and of documents with long revisions revision by revision.
+struct BulkGet {
+    db: DatabaseAs,
+    options: ReadOptions,
+    docs: Docs,
+    state: State,
+    form: Form,
+    /// The document whose revisions are being read.
+    current: Option<Current>,
+}
+
+/// A document whose revisions are read one by one.
+struct Current {
+    doc: Value,
+    options: ReadOptions,
+    reader: RevsReader,
+    /// How many of them were appended.
+    pushed: usize,
+}
+
+impl PartsMaker for BulkGet {
+    fn more(&mut self, parts: &mut Parts) -> Result<bool, ApiError> {
+        match self.state {
+            State::Done => return Ok(false),
+            State::Head => {
+                self.state = State::First;
+                if let Form::Json = self.form {
+                    parts.push_text(b"{\"results\":[");
+                }
+            }
+            State::First | State::More => {}
+        }
+        loop {
+            if let Some(mut current) = self.current.take() {
+                if self.push_some(&mut current, parts)? {
+                    current.reader.rest();
+                    self.current = Some(current);
+                    return Ok(true);
+                }
+            } else if let Some(doc) = self.docs.next() {
+                self.begin(doc, parts)?;
+                if self.current.is_some() {
+                    // For threads that give way.
+                    return Ok(true);
+                }
+            } else {
+                self.end(parts);
+                return Ok(false);
+            }
+            if parts.text_bytes() >= CHUNK_BYTES || parts.count() >= PARTS_MAX {
+                return Ok(true);
+            }
+        }
+    }
+
+    fn is_long(&self) -> bool {
+        self.current.is_some()
+    }
+}
+
+/// What was found of a document.
+enum Found {
+    Revs(OpenRevs),
+    /// No such document, of which this revision was asked for.
+    Missing(Option<Rev>),
+}
+
+impl BulkGet {
+    fn end(&mut self, parts: &mut Parts) {
+        self.state = State::Done;
+        match &self.form {
+            Form::Json => parts.push_text(b"]}\n"),
+            Form::Multipart { writer, .. } => {
+                let mut end = vec![];
+                writer.end(&mut end);
+                parts.push_text(&end);
+            }
+        }
+    }
+
+    /// Appends a document's revisions, unless they are long: then they are to be read from now on.
+    fn begin(&mut self, doc: Value, parts: &mut Parts) -> Result<(), ApiError> {
+        let is_first = std::mem::replace(&mut self.state, State::More) == State::First;
+        if let Form::Json = self.form {
+            let comma = if is_first { "" } else { "," };
+            let id = doc.get("id").unwrap_or(&Value::Null);
+            parts.push_text(format!("{comma}{{\"id\":{id},\"docs\":[").as_bytes());
+        }
+        let options = self.options_of(&doc);
+        let found = options.and_then(|options| Ok((self.found(&doc, &options)?, options)));
+        match found {
+            Err(e) => self.push_refusal(&doc, &e, parts),
+            Ok((Found::Missing(rev), _)) => self.push_missing(&doc, rev.as_ref(), parts),
+            Ok((Found::Revs(OpenRevs::Read(found)), options)) => {
+                for (i, rev) in found.iter().enumerate() {
+                    self.push_rev(i, rev, &doc, &options, parts)?;
+                }
+            }
+            Ok((Found::Revs(OpenRevs::Long(reader)), options)) => {
+                self.current = Some(Current {
+                    doc,
+                    options,
+                    reader: *reader,
+                    pushed: 0,
+                });
+                return Ok(());
+            }
+        }
+        self.end_doc(parts);
+        Ok(())
+    }
+
+    /// Appends some of a document's revisions; false when these were the last ones.
+    fn push_some(&mut self, current: &mut Current, parts: &mut Parts) -> Result<bool, ApiError> {
+        loop {
+            match current.reader.next() {
+                Ok(Some(rev)) => {
+                    let (pushed, doc) = (current.pushed, &current.doc);
+                    self.push_rev(pushed, &rev, doc, &current.options, parts)?;
+                    current.pushed += 1;
+                    if has_piece(&current.reader, parts) {
+                        return Ok(true);
+                    }
+                }
+                Ok(None) => {
+                    if current.pushed == 0 {
+                        self.push_missing(&current.doc, None, parts);
+                    }
+                    self.end_doc(parts);
+                    return Ok(false);
+                }
+                Err(e) if current.pushed == 0 => {
+                    self.push_refusal(&current.doc, &e.into(), parts);
+                    self.end_doc(parts);
+                    return Ok(false);
+                }
+                Err(e) => return Err(e.into()),
+            }
+        }
+    }
+
+    fn end_doc(&self, parts: &mut Parts) {
+        if let Form::Json = self.form {
+            parts.push_text(b"]}");
+        }
+    }
+
+    /// Appends a revision, the one after `pushed` others of its document.
+    fn push_rev(
+        &mut self,
+        pushed: usize,
+        rev: &Result<ReadDoc, Rev>,
+        doc: &Value,
+        options: &ReadOptions,
+        parts: &mut Parts,
+    ) -> Result<(), ApiError> {
+        if pushed > 0
+            && let Form::Json = self.form
+        {
+            parts.push_text(b",");
+        }
+        let read = match rev {
+            Ok(read) => read,
+            Err(rev) => {
+                self.push_missing(doc, Some(rev), parts);
+                return Ok(());
+            }
+        };
+        match &mut self.form {
+            Form::Json => {
+                parts.push_text(b"{\"ok\":");
+                match options.attachments {
+                    WantedBytes::None => parts.push_text(&read.json),
+                    _ => push_doc_json(
+                        &self.db,
+                        read,
+                        options.att_encoding_info,
+                        READ_ATTACHMENT_BYTES_MAX,
+                        parts,
+                    )?,
+                }
+                parts.push_text(b"}");
+            }
+            Form::Multipart { writer, inner } => {
+                let rev = read.rev.to_string();
+                let mut begin = |content_type: &str, parts: &mut Parts| {
+                    // As in CouchDB, only a part with attachments says which document it is.
+                    let has_parts = content_type.starts_with("multipart/");
+                    let of = has_parts.then_some((read.id.as_str(), rev.as_str()));
+                    begin_part(writer, content_type, of, parts);
+                };
+                push_doc_multipart(&self.db, read, inner, &mut begin, parts)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Appends that a document, or a revision of it, is missing.
+    fn push_missing(&mut self, doc: &Value, rev: Option<&Rev>, parts: &mut Parts) {
+        let rev = rev.map_or("undefined".into(), Rev::to_string);
+        let id = doc.get("id").unwrap_or(&Value::Null);
+        self.push_error(id, &rev.into(), ("not_found", "missing"), parts);
+    }
+
+    /// Appends why a document cannot be read.
+    fn push_refusal(&mut self, doc: &Value, e: &ApiError, parts: &mut Parts) {
+        // With an id that is none, the revision is not looked at.
+        let shows_rev =
+            matches!(self.form, Form::Multipart { .. }) || !e.error.starts_with("illegal_");
+        let rev = doc.get("rev").filter(|_| shows_rev);
+        let (id, rev) = (doc.get("id"), rev.unwrap_or(&Value::Null));
+        let id = id.unwrap_or(&Value::Null);
+        self.push_error(id, rev, (&*e.error, &*e.reason), parts);
+    }
+
+    fn push_error(
+        &mut self,
+        id: &Value,
+        rev: &Value,
+        (error, reason): (&str, &str),
+        parts: &mut Parts,
+    ) {
+        let e = json!({"id": id, "rev": rev, "error": error, "reason": reason});
+        match &mut self.form {
+            Form::Json => parts.push_text(json!({"error": e}).to_string().as_bytes()),
+            Form::Multipart { writer, .. } => {
+                begin_part(writer, ERROR_PART, None, parts);
+                parts.push_text(e.to_string().as_bytes());
+            }
+        }
+    }
+
+    /// Returns how a document is read. As in CouchDB, an empty `atts_since` has no effect. Multipart brings the attachments, asked
+    /// for or not.
+    fn options_of(&self, doc: &Value) -> Result<ReadOptions, ApiError> {
+        let mut options = self.options.clone();
+        if let Some(since) = doc.get("atts_since") {
+            let revs = parse_revs(since)?;
+            if !revs.is_empty() {
+                options.attachments = WantedBytes::Since(revs);
+            }
+        }
+        if let (Form::Multipart { .. }, WantedBytes::None) = (&self.form, &options.attachments) {
+            options.attachments = WantedBytes::All;
+        }
+        Ok(options)
+    }
+
+    fn found(&self, doc: &Value, options: &ReadOptions) -> Result<Found, ApiError> {
+        let Some(id) = doc.get("id").and_then(Value::as_str) else {
+            return Err(ApiError::bad_request("document must be a JSON object"));
+        };
+        let id = DocId::new(id)?;
+        let rev = match doc.get("rev") {
+            None | Some(Value::Null) => None,
+            Some(Value::String(rev)) => Some(Rev::parse(rev)?),
+            Some(_) => return Err(document::RevError.into()),
+        };
+        let which = match &rev {
+            None => WhichRevs::All,
+            Some(rev) => WhichRevs::List(vec![rev.clone()]),
+        };
+        let found = self.db.open_revs(&id, &which, options)?;
+        Ok(found.map_or(Found::Missing(rev), Found::Revs))
+    }
+}
+
+fn begin_part(
+    writer: &mut Writer,
+    content_type: &str,
+    doc: Option<(&str, &str)>,
+    parts: &mut Parts,
+) {
+    let mut text = vec![];
+    let head = PartHead {
+        content_type,
+        doc,
+        ..PartHead::default()
+    };
+    writer.part(&head, &mut text);
+    parts.push_text(&text);
+}

@@ -1,0 +1,343 @@
+"""What answers take of memory until they end: long ones, and what they were requested with."""
+
+import base64
+import gc
+import json
+
+from harness.files import MIB
+from harness.server import wait_until
+from harness.unread import Unread, pad
+
+LEAF_BYTES = MIB
+READERS = 6
+MULTIPART = ("Accept: multipart/mixed",)
+JSON = {"Accept": "application/json"}
+# What the allocator gives out beyond what the table of budgets says.
+BEYOND = 1.3
+
+
+def memory_of(server):
+    return system(server)["memory"]
+
+
+def used(server, name):
+    return memory_of(server)["budgets"][name]["used"]
+
+
+def settled(server):
+    """Memory once nothing of it changes any more."""
+    seen = []
+
+    def is_settled():
+        seen.append(memory_of(server)["allocated"])
+        return len(seen) > 2 and max(seen[-3:]) - min(seen[-3:]) < 64 << 10
+
+    wait_until(is_settled, 20)
+    return memory_of(server)
+
+
+def system(server):
+    api = server.api()
+    answer = api.expect(200, "GET", "/_node/_local/_system")
+    api.close()
+    return answer
+
+
+def write_leaves(api, db, leaves, history=3):
+    """A document `x` with long leaves, a document `y` with short ones; `leaves` of each."""
+    api.expect((201, 202), "PUT", f"/{db}?q=2")
+    for first in range(0, leaves, 10):
+        docs = [
+            {"_id": doc_id, "_revisions": {"start": history, "ids": [f"{generation:016x}{leaf:016x}" for generation in range(history)]}, "a": text}
+            for leaf in range(first, min(leaves, first + 10))
+            for doc_id, text in (("x", pad(LEAF_BYTES, leaf)), ("y", f"short {leaf}"))
+        ]
+        api.expect(201, "POST", f"/{db}/_bulk_docs", {"new_edits": False, "docs": docs})
+
+
+def forms(db):
+    """Each way to ask for all leaves: method, path, body and headers."""
+    docs = {"docs": [{"id": "y"}, {"id": "x"}, {"id": "missing"}, {"id": "y"}]}
+    return {
+        "open_revs": ("GET", f"/{db}/x?open_revs=all&revs=true", None, ("Accept: application/json",)),
+        "open_revs with attachments": ("GET", f"/{db}/x?open_revs=all&revs=true&attachments=true", None, ("Accept: application/json",)),
+        "open_revs as multipart": ("GET", f"/{db}/x?open_revs=all&revs=true", None, MULTIPART),
+        "_bulk_get": ("POST", f"/{db}/_bulk_get?revs=true", docs, ("Accept: application/json",)),
+        "_bulk_get with attachments": ("POST", f"/{db}/_bulk_get?revs=true&attachments=true", docs, ("Accept: application/json",)),
+        "_bulk_get as multipart": ("POST", f"/{db}/_bulk_get?revs=true", docs, MULTIPART),
+    }
+
+
+def test_unread_leaves_take_one_leaf_each(ctx):
+    """However many leaves a document has, an answer with all of them has about one in memory."""
+    leaves = ctx.size(30, 150)
+    with ctx.server(options=["--set", f"rocksdb/block_cache_size={8 * MIB}"]) as server:
+        api = server.api()
+        write_leaves(api, "leaves", leaves)
+        for name, (method, path, body, headers) in forms("leaves").items():
+            before = settled(server)
+            readers = [Unread(server, method, path, body, headers=headers) for _ in range(READERS)]
+            after = settled(server)
+            ctx.report.equal(f"{name}: all are answered", {reader.status for reader in readers}, {200})
+            grown = (after["allocated"] - before["allocated"]) / LEAF_BYTES
+            ctx.report.check(f"{name}: {READERS} unread answers take {grown:.1f} leaves of {READERS * leaves}", grown < 3 * READERS, grown)
+            for reader in readers:
+                reader.close()
+        gone = wait_until(lambda: used(server, "answers") == 0, 20)
+        ctx.report.check("nothing is counted when they are gone", gone, memory_of(server)["budgets"])
+        api.close()
+
+
+def read(api, path):
+    """A JSON answer: who takes multipart is given that."""
+    answer = api.get(path, headers=JSON)
+    assert answer.status == 200, answer
+    return answer.json
+
+
+def documents_of(answer):
+    """(id, rev, document) of all documents of a JSON answer, the missing ones too."""
+    if isinstance(answer, list):
+        answer = {"results": [{"id": "x", "docs": answer}]}
+    for result in answer["results"]:
+        for found in result["docs"]:
+            doc = found.get("ok")
+            yield (result["id"], doc["_rev"] if doc else None, doc or found)
+
+
+def parts_of(answer):
+    """The parts of a multipart answer as JSON, those within parts too."""
+    kind = answer.headers["Content-Type"]
+    boundary = kind.split('boundary="')[1].split('"')[0].encode()
+    for part in answer.raw.split(b"--" + boundary)[1:-1]:
+        head, body = part.strip(b"\r\n").split(b"\r\n\r\n", 1)
+        if b"multipart/related" in head:
+            inner = head.split(b'boundary="')[1].split(b'"')[0]
+            body = body.split(b"--" + inner)[1].strip(b"\r\n").split(b"\r\n\r\n", 1)[1]
+        yield json.loads(body)
+
+
+def test_long_answers_are_whole(ctx):
+    """What is made leaf by leaf is what the leaves are, in their order, with missing ones where they were asked for."""
+    leaves = ctx.size(8, 40)
+    with ctx.server() as server:
+        api = server.api()
+        write_leaves(api, "leaves", leaves)
+        attached = {"file": {"content_type": "application/octet-stream", "data": base64.b64encode(b"bytes" * 40_000).decode()}}
+        with_file = {"_id": "x", "_rev": "9-f", "a": "with a file", "_attachments": attached}
+        api.expect(201, "POST", "/leaves/_bulk_docs", {"new_edits": False, "docs": [with_file]})
+        one_by_one = {}
+        revs = read(api, "/leaves/x?conflicts=true")
+        revs = [revs["_rev"], *revs["_conflicts"]]
+        for rev in revs:
+            one_by_one[rev] = read(api, f"/leaves/x?rev={rev}&revs=true&attachments=true")
+        stubs = {rev: read(api, f"/leaves/x?rev={rev}&revs=true") for rev in revs}
+        for name, (method, path, body, headers) in forms("leaves").items():
+            answer = api.request(method, path, body, headers=dict(header.split(": ") for header in headers))
+            ctx.report.equal(f"{name}: status", answer.status, 200)
+            if "multipart" in name:
+                found = [part for part in parts_of(answer) if part.get("_id") == "x"]
+                texts = [(part["_rev"], part["a"], part["_revisions"]) for part in found]
+                wanted = [(rev, stubs[rev]["a"], stubs[rev]["_revisions"]) for rev in revs]
+                ctx.report.check(f"{name}: every leaf is there", texts == wanted, [rev for rev, _, _ in texts])
+                ctx.report.equal(f"{name}: with its bytes once", answer.raw.count(b"bytes" * 40_000), 1)
+                continue
+            found = list(documents_of(answer.json))
+            wanted = one_by_one if "attachments" in name else stubs
+            of_x = [(rev, doc) for doc_id, rev, doc in found if doc_id == "x"]
+            ctx.report.check(f"{name}: every leaf is there", of_x == [(rev, wanted[rev]) for rev in revs], [rev for rev, _ in of_x])
+            if "_bulk_get" in name:
+                ids = [doc_id for doc_id, _, _ in found]
+                ctx.report.equal(f"{name}: in their order", ids, ["y"] * leaves + ["x"] * len(revs) + ["missing"] + ["y"] * leaves)
+        some = [revs[2], "7-none", revs[0], revs[2], revs[4]]
+        listed = read(api, f"/leaves/x?open_revs={json.dumps(some, separators=(',', ':'))}")
+        shown = [entry["ok"]["_rev"] if "ok" in entry else entry["missing"] for entry in listed]
+        ctx.report.equal("revisions that are named come once, with those that are missing", shown, some[:3] + some[4:])
+        latest = read(api, f'/leaves/x?latest=true&open_revs=["{revs[3]}","1-none"]')
+        ctx.report.equal("and the latest of them", [next(iter(entry)) for entry in latest], ["ok", "missing"])
+        api.close()
+
+
+def test_a_wide_document_is_whole(ctx):
+    """A document with more leaves than are kept in memory between two pieces."""
+    leaves = ctx.size(3000, 10_000)
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/wide?q=1")
+        docs = [{"_id": "x", "_rev": f"1-{leaf:032x}", "a": f"{leaf} " + "z" * 200} for leaf in range(leaves)]
+        api.expect(201, "POST", "/wide/_bulk_docs", {"new_edits": False, "docs": docs})
+        found = read(api, "/wide/x?open_revs=all&revs=true")
+        expected = [f"1-{leaf:032x}" for leaf in reversed(range(leaves))]
+        ctx.report.check("every leaf is there, in its order", [entry["ok"]["_rev"] for entry in found] == expected, len(found))
+        rows = api.expect(200, "POST", "/wide/_bulk_get", {"docs": [{"id": "x"}]})["results"]
+        ctx.report.check("also by _bulk_get", [entry["ok"]["_rev"] for entry in rows[0]["docs"]] == expected, len(rows[0]["docs"]))
+        api.close()
+
+
+def member(api, db, name="mallory"):
+    """A database of a member; answers the member's credentials."""
+    api.expect((201, 409), "PUT", f"/_users/org.couchdb.user:{name}", {"name": name, "password": "pw", "roles": [], "type": "user"})
+    api.expect((201, 202), "PUT", f"/{db}?q=2")
+    api.expect(200, "PUT", f"/{db}/_security", {"admins": {"names": [name]}, "members": {"names": [name]}})
+    return f"{name}:pw"
+
+
+DESIGN = {
+    "views": {"v": {"map": "function (doc) { emit('k', doc.a); }"}},
+    "filters": {"f": "function (doc, req) { return true; }"},
+}
+
+
+def kinds(scale):
+    """What an answer can be requested with, by name: path and body of a POST. `scale` 0 is as little as there is."""
+    count = max(2, int(60_000 * scale))
+    ids = [f"{number * 2654435761 % 2**32:08x}" for number in range(count)]
+    feed = "/held/_changes?feed=continuous&heartbeat=60000"
+    return {
+        "selector of one text": (f"{feed}&filter=_selector", {"selector": {"a": pad(int(2 * MIB * scale) or 1)}}),
+        "selector of many values": (f"{feed}&filter=_selector", {"selector": {"a": {"$in": ids}}}),
+        "selector of many conditions": (f"{feed}&filter=_selector", {"selector": {"$or": [{"a": text} for text in ids[: count // 12 + 1]]}}),
+        "ids": (f"{feed}&filter=_doc_ids", {"doc_ids": ids}),
+        "a function's request": (f"{feed}&filter=d/f", {"a": pad(int(2 * MIB * scale) or 1)}),
+        "keys of _all_docs": ("/held/_all_docs?include_docs=true", {"keys": ["x"] * 400 + ids}),
+        "queries of _all_docs": ("/held/_all_docs/queries", {"queries": [{"keys": ["x"] * 4000 + ids}, {"keys": ids}]}),
+        "keys of a view": ("/held/_design/d/_view/v?include_docs=true", {"keys": ["k"] * 400 + ids}),
+        "queries of a view": ("/held/_design/d/_view/v/queries", {"queries": [{"keys": ["k"] * 4000 + ids}, {"keys": ids}]}),
+        "_bulk_get": ("/held/_bulk_get", {"docs": [{"id": "x"}] * 400 + [{"id": text} for text in ids]}),
+        "_find": ("/held/_find", {"selector": {"_id": {"$in": ["x", *ids]}, "a": {"$in": [*range(1000), pad(2000)]}}, "limit": 1000}),
+    }
+
+
+def open_all(server, credentials, scale, each):
+    """So many unread requests of each kind; answers them by name."""
+    return {name: [Unread(server, "POST", path, body, credentials) for _ in range(each)] for name, (path, body) in kinds(scale).items()}
+
+
+def close_all(requests):
+    for of_kind in requests.values():
+        for request in of_kind:
+            request.close()
+
+
+def fill_held(api):
+    credentials = member(api, "held")
+    api.expect(201, "PUT", "/held/_design/d", DESIGN)
+    api.expect(201, "PUT", "/held/x", {"a": pad(2000)})
+    api.expect(200, "GET", "/held/_design/d/_view/v")
+    return credentials
+
+
+def test_the_table_says_what_answers_take(ctx):
+    """Unread answers of all kinds, requested with much: what the allocator gave out is in the table of budgets."""
+    each = ctx.size(2, 6)
+    with ctx.server(options=["--set", f"memory/answers={512 * MIB}", "--set", f"memory/limit={4096 * MIB}"]) as server:
+        api = server.api()
+        credentials = fill_held(api)
+        # Workers, caches and threads are there from now on. What connections and streams take whatever they hold is the slack.
+        close_all(open_all(server, credentials, 1, 1))
+        wait_until(lambda: used(server, "answers") == 0, 20)
+        idle = settled(server)
+        small = open_all(server, credentials, 0, each)
+        slack = max(0, settled(server)["allocated"] - idle["allocated"])
+        close_all(small)
+        wait_until(lambda: used(server, "answers") == 0, 20)
+        idle = settled(server)
+        gc.collect()
+        large = {}
+        for name, (path, body) in kinds(1).items():
+            before = settled(server)
+            large[name] = [Unread(server, "POST", path, body, credentials) for _ in range(each)]
+            after = settled(server)
+            said, grown = total(after) - total(before), after["allocated"] - before["allocated"]
+            statuses = {request.status for request in large[name]}
+            ctx.report.equal(f"{name}: answered", statuses, {200})
+            ctx.report.note(f"{name}: {grown / MIB:.1f} MB, of which the table says {said / MIB:.1f}")
+        after = settled(server)
+        said, grown = total(after) - total(idle), after["allocated"] - idle["allocated"]
+        ctx.report.note(f"all: {grown / MIB:.1f} MB, of which the table says {said / MIB:.1f}; slack {slack / MIB:.1f}")
+        ctx.report.check("what is allocated is in the table", grown <= BEYOND * said + slack, f"{grown} > {BEYOND} * {said} + {slack}")
+        ctx.report.check("and not much less", said <= BEYOND * grown + slack, f"{said} > {BEYOND} * {grown} + {slack}")
+        close_all(large)
+        gone = wait_until(lambda: used(server, "answers") == 0, 20)
+        ctx.report.check("nothing is counted when they are gone", gone, memory_of(server)["budgets"])
+        api.close()
+
+
+def total(memory):
+    return sum(part["used"] for part in memory["budgets"].values())
+
+
+def test_answers_are_refused_beyond_the_budget(ctx):
+    """A user's requests get half of the budget, then a 503; others' are served, and small ones always."""
+    with ctx.server(options=["--set", f"memory/answers={16 * MIB}"]) as server:
+        api = server.api()
+        credentials = fill_held(api)
+        path = "/held/_changes?feed=continuous&heartbeat=60000&filter=_selector"
+        selector = {"selector": {"a": pad(MIB)}}
+        opened = []
+        for _ in range(16):
+            opened.append(Unread(server, "POST", path, selector, credentials))
+            if opened[-1].status != 200:
+                break
+        refused = opened.pop()
+        answer = refused.rest()
+        ctx.report.equal("a feed too many is refused", refused.status, 503)
+        ctx.report.check("in CouchDB's shape, by name", b'"service_unavailable"' in answer and b"[memory] answers" in answer, answer)
+        ctx.report.check("for now", b"retry-after" in answer.lower(), answer)
+        part = memory_of(server)["budgets"]["answers"]
+        ctx.report.check("what the others hold is counted, within the budget", 0 < part["used"] <= part["budget"], part)
+        small = Unread(server, "POST", path, {"selector": {"a": 1}}, credentials)
+        other = Unread(server, "POST", path, selector, server.admin)
+        ctx.report.equal("a small one is served, and another user's", [small.status, other.status], [200, 200])
+        too_much = api.post("/held/_changes?filter=_selector", {"selector": {"a": pad(24 * MIB)}})
+        ctx.report.check("more than the budget is a 413", (too_much.status, b"[memory] answers" in too_much.raw) == (413, True), too_much)
+        for request in [*opened, small, other, refused]:
+            request.close()
+        again = wait_until(lambda: api.post("/held/_changes?filter=_selector", selector).status == 200, 20)
+        ctx.report.check("when they are gone there is room again", again)
+        api.close()
+
+
+def test_aggregates_share_a_budget(ctx):
+    """Aggregates that nobody reads hold a bounded amount together; those that need more get a 503."""
+    documents = ctx.size(4800, 12_000)
+    # Two and a half: a group has its key as text and in the order of keys.
+    budget = documents * 2400 * 5
+    with ctx.server(options=["--set", f"memory/aggregates={budget}"]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/agg?q=2")
+        for first in range(0, documents, 600):
+            docs = [{"_id": f"{number:06d}", "k": f"{number:08d}" + "k" * 2300} for number in range(first, first + 600)]
+            api.expect(201, "POST", "/agg/_bulk_docs", {"docs": docs})
+        query = {"selector": {"_id": {"$gt": None}}, "aggregate": {"group_by": ["k"], "compute": {"n": {"$count": True}}}}
+        whole = api.expect(200, "POST", "/agg/_find", query)
+        ctx.report.equal("one alone is answered", len(whole["groups"]), documents)
+        idle = settled(server)
+        slack = unread_slack(server, {**query, "selector": {"_id": {"$lt": "000100"}}})
+        readers = [Unread(server, "POST", "/agg/_find", query) for _ in range(4)]
+        statuses = [reader.status for reader in readers]
+        ctx.report.equal("some are answered, others refused", set(statuses), {200, 503})
+        refused = readers[statuses.index(503)].rest() if 503 in statuses else b""
+        ctx.report.check("by the name of the setting, for now", b"[memory] aggregates" in refused and b"retry-after" in refused.lower(), refused)
+        after = settled(server)
+        part = after["budgets"]["aggregates"]
+        ctx.report.check("what they hold is counted", budget // 4 < part["used"] <= budget * 1.1, part)
+        said, grown = total(after) - total(idle), after["allocated"] - idle["allocated"]
+        ctx.report.check("as it is allocated", grown <= BEYOND * said + slack, f"{grown} > {BEYOND} * {said} + {slack}")
+        for reader in readers:
+            reader.close()
+        ctx.report.check("until they are gone", wait_until(lambda: used(server, "aggregates") == 0, 20), memory_of(server)["budgets"])
+        ctx.report.equal("then there is room again", api.post("/agg/_find", query).status, 200)
+        api.close()
+
+
+def unread_slack(server, query):
+    """What four small aggregates take that nobody reads: streams, sockets, snapshots."""
+    before = settled(server)
+    readers = [Unread(server, "POST", "/agg/_find", query) for _ in range(4)]
+    after = settled(server)
+    for reader in readers:
+        reader.close()
+    wait_until(lambda: used(server, "aggregates") == 0, 20)
+    settled(server)
+    return max(0, after["allocated"] - before["allocated"])
