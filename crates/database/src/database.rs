@@ -606,7 +606,8 @@ impl Database {
         for (id, revs) in &requests {
             self.check_partitioned(id.as_str())?;
             let mut uuid = [0; 16];
-            getrandom::fill(&mut uuid).map_err(|e| Error::BadRequest(e.to_string()))?;
+            getrandom::fill(&mut uuid)
+                .map_err(|e| Error::Internal(format!("no random bytes: {e}")))?;
             purges.push(ShardPurge {
                 shard: self.shard_for(id.as_str()).clone(),
                 id: id.clone(),

@@ -672,7 +672,7 @@ pub(crate) async fn to_the_end<T: Send + 'static>(
 
 pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     let mut bytes = [0; N];
-    getrandom::fill(&mut bytes).map_err(|e| Error::BadRequest(e.to_string()))?;
+    getrandom::fill(&mut bytes).map_err(|e| Error::Internal(format!("no random bytes: {e}")))?;
     Ok(bytes)
 }
 

@@ -66,6 +66,9 @@ pub enum Error {
     /// Servers that are several cannot do this yet: what.
     #[error("{0}")]
     NotInCluster(&'static str),
+    /// A fault of the server itself, such as a panic or a thread that could not be started. Holds the cause, for logs.
+    #[error("{0}")]
+    Internal(String),
     /// The server stops.
     #[error("the server is shutting down")]
     ShuttingDown,
@@ -97,32 +100,6 @@ impl From<search::Error> for Error {
 }
 
 impl Error {
-    /// The status that CouchDB answers it with.
-    pub fn status(&self) -> u16 {
-        match self {
-            Error::NoDatabase | Error::Missing(_) | Error::NoTextIndex(_) => 404,
-            Error::DatabaseExists | Error::DirectoryExists(_) | Error::MissingStub(_) => 412,
-            Error::IllegalName(_)
-            | Error::NameTooLong(_)
-            | Error::MalformedSeq
-            | Error::QueryParse(_)
-            | Error::Partition(..)
-            | Error::BadRequest(_)
-            | Error::DigestMismatch => 400,
-            Error::Forbidden(_) => 403,
-            Error::AttachmentTooLarge
-            | Error::TextAnswerTooLong
-            | Error::Text(search::Error::TooMuch { .. }) => 413,
-            Error::Text(e) if e.is_of_request() => 400,
-            Error::InsufficientStorage(_) => 507,
-            Error::NotInCluster(_) => 501,
-            Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => 503,
-            Error::Storage(_) | Error::Text(_) => 500,
-            Error::Function(e) => e.status(),
-            Error::Find(e) => e.status(),
-        }
-    }
-
     /// CouchDB's `error` of it.
     pub fn name(&self) -> &str {
         match self {
@@ -144,7 +121,7 @@ impl Error {
             Error::Unavailable(_) | Error::ShuttingDown | Error::ClientGone => {
                 "service_unavailable"
             }
-            Error::Storage(_) | Error::Text(_) => "internal_server_error",
+            Error::Internal(_) | Error::Storage(_) | Error::Text(_) => "internal_server_error",
             Error::Function(e) => e.name(),
             Error::Find(e) => e.error(),
         }

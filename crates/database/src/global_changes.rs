@@ -189,10 +189,10 @@ async fn write(db: &Arc<Database>, events: &[Pending]) -> Result<Vec<Pending>, E
 }
 
 fn edit(db: &Arc<Database>, event: &Pending) -> Result<EditDoc, Error> {
-    let bad = |e: String| Error::BadRequest(e);
+    let invalid = |e: String| Error::Internal(format!("_global_changes: {e}"));
     let id = DocId::new(&format!("{}:{}", event.kind.name(), event.db))
-        .map_err(|e| bad(e.to_string()))?;
-    let mut edit = parse_document(b"{}").map_err(|e| bad(e.to_string()))?;
+        .map_err(|e| invalid(e.to_string()))?;
+    let mut edit = parse_document(b"{}").map_err(|e| invalid(e.to_string()))?;
     if let Read::Found(doc) = db.read(&id, &ReadOptions::default())? {
         edit.rev = Some(doc.rev);
     }

@@ -4,6 +4,7 @@ use std::borrow::Cow;
 
 use database::Outcome;
 use document::{DocError, IdError, RevError};
+use statuses::Status as _;
 
 /// CouchDB's three words for what went wrong.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -70,12 +71,7 @@ impl Error {
             Outcome::Ok { .. } => None,
             Outcome::Conflict => Some(Error::conflict()),
             Outcome::Refused(error, reason) => {
-                let status = match &*error {
-                    "missing_stub" => 412,
-                    "attachment_too_large" => 413,
-                    name => functions::status_of(name),
-                };
-                Some(Error::new(status, error, reason))
+                Some(Error::new(statuses::of_name(&error), error, reason))
             }
         }
     }
@@ -98,22 +94,18 @@ impl From<mango::FindError> for Error {
 
 impl From<DocError> for Error {
     fn from(e: DocError) -> Error {
-        let status = match e {
-            DocError::TooLong => 413,
-            _ => 400,
-        };
-        Error::new(status, e.error(), e.to_string())
+        Error::new(e.status(), e.error(), e.to_string())
     }
 }
 
 impl From<IdError> for Error {
     fn from(e: IdError) -> Error {
-        Error::new(400, "illegal_docid", e.to_string())
+        Error::new(e.status(), "illegal_docid", e.to_string())
     }
 }
 
 impl From<RevError> for Error {
     fn from(e: RevError) -> Error {
-        Error::new(400, e.error(), e.to_string())
+        Error::new(e.status(), e.error(), e.to_string())
     }
 }

@@ -9,6 +9,7 @@ use database::Database;
 use futures_util::StreamExt as _;
 use hyper::header::{HeaderName, HeaderValue};
 use member::{Gateway, Member, Seen};
+use routes::Cluster;
 
 use crate::app::App;
 use crate::errors::ApiError;
@@ -29,57 +30,19 @@ enum Kind {
     Read,
 }
 
-/// Below a database, what only reads though it is a POST.
-const READ_BY_POST: [&str; 11] = [
-    "_all_docs",
-    "_bulk_get",
-    "_changes",
-    "_design_docs",
-    "_explain",
-    "_find",
-    "_local_docs",
-    "_missing_revs",
-    "_partition",
-    "_revs_diff",
-    "_settee",
-];
-
-/// Below a database, what is of this server alone.
-const OF_THIS_SERVER: [&str; 7] = [
-    "_compact",
-    "_ensure_full_commit",
-    "_nouveau_cleanup",
-    "_search_cleanup",
-    "_shards",
-    "_sync_shards",
-    "_view_cleanup",
-];
-
-fn is_of_this_server(req: &Request) -> bool {
-    OF_THIS_SERVER.contains(&req.segment(1).unwrap_or_default())
-}
-
 impl Kind {
     fn of(req: &Request) -> Kind {
-        let second = req.segment(1).unwrap_or_default();
-        let is_read = Kind::is_get(req);
-        if is_of_this_server(req) {
+        let Cluster::Documents { blind_writes } = req.row.cluster else {
             return Kind::Plain;
-        }
-        if is_read || req.method == "POST" && Kind::is_read_by_post(req, second) {
+        };
+        if req.row.reads(&req.method) {
+            // The client is content with what this server has.
             let here = req.query.get("r") == Some("1")
                 || req.query.get("update") == Some("false")
                 || matches!(req.query.get("stale"), Some("ok" | "update_after"));
-            return match here {
-                true => Kind::Plain,
-                false => Kind::Read,
-            };
+            return if here { Kind::Plain } else { Kind::Read };
         }
-        // A document that is put says itself what it is based on.
-        let is_plain_put = req.method == "PUT" && req.segments.len() <= 2
-            || req.method == "POST" && (req.segments.len() == 1 || second == "_bulk_docs")
-            || matches!(second, "_security" | "_revs_limit" | "_purged_infos_limit");
-        match is_plain_put {
+        match blind_writes.contains(&req.method.as_str()) {
             true => Kind::Plain,
             false => Kind::Informed,
         }
@@ -87,17 +50,6 @@ impl Kind {
 
     fn is_get(req: &Request) -> bool {
         matches!(req.method.as_str(), "GET" | "HEAD")
-    }
-
-    fn is_read_by_post(req: &Request, second: &str) -> bool {
-        let of_design = || {
-            second == "_design"
-                && matches!(
-                    req.segment(3),
-                    Some("_view" | "_list" | "_search" | "_nouveau")
-                )
-        };
-        READ_BY_POST.contains(&second) || of_design()
     }
 }
 
@@ -108,7 +60,7 @@ pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Repl
         return Ok(None);
     }
     match member.gateway().hold_control().await {
-        Err(e) if !Kind::is_get(req) && req.segment(0) != Some("_session") => {
+        Err(e) if !Kind::is_get(req) && req.row.cluster != Cluster::Session => {
             elsewhere(member, req, &e).await.map(Some)
         }
         _ => Ok(None),
@@ -117,11 +69,10 @@ pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Repl
 
 /// What is asked of this node in particular, and what has to be answered whatever the others do.
 fn is_of_this_node(req: &Request) -> bool {
-    match req.segment(0) {
-        None | Some("_up" | "_node" | "_settee" | "_utils") => true,
-        Some(_) => {
-            is_of_this_server(req) || Kind::is_get(req) && matches!(Kind::of(req), Kind::Plain)
-        }
+    match req.row.cluster {
+        Cluster::Node | Cluster::Local => true,
+        Cluster::Documents { .. } => Kind::is_get(req) && matches!(Kind::of(req), Kind::Plain),
+        Cluster::Control | Cluster::Session => false,
     }
 }
 
@@ -134,7 +85,7 @@ pub async fn database<'r>(
     here: impl for<'a> AsyncFnOnce(&'a App, &'a mut Request, &'a str) -> Answer,
 ) -> Answer {
     let gateway = member.gateway();
-    let is_whole = req.segments.len() == 1 && matches!(req.method.as_str(), "PUT" | "DELETE");
+    let is_whole = req.row.cluster == Cluster::Control;
     if !app.node.databases.exists(name) {
         // It may have been made elsewhere.
         if let Err(e) = gateway.fresh_control().await {

@@ -1,11 +1,13 @@
-//! **The** table from what can go wrong to status, `error` and `reason`. What databases, queries and functions refuse has all three
-//! by itself, since who embeds a database is told them too.
+//! Errors as answers in CouchDB's shape. Statuses are those of the crate `statuses`.
 
 use std::borrow::Cow;
 
 use document::{DocError, IdError, RevError};
 use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICATE};
 use serde_json::{Value, json};
+use statuses::Status as _;
+
+use crate::reply::StreamError;
 
 /// An answer that is an error, in CouchDB's shape.
 #[derive(Debug)]
@@ -14,6 +16,8 @@ pub struct ApiError {
     pub error: Cow<'static, str>,
     pub reason: Cow<'static, str>,
     pub headers: Vec<(HeaderName, HeaderValue)>,
+    /// The cause of a fault of the server, for its log.
+    pub cause: Option<String>,
 }
 
 impl ApiError {
@@ -27,6 +31,7 @@ impl ApiError {
             error: error.into(),
             reason: reason.into(),
             headers: vec![],
+            cause: None,
         }
     }
 
@@ -34,9 +39,30 @@ impl ApiError {
         Self::new(400, "bad_request", reason)
     }
 
+    /// A fault of the server. The cause is logged with the request's id, and not sent.
+    pub fn internal(reason: &'static str, cause: impl ToString) -> Self {
+        ApiError {
+            cause: Some(cause.to_string()),
+            ..Self::new(500, "internal_server_error", reason)
+        }
+    }
+
     /// A thread for blocking work panicked.
-    pub fn worker_failed() -> Self {
-        Self::new(500, "internal_server_error", "a worker thread failed")
+    pub fn worker_failed(e: impl ToString) -> Self {
+        Self::internal("A worker thread failed.", e)
+    }
+
+    /// Logs the cause of a fault of the server, and refers to it by the request's id.
+    pub fn report(mut self, request_id: &str) -> Self {
+        if let Some(cause) = self.cause.take() {
+            tracing::error!(request = request_id, cause, "{}", self.reason);
+            let reason = format!(
+                "{} The log has the cause with the request id {request_id}.",
+                self.reason
+            );
+            self.reason = reason.into();
+        }
+        self
     }
 
     /// Too many wait already; it may be otherwise in a moment.
@@ -121,6 +147,14 @@ impl ApiError {
         )
     }
 
+    /// Converts an error in the middle of an answer, whose head is sent already.
+    pub fn into_stream_error(self) -> StreamError {
+        if let Some(cause) = &self.cause {
+            tracing::error!(cause, "an answer was cut short: {}", self.reason);
+        }
+        self.reason.into_owned().into()
+    }
+
     /// `methods` as CouchDB lists them, separated by commas.
     pub fn method_not_allowed(methods: &'static str) -> Self {
         let mut e = Self::new(405, "method_not_allowed", format!("Only {methods} allowed"));
@@ -146,27 +180,15 @@ impl From<database::Error> for ApiError {
     fn from(e: database::Error) -> Self {
         use database::Error as E;
         match e {
-            E::Text(ref failed) if !failed.is_of_request() => {
-                tracing::error!(error = %e, "a text index failed");
-                // The engine's words name files of the server.
-                Self::new(
-                    500,
-                    "internal_server_error",
-                    "A text index failed; the server's log says how.",
-                )
-            }
             E::Function(e) => e.into(),
             E::Find(e) => e.into(),
             E::Unavailable(reason) => Self::busy(reason),
-            E::Storage(_) => {
-                tracing::error!(error = %e, "storage failed");
-                // The engine's words name files of the server.
-                Self::new(
-                    500,
-                    "internal_server_error",
-                    "The storage failed; the server's log says how.",
-                )
+            // The causes name files of the server.
+            E::Text(ref failed) if !failed.is_of_request() => {
+                Self::internal("A text index failed.", e)
             }
+            E::Storage(_) => Self::internal("The storage failed.", e),
+            E::Internal(cause) => Self::internal("The server failed.", cause),
             e => Self::new(e.status(), e.name().to_owned(), e.reason()),
         }
     }
@@ -175,31 +197,34 @@ impl From<database::Error> for ApiError {
 impl From<node::Error> for ApiError {
     fn from(e: node::Error) -> Self {
         use node::Error as E;
-        let reason = e.to_string();
-        match e {
-            E::AnonymousNoMember
-            | E::AnonymousNoDesigner
-            | E::NoMaintainer
-            | E::NoServerAdmin
-            | E::NoLogin => Self::unauthorized(reason),
-            E::NoMember | E::NoDesigner | E::ForbiddenRewrite => Self::forbidden(reason),
-            E::BadRequest(_) | E::InvalidJson => Self::bad_request(reason),
-            E::Missing | E::MissingKey(_) => Self::new(404, "not_found", reason),
-            E::DocumentTooLarge { .. } => Self::new(413, "document_too_large", reason),
-            E::IdTooLong(_) => Self::new(413, "illegal_docid", reason),
-            E::NoCluster | E::ByCommand => Self::new(501, "not_implemented", reason),
-            E::Id(e) => e.into(),
-            E::Config(e) => e.into(),
-            E::Auth(e) => e.into(),
-            E::InsecureRewrite(_) => Self::new(500, "insecure_rewrite_rule", reason),
-            E::BackupRunning(_) => Self::new(409, "conflict", reason),
-            E::BackupTarget(_) => Self::bad_request(reason),
-            E::Security(_) | E::Backup(_) | E::WorkerFailed => {
-                Self::new(500, "internal_server_error", reason)
-            }
-            E::Database(e) => e.into(),
-            E::Functions(e) => e.into(),
-        }
+        let (status, reason) = (e.status(), e.to_string());
+        let name = match e {
+            E::Id(e) => return e.into(),
+            E::Config(e) => return e.into(),
+            E::Auth(e) => return e.into(),
+            E::Database(e) => return e.into(),
+            E::Functions(e) => return e.into(),
+            E::Security(_) | E::Backup(_) | E::WorkerFailed => "internal_server_error",
+            E::DocumentTooLarge { .. } => "document_too_large",
+            E::IdTooLong(_) => "illegal_docid",
+            E::InsecureRewrite(_) => "insecure_rewrite_rule",
+            _ => name_of(status),
+        };
+        Self::new(status, name, reason)
+    }
+}
+
+/// Returns CouchDB's usual `error` of a status.
+fn name_of(status: u16) -> &'static str {
+    match status {
+        400 => "bad_request",
+        401 => "unauthorized",
+        403 => "forbidden",
+        404 => "not_found",
+        409 => "conflict",
+        501 => "not_implemented",
+        503 => "service_unavailable",
+        _ => "internal_server_error",
     }
 }
 
@@ -215,23 +240,14 @@ impl From<mango::FindError> for ApiError {
 impl From<replicator::Error> for ApiError {
     fn from(e: replicator::Error) -> Self {
         use replicator::Error as E;
-        let (name, reason) = (e.name(), e.to_string());
+        let (status, name, reason) = (e.status(), e.name(), e.to_string());
         match e {
-            E::BadRequest(_) | E::InvalidEndpoint(_) => Self::new(400, name, reason),
-            E::Unauthorized(_) | E::NotAdmin => Self::unauthorized(reason),
-            E::NoAccess(_) | E::Forbidden(_) => Self::forbidden(reason),
             E::NoJob => Self::missing(),
             E::TooManyJobs(_) | E::NoRoom => Self::busy(reason),
-            E::LargeSelection(_) => Self::new(413, name, reason),
-            E::Duplicate(..) => Self::new(409, name, reason),
             E::Database(e) => e.into(),
             E::Stopped => database::Error::ShuttingDown.into(),
-            E::MissingEndpoint
-            | E::LocalEndpoint
-            | E::NoDatabase(_)
-            | E::FilterFetch(_)
-            | E::CheckpointCommitFailure(_)
-            | E::Request(_) => Self::new(500, name, reason),
+            _ if matches!(status, 401 | 403) => Self::new(status, name_of(status), reason),
+            _ => Self::new(status, name, reason),
         }
     }
 }
@@ -260,26 +276,17 @@ impl From<crate::shares::NoPlace> for ApiError {
 
 impl From<DocError> for ApiError {
     fn from(e: DocError) -> Self {
-        let status = match e {
-            DocError::TooLong => 413,
-            _ => 400,
-        };
-        Self::new(status, e.error(), e.to_string())
+        Self::new(e.status(), e.error(), e.to_string())
     }
 }
 
 impl From<IdError> for ApiError {
     fn from(e: IdError) -> Self {
-        let status = if matches!(e, IdError::TooLong) {
-            413
-        } else {
-            400
-        };
         let reason = match e {
             IdError::TooLong => format!("{e} (max_document_id_length)"),
-            e => e.to_string(),
+            ref e => e.to_string(),
         };
-        Self::new(status, "illegal_docid", reason)
+        Self::new(e.status(), "illegal_docid", reason)
     }
 }
 
@@ -291,32 +298,22 @@ impl From<document::multipart::MultipartError> for ApiError {
 
 impl From<RevError> for ApiError {
     fn from(e: RevError) -> Self {
-        Self::new(400, e.error(), e.to_string())
+        Self::new(e.status(), e.error(), e.to_string())
     }
 }
 
 impl From<auth::AuthError> for ApiError {
     fn from(e: auth::AuthError) -> Self {
-        use auth::AuthError as E;
-        let reason = e.to_string();
-        match e {
-            E::BadBase64 | E::MalformedCookie | E::BadToken(_) => Self::bad_request(reason),
-            E::BadCredentials | E::UserConflicts | E::TokenRefused(_) => Self::unauthorized(reason),
-            E::LockedOut | E::TooFewIterations | E::TooManyIterations => Self::forbidden(reason),
-            E::JwtMisconfigured => Self::new(500, "misconfigured_server", reason),
-            E::Config(_) | E::UsersUnreadable(_) => Self::new(500, "internal_server_error", reason),
-        }
+        let name = match e {
+            auth::AuthError::JwtMisconfigured => "misconfigured_server",
+            _ => name_of(e.status()),
+        };
+        Self::new(e.status(), name, e.to_string())
     }
 }
 
 impl From<config::ConfigError> for ApiError {
     fn from(e: config::ConfigError) -> Self {
-        let reason = e.to_string();
-        match e {
-            config::ConfigError::Read { .. } | config::ConfigError::Write { .. } => {
-                Self::new(500, "internal_server_error", reason)
-            }
-            _ => Self::bad_request(reason),
-        }
+        Self::new(e.status(), name_of(e.status()), e.to_string())
     }
 }

@@ -1,198 +1,275 @@
-//! Which route a path is. CouchDB's paths are peculiar: methods are checked by each route, segments are decoded
-//! after they are split, doubled slashes count as one.
+//! Dispatch: from the route of a request to its handler. Paths are matched by the crate `routes`; who may use a route, and with
+//! which methods, is checked here.
+
+use node::{Access, require_login, require_server_admin};
+use routes::{Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, ServerRoute, Who};
 
 use crate::app::App;
 use crate::clustered;
 use crate::database_routes::{
-    bulk, bulk_get, changes, database as db, find, listing, nouveau, partition, preview, search,
-    texts, views,
+    bulk, bulk_get, changes, database as db, find, indexes, listing, nouveau, partition, preview,
+    search, texts, views,
 };
-use crate::document_routes::documents;
+use crate::design_routes::calls;
+use crate::document_routes::{attachments, documents};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::server_routes::{
-    db_updates, replication, reshard, root, session, setup, this_node, utils,
+    backup, cluster, db_updates, doctor, profile, replication, reshard, root, session, setup,
+    this_node, top, utils,
 };
-use node::setup::SYSTEM_DATABASES;
-use node::{Access, SERVER_ADMINS};
-use node::{require_login, require_server_admin};
 
 type Answer = Result<Reply, ApiError>;
 
+/// Answers a request.
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     if let Some(rewritten) = &req.rewritten {
-        rewritten.check(&app.node.auth, &req.method, &req.segments)?;
+        let is_read_only = req.row.rewrites == routes::Rewrites::ReadOnly;
+        rewritten.check(&app.node.auth, &req.method, req.segment(0), is_read_only)?;
     }
-    let Some(first) = req.segments.first() else {
-        return root::welcome(app, req);
-    };
-    let Ok(first) = std::str::from_utf8(first).map(str::to_owned) else {
-        return Err(no_database());
-    };
-    if !first.starts_with('_') || SYSTEM_DATABASES.contains(&first.as_str()) {
-        if first == "favicon.ico" && req.segments.len() == 1 {
-            return Err(ApiError::missing());
-        }
-        return database(app, req, &first).await;
-    }
-    // On the heap, as what is long elsewhere: else each request would be as long as the longest.
-    Box::pin(server(app, req, &first)).await
-}
-
-/// What is of the server.
-async fn server(app: &App, req: &mut Request, first: &str) -> Answer {
-    match first {
-        "_up" => root::up(app, req),
-        "_all_dbs" => root::all_dbs(app, req).await,
-        "_dbs_info" => root::dbs_info(app, req).await,
-        "_uuids" => root::uuids(app, req),
-        "_active_tasks" => root::active_tasks(app, req),
-        "_membership" => root::membership(app, req),
-        "_db_updates" => db_updates::route(app, req).await,
-        "_session" => session::route(app, req).await,
-        "_node" => this_node::route(app, req).await,
-        "_settee" => root::settee(app, req).await,
-        "_cluster_setup" => setup::route(app, req).await,
-        "_utils" => utils::route(req),
-        "_replicate" => {
-            require_login(&req.user)?;
-            replication::replicate(app, req).await
-        }
-        "_scheduler" => replication::scheduler(app, req),
-        "_reshard" => reshard::route(req),
-        "_search_analyze" => search::analyze(req).await,
-        "_nouveau_analyze" => nouveau::analyze(req).await,
-        _ => database(app, req, first).await,
+    match req.take_route() {
+        Route::Database(name, route) => database(app, req, &name, route).await,
+        // Boxed, as the future of each request would otherwise be as large as the largest.
+        Route::Server(route) => Box::pin(server(app, req, route)).await,
     }
 }
 
-fn no_database() -> ApiError {
-    database::Error::NoDatabase.into()
+/// Refuses a method that the route does not have.
+fn check_method(req: &Request) -> Result<(), ApiError> {
+    match req.row.allows(&req.method) {
+        true => Ok(()),
+        false => Err(ApiError::method_not_allowed(req.row.methods)),
+    }
 }
 
-/// The database as whoever asks may use it for what follows its name.
-fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
-    let access = match req.segment(1) {
-        Some("_all_docs" | "_design_docs" | "_local_docs" | "_changes" | "_settee") => {
-            Access::open_for_listing(&app.node.auth, app.node.databases.get(name)?, &req.user)?
-        }
-        Some(second) if SERVER_ADMINS.contains(&second) => {
-            let db = app.node.databases.get(name)?;
-            require_server_admin(&req.user)?;
-            Access::open(db, &req.user)?
-        }
-        _ => Access::open(app.node.databases.get(name)?, &req.user)?,
-    };
-    Ok(match &req.rewritten {
-        Some(rewritten) => rewritten.bound(access),
-        None => access,
-    })
+async fn server(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
+    match req.row.who(&req.method) {
+        Who::User => require_login(&req.user)?,
+        Who::Metrics => this_node::require_metrics(req)?,
+        Who::AllDbs if !req.settings.chttpd.admin_only_all_dbs => {}
+        Who::ServerAdmin | Who::AllDbs => require_server_admin(&req.user)?,
+        _ => {}
+    }
+    check_method(req)?;
+    match route {
+        ServerRoute::Welcome => Ok(root::welcome(app)),
+        ServerRoute::Up => Ok(root::up(app, req)),
+        ServerRoute::AllDbs => root::all_dbs(app, req).await,
+        ServerRoute::DbsInfo => root::dbs_info(app, req).await,
+        ServerRoute::Uuids => root::uuids(app, req),
+        ServerRoute::ActiveTasks => Ok(Reply::json(200, &root::tasks(app).into())),
+        ServerRoute::Membership => Ok(root::membership(app)),
+        ServerRoute::DbUpdates => db_updates::route(app, req).await,
+        ServerRoute::Session => session::route(app, req).await,
+        ServerRoute::Node(name, part) => this_node::route(app, req, name, part).await,
+        ServerRoute::ClusterSetup => setup::route(app, req).await,
+        ServerRoute::Utils(path) => utils::route(req, &path),
+        ServerRoute::Replicate => replication::replicate(app, req).await,
+        ServerRoute::Scheduler(route) => replication::scheduler(app, req, &route),
+        ServerRoute::Reshard(route) => reshard::route(req, route),
+        ServerRoute::SearchAnalyze => search::analyze(req).await,
+        ServerRoute::NouveauAnalyze => nouveau::analyze(req).await,
+        ServerRoute::NoDatabase => Err(database::Error::NoDatabase.into()),
+        ServerRoute::Favicon | ServerRoute::Missing => Err(ApiError::missing()),
+        route => settee(app, req, route).await,
+    }
 }
 
-async fn database(app: &App, req: &mut Request, name: &str) -> Answer {
+/// Paths below `/_settee`.
+async fn settee(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
+    match route {
+        ServerRoute::Constant => root::constant(req),
+        ServerRoute::Backup => backup::route(app, req).await,
+        ServerRoute::Cluster => cluster::status(app),
+        ServerRoute::ClusterTokens => cluster::tokens(app, req).await,
+        ServerRoute::ClusterNode(node) => cluster::remove(app, &node).await,
+        ServerRoute::ClusterReseed => cluster::reseed(app).await,
+        ServerRoute::Doctor => doctor::route(app).await,
+        ServerRoute::Profile => profile::route(app, req).await,
+        ServerRoute::Top => top::route(app, req).await,
+        _ => Err(ApiError::missing()),
+    }
+}
+
+async fn database(app: &App, req: &mut Request, name: &str, route: DatabaseRoute) -> Answer {
     match app.node.member() {
-        None => database_here(app, req, name).await,
-        Some(member) => Box::pin(clustered::database(app, member, req, name, database_here)).await,
+        None => database_here(app, req, name, route).await,
+        Some(member) => {
+            let here = async |app: &App, req: &mut Request, name: &str| {
+                database_here(app, req, name, route).await
+            };
+            Box::pin(clustered::database(app, member, req, name, here)).await
+        }
     }
 }
 
-async fn database_here(app: &App, req: &mut Request, name: &str) -> Answer {
-    if req.segments.len() == 1 {
-        match req.method.as_str() {
-            "PUT" => return Box::pin(db::create(app, req, name)).await,
-            "DELETE" => return Box::pin(db::delete(app, req, name)).await,
-            _ => {}
-        }
+async fn database_here(app: &App, req: &mut Request, name: &str, route: DatabaseRoute) -> Answer {
+    if req.row.cluster == Cluster::Control {
+        return match route {
+            DatabaseRoute::Create => {
+                require_server_admin(&req.user)?;
+                Box::pin(db::create(app, req, name)).await
+            }
+            // It checks who deletes: a database that does not exist is the first error.
+            _ => Box::pin(db::delete(app, req, name)).await,
+        };
     }
     let access = open(app, req, name)?;
     req.is_of_database = true;
-    let Some(second) = req.segments.get(1) else {
-        return Box::pin(db::root(app, req, &access)).await;
-    };
-    let Ok(second) = std::str::from_utf8(second).map(str::to_owned) else {
-        return documents::invalid_id(req);
-    };
-    if !second.starts_with('_') {
-        return documents::route(req, &access, &second, 2).await;
+    if !req.row.allows(&req.method) {
+        // A design document that does not exist is the first error.
+        if let DatabaseRoute::Design(
+            id,
+            DesignRoute::View(_)
+            | DesignRoute::ViewQueries(_)
+            | DesignRoute::NoView
+            | DesignRoute::Info,
+        ) = &route
+        {
+            access.db.design(id)?;
+        }
+        return Err(ApiError::method_not_allowed(req.row.methods));
     }
-    Box::pin(below(app, req, &access, &second)).await
-}
-
-/// What is below a database and begins with an underscore.
-async fn below(app: &App, req: &mut Request, access: &Access, second: &str) -> Answer {
-    let third = req.segment(2).map(str::to_owned);
-    match (second, third.as_deref(), req.segments.len()) {
-        ("_design", Some(_), 3..) => documents::design(app, req, access).await,
-        ("_local", Some(id), 3..) => {
-            documents::route(req, access, &format!("_local/{id}"), 3).await
-        }
-        ("_local", ..) | ("_local/", None, _) => {
-            Err(ApiError::bad_request("Invalid _local document id."))
-        }
-        ("_partition", ..) if req.segment(3) == Some("_index") => {
-            partition::enter(req, access)?;
-            find::route(req, access, "_index").await
-        }
-        ("_partition", ..) => listing::partition(app, req, access).await,
-        ("_all_docs" | "_design_docs" | "_local_docs", None, _) => {
-            listing::route(app, req, access, second).await
-        }
-        ("_all_docs" | "_design_docs" | "_local_docs", Some("queries"), 3) => {
-            listing::queries(app, req, access, second).await
-        }
-        ("_bulk_docs", None, _) => bulk::bulk_docs(app, req, access).await,
-        ("_bulk_get", None, _) => bulk_get::route(req, access).await,
-        ("_changes", None, _) => changes::route(app, req, access).await,
-        _ => part(app, req, access, second, third.as_deref()).await,
+    match route {
+        DatabaseRoute::Document(id) => documents::one_segment(req, &access, &id).await,
+        route => Box::pin(below(app, req, &access, route)).await,
     }
 }
 
-/// What is below a database besides its documents and their listings.
-async fn part(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    second: &str,
-    third: Option<&str>,
-) -> Answer {
-    match (second, third) {
-        ("_revs_diff", None) => db::revs_diff(req, access).await,
-        ("_missing_revs", None) => db::missing_revs(req, access).await,
-        ("_revs_limit", None) => db::revs_limit(req, access).await,
-        ("_purged_infos_limit", None) => db::purged_infos_limit(req, access).await,
-        ("_purged_infos", None) => db::purged_infos(req, access),
-        ("_purge", None) => db::purge(req, access).await,
-        ("_security", None) => db::security(app, req, access).await,
-        ("_compact", _) => db::compact(req, access).await,
-        ("_view_cleanup", None) => views::cleanup(req, access).await,
-        ("_nouveau_cleanup", None) => texts::cleanup(req, access, true).await,
-        ("_search_cleanup", None) => texts::cleanup(req, access, false).await,
-        ("_ensure_full_commit", None) => db::ensure_full_commit(req, access).await,
-        ("_shards", _) => db::shards(app, req, access),
-        ("_sync_shards", None) => db::sync_shards(req, access),
-        ("_find" | "_index" | "_explain", _) => find::route(req, access, second).await,
-        ("_settee", Some("preview")) if req.segments.len() == 3 => {
-            preview::route(app, req, access).await
+/// Opens the database for the user, who must have the rights that the route requires.
+fn open(app: &App, req: &Request, name: &str) -> Result<Access, ApiError> {
+    let (who, db) = (req.row.who(&req.method), app.node.databases.get(name)?);
+    if who == Who::ServerAdmin {
+        require_server_admin(&req.user)?;
+    }
+    let access = match who {
+        Who::Listing | Who::ListingAdmin => {
+            Access::open_for_listing(&app.node.auth, db, &req.user)?
         }
-        ("_temp_view", _) => Err(ApiError::new(
+        _ => Access::open(db, &req.user)?,
+    };
+    let access = match &req.rewritten {
+        Some(rewritten) => rewritten.bound(access),
+        None => access,
+    };
+    match who {
+        Who::DatabaseAdmin => access.require_admin()?,
+        Who::DesignAdmin | Who::ListingAdmin => access.require_design_admin(&req.user)?,
+        _ => {}
+    }
+    Ok(access)
+}
+
+/// Documents, and what queries return them.
+async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRoute) -> Answer {
+    match route {
+        DatabaseRoute::Database => db::root(app, req, access).await,
+        DatabaseRoute::Local(id) => documents::route(req, access, &id).await,
+        DatabaseRoute::Attachment(id, name) => attachments::route(req, access, &id, name).await,
+        DatabaseRoute::Design(id, route) => design(app, req, access, &id, route).await,
+        DatabaseRoute::Listing(kind) => listing::list(app, req, access, kind).await,
+        DatabaseRoute::ListingQueries(kind) => listing::queries(app, req, access, kind).await,
+        DatabaseRoute::Partition(name) => listing::partition_info(access, &name),
+        DatabaseRoute::InPartition(name) => in_partition(app, req, access, name).await,
+        DatabaseRoute::BulkDocs => bulk::bulk_docs(app, req, access).await,
+        DatabaseRoute::BulkGet => bulk_get::route(req, access).await,
+        DatabaseRoute::Changes => changes::route(app, req, access).await,
+        DatabaseRoute::Find => find::find(req, access, None).await,
+        DatabaseRoute::Explain => find::explain(req, access, None).await,
+        DatabaseRoute::Index => indexes::route(req, access).await,
+        DatabaseRoute::IndexBulkDelete => indexes::bulk_delete(req, access).await,
+        DatabaseRoute::IndexOf { ddoc, kind, name } => {
+            indexes::delete(req, access, &ddoc, &kind, &name).await
+        }
+        DatabaseRoute::Preview => preview::route(app, req, access).await,
+        DatabaseRoute::InvalidId => documents::invalid_id(req),
+        DatabaseRoute::NoLocalId => Err(documents::no_local_id()),
+        DatabaseRoute::NoPartition => Err(ApiError::bad_request("invalid_partition_req")),
+        DatabaseRoute::TempView => Err(ApiError::new(
             410,
             "gone",
             "Temporary views are not supported in CouchDB",
         )),
-        _ => documents::route(req, access, second, 2).await,
+        route => properties(app, req, access, route).await,
     }
 }
 
-/// Refuses a method that a route does not know. HEAD goes wherever GET goes, named or not, as in CouchDB.
-pub fn require_method(req: &Request, methods: &'static str) -> Result<(), ApiError> {
-    let method = match req.method.as_str() {
-        "HEAD" => "GET",
-        method => method,
-    };
-    if methods.split(',').any(|m| m == method) {
-        Ok(())
-    } else {
-        Err(ApiError::method_not_allowed(methods))
+/// Revisions, properties, purges and maintenance.
+async fn properties(app: &App, req: &mut Request, access: &Access, route: DatabaseRoute) -> Answer {
+    match route {
+        DatabaseRoute::RevsDiff => db::revs_diff(req, access).await,
+        DatabaseRoute::MissingRevs => db::missing_revs(req, access).await,
+        DatabaseRoute::RevsLimit => db::revs_limit(req, access).await,
+        DatabaseRoute::PurgedInfosLimit => db::purged_infos_limit(req, access).await,
+        DatabaseRoute::PurgedInfos => db::purged_infos(access),
+        DatabaseRoute::Purge => db::purge(req, access).await,
+        DatabaseRoute::Security => db::security(app, req, access).await,
+        DatabaseRoute::Compact(ddoc) => db::compact(req, access, ddoc.as_deref()).await,
+        DatabaseRoute::ViewCleanup => views::cleanup(access).await,
+        DatabaseRoute::NouveauCleanup => texts::cleanup(req, access, true).await,
+        DatabaseRoute::SearchCleanup => texts::cleanup(req, access, false).await,
+        DatabaseRoute::EnsureFullCommit => db::ensure_full_commit(req, access).await,
+        DatabaseRoute::Shards(id) => db::shards(app, access, id.as_deref()),
+        DatabaseRoute::SyncShards => db::sync_shards(access),
+        _ => Err(ApiError::missing()),
+    }
+}
+
+/// Paths of a design document.
+async fn design(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    route: DesignRoute,
+) -> Answer {
+    match route {
+        DesignRoute::Document => documents::route(req, access, id).await,
+        DesignRoute::Attachment(name) => attachments::route(req, access, id, name).await,
+        DesignRoute::View(name) => views::view(app, req, access, id, &name).await,
+        DesignRoute::ViewQueries(name) => views::queries(app, req, access, id, &name).await,
+        DesignRoute::Info => views::info(req, access, id),
+        DesignRoute::NoView => {
+            access.db.design(id)?;
+            Err(ApiError::method_not_allowed(req.row.methods))
+        }
+        DesignRoute::Search(path) => search::search(req, access, id, &path).await,
+        DesignRoute::SearchInfo(path) => search::info(access, id, &path).await,
+        DesignRoute::SearchDiskSize(path) => search::disk_size(access, id, &path).await,
+        DesignRoute::Nouveau(path) => nouveau::search(req, access, id, &path).await,
+        DesignRoute::NouveauInfo(path) => nouveau::info(access, id, &path).await,
+        DesignRoute::Function(part, path) => calls::route(app, req, access, id, part, path).await,
+        DesignRoute::Missing => {
+            access.db.design(id)?;
+            Err(ApiError::missing())
+        }
+    }
+}
+
+/// A path below `_partition/{partition}/` is one of the database, with the partition as a parameter.
+async fn in_partition(app: &App, req: &mut Request, access: &Access, name: String) -> Answer {
+    partition::enter(req, access, &name)?;
+    let inner = routes::find(&req.method, &req.segments);
+    if !inner.row.allows(&req.method) {
+        return Err(ApiError::method_not_allowed(inner.row.methods));
+    }
+    match inner.route {
+        Route::Database(_, DatabaseRoute::Find) => find::find(req, access, Some(name)).await,
+        Route::Database(_, DatabaseRoute::Explain) => find::explain(req, access, Some(name)).await,
+        Route::Database(_, DatabaseRoute::Listing(kind)) => {
+            listing::list(app, req, access, kind).await
+        }
+        Route::Database(_, DatabaseRoute::ListingQueries(kind @ ListingKind::AllDocs)) => {
+            listing::queries(app, req, access, kind).await
+        }
+        Route::Database(_, DatabaseRoute::Design(_, DesignRoute::Attachment(_))) => {
+            Err(ApiError::missing())
+        }
+        Route::Database(_, DatabaseRoute::Design(id, route)) => {
+            Box::pin(design(app, req, access, &id, route)).await
+        }
+        Route::Database(_, route) => Box::pin(below(app, req, access, route)).await,
+        Route::Server(_) => Err(ApiError::missing()),
     }
 }

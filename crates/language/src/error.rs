@@ -98,35 +98,11 @@ impl Error {
         }
     }
 
-    /// The status that CouchDB answers it with.
-    pub fn status(&self) -> u16 {
-        match self {
-            Error::Busy { .. } | Error::Late { .. } => 503,
-            e => status_of(e.name()),
-        }
-    }
-
     /// CouchDB's `reason` of it.
     pub fn reason(&self) -> String {
         match self {
             Error::Thrown { reason, .. } => reason.clone(),
             e => e.to_string(),
         }
-    }
-}
-
-/// The status of an error of this name, which users' code may choose: what nobody knows is the server's fault.
-pub fn status_of(name: &str) -> u16 {
-    match name {
-        "bad_request" | "query_parse_error" | "doc_validation" | "invalid_design_doc" => 400,
-        "unauthorized" => 401,
-        "forbidden" | "partition_overflow" => 403,
-        "not_found" => 404,
-        "method_not_allowed" => 405,
-        "not_acceptable" => 406,
-        "conflict" => 409,
-        "file_exists" | "precondition_failed" => 412,
-        "bad_content_type" => 415,
-        _ => 500,
     }
 }

@@ -229,16 +229,6 @@ pub enum FindError {
 }
 
 impl FindError {
-    /// The status of the answer.
-    pub fn status(&self) -> u16 {
-        match self {
-            Self::InvalidListParams => 500,
-            Self::AggregateTooLarge(_) => 413,
-            Self::AggregatesFull(_) => 503,
-            _ => 400,
-        }
-    }
-
     /// The `error` member of the answer.
     pub fn error(&self) -> &'static str {
         match self {

@@ -25,18 +25,20 @@ pub struct Rewritten {
     pub changed: bool,
 }
 
-/// Routes of a database that are for the server's admins. A rewrite may read them at most.
-pub const SERVER_ADMINS: [&str; 2] = ["_purge", "_sync_shards"];
-
 impl Rewritten {
-    /// Refuses a request to where a rewrite may not lead. The path is looked at as it is routed: decoded, and in segments,
-    /// of which one that is no UTF-8 names nothing.
+    /// Refuses a request to where a rewrite may not lead. `db` is the first segment of the path, when it is UTF-8. Where the route
+    /// is read-only for rewrites, only the client itself may change something.
     ///
     /// # Errors
     /// [`Error::InsecureRewrite`] and [`Error::ForbiddenRewrite`].
-    pub fn check(&self, auth: &Auth, method: &str, segments: &[Vec<u8>]) -> Result<()> {
-        let segment = |n: usize| segments.get(n).and_then(|s| std::str::from_utf8(s).ok());
-        if segment(0) != Some(&self.db) {
+    pub fn check(
+        &self,
+        auth: &Auth,
+        method: &str,
+        db: Option<&str>,
+        is_read_only: bool,
+    ) -> Result<()> {
+        if db != Some(&self.db) {
             return match (self.secure, self.changed) {
                 (true, _) => Err(Error::InsecureRewrite("too many ../.. segments")),
                 (false, true) => Err(Error::InsecureRewrite(
@@ -46,10 +48,7 @@ impl Rewritten {
             };
         }
         let reads = matches!(method, "GET" | "HEAD");
-        let is_servers = match segment(1) {
-            None => matches!(method, "PUT" | "DELETE"),
-            Some(second) => SERVER_ADMINS.contains(&second) && !reads,
-        };
+        let is_servers = is_read_only && !reads;
         let is_ruled = is_under_rules(auth, &self.db);
         if is_servers || self.changed && is_ruled && !reads {
             return Err(Error::ForbiddenRewrite);

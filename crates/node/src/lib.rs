@@ -28,7 +28,7 @@ pub use design::{design_doc, members, require_function, security_json};
 pub use documents::{check_document, parse_id};
 pub use error::Error;
 pub use filters::{named_filter, selector_filter};
-pub use internal::{Rewritten, SERVER_ADMINS, design_doc_of_list, open_for_replication, updater};
+pub use internal::{Rewritten, design_doc_of_list, open_for_replication, updater};
 pub use memory::{MemoryPlan, SaidBy};
 pub use node::Node;
 pub use query::{

@@ -50,12 +50,12 @@ fn told(e: crate::Error, db: &str) -> Error {
     }
 }
 
-/// What users are told of an error: the engine's words name files of the server.
+/// Returns the text of an error for users. The cause of a failure of the storage names files of the server.
 fn for_users(e: &crate::Error) -> String {
     match e {
-        crate::Error::Database(database::Error::Storage(e)) => {
-            tracing::error!(error = %e, "storage failed");
-            "The storage failed; the server's log says how.".to_owned()
+        crate::Error::Database(database::Error::Storage(_) | database::Error::Internal(_)) => {
+            tracing::error!(error = %e, "a local database failed in a replication");
+            "The storage failed. The log of the server has the cause.".to_owned()
         }
         e => e.to_string(),
     }

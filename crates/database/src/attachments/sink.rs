@@ -210,7 +210,7 @@ impl Work {
 }
 
 fn cannot_compress(e: std::io::Error) -> Error {
-    Error::BadRequest(e.to_string())
+    Error::Internal(format!("an attachment could not be compressed: {e}"))
 }
 
 /// Counts what a client's gzip inflates to, which may be no more than an attachment may have: counting takes time too.

@@ -235,7 +235,7 @@ impl Scan<'_> {
             let others: Vec<_> = (0..threads.count).map(|_| scope.spawn(work)).collect();
             let mut result = work();
             for other in others {
-                let panicked = || Err(Error::BadRequest("a scanning thread panicked".into()));
+                let panicked = || Err(Error::Internal("a scanning thread panicked".into()));
                 result = result.and(other.join().unwrap_or_else(|_| panicked()));
             }
             result

@@ -404,7 +404,7 @@ impl TextShard {
             let threads: Vec<_> = others.iter_mut().map(start).collect();
             let mut result = run(first);
             for thread in threads {
-                let panicked = || Error::BadRequest("a thread of an index build panicked".into());
+                let panicked = || Error::Internal("a thread of an index build panicked".into());
                 result = result.and(thread.join().unwrap_or_else(|_| Err(panicked())));
             }
             result

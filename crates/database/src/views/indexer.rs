@@ -267,7 +267,7 @@ impl Shared {
         let for_thread = index.clone();
         if let Err(e) = builder.spawn(move || shared.run(for_thread)) {
             tracing::error!(error = %e, "no thread for an index build");
-            let failure = Error::BadRequest(format!("no thread for the index build: {e}"));
+            let failure = Error::Internal(format!("no thread for the index build: {e}"));
             finish(&*index, Some(failure));
             self.done(index);
         }
@@ -283,7 +283,7 @@ impl Shared {
             let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.update()));
             let failure = match built {
                 Ok(result) => result.err(),
-                Err(_) => Some(Error::BadRequest("the index build panicked".into())),
+                Err(_) => Some(Error::Internal("the index build panicked".into())),
             };
             // Ending with the server is no failure.
             if let Some(e) = failure

@@ -268,7 +268,7 @@ impl Database {
             return Err(Error::Missing("missing"));
         };
         let mut value = serde_json::from_slice(&doc.json)
-            .map_err(|e| Error::BadRequest(format!("the design document: {e}")))?;
+            .map_err(|e| Error::Internal(format!("the stored design document {id}: {e}")))?;
         mango::index::keep_definitions(&mut value, &doc.json);
         let design = Arc::new(Design::read(id, doc.rev, &value, self.is_partitioned()));
         let mut designs = self.views.designs.lock();

@@ -40,9 +40,7 @@ pub fn may_change(req: &Request) -> bool {
             is_asked_for(req)
                 || is_own(req)
                 || cors.is_some_and(|c| c.knows_page(req))
-                || req.method == "POST"
-                    && req.segments.len() == 1
-                    && req.segment(0) == Some("_session")
+                || req.method == "POST" && req.row.path == "/_session"
         }
     }
 }

@@ -37,7 +37,7 @@ use crate::connection::tls::Tls;
 use crate::errors::ApiError;
 use crate::metrics::ending::{End, Ending, Numbers, Told};
 use crate::metrics::traced::Traced;
-use crate::metrics::{Route, Socket, slow};
+use crate::metrics::{Socket, slow};
 use crate::reply::jsonp;
 use crate::reply::{Body, Reply, Timing};
 use crate::request::Request;
@@ -364,7 +364,7 @@ impl UnderWay<'_> {
             path: req.requested_path.as_deref().unwrap_or(&req.path),
             segments: &req.segments,
             numbers: Numbers {
-                route: Route::of(&req.method, &req.segments, req.query.get("feed")),
+                route: req.row.class(&req.method, req.query.get("feed")),
                 is_of_database: req.is_of_database,
                 status,
                 timing,
@@ -425,7 +425,9 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
         Some(e) => Err(e),
         None => route(app, req).await,
     };
-    let mut reply = result.unwrap_or_else(|e| refuse(req, e));
+    let id = &under_way.id;
+    let mut reply =
+        result.unwrap_or_else(|e| refuse(req, e.report(id.to_str().unwrap_or_default())));
     if is_short && matches!(reply.body, Body::Full(_)) {
         SHORT.fetch_add(1, Ordering::Relaxed);
     }
@@ -455,9 +457,9 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
 /// A long answer; one that is whole is counted until the client has it. A read of a database waits while there is no memory
 /// for it; what operators ask is always answered.
 async fn counted(req: &mut Request, reply: Reply) -> Reply {
-    let route = Route::of(&req.method, &req.segments, req.query.get("feed"));
+    let class = req.row.class(&req.method, req.query.get("feed"));
     if req.is_of_database
-        && !route.writes(&req.method)
+        && !class.writes(&req.method)
         && reply.status < 300
         && let Err(e) = req.answers.admit().await
     {
@@ -510,7 +512,7 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     // Who asks whether the server is up knows its address only.
-    if !req.is_for_us() && !is_only(req, "_up") {
+    if !req.is_for_us() && !is_only(req, "/_up") {
         return Err(host::misdirected());
     }
     let settings = req.settings.clone();
@@ -542,7 +544,7 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     recognised?;
     take_place(app, req).await?;
     let required = settings.chttpd.require_valid_user
-        || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "_up");
+        || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "/_up");
     if required && req.authenticated.is_none() && !is_login(req) {
         return Err(ApiError::unauthorized("Authentication required.")
             .with_www_authenticate("Basic realm=\"server\""));
@@ -591,12 +593,12 @@ async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
 }
 
 fn is_login(req: &Request) -> bool {
-    req.method == "POST" && is_only(req, "_session")
+    req.method == "POST" && is_only(req, "/_session")
 }
 
-/// Whether the path is of this one segment.
-fn is_only(req: &Request, name: &str) -> bool {
-    req.segments.len() == 1 && req.segment(0) == Some(name)
+/// Returns whether the path is this one, of one segment, and nothing follows it.
+fn is_only(req: &Request, path: &str) -> bool {
+    req.row.path == path && req.segments.len() == 1
 }
 
 /// An error as this client wants it: browsers are sent to the login page.

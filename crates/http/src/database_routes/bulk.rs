@@ -16,7 +16,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
@@ -34,14 +33,18 @@ async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, 
         parse_some_bulk_docs(&body, max)
     };
     let parsed = if length > PARSED_APART_BYTES_MAX {
-        tokio::task::spawn_blocking(work).await.ok()
+        tokio::task::spawn_blocking(work)
+            .await
+            .map_err(ApiError::worker_failed)?
     } else if gives_way {
-        database::apart(work).await.ok()
+        database::apart(work)
+            .await
+            .map_err(ApiError::worker_failed)?
     } else {
         // Who is alone is served faster here.
-        Some(work())
+        work()
     };
-    match parsed.ok_or_else(ApiError::worker_failed)? {
+    match parsed {
         Err(DocError::TooManyDocs) => Err(ApiError::too_many("max_bulk_docs_count", docs_max)),
         bulk => Ok(bulk?),
     }
@@ -59,7 +62,7 @@ async fn updated<T: Send + 'static>(
     // Ended when the client goes, as it would be here: what the body takes of the memory is free then.
     let mut update = Ends(app.node.replicator.runtime().spawn(update));
     let done = (&mut update.0).await;
-    Ok(done.map_err(|_| ApiError::worker_failed())??)
+    Ok(done.map_err(ApiError::worker_failed)??)
 }
 
 /// A task that ends when nobody waits for it.
@@ -72,7 +75,6 @@ impl<T> Drop for Ends<T> {
 }
 
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
     req.require_json()?;
     let settings = req.settings.clone();
     let bytes = req.required_bytes(BodyClass::Many).await?;

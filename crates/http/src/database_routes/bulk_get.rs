@@ -19,7 +19,6 @@ use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -34,7 +33,6 @@ const ONE_DOCUMENT_ONLY: [&str; 5] = ["open_revs", "new_edits", "w", "rev", "att
 
 /// `_bulk_get`
 pub async fn route(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
     req.require_json()?;
     let docs = asked(req).await?;
     let wants_since = docs.iter().any(|doc| doc.get("atts_since").is_some());

@@ -20,7 +20,6 @@ use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, until_
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::Access;
 use node::body_given;
 use node::{Query, named_filter, selector_filter};
@@ -28,7 +27,6 @@ use node::{Query, named_filter, selector_filter};
 type Answer = Result<Reply, ApiError>;
 
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "GET,HEAD,POST")?;
     let (body, raw) = if req.method == "POST" {
         req.require_json()?;
         read_body(req).await?
@@ -252,7 +250,7 @@ impl LiveSource for LiveChanges {
             };
             let (piece, read) = tokio::task::spawn_blocking(read)
                 .await
-                .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+                .map_err(ApiError::worker_failed)?;
             out.extend_from_slice(&piece);
             read
         } else {

@@ -9,9 +9,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
-use node::Access;
-use node::require_server_admin;
+use node::{Access, require_server_admin};
 
 /// More documents are not looked up on the thread that serves requests.
 const LOOKED_UP_HERE_MAX: usize = 500;
@@ -19,7 +17,6 @@ const LOOKED_UP_HERE_MAX: usize = 500;
 type Answer = Result<Reply, ApiError>;
 
 pub async fn create(app: &App, req: &mut Request, name: &str) -> Answer {
-    require_server_admin(&req.user)?;
     let number = |param: &'static str| match req.query.get(param).map(str::parse::<u32>) {
         None => Ok(None),
         Some(Ok(n)) if n > 0 => Ok(Some(n)),
@@ -75,20 +72,17 @@ pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
 
 pub async fn root(app: &App, req: &mut Request, access: &Access) -> Answer {
     match req.method.as_str() {
-        "GET" | "HEAD" => Ok(Reply::json(200, &node::info_json(&access.db.info()?))),
         "POST" => documents::post(app, req, access).await,
-        _ => Err(ApiError::method_not_allowed("DELETE,GET,HEAD,POST")),
+        _ => Ok(Reply::json(200, &node::info_json(&access.db.info()?))),
     }
 }
 
 pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "PUT,GET")?;
     if req.method != "PUT" {
         let mut json = access.db.security().as_bytes().to_vec();
         json.push(b'\n');
         return Ok(Reply::json_bytes(200, json));
     }
-    access.require_design_admin(&req.user)?;
     if app.node.auth.is_authentication_database(access.db.name())
         && !req.settings.couchdb.users_db_security_editable
     {
@@ -113,30 +107,25 @@ async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiE
 }
 
 pub async fn revs_limit(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "PUT,GET")?;
     if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.revs_limit().into()));
     }
-    access.require_admin()?;
     let limit = limit_body(req, "`limit` must be a positive integer").await?;
     access.db.set_revs_limit(limit).await?;
     Ok(Reply::ok())
 }
 
 pub async fn purged_infos_limit(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "GET,PUT")?;
     if req.method != "PUT" {
         return Ok(Reply::json(200, &access.db.purged_infos_limit().into()));
     }
-    access.require_admin()?;
     let reason = "`purged_infos_limit` must be positive integer";
     let limit = limit_body(req, reason).await?;
     access.db.set_purged_infos_limit(limit).await?;
     Ok(Reply::ok())
 }
 
-pub fn purged_infos(req: &Request, access: &Access) -> Answer {
-    require_method(req, "GET")?;
+pub fn purged_infos(access: &Access) -> Answer {
     let infos: Vec<Value> = access
         .db
         .purged_infos()?
@@ -151,7 +140,6 @@ fn rev_strings(revs: &[Rev]) -> Vec<String> {
 }
 
 pub async fn purge(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
     req.require_json()?;
     let body = req.json_object(BodyClass::Small).await?;
     let mut requests = Vec::with_capacity(body.len());
@@ -177,7 +165,6 @@ pub async fn purge(req: &mut Request, access: &Access) -> Answer {
 }
 
 async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
-    require_method(req, "POST")?;
     req.require_json()?;
     req.json_object(BodyClass::Many)
         .await?
@@ -201,7 +188,7 @@ async fn diff(
     }
     let db = access.db.clone();
     let done = database::apart(move || db.revs_diff(ids)).await;
-    Ok(done.map_err(|_| ApiError::worker_failed())??)
+    Ok(done.map_err(ApiError::worker_failed)??)
 }
 
 pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
@@ -229,20 +216,17 @@ pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::json(200, &json!({"missing_revs": missing})))
 }
 
-pub async fn compact(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_admin()?;
+pub async fn compact(req: &mut Request, access: &Access, ddoc: Option<&str>) -> Answer {
     req.require_json()?;
     req.bytes(BodyClass::Small).await?;
-    if let Some(ddoc) = req.segment(2) {
-        return crate::database_routes::views::compact(access, &format!("_design/{ddoc}"));
+    if let Some(ddoc) = ddoc {
+        return crate::database_routes::views::compact(access, ddoc);
     }
     access.db.compact()?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
 pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
     req.require_json()?;
     req.bytes(BodyClass::Small).await?;
     access.db.ensure_full_commit().await?;
@@ -253,16 +237,10 @@ pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
     ))
 }
 
-pub fn shards(app: &App, req: &Request, access: &Access) -> Answer {
-    require_method(req, "GET")?;
-    if let Some(id) = req.segment(2) {
-        let id = if id == "_design" || id == "_local" {
-            format!("{id}/{}", req.segment(3).unwrap_or_default())
-        } else {
-            id.to_owned()
-        };
-        let range = access.db.shard_of(&DocId::new(&id)?).range;
-        let nodes = holders(app, access, access.db.shard_index(&id));
+pub fn shards(app: &App, access: &Access, id: Option<&str>) -> Answer {
+    if let Some(id) = id {
+        let range = access.db.shard_of(&DocId::new(id)?).range;
+        let nodes = holders(app, access, access.db.shard_index(id));
         return Ok(Reply::json(200, &json!({"range": range, "nodes": nodes})));
     }
     let shards: Map<String, Value> = access
@@ -283,8 +261,7 @@ fn holders(app: &App, access: &Access, shard: usize) -> Vec<String> {
     }
 }
 
-pub fn sync_shards(req: &Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
+pub fn sync_shards(access: &Access) -> Answer {
     access.require_admin()?;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }

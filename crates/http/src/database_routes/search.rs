@@ -17,20 +17,16 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use asked::Asked;
-use node::{Access, require_server_admin};
+use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
 /// `_search/{index}`
-pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
-    let [name] = parts else {
+pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String]) -> Answer {
+    let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    if !matches!(req.method.as_str(), "GET" | "HEAD" | "POST") {
-        return Err(ApiError::method_not_allowed("GET,POST"));
-    }
     let design = access.db.design(id)?;
     require_visible(access, id)?;
     let asked = match req.method.as_str() {
@@ -56,15 +52,15 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, parts: &[&str]
             false => None,
         };
         let shown = shown(answer, docs, &asked, &query);
-        let text = serde_json::to_string(&shown).map_err(|_| ApiError::worker_failed())?;
+        let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
         Ok(Reply::json_bytes(200, text + "\n"))
     })
     .await
 }
 
 /// `_search_info/{index}`
-pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
-    about(req, access, id, parts, |info| {
+pub async fn info(access: &Access, id: &str, path: &[String]) -> Answer {
+    about(access, id, path, |info| {
         let mut answer = json!({
             "signature": info.signature,
             "pending_seq": info.update_seq + info.updates_pending,
@@ -83,28 +79,25 @@ pub async fn info(req: &Request, access: &Access, id: &str, parts: &[&str]) -> A
 }
 
 /// `_search_disk_size/{index}`
-pub async fn disk_size(req: &Request, access: &Access, id: &str, parts: &[&str]) -> Answer {
+pub async fn disk_size(access: &Access, id: &str, path: &[String]) -> Answer {
     about(
-        req,
         access,
         id,
-        parts,
+        path,
         |info| json!({"disk_size": info.file_bytes}),
     )
     .await
 }
 
 async fn about(
-    req: &Request,
     access: &Access,
     id: &str,
-    parts: &[&str],
+    path: &[String],
     shown: impl Fn(&TextInfo) -> Value,
 ) -> Answer {
-    let [name] = parts else {
+    let [name] = path else {
         return Err(ApiError::bad_request("path not recognized"));
     };
-    require_method(req, "GET")?;
     let design = access.db.design(id)?;
     let index = index_of(access, design, Flavour::Clouseau, name).await?;
     let db = access.db.clone();
@@ -117,18 +110,16 @@ async fn about(
 
 /// `_search_analyze`
 pub async fn analyze(req: &mut Request) -> Answer {
-    require_server_admin(&req.user)?;
     let (analyzer, text) = match req.method.as_str() {
-        "GET" | "HEAD" => {
-            let param = |name: &str| req.query.get(name).map(|value| json!(value));
-            (param("analyzer"), param("text"))
-        }
         "POST" => {
             req.require_json()?;
             let mut body = req.json_object(BodyClass::Many).await?;
             (body.remove("analyzer"), body.remove("text"))
         }
-        _ => return Err(ApiError::method_not_allowed("GET,POST")),
+        _ => {
+            let param = |name: &str| req.query.get(name).map(|value| json!(value));
+            (param("analyzer"), param("text"))
+        }
     };
     let refused = |reason: &str| ApiError::bad_request(reason.to_owned());
     let analyzer = analyzer.ok_or_else(|| refused("analyzer parameter is mandatory"))?;

@@ -18,7 +18,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::Access;
 
 /// Fields to sort by, fields that are counted or highlighted, and ranges, of a request.
@@ -120,23 +119,12 @@ pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
     Value::Object(highlights.collect())
 }
 
-/// What may follow the name of a design document; anything else is an attachment's name.
-pub const DESIGN_PARTS: [&str; 7] = [
-    "_view",
-    "_info",
-    "_search",
-    "_search_info",
-    "_search_disk_size",
-    "_nouveau",
-    "_nouveau_info",
-];
-
 /// Does what blocks on a thread for that.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
     let done = tokio::task::spawn_blocking(work).await;
-    done.map_err(|_| ApiError::worker_failed())?
+    done.map_err(ApiError::worker_failed)?
 }
 
 /// How long a search waits for its turn.
@@ -199,8 +187,8 @@ pub fn documents(
                 if bytes > TEXT_ANSWER_BYTES_MAX {
                     return Err(database::Error::TextAnswerTooLong.into());
                 }
-                let text = String::from_utf8(doc.json).map_err(|_| ApiError::worker_failed())?;
-                RawValue::from_string(text).map_err(|_| ApiError::worker_failed())?
+                let text = String::from_utf8(doc.json).map_err(ApiError::worker_failed)?;
+                RawValue::from_string(text).map_err(ApiError::worker_failed)?
             }
             Read::Missing | Read::Deleted => RawValue::NULL.to_owned(),
         });
@@ -214,8 +202,6 @@ pub async fn cleanup(
     access: &Access,
     with_body: bool,
 ) -> Result<Reply, ApiError> {
-    require_method(req, "POST")?;
-    access.require_admin()?;
     if with_body {
         req.require_json()?;
         req.bytes(BodyClass::Small).await?;

@@ -9,7 +9,6 @@ use serde_json::{Map, Value, json};
 
 use crate::app::App;
 use crate::database_routes::listing::posted_queries;
-use crate::database_routes::{nouveau, search};
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -17,7 +16,6 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit};
-use crate::router::require_method;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -225,51 +223,9 @@ async fn posted(req: &mut Request) -> Result<Map<String, Value>, ApiError> {
     Ok(body)
 }
 
-/// `_design/{name}/_view/…`, `_info` and what has no function behind it. `parts`: the segments after the name.
-pub async fn design_part(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    id: &str,
-    parts: &[String],
-) -> Answer {
-    let parts: Vec<&str> = parts.iter().map(String::as_str).collect();
-    match parts.as_slice() {
-        ["_view", name] => view(app, req, access, id, (name, None)).await,
-        ["_view", name, sub] => view(app, req, access, id, (name, Some(sub))).await,
-        ["_info"] => info(req, access, id),
-        ["_view"] => {
-            access.db.design(id)?;
-            Err(ApiError::method_not_allowed("GET,POST,HEAD"))
-        }
-        ["_nouveau", rest @ ..] => nouveau::search(req, access, id, rest).await,
-        ["_nouveau_info", rest @ ..] => nouveau::info(req, access, id, rest).await,
-        ["_search", rest @ ..] => search::search(req, access, id, rest).await,
-        ["_search_info", rest @ ..] => search::info(req, access, id, rest).await,
-        ["_search_disk_size", rest @ ..] => search::disk_size(req, access, id, rest).await,
-        _ => {
-            access.db.design(id)?;
-            Err(ApiError::missing())
-        }
-    }
-}
-
-/// `_view/{name}` and `_view/{name}/queries`.
-async fn view(
-    app: &App,
-    req: &mut Request,
-    access: &Access,
-    id: &str,
-    path: (&str, Option<&str>),
-) -> Answer {
-    let (name, sub) = path;
-    match sub {
-        None => {}
-        Some("queries") => return queries(app, req, access, id, name).await,
-        Some(_) => return Err(ApiError::method_not_allowed("GET,POST,HEAD")),
-    }
+/// `_view/{name}`
+pub async fn view(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
     let view = View::find(access, id, name)?;
-    require_method(req, "GET,POST,HEAD")?;
     let body = if req.method == "POST" {
         Some(posted(req).await?)
     } else {
@@ -312,9 +268,15 @@ async fn view(
     Ok(reply)
 }
 
-async fn queries(app: &App, req: &mut Request, access: &Access, id: &str, name: &str) -> Answer {
+/// `_view/{name}/queries`
+pub async fn queries(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    name: &str,
+) -> Answer {
     let view = View::find(access, id, name)?;
-    require_method(req, "POST")?;
     let queries = posted_queries(req).await?;
     let (mut all, mut runs, mut blocking) = (Vec::with_capacity(queries.len()), false, false);
     for query in queries {
@@ -433,9 +395,8 @@ impl RowsBody {
 }
 
 /// `_design/{name}/_info`; with `?projections=true` also which members of documents each map function is given.
-fn info(req: &Request, access: &Access, id: &str) -> Answer {
+pub fn info(req: &Request, access: &Access, id: &str) -> Answer {
     let design = access.db.design(id)?;
-    require_method(req, "GET")?;
     let index = access.db.view_index(&design)?;
     let info = access.db.view_info(&design, &index)?;
     let mut about = json!({
@@ -476,13 +437,11 @@ fn info(req: &Request, access: &Access, id: &str) -> Answer {
 }
 
 /// `_view_cleanup`
-pub async fn cleanup(req: &Request, access: &Access) -> Answer {
-    require_method(req, "POST")?;
-    access.require_admin()?;
+pub async fn cleanup(access: &Access) -> Answer {
     let db = access.db.clone();
     tokio::task::spawn_blocking(move || db.clean_up_views())
         .await
-        .map_err(|_| ApiError::new(500, "internal_server_error", "the clean-up failed"))??;
+        .map_err(ApiError::worker_failed)??;
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 

@@ -26,12 +26,17 @@ type Answer = Result<Reply, ApiError>;
 /// What a rewrite function may make of a request's method.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "OPTIONS"];
 
-/// `/{db}/_design/{name}/_show/…` and the like; `id` is the design document's.
-pub async fn route(app: &App, req: &mut Request, access: &Access, id: &str) -> Answer {
+/// `/{db}/_design/{name}/_show/…`, `_list`, `_update` and `_rewrite`; `id` is that of the design document.
+pub async fn route(
+    app: &App,
+    req: &mut Request,
+    access: &Access,
+    id: &str,
+    part: &str,
+    path: Vec<String>,
+) -> Answer {
     let ddoc = design_doc(access, id)?;
-    let Some(call) = Call::parse(&req.method, &req.segments)? else {
-        return Err(ApiError::missing());
-    };
+    let call = Call::parse(&req.method, part, path)?;
     let members = node::members(&ddoc)?;
     if let Call::Rewrite { path } = &call {
         return rewrite(app, req, access, &ddoc, &members, path).await;
@@ -87,7 +92,7 @@ pub async fn run(
     };
     let reply = tokio::task::spawn_blocking(work)
         .await
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+        .map_err(ApiError::worker_failed)?;
     Ok(reply?)
 }
 
@@ -267,6 +272,7 @@ fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiErro
         }
         changed |= method != req.method;
         req.method = method;
+        req.find_route();
     }
     for (name, value) in target.headers {
         let name = HeaderName::from_bytes(name.as_bytes()).map_err(|_| broken("headers"))?;

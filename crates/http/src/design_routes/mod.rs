@@ -13,7 +13,7 @@ use crate::errors::ApiError;
 
 /// The answer to a failure that a function or its server named, as CouchDB has it.
 pub fn thrown(name: &str, reason: &str) -> ApiError {
-    let status = functions::status_of(name);
+    let status = statuses::of_name(name);
     ApiError::new(status, name.to_owned(), reason.to_owned())
 }
 

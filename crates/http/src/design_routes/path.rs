@@ -29,28 +29,20 @@ pub enum Call {
 }
 
 impl Call {
-    /// Reads the decoded segments of a path; `None` when it is none of these. Slashes in a document's id may come as they are.
-    pub fn parse(method: &str, segments: &[Vec<u8>]) -> Result<Option<Call>, ApiError> {
-        let mut texts = segments
-            .iter()
-            .skip(3)
-            .map(|s| String::from_utf8_lossy(s).into_owned());
-        let part = texts.next();
-        let rest: Vec<String> = texts.collect();
-        let call = match part.as_deref() {
-            Some("_show") => {
-                let (name, id) = name_and_id("show_error", &rest)?;
-                Call::Show { name, id }
+    /// Reads the segments after `_show`, `_list`, `_update` or `_rewrite`. Slashes in a document's id need no encoding.
+    pub fn parse(method: &str, part: &str, path: Vec<String>) -> Result<Call, ApiError> {
+        match part {
+            "_show" => {
+                let (name, id) = name_and_id("show_error", &path)?;
+                Ok(Call::Show { name, id })
             }
-            Some("_update") => {
-                let (name, id) = name_and_id("update_error", &rest)?;
-                Call::Update { name, id }
+            "_update" => {
+                let (name, id) = name_and_id("update_error", &path)?;
+                Ok(Call::Update { name, id })
             }
-            Some("_list") => list(method, rest)?,
-            Some("_rewrite") => Call::Rewrite { path: rest },
-            _ => return Ok(None),
-        };
-        Ok(Some(call))
+            "_list" => list(method, path),
+            _ => Ok(Call::Rewrite { path }),
+        }
     }
 
     /// The function's place in its design document.
@@ -97,8 +89,13 @@ mod tests {
     use node::segments;
     use serde_json::json;
 
-    fn parse(method: &str, path: &str) -> Result<Option<Call>, ApiError> {
-        Call::parse(method, &segments(path))
+    fn parse(method: &str, path: &str) -> Result<Call, ApiError> {
+        let texts = segments(path)
+            .into_iter()
+            .map(|s| String::from_utf8(s).unwrap());
+        let mut texts = texts.skip(3);
+        let part = texts.next().unwrap();
+        Call::parse(method, &part, texts.collect())
     }
 
     fn refused(method: &str, path: &str) -> (u16, String, String) {
@@ -141,7 +138,7 @@ mod tests {
             ),
         ];
         for (path, call) in cases {
-            assert_eq!(parse("PUT", path).unwrap(), Some(call), "{path}");
+            assert_eq!(parse("PUT", path).unwrap(), call, "{path}");
         }
         let gone = |error: &str| (404, error.to_owned(), "Invalid path.".to_owned());
         assert_eq!(refused("GET", "/db/_design/d/_show/"), gone("show_error"));
@@ -160,11 +157,11 @@ mod tests {
         };
         assert_eq!(
             parse("GET", "/db/_design/d/_list/l/v").unwrap(),
-            Some(list(None, "v"))
+            list(None, "v")
         );
         assert_eq!(
             parse("POST", "/db/_design/d/_list/l/e/v").unwrap(),
-            Some(list(Some("e"), "v"))
+            list(Some("e"), "v")
         );
         for path in [
             "/db/_design/d/_list",
@@ -185,14 +182,12 @@ mod tests {
     fn everything_after_rewrite_is_its_path() {
         let call = parse("ANY", "/db/_design/d/_rewrite/a/b%2Fc").unwrap();
         let path = vec!["a".to_owned(), "b/c".to_owned()];
-        assert_eq!(call, Some(Call::Rewrite { path }));
-        assert_eq!(parse("GET", "/db/_design/d/_view/v").unwrap(), None);
-        assert_eq!(parse("GET", "/db/_design/d").unwrap(), None);
+        assert_eq!(call, Call::Rewrite { path });
     }
 
     #[test]
     fn a_missing_function_is_named() {
-        let show = parse("GET", "/db/_design/d/_show/s").unwrap().unwrap();
+        let show = parse("GET", "/db/_design/d/_show/s").unwrap();
         assert!(
             show.check(&json!({"shows": {"s": "function() {}"}}))
                 .is_ok()

@@ -20,8 +20,6 @@ use node::{Query, decode};
 
 type Answer = Result<Reply, ApiError>;
 
-const METHODS: &str = "DELETE,GET,HEAD,POST,PUT,COPY";
-
 /// A document whose id is not UTF-8.
 pub fn invalid_id(req: &Request) -> Answer {
     match req.method.as_str() {
@@ -30,52 +28,39 @@ pub fn invalid_id(req: &Request) -> Answer {
     }
 }
 
-/// `/{db}/_design/{name}…`
-pub async fn design(app: &App, req: &mut Request, access: &Access) -> Answer {
-    let Some(name) = req.segment(2) else {
-        return invalid_id(req);
-    };
-    let id = format!("_design/{name}");
-    match req.segment(3) {
-        None => route(req, access, &id, 3).await,
-        Some("_show" | "_update" | "_list" | "_rewrite") => {
-            crate::design_routes::calls::route(app, req, access, &id).await
-        }
-        Some(part) if crate::database_routes::texts::DESIGN_PARTS.contains(&part) => {
-            let parts: Vec<String> = (3..req.segments.len())
-                .filter_map(|i| req.segment(i).map(str::to_owned))
-                .collect();
-            crate::database_routes::views::design_part(app, req, access, &id, &parts).await
-        }
-        Some(_) => route(req, access, &id, 3).await,
-    }
+/// Returns the error of a path that names no `_local` document.
+pub fn no_local_id() -> ApiError {
+    ApiError::bad_request("Invalid _local document id.")
 }
 
-/// A document, or with segments from `rest` on, an attachment of it.
-pub async fn route(req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
-    if id.starts_with("_design/") && rest == 2 && matches!(req.method.as_str(), "GET" | "HEAD") {
+/// A document whose id is one segment of the path, in which slashes are encoded.
+pub async fn one_segment(req: &mut Request, access: &Access, id: &str) -> Answer {
+    if id.starts_with("_design/") && matches!(req.method.as_str(), "GET" | "HEAD") {
         return Ok(Reply::empty(301).location(&design_url(req, access, id)));
     }
-    if req.segments.len() == rest && matches!(req.method.as_str(), "GET" | "HEAD") {
-        return match req.query.get("open_revs") {
-            None => get(req, access, id),
-            Some(_) => Box::pin(get_some_revs(req, access, id)).await,
-        };
+    if id == "_local/" {
+        return Err(no_local_id());
     }
-    Box::pin(other(req, access, id, rest)).await
+    route(req, access, id).await
 }
 
-/// All but reading a document.
-async fn other(req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
-    if req.segments.len() > rest {
-        return attachments::route(req, access, id, rest).await;
+/// A document.
+pub async fn route(req: &mut Request, access: &Access, id: &str) -> Answer {
+    match req.method.as_str() {
+        "GET" | "HEAD" => match req.query.get("open_revs") {
+            None => get(req, access, id),
+            Some(_) => Box::pin(get_some_revs(req, access, id)).await,
+        },
+        _ => Box::pin(write_by_method(req, access, id)).await,
     }
+}
+
+async fn write_by_method(req: &mut Request, access: &Access, id: &str) -> Answer {
     match req.method.as_str() {
         "PUT" => put(req, access, id).await,
         "DELETE" => delete(req, access, id).await,
         "COPY" => copy(req, access, id).await,
-        "POST" => attachments::post_form(req, access, id).await,
-        _ => Err(ApiError::method_not_allowed(METHODS)),
+        _ => attachments::post_form(req, access, id).await,
     }
 }
 

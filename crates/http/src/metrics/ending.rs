@@ -10,11 +10,12 @@ use std::time::Duration;
 use bytes::Bytes;
 use futures_util::Stream;
 use hyper::header::HeaderValue;
+use routes::Class;
 use telemetry::{Tick, Use};
 
 use super::slow::{self, Detail};
 use super::traced::Traced;
-use super::{Counts, Route, Stats, waits};
+use super::{Counts, Stats, waits};
 use crate::reply::{Pieces, StreamError, Timing};
 use crate::request::Keeps;
 
@@ -75,7 +76,7 @@ pub struct Told<'a> {
 #[derive(Clone, Copy)]
 pub struct Numbers {
     /// What it is about.
-    pub route: Route,
+    pub route: Class,
     /// The first segment is a database that its user may use.
     pub is_of_database: bool,
     /// The answer's status; 0 when the client went before there was one.

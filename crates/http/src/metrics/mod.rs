@@ -1,13 +1,12 @@
 //! What is counted of requests, and how the numbers are told.
 //!
-//! Requests are counted when their bodies have ended: [`ending`]. [`route`] are the classes that are told apart, [`catalogue`] is
+//! Requests are counted when their bodies have ended: [`ending`]. [`routes::Class`] has the classes that are counted separately, [`catalogue`] is
 //! the list of all metrics, [`prometheus`] and [`tree`] are its two forms.
 
 pub mod catalogue;
 pub mod ending;
 pub mod machine;
 pub mod prometheus;
-pub mod route;
 pub mod slow;
 pub mod stat;
 pub mod traced;
@@ -24,9 +23,8 @@ use std::time::Duration;
 
 use hdrhistogram::Histogram;
 use parking_lot::Mutex;
+use routes::{CLASSES, Class};
 use telemetry::{Tick, distribution};
-
-pub use self::route::{ROUTES, Route};
 
 /// The methods that are told apart; others are the last.
 pub const METHODS: [&str; 8] = [
@@ -87,7 +85,7 @@ pub struct Counts {
     /// Documents read one by one.
     pub document_reads: u64,
     /// Requests for a partition, by class.
-    of_partitions: [u64; ROUTES.len()],
+    of_partitions: [u64; CLASSES.len()],
     /// Requests by class.
     routes: Vec<Option<Box<OfRoute>>>,
     /// Documents of `_bulk_docs` requests.
@@ -142,8 +140,8 @@ impl Default for Counts {
             bytes_sent: 0,
             bytes_received: 0,
             document_reads: 0,
-            of_partitions: [0; ROUTES.len()],
-            routes: ROUTES.iter().map(|_| None).collect(),
+            of_partitions: [0; CLASSES.len()],
+            routes: CLASSES.iter().map(|_| None).collect(),
             bulk_docs: distribution(),
             usage: usage::Usage::default(),
         }
@@ -194,7 +192,7 @@ impl Counts {
         self.methods[at] += 1;
     }
 
-    fn of_route(&mut self, route: Route) -> &mut OfRoute {
+    fn of_route(&mut self, route: Class) -> &mut OfRoute {
         self.routes[route as usize].get_or_insert_with(|| Box::new(OfRoute::new()))
     }
 
@@ -210,8 +208,8 @@ impl Counts {
     }
 
     /// The classes that had requests.
-    pub fn routes(&self) -> impl Iterator<Item = (Route, &OfRoute)> {
-        let all = ROUTES.iter().copied().zip(&self.routes);
+    pub fn routes(&self) -> impl Iterator<Item = (Class, &OfRoute)> {
+        let all = CLASSES.iter().copied().zip(&self.routes);
         all.filter_map(|(route, of)| Some((route, of.as_deref()?)))
     }
 
@@ -224,17 +222,17 @@ impl Counts {
     }
 
     /// What was counted of a class, if it had requests.
-    pub fn route(&self, route: Route) -> Option<&OfRoute> {
+    pub fn route(&self, route: Class) -> Option<&OfRoute> {
         self.routes[route as usize].as_deref()
     }
 
     /// Requests of a class for a partition.
-    pub fn of_partitions(&self, route: Route) -> u64 {
+    pub fn of_partitions(&self, route: Class) -> u64 {
         self.of_partitions[route as usize]
     }
 
     /// Requests of a class that are over.
-    pub fn of(&self, route: Route) -> u64 {
+    pub fn of(&self, route: Class) -> u64 {
         self.route(route).map_or(0, |of| of.whole_us.len())
     }
 }
@@ -399,7 +397,7 @@ mod tests {
                         stats.count(|c| {
                             c.head("GET", 200);
                             c.ended += 1;
-                            c.of_route(Route::View)
+                            c.of_route(Class::View)
                                 .whole_us
                                 .saturating_record(us.max(1));
                         });
@@ -408,7 +406,7 @@ mod tests {
             }
         });
         let counts = stats.counts();
-        assert_eq!((counts.requests, counts.of(Route::View)), (4000, 4000));
+        assert_eq!((counts.requests, counts.of(Class::View)), (4000, 4000));
         assert_eq!(stats.in_flight(&counts), 0);
     }
 }

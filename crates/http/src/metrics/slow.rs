@@ -5,9 +5,9 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime};
 
 use database::AskedFind;
+use routes::Class;
 use serde_json::{Map, Value};
 
-use super::Route;
 use super::ending::{End, Told};
 use crate::reply::Timing;
 
@@ -133,7 +133,7 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
         put("database", told.database().into());
     }
     match numbers.route {
-        Route::View => put("view", told.view().into()),
+        Class::View => put("view", told.view().into()),
         route if route.is_of_index() => put("text_index", told.view().into()),
         _ => {}
     }

@@ -5,8 +5,8 @@ use std::sync::atomic::AtomicBool;
 use std::sync::atomic::Ordering::{Acquire, Relaxed, Release};
 
 use parking_lot::Mutex;
+use routes::Class;
 
-use super::Route;
 use super::ending::Numbers;
 use super::slow;
 
@@ -49,7 +49,7 @@ pub fn note(numbers: &Numbers, us: u64) {
 
 #[cold]
 fn add(numbers: &Numbers, us: u64) {
-    let route: Route = numbers.route;
+    let route: Class = numbers.route;
     let mut spent = SPENT.lock();
     for (phase, us) in slow::happened(&numbers.timing, numbers.head_us, us) {
         *spent.entry((route.name(), meaning(phase))).or_default() += us;

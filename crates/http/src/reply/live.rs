@@ -11,7 +11,7 @@ use tokio::sync::watch;
 use tokio::time::Instant;
 
 use crate::errors::ApiError;
-use crate::reply::{Reply, StreamError};
+use crate::reply::Reply;
 use crate::shares::OpenFeed;
 
 /// What the feeds `normal` and `longpoll` begin with.
@@ -219,7 +219,7 @@ impl<S: LiveSource> LiveFeed<S> {
                 Ok(()) => Some((Ok(Bytes::from(out)), feed)),
                 Err(e) => {
                     feed.state = State::Done;
-                    let e: StreamError = e.reason.into_owned().into();
+                    let e = e.into_stream_error();
                     Some((Err(e), feed))
                 }
             }

@@ -11,8 +11,8 @@ use tokio::sync::{Semaphore, oneshot};
 
 use crate::connection::server::short_requests_seen;
 use crate::errors::ApiError;
+use crate::reply::Reply;
 use crate::reply::answers::{Answers, Held};
-use crate::reply::{Reply, StreamError};
 
 /// About as much as one piece of a streamed answer holds, in bytes.
 pub const CHUNK_BYTES: usize = 64 << 10;
@@ -67,7 +67,7 @@ pub async fn pull_apart(
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
     let made = database::apart(move || make_first(&mut next, |_| false).map(|made| (made, next)));
-    let (made, next) = made.await.map_err(|_| ApiError::worker_failed())??;
+    let (made, next) = made.await.map_err(ApiError::worker_failed)??;
     Ok(go_on(answers, content_type, made, next))
 }
 
@@ -103,8 +103,7 @@ fn go_on(
                 Ok(Some(piece)) => made.set_before(piece.into(), making.ahead_bytes()),
                 Err(e) => {
                     tracing::error!(reason = %e.reason, "an answer was cut short");
-                    let e: StreamError = e.reason.into_owned().into();
-                    return Some((Err(e), (made, making)));
+                    return Some((Err(e.into_stream_error()), (made, making)));
                 }
             }
         }
@@ -201,7 +200,7 @@ impl<F: PieceMaker> Making<F> {
     async fn piece(&mut self) -> Result<Option<Vec<u8>>, ApiError> {
         let made = match self.apart.take() {
             Some(apart) => {
-                let (made, next) = apart.await.map_err(|_| ApiError::worker_failed())?;
+                let (made, next) = apart.await.map_err(ApiError::worker_failed)?;
                 self.next = Some(next);
                 made
             }
@@ -211,7 +210,7 @@ impl<F: PieceMaker> Making<F> {
                 };
                 let made = if next.is_long() || self.is_slow {
                     let made = database::apart(move || (make(&mut next), next)).await;
-                    let (made, same) = made.map_err(|_| ApiError::worker_failed())?;
+                    let (made, same) = made.map_err(ApiError::worker_failed)?;
                     next = same;
                     made
                 } else {
@@ -346,8 +345,7 @@ where
             }
             Err(e) => {
                 tracing::error!(reason = %e.reason, "an answer was cut short");
-                let e: StreamError = e.reason.into_owned().into();
-                Some((Err(e), (made, None, client)))
+                Some((Err(e.into_stream_error()), (made, None, client)))
             }
         }
     });
@@ -366,5 +364,5 @@ where
         let mut piece = vec![];
         next(&mut piece, place).map(|more| (piece, more, next))
     });
-    made.await.map_err(|_| ApiError::worker_failed())?
+    made.await.map_err(ApiError::worker_failed)?
 }

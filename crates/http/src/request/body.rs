@@ -33,18 +33,7 @@ const WANTED_GRACE: Duration = Duration::from_secs(10);
 /// How often it is looked whether others wait.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
-/// What a body is, as far as its size goes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum BodyClass {
-    /// A name with a password.
-    Login,
-    /// Settings, names, ids of few documents: `[limits] max_small_request_size`.
-    Small,
-    /// What is about as large as a document: `[couchdb] max_document_size`.
-    Document,
-    /// Many documents, ids or keys: `[chttpd] max_http_request_size`.
-    Many,
-}
+pub use routes::BodyClass;
 
 /// How large one body may be.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -266,7 +255,7 @@ impl Stream {
                         inflating.push(&mut data, covered)?;
                         Ok::<_, ApiError>((inflating, data))
                     });
-                    (inflating, data) = pushed.await.map_err(|_| ApiError::worker_failed())??;
+                    (inflating, data) = pushed.await.map_err(ApiError::worker_failed)??;
                 }
                 room.cover(inflating.len() as u64).await?;
             }

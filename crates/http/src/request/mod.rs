@@ -18,6 +18,7 @@ use hyper::header::{
     ACCEPT, CONTENT_ENCODING, CONTENT_LENGTH, CONTENT_TYPE, EXPECT, HOST, HeaderName,
     IF_NONE_MATCH, TRANSFER_ENCODING,
 };
+use routes::{Found, Route, Row, ServerRoute};
 use serde_json::Value;
 
 use crate::connection::places::Ticket;
@@ -55,6 +56,9 @@ pub struct Request {
     authority: Option<String>,
     /// Decoded segments; may hold invalid UTF-8.
     pub segments: Vec<Vec<u8>>,
+    /// The row of the route table that the path has.
+    pub row: &'static Row,
+    route: Option<Route>,
     /// What `+` is in a path.
     pub plus_is_space: bool,
     pub query: Query,
@@ -127,9 +131,13 @@ impl Request {
     ) -> Request {
         let path = parts.uri.path();
         let plus_is_space = settings.chttpd.decode_plus_to_space;
+        let segments = segments_with(path, plus_is_space);
+        let Found { row, route } = routes::find(&method, &segments);
         Request {
             method,
-            segments: segments_with(path, plus_is_space),
+            segments,
+            row,
+            route: Some(route),
             plus_is_space,
             query: Query::parse(parts.uri.query()),
             raw_query: parts.uri.query().map(str::to_owned),
@@ -166,6 +174,22 @@ impl Request {
             text_room: None,
             is_untaken: false,
         }
+    }
+
+    /// Finds the route again, after the path or the method has changed.
+    pub fn find_route(&mut self) {
+        let Found { row, route } = routes::find(&self.method, &self.segments);
+        (self.row, self.route) = (row, Some(route));
+    }
+
+    /// Takes what the path names.
+    pub fn take_route(&mut self) -> Route {
+        if self.route.is_none() {
+            self.find_route();
+        }
+        self.route
+            .take()
+            .unwrap_or(Route::Server(ServerRoute::Missing))
     }
 
     /// A segment of the path, when it is UTF-8.
@@ -344,7 +368,7 @@ impl Request {
         }
         let bounds = Bounds::of(class, &self.settings);
         let parsed = database::apart(move || bounds.json(&bytes)).await;
-        parsed.map_err(|_| ApiError::worker_failed())?
+        parsed.map_err(ApiError::worker_failed)?
     }
 
     /// A body of this class that was read already, as JSON.
@@ -439,6 +463,7 @@ impl Request {
         self.query = Query::parse(query);
         self.raw_query = query.map(str::to_owned);
         self.path = path.to_owned();
+        self.find_route();
         self.rewrites += 1;
         self.is_rerouted = true;
     }

@@ -77,7 +77,7 @@ impl Pool {
         let wait = tokio::time::timeout(patience, free.acquire_many_owned(units)).await;
         let no_room = "no memory for the request's body came free in time ([memory] bodies)";
         let permit = wait.map_err(|_| ApiError::busy(no_room.into()))?;
-        permit.map_err(|_| ApiError::worker_failed())
+        permit.map_err(ApiError::worker_failed)
     }
 }
 

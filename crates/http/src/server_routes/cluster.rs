@@ -1,10 +1,10 @@
 //! `/_settee/cluster`: the cluster that this server is a member of.
 
+use std::sync::Arc;
 use std::time::Duration;
 
 use cluster::NodeId;
 use member::Member;
-use node::require_server_admin;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -12,7 +12,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -21,36 +20,25 @@ const TOKEN_SECONDS: u64 = 3600;
 /// And at most.
 const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
-pub async fn route(app: &App, req: &mut Request) -> Answer {
-    require_server_admin(&req.user)?;
-    let Some(member) = app.node.member() else {
-        return Err(ApiError::new(
-            404,
-            "not_found",
-            "this server is not a member of a cluster",
-        ));
-    };
-    match (req.segment(2), req.segment(3)) {
-        (None, _) => {
-            require_method(req, "GET")?;
-            Ok(Reply::json(200, &status(member)))
-        }
-        (Some("tokens"), None) => tokens(member, req).await,
-        (Some("nodes"), Some(node)) => {
-            let node = node.to_owned();
-            remove(member, req, &node).await
-        }
-        (Some("reseed"), None) => {
-            require_method(req, "POST")?;
-            let done = member.reseed().await;
-            done.map_err(|e| ApiError::busy(e.to_string()))?;
-            Ok(Reply::json(202, &json!({"ok": true})))
-        }
-        _ => Err(ApiError::missing()),
-    }
+fn member_of(app: &App) -> Result<&Arc<Member>, ApiError> {
+    let missing = || ApiError::new(404, "not_found", "this server is not a member of a cluster");
+    app.node.member().ok_or_else(missing)
 }
 
-fn status(member: &Member) -> Value {
+/// `/_settee/cluster`
+pub fn status(app: &App) -> Answer {
+    let member = member_of(app)?;
+    Ok(Reply::json(200, &status_of(member)))
+}
+
+/// `/_settee/cluster/reseed`
+pub async fn reseed(app: &App) -> Answer {
+    let done = member_of(app)?.reseed().await;
+    done.map_err(|e| ApiError::busy(e.to_string()))?;
+    Ok(Reply::json(202, &json!({"ok": true})))
+}
+
+fn status_of(member: &Member) -> Value {
     json!({
         "node": format!("{:x}", member.node()),
         "name": member.name(),
@@ -59,8 +47,9 @@ fn status(member: &Member) -> Value {
     })
 }
 
-async fn tokens(member: &Member, req: &mut Request) -> Answer {
-    require_method(req, "POST")?;
+/// `/_settee/cluster/tokens`
+pub async fn tokens(app: &App, req: &mut Request) -> Answer {
+    let member = member_of(app)?;
     req.require_json()?;
     let body = req.json_object(BodyClass::Small).await?;
     let seconds = match body.get("seconds") {
@@ -77,8 +66,9 @@ async fn tokens(member: &Member, req: &mut Request) -> Answer {
     Ok(Reply::json(201, &json!({"token": token})))
 }
 
-async fn remove(member: &Member, req: &Request, node: &str) -> Answer {
-    require_method(req, "DELETE")?;
+/// `/_settee/cluster/nodes/{node}`
+pub async fn remove(app: &App, node: &str) -> Answer {
+    let member = member_of(app)?;
     let named = member.nodes().into_iter().find(|n| n.name == node);
     let node = named.map_or(node.to_owned(), |n| n.node);
     let unknown = || ApiError::new(404, "not_found", format!("there is no member {node}"));

@@ -1,7 +1,7 @@
 //! Routes of the server as a whole: paths whose first segment is no database.
 
 pub mod backup;
-mod cluster;
+pub mod cluster;
 pub mod db_updates;
 pub mod doctor;
 pub mod profile;

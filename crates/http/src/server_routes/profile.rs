@@ -8,7 +8,7 @@ use std::time::{Duration, Instant, SystemTime};
 use functions::js::WorkersProfile;
 use functions::query_server;
 use hyper::header::{CACHE_CONTROL, HeaderName};
-use node::{Query, require_server_admin};
+use node::Query;
 use parking_lot::Mutex;
 use profiler::{Graph, HZ_MAX, Profile, Session, Symbols, TICK, Unit};
 use telemetry::State;
@@ -19,7 +19,6 @@ use crate::errors::ApiError;
 use crate::metrics::waits::Waits;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::router::require_method;
 
 /// The longest profile, in seconds.
 const SECONDS_MAX: u64 = 300;
@@ -87,8 +86,6 @@ impl Wish {
 
 /// Answers a server admin, when the time is over.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
-    require_method(req, "GET")?;
-    require_server_admin(&req.user)?;
     let wish = Wish::read(&req.query)?;
     if req.method == "HEAD" {
         return Ok(Reply::empty(200));
@@ -101,8 +98,8 @@ pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     let make = move || {
         let _ = sender.send(make(&app, wish, &is_gone));
     };
-    thread.spawn(make).map_err(|_| ApiError::worker_failed())?;
-    let reply = made.await.map_err(|_| ApiError::worker_failed())?;
+    thread.spawn(make).map_err(ApiError::worker_failed)?;
+    let reply = made.await.map_err(ApiError::worker_failed)?;
     drop(gone);
     reply
 }
@@ -118,7 +115,7 @@ fn make(app: &Arc<App>, wish: Wish, is_gone: &Receiver<()>) -> Result<Reply, Api
         Format::Folded => text(profile.folded().into_bytes(), "text/plain; charset=utf-8"),
         Format::Pprof => {
             let packed = profile.pprof(began.elapsed());
-            let packed = packed.map_err(|_| ApiError::worker_failed())?;
+            let packed = packed.map_err(ApiError::worker_failed)?;
             text(packed, "application/octet-stream")
         }
         Format::Svg => {
@@ -179,7 +176,7 @@ fn wait(wish: Wish, is_gone: &Receiver<()>, mut tick: impl FnMut()) -> Result<()
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(()),
             Err(RecvTimeoutError::Timeout) => tick(),
             // Nobody reads this error.
-            _ => return Err(ApiError::worker_failed()),
+            _ => return Err(ApiError::worker_failed("the client has gone")),
         }
     }
 }

@@ -1,5 +1,6 @@
 //! `_replicate`, `_scheduler`.
 
+use routes::SchedulerRoute;
 use serde_json::{Value, json};
 
 use crate::app::App;
@@ -7,8 +8,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
-use node::require_server_admin;
 
 /// Jobs listed unless another limit is asked for.
 const JOBS_LIMIT: u64 = 100;
@@ -31,7 +30,9 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
     if bytes.is_empty() && req.method != "PUT" {
         return Err(ApiError::bad_request("Missing request body"));
     }
-    require_method(req, "POST")?;
+    if req.method != "POST" {
+        return Err(ApiError::method_not_allowed("POST"));
+    }
     req.require_json()?;
     let body = match req.json_of(BodyClass::Document, &bytes)? {
         Value::Object(body) => body,
@@ -57,20 +58,15 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
 }
 
 /// `/_scheduler/…`
-pub fn scheduler(app: &App, req: &Request) -> Answer {
-    require_server_admin(&req.user)?;
-    require_method(req, "GET,HEAD")?;
-    let rest: Vec<&str> = (2..req.segments.len())
-        .filter_map(|i| req.segment(i))
-        .collect();
-    match (req.segment(1), &rest[..]) {
-        (Some("jobs"), []) => jobs(app, req),
-        (Some("jobs"), [id]) => {
+pub fn scheduler(app: &App, req: &Request, route: &SchedulerRoute) -> Answer {
+    match route {
+        SchedulerRoute::Jobs => jobs(app, req),
+        SchedulerRoute::Job(id) => {
             let job = app.node.replicator.job(id).ok_or_else(ApiError::missing)?;
             Ok(Reply::json(200, &job))
         }
-        (Some("docs"), []) => docs(app, req, "_replicator"),
-        (Some("docs"), path) => match docs_path(path) {
+        SchedulerRoute::Docs => docs(app, req, "_replicator"),
+        SchedulerRoute::DocsOf(path) => match docs_path(path) {
             Some((db, None)) => docs(app, req, &db),
             Some((db, Some(id))) => {
                 let doc = app.node.replicator.doc(&db, id)?;
@@ -78,12 +74,12 @@ pub fn scheduler(app: &App, req: &Request) -> Answer {
             }
             None => Err(ApiError::bad_request("Invalid path")),
         },
-        _ => Ok(Reply::json(404, &json!({"error": "not found"}))),
+        SchedulerRoute::Unknown => Ok(Reply::json(404, &json!({"error": "not found"}))),
     }
 }
 
 /// Database and document of a path whose database may have slashes that are not encoded.
-fn docs_path<'a>(path: &[&'a str]) -> Option<(String, Option<&'a str>)> {
+fn docs_path(path: &[String]) -> Option<(String, Option<&str>)> {
     let end = path
         .iter()
         .position(|part| replicator::is_replicator_db(part))?;

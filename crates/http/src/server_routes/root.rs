@@ -12,11 +12,9 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, bound_limit};
-use crate::router::require_method;
-use crate::server_routes::{backup, cluster, doctor, profile, top};
+use crate::server_routes::backup;
 use node::Query;
 use node::info_json;
-use node::require_server_admin;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -32,9 +30,8 @@ const FEATURES: [&str; 5] = [
     "scheduler",
 ];
 
-pub fn welcome(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
-    Ok(Reply::json(
+pub fn welcome(app: &App) -> Reply {
+    Reply::json(
         200,
         &json!({
             "couchdb": "Welcome",
@@ -44,24 +41,23 @@ pub fn welcome(app: &App, req: &Request) -> Answer {
             "features": FEATURES,
             "vendor": {"name": "Settee", "version": env!("CARGO_PKG_VERSION")},
         }),
-    ))
+    )
 }
 
-pub fn up(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
+pub fn up(app: &App, req: &Request) -> Reply {
     let status = match req.settings.couchdb.maintenance_mode {
         MaintenanceMode::Off => {
             if let Some(failure) = app.node.databases.write_failure() {
-                return Ok(writes_fail(&failure));
+                return writes_fail(&failure);
             }
             let seeds = app.node.member().map(|member| seeds(member));
             let seeds = seeds.unwrap_or_default();
-            return Ok(Reply::json(200, &json!({"status": "ok", "seeds": seeds})));
+            return Reply::json(200, &json!({"status": "ok", "seeds": seeds}));
         }
         MaintenanceMode::On => "maintenance_mode",
         MaintenanceMode::NoLoadBalancing => "nolb",
     };
-    Ok(Reply::json(404, &json!({"status": status})))
+    Reply::json(404, &json!({"status": status}))
 }
 
 /// The answer of `_up` while all writes fail. Anybody may read it: it names no file.
@@ -138,10 +134,6 @@ fn natural(q: &Query, param: &str) -> Result<Option<u64>, ApiError> {
 }
 
 pub async fn all_dbs(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
-    if req.settings.chttpd.admin_only_all_dbs {
-        require_server_admin(&req.user)?;
-    }
     if let Some(member) = app.node.member() {
         let fresh = member.gateway().fresh_control().await;
         fresh.map_err(|e| ApiError::busy(e.to_string()))?;
@@ -167,8 +159,6 @@ fn with_content_etag(req: &Request, reply: Reply) -> Reply {
 }
 
 pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
-    require_method(req, "GET,HEAD,POST")?;
-    require_server_admin(&req.user)?;
     if req.method == "POST" {
         return dbs_info_of_keys(app, req).await;
     }
@@ -210,7 +200,6 @@ async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
 }
 
 pub fn uuids(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET")?;
     let count = match req.query.get("count").map(str::parse::<u64>) {
         None => 1,
         Some(Ok(n)) => n,
@@ -225,12 +214,6 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         .header(CACHE_CONTROL, "no-cache")
         .header(PRAGMA, "no-cache")
         .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
-}
-
-pub fn active_tasks(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
-    require_server_admin(&req.user)?;
-    Ok(Reply::json(200, &tasks(app).into()))
 }
 
 /// What runs in the background, as `_active_tasks` lists it.
@@ -268,9 +251,7 @@ pub fn tasks(app: &App) -> Vec<Value> {
     tasks
 }
 
-pub fn membership(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
-    require_server_admin(&req.user)?;
+pub fn membership(app: &App) -> Reply {
     let (all, live): (Vec<String>, Vec<String>) = match app.node.member() {
         None => (vec![app.node.name.clone()], vec![app.node.name.clone()]),
         Some(member) => {
@@ -280,31 +261,16 @@ pub fn membership(app: &App, req: &Request) -> Answer {
             (nodes.into_iter().map(|node| node.name).collect(), live)
         }
     };
-    Ok(Reply::json(
-        200,
-        &json!({"all_nodes": live, "cluster_nodes": all}),
-    ))
+    Reply::json(200, &json!({"all_nodes": live, "cluster_nodes": all}))
 }
 
-/// Settee's own routes: `constant` for the benchmark, `backup` for the command line.
-pub async fn settee(app: &App, req: &mut Request) -> Answer {
-    match req.segment(1) {
-        Some("constant") => {
-            require_method(req, "GET,HEAD")?;
-            require_server_admin(&req.user)?;
-            let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
-            if size > CONSTANT_BYTES_MAX {
-                return Err(ApiError::bad_request(format!(
-                    "`size` is at most {CONSTANT_BYTES_MAX}"
-                )));
-            }
-            Ok(Reply::json_bytes(200, vec![b' '; size]))
-        }
-        Some("backup") => backup::route(app, req).await,
-        Some("cluster") => cluster::route(app, req).await,
-        Some("profile") => Box::pin(profile::route(app, req)).await,
-        Some("doctor") => doctor::route(app, req).await,
-        Some("top") => top::route(app, req).await,
-        _ => Err(ApiError::missing()),
+/// Spaces, for the benchmark: what an answer costs that needs no database.
+pub fn constant(req: &Request) -> Answer {
+    let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
+    if size > CONSTANT_BYTES_MAX {
+        return Err(ApiError::bad_request(format!(
+            "`size` is at most {CONSTANT_BYTES_MAX}"
+        )));
     }
+    Ok(Reply::json_bytes(200, vec![b' '; size]))
 }

@@ -10,13 +10,11 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
 use node::Query;
 
 type Answer = Result<Reply, ApiError>;
 
 pub async fn route(app: &App, req: &mut Request) -> Answer {
-    require_method(req, "GET,HEAD,POST,DELETE")?;
     match req.method.as_str() {
         "POST" => login(app, req).await,
         "DELETE" => logout(app, req),

@@ -12,19 +12,16 @@ use crate::metrics::{catalogue, tree::tree};
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::request::body::BodyClass;
-use crate::router::require_method;
-use node::require_server_admin;
+use routes::NodeRoute;
 
 type Answer = Result<Reply, ApiError>;
 
 /// Sections whose values are secrets to logs, not to admins.
 const ADMINS: &str = "admins";
 
-/// `/_node/{name}/…`: this node, by its name or as `_local`.
-pub async fn route(app: &App, req: &mut Request) -> Answer {
-    let part = req.segment(2).map(str::to_owned);
-    authorise(req, part.as_deref())?;
-    match req.segment(1).map(str::to_owned) {
+/// Answers a request about this node, by its name or as `_local`, or about another node of the cluster.
+pub async fn route(app: &App, req: &mut Request, name: Option<String>, part: NodeRoute) -> Answer {
+    match name {
         Some(name) if name == "_local" || name == app.node.name => here(app, req, part).await,
         None => Err(ApiError::bad_request("Incomplete path to _node request")),
         Some(other) => match app.node.member() {
@@ -38,32 +35,33 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     }
 }
 
-/// What is asked of this node.
-async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
-    match part.as_deref() {
-        None => {
-            require_method(req, "GET")?;
-            Ok(Reply::json(200, &json!({"name": app.node.name})))
+async fn here(app: &App, req: &mut Request, part: NodeRoute) -> Answer {
+    match part {
+        NodeRoute::Name => Ok(Reply::json(200, &json!({"name": app.node.name}))),
+        NodeRoute::Config => Ok(Reply::json(200, &config(&app.node.config))),
+        NodeRoute::ConfigReload => {
+            req.require_json()?;
+            let config = app.node.config.clone();
+            off_thread(move || config.reload()).await??;
+            Ok(Reply::ok())
         }
-        Some("_config") => config(app, req).await,
-        Some("_stats") => stats(app, req),
-        Some("_system") => {
-            require_method(req, "GET")?;
+        NodeRoute::ConfigSection(section) => {
+            let values = app.node.config.section(&section);
+            Ok(Reply::json(200, &section_json(&section, values)))
+        }
+        NodeRoute::ConfigValue(section, key) => config_value(app, req, &section, &key).await,
+        NodeRoute::Stats(path) => stats(app, &path),
+        NodeRoute::System => {
             let told = app.shared()?;
             Ok(Reply::json(200, &off_thread(move || system(&told)).await?))
         }
-        Some("_versions") => {
-            require_method(req, "GET")?;
-            Ok(Reply::json(200, &versions()))
-        }
-        Some("_prometheus") => {
-            require_method(req, "GET")?;
+        NodeRoute::Versions => Ok(Reply::json(200, &versions())),
+        NodeRoute::Prometheus => {
             let told = app.shared()?;
             let text = off_thread(move || catalogue::prometheus(&told)).await?;
             Ok(Reply::text(200, "text/plain; version=2.0", text))
         }
-        Some("_smoosh") if matches!(req.segment(3), None | Some("status")) => {
-            require_method(req, "GET")?;
+        NodeRoute::Smoosh => {
             let tasks = app.node.databases.tasks();
             let compactions = tasks.iter().filter(|t| t.kind == "database_compaction");
             let active = compactions.count();
@@ -72,27 +70,15 @@ async fn here(app: &App, req: &mut Request, part: Option<String>) -> Answer {
                 &json!({"channels": {"compaction": {"active": active, "starting": 0, "waiting": {"size": 0}}}}),
             ))
         }
-        Some("_settee") if req.segment(3) == Some("settings") && req.segments.len() == 4 => {
-            require_method(req, "GET")?;
-            Ok(Reply::json(200, &settings(&app.node.config)))
-        }
-        Some("_restart") => {
-            require_method(req, "POST")?;
-            // Which no page of another site can send unasked.
+        NodeRoute::Settings => Ok(Reply::json(200, &settings(&app.node.config))),
+        NodeRoute::Restart => {
+            // No page of another site can send JSON without a preflight.
             req.require_json()?;
             app.ask_to_restart();
             Ok(Reply::ok())
         }
-        Some(other) => Err(database::Error::IllegalName(other.to_owned()).into()),
+        NodeRoute::Unknown(part) => Err(database::Error::IllegalName(part).into()),
     }
-}
-
-/// Admins see everything of a node, and users with the role `_metrics` what monitoring wants.
-fn authorise(req: &Request, part: Option<&str>) -> Result<(), ApiError> {
-    if !matches!(part, Some("_stats" | "_system" | "_prometheus")) {
-        return Ok(require_server_admin(&req.user)?);
-    }
-    require_metrics(req)
 }
 
 /// Lets admins pass, and users with the role `_metrics`.
@@ -105,15 +91,11 @@ pub fn require_metrics(req: &Request) -> Result<(), ApiError> {
     ))
 }
 
-fn stats(app: &App, req: &Request) -> Answer {
-    require_method(req, "GET")?;
+fn stats(app: &App, path: &[String]) -> Answer {
     let tree = tree(&catalogue::stats(app, &app.stats.counts()));
     let mut at = &tree;
-    for i in 3..req.segments.len() {
-        at = req
-            .segment(i)
-            .and_then(|name| at.get(name))
-            .ok_or_else(ApiError::missing)?;
+    for name in path {
+        at = at.get(name).ok_or_else(ApiError::missing)?;
     }
     Ok(Reply::json(200, at))
 }
@@ -187,39 +169,13 @@ fn settings(config: &Config) -> Value {
     all.collect()
 }
 
-/// `_config[/{section}[/{key}]]`
-async fn config(app: &App, req: &mut Request) -> Answer {
-    let section = req.segment(3).map(str::to_owned);
-    let key = req.segment(4).map(str::to_owned);
-    match (section.as_deref(), key.as_deref()) {
-        (None, _) => {
-            require_method(req, "GET")?;
-            let all: Map<String, Value> = app
-                .node
-                .config
-                .all()
-                .into_iter()
-                .map(|(name, values)| {
-                    let told = section_json(&name, values);
-                    (name, told)
-                })
-                .collect();
-            Ok(Reply::json(200, &all.into()))
-        }
-        (Some("_reload"), None) => {
-            require_method(req, "POST")?;
-            req.require_json()?;
-            let config = app.node.config.clone();
-            off_thread(move || config.reload()).await??;
-            Ok(Reply::ok())
-        }
-        (Some(section), None) => {
-            require_method(req, "GET")?;
-            let values = app.node.config.section(section);
-            Ok(Reply::json(200, &section_json(section, values)))
-        }
-        (Some(section), Some(key)) => config_value(app, req, section, key).await,
-    }
+fn config(config: &Config) -> Value {
+    let sections = config.all().into_iter();
+    let all = sections.map(|(name, values)| {
+        let values = section_json(&name, values);
+        (name, values)
+    });
+    all.collect::<Map<_, _>>().into()
 }
 
 fn section_json(section: &str, values: std::collections::BTreeMap<String, String>) -> Value {
@@ -261,7 +217,6 @@ fn require_changeable(section: &str, key: &str) -> Result<(), ApiError> {
 }
 
 async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) -> Answer {
-    require_method(req, "GET,PUT,DELETE")?;
     let persist = req.named_header("x-couch-persist") != Some("false")
         && req.query.get("persist") != Some("false");
     if matches!(req.method.as_str(), "PUT" | "DELETE") {
@@ -336,5 +291,5 @@ pub async fn off_thread<T: Send + 'static>(
 ) -> Result<T, ApiError> {
     tokio::task::spawn_blocking(f)
         .await
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))
+        .map_err(ApiError::worker_failed)
 }

@@ -11,7 +11,6 @@ use crate::errors::ApiError;
 use crate::metrics::{Counts, machine};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::router::require_method;
 use crate::server_routes::{root, this_node};
 
 /// Databases, and views, that are told at most: those that took the most time lately.
@@ -24,8 +23,6 @@ static STARTED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..1 << 53));
 
 /// Answers whoever may see numbers.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
-    require_method(req, "GET")?;
-    this_node::require_metrics(req)?;
     let app = app.shared()?;
     let is_admin = req.user.is_admin();
     let told = this_node::off_thread(move || told(&app, is_admin)).await?;

@@ -10,7 +10,6 @@ use web::{Encoding, File};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::router::require_method;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -22,12 +21,11 @@ const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; i
 const SESSION_PAGE: &str = "session.html";
 
 /// `/_utils` leads to `/_utils/`, which is the first page; the other files lie beside it.
-pub fn route(req: &Request) -> Answer {
-    require_method(req, "GET,HEAD")?;
-    let name = match req.segments.len() {
-        1 if !req.path.ends_with('/') => return Ok(moved(req)),
-        1 => web::INDEX,
-        2 if !req.path.ends_with('/') => req.segment(1).unwrap_or_default(),
+pub fn route(req: &Request, path: &[String]) -> Answer {
+    let name = match (path, req.path.ends_with('/')) {
+        ([], false) => return Ok(moved(req)),
+        ([], true) => web::INDEX,
+        ([name], false) => name,
         _ => return Err(ApiError::missing()),
     };
     if name == SESSION_PAGE {

@@ -209,7 +209,7 @@ async fn more_apart<M: PartsMaker>(mut maker: M) -> Result<(Parts, Option<M>), A
         let more = maker.more(&mut parts)?;
         Ok::<_, ApiError>((parts, more.then_some(maker)))
     });
-    made.await.map_err(|_| ApiError::worker_failed())?
+    made.await.map_err(ApiError::worker_failed)?
 }
 
 fn reply_of(content_type: &str) -> Reply {
@@ -289,7 +289,7 @@ async fn next_piece(part: &mut Part) -> Result<Option<Bytes>, ApiError> {
         };
         (piece, taken)
     });
-    let (piece, taken) = read.await.map_err(|_| ApiError::worker_failed())?;
+    let (piece, taken) = read.await.map_err(ApiError::worker_failed)?;
     *part = taken;
     Ok(piece?)
 }

@@ -30,18 +30,15 @@ use range::Ranges;
 
 type Answer = Result<Reply, ApiError>;
 
-const METHODS: &str = "DELETE,GET,HEAD,PUT";
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
-/// An attachment of document `id`, whose name is what the path's segments from `rest` on say.
-pub async fn route(req: &mut Request, access: &Access, id: &str, rest: usize) -> Answer {
-    crate::router::require_method(req, METHODS)?;
+/// An attachment of document `id`.
+pub async fn route(req: &mut Request, access: &Access, id: &str, name: Vec<u8>) -> Answer {
     if id.starts_with("_local/") {
         return Err(no_local_attachments());
     }
     let reads = matches!(req.method.as_str(), "GET" | "HEAD");
-    let name = String::from_utf8(req.segments[rest..].join(&b'/'));
-    let Ok(name) = name else {
+    let Ok(name) = String::from_utf8(name) else {
         return Err(match reads {
             true => no_attachment(),
             false => ApiError::bad_request("Attachment name is not UTF-8 encoded"),

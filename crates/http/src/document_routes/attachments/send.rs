@@ -14,8 +14,7 @@ use crate::request::Request;
 /// A multipart boundary that no part can hold but by chance of 1 in 2^128.
 pub fn boundary() -> Result<String, ApiError> {
     let mut random = [0; 16];
-    getrandom::fill(&mut random)
-        .map_err(|e| ApiError::new(500, "internal_server_error", e.to_string()))?;
+    getrandom::fill(&mut random).map_err(|e| ApiError::internal("The server failed.", e))?;
     Ok(HEXLOWER.encode(&random))
 }
 

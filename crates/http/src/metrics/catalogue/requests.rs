@@ -1,9 +1,11 @@
 //! What is counted of HTTP requests, and of who asks.
 
+use routes::Class;
+
 use super::List;
 use crate::app::App;
 use crate::metrics::stat::{Unit, Value};
-use crate::metrics::{Counts, METHODS, Route};
+use crate::metrics::{Counts, METHODS};
 
 /// The statuses that are always told, answered or not: CouchDB's, and others that this server has.
 const STATUSES: [u16; 29] = [
@@ -37,12 +39,12 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
         (
             "couchdb/httpd/view_reads",
             "number of view reads",
-            c.of(Route::View),
+            c.of(Class::View),
         ),
         (
             "couchdb/httpd/purge_requests",
             "number of purge requests",
-            c.of(Route::Purge),
+            c.of(Class::Purge),
         ),
     ]);
     partitions(list, c);
@@ -85,22 +87,22 @@ fn partitions(list: &mut List, c: &Counts) {
         (
             "couchdb/httpd/partition_view_requests",
             "number of partition view requests",
-            of(Route::View),
+            of(Class::View),
         ),
         (
             "couchdb/httpd/partition_find_requests",
             "number of partition _find requests",
-            of(Route::Find),
+            of(Class::Find),
         ),
         (
             "couchdb/httpd/partition_explain_requests",
             "number of partition _explain requests",
-            of(Route::Index),
+            of(Class::Index),
         ),
         (
             "couchdb/httpd/partition_all_docs_requests",
             "number of partition _all_docs requests",
-            of(Route::Listing),
+            of(Class::Listing),
         ),
     ]);
 }
@@ -111,15 +113,15 @@ fn times(list: &mut List, c: &Counts) {
         "length of a request to the end of its answer's body, feeds aside",
         c.request_us(),
     );
-    let infos = c.route(Route::DatabaseInfo).map(|of| of.whole_us.clone());
+    let infos = c.route(Class::DatabaseInfo).map(|of| of.whole_us.clone());
     list.times(
         "couchdb/dbinfo",
         "distribution of latencies for calls to retrieve DB info",
         infos.unwrap_or_else(telemetry::distribution),
     );
     for (path, route) in [
-        ("dreyfus/httpd/search", Route::Search),
-        ("nouveau/search_latency", Route::Nouveau),
+        ("dreyfus/httpd/search", Class::Search),
+        ("nouveau/search_latency", Class::Nouveau),
     ] {
         let searches = c.route(route).map(|of| of.whole_us.clone());
         list.times(

@@ -1,0 +1,197 @@
+use std::collections::HashSet;
+
+use super::*;
+
+/// The decoded segments of a path without escapes.
+fn segments(path: &str) -> Vec<Vec<u8>> {
+    let parts = path.split('/').filter(|part| !part.is_empty());
+    parts.map(|part| part.as_bytes().to_vec()).collect()
+}
+
+fn found(request: &str) -> Found {
+    let (method, path) = request.split_once(' ').unwrap();
+    find(method, &segments(path))
+}
+
+#[test]
+fn every_row_is_reached_by_its_path() {
+    for row in ROWS {
+        let part = |part: &str| match part.strip_prefix('{') {
+            Some(name) => name.trim_end_matches(['.', '}']).to_owned(),
+            None => part.to_owned(),
+        };
+        let path: Vec<String> = row.path.split('/').map(part).collect();
+        let method = row.methods.rsplit(',').next().unwrap().replace('*', "GET");
+        let found = find(&method, &segments(&path.join("/")));
+        assert_eq!((found.row.path, found.row.methods), (row.path, row.methods));
+    }
+}
+
+#[test]
+fn rows_differ_by_path_or_method() {
+    let mut seen = HashSet::new();
+    for row in ROWS {
+        assert!(
+            seen.insert((row.path, row.methods)),
+            "{} {}",
+            row.methods,
+            row.path
+        );
+    }
+}
+
+#[test]
+fn paths_have_their_classes() {
+    for (request, name) in [
+        ("GET /", "welcome"),
+        ("GET /_all_dbs", "databases"),
+        ("PUT /db", "database_create"),
+        ("DELETE /db", "database_delete"),
+        ("POST /db", "document_write"),
+        ("GET /_users/org.couchdb.user:x", "document_read"),
+        ("HEAD /db/doc", "document_read"),
+        ("COPY /db/doc", "document_write"),
+        ("GET /db/doc/file/with/slashes", "attachment_read"),
+        ("PUT /db/doc/file", "attachment_write"),
+        ("PUT /db/_local/x", "local_document"),
+        ("GET /db/_design/x", "document_read"),
+        ("GET /db/_design/x/logo.png", "attachment_read"),
+        ("POST /db/_design/x/_view/y/queries", "view"),
+        ("GET /db/_partition/p/_design/x/_view/y", "view"),
+        ("GET /db/_design/x/_search/y", "search"),
+        ("POST /db/_partition/p/_design/x/_search/y", "search"),
+        ("POST /db/_design/x/_nouveau/y", "nouveau"),
+        ("GET /db/_design/x/_search_info/y", "design_function"),
+        ("POST /db/_search_cleanup", "maintenance"),
+        ("POST /_nouveau_analyze", "server"),
+        ("GET /db/_partition/p/_all_docs", "all_docs"),
+        ("GET /db/_partition/p", "database_properties"),
+        ("GET /_db_updates", "databases"),
+        ("GET /db/_design/x/_info", "design_function"),
+        ("GET /db/_changes", "changes"),
+        ("POST /db/_find", "find"),
+    ] {
+        let method = request.split_once(' ').unwrap().0;
+        assert_eq!(
+            found(request).row.class(method, None).name(),
+            name,
+            "{request}"
+        );
+    }
+    let row = found("GET /db/_changes").row;
+    for feed in ["continuous", "live", "longpoll", "eventsource"] {
+        assert_eq!(row.class("GET", Some(feed)), Class::Feed, "{feed}");
+    }
+    assert_eq!(row.class("GET", Some("normal")), Class::Changes);
+}
+
+#[test]
+fn a_longer_path_falls_back_to_the_nearest_parameter() {
+    let attachment = |id: &str, name: &str| {
+        Route::Database(
+            "db".into(),
+            DatabaseRoute::Attachment(id.into(), name.as_bytes().into()),
+        )
+    };
+    assert_eq!(
+        found("GET /db/_bulk_docs/x").route,
+        attachment("_bulk_docs", "x")
+    );
+    let design = |route| {
+        Route::Database(
+            "db".into(),
+            DatabaseRoute::Design("_design/d".into(), route),
+        )
+    };
+    assert_eq!(
+        found("GET /db/_design/d/_info/x").route,
+        design(DesignRoute::Missing)
+    );
+    assert_eq!(
+        found("GET /db/_design/d/_view/v/x").route,
+        design(DesignRoute::NoView)
+    );
+    assert_eq!(
+        found("GET /db/_design/d/_view/v/x/y").route,
+        design(DesignRoute::Missing)
+    );
+    assert_eq!(
+        found("GET /db/_design/d/_x").route,
+        design(DesignRoute::Attachment(b"_x".into()))
+    );
+    let scheduler = |route| Route::Server(ServerRoute::Scheduler(route));
+    assert_eq!(
+        found("GET /_scheduler/jobs/a/b").route,
+        scheduler(SchedulerRoute::Unknown)
+    );
+    assert_eq!(
+        found("GET /db/_design").route,
+        Route::Database("db".into(), DatabaseRoute::Document("_design".into()))
+    );
+}
+
+#[test]
+fn what_only_reads_can_be_repeated() {
+    for request in [
+        "POST /db/_all_docs",
+        "POST /db/_bulk_get",
+        "POST /db/_changes",
+        "POST /db/_design/d/_list/l/v",
+        "POST /db/_design/d/_nouveau/i",
+        "POST /db/_design/d/_search/i",
+        "POST /db/_design/d/_view/v",
+        "POST /db/_design_docs",
+        "POST /db/_explain",
+        "POST /db/_find",
+        "POST /db/_local_docs",
+        "POST /db/_missing_revs",
+        "POST /db/_partition/p/_find",
+        "POST /db/_revs_diff",
+        "POST /db/_settee/preview",
+    ] {
+        assert!(found(request).row.reads("POST"), "{request}");
+    }
+    for request in [
+        "POST /db",
+        "POST /db/_bulk_docs",
+        "POST /db/_design/d/_update/u",
+        "POST /db/_index",
+        "POST /db/_partition/p/_index",
+        "POST /db/_purge",
+    ] {
+        assert!(!found(request).row.reads("POST"), "{request}");
+    }
+}
+
+#[test]
+fn segments_that_must_be_text_are_checked() {
+    let bad = b"\xff".to_vec();
+    let find = |segments: &[&[u8]]| {
+        let segments: Vec<Vec<u8>> = segments.iter().map(|s| s.to_vec()).collect();
+        find("GET", &segments).route
+    };
+    let db = |route| Route::Database("db".into(), route);
+    assert_eq!(find(&[&bad]), Route::Server(ServerRoute::NoDatabase));
+    assert_eq!(find(&[b"_node", &bad]), Route::Server(ServerRoute::Missing));
+    assert_eq!(find(&[b"db", &bad]), db(DatabaseRoute::InvalidId));
+    assert_eq!(
+        find(&[b"db", b"_design", &bad]),
+        db(DatabaseRoute::InvalidId)
+    );
+    assert_eq!(
+        find(&[b"db", b"doc", &bad]),
+        db(DatabaseRoute::Attachment("doc".into(), bad.clone()))
+    );
+}
+
+#[test]
+fn names_of_classes_are_labels() {
+    let names: HashSet<&str> = CLASSES.iter().map(|class| class.name()).collect();
+    assert_eq!(names.len(), CLASSES.len());
+    assert!(
+        CLASSES
+            .iter()
+            .enumerate()
+            .all(|(i, class)| *class as usize == i)
+    );
+}

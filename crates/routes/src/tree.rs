@@ -1,0 +1,146 @@
+//! Matching of paths. The rows form a tree with a level for each segment of a path; literals come before parameters.
+
+use std::sync::LazyLock;
+
+use crate::route::{DatabaseRoute, Route, ServerRoute};
+use crate::row::Row;
+use crate::table::{ROWS, UNKNOWN};
+
+/// The row and the route of a path.
+#[derive(Debug)]
+pub struct Found {
+    /// The properties of the path.
+    pub row: &'static Row,
+    /// What it names.
+    pub route: Route,
+}
+
+/// Finds what the decoded segments of a path name. Where several rows have the path, the method decides.
+pub fn find(method: &str, segments: &[Vec<u8>]) -> Found {
+    let rows = TREE.rows(segments).unwrap_or_default();
+    let allowed = rows.iter().find(|row| row.allows(method));
+    // The last row has the text of a 405 answer.
+    let row = *allowed.or(rows.last()).unwrap_or(&&UNKNOWN);
+    let captures = Captures {
+        path: row.path,
+        segments,
+    };
+    let route = match captures.invalid() {
+        None => (row.route)(&captures),
+        Some(0) => Route::Server(ServerRoute::NoDatabase),
+        Some(_) if row.path.starts_with("/{db}") => {
+            Route::Database(captures.text("db"), DatabaseRoute::InvalidId)
+        }
+        Some(_) => Route::Server(ServerRoute::Missing),
+    };
+    Found { row, route }
+}
+
+/// The segments that the parameters of a row stand for.
+pub(crate) struct Captures<'a> {
+    path: &'static str,
+    segments: &'a [Vec<u8>],
+}
+
+impl Captures<'_> {
+    /// Returns the position of a segment that stands for a text and is not UTF-8.
+    fn invalid(&self) -> Option<usize> {
+        let is_text = |part: &str| part.starts_with('{') && !part.ends_with("...}");
+        let mut parts = self.path.split('/').skip(1).zip(self.segments);
+        parts.position(|(part, segment)| is_text(part) && std::str::from_utf8(segment).is_err())
+    }
+
+    fn position(&self, name: &str) -> usize {
+        let of_name = |part: &str| {
+            let inner = part
+                .strip_prefix('{')
+                .and_then(|part| part.strip_suffix('}'));
+            inner.is_some_and(|inner| inner.strip_suffix("...").unwrap_or(inner) == name)
+        };
+        let position = self.path.split('/').skip(1).position(of_name);
+        position.expect("the row's path has the parameter")
+    }
+
+    /// Returns a segment.
+    pub fn text(&self, name: &str) -> String {
+        let segment = &self.segments[self.position(name)];
+        String::from_utf8_lossy(segment).into_owned()
+    }
+
+    /// Returns the segments from a parameter to the end.
+    pub fn rest(&self, name: &str) -> Vec<String> {
+        let segments = self.segments[self.position(name)..].iter();
+        let text = |segment: &Vec<u8>| String::from_utf8_lossy(segment).into_owned();
+        segments.map(text).collect()
+    }
+
+    /// Returns the segments from a parameter to the end, with the slashes between them.
+    pub fn joined(&self, name: &str) -> Vec<u8> {
+        self.segments[self.position(name)..].join(&b'/')
+    }
+}
+
+static TREE: LazyLock<Node> = LazyLock::new(|| {
+    let mut tree = Node::default();
+    for row in ROWS {
+        tree.add(row);
+    }
+    tree
+});
+
+#[derive(Default)]
+struct Node {
+    /// Sorted by name.
+    literals: Vec<(&'static str, Node)>,
+    parameter: Option<Box<Node>>,
+    /// Rows whose paths end here.
+    here: Vec<&'static Row>,
+    /// Rows whose paths continue with any number of segments.
+    rest: Vec<&'static Row>,
+}
+
+impl Node {
+    fn add(&mut self, row: &'static Row) {
+        let mut node = self;
+        for part in row.path.split('/').filter(|part| !part.is_empty()) {
+            if part.ends_with("...}") {
+                node.rest.push(row);
+                return;
+            }
+            node = match part.starts_with('{') {
+                true => node.parameter.get_or_insert_default(),
+                false => node.literal(part),
+            };
+        }
+        node.here.push(row);
+        if row.ignores_rest {
+            node.rest.push(row);
+        }
+    }
+
+    fn literal(&mut self, part: &'static str) -> &mut Node {
+        let found = self
+            .literals
+            .binary_search_by_key(&part, |(literal, _)| literal);
+        let position = found.unwrap_or_else(|position| {
+            self.literals.insert(position, (part, Node::default()));
+            position
+        });
+        &mut self.literals[position].1
+    }
+
+    /// Returns the rows of a path, of which there is at least one.
+    fn rows(&self, segments: &[Vec<u8>]) -> Option<&[&'static Row]> {
+        let Some((first, after)) = segments.split_first() else {
+            return (!self.here.is_empty()).then_some(&self.here);
+        };
+        let literal = || {
+            let by_name = |(literal, _): &(&str, Node)| literal.as_bytes().cmp(first);
+            let position = self.literals.binary_search_by(by_name).ok()?;
+            self.literals[position].1.rows(after)
+        };
+        literal()
+            .or_else(|| self.parameter.as_ref()?.rows(after))
+            .or_else(|| (!self.rest.is_empty()).then_some(&*self.rest))
+    }
+}
