@@ -54,9 +54,13 @@ pub static ROWS: &[Row] = &[
     Row::server("GET,HEAD", "/_up", Class::Welcome, |_| Route::Server(ServerRoute::Up))
         .who_may(Who::Anyone).cluster(Cluster::Node).ignores_rest(),
     Row::server("GET,HEAD", "/_all_dbs", Class::Databases, |_| Route::Server(ServerRoute::AllDbs))
-        .who_may(Who::AllDbs).ignores_rest(),
+        .who_may(Who::AllDbs),
+    Row::server("*", "/_all_dbs/{path...}", Class::Databases, |_| Route::Server(ServerRoute::Missing))
+        .who_may(Who::AllDbs),
     Row::server("GET,HEAD,POST", "/_dbs_info", Class::Databases, |_| Route::Server(ServerRoute::DbsInfo))
-        .post_reads().ignores_rest(),
+        .post_reads(),
+    Row::server("*", "/_dbs_info/{path...}", Class::Databases, |_| Route::Server(ServerRoute::Missing))
+        .post_reads(),
     Row::server("GET", "/_uuids", Class::Welcome, |_| Route::Server(ServerRoute::Uuids))
         .who_may(Who::Anyone).ignores_rest(),
     Row::server("GET,HEAD", "/_active_tasks", Class::Server, |_| Route::Server(ServerRoute::ActiveTasks))

@@ -47,7 +47,8 @@ impl Status for ReplicatorError {
             | E::FilterFetch(_)
             | E::CheckpointCommitFailure(_)
             | E::Request(_) => 500,
-            E::TooManyJobs(_) | E::Stopped => 503,
+            E::LargeSelection(_) => 413,
+            E::TooManyJobs(_) | E::NoRoom | E::Stopped => 503,
             E::Database(e) => e.status(),
         }
     }

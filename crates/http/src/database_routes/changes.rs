@@ -16,7 +16,7 @@ use crate::design_routes::calls;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
-use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, until_deleted};
+use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural, until_deleted};
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::body::BodyClass;

@@ -57,26 +57,38 @@ pub struct FeedTimes {
 }
 
 impl FeedTimes {
-    /// `max`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
+    /// Reads the times of `_changes`. `max`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
     pub fn of(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
+        FeedTimes::with_heartbeat(query, query.get("heartbeat"), max)
+    }
+
+    /// Reads the times of `_db_updates`, which takes `heartbeat=false` and 0 for none.
+    pub fn of_updates(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
+        let heartbeat = query.get("heartbeat");
+        let heartbeat = heartbeat.filter(|text| !matches!(*text, "false" | "0"));
+        FeedTimes::with_heartbeat(query, heartbeat, max)
+    }
+
+    fn with_heartbeat(
+        query: &Query,
+        heartbeat: Option<&str>,
+        max: Duration,
+    ) -> Result<FeedTimes, ApiError> {
         let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
-        let heartbeat = match query.get("heartbeat") {
-            None => None,
-            Some("true") => Some(max_ms),
-            Some(n) => match n.parse::<i64>().map(u64::try_from) {
-                Ok(Ok(n)) if n > 0 => Some(n.min(max_ms)),
-                Ok(_) => {
-                    return Err(ApiError::bad_request(
-                        "The heartbeat value should be a positive integer (in milliseconds).",
-                    ));
+        let mut heartbeat_ms = None;
+        // As in CouchDB, the first parameter that is wrong counts.
+        for (name, text) in &query.0 {
+            match name.as_str() {
+                "limit" | "timeout" => drop(natural(name, text)?),
+                "heartbeat" if heartbeat_ms.is_none() => {
+                    heartbeat_ms = heartbeat
+                        .map(|text| parse_heartbeat(text, max_ms))
+                        .transpose()?;
                 }
-                Err(_) => {
-                    return Err(ApiError::bad_request(
-                        "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
-                    ));
-                }
-            },
-        };
+                _ => {}
+            }
+        }
+        let heartbeat = heartbeat_ms;
         let timeout = query.get("timeout").map(|text| natural("timeout", text));
         let timeout = timeout.transpose()?;
         // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
@@ -88,6 +100,22 @@ impl FeedTimes {
             timeout: timeout.map(Duration::from_millis),
             heartbeat: heartbeat.map(Duration::from_millis),
         })
+    }
+}
+
+/// Reads a `heartbeat` of a feed, in milliseconds.
+fn parse_heartbeat(text: &str, max_ms: u64) -> Result<u64, ApiError> {
+    if text == "true" {
+        return Ok(max_ms);
+    }
+    match text.parse::<i64>().map(u64::try_from) {
+        Ok(Ok(n)) if n > 0 => Ok(n.min(max_ms)),
+        Ok(_) => Err(ApiError::bad_request(
+            "The heartbeat value should be a positive integer (in milliseconds).",
+        )),
+        Err(_) => Err(ApiError::bad_request(
+            "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
+        )),
     }
 }
 

@@ -20,7 +20,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
         return Err(database::Error::NotInCluster(reason).into());
     }
     let kind = FeedKind::of(&req.query)?;
-    let times = FeedTimes::of(&req.query, req.settings.chttpd.changes_timeout)?;
+    let times = FeedTimes::of_updates(&req.query, req.settings.chttpd.changes_timeout)?;
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
         .flatten();
