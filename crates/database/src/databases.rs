@@ -209,7 +209,7 @@ impl Databases {
             languages: Arc::new(WithIndexes(options.languages.clone())),
             scans: Scans::default(),
             text_turns: TextTurns::default(),
-            reduce_limit: options.reduce_limit,
+            reduce_limit: options.reduce_limit.into(),
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
             aggregate_memory: mango::AggregateMemory::new(options.aggregate_bytes),
             row_cache: Arc::new(index::RowCache::new(options.index_rows_bytes)),
@@ -514,6 +514,11 @@ impl Databases {
     /// Sets how many bytes a partition may hold before it takes no more; at first there is no limit.
     pub fn set_partition_limit(&self, max_bytes: u64) {
         self.partition_limit.store(max_bytes, Ordering::Relaxed);
+    }
+
+    /// Sets when a reduction is too large from now on; `None` for never.
+    pub fn set_reduce_limit(&self, limit: Option<index::ReduceLimit>) {
+        self.views.reduce_limit.set(limit);
     }
 
     /// Sets how many leaves a document may have: an edit that adds another one is refused.

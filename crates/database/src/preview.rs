@@ -169,7 +169,7 @@ impl DatabaseAs {
         let mut mapper = self.languages().mapper(&group)?;
         preview.map(mapper.as_mut(), &samples, began + TIME_MAX)?;
         if spec.views.iter().any(|view| !view.reduces.is_empty()) && !preview.rows.is_empty() {
-            let limit = self.shared_views().reduce_limit;
+            let limit = self.shared_views().reduce_limit.get();
             let reduced = preview.reduce(|rows| {
                 let languages = self.languages().clone();
                 index::try_reduce(

@@ -13,7 +13,7 @@ use crate::build::{Build, BuildLimits};
 use crate::map::MapCounts;
 use crate::memory::BuildMemory;
 use crate::read::IndexView;
-use crate::reduce::ReduceLimit;
+use crate::reduce::SharedReduceLimit;
 use crate::reducer::Reducers;
 use crate::row_cache::RowCache;
 use crate::spec::Spec;
@@ -97,7 +97,7 @@ impl Index {
         number: ShardNumber,
         spec: Arc<Spec>,
         languages: Arc<dyn Languages>,
-        limit: Option<ReduceLimit>,
+        limit: impl Into<SharedReduceLimit>,
         label: Owner,
     ) -> Result<Index, Error> {
         let engine = store.engine();

@@ -51,7 +51,7 @@ pub use iter::{RowIter, ViewRow};
 pub use map::{MapCounts, Source, map_each, write_key_sort};
 pub use memory::{BuildMemory, Taken};
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange};
-pub use reduce::ReduceLimit;
+pub use reduce::{ReduceLimit, SharedReduceLimit};
 pub use reducer::{Tried, try_reduce};
 pub use row_cache::RowCache;
 pub use spec::{ReduceSpec, Spec, ViewSpec};

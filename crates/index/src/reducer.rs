@@ -8,7 +8,7 @@ use profiler::Label;
 
 use crate::Error;
 use crate::blocks::State;
-use crate::reduce::{Builtin, ReduceLimit};
+use crate::reduce::{Builtin, SharedReduceLimit};
 use crate::spec::{ReduceSpec, Spec};
 
 /// Begins the state of a custom function that did not shrink; the reason follows. No JSON text begins so.
@@ -71,8 +71,10 @@ impl RowBatch {
 pub struct Reducers {
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,
-    limit: Option<ReduceLimit>,
+    limit: SharedReduceLimit,
     database: Arc<str>,
+    /// Names of the views, for reasons.
+    contexts: Vec<String>,
     /// Names of the views, for profiles.
     labels: Vec<Label>,
 }
@@ -81,7 +83,7 @@ impl Reducers {
     pub fn new(
         spec: Arc<Spec>,
         languages: Arc<dyn Languages>,
-        limit: Option<ReduceLimit>,
+        limit: impl Into<SharedReduceLimit>,
         owner: &Owner,
     ) -> Reducers {
         let views = 0..spec.views.len();
@@ -90,7 +92,10 @@ impl Reducers {
             labels: views.map(label).collect(),
             spec,
             languages,
-            limit,
+            limit: limit.into(),
+            contexts: (0..spec.views.len())
+                .map(|n| owner.view(n).to_string())
+                .collect(),
             database: owner.database.clone(),
         }
     }
@@ -114,11 +119,11 @@ impl Reducers {
         match &self.spec.views[view].reduces[function] {
             ReduceSpec::Builtin(b) => {
                 let state = b.reduce(rows.iter().map(|r| (r.key, r.value)));
-                Ok(self.limited(*b, bytes, state))
+                Ok(self.limited((view, *b), bytes, state))
             }
             ReduceSpec::Custom(source) => {
                 let state = self.run(view, source, |r| r.reduce(rows));
-                self.checked(bytes(), state)
+                self.checked(view, bytes(), state)
             }
         }
     }
@@ -130,7 +135,7 @@ impl Reducers {
             _ if states.len() == 1 => Ok(states[0].clone()),
             ReduceSpec::Builtin(b) => {
                 let state = b.rereduce(states.iter().map(|s| &**s));
-                Ok(self.limited(*b, bytes, state))
+                Ok(self.limited((view, *b), bytes, state))
             }
             ReduceSpec::Custom(source) => {
                 // As in CouchDB, what is made of an overflow is that overflow.
@@ -139,7 +144,7 @@ impl Reducers {
                 }
                 let values: Vec<&[u8]> = states.iter().map(|s| &**s).collect();
                 let state = self.run(view, source, |r| r.rereduce(&values));
-                self.checked(bytes(), state)
+                self.checked(view, bytes(), state)
             }
         }
     }
@@ -166,18 +171,29 @@ impl Reducers {
         }
     }
 
-    fn limited(&self, b: Builtin, bytes: impl Fn() -> usize, state: Vec<u8>) -> State {
-        match &self.limit {
-            Some(limit) if b == Builtin::Sum => limit.check(bytes(), state).into(),
+    fn limited(
+        &self,
+        (view, b): (usize, Builtin),
+        bytes: impl Fn() -> usize,
+        state: Vec<u8>,
+    ) -> State {
+        let limit = (b == Builtin::Sum).then(|| self.limit.get()).flatten();
+        match limit {
+            Some(limit) => limit.check(bytes(), state, &self.contexts[view]).into(),
             _ => state.into(),
         }
     }
 
     /// CouchDB's guard against reductions that grow with their rows: such a state says only that, so that it costs no other
     /// group its answer.
-    fn checked(&self, input_bytes: usize, state: Result<Vec<u8>, Error>) -> Result<State, Error> {
+    fn checked(
+        &self,
+        view: usize,
+        input_bytes: usize,
+        state: Result<Vec<u8>, Error>,
+    ) -> Result<State, Error> {
         let reason = match state {
-            Ok(state) => match self.overflow(input_bytes, state.len()) {
+            Ok(state) => match self.overflow(view, input_bytes, state.len()) {
                 None => return Ok(state.into()),
                 Some(reason) => reason,
             },
@@ -187,14 +203,10 @@ impl Reducers {
         Ok([&[OVERFLOW], reason.as_bytes()].concat().into())
     }
 
-    fn overflow(&self, input_bytes: usize, size: usize) -> Option<String> {
-        let limit = self.limit.as_ref()?;
-        if size <= limit.threshold || size as f64 * limit.ratio <= input_bytes as f64 {
-            return None;
-        }
-        Some(format!(
-            "Reduce output must shrink more rapidly: input size: {input_bytes} output size: {size}"
-        ))
+    fn overflow(&self, view: usize, input_bytes: usize, size: usize) -> Option<String> {
+        self.limit
+            .get()?
+            .exceeded(input_bytes, size, &self.contexts[view])
     }
 
     /// Calls a custom function: who runs it keeps it compiled.
@@ -231,7 +243,7 @@ pub struct Tried {
 pub fn try_reduce(
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,
-    limit: Option<ReduceLimit>,
+    limit: impl Into<SharedReduceLimit>,
     owner: &Owner,
     rows: &[ReduceRow<'_>],
     until: Instant,
@@ -336,7 +348,7 @@ mod tests {
         assert_eq!(reducers.finalize(0, 0, &small).unwrap(), b"\"x\"");
         assert_eq!(
             reducers.finalize(0, 0, &all).unwrap_err().to_string(),
-            "Reduce output must shrink more rapidly: input size: 10001 output size: 10000"
+            "Reduce output must shrink more rapidly: input size: 10001 output size: 10000 context: "
         );
     }
 }

@@ -36,4 +36,4 @@ pub use query::{
     segments_with,
 };
 pub use request_object::{Said, body_given, for_rewrite, info_json, request_json};
-pub use settings::{is_shared, new_database, shared_settings};
+pub use settings::{is_shared, new_database, reduce_limit, shared_settings};

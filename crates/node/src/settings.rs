@@ -1,14 +1,23 @@
 //! What the configuration means to the parts of a server.
 
 use config::Settings;
-use database::{AttachmentOptions, CreateOptions, Databases};
+use database::{AttachmentOptions, CreateOptions, Databases, ReduceLimit};
 use document::{UuidAlgorithm, UuidFormat};
 
 /// Tells databases what concerns them.
 pub fn tell(settings: &Settings, databases: &Databases) {
     databases.set_partition_limit(settings.couchdb.max_partition_size);
+    databases.set_reduce_limit(reduce_limit(&settings.query_server_config));
     databases.set_leaf_limit(settings.couchdb.max_document_leaves);
     databases.set_attachment_options(attachment_options(settings));
+}
+
+/// When a reduction is too large; `None` for never.
+pub fn reduce_limit(settings: &config::settings::QueryServerConfig) -> Option<ReduceLimit> {
+    (settings.reduce_limit == config::settings::ReduceLimit::On).then_some(ReduceLimit {
+        threshold: settings.reduce_limit_threshold,
+        ratio: settings.reduce_limit_ratio,
+    })
 }
 
 /// How a new database is made, with so many shards or as many as are configured. More replicas than one would all be here.

@@ -57,11 +57,11 @@ section! {
         /// How long an unused process is kept, in seconds.
         os_process_idle_limit: Seconds = "300",
         /// Whether a reduction that does not shrink is an error; log only logs it.
-        reduce_limit: ReduceLimit = "true" [start],
+        reduce_limit: ReduceLimit = "true",
         /// Size from which a reduction has to shrink, in bytes.
-        reduce_limit_threshold: Count = "5000" [start],
+        reduce_limit_threshold: Count = "5000",
         /// How many times smaller than its input it has to be.
-        reduce_limit_ratio: Ratio = "2.0" [start],
+        reduce_limit_ratio: Ratio = "2.0",
         /// Most rows that one query of a view, of _all_docs and its like, or of _all_dbs may ask for, and gets.
         query_limit: Limit = "268435456",
         /// The same for a query of one partition.

@@ -14,7 +14,7 @@ use std::time::{Duration, Instant};
 use data_encoding::HEXLOWER;
 use document::DocId;
 use functions::{Languages, Owner};
-use index::{BuildMemory, Index, IndexInfo, ReduceLimit, RowCache};
+use index::{BuildMemory, Index, IndexInfo, RowCache, SharedReduceLimit};
 use parking_lot::Mutex;
 use storage::Signature;
 use tokio::sync::watch;
@@ -37,7 +37,7 @@ const DESIGNS_KEPT_MAX: usize = 256;
 /// What views of all databases share.
 pub struct Views {
     pub languages: Arc<dyn Languages>,
-    pub reduce_limit: Option<ReduceLimit>,
+    pub reduce_limit: SharedReduceLimit,
     /// For the rows of builds under way.
     pub build_memory: Arc<BuildMemory>,
     /// For the groups of aggregates under way.
@@ -344,7 +344,7 @@ impl Database {
                 number,
                 design.spec.clone(),
                 shared.languages.clone(),
-                shared.reduce_limit,
+                shared.reduce_limit.clone(),
                 self.owner_of(design),
             )?;
             let index = index

@@ -25,6 +25,10 @@ mod sum;
 #[cfg(test)]
 mod tests;
 
+use std::sync::Arc;
+
+use parking_lot::RwLock;
+
 /// A row's key and value, both JSON text.
 pub type Row<'a> = (&'a [u8], &'a [u8]);
 
@@ -195,6 +199,28 @@ pub struct ReduceLimit {
     pub ratio: f64,
 }
 
+/// A [`ReduceLimit`], or none, that can change while indexes are open. Clones share it.
+#[derive(Clone, Debug, Default)]
+pub struct SharedReduceLimit(Arc<RwLock<Option<ReduceLimit>>>);
+
+impl SharedReduceLimit {
+    /// Returns what is in force.
+    pub fn get(&self) -> Option<ReduceLimit> {
+        *self.0.read()
+    }
+
+    /// Sets what is in force from now on. States that were made before stay as they are.
+    pub fn set(&self, limit: Option<ReduceLimit>) {
+        *self.0.write() = limit;
+    }
+}
+
+impl From<Option<ReduceLimit>> for SharedReduceLimit {
+    fn from(limit: Option<ReduceLimit>) -> SharedReduceLimit {
+        SharedReduceLimit(Arc::new(RwLock::new(limit)))
+    }
+}
+
 impl Default for ReduceLimit {
     /// CouchDB's defaults.
     fn default() -> Self {
@@ -208,19 +234,22 @@ impl Default for ReduceLimit {
 impl ReduceLimit {
     /// The state of `_sum` itself, or that of the error that CouchDB puts in its place. `input_size` is the number of bytes of
     /// the rows or states that it was made of.
-    pub fn check(&self, input_size: usize, state: Vec<u8>) -> Vec<u8> {
-        let size = state.len();
-        if size <= self.threshold || size as f64 * self.ratio <= input_size as f64 {
+    pub fn check(&self, input_size: usize, state: Vec<u8>, context: &str) -> Vec<u8> {
+        let Some(reason) = self.exceeded(input_size, state.len(), context) else {
             return state;
-        }
+        };
         let mut error = Vec::new();
-        json::write_error(
-            &format!(
-                "Reduce output must shrink more rapidly: input size: {input_size} output size: {size}"
-            ),
-            None,
-            &mut error,
-        );
+        json::write_error(&reason, None, &mut error);
         error
+    }
+
+    /// Returns CouchDB's reason for a state that is too large; `context` names the view.
+    pub(crate) fn exceeded(&self, input: usize, output: usize, context: &str) -> Option<String> {
+        let is_small = output <= self.threshold || output as f64 * self.ratio <= input as f64;
+        (!is_small).then(|| {
+            format!(
+                "Reduce output must shrink more rapidly: input size: {input} output size: {output} context: {context}"
+            )
+        })
     }
 }

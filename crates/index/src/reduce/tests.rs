@@ -313,16 +313,17 @@ fn a_state_of_different_keys_stays_small() {
 fn a_sum_that_does_not_shrink_is_replaced_by_an_error() {
     let limit = ReduceLimit::default();
     let large = vec![b'1'; 5001];
-    assert_eq!(limit.check(10_002, large.clone()), large);
-    let error: Value = serde_json::from_slice(&limit.check(10_001, large.clone())).unwrap();
+    assert_eq!(limit.check(10_002, large.clone(), "db/d/v"), large);
+    let error: Value =
+        serde_json::from_slice(&limit.check(10_001, large.clone(), "db/d/v")).unwrap();
     assert_eq!(
         error,
         json!({
             "error": "builtin_reduce_error",
-            "reason": "Reduce output must shrink more rapidly: input size: 10001 output size: 5001"
+            "reason": "Reduce output must shrink more rapidly: input size: 10001 output size: 5001 context: db/d/v"
         })
     );
-    assert_eq!(limit.check(1, vec![b'1'; 5000]).len(), 5000);
+    assert_eq!(limit.check(1, vec![b'1'; 5000], "db/d/v").len(), 5000);
 }
 
 /// Values that any function can work with in any grouping: sums of integers do not depend on it.

@@ -252,7 +252,7 @@ pub fn functions_of(data: &Path) -> Result<(Arc<dyn Languages>, Option<ReduceLim
         data: Some(data.to_owned()),
         ..ServeOptions::default()
     })?;
-    let limit = options::reduce_limit(&config.settings().query_server_config);
+    let limit = node::reduce_limit(&config.settings().query_server_config);
     Ok((languages::start(&config)?, limit))
 }
 

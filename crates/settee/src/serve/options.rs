@@ -4,9 +4,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use config::{Settings, settings};
-use database::{
-    AttachmentOptions, GlobalChangesOptions, KenOptions, Options, ReduceLimit, StoreOptions,
-};
+use database::{AttachmentOptions, GlobalChangesOptions, KenOptions, Options, StoreOptions};
 use functions::Languages;
 use node::{DescriptorPlan, MemoryPlan};
 
@@ -28,7 +26,7 @@ pub fn databases(
         default_n: 1,
         auto_compact: settings.compaction.enable,
         languages,
-        reduce_limit: reduce_limit(&settings.query_server_config),
+        reduce_limit: node::reduce_limit(&settings.query_server_config),
         ken: KenOptions {
             enabled: settings.ken.enable,
             limit: settings.ken.limit,
@@ -50,14 +48,6 @@ fn store(settings: &settings::Rocksdb, memory: &MemoryPlan) -> StoreOptions {
         background_bytes_per_s: settings.background_bytes_per_second,
         ..StoreOptions::default()
     }
-}
-
-/// When a reduction is too large; `None` for never.
-pub fn reduce_limit(settings: &settings::QueryServerConfig) -> Option<ReduceLimit> {
-    (settings.reduce_limit == settings::ReduceLimit::On).then_some(ReduceLimit {
-        threshold: settings.reduce_limit_threshold,
-        ratio: settings.reduce_limit_ratio,
-    })
 }
 
 /// How `_global_changes` is kept.
@@ -255,7 +245,7 @@ mod tests {
     fn a_reduce_limit_that_is_off_is_none() {
         for value in ["false", "log"] {
             let settings = settings(&format!("[query_server_config]\nreduce_limit = {value}\n"));
-            assert_eq!(reduce_limit(&settings.query_server_config), None);
+            assert_eq!(node::reduce_limit(&settings.query_server_config), None);
         }
     }
 }
