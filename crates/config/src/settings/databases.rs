@@ -13,6 +13,8 @@ section! {
         node_name: NodeName = "settee@127.0.0.1" [start],
         /// What /_up tells load balancers: true and nolb are a 404.
         maintenance_mode: MaintenanceMode = "false",
+        /// Whether the operator is about to change versions: the metric couchdb_upgrade_in_progress shows it.
+        upgrade_in_progress: Bool = "false",
         /// Largest document body, in bytes of JSON.
         max_document_size: Limit = "8000000",
         /// Size from which a partition takes no more documents, in bytes.

@@ -42,6 +42,8 @@ section! {
         max_http_request_size: Limit = "4294967296",
         /// Longest request path with query, in bytes.
         max_uri_length: Limit = "infinity",
+        /// Header whose address design functions see as the client's (peer); without it, or where it holds none, they see the connection's. Set it only where a proxy sets the header.
+        peer_header: Option<Text>,
         /// Most databases in one POST /_dbs_info.
         max_db_number_for_dbs_info_req: Int = "100",
         /// Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds.

@@ -1,5 +1,6 @@
 //! The routes of design functions: `_show`, `_update`, `_list`, `_rewrite`.
 
+use std::net::IpAddr;
 use std::sync::Arc;
 
 use bytes::Bytes;
@@ -106,6 +107,12 @@ pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
     Ok(given.then_some(body))
 }
 
+/// The address in the header of `[chttpd] peer_header`.
+fn shown_peer(req: &Request) -> Option<IpAddr> {
+    let header = req.settings.chttpd.peer_header.as_deref()?;
+    req.named_header(header)?.trim().parse().ok()
+}
+
 /// What the client said, for functions.
 fn said<'a>(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
     Said {
@@ -116,7 +123,7 @@ fn said<'a>(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
         segments: &req.segments,
         query: &req.query,
         headers: &req.headers,
-        peer: req.peer,
+        peer: shown_peer(req).or(req.peer),
         user: &req.user,
         body,
     }

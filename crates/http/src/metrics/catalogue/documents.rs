@@ -1,5 +1,6 @@
 //! What is counted of documents, queries, users' functions, and the disk.
 
+use config::settings::MaintenanceMode;
 use database::Databases;
 use database::counters as of_databases;
 use functions::counters as of_functions;
@@ -94,6 +95,24 @@ fn files(list: &mut List, app: &App) {
             machine::open_files(),
         ),
     ]);
+    let couchdb = &app.settings().couchdb;
+    list.gauges([
+        (
+            "couchdb/database_count",
+            "number of databases",
+            app.node.databases.count() as u64,
+        ),
+        (
+            "couchdb/maintenance_mode",
+            "set to 1 when node is in maintenance mode",
+            u64::from(couchdb.maintenance_mode != MaintenanceMode::Off),
+        ),
+        (
+            "couchdb/upgrade_in_progress",
+            "set to 1 when upgrade_in_progress is toggled",
+            u64::from(couchdb.upgrade_in_progress),
+        ),
+    ]);
     let syncs = Databases::sync_times();
     list.counters([("fsync/count", "number of fsync calls", syncs.len())]);
     let syncs = Value::Distribution(syncs, Unit::Microseconds);
@@ -127,6 +146,11 @@ fn functions(list: &mut List) {
             failures,
         ),
     ]);
+    list.gauges([(
+        "couchdb/query_server/process_count",
+        "number of active query server processes",
+        starts.saturating_sub(ends + failures),
+    )]);
     list.times(
         "couchdb/query_server/vdu_process_time",
         "duration of validate_doc_update function calls",
