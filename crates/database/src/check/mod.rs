@@ -11,7 +11,6 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use functions::{Languages, Owner};
-use index::ReduceLimit;
 use index::check::{IndexCheck, IndexTotals, MapAgain};
 use storage::check::{Findings, Owned, References, ShardRules, StoreCheck};
 use storage::{Shard, ShardMeta, ShardNumber, View};
@@ -31,8 +30,6 @@ pub struct CheckOptions {
     pub temporary: PathBuf,
     /// Who runs map functions, to compare what they give with what is stored; `None` leaves this out.
     pub languages: Option<Arc<dyn Languages>>,
-    /// Of reductions: what a server is configured to.
-    pub reduce_limit: Option<ReduceLimit>,
     /// Is told what there is to watch, before the check begins.
     pub begun: Box<dyn FnOnce(Arc<Watch>)>,
 }
@@ -73,7 +70,6 @@ pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
             let all: Arc<dyn Languages> = Arc::new(WithIndexes(languages));
             all
         }),
-        reduce_limit: options.reduce_limit,
         report: Report::default(),
     };
     check.run(first);
@@ -87,7 +83,6 @@ struct Check {
     store: PathBuf,
     of: StoreCheck,
     languages: Option<Arc<dyn Languages>>,
-    reduce_limit: Option<ReduceLimit>,
     report: Report,
 }
 
@@ -277,7 +272,6 @@ impl Check {
             spec: design.map(|design| &*design.spec),
             owner,
             meta,
-            limit: self.reduce_limit,
         };
         let watch = self.of.watch.clone();
         let totals = match check.run(self.of.snapshot(), &watch, &mut findings) {

@@ -199,6 +199,20 @@ pub struct ReduceLimit {
     pub ratio: f64,
 }
 
+/// Returns whether a state of `_sum` is the error of a reduction from so many bytes to so many, of any view.
+pub(crate) fn is_overflow_of(state: &[u8], input: usize, output: usize) -> bool {
+    let mut error = Vec::new();
+    json::write_error(&overflow(input, output), None, &mut error);
+    // A context follows, unless an older version wrote it.
+    let error = error.strip_suffix(b"\"}").unwrap_or(&error);
+    let rest = state.strip_prefix(error);
+    rest.is_some_and(|rest| rest == b"\"}" || rest.starts_with(b" context: "))
+}
+
+fn overflow(input: usize, output: usize) -> String {
+    format!("Reduce output must shrink more rapidly: input size: {input} output size: {output}")
+}
+
 /// A [`ReduceLimit`], or none, that can change while indexes are open. Clones share it.
 #[derive(Clone, Debug, Default)]
 pub struct SharedReduceLimit(Arc<RwLock<Option<ReduceLimit>>>);
@@ -246,10 +260,6 @@ impl ReduceLimit {
     /// Returns CouchDB's reason for a state that is too large; `context` names the view.
     pub(crate) fn exceeded(&self, input: usize, output: usize, context: &str) -> Option<String> {
         let is_small = output <= self.threshold || output as f64 * self.ratio <= input as f64;
-        (!is_small).then(|| {
-            format!(
-                "Reduce output must shrink more rapidly: input size: {input} output size: {output} context: {context}"
-            )
-        })
+        (!is_small).then(|| overflow(input, output) + " context: " + context)
     }
 }

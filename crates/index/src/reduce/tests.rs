@@ -324,6 +324,11 @@ fn a_sum_that_does_not_shrink_is_replaced_by_an_error() {
         })
     );
     assert_eq!(limit.check(1, vec![b'1'; 5000], "db/d/v").len(), 5000);
+    let error = limit.check(10_001, large, "db/d/v");
+    assert!(is_overflow_of(&error, 10_001, 5001));
+    assert!(!is_overflow_of(&error, 10_001, 5002));
+    let older = br#"{"error":"builtin_reduce_error","reason":"Reduce output must shrink more rapidly: input size: 1 output size: 2"}"#;
+    assert!(is_overflow_of(older, 1, 2) && !is_overflow_of(older, 1, 20));
 }
 
 /// Values that any function can work with in any grouping: sums of integers do not depend on it.

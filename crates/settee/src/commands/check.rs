@@ -54,7 +54,7 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
             "{place} holds backups: `settee backup verify {place}` looks at them"
         )));
     }
-    let (languages, reduce_limit) = functions_of(&options.data)?;
+    let languages = functions_of(&options.data)?;
     let (sender, receiver) = std::sync::mpsc::channel();
     let shown = Shown::start(receiver);
     let report = check(
@@ -62,7 +62,6 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
         CheckOptions {
             temporary: options.temporary.clone().unwrap_or_else(std::env::temp_dir),
             languages: options.indexes.then_some(languages),
-            reduce_limit,
             begun: Box::new(move |watch| {
                 // Nobody looks where there is no terminal.
                 let _ = sender.send(watch);

@@ -22,7 +22,7 @@ use std::time::Duration;
 
 use auth::Auth;
 use config::{Config, Layers};
-use database::{Databases, ReduceLimit};
+use database::Databases;
 use functions::Languages;
 use http_api::{App, Listeners};
 use node::{DescriptorPlan, MemoryPlan, Node};
@@ -246,14 +246,13 @@ fn data_given(options: &ServeOptions) -> PathBuf {
     options.data.clone().unwrap_or_else(|| "data".into())
 }
 
-/// Who runs the functions of a data directory's users, as a server there would, and beyond what it refuses reductions.
-pub fn functions_of(data: &Path) -> Result<(Arc<dyn Languages>, Option<ReduceLimit>), Failure> {
+/// Starts what runs the functions of a data directory's users, as a server there would.
+pub fn functions_of(data: &Path) -> Result<Arc<dyn Languages>, Failure> {
     let config = load_config(&ServeOptions {
         data: Some(data.to_owned()),
         ..ServeOptions::default()
     })?;
-    let limit = node::reduce_limit(&config.settings().query_server_config);
-    Ok((languages::start(&config)?, limit))
+    Ok(languages::start(&config)?)
 }
 
 /// Logs what in the configuration means nothing, or lets others read secrets.

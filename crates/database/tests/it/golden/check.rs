@@ -25,7 +25,6 @@ fn looked_at(store: &Path) -> Result<Report, database::Error> {
         CheckOptions {
             temporary: temporary.path().to_owned(),
             languages: Some(Arc::new(Golden { maps: true })),
-            reduce_limit: Some(Default::default()),
             begun: Box::new(|_| {}),
         },
     )
