@@ -411,6 +411,16 @@ impl Auth {
         )
     }
 
+    /// Returns the user of this name as the documents and the configuration say now; `None` when there is no such user any
+    /// more.
+    ///
+    /// # Errors
+    /// The documents of users cannot be read.
+    pub fn current_user(&self, name: &str) -> Result<Option<Arc<UserCtx>>, AuthError> {
+        let account = self.account(&self.state(), name)?;
+        Ok(account.map(|account| account.user.clone()))
+    }
+
     /// Hashes a password for `[admins]` as the configuration says. Blocks as [`Pending::verify`] does.
     pub fn hash_password(&self, password: &str) -> String {
         new_hash(&self.inner.config.settings().chttpd_auth, password).to_string()

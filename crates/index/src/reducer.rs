@@ -89,13 +89,11 @@ impl Reducers {
         let views = 0..spec.views.len();
         let label = |n| Label::new(&format!("{} (reduce)", owner.view(n)));
         Reducers {
-            labels: views.map(label).collect(),
+            labels: views.clone().map(label).collect(),
+            contexts: views.map(|n| owner.view(n).to_string()).collect(),
             spec,
             languages,
             limit: limit.into(),
-            contexts: (0..spec.views.len())
-                .map(|n| owner.view(n).to_string())
-                .collect(),
             database: owner.database.clone(),
         }
     }

@@ -17,6 +17,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::answers::measured;
 use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natural, until_deleted};
+use crate::reply::permission::Permission;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use crate::request::body::BodyClass;
@@ -46,6 +47,8 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
             let changes = LiveChanges {
                 changes: Arc::new(Mutex::new(access.db.changes(query)?)),
                 kind,
+                permission: Permission::of(app, req, access),
+                is_revoked: false,
             };
             let feed = LiveFeed::new(changes, kind, times, changed, app.stopping(), place);
             Ok(feed.reply())
@@ -232,10 +235,16 @@ struct LiveChanges {
     /// Never waited for: whoever reads has the feed for itself.
     changes: Arc<Mutex<Changes>>,
     kind: FeedKind,
+    permission: Permission,
+    /// Its user may no longer read the database: the feed ends.
+    is_revoked: bool,
 }
 
 impl LiveSource for LiveChanges {
     async fn read(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
+        if self.is_revoked {
+            return Ok(false);
+        }
         let framing = self.kind.framing();
         let changes = self.changes.clone();
         let read = if changes.lock().may_block() {
@@ -264,10 +273,14 @@ impl LiveSource for LiveChanges {
     }
 
     fn is_final(&self) -> bool {
-        self.changes.lock().is_final()
+        self.is_revoked || self.changes.lock().is_final()
     }
 
     fn refresh(&mut self) -> Result<(), ApiError> {
+        self.is_revoked = self.is_revoked || !self.permission.holds();
+        if self.is_revoked {
+            return Ok(());
+        }
         until_deleted(self.changes.lock().refresh())
     }
 

@@ -3,6 +3,7 @@
 pub mod answers;
 pub mod jsonp;
 pub mod live;
+pub mod permission;
 pub mod stream;
 
 use std::pin::Pin;

@@ -1,0 +1,68 @@
+//! Whether the reader of a feed may still read: a feed can outlast the permission of its user by days.
+
+use std::sync::Arc;
+
+use auth::UserCtx;
+use database::Database;
+use node::{Access, Node};
+
+use crate::app::App;
+use crate::request::Request;
+
+/// The permission to read a database, as it was when it was checked last.
+pub struct Permission {
+    node: Arc<Node>,
+    db: Arc<Database>,
+    user: Arc<UserCtx>,
+    /// The user has a document, or is an admin of the configuration: who comes by a token or by a proxy has the roles that it
+    /// says.
+    has_account: bool,
+    security: Arc<str>,
+    /// Updates of the users' database.
+    users_seq: u64,
+}
+
+impl Permission {
+    /// Returns the permission of a request's user, which was checked.
+    pub fn of(app: &App, req: &Request, access: &Access) -> Permission {
+        let has_account = matches!(req.authenticated, Some("cookie" | "default"));
+        Permission {
+            users_seq: if has_account { users_seq(&app.node) } else { 0 },
+            node: app.node.clone(),
+            security: access.db.security(),
+            db: Arc::clone(&access.db),
+            user: req.user.clone(),
+            has_account,
+        }
+    }
+
+    /// Returns whether the user may still read. Nothing is looked up unless something changed.
+    pub fn holds(&mut self) -> bool {
+        let security = self.db.security();
+        let is_same = Arc::ptr_eq(&security, &self.security) || security == self.security;
+        let users_seq = if self.has_account {
+            users_seq(&self.node)
+        } else {
+            0
+        };
+        if is_same && users_seq == self.users_seq {
+            return true;
+        }
+        (self.security, self.users_seq) = (security, users_seq);
+        if let (true, Some(name)) = (self.has_account, &self.user.name) {
+            // An account that cannot be read just now is looked at again at the next change of one.
+            match self.node.auth.current_user(name) {
+                Ok(Some(user)) => self.user = user,
+                Ok(None) => return false,
+                Err(_) => {}
+            }
+        }
+        Access::open(self.db.clone(), &self.user).is_ok()
+    }
+}
+
+fn users_seq(node: &Node) -> u64 {
+    let name = &node.settings().chttpd_auth.authentication_db;
+    let seq = |db: Arc<Database>| db.all_shards().iter().map(|s| s.meta().update_seq).sum();
+    node.databases.get(name).map_or(0, seq)
+}
