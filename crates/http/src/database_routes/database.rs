@@ -4,7 +4,7 @@ use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
 use crate::app::App;
-use crate::document_routes::documents::{self, parse_revs};
+use crate::document_routes::documents::{self, parse_revs, parse_revs_or};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
