@@ -49,6 +49,10 @@ pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>)
     if replication.winning_revs_only {
         parts.push(binary("winning_revs_only"));
     }
+    // What is copied from another place is another replication, with checkpoints of its own.
+    if let Some(since) = &replication.since_seq {
+        parts.push(json(since));
+    }
     let mut term = vec![TERM_VERSION];
     list(&parts, &mut term);
     HEXLOWER.encode(&Md5::digest(&term))
