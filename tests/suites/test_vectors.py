@@ -29,6 +29,12 @@ AREAS = [
     "replication",
     "mango",
     "nouveau",
+    "changes-validation",
+    "mango-validation",
+    "strict-input",
+    "reduce-limits",
+    "server",
+    "uuids",
 ]
 SYSTEM_DATABASES = ["_users", "_replicator"]
 DIFFERENCES_SHOWN = 5

@@ -501,11 +501,11 @@ struct ShownGroup {
 #[derive(Serialize)]
 struct Shown {
     bookmark: String,
-    counts: Option<Value>,
+    counts: Value,
     #[serde(skip_serializing_if = "Option::is_none")]
     groups: Option<Vec<ShownGroup>>,
     hits: Vec<ShownHit>,
-    ranges: Option<Value>,
+    ranges: Value,
     total_hits: u64,
     total_hits_relation: &'static str,
     update_latency: u64,
@@ -521,6 +521,7 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) 
         highlights: hit.highlights.map(highlights_value),
         explanation: hit.explanation,
     };
+    let nothing = || Value::Object(Map::new());
     let hits = answer.hits.into_iter().map(&mut show).collect();
     let groups = answer.groups.map(|groups| {
         let groups = groups.into_iter().map(|group| ShownGroup {
@@ -534,8 +535,8 @@ fn shown(answer: TextAnswer, docs: Option<Vec<Box<RawValue>>>, latency_us: u64) 
         hits,
         groups,
         bookmark: answer.bookmark,
-        counts: answer.counts.map(counts_value),
-        ranges: answer.ranges.map(counts_value),
+        counts: answer.counts.map_or_else(nothing, counts_value),
+        ranges: answer.ranges.map_or_else(nothing, counts_value),
         total_hits: answer.total,
         total_hits_relation: "EQUAL_TO",
         update_latency: latency_us,
