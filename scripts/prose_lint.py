@@ -46,6 +46,7 @@ RUST_TOKEN = re.compile(
 WEB_STRING = re.compile(r"""//[^\n]*|/\*.*?\*/|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`""", re.DOTALL)
 DOC_COMMENT = re.compile(r"^\s*//[/!](?!/) ?(.*)$")
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
+SWITCH = re.compile(r"<!-- prose-lint: (on|off, .+) -->$")
 LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) ")
 
 
@@ -135,7 +136,17 @@ def cells(number, row, header):
 
 
 def markdown_blocks(text):
-    yield from paragraphs(enumerate(text.splitlines(), 1))
+    yield from paragraphs(prose_lines(text))
+
+
+def prose_lines(text):
+    """The numbered lines of a page, without those between `<!-- prose-lint: off, REASON -->` and `<!-- prose-lint: on -->`."""
+    is_on = True
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := SWITCH.match(line):
+            is_on = match[1] == "on"
+        elif is_on:
+            yield number, line
 
 
 def doc_comments(text):
