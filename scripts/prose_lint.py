@@ -269,14 +269,15 @@ def load_counts():
 
 
 def changed_files():
-    """Files that differ from the last commit: the likely place of a new finding."""
-    done = subprocess.run(["git", "-C", CHECKOUT, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    return {line[3:] for line in done.stdout.splitlines()}
+    """Sets of files where a new finding probably is: those with uncommitted changes, then those of the last commit."""
+    for arguments in (["diff", "--name-only", "HEAD"], ["diff", "--name-only", "HEAD~1"]):
+        done = subprocess.run(["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False)
+        yield set(done.stdout.splitlines())
 
 
 def show(found):
-    changed = changed_files()
-    first = [finding for finding in found if finding.path in changed] or found
+    candidates = ([finding for finding in found if finding.path in changed] for changed in changed_files())
+    first = next(filter(None, candidates), found)
     for finding in first[:PRINTED_MAX]:
         print(f"{finding.path}:{finding.line}: {finding.name}: “{finding.found}”: {finding.use}")
     if len(first) > PRINTED_MAX:
