@@ -35,7 +35,7 @@ section! {
         max_bulk_get_count: Limit = "infinity",
         /// Allow administrators to change the security object of the user database.
         users_db_security_editable: Bool = "false",
-        /// Users of a database without a security object.
+        /// Access to databases without a security object.
         default_security: DefaultSecurity = "admin_only",
         /// Acknowledge writes before they are on disk.
         delayed_commits: Bool = "false",
@@ -216,7 +216,7 @@ choice! {
 }
 
 choice! {
-    /// Users of a database without a security object.
+    /// Access to databases without a security object.
     pub enum DefaultSecurity {
         /// Server administrators.
         AdminOnly = "admin_only",

@@ -124,7 +124,7 @@ section! {
         /// Allow cookies and passwords. With origins = *, every page on the web can use its
         /// visitor's session.
         credentials: Bool = "false",
-        /// Time for which browsers may cache the response, in seconds.
+        /// Time for which browsers may cache the preflight response, in seconds.
         max_age: Int = "600",
     }
 }
