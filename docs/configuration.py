@@ -14,9 +14,9 @@ HEAD = """# Configuration
 
 <!-- Made from default.ini by docs/configuration.py -->
 
-Every setting, with its default. Sections and keys are CouchDB's where CouchDB has them.
-[Deployment](../operations/deployment.md#configuration) says where settings may stand, which source wins, and which count at once.
-An empty default means that nothing is set.
+This page lists every setting with its default. Sections and keys are CouchDB's, if CouchDB has them.
+[Run in production](../operations/deployment.md#configuration) describes the sources of settings, their precedence, and the settings that need a restart.
+An empty default means that the setting is not set.
 """
 
 
@@ -52,7 +52,7 @@ def page(text):
         out.append(f"## \\[{name}\\]\n\n{plain(about)}\n")
         if settings:
             rows = [f"| {code(key)} | {code(default)} | {plain(cell(what))} |" for key, default, what in settings]
-            out.append("\n".join(["| key | default | what |", "|---|---|---|", *rows]) + "\n")
+            out.append("\n".join(["| key | default | description |", "|---|---|---|", *rows]) + "\n")
     return "\n".join(out)
 
 

@@ -50,10 +50,10 @@ def svg(rows):
 
     out = [
         f"<svg xmlns='http://www.w3.org/2000/svg' viewBox='0 0 {WIDTH} {height}' width='{WIDTH}' height='{height}' role='img'>",
-        "<title>Settee against CouchDB 3.5.0, as a ratio</title>",
+        "<title>Settee compared with CouchDB 3.5.0, as a ratio</title>",
         f"<rect width='{WIDTH}' height='{height}' fill='#ffffff'/>",
         f"<text x='16' y='26' {FONT} font-size='16' font-weight='600' fill='#222222'>Settee’s rate as a multiple of CouchDB 3.5.0’s</text>",
-        f"<text x='16' y='46' {FONT} font-size='12' fill='#555555'>settee bench, both in turns on one 2-core machine, client on the same cores; logarithmic scale</text>",
+        f"<text x='16' y='46' {FONT} font-size='12' fill='#555555'>settee bench, interleaved on one 2-core machine, client on the same cores; logarithmic scale</text>",
     ]
     for tick in TICKS:
         x = at(tick)

@@ -46,6 +46,7 @@ RUST_TOKEN = re.compile(
 WEB_STRING = re.compile(r"""//[^\n]*|/\*.*?\*/|'((?:[^'\\\n]|\\.)*)'|"((?:[^"\\\n]|\\.)*)"|`((?:[^`\\]|\\.)*)`""", re.DOTALL)
 DOC_COMMENT = re.compile(r"^\s*//[/!](?!/) ?(.*)$")
 FENCE = re.compile(r"^\s*(`{3,}|~{3,})")
+SWITCH = re.compile(r"<!-- prose-lint: (on|off, .+) -->$")
 LIST_ITEM = re.compile(r"^\s*(?:[-*+]|\d+\.) ")
 
 
@@ -135,7 +136,17 @@ def cells(number, row, header):
 
 
 def markdown_blocks(text):
-    yield from paragraphs(enumerate(text.splitlines(), 1))
+    yield from paragraphs(prose_lines(text))
+
+
+def prose_lines(text):
+    """The numbered lines of a page, without those between `<!-- prose-lint: off, REASON -->` and `<!-- prose-lint: on -->`."""
+    is_on = True
+    for number, line in enumerate(text.splitlines(), 1):
+        if match := SWITCH.match(line):
+            is_on = match[1] == "on"
+        elif is_on:
+            yield number, line
 
 
 def doc_comments(text):
@@ -258,14 +269,15 @@ def load_counts():
 
 
 def changed_files():
-    """Files that differ from the last commit: the likely place of a new finding."""
-    done = subprocess.run(["git", "-C", CHECKOUT, "status", "--porcelain"], capture_output=True, text=True, check=False)
-    return {line[3:] for line in done.stdout.splitlines()}
+    """Sets of files where a new finding probably is: those with uncommitted changes, then those of the last commit."""
+    for arguments in (["diff", "--name-only", "HEAD"], ["diff", "--name-only", "HEAD~1"]):
+        done = subprocess.run(["git", "-C", CHECKOUT, *arguments], capture_output=True, text=True, check=False)
+        yield set(done.stdout.splitlines())
 
 
 def show(found):
-    changed = changed_files()
-    first = [finding for finding in found if finding.path in changed] or found
+    candidates = ([finding for finding in found if finding.path in changed] for changed in changed_files())
+    first = next(filter(None, candidates), found)
     for finding in first[:PRINTED_MAX]:
         print(f"{finding.path}:{finding.line}: {finding.name}: “{finding.found}”: {finding.use}")
     if len(first) > PRINTED_MAX:

@@ -54,6 +54,12 @@ def test_code_is_no_prose():
     assert found_in("web/src/pages/a/texts.ts", "  {\n    a: 'Read the log.',\n  },\n  {\n    a: 'Wer so many told',\n  },\n") == []
 
 
+def test_a_part_of_a_page_can_be_left_out_with_a_reason():
+    text = "It tells.\n\n<!-- prose-lint: off, quoted -->\n\nIt tells.\n\n<!-- prose-lint: on -->\n\nIt tells.\n"
+    assert [each.line for each in found_in("page.md", text)] == [1, 9]
+    assert [each.line for each in found_in("page.md", text.replace(", quoted", ""))] == [1, 5, 9]
+
+
 def test_a_finding_has_its_line():
     text = "A page.\n\nIts first line,\nof which a second tells\nmore.\n"
     assert [(each.line, each.name) for each in found_in("page.md", text)] == [(4, "tell")]

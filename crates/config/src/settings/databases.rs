@@ -7,56 +7,62 @@ section! {
     pub struct Couchdb in "couchdb" {
         /// Folder of all data.
         database_dir: Text = "./data" (active) [start],
-        /// Identifier of this server; made up and kept at first start.
+        /// Identifier of this server; generated and stored at the first start.
         uuid: Option<Text> [start],
-        /// Name of this server among the nodes of a cluster, as CouchDB has it by -name: name@host. Read at start.
+        /// Name of this server among the nodes of a cluster, like CouchDB's -name: name@host. Read
+        /// at start.
         node_name: NodeName = "settee@127.0.0.1" [start],
-        /// What /_up tells load balancers: true and nolb are a 404.
+        /// State that /_up reports to load balancers: with true and nolb it returns a 404.
         maintenance_mode: MaintenanceMode = "false",
-        /// Whether the operator is about to change versions: the metric couchdb_upgrade_in_progress shows it.
+        /// Announce an upgrade of the cluster: the metric couchdb_upgrade_in_progress is 1.
         upgrade_in_progress: Bool = "false",
-        /// Largest document body, in bytes of JSON.
+        /// Maximum size of a document body, in bytes of JSON.
         max_document_size: Limit = "8000000",
-        /// Size from which a partition takes no more documents, in bytes.
+        /// Size at which a partition accepts no more documents, in bytes.
         max_partition_size: Limit = "10737418240",
-        /// Largest attachment, in bytes.
+        /// Maximum size of an attachment, in bytes.
         max_attachment_size: Limit = "1073741824",
-        /// Most attachments of a document.
+        /// Maximum number of attachments of a document.
         max_attachments_per_document: Limit = "10000",
-        /// Most leaf revisions of a document: its conflicts, and deleted branches. A replicated revision that adds another
-        /// one is refused; the others can be edited, deleted and purged. 0 counts as 1.
+        /// Maximum number of leaf revisions of a document: its conflicts, and deleted branches. A
+        /// replicated revision that would exceed it is refused; existing leaves can be edited,
+        /// deleted and purged. 0 counts as 1.
         max_document_leaves: Limit = "10000",
-        /// Longest document id, in bytes.
+        /// Maximum length of a document id, in bytes.
         max_document_id_length: Limit = "infinity",
-        /// Most documents in one _bulk_docs request; each takes about a kilobyte besides its text.
+        /// Maximum number of documents in one _bulk_docs request; each takes about a kilobyte in
+        /// addition to its text.
         max_bulk_docs_count: Limit = "250000",
-        /// Most documents in one _bulk_get request.
+        /// Maximum number of documents in one _bulk_get request.
         max_bulk_get_count: Limit = "infinity",
-        /// Let administrators change the security object of the database of users.
+        /// Allow administrators to change the security object of the user database.
         users_db_security_editable: Bool = "false",
-        /// Who may use a database that has no security object of its own.
+        /// Access to databases without a security object.
         default_security: DefaultSecurity = "admin_only",
         /// Acknowledge writes before they are on disk.
         delayed_commits: Bool = "false",
-        /// Longest time for one answer of a query server, in milliseconds.
+        /// Maximum time for one response of a query server, in milliseconds.
         os_process_timeout: Milliseconds = "5000",
         /// Create the databases _users, _replicator and _global_changes at start.
         single_node: Bool = "true" [start],
-        /// Databases whose name, or its last part after a slash, is this are under the rules of users, besides _users.
+        /// The rules of user databases apply to _users, and to databases whose name, or its last
+        /// part after a slash, equals this.
         users_db_suffix: Text = "_users",
     }
 }
 
 section! {
-    /// How a new database is divided and copied.
+    /// Shards and copies of new databases.
     pub struct Cluster in "cluster" {
-        /// Shards of a new database.
+        /// Number of shards of a new database.
         q: Shards = "2" (active),
-        /// Copies of each shard.
+        /// Number of copies of each shard.
         n: Int = "1" (active),
-        /// The log of the cluster that this server is a member of: kafka://HOST:PORT,HOST:PORT. Without one the server is alone.
+        /// The log of this server's cluster: kafka://HOST:PORT,HOST:PORT. Without it, the server is
+        /// not part of a cluster.
         log: Option<Text> [start],
-        /// Where the cluster's other nodes reach this one, as HOST:PORT; what it was made a member with when not set.
+        /// Address at which the cluster's other nodes reach this one, as HOST:PORT; by default the
+        /// address with which it joined.
         node_address: Option<Text> [start],
     }
 }
@@ -67,7 +73,7 @@ section! {
 }
 
 section! {
-    /// Which databases may use a feature: feature||name pattern = true.
+    /// Databases that may use a feature: feature||name pattern = true.
     pub struct FeatureFlags in "feature_flags" with all {
         /// Partitioned databases.
         partitioned as "partitioned||*": Bool = "true" (active),
@@ -79,36 +85,37 @@ section! {
     pub struct GlobalChanges in "global_changes" {
         /// Keep _global_changes, which _db_updates shows.
         update_db: Bool = "true" [start],
-        /// How long events are gathered when there were none before, in milliseconds.
+        /// Time for which events are collected after an idle period, in milliseconds.
         max_event_delay: Milliseconds = "25" [start],
-        /// Shortest time between two writes to _global_changes, in milliseconds.
+        /// Minimum time between two writes to _global_changes, in milliseconds.
         max_write_delay: Milliseconds = "500" [start],
     }
 }
 
 section! {
-    /// Queries with _find.
+    /// Mango queries.
     pub struct Mango in "mango" {
-        /// Documents that _find returns when the query says nothing.
+        /// Number of documents that _find returns if the query has no limit.
         default_limit: Int = "25",
-        /// Documents looked at for each found, from which _find warns; 0 for never.
+        /// Number of examined documents per result above which _find adds a warning; 0 for never.
         index_scan_warning_threshold: Int = "10",
-        /// Most documents that _find looks at when no index serves; a query that needs more is refused. 0 for any
-        /// number.
+        /// Maximum number of documents that _find examines without an index; a query that needs
+        /// more is refused. 0 for no limit.
         scan_limit: Int = "0",
-        /// Levels of conditions in a selector.
+        /// Maximum depth of conditions in a selector.
         max_selector_depth: Count = "64",
-        /// Operators and field names in a selector; values of $in do not count.
+        /// Maximum number of operators and field names in a selector; values of $in do not count.
         max_selector_conditions: Count = "10000",
-        /// Regular expressions in a selector.
+        /// Maximum number of regular expressions in a selector.
         max_selector_regexes: Count = "64",
-        /// Memory of one compiled regular expression, in bytes: the time that it takes grows with it.
+        /// Maximum memory of one compiled regular expression, in bytes; its run time grows with its
+        /// memory.
         max_regex_size: Count = "393216",
-        /// Groups of one aggregate.
+        /// Maximum number of groups of one aggregate.
         max_aggregate_groups: Count = "100000",
-        /// Values that $distinct holds, in all groups of an aggregate.
+        /// Maximum number of values that $distinct holds, in all groups of an aggregate.
         max_aggregate_values: Count = "1000000",
-        /// Memory of the groups of one aggregate and their values, in bytes.
+        /// Maximum memory of the groups of one aggregate and their values, in bytes.
         max_aggregate_bytes: Count = "268435456",
     }
 }
@@ -116,7 +123,7 @@ section! {
 section! {
     /// Purging documents.
     pub struct Purge in "purge" {
-        /// Most revisions in one _purge request.
+        /// Maximum number of revisions in one _purge request.
         max_revisions_number: Limit = "infinity",
     }
 }
@@ -124,46 +131,54 @@ section! {
 section! {
     /// Building indexes in the background after writes.
     pub struct Ken in "ken" {
-        /// Keep the indexes of design documents up in the background.
+        /// Update the indexes of design documents in the background.
         enable: Bool = "true" [start],
-        /// Most indexes that are built in the background at a time.
+        /// Maximum number of concurrent index builds in the background.
         limit: Count = "20" [start],
     }
 }
 
 section! {
-    /// How attachments are stored.
+    /// Storage of attachments.
     pub struct Attachments in "attachments" {
-        /// How much attachments of compressible types are compressed: 1 to 9, 0 for not at all.
+        /// Compression level of attachments of compressible types: 1 to 9, or 0 for no compression.
         compression_level: Int = "8" (active),
-        /// Content types of attachments that are stored compressed, separated by commas; * stands for anything.
+        /// Content types of attachments that are stored compressed, separated by commas; * matches
+        /// any text.
         compressible_types: Text = "text/*, application/javascript, application/json, application/xml" (active),
     }
 }
 
 section! {
-    /// How much memory the server may use, and how much of it for what, in bytes. 0 stands for a share of the limit.
+    /// Memory of the server and of its parts, in bytes. 0 selects a share of the limit.
     pub struct Memory in "memory" {
-        /// What the server may use; 0 for what its control group, or the machine, has.
+        /// Memory that the server may use; 0 for the limit of its control group, or the memory of
+        /// the machine.
         limit: Count = "0" [start],
-        /// Bodies of requests under way; others wait, and get a 503 in the end. 0: a tenth of the limit, at most 384 MiB.
+        /// Bodies of running requests; others wait, and finally get a 503. 0: a tenth of the limit,
+        /// at most 384 MiB.
         bodies: Count = "0" [start],
-        /// Documents that were read lately, whole, for who asks next. 0: a twenty-fourth of the limit, at most 128 MiB.
+        /// Cache of recently read documents. 0: a twenty-fourth of the limit, at most 128 MiB.
         documents: Count = "0" [start],
-        /// Databases and indexes that are open; those not used for longest are closed. 0: a sixteenth, at most 96 MiB.
+        /// Open databases and indexes; the least recently used are closed. 0: a sixteenth, at most
+        /// 96 MiB.
         open_databases: Count = "0" [start],
-        /// Rows of index builds under way; the less they have the more often they write. 0: a twelfth, at most 256 MiB.
+        /// Rows of running index builds; with less memory they write more often. 0: a twelfth, at
+        /// most 256 MiB.
         index_builds: Count = "0" [start],
-        /// Rows of indexes that are read often, for who asks next. 0: a thirty-second, at most 64 MiB.
+        /// Cache of frequently read index rows. 0: a thirty-second, at most 64 MiB.
         index_rows: Count = "0" [start],
-        /// Worker processes for JavaScript, together; idle ones are ended beyond it, then the largest one at work. 0: a twelfth,
-        /// at most 1 GiB.
+        /// Worker processes for JavaScript, together; beyond it idle ones are ended, then the
+        /// largest busy one. 0: a twelfth, at most 1 GiB.
         workers: Count = "0" [start],
-        /// Memory for the parameters of requests being answered (selectors, ids, keys) and for long answers that clients have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
+        /// Parameters of running responses (selectors, ids, keys), and long responses that clients
+        /// have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
-        /// Memory for groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at most 256 MiB.
+        /// Groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at
+        /// most 256 MiB.
         aggregates: Count = "0" [start],
-        /// Memory for the ids and selectors of replications. Beyond it _replicate is a 503, and documents of replications fail. 0: a forty-eighth, at most 128 MiB.
+        /// Ids and selectors of replications. Beyond it _replicate is a 503, and _replicator
+        /// documents fail. 0: a forty-eighth, at most 128 MiB.
         replications: Count = "0" [start],
     }
 }
@@ -171,13 +186,14 @@ section! {
 section! {
     /// The storage engine.
     pub struct Rocksdb in "rocksdb" {
-        /// Memory for blocks read, in bytes. 0: an eighth of [memory] limit, at most 256 MiB.
+        /// Cache of blocks, in bytes. 0: an eighth of [memory] limit, at most 256 MiB.
         block_cache_size: Count = "0" [start],
-        /// Writes gather in memory until they are so many bytes, of all keyspaces together; writers wait while they are twice as many. 0: a sixteenth of [memory] limit, at most 96 MiB.
+        /// Size of unwritten data of all keyspaces in memory at which it is written to files; at
+        /// twice this size writers wait. 0: a sixteenth of [memory] limit, at most 96 MiB.
         write_buffer_size: Count = "0" [start],
-        /// Threads that flush and compact.
+        /// Number of threads that flush and compact.
         max_background_jobs: Int = "2" [start],
-        /// Most bytes a second that flushing and compacting write; 0 for as many as the disk takes.
+        /// Maximum write rate of flushes and compactions, in bytes per second; 0 for no limit.
         background_bytes_per_second: Count = "0" [start],
     }
 }
@@ -185,7 +201,7 @@ section! {
 section! {
     /// Reclaiming the space of old revisions.
     pub struct Compaction in "compaction" {
-        /// Compact databases on their own when enough has gathered.
+        /// Compact databases automatically when enough old data has accumulated.
         enable: Bool = "true" [start],
     }
 }
@@ -203,7 +219,7 @@ choice! {
 }
 
 choice! {
-    /// Who may use a database that has no security object of its own.
+    /// Access to databases without a security object.
     pub enum DefaultSecurity {
         /// Server administrators.
         AdminOnly = "admin_only",

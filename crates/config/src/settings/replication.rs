@@ -3,57 +3,60 @@
 use super::kind::{Bool, Count, Int, Milliseconds, Seconds, Text, Words};
 
 section! {
-    /// Replications. Those that documents or requests may set for themselves are defaults here.
+    /// Replications. Some settings are defaults that replication documents and requests can
+    /// override.
     pub struct Replicator in "replicator" {
-        /// Replications that run at once; others wait for their turn.
+        /// Maximum number of running replications; others wait.
         max_jobs: Count = "500",
-        /// Replications by _replicate that one user may have at a time who is no server admin.
+        /// Maximum number of replications by _replicate per user; server admins are not limited.
         max_jobs_per_user: Count = "100",
         /// Time after which running continuous replications give way to waiting ones, in milliseconds.
         interval: Milliseconds = "60000",
-        /// Replications that give way at once.
+        /// Maximum number of running replications that are paused in one interval so that waiting
+        /// ones can run.
         max_churn: Count = "20",
-        /// Events remembered of each replication.
+        /// Number of events kept in the history of each replication.
         max_history: Count = "20",
-        /// Replications that are there when the server starts begin within this time, in milliseconds.
+        /// Time within which existing replications start after the server's start, in milliseconds.
         startup_jitter: Milliseconds = "5000" [start],
-        /// A replication that runs this long is healthy again, in seconds.
+        /// Time after which a running replication counts as healthy again, in seconds.
         health_threshold: Seconds = "120",
-        /// Write every state into the documents of replications; otherwise only completed and failed.
+        /// Write every state into replication documents; otherwise only completed and failed.
         update_docs: Bool = "false",
-        /// Batches of a replication that are worked on at once.
+        /// Number of concurrent batches of a replication.
         worker_processes: Count = "4",
-        /// Changes in a batch.
+        /// Number of changes in a batch.
         worker_batch_size: Count = "500",
-        /// Connections of a replication to one server.
+        /// Maximum number of connections of a replication to one server.
         http_connections: Count = "20",
-        /// Longest silence of a server before the request is repeated, in milliseconds.
+        /// Time without data from a server after which a request is repeated, in milliseconds.
         connection_timeout: Milliseconds = "30000",
-        /// Repetitions of a request that fails.
+        /// Maximum number of retries of a failed request.
         retries_per_request: Int = "5",
-        /// Record how far replications have come.
+        /// Record the progress of replications.
         use_checkpoints: Bool = "true",
-        /// Read many documents in one request, from servers that can.
+        /// Read several documents in one request, if the server supports it.
         use_bulk_get: Bool = "true",
         /// Time between two checkpoints of a replication, in milliseconds.
         checkpoint_interval: Milliseconds = "30000",
-        /// With couch_replicator_auth_session, passwords are exchanged for a session where a server has sessions;
-        /// otherwise every request carries them.
+        /// With couch_replicator_auth_session, passwords are exchanged for a session if the server
+        /// supports sessions; otherwise every request contains them.
         auth_plugins: Words = "couch_replicator_auth_session,couch_replicator_auth_noop",
-        /// Refuse servers whose certificates are not trusted.
+        /// Refuse servers with untrusted certificates.
         verify_ssl_certificates: Bool = "false",
-        /// A PEM file with the authorities to trust; without it those of the system.
+        /// A PEM file with the trusted authorities; by default those of the system.
         ssl_trusted_certificates_file: Option<Text>,
-        /// A PEM file with the certificate to show to servers.
+        /// A PEM file with the client certificate for servers.
         cert_file: Option<Text>,
-        /// A PEM file with its key.
+        /// A PEM file with the key of that certificate.
         key_file: Option<Text>,
-        /// Schemes that sources and targets may have.
+        /// Allowed URL schemes of sources and targets.
         valid_endpoint_protocols: Words = "http,https",
-        /// Where replications of users who are no server admins may connect to, separated by commas: self (the ports
-        /// that this server listens on), public (addresses of the Internet), networks like 10.1.0.0/16, any.
+        /// Addresses to which replications of users without the server admin role may connect,
+        /// separated by commas: self (the ports that this server listens on), public (addresses of
+        /// the Internet), networks like 10.1.0.0/16, any.
         allowed_addresses: Text = "public, self",
-        /// Schemes that proxies may have.
+        /// Allowed URL schemes of proxies.
         valid_proxy_protocols: Words = "http,https,socks5",
     }
 }

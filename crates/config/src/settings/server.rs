@@ -5,7 +5,7 @@ use super::kind::{
 };
 
 section! {
-    /// What the server says about itself.
+    /// Vendor information that the server reports.
     pub struct Vendor in "vendor" {
         /// Shown by GET /.
         name: Text = "Settee" (active),
@@ -13,75 +13,82 @@ section! {
 }
 
 section! {
-    /// The HTTP server. Keys that CouchDB moved here are also looked for in [httpd].
+    /// The HTTP server. Keys that CouchDB moved here are also read from [httpd].
     pub struct Chttpd in "chttpd", older "httpd" {
         /// TCP port; 0 for any free one.
         port: Port = "5984" (active) [start],
-        /// IP address to listen at; 0.0.0.0 or :: for all.
+        /// IP address to listen on; 0.0.0.0 or :: for all.
         bind_address: Address = "127.0.0.1" (active) [start],
-        /// Most connections waiting to be accepted.
+        /// Maximum number of connections waiting to be accepted.
         backlog: Int = "512" [start],
-        /// Of CouchDB's options {max, N}, the most connections at a time, and {backlog, N} are used; read at start.
+        /// CouchDB's options {max, N}, the maximum number of connections, and {backlog, N}; others
+        /// are ignored. Read at start.
         server_options: Text = "[{recbuf, undefined}]" [start],
-        /// Accepted for CouchDB's sake; not used.
+        /// Accepted for compatibility with CouchDB; not used.
         socket_options: Text = "[{sndbuf, 262144}, {nodelay, true}]",
-        /// Longest time from the first byte of a request to the end of its head, in milliseconds.
+        /// Maximum time from the first byte of a request to the end of its head, in milliseconds.
         header_timeout: Milliseconds = "20000",
-        /// Host names that requests may be for, and Location may name, separated by commas; *.example.org for all
-        /// below. Ports do not count, loopback names and /_up need not be listed. All when not set.
+        /// Host names that requests may use, and Location may contain, separated by commas;
+        /// *.example.org includes all subdomains. Ports are ignored; loopback names and /_up are
+        /// always allowed. By default all are allowed.
         allowed_hosts: Option<Words>,
         /// Refuse all requests without a name and password.
         require_valid_user: Bool = "false",
-        /// The same, but let anybody GET /_up.
+        /// Refuse all requests without a name and password, except GET /_up.
         require_valid_user_except_for_up: Bool = "false",
-        /// How users are recognised, in this order: cookie, default (Basic), proxy, jwt.
+        /// Authentication methods in the order in which they are tried: cookie, default (Basic),
+        /// proxy, jwt.
         authentication_handlers: Text = "{chttpd_auth, cookie_authentication_handler}, {chttpd_auth, default_authentication_handler}",
         /// Only administrators may list databases.
         admin_only_all_dbs: Bool = "true",
-        /// Largest request body, in bytes.
+        /// Maximum size of a request body, in bytes.
         max_http_request_size: Limit = "4294967296",
-        /// Longest request path with query, in bytes.
+        /// Maximum length of a request path with query, in bytes.
         max_uri_length: Limit = "infinity",
-        /// Header whose address design functions see as the client's (peer); without it, or where it holds none, they see the connection's. Set it only where a proxy sets the header.
+        /// Header whose address design functions see as the client's (peer). Without it, or where it
+        /// has no address, they see the address of the connection. Set it only behind a proxy that
+        /// sets the header.
         peer_header: Option<Text>,
-        /// Most databases in one POST /_dbs_info.
+        /// Maximum number of databases in one POST /_dbs_info.
         max_db_number_for_dbs_info_req: Int = "100",
-        /// Default, and longest, timeout and heartbeat of a waiting changes feed, in milliseconds.
+        /// Default and maximum timeout and heartbeat of a waiting changes feed, in milliseconds.
         changes_timeout: Milliseconds = "60000",
-        /// Wrap JSON in a call of the function that the parameter callback names.
+        /// Wrap JSON in a call of the function named by the parameter callback.
         allow_jsonp: Bool = "false",
-        /// Headers of an answer that Prefer: return=minimal leaves.
+        /// Response headers that are kept with Prefer: return=minimal.
         prefer_minimal: Words = "Cache-Control, Content-Length, Content-Range, Content-Type, ETag, Server, Transfer-Encoding, Vary",
-        /// A plus sign in a request's path is a space.
+        /// Decode a plus sign in a request's path as a space.
         decode_plus_to_space: Bool = "true",
-        /// Name of the header in which a proxy says which host it was asked.
+        /// Header in which a proxy passes the requested host.
         x_forwarded_host: Text = "X-Forwarded-Host",
-        /// Name of the header in which a proxy says https when it was asked so.
+        /// Header in which a proxy passes https for requests by HTTPS.
         x_forwarded_proto: Text = "X-Forwarded-Proto",
-        /// Name of the header in which a proxy says on when it was asked by HTTPS.
+        /// Header in which a proxy passes on for requests by HTTPS.
         x_forwarded_ssl: Text = "X-Forwarded-Ssl",
-        /// Name of the header in which a proxy says below which path it has the server, as /couchdb.
+        /// Header in which a proxy passes the path below which it serves this server, like
+        /// /couchdb.
         x_forwarded_prefix: Text = "X-Forwarded-Prefix",
-        /// Addresses and networks of proxies, separated by commas. What these say in X-Forwarded-For is the client's
-        /// address, for which wrong passwords count. None when not set.
+        /// Addresses and networks of trusted proxies, separated by commas. Their X-Forwarded-For
+        /// sets the client's address, by which wrong passwords are counted. By default no proxy is
+        /// trusted.
         trusted_proxies: Option<Words>,
         /// Answer cross-origin requests; see [cors].
         enable_cors: Bool = "false",
         /// Send X-Frame-Options; see [x_frame_options].
         enable_xframe_options: Bool = "false",
-        /// Rewrite rules may not lead out of their database.
+        /// Do not let rewrite rules leave their database.
         secure_rewrites: Bool = "true",
-        /// Most times that one request is rewritten.
+        /// Maximum number of rewrites of one request.
         rewrite_limit: Int = "100",
-        /// Value of this header in 401 responses, as Basic realm="server".
+        /// Value of this header in 401 responses, like Basic realm="server".
         www_authenticate as "WWW-Authenticate": Option<Text>,
     }
 }
 
 section! {
-    /// HTTPS, beside HTTP. On SIGHUP the files are read again.
+    /// HTTPS, in addition to HTTP. SIGHUP reloads the files.
     pub struct Ssl in "ssl" {
-        /// Listen for HTTPS too.
+        /// Also listen for HTTPS.
         enable: Bool = "false" [start],
         /// TCP port.
         port: Port = "6984" [start],
@@ -89,95 +96,103 @@ section! {
         cert_file: Option<Text>,
         /// Path of the private key, in PEM.
         key_file: Option<Text>,
-        /// Password of the private key, when it is encrypted (PKCS #8).
+        /// Password of the private key, if it is encrypted (PKCS #8).
         password: Option<Text>,
-        /// Path of the certificates, in PEM, that those of clients are checked with.
+        /// Path of the certificates, in PEM, against which clients' certificates are verified.
         cacert_file: Option<Text>,
-        /// Check the certificates of clients that have one.
+        /// Verify the certificates of clients that have one.
         verify_ssl_certificates: Bool = "false",
         /// With verify_ssl_certificates: refuse clients without a certificate.
         fail_if_no_peer_cert: Bool = "false",
-        /// Versions allowed, as ['tlsv1.2', 'tlsv1.3']; these two by default.
+        /// Allowed versions, like ['tlsv1.2', 'tlsv1.3']; by default these two.
         tls_versions: Option<Text>,
-        /// Cipher suites allowed, by OpenSSL's or the standard's names; all that rustls has by default.
+        /// Allowed cipher suites, by OpenSSL's or the standard's names; by default all that rustls
+        /// supports.
         ciphers: Option<Text>,
-        /// Longest time for securing a connection, in milliseconds.
+        /// Maximum time of a TLS handshake, in milliseconds.
         handshake_timeout: Milliseconds = "10000",
     }
 }
 
 section! {
-    /// Cross-origin requests from browsers. They are answered when [chttpd] enable_cors is true.
+    /// Cross-origin requests from browsers. They are enabled by [chttpd] enable_cors.
     pub struct Cors in "cors" {
-        /// Origins allowed, separated by commas, with scheme; * for all.
+        /// Allowed origins with scheme, separated by commas; * for all.
         origins: Option<Words>,
-        /// Request headers allowed besides the simple ones, separated by commas.
+        /// Request headers allowed in addition to the simple ones, separated by commas.
         headers: Option<Words>,
         /// Response headers that pages may read, separated by commas.
         exposed_headers: Option<Words>,
-        /// Methods allowed, separated by commas; all that the API has by default.
+        /// Allowed methods, separated by commas; by default all methods of the API.
         methods: Option<Words>,
-        /// Allow cookies and passwords. Together with origins = * every page on the web may use its reader's session.
+        /// Allow cookies and passwords. With origins = *, every page on the web can use its
+        /// visitor's session.
         credentials: Bool = "false",
-        /// How long a browser may remember the answer, in seconds.
+        /// Time for which browsers may cache the preflight response, in seconds.
         max_age: Int = "600",
     }
 }
 
 section! {
-    /// Showing answers inside other pages. These count when [chttpd] enable_xframe_options is true.
+    /// Embedding responses in frames of other pages. These settings require [chttpd]
+    /// enable_xframe_options.
     pub struct XFrameOptions in "x_frame_options" {
-        /// Pages of the same origin may show answers inside them.
+        /// Allow pages of the same origin to embed responses.
         same_origin: Bool = "false",
-        /// Hosts whose answers may be shown inside other pages, with scheme, separated by commas; * for all.
+        /// Hosts whose responses may be embedded in other pages, with scheme, separated by commas;
+        /// * for all.
         hosts: Option<Words>,
     }
 }
 
 section! {
-    /// The Content-Security-Policy of attachments, and of what shows, lists and updates answer.
+    /// The Content-Security-Policy of attachments, and of responses of shows, lists and updates.
     pub struct Csp in "csp" {
         /// Send the header with attachments.
         attachments_enable: Bool = "true",
-        /// Its value with attachments.
+        /// Value of the header with attachments.
         attachments_header_value: Text = "sandbox",
         /// Send the header.
         showlist_enable: Bool = "true",
-        /// Its value.
+        /// Value of the header.
         showlist_header_value: Text = "sandbox",
     }
 }
 
 section! {
-    /// Limits that CouchDB has no name for.
+    /// Limits that CouchDB does not have.
     pub struct Limits in "limits" {
-        /// Most changes feeds open at a time.
+        /// Maximum number of open changes feeds.
         max_open_feeds: Int = "10000",
-        /// Most keys in the keys of one request.
+        /// Maximum number of keys in the keys of one request.
         max_keys: Limit = "1000000",
-        /// Largest body of a request that needs a small one (settings, purges, limits, set-up, searches in text indexes), in bytes.
+        /// Maximum size of the body of small requests (settings, purges, limits, set-up, searches
+        /// in text indexes), in bytes.
         max_small_request_size: Int = "1048576",
-        /// Largest size that a gzipped body may inflate to, in bytes.
+        /// Maximum inflated size of a gzipped body, in bytes.
         max_inflated_request_size: Int = "134217728",
-        /// How many times its size a gzipped body may inflate to, beyond the first MiB.
+        /// Maximum ratio of the inflated size to the size of a gzipped body, not counting the first
+        /// MiB.
         max_inflation_ratio: Int = "200",
-        /// Most JSON values in a body whose values are taken apart one by one (keys, revisions, replications).
+        /// Maximum number of JSON values in a body that is parsed into individual values (keys,
+        /// revisions, replications).
         max_json_values: Int = "1250000",
-        /// Bytes a second that must come of a body after its first minute, on average; 0 for any.
+        /// Minimum average rate of a body after its first minute, in bytes per second; 0 for no
+        /// minimum.
         min_body_rate: Int = "250",
     }
 }
 
 section! {
-    /// Identifiers that the server makes up.
+    /// Identifiers that the server generates.
     pub struct Uuids in "uuids" {
-        /// How identifiers are made: uuid_v7, uuid_v4, sequential, random, utc_random or utc_id.
+        /// Algorithm for identifiers: uuid_v7, uuid_v4, sequential, random, utc_random or utc_id.
         algorithm: UuidAlgorithm = "uuid_v7",
-        /// How those of uuid_v7 and uuid_v4 are written: base_16, base_36 or rfc9562 (in groups with hyphens).
+        /// Format of uuid_v7 and uuid_v4: base_16, base_36 or rfc9562 (groups with hyphens).
         format: UuidFormat = "base_16",
-        /// What utc_id identifiers end with.
+        /// Suffix of utc_id identifiers.
         utc_id_suffix: Option<Text>,
-        /// Most identifiers in one GET /_uuids.
+        /// Maximum number of identifiers in one GET /_uuids.
         max_count: Int = "1000",
     }
 }
@@ -185,19 +200,23 @@ section! {
 section! {
     /// The log.
     pub struct Log in "log" {
-        /// Least level that is logged: debug, info, notice, warning, error, critical, alert, emergency, none.
+        /// Minimum level of logged messages: debug, info, notice, warning, error, critical, alert,
+        /// emergency, none.
         level: LogLevel = "info" [start],
-        /// Where to: stderr or file.
+        /// Destination: stderr or file.
         writer: LogWriter = "stderr" [start],
         /// Path for writer = file.
         file: Text = "./settee.log" [start],
-        /// Requests that take longer, in milliseconds, are told in the slow log, feeds aside; 0: none.
+        /// Duration of a request, in milliseconds, above which it is recorded in the slow log,
+        /// except feeds; 0 disables the slow log.
         slow_time: Milliseconds = "1000",
-        /// Path of the slow log, which has a JSON object a line; empty: its lines are warnings in the log.
+        /// Path of the slow log, which has one JSON object per line; empty: its lines are warnings
+        /// in the log.
         slow_file: Text = "" [start],
-        /// Bytes from which on a log file is renamed to NAME.1, and a new one begun; 0: never.
+        /// Size at which a log file is renamed to NAME.1 and a new one is started, in bytes; 0:
+        /// never.
         max_file_size: Int = "104857600" [start],
-        /// How many renamed log files are kept, NAME.1 being the newest.
+        /// Number of renamed log files to keep; NAME.1 is the newest.
         max_old_files: Between<0, 1000> = "5" [start],
     }
 }
@@ -205,23 +224,26 @@ section! {
 section! {
     /// Traces for OpenTelemetry.
     pub struct Tracing in "tracing" {
-        /// Where they are sent by OTLP over HTTP, like `http://127.0.0.1:4318`; empty: nowhere. It is read at the start.
+        /// Endpoint for OTLP over HTTP, like `http://127.0.0.1:4318`; empty: traces are not sent.
+        /// Read at start.
         otlp_endpoint: Text = "" [start],
-        /// The name of this server in traces. It is read at the start.
+        /// The name of this server in traces. Read at start.
         service_name: Text = "settee" [start],
-        /// The share of requests without a `traceparent` header that are traced, 0 to 1. Where there is such a header, it decides.
+        /// The share of requests without a `traceparent` header that are traced, 0 to 1. If a
+        /// request has such a header, the header decides.
         sample_ratio: Share = "0.01",
-        /// Requests that the slow log tells of, and those that fail with 500 or more, are traced too, unless such a header says no.
+        /// Also trace requests in the slow log, and those that fail with 500 or more, unless a
+        /// `traceparent` header disables it.
         always_slow: Bool = "true",
     }
 }
 
 section! {
-    /// Numbers for Prometheus at a port of their own.
+    /// Metrics for Prometheus on a separate port.
     pub struct Prometheus in "prometheus" {
-        /// They are told there, without a login, at /_node/_local/_prometheus.
+        /// Serve them there, without a login, at /_node/_local/_prometheus.
         additional_port: Bool = "false" [start],
-        /// Address of the port. Keep it where only monitoring reaches it.
+        /// Address of the port. Use one that only your monitoring can reach.
         bind_address: Address = "127.0.0.1" [start],
         /// The port; 0 takes a free one.
         port: Port = "17986" [start],
@@ -229,45 +251,50 @@ section! {
 }
 
 section! {
-    /// Backups that the server makes by itself.
+    /// Scheduled backups.
     pub struct Backup in "backup" {
-        /// Where they go: a directory, or s3://BUCKET/PREFIX, for this server alone; empty: none are made.
+        /// Target: a directory, or s3://BUCKET/PREFIX, for this server only; empty: no backups are
+        /// made.
         target: Text = "",
-        /// Time from one to the next, in seconds.
+        /// Interval between backups, in seconds.
         every: Seconds = "86400",
-        /// After each, keep the last so many. While all of keep_… are 0, no backup is ever removed.
+        /// Number of most recent backups to keep. If all keep_… are 0, no backup is removed.
         keep_last: Int = "0",
-        /// Keep the last one of each of so many hours.
+        /// Number of hours of which the last backup is kept.
         keep_hourly: Int = "0",
-        /// Keep the last one of each of so many days, which begin at midnight UTC.
+        /// Number of days of which the last backup is kept. Days begin at midnight UTC.
         keep_daily: Int = "0",
-        /// Keep the last one of each of so many weeks.
+        /// Number of weeks of which the last backup is kept.
         keep_weekly: Int = "0",
-        /// Keep the last one of each of so many months.
+        /// Number of months of which the last backup is kept.
         keep_monthly: Int = "0",
-        /// Keep the last one of each of so many years.
+        /// Number of years of which the last backup is kept.
         keep_yearly: Int = "0",
-        /// Most bytes a second that are read for a backup, and as many that are sent; 0 for any.
+        /// Maximum rate at which a backup reads data, and at which it sends data, in bytes per
+        /// second; 0 for no limit.
         max_rate: Int = "104857600",
-        /// URL of an object store that is not Amazon's. This and the next three win over AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and AWS_SECRET_ACCESS_KEY in the environment.
+        /// URL of an object store other than Amazon's. This and the next three settings take
+        /// precedence over AWS_ENDPOINT_URL, AWS_REGION, AWS_ACCESS_KEY_ID and
+        /// AWS_SECRET_ACCESS_KEY in the environment.
         s3_endpoint: Option<Text>,
-        /// Its region.
+        /// Region of the object store.
         s3_region: Option<Text>,
-        /// The name of the key for it.
+        /// Access key id for the object store.
         s3_access_key_id: Option<Text>,
-        /// The key.
+        /// Secret access key for the object store.
         s3_secret_access_key: Option<Text>,
     }
 }
 
 section! {
-    /// What settee doctor says.
+    /// The checks of settee doctor.
     pub struct Doctor in "doctor" {
-        /// Checks that are left out, by their names, separated by commas.
+        /// Names of checks to skip, separated by commas.
         ignore: Option<Words>,
-        /// How old the last backup may be, in seconds.
+        /// Maximum age of the last backup, in seconds.
         backup_age_max: Seconds = "604800",
-        /// How long the server runs until indexes that nobody asked since its start are called unused, in seconds.
+        /// Run time of the server after which indexes without queries are reported as unused, in
+        /// seconds.
         unused_index_time: Seconds = "604800",
     }
 }
