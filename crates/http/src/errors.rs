@@ -194,6 +194,7 @@ impl From<node::Error> for ApiError {
             E::InsecureRewrite(_) => Self::new(500, "insecure_rewrite_rule", reason),
             E::BackupRunning(_) => Self::new(409, "conflict", reason),
             E::BackupTarget(_) => Self::bad_request(reason),
+            E::BackupForbidden(_) => Self::forbidden(reason),
             E::Security(_) | E::Backup(_) | E::WorkerFailed => {
                 Self::new(500, "internal_server_error", reason)
             }

@@ -65,7 +65,9 @@ impl Environment for Surroundings {
     fn settings(&self) -> Settings {
         let node = self.0.upgrade();
         node.map_or_else(Settings::default, |node| {
-            settings(&node.settings().replicator, &DescriptorPlan::new(false))
+            let is_member = node.member().is_some();
+            let descriptors = DescriptorPlan::new(is_member);
+            settings(&node.settings().replicator, &descriptors)
         })
     }
 

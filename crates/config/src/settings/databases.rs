@@ -161,7 +161,7 @@ section! {
         workers: Count = "0" [start],
         /// Memory for the parameters of requests being answered (selectors, ids, keys) and for long answers that clients have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
-        /// Memory for groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at most 256 MiB.
+        /// Memory for groups of running aggregates. From three quarters of it on, all but the oldest that still grows get a 503. 0: a thirty-second, at most 256 MiB.
         aggregates: Count = "0" [start],
     }
 }

@@ -229,6 +229,8 @@ section! {
     pub struct Backup in "backup" {
         /// Where they go: a directory, or s3://BUCKET/PREFIX, for this server alone; empty: none are made.
         target: Text = "",
+        /// Where else backups may go that are requested over HTTP: absolute directories and s3://BUCKET/PREFIX, each with all below it, separated by commas. Allowed without it: target, directories that hold backups of this server, and those where settee backup, run on this machine, may write.
+        targets: Words = "",
         /// Time from one to the next, in seconds.
         every: Seconds = "86400",
         /// After each, keep the last so many. While all of keep_… are 0, no backup is ever removed.

@@ -16,7 +16,7 @@ use super::texts::Hits;
 use super::uses::index_order;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::counters;
-use crate::text::TextIndex;
+use crate::text::{AnswerThreads, TextIndex};
 use crate::views::ViewIndex;
 use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
@@ -273,8 +273,13 @@ impl FindAnswer {
         Client(self.is_idle.clone())
     }
 
-    /// Requests turns to search, for an answer by a text index: each piece takes one.
-    pub fn text_turns(&self) -> Option<impl Fn() -> Admission + Send + 'static + use<>> {
+    /// Requests turns to search, for an answer by a text index: each piece takes one, on these threads.
+    pub fn text_turns(
+        &self,
+    ) -> Option<(
+        impl Fn() -> Admission + Send + 'static + use<>,
+        AnswerThreads,
+    )> {
         match &self.source {
             Source::Text(hits) => Some(hits.turns(self.find.aggregate.is_some())),
             Source::Nothing | Source::Index(_) | Source::Documents(_) => None,

@@ -7,7 +7,7 @@ use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 use telemetry::Tick;
 
-use crate::database_routes::texts::turn;
+use crate::database_routes::texts::within_wait;
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -117,7 +117,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     let waiting = Tick::now();
     let answer = access.db.find(plan, limits).await?;
     let turns = match answer.text_turns() {
-        Some(turns) => Some((turn(turns()).await?, turns)),
+        Some((turns, threads)) => Some((within_wait(turns()).await?, turns, threads)),
         None => None,
     };
     let wait_us = waiting.elapsed_us();
@@ -127,13 +127,13 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         detail,
         state: State::Head,
     };
-    let mut reply = if let Some((turn, turns)) = turns {
+    let mut reply = if let Some((turn, turns, threads)) = turns {
         let next = move |out: &mut Vec<u8>| body.next_chunk(out);
         pull_in_turns(
             &req.answers,
             "application/json",
             client,
-            (turn, turns),
+            (turn, turns, threads),
             next,
         )
         .await?
