@@ -16,7 +16,11 @@ version=$(awk '$1 == "name" && $3 == "\"librocksdb-sys\"" { getline; gsub(/"/, "
 [ -n "$version" ] || { echo "rocksdb: no librocksdb-sys in Cargo.lock" >&2; exit 1; }
 # Counts up when the way of compiling changes, so that an older library is not taken for this one.
 recipe=8
+# What `crates/storage/native` holds, and what it held when that recipe began: with other files it is another library.
+native=$(cd crates/storage/native && LC_ALL=C && sha256sum -- * | sha256sum | cut -c 1-12)
+native_of_recipe=7eee88997e82
 home="$SETTEE_CACHE/rocksdb/$version-$recipe"
+[ "$native" = "$native_of_recipe" ] || home="$home-$native"
 files_per_chunk=16
 
 # The folder of a crate's sources: source_of NAME

@@ -1,6 +1,7 @@
 """What answers take of memory until they end: long ones, and what they were requested with."""
 
 import base64
+import concurrent.futures
 import gc
 import json
 import threading
@@ -330,6 +331,11 @@ def test_aggregates_share_a_budget(ctx):
             reader.close()
         ctx.report.check("until they are gone", wait_until(lambda: used(server, "aggregates") == 0, 20), memory_of(server)["budgets"])
         ctx.report.equal("then there is room again", api.post("/agg/_find", query).status, 200)
+        # As many as have no room together: the oldest of those that grow has it.
+        for _ in range(ctx.size(3, 20)):
+            with concurrent.futures.ThreadPoolExecutor(8) as pool:
+                statuses = list(pool.map(lambda _: server.api().post("/agg/_find", query).status, range(8)))
+            ctx.report.check("of many at once one is answered", 200 in statuses and set(statuses) <= {200, 503}, statuses, quiet=True)
         api.close()
 
 

@@ -549,6 +549,27 @@ def test_shares(ctx):
     server.stop()
 
 
+def test_running_shares(ctx):
+    """However many replications one user has, an admin's runs at once."""
+    options = "max_jobs = 4\ninterval = 3600000\nstartup_jitter = 0\n"
+    server, api = start(ctx, "running", FAST + f"\n[replicator]\n{options}")
+    make_user(api, "anna")
+    api.expect(201, "PUT", "/public")
+    api.expect(200, "PUT", "/public/_security", {})
+    anna = server.api(credentials="anna:secret")
+    for n in range(8):
+        ctx.report.equal("a user's is accepted", replicate(anna, "public", "public", continuous=True, doc_ids=[str(n)]).status, 202, quiet=True)
+    running = lambda user: [
+        job for job in api.expect(200, "GET", "/_scheduler/jobs")["jobs"] if job["user"] == user and job["history"][0]["type"] == "started"
+    ]
+    ctx.report.check("half of the places are one user's", wait_until(lambda: len(running("anna")) == 2), running("anna"))
+    ctx.report.equal("an admin's is accepted", replicate(api, "public", "public", continuous=True, doc_ids=["a"]).status, 202)
+    ctx.report.check("and runs, though the user's wait", wait_until(lambda: len(running("admin")) == 1), running("admin"))
+    ctx.report.equal("and the user has no more than before", len(running("anna")), 2)
+    api.close()
+    server.stop()
+
+
 def test_users_own_hashes(ctx):
     """Whoever may choose his own hash does not choose what others' wrong passwords cost."""
     server, api = start(ctx, "hashes")

@@ -31,6 +31,8 @@ COMMAND_TIMEOUT_S = 600
 # Of backups over a line that breaks, until it did.
 ROUNDS_MAX = 20
 USERS = "_users"
+# Nobody but the operator has backups go to a bucket.
+TO_BUCKETS = ["--set", "backup/targets=s3://backups"]
 
 
 def test_moments(ctx):
@@ -406,7 +408,7 @@ def test_object_store(ctx):
     store = ObjectStore(ctx).start()
     store.bucket("backups")
     target, environment = "s3://backups/one/server", store.environment()
-    with changed_environment(environment), ctx.server("s3-data") as server:
+    with changed_environment(environment), ctx.server("s3-data", options=TO_BUCKETS) as server:
         history = history_of(ctx, server, target, ctx.size(2, 8), environment)
         fill(ctx, server.api(), 1, bytes_each=20_000_000)
         large = back_up(ctx, server, target, environment)
@@ -421,7 +423,7 @@ def test_object_store(ctx):
     report.check("a wrong key is told", wrong.returncode == 1 and "another" not in wrong.stderr, wrong)
 
     keys = {"s3_endpoint": store.url, "s3_region": "us-east-1", "s3_access_key_id": environment["AWS_ACCESS_KEY_ID"], "s3_secret_access_key": SECRET}
-    with ctx.server("s3-settings") as server:
+    with ctx.server("s3-settings", options=TO_BUCKETS) as server:
         api = server.api()
         for key, value in keys.items():
             server.configure("backup", key, value)
@@ -442,6 +444,63 @@ def test_object_store(ctx):
     store.stop()
 
 
+def test_where_backups_may_go(ctx):
+    """Over HTTP an admin of the server has no backups go where the operator did not allow any; the command shows that it may write."""
+    report = ctx.report
+    allowed, elsewhere, below = ctx.folder("allowed"), ctx.folder("elsewhere"), ctx.folder("elsewhere/below")
+    (allowed / "link").symlink_to(elsewhere)
+    options = ["--set", f"backup/targets={allowed}, s3://backups/some", "--set", "backup/s3_endpoint=http://127.0.0.1:9"]
+    with ctx.server("bounded-data", options=options) as server:
+        api = server.api()
+        post = lambda body: api.post("/_settee/backup", body)
+        refused = (
+            {"target": str(elsewhere)},
+            {"target": f"file://{elsewhere}/new"},
+            {"target": str(elsewhere / "new")},
+            {"directory": str(elsewhere / "new")},
+            {"target": f"{allowed}/../elsewhere"},
+            {"target": str(allowed / "link")},
+            {"directory": str(allowed / "link/new")},
+            {"target": "s3://backups"},
+            {"target": "s3://backups/something"},
+            {"target": "s3://other/some"},
+            {"target": str(elsewhere), "permit": "../allowed"},
+            {"target": str(elsewhere), "permit": ".settee-permit-" + "0" * 32},
+        )
+        for body in refused:
+            answer = post(body)
+            named = answer.status == 403 and "[backup] targets" in answer.json["reason"]
+            report.check(f"{body}: refused by the name of the setting", named, answer)
+        report.equal("and nothing was written", sorted(path.name for path in elsewhere.iterdir()), ["below"])
+        over_http = api.put("/_node/_local/_config/backup/targets", str(elsewhere))
+        report.equal("the setting is the operator's", over_http.status, 403)
+        report.equal("a copy below an allowed directory", post({"directory": str(allowed / "copy")}).status, 201)
+        report.equal("backups below it", post({"target": f"file://{allowed}/place"}).status, 202)
+        report.check("are made", wait_until(lambda: known(server)["last_success"]), known(server))
+        back_up(ctx, server, below, {})
+        report.equal("the command writes where it may", [path.name for path in below.glob(".settee*")], [])
+        report.equal("where backups of this server are, one more", post({"target": str(below)}).status, 202)
+        report.check("is made", wait_until(lambda: known(server)["running"] is None and len(known(server)["ended"]) == 3), known(server))
+        report.equal("all well", known(server)["last_failure"], None)
+    with ctx.server("bounded-other") as other:
+        report.equal("not where another server's are", other.api().post("/_settee/backup", {"target": str(below)}).status, 403)
+
+
+def test_words_of_an_object_store(ctx):
+    """What an object store says is in the log, and not in answers."""
+    report = ctx.report
+    store = ObjectStore(ctx, "objects-refusing").start()
+    store.bucket("backups")
+    with changed_environment(store.environment(secret="wrong")), ctx.server("refused-keys", options=TO_BUCKETS) as server:
+        done = settee(ctx, "backup", with_admin(server), "s3://backups/x")
+        report.check("a wrong key fails the backup", done.returncode == 1 and "s3://backups/x" in done.stderr and "log" in done.stderr, done)
+        reason = known(server)["last_failure"]["reason"]
+        told = reason + done.stderr
+        report.check("without the store's words", "Signature" not in told and "<" not in told and "http" not in reason, told)
+        report.check("which the log has", "Signature" in server.log(), server.log()[-2000:])
+    store.stop()
+
+
 def test_broken_connections(ctx):
     """Connections that break are tried again; a target that is gone fails the backup, and nothing else."""
     report = ctx.report
@@ -450,7 +509,7 @@ def test_broken_connections(ctx):
     # A request sends up to 8 MiB: every second connection lasts that long.
     with FlakyProxy(store.url, ctx.random, mean_bytes=3_000_000, cut_share=0.5) as proxy:
         environment = store.environment(proxy.url)
-        with changed_environment(environment), ctx.server("broken-data") as server:
+        with changed_environment(environment), ctx.server("broken-data", options=TO_BUCKETS) as server:
             for number in range(ROUNDS_MAX):
                 if number >= ctx.size(1, 10) and proxy.cuts:
                     break

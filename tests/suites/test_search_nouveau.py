@@ -479,7 +479,11 @@ def test_copies(ctx):
 
 def copies_to_one_place(ctx, server):
     """Several at once: one is made, and none harms the files of the others or of the server."""
-    body = {"directory": str(ctx.root / "one-place")}
+    place = ctx.folder("places")
+    # What the command makes to show that it may write.
+    permit = ".settee-permit-" + "a" * 32
+    (place / permit).touch()
+    body = {"directory": str(place / "one-place"), "permit": permit}
     with ThreadPoolExecutor(8) as pool:
         answers = list(pool.map(lambda _: server.api(timeout=120).post("/_settee/backup", body), range(8)))
     made = [answer.status for answer in answers].count(201)

@@ -85,8 +85,8 @@ def test_sound_and_untouched(ctx):
         "with a server on it, it is not looked at", done.returncode == NOT_LOOKED_AT and "a server has it open" in done.stderr, done.stderr
     )
     backup = ctx.root / "backup"
-    made = server.api().post("/_settee/backup", {"directory": str(backup)})
-    ctx.report.check("a backup is made", made.status in (200, 201), repr(made))
+    made = settee(ctx, "backup", server.url.replace("://", f"://{server.admin}@"), backup)
+    ctx.report.equal("a backup is made", made.returncode, 0)
     status, told = check(ctx, backup)
     ctx.report.check("a backup is looked at while the server runs", status == SOUND, json.dumps(told)[:1500])
     server.stop()

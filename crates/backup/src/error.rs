@@ -102,6 +102,23 @@ pub enum Error {
 }
 
 impl Error {
+    /// The text for clients over HTTP: without words of another server.
+    pub fn for_clients(&self) -> String {
+        let Error::Target { target, source } = self else {
+            return self.to_string();
+        };
+        if !target.starts_with("s3://") {
+            return self.to_string();
+        }
+        let what = match source {
+            object_store::Error::NotFound { .. } => "it is not there",
+            object_store::Error::PermissionDenied { .. }
+            | object_store::Error::Unauthenticated { .. } => "it refuses access",
+            _ => "a request to it failed",
+        };
+        format!("{target}: {what}. The server's log has its words.")
+    }
+
     pub(crate) fn file(path: impl Into<PathBuf>) -> impl FnOnce(std::io::Error) -> Error {
         let path = path.into();
         |source| Error::File { path, source }
@@ -110,3 +127,24 @@ impl Error {
 
 /// What this crate's functions answer.
 pub type Result<T> = std::result::Result<T, Error>;
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn words_of_another_server_are_not_for_clients() {
+        let failed = |target: &str| Error::Target {
+            target: target.to_owned(),
+            source: object_store::Error::PermissionDenied {
+                path: "x".to_owned(),
+                source: "<Message>internal</Message>".into(),
+            },
+        };
+        let (remote, local) = (failed("s3://b/x"), failed("/b/x"));
+        assert!(remote.to_string().contains("internal"));
+        assert!(!remote.for_clients().contains("internal"));
+        assert!(remote.for_clients().contains("refuses access"));
+        assert!(local.for_clients().contains("internal"));
+    }
+}

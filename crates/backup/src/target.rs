@@ -19,12 +19,15 @@ use object_store::aws::AmazonS3Builder;
 use object_store::local::LocalFileSystem;
 use object_store::path::Path;
 use object_store::prefix::PrefixStore;
-use object_store::{ClientOptions, MultipartUpload, ObjectStore, ObjectStoreExt as _, RetryConfig};
+use object_store::{
+    ClientOptions, MultipartUpload, ObjectMeta, ObjectStore, ObjectStoreExt as _, RetryConfig,
+};
 use percent_encoding::percent_decode_str;
 use serde::{Deserialize, Serialize};
 
 use crate::error::{Error, Result};
 use crate::manifest::{self, Manifest};
+use crate::permit;
 
 /// Says what the place is.
 const MARK: &str = "settee-backups.json";
@@ -217,7 +220,9 @@ impl Target {
             let found = target.store.list_with_delimiter(None).await;
             let found = found.map_err(|e| target.failed(e))?;
             let is_foreign = |folder: &Path| folder.as_ref() != FILE_SYSTEM_OWN;
-            if !found.objects.is_empty() || found.common_prefixes.iter().any(is_foreign) {
+            let is_other = |file: &ObjectMeta| !file.location.as_ref().starts_with(permit::PREFIX);
+            let has_others = found.objects.iter().any(is_other);
+            if has_others || found.common_prefixes.iter().any(is_foreign) {
                 return Err(Error::Occupied(name.to_string()));
             }
             let mark = Mark {
@@ -452,6 +457,12 @@ fn refused(error: &object_store::Error) -> Option<&std::io::Error> {
     })
 }
 
+/// Whether a directory holds backups of this server. Only who can write there can make it look so.
+pub fn is_of_server(directory: &std::path::Path, server: &str) -> bool {
+    let text = std::fs::read(directory.join(MARK)).unwrap_or_default();
+    serde_json::from_slice(&text).is_ok_and(|mark: Mark| mark.server == server)
+}
+
 /// Whether a directory holds backups, and is no copy of a store by itself.
 pub fn holds_backups(directory: &std::path::Path) -> bool {
     directory.join(MARK).is_file()
@@ -506,6 +517,9 @@ mod tests {
             .unwrap();
         Target::open(&name("a"), &s3).await.unwrap();
         assert!(holds_backups(&dir.path().join("a")));
+        assert!(is_of_server(&dir.path().join("a"), "one"));
+        assert!(!is_of_server(&dir.path().join("a"), "two"));
+        assert!(!is_of_server(dir.path(), ""));
         let other = Target::open_or_create(&name("a"), &s3, "two").await;
         assert!(matches!(other, Err(Error::OtherServer { .. })), "{other:?}");
 

@@ -86,10 +86,10 @@ pub use rows::{Bound, Key, Keys, Listing, Rows, RowsQuery};
 pub use rules::{Asked, Before, DatabaseAs, Refusal, Shown, SystemRules};
 pub use storage::{OPEN_FILES_MAX, PurgeInfo, StoreOptions, WriteFailure, commit_on_this_thread};
 pub use text::{
-    TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCost, TextCounts, TextDistance, TextExplanation,
-    TextFlavour, TextGroup, TextGrouping, TextHighlight, TextHighlightOptions, TextHit, TextIndex,
-    TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey, TextSortValue, TextSpec,
-    text_bounds, text_flag, texts_beside,
+    AnswerThreads, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCost, TextCounts, TextDistance,
+    TextExplanation, TextFlavour, TextGroup, TextGrouping, TextHighlight, TextHighlightOptions,
+    TextHit, TextIndex, TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey,
+    TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, texts_beside,
 };
 pub use turn::Turn;
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};

@@ -3,29 +3,44 @@
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
 use std::sync::{Arc, Weak};
+use std::time::Duration;
 
 use hyper::StatusCode;
 use hyper_util::rt::TokioIo;
 use member::Clients;
 use peers::{Body, Call, Refusal, Reply};
 use tokio::net::TcpStream;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use crate::app::App;
 
-/// Who answers clients' requests that other nodes pass on to this server.
-pub fn passed_on(app: &Arc<App>) -> Arc<dyn Clients> {
-    Arc::new(Own(Arc::downgrade(app)))
+/// How long a request waits for a connection to the own port.
+const WAIT_MAX: Duration = Duration::from_secs(5);
+
+/// Who answers clients' requests that other nodes pass on to this server, so many at a time. Each takes a connection to the server's
+/// own port.
+pub fn passed_on(app: &Arc<App>, connections: usize) -> Arc<dyn Clients> {
+    let connections = connections.clamp(1, Semaphore::MAX_PERMITS);
+    Arc::new(Own {
+        app: Arc::downgrade(app),
+        connections: Arc::new(Semaphore::new(connections)),
+    })
 }
 
-struct Own(Weak<App>);
+struct Own {
+    app: Weak<App>,
+    connections: Arc<Semaphore>,
+}
 
 impl Clients for Own {
     fn answer(&self, call: Call) -> Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>> {
-        let address = self.0.upgrade().and_then(|app| own_address(&app));
+        let address = self.app.upgrade().and_then(|app| own_address(&app));
+        let connections = self.connections.clone();
         Box::pin(async move {
             let failed = |why: String| Refusal::new(StatusCode::BAD_GATEWAY, why);
             let address = address.ok_or_else(|| failed("the server is starting".into()))?;
-            answer(address, call).await.map_err(failed)
+            let place = place(connections, WAIT_MAX).await?;
+            answer(address, call, place).await.map_err(failed)
         })
     }
 }
@@ -39,12 +54,34 @@ fn own_address(app: &App) -> Option<SocketAddr> {
     Some(address)
 }
 
-async fn answer(address: SocketAddr, call: Call) -> Result<Reply, String> {
+/// Waits for a connection's place.
+async fn place(
+    connections: Arc<Semaphore>,
+    wait_max: Duration,
+) -> Result<OwnedSemaphorePermit, Refusal> {
+    let place = tokio::time::timeout(wait_max, connections.acquire_owned());
+    let busy = "too many requests are passed on to this node";
+    match place.await {
+        Ok(Ok(place)) => Ok(place),
+        _ => Err(Refusal::new(StatusCode::SERVICE_UNAVAILABLE, busy)),
+    }
+}
+
+/// `place` is held as long as the connection is open: until the answer was read, or dropped.
+async fn answer(
+    address: SocketAddr,
+    call: Call,
+    place: OwnedSemaphorePermit,
+) -> Result<Reply, String> {
     let stream = TcpStream::connect(address).await;
     let stream = TokioIo::new(stream.map_err(|e| e.to_string())?);
     let connected = hyper::client::conn::http1::handshake(stream).await;
     let (mut sender, connection) = connected.map_err(|e| e.to_string())?;
-    tokio::spawn(connection);
+    tokio::spawn(async move {
+        let _place = place;
+        // Who reads the answer notices.
+        let _ = connection.await;
+    });
     let mut request = hyper::Request::builder().method(call.method).uri(call.path);
     if let Some(headers) = request.headers_mut() {
         *headers = call.headers;
@@ -60,4 +97,42 @@ async fn answer(address: SocketAddr, call: Call) -> Result<Reply, String> {
         headers: head.headers,
         body: Body::of(body),
     })
+}
+
+#[cfg(test)]
+mod tests {
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use tokio::net::TcpListener;
+
+    use super::*;
+
+    async fn serve(listener: TcpListener) {
+        while let Ok((mut stream, _)) = listener.accept().await {
+            tokio::spawn(async move {
+                let mut request = vec![0; 4096];
+                let _ = stream.read(&mut request).await;
+                let head = "HTTP/1.1 200 OK\r\ncontent-length: 3\r\n\r\na";
+                let _ = stream.write_all(head.as_bytes()).await;
+                // The rest comes never.
+                let _ = stream.read(&mut request).await;
+            });
+        }
+    }
+
+    #[tokio::test]
+    async fn a_place_is_held_until_the_answer_is_dropped() {
+        let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
+        let address = listener.local_addr().unwrap();
+        tokio::spawn(serve(listener));
+        let connections = Arc::new(Semaphore::new(1));
+        let first = place(connections.clone(), Duration::ZERO).await.unwrap();
+        let reply = answer(address, Call::new("/", Body::empty()), first).await;
+        let reply = reply.unwrap();
+        let refused = place(connections.clone(), Duration::ZERO).await;
+        let refused = refused.unwrap_err();
+        assert_eq!(refused.status, StatusCode::SERVICE_UNAVAILABLE);
+        drop(reply);
+        let again = place(connections, WAIT_MAX).await;
+        assert!(again.is_ok());
+    }
 }

@@ -34,7 +34,7 @@ mod selector;
 mod sort;
 pub mod text;
 
-pub use aggregate::{Aggregate, AggregateLimits, AggregateMemory, Groups, SortedGroups};
+pub use aggregate::{Aggregate, AggregateLimits, AggregateMemory, Groups, Growth, SortedGroups};
 pub use bookmark::Bookmark;
 pub use error::{FindError, SelectorError};
 pub use fields::{FIELDS_MAX, Fields};

@@ -9,10 +9,11 @@ const STORE_FILES_MIN: u64 = 64;
 const STORE_FILES_MAX: u64 = 1024;
 /// The store's logs, its list of files, and what compactions and flushes read and write.
 const STORE_WORK: u64 = 64;
-/// Updates of text indexes, workers and query servers (three pipes each), backups, the log.
+/// Updates of text indexes, workers and query servers (three pipes each), the log; a backup to a bucket, of which one runs at a time
+/// with at most 20 requests, and the collector of traces, which is sent one request at a time.
 const WORK_MIN: u64 = 64;
 const WORK_MAX: u64 = 8192;
-/// Connections of replications to other servers.
+/// Connections that this server makes: of replications to other servers, and of a cluster's node to its own port.
 const OUTGOING_MIN: u64 = 64;
 const OUTGOING_MAX: u64 = 16_384;
 /// Connections of other nodes: handshakes and joining nodes, as many as the nodes' port takes at a time, and those of the members and of the log.
@@ -21,6 +22,8 @@ const CLUSTER: u64 = 256 + 32 + 64;
 const METRICS: u64 = 16;
 /// A server with fewer client connections serves them, and none beyond the limit.
 const CONNECTIONS_MIN: u64 = 16;
+/// Of those, this part is for requests that other nodes of a cluster pass on, each of which is sent to the own port.
+const PASSED_ON_PART: u64 = 4;
 /// Each process has a pipe for its input, its output and its errors.
 const DESCRIPTORS_PER_QUERY_SERVER: usize = 3;
 /// A replication has two ends, each with a feed and a request at least.
@@ -35,6 +38,8 @@ pub struct DescriptorPlan {
     pub store_files: i32,
     /// Connections of replications to other servers.
     pub outgoing: usize,
+    /// Requests of other nodes' clients that are answered at a time.
+    pub passed_on: usize,
     /// Text indexes, workers, query servers, backups.
     pub work: usize,
     /// Connections of clients, over all ports for them.
@@ -57,10 +62,16 @@ impl DescriptorPlan {
         let cluster = if is_member { CLUSTER } else { 0 };
         let others = store_files + STORE_WORK + work + outgoing + cluster + METRICS;
         let connections = limit.saturating_sub(others).max(CONNECTIONS_MIN);
+        let passed_on = if is_member {
+            outgoing / PASSED_ON_PART
+        } else {
+            0
+        };
         DescriptorPlan {
             limit,
             store_files: store_files as i32,
-            outgoing: outgoing as usize,
+            outgoing: (outgoing - passed_on) as usize,
+            passed_on: passed_on as usize,
             work: work as usize,
             connections: connections as usize,
         }
@@ -92,8 +103,11 @@ mod tests {
             let first = if is_member { 1024 } else { 512 };
             for limit in (first..5000).chain([65_536, 524_288, u64::MAX]) {
                 let plan = DescriptorPlan::of(limit, is_member);
-                let parts =
-                    plan.store_files as usize + plan.outgoing + plan.work + plan.connections;
+                let parts = plan.store_files as usize
+                    + plan.outgoing
+                    + plan.passed_on
+                    + plan.work
+                    + plan.connections;
                 assert!(parts as u64 + STORE_WORK < plan.limit, "{plan:?}");
                 assert!(!plan.is_too_much(), "{plan:?}");
             }
@@ -102,7 +116,10 @@ mod tests {
         assert_eq!((usual.store_files, usual.connections), (256, 432));
         assert_eq!((usual.query_servers(1), usual.query_servers(3)), (21, 7));
         assert_eq!(usual.query_servers(100), 1);
-        assert!(DescriptorPlan::of(65_536, true).connections > 40_000);
+        assert_eq!(usual.passed_on, 0);
+        let member = DescriptorPlan::of(65_536, true);
+        assert!(member.connections > 40_000);
+        assert_eq!((member.outgoing, member.passed_on), (6144, 2048));
         assert!(DescriptorPlan::of(200, false).is_too_much());
     }
 }

@@ -51,6 +51,11 @@ pub enum Error {
     /// One backup is made at a time.
     #[error("a backup to {0} is under way")]
     BackupRunning(String),
+    /// The server's files do not let clients have backups go there.
+    #[error(
+        "the server's files do not allow backups to {0}: add it to [backup] targets there, or run settee backup on the server's machine as a user who may write there"
+    )]
+    BackupForbidden(String),
     /// What was said of a backup's target makes no sense.
     #[error("{0}")]
     BackupTarget(String),

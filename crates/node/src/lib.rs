@@ -22,7 +22,7 @@ mod value;
 
 pub use access::{Access, caller, require_login, require_server_admin};
 pub use backups::counters as backup_counters;
-pub use backups::{Backups, Ended, Known, Made, Phase, Running, back_up};
+pub use backups::{Backups, Ended, Known, Made, Phase, Running};
 pub use descriptors::DescriptorPlan;
 pub use design::{design_doc, members, require_function, security_json};
 pub use documents::{check_document, parse_id};
@@ -36,4 +36,4 @@ pub use query::{
     segments_with,
 };
 pub use request_object::{Said, body_given, for_rewrite, info_json, request_json};
-pub use settings::{is_shared, new_database, reduce_limit, shared_settings};
+pub use settings::{is_shared, may_be_taken_over, new_database, reduce_limit, shared_settings};

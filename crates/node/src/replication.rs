@@ -67,9 +67,10 @@ impl Environment for Surroundings {
         node.map_or_else(Settings::default, |node| {
             let said = node.settings();
             let selection_bytes_max = node.memory.replications as u64;
+            let descriptors = DescriptorPlan::new(node.member().is_some());
             Settings {
                 selection_bytes_max,
-                ..settings(&said.replicator, &DescriptorPlan::new(false))
+                ..settings(&said.replicator, &descriptors)
             }
         })
     }

@@ -71,6 +71,12 @@ pub fn is_shared(section: &str, key: &str) -> bool {
         )
 }
 
+/// Whether a node takes a setting over from others: one that all share, and none that only this machine's files decide. What another
+/// node sends is not trusted beyond that.
+pub fn may_be_taken_over(section: &str, key: &str) -> bool {
+    is_shared(section, key) && !config::settings::is_file_only(section, key)
+}
+
 /// The settings that are the same on all nodes of a cluster, as this one has them.
 pub fn shared_settings(config: &config::Config) -> Vec<(String, String, String)> {
     let sections = ["admins", "couchdb"];
@@ -101,6 +107,15 @@ mod tests {
         set("couch_httpd_auth", "timeout", "7");
         assert!(is_shared("couch_httpd_auth", "secret"));
         assert!(!is_shared("couch_httpd_auth", "timeout"));
+        assert!(may_be_taken_over("admins", "anna"));
+        assert!(may_be_taken_over("couchdb", "uuid"));
+        for (section, key) in [
+            ("query_servers", "evil"),
+            ("log", "file"),
+            ("couchdb", "database_dir"),
+        ] {
+            assert!(!may_be_taken_over(section, key), "{section} {key}");
+        }
         let secret = |value: &str| {
             let shared = ["chttpd_auth", "secret", value].map(str::to_owned);
             <(String, String, String)>::from(shared)

@@ -3,8 +3,9 @@
 
 mod backoff;
 mod entry;
+mod shares;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::{Arc, OnceLock, Weak};
 use std::time::{Duration, SystemTime};
 
@@ -16,6 +17,7 @@ use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
 use self::entry::{Entry, Event, EventKind, Run};
+use self::shares::{Owner, Owners, Shares};
 use crate::counters;
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
@@ -365,33 +367,47 @@ impl Scheduler {
         let settings = self.environment.settings();
         let mut jobs = self.jobs.lock();
         let now = Instant::now();
-        let mut next: Option<Instant> = None;
-        let mut waiting: Vec<(Option<Instant>, String)> = vec![];
-        let mut running = 0;
-        for (id, job) in jobs.iter_mut() {
-            if job.is_running() {
-                running += 1;
-                job.forget_crashes(now, settings.health_threshold);
+        let mut owners = Owners::new(&*self.environment);
+        let mut shares = Shares::new(settings.max_jobs);
+        for job in jobs.values_mut().filter(|job| job.is_running()) {
+            shares.add(owners.of(&job.replication));
+            job.forget_crashes(now, settings.health_threshold);
+        }
+        let (waiting, next) = waiting_jobs(&jobs, now);
+        let mut oldest = match rotate {
+            true => continuous_by_age(&jobs),
+            false => vec![],
+        };
+        let mut churn = 0;
+        let excess = shares.excess().min(oldest.len());
+        for id in oldest.drain(..excess) {
+            shares.remove(owners.of(&jobs[&id].replication));
+            give_way(&mut jobs, &id, settings.max_history);
+            churn += 1;
+        }
+        // Users none of whose jobs can start now.
+        let mut stuck: HashSet<Owner> = HashSet::new();
+        for id in waiting {
+            let owner = owners.of(&jobs[&id].replication);
+            if stuck.contains(owner) {
                 continue;
             }
-            match job.ready_at() {
-                Some(at) if at > now => next = Some(next.map_or(at, |n| n.min(at))),
-                _ => waiting.push((job.last_started, id.clone())),
+            let owner = owner.clone();
+            let mut starts = shares.take(&owner);
+            if !starts && churn < settings.max_churn {
+                let gives =
+                    |old: &String| shares.take_from(owners.of(&jobs[old].replication), &owner);
+                if let Some(at) = oldest.iter().position(gives) {
+                    let old = oldest.remove(at);
+                    give_way(&mut jobs, &old, settings.max_history);
+                    (starts, churn) = (true, churn + 1);
+                }
             }
-        }
-        // Those that never ran come first, then those that have waited longest.
-        waiting.sort();
-        let free = settings.max_jobs.saturating_sub(running);
-        let excess = running.saturating_sub(settings.max_jobs);
-        let give_way = match rotate {
-            true => excess.max(waiting.len().saturating_sub(free).min(settings.max_churn)),
-            false => 0,
-        };
-        let stopped = stop_oldest(&mut jobs, give_way, settings.max_history);
-        let free = (settings.max_jobs + stopped).saturating_sub(running);
-        for (_, id) in waiting.into_iter().take(free) {
-            if let Some(job) = jobs.get_mut(&id) {
-                self.start(&id, job, settings.max_history);
+            match jobs.get_mut(&id).filter(|_| starts) {
+                Some(job) => self.start(&id, job, settings.max_history),
+                None => {
+                    stuck.insert(owner);
+                }
             }
         }
         next
@@ -597,22 +613,37 @@ impl JobCounts {
     }
 }
 
-/// Stops the continuous jobs that have run longest.
-fn stop_oldest(jobs: &mut HashMap<String, Entry>, count: usize, history_max: usize) -> usize {
+/// The jobs that wait for a place: those that never ran come first, then those that have waited longest. And when another one
+/// does.
+fn waiting_jobs(jobs: &HashMap<String, Entry>, now: Instant) -> (Vec<String>, Option<Instant>) {
+    let mut next: Option<Instant> = None;
+    let mut waiting: Vec<(Option<Instant>, &String)> = vec![];
+    for (id, job) in jobs.iter().filter(|(_, job)| !job.is_running()) {
+        match job.ready_at() {
+            Some(at) if at > now => next = Some(next.map_or(at, |n| n.min(at))),
+            _ => waiting.push((job.last_started, id)),
+        }
+    }
+    waiting.sort();
+    let waiting = waiting.into_iter().map(|(_, id)| id.clone());
+    (waiting.collect(), next)
+}
+
+/// The continuous jobs that run, those that have run longest first.
+fn continuous_by_age(jobs: &HashMap<String, Entry>) -> Vec<String> {
     let mut running: Vec<(Option<Instant>, String)> = jobs
         .iter()
         .filter(|(_, job)| job.is_running() && job.replication.continuous)
         .map(|(id, job)| (job.last_started, id.clone()))
         .collect();
     running.sort();
-    let mut stopped = 0;
-    for (_, id) in running.into_iter().take(count) {
-        if let Some(job) = jobs.get_mut(&id) {
-            job.give_way(history_max);
-            stopped += 1;
-        }
+    running.into_iter().map(|(_, id)| id).collect()
+}
+
+fn give_way(jobs: &mut HashMap<String, Entry>, id: &str, history_max: usize) {
+    if let Some(job) = jobs.get_mut(id) {
+        job.give_way(history_max);
     }
-    stopped
 }
 
 /// The answer to a request that started a continuous job or cancelled one.

@@ -17,7 +17,7 @@ impl Status for NodeError {
             | E::NoMaintainer
             | E::NoServerAdmin
             | E::NoLogin => 401,
-            E::NoMember | E::NoDesigner | E::ForbiddenRewrite => 403,
+            E::NoMember | E::NoDesigner | E::ForbiddenRewrite | E::BackupForbidden(_) => 403,
             E::Missing | E::MissingKey(_) => 404,
             E::BackupRunning(_) => 409,
             E::DocumentTooLarge { .. } | E::IdTooLong(_) => 413,

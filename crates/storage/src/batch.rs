@@ -34,6 +34,8 @@ pub struct Touched {
     /// What each change did to the counts, by seq.
     pub deltas: Vec<(u64, DocId, Delta)>,
     meta_changed: bool,
+    /// Why its documents cannot be changed.
+    unreadable: Option<Error>,
 }
 
 impl Touched {
@@ -175,26 +177,37 @@ impl<'e> Batch<'e> {
     }
 
     fn touch(&mut self, shard: &Arc<Shard>) -> Result<usize, Error> {
+        let i = self.place(shard);
+        match &self.touched[i].unreadable {
+            Some(e) => Err(e.clone()),
+            None => Ok(i),
+        }
+    }
+
+    /// The place of a shard among those that are touched, be it readable or not.
+    fn place(&mut self, shard: &Arc<Shard>) -> usize {
         if let Some(&i) = self.shard_index.get(&shard.number) {
-            return Ok(i);
+            return i;
         }
         let mut state = shard.state.lock();
         // Loaded before the first write after opening, so that commits keep it up.
-        shard.loaded(&mut state)?;
+        let unreadable = shard.loaded(&mut state).err();
         let meta = state.meta.clone();
         drop(state);
+        let i = self.touched.len();
         self.touched.push(Touched {
             shard: shard.clone(),
             meta,
             deltas: vec![],
             meta_changed: false,
+            unreadable,
         });
-        self.shard_index
-            .insert(shard.number, self.touched.len() - 1);
-        Ok(self.touched.len() - 1)
+        self.shard_index.insert(shard.number, i);
+        i
     }
 
-    /// Reads the records of documents to be changed, unless they were read before. Stops after `bytes_max` bytes, at the next
+    /// Reads the records of documents to be changed, unless they were read before. Those of a shard that cannot be read are
+    /// unreadable, and others are not affected. Stops after `bytes_max` bytes, at the next
     /// number of documents where `may_stop` allows it: decoding long records takes time. Returns how many of the documents
     /// have been read, and their bytes.
     pub fn fetch(
@@ -209,7 +222,7 @@ impl<'e> Batch<'e> {
         self.doc_index.reserve(docs.len());
         self.docs.reserve(docs.len());
         for (position, &(shard, id)) in docs.iter().enumerate() {
-            let touched = self.touch(shard)?;
+            let touched = self.place(shard);
             let number = shard.number;
             let next = self.docs.len();
             let slot = self.doc_index.entry((number, id.clone())).or_insert(next);
@@ -248,7 +261,7 @@ impl<'e> Batch<'e> {
                 Ok(None) => Ok(()),
                 Err(e) => Err(e.clone()),
             };
-            doc.unreadable = read.err();
+            doc.unreadable = touched.unreadable.clone().or(read.err());
         }
         Ok((docs.len(), bytes))
     }
@@ -505,7 +518,10 @@ impl<'e> Batch<'e> {
         purges::encode(&purge.uuid, id, removed, &mut self.value);
         self.wb
             .put_cf(cf, keys::seq_key(number, meta.purge_seq), &self.value);
-        while meta.purge_seq - meta.purge_floor > keep {
+        // Of more than that, which a limit leaves that was lowered, further purges and compactions forget the rest.
+        let upto = meta.purge_seq.saturating_sub(keep);
+        let upto = upto.min(meta.purge_floor + PURGES_A_STEP);
+        while meta.purge_floor < upto {
             meta.purge_floor += 1;
             self.wb
                 .delete_cf(cf, keys::seq_key(number, meta.purge_floor));
@@ -524,7 +540,10 @@ impl<'e> Batch<'e> {
 
     /// Forgets the oldest purges of a shard beyond the last `keep`, at most [`PURGES_A_STEP`] of them.
     pub fn trim_purges(&mut self, shard: &Arc<Shard>, keep: u64) -> Result<(), Error> {
-        let i = self.touch(shard)?;
+        // It can wait until the shard is readable.
+        let Ok(i) = self.touch(shard) else {
+            return Ok(());
+        };
         let touched = &mut self.touched[i];
         let floor = touched.meta.purge_floor;
         let upto = touched.meta.purge_seq.saturating_sub(keep);
@@ -657,3 +676,6 @@ impl<'a> Brought<'a> {
         Cow::Owned(body)
     }
 }
+
+#[cfg(test)]
+mod tests;

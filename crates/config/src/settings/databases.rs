@@ -174,8 +174,8 @@ section! {
         /// Parameters of running responses (selectors, ids, keys), and long responses that clients
         /// have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
-        /// Groups of running aggregates. Beyond it aggregates get a 503. 0: a thirty-second, at
-        /// most 256 MiB.
+        /// Groups of running aggregates. From three quarters of it on, all growing aggregates but the
+        /// oldest get a 503. 0: a thirty-second, at most 256 MiB.
         aggregates: Count = "0" [start],
         /// Ids and selectors of replications. Beyond it _replicate is a 503, and _replicator
         /// documents fail. 0: a forty-eighth, at most 128 MiB.

@@ -32,6 +32,7 @@ const SETTINGS: &[(&str, &str)] = &[
     ("backup", "s3_region"),
     ("backup", "s3_secret_access_key"),
     ("backup", "target"),
+    ("backup", "targets"),
     ("cluster", "log"),
     ("cluster", "node_address"),
     ("couchdb", "database_dir"),

@@ -256,6 +256,10 @@ section! {
         /// Target: a directory, or s3://BUCKET/PREFIX, for this server only; empty: no backups are
         /// made.
         target: Text = "",
+        /// Further targets allowed for backups that are requested over HTTP: absolute directories and
+        /// s3://BUCKET/PREFIX, including everything below, separated by commas. Always allowed: the
+        /// target, and directories in which the client can create a file.
+        targets: Words = "",
         /// Interval between backups, in seconds.
         every: Seconds = "86400",
         /// Number of most recent backups to keep. If all keep_… are 0, no backup is removed.

@@ -37,9 +37,12 @@ impl FindAnswer {
             Source::Nothing => {}
             Source::Index(rows) => self.group_rows(&rows, &mut groups)?,
             Source::Documents(documents) if self.scans(&documents, aggregate) => {
-                let is_over = || self.is_wanted().is_err();
+                let growth = groups.growth().clone();
+                let is_over = || self.is_wanted().is_err() || growth.is_refused();
                 let examined = documents.scan(self, &is_over).group(&mut groups)?;
                 self.is_wanted()?;
+                // A scan that ended early is no answer.
+                groups.check_share()?;
                 self.stats.docs_examined = examined;
                 self.stats.keys_examined = examined;
             }
@@ -48,6 +51,7 @@ impl FindAnswer {
                 while let Some((hit, texts)) = hits.next()? {
                     self.group_hit(&hit.id, texts, &mut groups)?;
                     self.is_wanted()?;
+                    groups.check_share()?;
                 }
             }
         }
@@ -89,19 +93,20 @@ impl FindAnswer {
                     }
                 }
             }
-            self.count_key()?;
+            self.count_key(groups)?;
             cursors[next].next()?;
         }
         Ok(())
     }
 
     /// The client is asked for often: documents may be large, and selectors heavy.
-    fn count_key(&mut self) -> Result<(), Error> {
+    fn count_key(&mut self, groups: &Groups) -> Result<(), Error> {
         self.stats.keys_examined += 1;
-        match self.stats.keys_examined.is_multiple_of(16) {
-            true => self.is_wanted(),
-            false => Ok(()),
+        if self.stats.keys_examined.is_multiple_of(16) {
+            self.is_wanted()?;
+            groups.check_share()?;
         }
+        Ok(())
     }
 
     fn group_document(&mut self, id: &str, groups: &mut Groups) -> Result<(), Error> {
@@ -128,7 +133,7 @@ impl FindAnswer {
                 if !id.starts_with(b"_design/") {
                     let id = String::from_utf8_lossy(id).into_owned();
                     self.group_document(&id, groups)?;
-                    self.count_key()?;
+                    self.count_key(groups)?;
                 }
                 merge.next();
             }

@@ -16,7 +16,7 @@ use super::texts::Hits;
 use super::uses::index_order;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::counters;
-use crate::text::TextIndex;
+use crate::text::{AnswerThreads, TextIndex};
 use crate::views::ViewIndex;
 use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
@@ -162,6 +162,9 @@ impl Covering {
     }
 }
 
+/// Requests turns, one after another.
+type Turns = Box<dyn Fn() -> Admission + Send>;
+
 impl FindAnswer {
     pub(crate) fn open(
         db: DatabaseAs,
@@ -273,14 +276,17 @@ impl FindAnswer {
         Client(self.is_idle.clone())
     }
 
-    /// Requests turns for the pieces of an answer that may take long, so that each belongs on a thread for blocking work: those
-    /// of searches, or of scans.
-    pub fn turns(&self) -> Option<Box<dyn Fn() -> Admission + Send>> {
+    /// Requests turns for the pieces of an answer that may take long, and says which threads make them: those of searches, or of
+    /// scans.
+    pub fn turns(&self) -> Option<(Turns, AnswerThreads)> {
         match &self.source {
-            Source::Text(hits) => Some(Box::new(hits.turns(self.find.aggregate.is_some()))),
+            Source::Text(hits) => {
+                let (turns, threads) = hits.turns(self.find.aggregate.is_some());
+                Some((Box::new(turns), threads))
+            }
             _ if self.may_block() => {
-                let turns = &self.db.shared_views().scans.turns;
-                Some(Box::new(turns.of(self.db.name())))
+                let turns = self.db.shared_views().scans.turns.of(self.db.name());
+                Some((Box::new(turns), AnswerThreads::Blocking))
             }
             Source::Nothing | Source::Index(_) | Source::Documents(_) => None,
         }

@@ -15,7 +15,7 @@ use super::rows::FindAnswer;
 use super::{FindIndex, FindLimits, FindPlan};
 use crate::database::Database;
 use crate::text::bookmark::{self, Place};
-use crate::text::{TextCost, TextIndex, TextSpec};
+use crate::text::{AnswerThreads, TextCost, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
 
 /// Hits that are asked for at first, and at most. Each page is a search of its own, so each is twice as long as the one before.
@@ -134,8 +134,14 @@ impl Hits {
         })
     }
 
-    /// Requests turns to search for some pages, or, for an aggregate, for all.
-    pub fn turns(&self, needs_all: bool) -> impl Fn() -> Admission + Send + 'static + use<> {
+    /// Requests turns to search for some pages, or, for an aggregate, for all; and on which threads.
+    pub fn turns(
+        &self,
+        needs_all: bool,
+    ) -> (
+        impl Fn() -> Admission + Send + 'static + use<>,
+        AnswerThreads,
+    ) {
         let cost = TextCost {
             of_hit: self.request.sort.len() + self.texts_in_or.len(),
             groups: usize::from(needs_all),

@@ -39,8 +39,8 @@ pub use search::{
 };
 pub use spec::TextSpec;
 pub(crate) use spec::member as text_member;
-pub use turns::TextCost;
 pub(crate) use turns::TextTurns;
+pub use turns::{AnswerThreads, TextCost, TextTurn};
 
 use crate::database::Database;
 use crate::examine::{OpenTextFacts, TextFacts};

@@ -2,16 +2,18 @@
 //!
 //! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that heavy searches of a database
 //! do not delay its light ones. While it works it has a processor's place too, for a slice of time. Then the place goes to
-//! the database that has the fewest, so what a search costs another database is one slice, whatever it is asked for.
+//! the database that has the fewest, so what a search costs another database is one slice, whatever it is asked for. Heavy searches
+//! work on threads with a lower priority: a flood of them leaves the processors to light searches and to other requests.
 
 use std::cell::RefCell;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 use std::time::{Duration, Instant};
 
-use fair_queue::{Admission, Limits, Place, Queue};
+use fair_queue::{Admission, Busy, Limits, Place, Queue};
 use search::{Effort, SharedMemory};
 
 use super::TEXT_ANSWER_BYTES_MAX;
+use crate::apart::Threads;
 use crate::database::Database;
 
 /// Turns at a time. A database has at most half as many as are free.
@@ -25,6 +27,10 @@ const SLICE: Duration = Duration::from_millis(20);
 /// Places for each processor: some searches wait for the disk.
 const PLACES_PER_CORE: usize = 2;
 
+/// `nice` of threads for heavy searches. While requests want all processors, each of these has a third of one: people wait for
+/// their answers. Others interrupt them when they wake.
+const HEAVY_NICE: i32 = 5;
+
 /// How long a search may take, without the time that others take meanwhile.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -32,6 +38,9 @@ const TIME_MAX: Duration = Duration::from_secs(30);
 const LIGHT_VALUES_MAX: u64 = 200_000;
 /// A longer query is heavy.
 const LIGHT_BYTES_MAX: usize = 1 << 10;
+/// More hits, or more hits with their documents, make a search heavy.
+const LIGHT_HITS_MAX: usize = 1000;
+const LIGHT_DOCS_MAX: usize = 50;
 /// These make a query look for many words, at positions, or for parts within parts.
 const HEAVY_SYNTAX: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
 
@@ -48,6 +57,10 @@ pub struct TextCost<'a> {
     pub values: usize,
     /// Whether texts are highlighted, or scores explained.
     pub reads_texts: bool,
+    /// Hits at most.
+    pub hits: usize,
+    /// Whether the documents of hits are read.
+    pub reads_docs: bool,
 }
 
 impl TextCost<'_> {
@@ -59,10 +72,63 @@ impl TextCost<'_> {
             .saturating_mul(of_hit)
             .saturating_mul(passes)
             .saturating_add(self.values as u64);
+        let hits_max = match self.reads_docs {
+            true => LIGHT_DOCS_MAX,
+            false => LIGHT_HITS_MAX,
+        };
         values > LIGHT_VALUES_MAX
+            || self.hits > hits_max
             || self.reads_texts
             || self.q.len() > LIGHT_BYTES_MAX
             || self.q.contains(HEAVY_SYNTAX)
+    }
+}
+
+/// Which threads make an answer.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum AnswerThreads {
+    /// Those of the runtime for work that blocks.
+    Blocking,
+    /// Those for heavy searches, which have a lower priority. The caller holds a turn for heavy searches.
+    Heavy,
+}
+
+impl AnswerThreads {
+    /// Does `work` on such a thread. Returns `None` when it panics.
+    pub async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        // A thread for each turn: searches wait for places on them.
+        static HEAVY: LazyLock<Threads> =
+            LazyLock::new(|| Threads::new("search", HEAVY_NICE, HEAVY_TURNS));
+        match self {
+            AnswerThreads::Blocking => tokio::task::spawn_blocking(work).await.ok(),
+            AnswerThreads::Heavy => HEAVY.start(work).await.ok(),
+        }
+    }
+}
+
+/// A turn to search, until it is dropped, and where to search.
+#[derive(Debug)]
+pub struct TextTurn {
+    turn: Place,
+    threads: AnswerThreads,
+}
+
+impl TextTurn {
+    /// Does `work` in this turn. Work that has begun continues when the caller stops waiting for it, and holds the turn until it
+    /// ends. Returns `None` when it panics.
+    pub async fn run<T: Send + 'static>(
+        self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Option<T> {
+        let TextTurn { turn, threads } = self;
+        let in_turn = move || {
+            let _turn = turn;
+            work()
+        };
+        threads.run(in_turn).await
     }
 }
 
@@ -127,24 +193,32 @@ impl Working {
 }
 
 impl Database {
-    /// Requests a turn to search a text index of `docs` documents, to be held until the answer is made.
-    pub fn text_turn(&self, docs: u64, cost: &TextCost<'_>) -> Admission {
-        self.text_turns(docs, cost)()
+    /// Waits for a turn to search a text index of `docs` documents.
+    ///
+    /// # Errors
+    /// [`Busy`]: too many wait already.
+    pub async fn text_turn(&self, docs: u64, cost: &TextCost<'_>) -> Result<TextTurn, Busy> {
+        let (admission, threads) = self.text_turns(docs, cost);
+        let turn = admission().await?;
+        Ok(TextTurn { turn, threads })
     }
 
-    /// Requests turns, one after another, for the pieces of an answer.
+    /// Requests turns, one after another, for the pieces of an answer; and on which threads these are made.
     pub(crate) fn text_turns(
         &self,
         docs: u64,
         cost: &TextCost<'_>,
-    ) -> impl Fn() -> Admission + Send + 'static + use<> {
+    ) -> (
+        impl Fn() -> Admission + Send + 'static + use<>,
+        AnswerThreads,
+    ) {
         let turns = &self.shared_views().text_turns;
-        let queue = match cost.is_heavy(docs) {
-            true => turns.heavy.clone(),
-            false => turns.light.clone(),
+        let (queue, threads) = match cost.is_heavy(docs) {
+            true => (turns.heavy.clone(), AnswerThreads::Heavy),
+            false => (turns.light.clone(), AnswerThreads::Blocking),
         };
         let database = self.name().clone();
-        move || queue.admission(&database)
+        (move || queue.admission(&database), threads)
     }
 
     /// Waits until a search of this database may work, and answers what it may take. The caller has a turn. Blocks.
@@ -198,6 +272,15 @@ mod tests {
             },
             TextCost {
                 reads_texts: true,
+                ..plain
+            },
+            TextCost {
+                hits: 5000,
+                ..plain
+            },
+            TextCost {
+                hits: 200,
+                reads_docs: true,
                 ..plain
             },
         ];

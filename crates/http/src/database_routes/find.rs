@@ -7,7 +7,7 @@ use database::{FindAnswer, FindLimits};
 use mango::{AggregateLimits, Defaults, Find};
 use telemetry::Tick;
 
-use crate::database_routes::texts::turn;
+use crate::database_routes::texts::within_wait;
 use crate::errors::ApiError;
 use crate::metrics::slow::Detail;
 use crate::reply::Reply;
@@ -115,9 +115,11 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
     let waiting = Tick::now();
     let answer = access.db.find(plan, limits).await?;
     let turns = match answer.turns() {
-        Some(turns) if answer.searches_text() => Some((turn(turns()).await?, turns)),
+        Some((turns, threads)) if answer.searches_text() => {
+            Some((within_wait(turns()).await?, turns, threads))
+        }
         // Who waits for a scan has no thread, and would only scan again.
-        Some(turns) => Some((turns().await?, turns)),
+        Some((turns, threads)) => Some((turns().await?, turns, threads)),
         None => None,
     };
     let wait_us = waiting.elapsed_us();
@@ -127,13 +129,13 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         detail,
         state: State::Head,
     };
-    let mut reply = if let Some((turn, turns)) = turns {
+    let mut reply = if let Some((turn, turns, threads)) = turns {
         let next = move |out: &mut Vec<u8>| body.next_chunk(out);
         pull_in_turns(
             &req.answers,
             "application/json",
             client,
-            (turn, turns),
+            (turn, turns, threads),
             next,
         )
         .await?

@@ -15,7 +15,7 @@ use serde_json::{Map, Value, json};
 use crate::database_routes::texts::{
     FIELDS_MAX, GROUP_LIMIT, GROUP_LIMIT_MAX, HIGHLIGHT_SIZE_MAX, HIGHLIGHTS_MAX, RANGES_MAX,
     SORT_KEYS_MAX, ShownHit, blocking, counts_value, current_index, documents, drilldowns,
-    highlight_tag, highlights_value, index_of, tokens, turn, within,
+    highlight_tag, highlights_value, in_turn, index_of, tokens, within, within_wait,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -71,11 +71,13 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         true => began.elapsed().as_micros() as u64,
         false => 0,
     };
-    let turn = turn(access.db.text_turn(index.docs(), &cost_of(&query))).await?;
+    let cost = TextCost {
+        reads_docs: asked.include_docs,
+        ..cost_of(&query)
+    };
+    let turn = within_wait(access.db.text_turn(index.docs(), &cost)).await?;
     let db = access.db.clone();
-    blocking(move || {
-        // Until the work is done, also when nobody waits for it any more.
-        let _turn = turn;
+    in_turn(turn, move || {
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
             true => Some(documents(&db, &answer)?),
@@ -83,7 +85,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         };
         let shown = shown(answer, docs, latency_us);
         let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
-        Ok(Reply::json_bytes(200, text + "\n"))
+        Ok(text + "\n")
     })
     .await
 }
@@ -105,6 +107,8 @@ fn cost_of(query: &TextQuery) -> TextCost<'_> {
         groups: query.group.as_ref().map_or(0, |group| group.limit),
         values: query.drilldown.iter().map(|(_, values)| values.len()).sum(),
         reads_texts: query.highlight.is_some() || query.explain,
+        hits: query.limit,
+        reads_docs: false,
     }
 }
 

@@ -9,8 +9,8 @@ use serde_json::value::RawValue;
 use serde_json::{Value, json};
 
 use crate::database_routes::texts::{
-    ShownHit, blocking, counts_value, current_index, documents, highlights_value, index_of, tokens,
-    turn,
+    ShownHit, blocking, counts_value, current_index, documents, highlights_value, in_turn,
+    index_of, tokens, within_wait,
 };
 use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
@@ -40,11 +40,9 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     };
     asked.check(access.db.is_partitioned(), design.spec.partitioned)?;
     let index = current_index(access, id, (Flavour::Clouseau, name), asked.update).await?;
-    let turn = turn(access.db.text_turn(index.docs(), &asked.cost())).await?;
+    let turn = within_wait(access.db.text_turn(index.docs(), &asked.cost())).await?;
     let db = access.db.clone();
-    blocking(move || {
-        // Until the work is done, also when nobody waits for it any more.
-        let _turn = turn;
+    in_turn(turn, move || {
         let query = asked.query(&index, db.is_partitioned())?;
         let answer = db.search_text(&index, &query)?;
         let docs = match asked.include_docs {
@@ -53,7 +51,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         };
         let shown = shown(answer, docs, &asked, &query);
         let text = serde_json::to_string(&shown).map_err(ApiError::worker_failed)?;
-        Ok(Reply::json_bytes(200, text + "\n"))
+        Ok(text + "\n")
     })
     .await
 }

@@ -6,10 +6,10 @@ use std::time::Duration;
 use analysis::Analyzer;
 use database::{
     Design, Read, ReadOptions, TEXT_ANSWER_BYTES_MAX, TextAnswer, TextCounts, TextExplanation,
-    TextFlavour, TextIndex,
+    TextFlavour, TextIndex, TextTurn,
 };
 use document::DocId;
-use fair_queue::{Admission, Place};
+use fair_queue::Busy;
 use serde::Serialize;
 use serde_json::value::RawValue;
 use serde_json::{Map, Value, json};
@@ -127,15 +127,24 @@ pub async fn blocking<T: Send + 'static>(
     done.map_err(ApiError::worker_failed)?
 }
 
+/// Searches and makes the answer in a turn.
+pub async fn in_turn(
+    turn: TextTurn,
+    work: impl FnOnce() -> Result<String, ApiError> + Send + 'static,
+) -> Result<Reply, ApiError> {
+    let text = turn.run(work).await.ok_or_else(ApiError::worker_failed)?;
+    Ok(Reply::json_bytes(200, text?))
+}
+
 /// How long a search waits for its turn.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Waits for a turn to search.
+/// Waits for a turn to search, but not for ever.
 ///
 /// # Errors
 /// 503 when too many others run or wait.
-pub async fn turn(admission: Admission) -> Result<Place, ApiError> {
-    match tokio::time::timeout(TURN_WAIT_MAX, admission).await {
+pub async fn within_wait<T>(turn: impl Future<Output = Result<T, Busy>>) -> Result<T, ApiError> {
+    match tokio::time::timeout(TURN_WAIT_MAX, turn).await {
         Ok(Ok(turn)) => Ok(turn),
         _ => Err(ApiError::busy("too many searches run or wait".to_owned())),
     }

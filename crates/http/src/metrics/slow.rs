@@ -15,8 +15,9 @@ use crate::reply::Timing;
 const TOLD_FIELDS_MAX: usize = 20;
 const TOLD_FIELD_BYTES_MAX: usize = 64;
 
-/// The path is cut after this many bytes.
-const PATH_BYTES_MAX: usize = 3072;
+/// The path is cut after this many bytes, and names that a client chose after fewer: a line stays within 4 KiB.
+const PATH_BYTES_MAX: usize = 1024;
+const NAME_BYTES_MAX: usize = 256;
 
 /// What a request asks of an index, and what was done for it so far.
 #[derive(Default)]
@@ -115,9 +116,11 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
     put("ms", milliseconds(us));
     put("route", numbers.route.name().into());
     put("method", told.method.into());
-    let cut = told.path.floor_char_boundary(PATH_BYTES_MAX);
-    put("path", told.path[..cut].into());
-    put("user", told.user.into());
+    put("path", cut(told.path, PATH_BYTES_MAX).into());
+    put(
+        "user",
+        told.user.map(|user| cut(user, NAME_BYTES_MAX)).into(),
+    );
     put(
         "status",
         (numbers.status > 0).then_some(numbers.status).into(),
@@ -130,11 +133,13 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
         phases(&numbers.timing, numbers.head_us, us).into(),
     );
     if numbers.is_of_database {
-        put("database", told.database().into());
+        let name = told.database().map(|name| cut(name, NAME_BYTES_MAX));
+        put("database", name.into());
     }
+    let view = || cut(&told.view(), NAME_BYTES_MAX).to_owned();
     match numbers.route {
-        Class::View => put("view", told.view().into()),
-        route if route.is_of_index() => put("text_index", told.view().into()),
+        Class::View => put("view", view().into()),
+        route if route.is_of_index() => put("text_index", view().into()),
         _ => {}
     }
     if let Some(documents) = numbers.bulk_docs {
@@ -149,11 +154,37 @@ pub fn line(told: &Told<'_>, end: End, bytes: u64, us: u64) -> Value {
     line.into()
 }
 
+fn cut(text: &str, bytes_max: usize) -> &str {
+    &text[..text.floor_char_boundary(bytes_max)]
+}
+
+/// A line as text. JSON escapes the control characters of ASCII; these are the others, and Unicode's separators of lines and overrides
+/// of direction.
+fn text(line: &Value) -> String {
+    let is_unsafe = |c: char| {
+        c.is_control()
+            || matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+    };
+    let text = line.to_string();
+    if !text.contains(is_unsafe) {
+        return text;
+    }
+    let mut safe = String::with_capacity(text.len() + 16);
+    for c in text.chars() {
+        match is_unsafe(c) {
+            true => safe.push_str(&format!("\\u{:04x}", u32::from(c))),
+            false => safe.push(c),
+        }
+    }
+    safe
+}
+
 /// Where the lines go.
 pub type Writer = Box<dyn Write + Send>;
 
 /// Writes a line to the slow log, or to the log.
 pub fn write(to: Option<&mut Writer>, line: &Value) {
+    let line = text(line);
     let Some(to) = to else {
         tracing::warn!(target: "slow", "{line}");
         return;
@@ -177,6 +208,17 @@ mod tests {
     use serde_json::json;
 
     use super::*;
+
+    #[test]
+    fn a_line_is_one_whatever_names_say() {
+        let evil = "a\n\u{85}\u{2028}\u{202e}\u{7f}b";
+        let line = json!({"user": evil});
+        let text = text(&line);
+        assert!(text.chars().all(|c| matches!(c, ' '..='~')), "{text}");
+        assert_eq!(serde_json::from_str::<Value>(&text).unwrap(), line);
+        assert_eq!(cut("äbc", 1), "");
+        assert_eq!(cut("äbc", 3), "äb");
+    }
 
     #[test]
     fn phases_sum_up_to_the_whole() {

@@ -3,6 +3,7 @@
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use database::AnswerThreads;
 use functions::{Admission, Place};
 use futures_util::stream;
 use hyper::header::HeaderValue;
@@ -265,17 +266,17 @@ where
     F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static,
 {
     let next = move |out: &mut Vec<u8>, _: Place| next(out);
-    let free = (Place::uncounted(), Admission::free);
+    let free = (Place::uncounted(), Turns::blocking(Admission::free));
     pull_pieces(answers, content_type, (), free, next).await
 }
 
-/// The same for pieces that each take a turn, which is waited for without a thread. `first`: the turn of the first piece.
-/// `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
+/// The same for pieces that each take a turn, which is waited for without a thread, on the threads of these turns. `first`: the
+/// turn of the first piece. `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
 pub async fn pull_in_turns<A, F, C>(
     answers: &Answers,
     content_type: &'static str,
     client: C,
-    (first, admission): (Place, A),
+    (first, admission, threads): (Place, A, AnswerThreads),
     mut next: F,
 ) -> Result<Reply, ApiError>
 where
@@ -284,7 +285,23 @@ where
     C: Send + 'static,
 {
     let next = move |out: &mut Vec<u8>, _turn: Place| next(out);
-    pull_pieces(answers, content_type, client, (first, admission), next).await
+    let turns = Turns { admission, threads };
+    pull_pieces(answers, content_type, client, (first, turns), next).await
+}
+
+/// How turns for pieces are requested, and which threads make the pieces.
+struct Turns<A> {
+    admission: A,
+    threads: AnswerThreads,
+}
+
+impl<A> Turns<A> {
+    fn blocking(admission: A) -> Turns<A> {
+        Turns {
+            admission,
+            threads: AnswerThreads::Blocking,
+        }
+    }
 }
 
 /// The same for pieces that users' functions are run for: each waits for leave, without a thread, before it is made.
@@ -299,14 +316,15 @@ where
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
     let first = admission().await?;
-    pull_pieces(answers, content_type, (), (first, admission), next).await
+    let turns = Turns::blocking(admission);
+    pull_pieces(answers, content_type, (), (first, turns), next).await
 }
 
 async fn pull_pieces<A, F, C>(
     answers: &Answers,
     content_type: &'static str,
     client: C,
-    (first_place, admission): (Place, A),
+    (first_place, turns): (Place, Turns<A>),
     next: F,
 ) -> Result<Reply, ApiError>
 where
@@ -314,9 +332,10 @@ where
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
     C: Send + 'static,
 {
-    let (mut first, mut more, mut next) = make_piece(first_place, next).await?;
+    let (mut first, mut more, mut next) = make_piece(first_place, turns.threads, next).await?;
     if more && first.len() < CHUNK_BYTES {
-        let (second, still, same) = make_piece(admission().patiently().await?, next).await?;
+        let place = (turns.admission)().patiently().await?;
+        let (second, still, same) = make_piece(place, turns.threads, next).await?;
         first.extend_from_slice(&second);
         (more, next) = (still, same);
     }
@@ -324,15 +343,15 @@ where
         return Ok(Reply::text(200, content_type, first));
     }
     let first = Piece::of(first.into(), answers);
-    let start = (first, Some((admission, next)), client);
+    let start = (first, Some((turns, next)), client);
     let pieces = stream::unfold(start, |(mut made, next, client)| async move {
         if !made.is_empty() {
             let some = made.split_off();
             return Some((Ok(some), (made, next, client)));
         }
-        let (admission, next) = next?;
-        let piece = match admission().patiently().await {
-            Ok(place) => make_piece(place, next).await,
+        let (turns, next) = next?;
+        let piece = match (turns.admission)().patiently().await {
+            Ok(place) => make_piece(place, turns.threads, next).await,
             Err(e) => Err(e.into()),
         };
         match piece {
@@ -340,7 +359,7 @@ where
             Ok((piece, more, next)) => {
                 made.set(piece.into());
                 let some = made.split_off();
-                let next = more.then_some((admission, next));
+                let next = more.then_some((turns, next));
                 Some((Ok(some), (made, next, client)))
             }
             Err(e) => {
@@ -355,14 +374,19 @@ where
     ))
 }
 
-async fn make_piece<F>(place: Place, mut next: F) -> Result<(Vec<u8>, bool, F), ApiError>
+async fn make_piece<F>(
+    place: Place,
+    threads: AnswerThreads,
+    mut next: F,
+) -> Result<(Vec<u8>, bool, F), ApiError>
 where
     F: FnMut(&mut Vec<u8>, Place) -> Result<bool, ApiError> + Send + 'static,
 {
-    let made = tokio::task::spawn_blocking(move || {
+    let made = threads.run(move || {
         let _reads = telemetry::enter(State::Read);
         let mut piece = vec![];
         next(&mut piece, place).map(|more| (piece, more, next))
     });
-    made.await.map_err(ApiError::worker_failed)?
+    let failed = || ApiError::worker_failed("the thread of a piece panicked");
+    made.await.ok_or_else(failed)?
 }

@@ -16,6 +16,8 @@ type Answer = Result<Reply, ApiError>;
 /// - `POST` with `{"target": …}`: a URL, or the path of a directory that is there, gets one more backup in the background: 202
 ///   with its id. A path that is not there yet becomes a copy of the store: 201 once it is made.
 /// - `POST` with `{"directory": path}`: always such a copy.
+/// - With `"permit"`, the name of a file that the client made in the directory, any directory will do;
+///   without, those that the server's files allow.
 /// - `GET`: what is known of backups to targets.
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     if req.method != "POST" {
@@ -23,6 +25,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
     }
     req.require_json()?;
     let body = req.json_object(BodyClass::Small).await?;
+    let permit = body.get("permit").and_then(Value::as_str);
     let directory = match (body.get("target"), body.get("directory")) {
         (Some(Value::String(target)), None) => {
             let is_path = !target.contains("://");
@@ -33,7 +36,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
                 ));
             }
             if !is_path || std::path::Path::new(target).exists() {
-                let id = app.node.backups.start(target)?;
+                let id = app.node.backups.start(target, permit)?;
                 return Ok(Reply::json(202, &json!({"ok": true, "id": id})));
             }
             target
@@ -45,7 +48,8 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
             ));
         }
     };
-    node::back_up(app.node.databases.clone(), directory.into()).await?;
+    let copied = app.node.backups.copy_to(directory.into(), permit);
+    copied.await?;
     Ok(Reply::json(
         201,
         &json!({"ok": true, "directory": directory}),

@@ -9,7 +9,7 @@ use foldhash::fast::RandomState;
 
 use super::memory::Share;
 use super::state::{ALLOCATION_BYTES, State};
-use super::{Aggregate, AggregateLimits, AggregateMemory};
+use super::{Aggregate, AggregateLimits, AggregateMemory, Growth};
 use crate::compare::Order;
 use crate::error::FindError;
 use crate::lift::{Doc, Found, Slot};
@@ -140,6 +140,11 @@ impl Groups {
         }
     }
 
+    /// Whether they may grow, for threads that have parts of them.
+    pub fn growth(&self) -> &Growth {
+        self.held.share.growth()
+    }
+
     /// Adds a document.
     ///
     /// # Errors
@@ -250,13 +255,12 @@ impl Groups {
         Err(FindError::AggregateTooLarge(text))
     }
 
-    fn check_share(&self) -> Result<(), FindError> {
-        let Some(memory) = self
-            .held
-            .share
-            .memory()
-            .filter(|memory| memory.is_exceeded())
-        else {
+    /// Checks whether these groups may grow beside those of other aggregates, for who looks at documents of which none is added.
+    ///
+    /// # Errors
+    /// [`FindError::AggregatesFull`], and [`FindError::AggregateTooLarge`] when they hold more than all may.
+    pub fn check_share(&self) -> Result<(), FindError> {
+        let Some(memory) = self.held.share.refused() else {
             return Ok(());
         };
         let budget = memory.budget_bytes();
@@ -320,6 +324,7 @@ impl Groups {
         let mut all = self.take_groups();
         all.sort_unstable_by(|a, b| a.0.cmp(&b.0));
         let skip = usize::try_from(skip).unwrap_or(usize::MAX);
+        self.held.share.stop_growing();
         all.drain(..skip.min(all.len()));
         all.truncate(usize::try_from(limit).unwrap_or(usize::MAX));
         SortedGroups {

@@ -1,7 +1,11 @@
 //! Memory that all aggregates of a server hold together.
+//!
+//! Those that grow are known by their age. When they reach three quarters of the budget together, the younger ones are refused, and the
+//! oldest grows on up to the whole budget: so one is answered whenever several cannot be.
 
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
+use std::collections::BTreeSet;
+use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 /// A budget that all aggregates of a server share.
 #[derive(Debug)]
@@ -9,6 +13,12 @@ pub struct AggregateMemory {
     budget_bytes: usize,
     used_bytes: AtomicUsize,
     peak_bytes: AtomicUsize,
+    /// Numbers of the aggregates that grow, by age.
+    growing: Mutex<BTreeSet<u64>>,
+    /// The least of them.
+    oldest: AtomicU64,
+    /// The number of the next one.
+    next: AtomicU64,
 }
 
 impl AggregateMemory {
@@ -18,6 +28,9 @@ impl AggregateMemory {
             budget_bytes,
             used_bytes: AtomicUsize::new(0),
             peak_bytes: AtomicUsize::new(0),
+            growing: Mutex::default(),
+            oldest: AtomicU64::new(0),
+            next: AtomicU64::new(0),
         })
     }
 
@@ -32,9 +45,75 @@ impl AggregateMemory {
         (used, self.peak_bytes.load(Relaxed))
     }
 
-    /// Whether aggregates hold more than the budget.
-    pub(super) fn is_exceeded(&self) -> bool {
-        self.used_bytes.load(Relaxed) > self.budget_bytes
+    /// What all but the oldest may make aggregates hold.
+    fn shared_bytes(&self) -> usize {
+        self.budget_bytes - self.budget_bytes / 4
+    }
+
+    fn grow(self: &Arc<Self>) -> Arc<Growing> {
+        let mut growing = self.growing();
+        let number = self.next.fetch_add(1, Relaxed);
+        growing.insert(number);
+        self.note_oldest(&growing);
+        Arc::new(Growing {
+            memory: self.clone(),
+            number,
+            is_refused: AtomicBool::new(false),
+        })
+    }
+
+    fn growing(&self) -> MutexGuard<'_, BTreeSet<u64>> {
+        self.growing.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn note_oldest(&self, growing: &BTreeSet<u64>) {
+        if let Some(oldest) = growing.first() {
+            self.oldest.store(*oldest, Relaxed);
+        }
+    }
+}
+
+/// An aggregate that grows, until all of its parts are dropped or have stopped growing.
+#[derive(Debug)]
+struct Growing {
+    memory: Arc<AggregateMemory>,
+    number: u64,
+    /// Once it is, it is: parts of it may have ended.
+    is_refused: AtomicBool,
+}
+
+impl Growing {
+    fn is_refused(&self) -> bool {
+        let memory = &self.memory;
+        let used = memory.used_bytes.load(Relaxed);
+        // Nearly always.
+        if used <= memory.shared_bytes() {
+            return self.is_refused.load(Relaxed);
+        }
+        let is_oldest = memory.oldest.load(Relaxed) == self.number;
+        if !is_oldest || used > memory.budget_bytes {
+            self.is_refused.store(true, Relaxed);
+        }
+        self.is_refused.load(Relaxed)
+    }
+}
+
+impl Drop for Growing {
+    fn drop(&mut self) {
+        let mut growing = self.memory.growing();
+        growing.remove(&self.number);
+        self.memory.note_oldest(&growing);
+    }
+}
+
+/// Whether an aggregate may still grow, also for who has not its groups.
+#[derive(Clone, Debug)]
+pub struct Growth(Option<Arc<Growing>>);
+
+impl Growth {
+    /// Whether aggregates hold too much together for this one to grow. When they do, it stays so.
+    pub fn is_refused(&self) -> bool {
+        self.0.as_ref().is_some_and(|growing| growing.is_refused())
     }
 }
 
@@ -42,21 +121,43 @@ impl AggregateMemory {
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Option<Arc<AggregateMemory>>,
+    growth: Growth,
     bytes: usize,
 }
 
 impl Share {
     pub fn of(memory: Option<Arc<AggregateMemory>>) -> Share {
-        Share { memory, bytes: 0 }
+        Share {
+            growth: Growth(memory.as_ref().map(AggregateMemory::grow)),
+            memory,
+            bytes: 0,
+        }
     }
 
-    /// A share of the same memory, of nothing yet.
+    /// A share of the same memory for another part of the same aggregate, of nothing yet.
     pub fn another(&self) -> Share {
-        Share::of(self.memory.clone())
+        Share {
+            memory: self.memory.clone(),
+            growth: self.growth.clone(),
+            bytes: 0,
+        }
     }
 
-    pub fn memory(&self) -> Option<&AggregateMemory> {
-        self.memory.as_deref()
+    /// The memory, when this aggregate may not grow any more.
+    pub fn refused(&self) -> Option<&AggregateMemory> {
+        match self.growth.is_refused() {
+            true => self.memory.as_deref(),
+            false => None,
+        }
+    }
+
+    pub fn growth(&self) -> &Growth {
+        &self.growth
+    }
+
+    /// It holds what it holds, and another aggregate may be the oldest that grows.
+    pub fn stop_growing(&mut self) {
+        self.growth = Growth(None);
     }
 
     pub fn add(&mut self, bytes: usize) {
@@ -74,5 +175,50 @@ impl Drop for Share {
         if let Some(memory) = &self.memory {
             memory.used_bytes.fetch_sub(self.bytes, Relaxed);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_oldest_grows_on_when_others_are_refused() {
+        let memory = AggregateMemory::new(100);
+        let share = || Share::of(Some(memory.clone()));
+        let (mut first, mut second) = (share(), share());
+        first.add(40);
+        second.add(35);
+        assert!(first.refused().is_none() && second.refused().is_none());
+        second.add(1);
+        assert!(first.refused().is_none());
+        assert!(second.refused().is_some());
+        first.add(24);
+        assert!(first.refused().is_none(), "up to the budget");
+        drop(second);
+        first.add(36);
+        assert_eq!(memory.used_bytes(), (100, 100));
+        assert!(first.refused().is_none(), "all of it");
+        first.add(1);
+        assert!(first.refused().is_some());
+    }
+
+    #[test]
+    fn the_next_is_the_oldest_when_one_stops_growing() {
+        let memory = AggregateMemory::new(100);
+        let share = || Share::of(Some(memory.clone()));
+        let (mut first, mut second, third) = (share(), share(), share());
+        let part = first.another();
+        first.add(70);
+        second.add(10);
+        assert!(third.refused().is_some());
+        first.stop_growing();
+        drop(part);
+        assert!(second.refused().is_none(), "it holds 70, and does not grow");
+        second.add(20);
+        assert!(second.refused().is_none());
+        drop(first);
+        assert!(third.refused().is_some(), "it does not change again");
+        assert!(share().refused().is_none());
     }
 }

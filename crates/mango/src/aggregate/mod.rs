@@ -12,7 +12,7 @@ mod memory;
 mod state;
 
 pub use groups::{Groups, SortedGroups};
-pub use memory::AggregateMemory;
+pub use memory::{AggregateMemory, Growth};
 
 use serde_json::{Map, Value};
 

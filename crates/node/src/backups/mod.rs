@@ -2,6 +2,7 @@
 //!
 //! A backup is a checkpoint of the store, whose files are then copied to a target (`run.rs`); what the target has, the crate `backup` knows.
 
+mod allowed;
 pub mod counters;
 mod plain;
 mod run;
@@ -21,8 +22,6 @@ use tokio::runtime::Handle;
 use tokio::sync::Notify;
 
 use crate::error::{Error, Result};
-
-pub use plain::back_up;
 
 /// Backups that have ended and are remembered.
 const ENDED_MAX: usize = 16;
@@ -197,12 +196,14 @@ impl Backups {
         self.settings_changed.notify_one();
     }
 
-    /// Begins a backup, and answers its id. `target` is a directory, absolute, or a URL.
+    /// Begins a backup that a client requests, and answers its id. `target` is a directory, absolute, or a URL. `permit`: the name
+    /// of a file that the client made there, if it did.
     ///
     /// # Errors
-    /// [`Error::BackupTarget`], and [`Error::BackupRunning`].
-    pub fn start(self: &Arc<Self>, target: &str) -> Result<String> {
+    /// [`Error::BackupTarget`], [`Error::BackupForbidden`], and [`Error::BackupRunning`].
+    pub fn start(self: &Arc<Self>, target: &str, permit: Option<&str>) -> Result<String> {
         let target = TargetName::parse(target).map_err(|e| Error::BackupTarget(e.to_string()))?;
+        self.admit(&target, permit)?;
         let running = self.begin(target, false)?;
         let id = running.id.clone();
         let runtime = self.runtime.get().cloned().unwrap_or_else(Handle::current);

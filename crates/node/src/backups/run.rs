@@ -36,7 +36,13 @@ impl Backups {
         let (me, of) = (self.clone(), running.clone());
         // Of its own, so that one that panics ends too.
         let made = tokio::spawn(async move { me.copy(&of, keep).await }).await;
-        let result = made.unwrap_or_else(|e| Err(e.to_string()));
+        let result = made.unwrap_or_else(|e| Err(e.to_string().into()));
+        let result = result.map_err(|failure| {
+            if let Some(details) = &failure.details {
+                tracing::error!(target = %running.target, "the backup's target: {details}");
+            }
+            failure.reason
+        });
         let ended = Arc::new(Ended {
             id: running.id.clone(),
             target: running.target.to_string(),
@@ -70,11 +76,11 @@ impl Backups {
         }
     }
 
-    async fn copy(self: Arc<Self>, running: &Running, keep: Option<Keep>) -> Result<Made, String> {
+    async fn copy(self: Arc<Self>, running: &Running, keep: Option<Keep>) -> Result<Made, Failure> {
         // reqwest takes the process's provider. Set already is fine too.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let target = Target::open_or_create(&running.target, &self.s3(), &self.server()).await;
-        let target = target.map_err(|e| e.to_string())?;
+        let target = target?;
         running.enter(Phase::Checkpoint);
         let me = self.clone();
         let copied = tokio::task::spawn_blocking(move || me.checkpoint()).await;
@@ -85,7 +91,7 @@ impl Backups {
         let me = self.clone();
         let removed = tokio::task::spawn_blocking(move || remove_rest(&me.directory));
         removed.await.map_err(|e| e.to_string())?;
-        let made = made_of(&made.map_err(|e| e.to_string())?);
+        let made = made_of(&made?);
         self.databases.store().note_backup();
         if let Some(keep) = keep.filter(|keep| !keep.is_all()) {
             running.enter(Phase::Pruning);
@@ -113,6 +119,33 @@ impl Backups {
             begun,
             time: Utc::now(),
         })
+    }
+}
+
+/// Why a backup was not made.
+struct Failure {
+    /// For clients.
+    reason: String,
+    /// For the log alone: words of another server.
+    details: Option<String>,
+}
+
+impl From<String> for Failure {
+    fn from(reason: String) -> Failure {
+        Failure {
+            reason,
+            details: None,
+        }
+    }
+}
+
+impl From<backup::Error> for Failure {
+    fn from(error: backup::Error) -> Failure {
+        let (reason, text) = (error.for_clients(), error.to_string());
+        Failure {
+            details: (text != reason).then_some(text),
+            reason,
+        }
     }
 }
 

@@ -154,7 +154,9 @@ fn is_there(data: &Path) -> bool {
 /// Keeps the settings that all nodes have alike in the new node's `local.ini`.
 fn take_over(data: &Path, settings: Vec<(String, String, String)>) -> Result<(), Failure> {
     let config = Config::load(Layers::new(data.join("local.ini"))).map_err(Failure::new)?;
-    for (section, key, value) in settings {
+    let mine = |(section, key, _): &(String, String, String)| node::may_be_taken_over(section, key);
+    // Another node cannot name files, commands or hosts of this machine.
+    for (section, key, value) in settings.into_iter().filter(mine) {
         let set = config.set(&section, &key, &value, true);
         set.map_err(Failure::new)?;
     }
@@ -219,5 +221,29 @@ fn show(status: &Value) {
     say!("slots: {able} of {} take writes here", slots.len());
     for slot in slots.iter().filter(|slot| !slot["reason"].is_null()) {
         say!("  slot {}: {}", text(&slot["slot"]), text(&slot["reason"]));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn another_node_sets_only_what_nodes_share() {
+        let dir = tempfile::tempdir().unwrap();
+        let sent = [
+            ("admins", "anna", "-pbkdf2-x"),
+            ("query_servers", "evil", "/bin/sh"),
+            ("log", "file", "/tmp/x"),
+            ("chttpd", "port", "1"),
+        ];
+        let sent = sent
+            .map(|(section, key, value)| (section.to_owned(), key.to_owned(), value.to_owned()));
+        take_over(dir.path(), sent.to_vec()).unwrap();
+        let ini = std::fs::read_to_string(dir.path().join("local.ini")).unwrap();
+        assert!(ini.contains("anna"), "{ini}");
+        for other in ["evil", "/tmp/x", "port"] {
+            assert!(!ini.contains(other), "{ini}");
+        }
     }
 }

@@ -7,7 +7,7 @@ use std::time::Duration;
 use config::Config;
 use http_api::App;
 use member::{Member, MemberOptions};
-use node::Node;
+use node::{DescriptorPlan, Node};
 
 use crate::Failure;
 use crate::data::STORE;
@@ -68,6 +68,14 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
             }
         }),
         on_setting: Box::new(move |section, key, value| {
+            if !node::may_be_taken_over(section, key) {
+                tracing::error!(
+                    section,
+                    key,
+                    "a setting that the cluster does not share was not taken over"
+                );
+                return;
+            }
             let done = match value {
                 Some(value) => taken_over.set(section, key, value, true),
                 None => taken_over.delete(section, key, true),
@@ -79,7 +87,8 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
     };
     let member = Member::start(data, databases, options).await;
     let member = member.map_err(|e| Failure::new(format!("cluster: {e}")))?;
-    member.answer_by(http_api::passed_on(app));
+    let sockets = DescriptorPlan::new(true).passed_on;
+    member.answer_by(http_api::passed_on(app, sockets));
     app.node.be_member(member);
     Ok(())
 }

@@ -10,6 +10,7 @@ use std::borrow::Cow;
 use std::cell::RefCell;
 use std::fmt;
 use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use tracing::field::{Field, Visit};
@@ -30,6 +31,10 @@ const LINE_BYTES_MAX: usize = 4096;
 /// The path of a request is cut after this many bytes, and each of its other fields after fewer: a line has at most 4 KiB.
 const PATH_BYTES_MAX: usize = 3072;
 const FIELD_BYTES_MAX: usize = 256;
+/// Longer paths are written beyond this length while those of a second have no more bytes together than this: clients that send only
+/// long ones do not fill a disk faster than others.
+const SHORT_PATH_BYTES: usize = 256;
+const LONG_PATHS_BYTES_PER_S: u64 = 256 << 10;
 
 /// The library's format; that of requests is written without it.
 #[derive(Default)]
@@ -37,6 +42,7 @@ pub struct LineFormat {
     library: Format<format::Full>,
     /// What leaves lines out that repeat another.
     repeats: Option<Arc<Repeats>>,
+    long_paths: LongPaths,
 }
 
 impl LineFormat {
@@ -86,9 +92,17 @@ where
         }
         write_time(&mut writer)?;
         writer.write_str("  INFO request:")?;
-        let mut fields = Fields(writer, Ok(()));
+        let mut fields = Fields {
+            writer,
+            written: Ok(()),
+            long_paths: &self.long_paths,
+        };
         event.record(&mut fields);
-        let Fields(mut writer, written) = fields;
+        let Fields {
+            mut writer,
+            written,
+            ..
+        } = fields;
         written?;
         writer.write_char('\n')
     }
@@ -162,13 +176,48 @@ fn second_text(unix_s: u64) -> String {
         .to_string()
 }
 
-struct Fields<'a>(Writer<'a>, fmt::Result);
+/// How many bytes of long paths were written in the last second that had one.
+#[derive(Default)]
+struct LongPaths {
+    unix_s: AtomicU64,
+    bytes: AtomicU64,
+}
+
+impl LongPaths {
+    /// How many bytes of a path of this length are written now.
+    fn bytes_max(&self, len: usize) -> usize {
+        if len <= SHORT_PATH_BYTES {
+            return len;
+        }
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        self.bytes_max_at(len, now.unwrap_or_default().as_secs())
+    }
+
+    fn bytes_max_at(&self, len: usize, unix_s: u64) -> usize {
+        // Two threads at the turn of a second may both begin to count: that is some bytes more.
+        if self.unix_s.swap(unix_s, Relaxed) != unix_s {
+            self.bytes.store(0, Relaxed);
+        }
+        let bytes = len.min(PATH_BYTES_MAX);
+        let before = self.bytes.fetch_add(bytes as u64, Relaxed);
+        match before + bytes as u64 <= LONG_PATHS_BYTES_PER_S {
+            true => bytes,
+            false => SHORT_PATH_BYTES,
+        }
+    }
+}
+
+struct Fields<'a> {
+    writer: Writer<'a>,
+    written: fmt::Result,
+    long_paths: &'a LongPaths,
+}
 
 impl Fields<'_> {
     fn put(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
-        let Fields(writer, written) = self;
-        if written.is_ok() {
-            *written = [" ", field.name(), "="]
+        if self.written.is_ok() {
+            let writer = &mut self.writer;
+            self.written = [" ", field.name(), "="]
                 .into_iter()
                 .try_for_each(|part| writer.write_str(part))
                 .and_then(|()| value(writer));
@@ -179,9 +228,10 @@ impl Fields<'_> {
 impl Visit for Fields<'_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         let is_plain = |b: u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
+        let long_paths = self.long_paths;
         self.put(field, |writer| {
             if BARE.contains(&field.name()) {
-                return writer.write_str(&cut(value, PATH_BYTES_MAX));
+                return writer.write_str(&cut(value, long_paths.bytes_max(value.len())));
             }
             if !value.bytes().all(is_plain) {
                 let quoted = format!("{value:?}");
@@ -332,6 +382,23 @@ mod tests {
         assert!(lengths[1] < LINE_BYTES_MAX, "{lengths:?}");
         assert!(ours.lines().all(|line| line.contains("bytes cut)")));
         assert!(ours.ends_with("agent=\"a\"\n"));
+    }
+
+    #[test]
+    fn long_paths_are_cut_shorter_when_there_are_many() {
+        let paths = LongPaths::default();
+        let written = |unix_s, len| -> usize {
+            let lines = (0..1000).map(|_| paths.bytes_max_at(len, unix_s));
+            lines.sum()
+        };
+        let few = 1000 * SHORT_PATH_BYTES + LONG_PATHS_BYTES_PER_S as usize;
+        assert!(written(1, 6000) <= few);
+        assert!(
+            (few / 2..=few).contains(&written(2, 6000)),
+            "another second"
+        );
+        assert_eq!(paths.bytes_max_at(6000, 3), PATH_BYTES_MAX);
+        assert_eq!(paths.bytes_max(100), 100);
     }
 
     #[test]

@@ -136,6 +136,7 @@ mod tests {
         limit: 1 << 20,
         store_files: 1024,
         outgoing: 16_384,
+        passed_on: 0,
         work: 8192,
         connections: 1 << 19,
     };

@@ -75,6 +75,9 @@ impl Asked {
             },
             values: self.drilldown.iter().map(|(_, values)| values.len()).sum(),
             reads_texts: self.highlight_fields.is_some(),
+            // A limit that is none is refused later.
+            hits: self.limit.as_ref().and_then(Value::as_u64).unwrap_or(LIMIT) as usize,
+            reads_docs: self.include_docs,
         }
     }
 

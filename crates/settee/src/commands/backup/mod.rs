@@ -8,6 +8,8 @@ use std::io::{IsTerminal as _, Write as _};
 use std::path::Path;
 use std::time::{Duration, Instant};
 
+use backup::{Permit, TargetName};
+use document::{UuidAlgorithm, UuidGenerator};
 use reqwest::StatusCode;
 use serde_json::{Value, json};
 
@@ -28,6 +30,11 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
     if let Some(directory) = target.filter(|target| !target.contains("://")) {
         work_as_owner_of(Path::new(directory))?;
     }
+    // Before there are threads: they have the rights of this one.
+    let permit = match (&options.command, &options.target) {
+        (None, Some(target)) => permit(target),
+        _ => None,
+    };
     let runtime = super::runtime()?;
     match (&options.command, &options.url, &options.target) {
         (Some(BackupCommand::List(options)), ..) => runtime.block_on(target::list(options)),
@@ -35,7 +42,8 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
         (Some(BackupCommand::Verify(options)), ..) => runtime.block_on(target::verify(options)),
         (None, Some(url), Some(target)) => {
             let target = absolute(target)?;
-            runtime.block_on(back_up(&with_credentials(url), &target))
+            let permit = permit.as_ref().map(Permit::name);
+            runtime.block_on(back_up(&with_credentials(url), &target, permit))
         }
         _ => Err(Failure::usage("settee backup wants a server and a target")),
     }
@@ -51,9 +59,21 @@ fn absolute(target: &str) -> Result<String, Failure> {
     path.map_err(|_| Failure::usage("the target's path is not UTF-8"))
 }
 
-async fn back_up(url: &str, target: &str) -> Result<(), Failure> {
+/// Shows a server on this machine that this process may write where the backup is to go. `None` where it may not, and for buckets:
+/// then the server's settings say whether it makes one there.
+fn permit(target: &str) -> Option<Permit> {
+    let Ok(TargetName::Directory(directory)) = TargetName::parse(target) else {
+        return None;
+    };
+    // Root's rights are not shown to who owns the directory.
+    work_as_owner_of(&directory).ok()?;
+    let random = UuidGenerator::new(UuidAlgorithm::Random).next();
+    Permit::create(&directory, &random).ok()
+}
+
+async fn back_up(url: &str, target: &str, permit: Option<&str>) -> Result<(), Failure> {
     let server = Server::new(url)?;
-    let (status, answer) = server.begin(target).await?;
+    let (status, answer) = server.begin(target, permit).await?;
     if status != StatusCode::ACCEPTED {
         say!("backed up to {target}");
         return Ok(());
@@ -99,9 +119,17 @@ impl Server {
         })
     }
 
-    async fn begin(&self, target: &str) -> Result<(StatusCode, Value), Failure> {
+    async fn begin(
+        &self,
+        target: &str,
+        permit: Option<&str>,
+    ) -> Result<(StatusCode, Value), Failure> {
         let request = self.client.post(self.url.clone());
-        let request = request.json(&json!({"target": target}));
+        let mut body = json!({"target": target});
+        if let Some(permit) = permit {
+            body["permit"] = permit.into();
+        }
+        let request = request.json(&body);
         self.send(request).await.map_err(Refusal::failure)
     }
 
