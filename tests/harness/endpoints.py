@@ -1,5 +1,7 @@
 """Every endpoint, and who may use it."""
 
+from harness import markdown
+
 ENDPOINTS = """
 GET /{db}/_all_docs                                      member
 POST /{db}/_all_docs                                     member
@@ -186,6 +188,7 @@ GET /_settee/top                                         admin
 GET /_settee/profile?seconds=1&format=folded             admin
 GET /_settee/doctor                                      admin
 GET /_settee/constant                                    admin
+GET /_settee/openapi.json                                anybody
 GET /_node/{node-name}/_settee/settings                  admin
 POST /{db}/_settee/preview                               db-admin
 GET /_utils/index.js                                     anybody
@@ -254,3 +257,24 @@ DESIGN = {
         {"from": "database", "to": "../.."},
     ],
 }
+
+
+def reference(checkout):
+    """{path: {method: who}} of docs/src/reference/api.md."""
+    routes = {}
+    text = (checkout / "docs/src/reference/api.md").read_text(encoding="utf-8")
+    for _, cells in markdown.table_rows(text):
+        if len(cells) == 4 and cells[0].startswith("`/"):
+            for method in cells[1].split(", "):
+                routes.setdefault(cells[0].strip("`"), {})[method] = cells[2]
+    return routes
+
+
+def matrix(lines):
+    """{path: {method: who}} of the authorisation matrix."""
+    routes = {}
+    for line in filter(None, lines.splitlines()):
+        method, path, who = line.split()
+        if method != "HEAD":
+            routes.setdefault(path.partition("?")[0], {})["any" if method == "ANY" else method] = who
+    return routes

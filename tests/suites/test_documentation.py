@@ -53,21 +53,10 @@ NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
 ARCHITECTURE_WORDS_MAX = 2500
 
 
-def reference(ctx):
-    """{path: {method: who}} of docs/src/reference/api.md."""
-    routes = {}
-    text = (ctx.checkout / "docs/src/reference/api.md").read_text(encoding="utf-8")
-    for _, cells in markdown.table_rows(text):
-        if len(cells) == 4 and cells[0].startswith("`/"):
-            for method in cells[1].split(", "):
-                routes.setdefault(cells[0].strip("`"), {})[method] = cells[2]
-    return routes
-
-
 def test_reference_has_the_servers_routes(ctx):
-    routes, report = reference(ctx), ctx.report
+    routes, report = endpoints.reference(ctx.checkout), ctx.report
     report.check("the reference has routes", len(routes) > 80, len(routes))
-    listed, more = matrix(endpoints.ENDPOINTS), matrix(endpoints.MORE)
+    listed, more = endpoints.matrix(endpoints.ENDPOINTS), endpoints.matrix(endpoints.MORE)
     # Of Settee's own routes those that the reference has: the others are paths of all kinds.
     own = {path: methods for path, methods in more.items() if path in routes and path not in listed}
     for path, methods in sorted((listed | own).items()):
@@ -83,16 +72,6 @@ def test_reference_has_the_servers_routes(ctx):
         for path, methods in sorted(routes.items()):
             known_methods(report, api, path, methods)
         known_words(ctx, api, routes)
-
-
-def matrix(lines):
-    """{path: {method: who}} of the authorisation matrix."""
-    routes = {}
-    for line in filter(None, lines.splitlines()):
-        method, path, who = line.split()
-        if method != "HEAD":
-            routes.setdefault(path.partition("?")[0], {})["any" if method == "ANY" else method] = who
-    return routes
 
 
 def example_of(path):
@@ -117,7 +96,7 @@ def known_words(ctx, api, routes):
     """Every word of the sources that the server knows at some place in a path is in the reference."""
     words = set()
     for source in sorted(ctx.checkout.glob("crates/*/src/**/*.rs")):
-        if source.relative_to(ctx.checkout).parts[1] in ("http", "node"):
+        if source.relative_to(ctx.checkout).parts[1] in ("http", "node", "routes"):
             words |= set(re.findall(r'"/?(_?[a-z][a-z_]+)', source.read_text(encoding="utf-8")))
     ctx.report.check("the sources have words", len(words) > 100, len(words))
     documented = [[None if "{" in part else part for part in path.split("/")] for path in routes]

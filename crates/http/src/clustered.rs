@@ -210,7 +210,7 @@ async fn pass_on(
 ) -> Result<Option<Reply>, ApiError> {
     let body = match req.method.as_str() {
         "GET" | "HEAD" | "DELETE" | "COPY" => Bytes::new(),
-        _ => req.bytes(BodyClass::Many).await?,
+        _ => req.bytes_of(BodyClass::Many).await?,
     };
     let target = match &req.raw_query {
         Some(query) => format!("{}?{query}", req.path),

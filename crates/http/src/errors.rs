@@ -7,7 +7,8 @@ use hyper::header::{ALLOW, HeaderName, HeaderValue, RETRY_AFTER, WWW_AUTHENTICAT
 use serde_json::{Value, json};
 use statuses::Status as _;
 
-use crate::reply::StreamError;
+/// Why a stream ended early: the connection is cut, so that the client sees that the answer is incomplete.
+pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
 
 /// An answer that is an error, in CouchDB's shape.
 #[derive(Debug)]
@@ -147,11 +148,18 @@ impl ApiError {
         )
     }
 
-    /// Converts an error in the middle of an answer, whose head is sent already.
+    /// Converts an error that ends a feed, whose head is sent already. Only a fault of the server is logged.
     pub fn into_stream_error(self) -> StreamError {
-        if let Some(cause) = &self.cause {
-            tracing::error!(cause, "an answer was cut short: {}", self.reason);
+        match self.cause {
+            Some(_) => self.cut_short(),
+            None => self.reason.into_owned().into(),
         }
+    }
+
+    /// Logs and converts an error that leaves an answer incomplete.
+    pub fn cut_short(self) -> StreamError {
+        let cause = self.cause.as_deref();
+        tracing::error!(reason = %self.reason, cause, "an answer was cut short");
         self.reason.into_owned().into()
     }
 

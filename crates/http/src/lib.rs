@@ -4,9 +4,9 @@
 //! |---|---|
 //! | `connection` | how does a connection live, and what does every answer carry? |
 //! | `request` | what did the client say, and a proxy of it? |
-//! | `router` | which route is a path? |
+//! | `router` | who handles a route, and who may use it? The crate `routes` matches paths |
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes` | what happens at a route? |
-//! | `reply`, `errors` | what does the client get? `errors` is the one table from errors to statuses |
+//! | `reply`, `errors` | what does the client get? the crate `statuses` has the table of statuses |
 //! | `browsers` | what may pages of other origins do? |
 //! | `app`, `settings` | what does every request need, and what is in force? |
 //! | `metrics` | what is counted, and told of a request at its end? |
@@ -20,6 +20,7 @@ mod database_routes;
 mod design_routes;
 mod document_routes;
 mod errors;
+mod load;
 mod metrics;
 mod passed_on;
 mod reply;

@@ -16,8 +16,8 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 use crate::server_routes::{
-    backup, cluster, db_updates, doctor, profile, replication, reshard, root, session, setup,
-    this_node, top, utils,
+    backup, cluster, db_updates, doctor, openapi, profile, replication, reshard, root, session,
+    setup, this_node, top, utils,
 };
 
 type Answer = Result<Reply, ApiError>;
@@ -88,6 +88,7 @@ async fn settee(app: &App, req: &mut Request, route: ServerRoute) -> Answer {
         ServerRoute::Doctor => doctor::route(app).await,
         ServerRoute::Profile => profile::route(app, req).await,
         ServerRoute::Top => top::route(app, req).await,
+        ServerRoute::OpenApi => Ok(openapi::route()),
         _ => Err(ApiError::missing()),
     }
 }

@@ -1,20 +1,24 @@
 //! The route table: every path that the server knows, with its methods, who may use it, how a cluster treats it, and how metrics
-//! count it. [`find`] matches a path once; everything that depends on the path is a property of the [`Row`] or the [`Route`]
+//! count it, and what the OpenAPI description says. [`find`] matches a path once; everything that depends on the path is a property of the [`Row`] or the [`Route`]
 //! that it returns.
 
 mod class;
+mod operation;
+mod parameters;
 mod route;
 mod row;
 mod table;
 mod tree;
 
 pub use class::{CLASSES, Class};
+pub use operation::Operation;
+pub use parameters::{Group, Kind, PATH_PARAMETERS, Parameter};
 pub use route::{
     DatabaseRoute, DesignRoute, ListingKind, NodeRoute, ReshardRoute, Route, SchedulerRoute,
     ServerRoute,
 };
 pub use row::{BodyClass, Cluster, Rewrites, Row, Who};
-pub use table::{ROWS, UNKNOWN};
+pub use table::{UNKNOWN, rows};
 pub use tree::{Found, find};
 
 /// Returns whether requests with this method never change anything.

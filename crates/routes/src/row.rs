@@ -2,6 +2,7 @@
 
 use crate::class::Class;
 use crate::is_read;
+use crate::operation::Operation;
 use crate::route::Route;
 use crate::tree::Captures;
 
@@ -28,6 +29,19 @@ pub enum Who {
     DatabaseAdmin,
     /// Admins of the database. Others get CouchDB's "You are not a db or server admin."
     DesignAdmin,
+}
+
+impl Who {
+    /// Returns the name that the manual's API page uses.
+    pub fn name(self) -> &'static str {
+        match self {
+            Who::Anyone => "anybody",
+            Who::User => "user",
+            Who::Member | Who::Listing => "member",
+            Who::DatabaseAdmin | Who::DesignAdmin | Who::ListingAdmin => "db-admin",
+            Who::AllDbs | Who::Metrics | Who::ServerAdmin => "admin",
+        }
+    }
 }
 
 /// How a node of a cluster answers.
@@ -93,6 +107,8 @@ pub struct Row {
     pub rewrites: Rewrites,
     /// The kind of the body.
     pub body: BodyClass,
+    /// What clients are told of it. The API page of the manual has the same routes, which a test compares.
+    pub operations: &'static [Operation],
     /// Builds the route from the captured segments.
     pub(crate) route: fn(&Captures<'_>) -> Route,
 }
@@ -149,6 +165,7 @@ impl Row {
             cluster: Cluster::Control,
             rewrites: Rewrites::Allowed,
             body: BodyClass::Small,
+            operations: &[],
             route,
         }
     }
@@ -228,6 +245,10 @@ impl Row {
             rewrites: Rewrites::ReadOnly,
             ..self
         }
+    }
+
+    pub(crate) const fn operations(self, operations: &'static [Operation]) -> Row {
+        Row { operations, ..self }
     }
 
     pub(crate) const fn body(self, body: BodyClass) -> Row {

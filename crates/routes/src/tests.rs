@@ -1,6 +1,8 @@
 use std::collections::HashSet;
 
 use super::*;
+use crate::operation::post;
+use crate::tree::Node;
 
 /// The decoded segments of a path without escapes.
 fn segments(path: &str) -> Vec<Vec<u8>> {
@@ -15,7 +17,7 @@ fn found(request: &str) -> Found {
 
 #[test]
 fn every_row_is_reached_by_its_path() {
-    for row in ROWS {
+    for row in rows() {
         let part = |part: &str| match part.strip_prefix('{') {
             Some(name) => name.trim_end_matches(['.', '}']).to_owned(),
             None => part.to_owned(),
@@ -30,7 +32,7 @@ fn every_row_is_reached_by_its_path() {
 #[test]
 fn rows_differ_by_path_or_method() {
     let mut seen = HashSet::new();
-    for row in ROWS {
+    for row in rows() {
         assert!(
             seen.insert((row.path, row.methods)),
             "{} {}",
@@ -193,5 +195,77 @@ fn names_of_classes_are_labels() {
             .iter()
             .enumerate()
             .all(|(i, class)| *class as usize == i)
+    );
+}
+
+#[test]
+fn what_is_documented_has_its_methods_and_names() {
+    for row in rows() {
+        for operation in row.operations {
+            assert!(
+                row.allows(operation.method),
+                "{} {}",
+                operation.method,
+                row.path
+            );
+        }
+        let names = row.path.split('/').filter_map(|part| {
+            let name = part.strip_prefix('{')?.strip_suffix('}')?;
+            Some(name.trim_end_matches('.'))
+        });
+        for name in names.filter(|_| !row.operations.is_empty()) {
+            let is_known = PATH_PARAMETERS.iter().any(|(known, _)| *known == name);
+            assert!(is_known, "{name} of {}", row.path);
+        }
+    }
+    assert!(PATH_PARAMETERS.is_sorted());
+}
+
+/// One row is all that the server has to know of a new path.
+static MADE_UP: Row = Row::database("POST", "/{db}/_made_up/{docid}", Class::Find, |c| {
+    Route::Database(c.text("db"), DatabaseRoute::Document(c.text("docid")))
+})
+.who_may(Who::DatabaseAdmin)
+.post_reads()
+.rewrites_read()
+.operations(&[post("Does nothing.", "Ok")]);
+
+#[test]
+fn a_new_route_needs_one_row() {
+    let tree = Node::of(rows().chain([&MADE_UP]));
+    let found = tree.find("POST", &segments("/db/_made_up/x"));
+    assert_eq!(
+        found.route,
+        Route::Database("db".into(), DatabaseRoute::Document("x".into()))
+    );
+    let row = found.row;
+    assert!(row.reads("POST") && row.allows("POST") && !row.allows("GET"));
+    assert_eq!(row.who("POST").name(), "db-admin");
+    assert_eq!(row.class("POST", None).name(), "find");
+    assert_eq!(row.cluster, Cluster::Documents { blind_writes: &[] });
+    assert_eq!(row.rewrites, Rewrites::ReadOnly);
+    assert_eq!(row.operations[0].method, "POST");
+    // Without the row it is an attachment.
+    let without = find("POST", &segments("/db/_made_up/x"));
+    assert_eq!(without.row.path, "/{db}/{docid}/{attname...}");
+}
+
+#[test]
+fn segments_after_some_routes_mean_nothing() {
+    for path in [
+        "/_up/x",
+        "/_session/x/y",
+        "/_node/_local/_system/x",
+        "/_all_dbs/x",
+    ] {
+        let row = found(&format!("GET {path}")).row;
+        assert!(
+            path.starts_with(&row.path.replace("{node-name}", "_local")),
+            "{path}"
+        );
+    }
+    assert_eq!(
+        found("GET /_reshard/jobs/1/x").row.path,
+        "/_reshard/jobs/{jobid}"
     );
 }

@@ -4,7 +4,7 @@ use std::sync::LazyLock;
 
 use crate::route::{DatabaseRoute, Route, ServerRoute};
 use crate::row::Row;
-use crate::table::{ROWS, UNKNOWN};
+use crate::table::{UNKNOWN, rows};
 
 /// The row and the route of a path.
 #[derive(Debug)]
@@ -17,7 +17,11 @@ pub struct Found {
 
 /// Finds what the decoded segments of a path name. Where several rows have the path, the method decides.
 pub fn find(method: &str, segments: &[Vec<u8>]) -> Found {
-    let rows = TREE.rows(segments).unwrap_or_default();
+    find_in(&TREE, method, segments)
+}
+
+fn find_in(tree: &Node, method: &str, segments: &[Vec<u8>]) -> Found {
+    let rows = tree.rows(segments).unwrap_or_default();
     let allowed = rows.iter().find(|row| row.allows(method));
     // The last row has the text of a 405 answer.
     let row = *allowed.or(rows.last()).unwrap_or(&&UNKNOWN);
@@ -80,16 +84,11 @@ impl Captures<'_> {
     }
 }
 
-static TREE: LazyLock<Node> = LazyLock::new(|| {
-    let mut tree = Node::default();
-    for row in ROWS {
-        tree.add(row);
-    }
-    tree
-});
+static TREE: LazyLock<Node> = LazyLock::new(|| Node::of(rows()));
 
+/// A node of the tree: what the segments before it leave open.
 #[derive(Default)]
-struct Node {
+pub(crate) struct Node {
     /// Sorted by name.
     literals: Vec<(&'static str, Node)>,
     parameter: Option<Box<Node>>,
@@ -100,6 +99,19 @@ struct Node {
 }
 
 impl Node {
+    /// Builds the tree of some rows.
+    pub(crate) fn of(rows: impl Iterator<Item = &'static Row>) -> Node {
+        let mut tree = Node::default();
+        rows.for_each(|row| tree.add(row));
+        tree
+    }
+
+    /// Finds what a path names, as [`find`] does in the tree of all rows.
+    #[cfg(test)]
+    pub(crate) fn find(&self, method: &str, segments: &[Vec<u8>]) -> Found {
+        find_in(self, method, segments)
+    }
+
     fn add(&mut self, row: &'static Row) {
         let mut node = self;
         for part in row.path.split('/').filter(|part| !part.is_empty()) {

@@ -1,65 +1,32 @@
 //! Classes of routes, as reports name them.
 
 use percent_encoding::percent_decode_str;
+use routes::Class;
 
-/// The class of a request by its method and path.
+/// Returns the class of a request by its method and path.
 pub(super) fn of(method: &str, path: &str) -> &'static str {
     let path = path.split('?').next().unwrap_or_default();
-    let segments: Vec<_> = path
+    let segments: Vec<Vec<u8>> = path
         .split('/')
         .filter(|segment| !segment.is_empty())
-        .map(|segment| percent_decode_str(segment).decode_utf8_lossy())
+        .map(|segment| percent_decode_str(segment).collect())
         .collect();
-    let segments: Vec<&str> = segments.iter().map(|segment| &**segment).collect();
-    match segments.as_slice() {
-        [] => "server",
-        [
-            "_all_dbs" | "_dbs_info" | "_up" | "_utils" | "_active_tasks" | "_uuids" | "_node",
-            ..,
-        ] => "server",
-        [_] if method == "POST" => "document_write",
-        [_] => "database",
-        [_, inside @ ..] => inside_database(method, inside),
-    }
+    let class = routes::find(method, &segments).row.class(method, None);
+    name_of(class, method)
 }
 
-fn inside_database(method: &str, segments: &[&str]) -> &'static str {
-    let reads = matches!(method, "GET" | "HEAD");
-    match segments {
-        ["_partition", _, inside @ ..] if !inside.is_empty() => inside_database(method, inside),
-        ["_all_docs" | "_design_docs" | "_local_docs", ..] => "all_docs",
-        ["_bulk_docs"] => "bulk_docs",
-        ["_bulk_get"] => "bulk_get",
-        ["_changes"] => "changes",
-        ["_find" | "_explain"] => "find",
-        ["_index", ..] => "index",
-        ["_revs_diff" | "_missing_revs" | "_local", ..] => "replication",
-        ["_design", _, "_view", ..] => "view",
-        ["_design", _, function, ..] if function.starts_with('_') => "function",
-        ["_design", _, _, ..] => attachment(reads),
-        ["_design", _] => document(method),
-        [name, ..] if name.starts_with('_') => "database",
-        [_] => document(method),
-        [_, ..] => attachment(reads),
-        [] => "database",
+/// Returns the name of a class, of which reports have fewer than the server's metrics.
+fn name_of(class: Class, method: &str) -> &'static str {
+    match class {
+        Class::Welcome | Class::Databases | Class::Server | Class::Unknown => "server",
+        Class::DatabaseCreate | Class::DatabaseDelete | Class::DatabaseInfo => "database",
+        Class::Properties | Class::Purge | Class::Maintenance => "database",
+        Class::DocumentWrite if method == "DELETE" => "document_delete",
+        Class::RevsDiff | Class::Local | Class::Replication => "replication",
+        Class::Design => "function",
+        class => class.name(),
     }
 }
-
-fn document(method: &str) -> &'static str {
-    match method {
-        "GET" | "HEAD" => "document_read",
-        "DELETE" => "document_delete",
-        _ => "document_write",
-    }
-}
-
-fn attachment(reads: bool) -> &'static str {
-    match reads {
-        true => "attachment_read",
-        false => "attachment_write",
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;

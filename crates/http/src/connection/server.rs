@@ -35,6 +35,7 @@ use crate::connection::room::Class;
 use crate::connection::spelling::{Bodiless, Spelling};
 use crate::connection::tls::Tls;
 use crate::errors::ApiError;
+use crate::load::{has_short_body, note_short_request};
 use crate::metrics::ending::{End, Ending, Numbers, Told};
 use crate::metrics::traced::Traced;
 use crate::metrics::{Socket, slow};
@@ -305,33 +306,6 @@ fn clients_request_id(headers: &HeaderMap) -> Option<HeaderValue> {
     (short && id.as_bytes().iter().all(plain)).then(|| id.clone())
 }
 
-/// Counts requests that had no long body and got no long answer.
-static SHORT: AtomicU64 = AtomicU64::new(0);
-
-/// A number that is another one when requests came meanwhile that should not wait for long ones.
-pub(crate) fn short_requests_seen() -> u64 {
-    SHORT.load(Ordering::Relaxed)
-}
-
-/// Whether a short request came since this was asked last: if not, whoever is long may be so on the thread that serves requests.
-pub(crate) fn others_came() -> bool {
-    static SEEN: AtomicU64 = AtomicU64::new(0);
-    let seen = short_requests_seen();
-    seen != SEEN.swap(seen, Ordering::Relaxed)
-}
-
-/// A longer body is long.
-pub(crate) const SHORT_BODY_BYTES_MAX: usize = 64 << 10;
-
-fn has_short_body(headers: &HeaderMap, has_body: bool) -> bool {
-    let length = headers.get(CONTENT_LENGTH).and_then(|n| n.to_str().ok());
-    let length: Option<usize> = length.and_then(|n| n.parse().ok());
-    // What is compressed, or comes without a length, may be long.
-    let is_short = length.is_some_and(|length| length <= SHORT_BODY_BYTES_MAX)
-        && !headers.contains_key(CONTENT_ENCODING);
-    !has_body || is_short
-}
-
 /// Ten hexadecimal digits that differ from request to request.
 fn request_id(n: u64) -> HeaderValue {
     // A multiplication by an odd constant permutes the 40-bit numbers: distinct, and not counting up.
@@ -429,7 +403,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     let mut reply =
         result.unwrap_or_else(|e| refuse(req, e.report(id.to_str().unwrap_or_default())));
     if is_short && matches!(reply.body, Body::Full(_)) {
-        SHORT.fetch_add(1, Ordering::Relaxed);
+        note_short_request();
     }
     if req.settings.chttpd.allow_jsonp {
         reply = jsonp::wrap(req, reply);

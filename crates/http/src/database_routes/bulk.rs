@@ -10,12 +10,11 @@ use serde_json::{Value, json};
 use telemetry::State;
 
 use crate::app::App;
-use crate::connection::server::others_came;
 use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
+use crate::load::others_came;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
@@ -77,7 +76,7 @@ impl<T> Drop for Ends<T> {
 pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let settings = req.settings.clone();
-    let bytes = req.required_bytes(BodyClass::Many).await?;
+    let bytes = req.required_bytes().await?;
     let started = Instant::now();
     let gives_way = bytes.len() > PARSED_HERE_BYTES_MAX && others_came();
     let bulk = parse(bytes, settings.couchdb.max_bulk_docs_count, gives_way).await?;

@@ -8,17 +8,16 @@ use document::{DocId, Rev, TextList};
 use node::Access;
 use serde_json::{Value, json};
 
-use crate::connection::server::others_came;
 use crate::document_routes::attachments::{
     Parts, PartsMaker, TextOf, boundary, push_doc_json, push_doc_multipart,
 };
 use crate::document_routes::documents::{parse_revs_or, read_options};
 use crate::document_routes::open_revs::{ERROR_PART, PARTS_MAX, has_piece};
 use crate::errors::ApiError;
+use crate::load::others_came;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_apart};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -148,7 +147,7 @@ const ALLOCATION_BYTES: usize = 16;
 
 /// The documents that the body asks for.
 async fn asked(req: &mut Request) -> Result<Vec<Value>, ApiError> {
-    let mut body = req.json_object(BodyClass::Many).await?;
+    let mut body = req.json_object().await?;
     let docs = match body.remove("docs") {
         None => return Err(ApiError::bad_request("Missing JSON list of 'docs'.")),
         Some(Value::Array(docs)) => docs,

@@ -20,7 +20,6 @@ use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, natura
 use crate::reply::permission::Permission;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::Access;
 use node::body_given;
 use node::{Query, named_filter, selector_filter};
@@ -58,12 +57,12 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
 
 /// The body of a POST: nothing, or an object.
 async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Bytes>), ApiError> {
-    let bytes = req.bytes(BodyClass::Many).await?;
+    let bytes = req.bytes().await?;
     let given = body_given(&req.headers, &bytes);
     if bytes.is_empty() {
         return Ok((Map::new(), given.then_some(bytes)));
     }
-    match req.json_of(BodyClass::Many, &bytes)? {
+    match req.json_of(&bytes)? {
         Value::Object(o) => Ok((o, Some(bytes))),
         _ => Err(ApiError::bad_request("Request body must be a JSON object")),
     }

@@ -8,7 +8,6 @@ use crate::document_routes::documents::{self, parse_revs, parse_revs_or};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::{Access, require_server_admin};
 
 /// More documents are not looked up on the thread that serves requests.
@@ -90,7 +89,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
             "You can't edit the security object of the user database.",
         ));
     }
-    let bytes = req.required_bytes(BodyClass::Document).await?;
+    let bytes = req.required_bytes().await?;
     let json = document::normalise(&bytes)?;
     let json = String::from_utf8(json).map_err(|_| ApiError::invalid_json())?;
     auth::Security::parse(&json).map_err(|e| ApiError::bad_request(e.to_string()))?;
@@ -100,7 +99,7 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
 
 /// The body as a number above 0; `reason` says what is wrong with another.
 async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
-    let body = req.json(BodyClass::Small).await?;
+    let body = req.json().await?;
     body.as_u64()
         .filter(|&n| n > 0)
         .ok_or_else(|| ApiError::bad_request(reason))
@@ -141,7 +140,7 @@ fn rev_strings(revs: &[Rev]) -> Vec<String> {
 
 pub async fn purge(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let body = req.json_object(BodyClass::Small).await?;
+    let body = req.json_object().await?;
     let mut requests = Vec::with_capacity(body.len());
     for (id, revs) in &body {
         requests.push((DocId::new(id)?, parse_revs(revs)?));
@@ -166,7 +165,7 @@ pub async fn purge(req: &mut Request, access: &Access) -> Answer {
 
 async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiError> {
     req.require_json()?;
-    req.json_object(BodyClass::Many)
+    req.json_object()
         .await?
         .into_iter()
         .map(|(id, revs)| {
@@ -218,7 +217,7 @@ pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
 
 pub async fn compact(req: &mut Request, access: &Access, ddoc: Option<&str>) -> Answer {
     req.require_json()?;
-    req.bytes(BodyClass::Small).await?;
+    req.bytes().await?;
     if let Some(ddoc) = ddoc {
         return crate::database_routes::views::compact(access, ddoc);
     }
@@ -228,7 +227,7 @@ pub async fn compact(req: &mut Request, access: &Access, ddoc: Option<&str>) -> 
 
 pub async fn ensure_full_commit(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    req.bytes(BodyClass::Small).await?;
+    req.bytes().await?;
     access.db.ensure_full_commit().await?;
     let info = access.db.info()?;
     Ok(Reply::json(

@@ -14,7 +14,6 @@ use crate::reply::Reply;
 use crate::reply::answers::measured;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_in_turns};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -53,7 +52,7 @@ async fn read<T: Send + 'static>(
     use_it: impl FnOnce(Find, FindLimits) -> Result<T, ApiError> + Send + 'static,
 ) -> Result<(T, usize), ApiError> {
     req.require_json()?;
-    let bytes = req.bytes(BodyClass::Document).await?;
+    let bytes = req.bytes().await?;
     let defaults = Defaults {
         limit: req.settings.mango.default_limit,
         limits: selector_limits(&req.settings.mango),

@@ -10,7 +10,6 @@ use crate::document_routes::documents::write;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::Access;
 
 type Answer = Result<Reply, ApiError>;
@@ -54,7 +53,7 @@ fn list(req: &Request, access: &Access) -> Answer {
 async fn create(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let limits = selector_limits(&req.settings.mango);
-    let index = apart_if_long(req.bytes(BodyClass::Document).await?, move |body| {
+    let index = apart_if_long(req.bytes().await?, move |body| {
         Ok(NewIndex::parse(&document::normalise(body)?, &limits)?)
     })
     .await?;
@@ -110,7 +109,7 @@ async fn remove(
 /// `_index/_bulk_delete`
 pub async fn bulk_delete(req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let body = req.json_object(BodyClass::Document).await?;
+    let body = req.json_object().await?;
     let ids = parse_bulk_delete(&body)?;
     access.require_design_admin(&req.user)?;
     let (mut success, mut fail) = (vec![], vec![]);

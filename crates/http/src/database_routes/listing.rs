@@ -10,7 +10,6 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_blocking};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit, keys_with_range};
 use node::Access;
 use routes::ListingKind;
@@ -230,7 +229,7 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     require_listed(access, &listing)?;
     let body = if req.method == "POST" {
         req.require_json()?;
-        Some(req.json_object(BodyClass::Many).await?)
+        Some(req.json_object().await?)
     } else {
         None
     };
@@ -249,7 +248,7 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
 /// The `queries` of a POST body.
 pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
     req.require_json()?;
-    let mut body = req.json_object(BodyClass::Many).await?;
+    let mut body = req.json_object().await?;
     let queries = match body.remove("queries") {
         None => {
             return Err(ApiError::bad_request(

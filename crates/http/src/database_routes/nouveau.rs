@@ -21,7 +21,6 @@ use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::{Access, Query, parse_json};
 
 type Answer = Result<Reply, ApiError>;
@@ -48,7 +47,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         "POST" => {
             req.require_json()?;
             // Its room stays taken while the search waits.
-            Some(req.json_object(BodyClass::Small).await?)
+            Some(req.json_object().await?)
         }
         _ => None,
     };
@@ -140,7 +139,7 @@ pub async fn info(access: &Access, id: &str, path: &[String]) -> Answer {
 /// `_nouveau_analyze`
 pub async fn analyze(req: &mut Request) -> Answer {
     req.require_json()?;
-    let body = req.json_object(BodyClass::Many).await?;
+    let body = req.json_object().await?;
     let text = |name: &str| {
         body.get(name)
             .and_then(Value::as_str)

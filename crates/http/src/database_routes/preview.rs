@@ -16,7 +16,6 @@ use crate::design_routes::calls::place;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::{Access, caller};
 
 type Answer = Result<Reply, ApiError>;
@@ -41,7 +40,7 @@ enum Wanted {
 /// For those who may write design documents: what is tried could be saved and run by them as well.
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
-    let body = req.required_bytes(BodyClass::Document).await?;
+    let body = req.required_bytes().await?;
     // It may be long.
     let wanted = database::apart(move || parse(&body)).await;
     match wanted.map_err(ApiError::worker_failed)?? {

@@ -16,7 +16,6 @@ use crate::database_routes::views::require_visible;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use asked::Asked;
 use node::Access;
 
@@ -33,7 +32,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
         "POST" => {
             req.require_json()?;
             // Its room stays taken while the search waits.
-            let body = req.json_object(BodyClass::Small).await?;
+            let body = req.json_object().await?;
             Asked::of_body(&body, req.query.get("partition"))?
         }
         _ => Asked::of_params(&req.query)?,
@@ -111,7 +110,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     let (analyzer, text) = match req.method.as_str() {
         "POST" => {
             req.require_json()?;
-            let mut body = req.json_object(BodyClass::Many).await?;
+            let mut body = req.json_object().await?;
             (body.remove("analyzer"), body.remove("text"))
         }
         _ => {

@@ -17,7 +17,6 @@ use serde_json::{Map, Value, json};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::Access;
 
 /// Fields to sort by, fields that are counted or highlighted, and ranges, of a request.
@@ -213,7 +212,7 @@ pub async fn cleanup(
 ) -> Result<Reply, ApiError> {
     if with_body {
         req.require_json()?;
-        req.bytes(BodyClass::Small).await?;
+        req.bytes().await?;
     }
     let db = access.db.clone();
     blocking(move || Ok(db.clean_up_texts()?)).await?;

@@ -14,7 +14,6 @@ use crate::metrics::slow::Detail;
 use crate::reply::Reply;
 use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, GivenGrouping, Params, bound_limit};
 use node::Access;
 
@@ -207,7 +206,7 @@ fn keys(given: Given<'_>) -> Result<TextList, ApiError> {
 /// The body of a POST to a view: an object whose `keys` are a list, and without the `queries` that have a route of their own.
 async fn posted(req: &mut Request) -> Result<Map<String, Value>, ApiError> {
     req.require_json()?;
-    let body = req.json_object(BodyClass::Many).await?;
+    let body = req.json_object().await?;
     for name in ["queries", "keys"] {
         if body.get(name).is_some_and(|list| !list.is_array()) {
             return Err(ApiError::bad_request(format!(

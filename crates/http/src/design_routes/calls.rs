@@ -18,7 +18,6 @@ use crate::document_routes::documents;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::Access;
 use node::{Rewritten, Said, body_given, design_doc, for_rewrite, security_json, updater};
 
@@ -99,7 +98,7 @@ pub async fn run(
 
 /// The body that functions are told of; it can be read again.
 pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
-    let body = req.bytes(BodyClass::Document).await?;
+    let body = req.bytes().await?;
     let given = body_given(&req.headers, &body);
     if given {
         req.set_body(body.clone());

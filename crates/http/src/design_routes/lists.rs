@@ -20,7 +20,6 @@ use crate::errors::ApiError;
 use crate::reply::stream::CHUNK_BYTES;
 use crate::reply::{Body, Reply, StreamError};
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use crate::request::parameters::Params;
 use node::Access;
 
@@ -131,7 +130,7 @@ pub async fn list(
     }
     let body = calls::read_body(req).await?;
     let posted = match is_post {
-        true => Some(req.json_object(BodyClass::Many).await?),
+        true => Some(req.json_object().await?),
         false => None,
     };
     let view_ddoc = match of {

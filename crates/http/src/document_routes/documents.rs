@@ -14,7 +14,6 @@ use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::{Access, caller, check_document, parse_id};
 use node::{Query, decode};
 
@@ -177,7 +176,7 @@ pub fn parse_revs_or(value: &Value, reason: &'static str) -> Result<Vec<Rev>, Ap
 
 async fn read_document(req: &mut Request) -> Result<(EditDoc, u64), ApiError> {
     // A document's text is longer than its body by its underscore members, attachments in Base64 among them.
-    let bytes = req.required_bytes(BodyClass::Many).await.map_err(|e| {
+    let bytes = req.required_bytes().await.map_err(|e| {
         let error = match e.status {
             413 => "document_too_large".into(),
             _ => e.error,

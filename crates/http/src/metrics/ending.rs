@@ -17,7 +17,7 @@ use super::slow::{self, Detail};
 use super::traced::Traced;
 use super::{Counts, Stats, waits};
 use crate::reply::{Pieces, StreamError, Timing};
-use crate::request::Keeps;
+use crate::request::keeps::Keeps;
 
 /// How an answer ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -16,10 +16,10 @@ use hyper::header::{CONTENT_TYPE, ETAG, HeaderName, HeaderValue, LOCATION};
 use serde_json::Value;
 
 use crate::errors::ApiError;
+pub use crate::errors::StreamError;
 use crate::metrics::ending::{Ending, Watched};
 
-/// Why a stream ended early: the connection is cut, so that the client sees that it is not whole.
-pub type StreamError = Box<dyn std::error::Error + Send + Sync>;
+/// The pieces of a streamed body.
 pub type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>;
 
 pub enum Body {

@@ -10,8 +10,8 @@ use hyper::header::HeaderValue;
 use telemetry::State;
 use tokio::sync::{Semaphore, oneshot};
 
-use crate::connection::server::short_requests_seen;
 use crate::errors::ApiError;
+use crate::load::short_requests_seen;
 use crate::reply::Reply;
 use crate::reply::answers::{Answers, Held};
 
@@ -103,8 +103,7 @@ fn go_on(
                 Ok(None) => return None,
                 Ok(Some(piece)) => made.set_before(piece.into(), making.ahead_bytes()),
                 Err(e) => {
-                    tracing::error!(reason = %e.reason, "an answer was cut short");
-                    return Some((Err(e.into_stream_error()), (made, making)));
+                    return Some((Err(e.cut_short()), (made, making)));
                 }
             }
         }
@@ -362,10 +361,7 @@ where
                 let next = more.then_some((turns, next));
                 Some((Ok(some), (made, next, client)))
             }
-            Err(e) => {
-                tracing::error!(reason = %e.reason, "an answer was cut short");
-                Some((Err(e.into_stream_error()), (made, None, client)))
-            }
+            Err(e) => Some((Err(e.cut_short()), (made, None, client))),
         }
     });
     Ok(Reply::stream(

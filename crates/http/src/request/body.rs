@@ -1,6 +1,6 @@
 //! The bodies of requests: how much of one may come, how fast it has to come, and how far it may swell.
 //!
-//! A route names the [`BodyClass`] of what it reads; the bounds of each are settings. A gzipped body is inflated portion by
+//! The route table names the [`BodyClass`] of what a route reads; the bounds of each are settings. A gzipped body is inflated portion by
 //! portion as it comes, so that a bomb costs what was sent and a little more, and is refused where it passes a bound.
 
 use std::io::Write;

@@ -3,6 +3,7 @@
 pub mod body;
 pub mod forwarded;
 pub mod host;
+pub mod keeps;
 pub mod parameters;
 pub mod room;
 
@@ -22,12 +23,13 @@ use routes::{Found, Route, Row, ServerRoute};
 use serde_json::Value;
 
 use crate::connection::places::Ticket;
-use crate::connection::server::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::errors::ApiError;
+use crate::load::{SHORT_BODY_BYTES_MAX, others_came};
 use crate::metrics::slow::Detail;
 use crate::metrics::traced::Traced;
 use crate::reply::answers::{Answers, FREE_BYTES, Held};
 use crate::request::body::{BodyClass, Bounds, Pace, Source, Stream};
+use crate::request::keeps::Keeps;
 use crate::request::room::{Bodies, Room};
 use crate::settings::Settings;
 use node::Rewritten;
@@ -40,12 +42,6 @@ const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
 /// everything.
 const UNTAKEN_BYTES_MAX: u64 = 1 << 30;
 const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
-
-/// Memory that an answer has until it ends.
-pub struct Keeps {
-    _held: Vec<Held>,
-    _room: Option<Room>,
-}
 
 pub struct Request {
     /// Upper case, after `X-HTTP-Method-Override`.
@@ -237,9 +233,14 @@ impl Request {
     /// The whole body, inflated.
     ///
     /// # Errors
-    /// 413 that names the limit of this class, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
+    /// 413 that names the limit of the route's class, 400 when the body ends early or is not gzip, 408 when it comes too slowly, 503
     /// when there is no memory for it.
-    pub async fn bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
+    pub async fn bytes(&mut self) -> Result<Bytes, ApiError> {
+        self.bytes_of(self.row.body).await
+    }
+
+    /// As [`Request::bytes`], within the bounds of another class than the route's.
+    pub async fn bytes_of(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
         let bounds = Bounds::of(class, &self.settings);
         if let Source::Memory(body) = &self.body {
             if body.len() as u64 > bounds.bytes_max {
@@ -361,36 +362,33 @@ impl Request {
     }
 
     /// The body as JSON of any kind.
-    pub async fn json(&mut self, class: BodyClass) -> Result<Value, ApiError> {
-        let bytes = self.required_bytes(class).await?;
+    pub async fn json(&mut self) -> Result<Value, ApiError> {
+        let bytes = self.required_bytes().await?;
         if bytes.len() <= SHORT_BODY_BYTES_MAX || !others_came() {
-            return self.json_of(class, &bytes);
+            return self.json_of(&bytes);
         }
-        let bounds = Bounds::of(class, &self.settings);
+        let bounds = Bounds::of(self.row.body, &self.settings);
         let parsed = database::apart(move || bounds.json(&bytes)).await;
         parsed.map_err(ApiError::worker_failed)?
     }
 
-    /// A body of this class that was read already, as JSON.
-    pub fn json_of(&self, class: BodyClass, bytes: &[u8]) -> Result<Value, ApiError> {
-        Bounds::of(class, &self.settings).json(bytes)
+    /// A body of the route that was read already, as JSON.
+    pub fn json_of(&self, bytes: &[u8]) -> Result<Value, ApiError> {
+        Bounds::of(self.row.body, &self.settings).json(bytes)
     }
 
     /// The body as a JSON object.
-    pub async fn json_object(
-        &mut self,
-        class: BodyClass,
-    ) -> Result<serde_json::Map<String, Value>, ApiError> {
-        match self.json(class).await? {
+    pub async fn json_object(&mut self) -> Result<serde_json::Map<String, Value>, ApiError> {
+        match self.json().await? {
             Value::Object(o) => Ok(o),
             _ => Err(ApiError::bad_request("Request body must be a JSON object")),
         }
     }
 
     /// As [`Request::bytes`], of a request that must have a body.
-    pub async fn required_bytes(&mut self, class: BodyClass) -> Result<Bytes, ApiError> {
+    pub async fn required_bytes(&mut self) -> Result<Bytes, ApiError> {
         self.require_body()?;
-        self.bytes(class).await
+        self.bytes().await
     }
 
     /// Refuses a request that announces no body, not even an empty one.
@@ -433,10 +431,8 @@ impl Request {
 
     /// What the answer has of memory until it ends.
     pub fn take_held(&mut self) -> Keeps {
-        Keeps {
-            _held: std::mem::take(&mut self.held),
-            _room: self.room.take().filter(|_| self.is_kept),
-        }
+        let held = std::mem::take(&mut self.held);
+        Keeps::new(held, self.room.take().filter(|_| self.is_kept))
     }
 
     /// Whether the body was read, and is this one.

@@ -9,7 +9,6 @@ use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -24,7 +23,7 @@ pub async fn route(app: &App, req: &mut Request) -> Answer {
         return Ok(Reply::json(200, &known(app)));
     }
     req.require_json()?;
-    let body = req.json_object(BodyClass::Small).await?;
+    let body = req.json_object().await?;
     let permit = body.get("permit").and_then(Value::as_str);
     let directory = match (body.get("target"), body.get("directory")) {
         (Some(Value::String(target)), None) => {

@@ -11,7 +11,6 @@ use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -51,7 +50,7 @@ fn status_of(member: &Member) -> Value {
 pub async fn tokens(app: &App, req: &mut Request) -> Answer {
     let member = member_of(app)?;
     req.require_json()?;
-    let body = req.json_object(BodyClass::Small).await?;
+    let body = req.json_object().await?;
     let seconds = match body.get("seconds") {
         None => TOKEN_SECONDS,
         Some(seconds) => seconds

@@ -7,7 +7,6 @@ use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 
 /// Jobs listed unless another limit is asked for.
 const JOBS_LIMIT: u64 = 100;
@@ -26,7 +25,7 @@ type Answer = Result<Reply, ApiError>;
 
 /// `POST /_replicate`, of somebody who logged in.
 pub async fn replicate(app: &App, req: &mut Request) -> Answer {
-    let bytes = req.bytes(BodyClass::Document).await?;
+    let bytes = req.bytes().await?;
     if bytes.is_empty() && req.method != "PUT" {
         return Err(ApiError::bad_request("Missing request body"));
     }
@@ -34,7 +33,7 @@ pub async fn replicate(app: &App, req: &mut Request) -> Answer {
         return Err(ApiError::method_not_allowed("POST"));
     }
     req.require_json()?;
-    let body = match req.json_of(BodyClass::Document, &bytes)? {
+    let body = match req.json_of(&bytes)? {
         Value::Object(body) => body,
         _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
     };

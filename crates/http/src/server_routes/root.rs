@@ -10,7 +10,6 @@ use crate::app::{App, COUCHDB_VERSION};
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use crate::request::parameters::{Given, bound_limit};
 use crate::server_routes::backup;
 use node::Query;
@@ -174,7 +173,7 @@ pub async fn dbs_info(app: &App, req: &mut Request) -> Answer {
 
 async fn dbs_info_of_keys(app: &App, req: &mut Request) -> Answer {
     req.require_json()?;
-    let body = req.json_object(BodyClass::Small).await?;
+    let body = req.json_object().await?;
     let keys = match body.get("keys") {
         None => return Err(ApiError::bad_request("`keys` member must exist.")),
         Some(Value::Array(keys)) => keys,

@@ -9,7 +9,6 @@ use crate::clustered;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use node::Query;
 
 type Answer = Result<Reply, ApiError>;
@@ -70,11 +69,11 @@ impl Form {
 
 async fn credentials(req: &mut Request) -> Result<Credentials, ApiError> {
     let kind = req.header(&CONTENT_TYPE).unwrap_or("").to_owned();
-    let bytes = req.bytes(BodyClass::Login).await?;
+    let bytes = req.bytes().await?;
     let form = if kind.starts_with("application/x-www-form-urlencoded") {
         Form::Query(Query::parse(std::str::from_utf8(&bytes).ok()))
     } else if kind.starts_with("application/json") {
-        match req.json_of(BodyClass::Login, &bytes)? {
+        match req.json_of(&bytes)? {
             Value::Object(members) => Form::Json(members),
             _ => return Err(ApiError::bad_request("Request body must be a JSON object")),
         }

@@ -7,7 +7,6 @@ use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
 
@@ -27,7 +26,7 @@ fn state(app: &App, req: &Request) -> Answer {
 
 async fn act(app: &App, req: &mut Request) -> Answer {
     req.require_json()?;
-    let body = match req.json(BodyClass::Small).await {
+    let body = match req.json().await {
         Err(e) if e.status == 413 => return Err(e),
         body => body,
     };

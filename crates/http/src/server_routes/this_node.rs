@@ -11,7 +11,6 @@ use crate::metrics::machine::{self, MemoryPart};
 use crate::metrics::{catalogue, tree::tree};
 use crate::reply::Reply;
 use crate::request::Request;
-use crate::request::body::BodyClass;
 use routes::NodeRoute;
 
 type Answer = Result<Reply, ApiError>;
@@ -224,7 +223,7 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
     }
     match req.method.as_str() {
         "PUT" => {
-            let value = match req.json(BodyClass::Small).await? {
+            let value = match req.json().await? {
                 Value::String(s) => s,
                 _ => return Err(ApiError::bad_request("a JSON string expected")),
             };

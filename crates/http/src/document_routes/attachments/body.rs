@@ -237,8 +237,7 @@ fn pieces<M: PartsMaker>(
             Ok(None) => None,
             Ok(Some(piece)) => Some((Ok(piece), under)),
             Err(e) => {
-                tracing::error!(reason = %e.reason, "an answer was cut short");
-                let e: StreamError = e.reason.into_owned().into();
+                let e = e.cut_short();
                 under.parts = Vec::new().into_iter();
                 under.maker = None;
                 Some((Err(e), under))
