@@ -3,7 +3,9 @@ import { useEffect, useState } from 'preact/hooks';
 import { Loading, Problem } from './ui';
 
 /** A component whose code is fetched when it is first shown. Where that fails, it can be tried again. */
-export function lazy<P extends object>(load: () => Promise<{ default: ComponentType<P> }>): ComponentType<P> {
+export function lazy<P extends object>(
+  load: () => Promise<{ default: ComponentType<P> }>,
+): ComponentType<P> {
   let loaded: ComponentType<P> | undefined;
   return function Lazy(props: P): JSX.Element {
     const [Component, setComponent] = useState<ComponentType<P> | undefined>(() => loaded);

@@ -24,7 +24,8 @@ const say = texts(
     password: 'Passwort',
     wrong: 'Name oder Passwort ist falsch.',
     expired: 'Ihre Sitzung ist abgelaufen',
-    expiredText: 'Was Sie eingegeben haben, ist noch da. Geben Sie Ihr Passwort ein, und es geht weiter.',
+    expiredText:
+      'Was Sie eingegeben haben, ist noch da. Geben Sie Ihr Passwort ein, und es geht weiter.',
     other: 'Ohne Anmeldung weiter',
     loggedIn: (name: string) => `Angemeldet als ${name}`,
     back: 'Zurück',
@@ -46,7 +47,18 @@ function useLogin(name: string) {
     }
     return true;
   };
-  const field = (focus: boolean) => <TextField label={say().password} type="password" autocomplete="current-password" value={password} onInput={setPassword} error={wrong} focus={focus} required />;
+  const field = (focus: boolean) => (
+    <TextField
+      label={say().password}
+      type="password"
+      autocomplete="current-password"
+      value={password}
+      onInput={setPassword}
+      error={wrong}
+      focus={focus}
+      required
+    />
+  );
   return { send, field };
 }
 
@@ -55,7 +67,9 @@ function wayBack(to: string | null): string | undefined {
   if (!to?.startsWith('/')) return undefined;
   const server = new URL('..', location.href);
   const address = new URL(`.${to}`, server);
-  return address.origin === server.origin && address.pathname.startsWith(server.pathname) ? address.href : undefined;
+  return address.origin === server.origin && address.pathname.startsWith(server.pathname)
+    ? address.href
+    : undefined;
 }
 
 /** For who is sent to log in, and is logged in: now, or before, and may not what was wanted. */
@@ -99,7 +113,14 @@ export function Login({ onDone }: { onDone: () => void }): JSX.Element {
         <h1>{t.title}</h1>
         {reason && <p class="notice">{reason}</p>}
         <Form onSubmit={submit} submit={t.title}>
-          <TextField label={t.name} autocomplete="username" value={name} onInput={setName} focus required />
+          <TextField
+            label={t.name}
+            autocomplete="username"
+            value={name}
+            onInput={setName}
+            focus
+            required
+          />
           {field(false)}
         </Form>
         <p>
@@ -124,7 +145,15 @@ function Again({ name }: { name: string }): JSX.Element {
     <Dialog title={t.expired} onClose={() => undefined}>
       <Form onSubmit={send} submit={t.title}>
         <p>{t.expiredText}</p>
-        <input class="hidden" type="text" autocomplete="username" aria-label={t.name} tabIndex={-1} value={name} readOnly />
+        <input
+          class="hidden"
+          type="text"
+          autocomplete="username"
+          aria-label={t.name}
+          tabIndex={-1}
+          value={name}
+          readOnly
+        />
         <p>
           {t.name}: <strong>{name}</strong>
         </p>

@@ -49,7 +49,11 @@ export function setGuard(to: Guard | undefined): void {
 
 /** An address within the pages, of parts that may hold anything. */
 export function link(parts: string[], query: Record<string, string | undefined> = {}): string {
-  const search = new URLSearchParams(Object.entries(query).filter((pair): pair is [string, string] => pair[1] !== undefined && pair[1] !== ''));
+  const search = new URLSearchParams(
+    Object.entries(query).filter(
+      (pair): pair is [string, string] => pair[1] !== undefined && pair[1] !== '',
+    ),
+  );
   const path = parts.map((part) => `/${encodeURIComponent(part)}`).join('');
   return `#${path || '/'}${search.size > 0 ? `?${search}` : ''}`;
 }

@@ -88,13 +88,27 @@ export function Shell(): JSX.Element {
     );
   return (
     <div class="shell">
-      <a class="skip" href="#content" onClick={(event) => (event.preventDefault(), document.getElementById('content')?.focus())}>
+      <a
+        class="skip"
+        href="#content"
+        onClick={(event) => (event.preventDefault(), document.getElementById('content')?.focus())}
+      >
         {t.skip}
       </a>
-      <Side area={found?.area} isOpen={isOpen} onLogin={needsLogin ? () => setWantsLogin(true) : undefined} />
+      <Side
+        area={found?.area}
+        isOpen={isOpen}
+        onLogin={needsLogin ? () => setWantsLogin(true) : undefined}
+      />
       <div class="main" onClick={() => isOpen && setOpen(false)}>
         <div class="top">
-          <Button kind="plain" icon="menu" label={t.open} onClick={() => setOpen(!isOpen)} aria-expanded={isOpen} />
+          <Button
+            kind="plain"
+            icon="menu"
+            label={t.open}
+            onClick={() => setOpen(!isOpen)}
+            aria-expanded={isOpen}
+          />
           <span class="brand">Settee</span>
         </div>
         {isLost.value && (
@@ -123,9 +137,19 @@ export function Shell(): JSX.Element {
   );
 }
 
-function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boolean; onLogin: (() => void) | undefined }): JSX.Element {
+function Side({
+  area,
+  isOpen,
+  onLogin,
+}: {
+  area: Area | undefined;
+  isOpen: boolean;
+  onLogin: (() => void) | undefined;
+}): JSX.Element {
   const t = say();
-  const welcome = useResource('welcome', (signal) => ask<Welcome>('GET', '/', { signal, background: true }));
+  const welcome = useResource('welcome', (signal) =>
+    ask<Welcome>('GET', '/', { signal, background: true }),
+  );
   const { name } = session.value ?? { name: null };
   return (
     <nav class={`side${isOpen ? ' open' : ''}`} aria-label={t.navigation}>
@@ -134,7 +158,12 @@ function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boole
         Settee
       </a>
       {ENTRIES.filter((entry) => entry.may?.() ?? true).map((entry) => (
-        <a key={entry.area} class="nav" href={link(entry.to)} aria-current={entry.area === area ? 'page' : undefined}>
+        <a
+          key={entry.area}
+          class="nav"
+          href={link(entry.to)}
+          aria-current={entry.area === area ? 'page' : undefined}
+        >
           <Icon name={entry.icon} />
           {t[entry.area]}
         </a>
@@ -148,9 +177,18 @@ function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boole
         </div>
         {onLogin && <Button onClick={onLogin}>{t.logIn}</Button>}
         <div class="row-of">
-          <select class="grow" aria-label={t.language} value={language.value} onChange={(event) => speak(event.currentTarget.value as Language)}>
-            <option value="en" selected={language.value === 'en'}>English</option>
-            <option value="de" selected={language.value === 'de'}>Deutsch</option>
+          <select
+            class="grow"
+            aria-label={t.language}
+            value={language.value}
+            onChange={(event) => speak(event.currentTarget.value as Language)}
+          >
+            <option value="en" selected={language.value === 'en'}>
+              English
+            </option>
+            <option value="de" selected={language.value === 'de'}>
+              Deutsch
+            </option>
           </select>
           <ThemeChoice />
         </div>
@@ -189,8 +227,19 @@ function ThemeChoice(): JSX.Element {
     setTheme(to);
   };
   return (
-    <select class="grow" aria-label={t.theme} value={theme} onChange={(event) => choose(event.currentTarget.value)}>
-      {([['', t.system], ['light', t.light], ['dark', t.dark]] as const).map(([value, name]) => (
+    <select
+      class="grow"
+      aria-label={t.theme}
+      value={theme}
+      onChange={(event) => choose(event.currentTarget.value)}
+    >
+      {(
+        [
+          ['', t.system],
+          ['light', t.light],
+          ['dark', t.dark],
+        ] as const
+      ).map(([value, name]) => (
         <option key={value} value={value} selected={value === theme}>
           {name}
         </option>
@@ -209,6 +258,10 @@ class Boundary extends Component<{ children: ComponentChildren }, { error: unkno
 
   override render(): ComponentChildren {
     const { error } = this.state;
-    return error === undefined ? this.props.children : <Problem error={error} retry={() => this.setState({ error: undefined })} />;
+    return error === undefined ? (
+      this.props.children
+    ) : (
+      <Problem error={error} retry={() => this.setState({ error: undefined })} />
+    );
   }
 }

@@ -21,7 +21,29 @@ describe('JSON without loss', () => {
   });
 
   it('reads what the browser reads, and refuses what it refuses', () => {
-    const pieces = ['{', '}', '[', ']', ',', ':', '"a"', '"\\n"', '"\\x"', '1', '-', '01', '1.', '1e5', 'true', 'nul', ' ', '\n', '"', '\\', '\u0001'];
+    const pieces = [
+      '{',
+      '}',
+      '[',
+      ']',
+      ',',
+      ':',
+      '"a"',
+      '"\\n"',
+      '"\\x"',
+      '1',
+      '-',
+      '01',
+      '1.',
+      '1e5',
+      'true',
+      'nul',
+      ' ',
+      '\n',
+      '"',
+      '\\',
+      '\u0001',
+    ];
     let state = 7;
     const random = (below: number) => (state = (state * 48271) % 2147483647) % below;
     for (let n = 0; n < 50_000; n++) {

@@ -9,14 +9,24 @@ import { extname, join, normalize } from 'node:path';
 const [port, to, under = ''] = process.argv.slice(2);
 const target = new URL(to);
 const dist = process.env.DIST ?? new URL('../dist/', import.meta.url).pathname;
-const TYPES = { '.html': 'text/html; charset=utf-8', '.js': 'text/javascript; charset=utf-8', '.css': 'text/css; charset=utf-8', '.svg': 'image/svg+xml' };
-const POLICY = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
+const TYPES = {
+  '.html': 'text/html; charset=utf-8',
+  '.js': 'text/javascript; charset=utf-8',
+  '.css': 'text/css; charset=utf-8',
+  '.svg': 'image/svg+xml',
+};
+const POLICY =
+  "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 
 async function own(path, response) {
   const file = normalize(path.slice('/_utils/'.length) || 'index.html');
   try {
     const bytes = await readFile(join(dist, file));
-    response.writeHead(200, { 'content-type': TYPES[extname(file)] ?? 'application/octet-stream', 'content-security-policy': POLICY, 'cache-control': 'no-cache' });
+    response.writeHead(200, {
+      'content-type': TYPES[extname(file)] ?? 'application/octet-stream',
+      'content-security-policy': POLICY,
+      'cache-control': 'no-cache',
+    });
     response.end(bytes);
   } catch {
     response.writeHead(404).end();
@@ -27,11 +37,20 @@ createServer((incoming, response) => {
   if (!incoming.url.startsWith(under)) return response.writeHead(404).end();
   const path = incoming.url.slice(under.length);
   if (dist && path.startsWith('/_utils/')) return void own(path.replace(/\?.*/s, ''), response);
-  const onward = request({ host: target.hostname, port: target.port, path, method: incoming.method, headers: incoming.headers }, (answer) => {
-    response.writeHead(answer.statusCode, answer.headers);
-    response.flushHeaders();
-    answer.pipe(response);
-  });
+  const onward = request(
+    {
+      host: target.hostname,
+      port: target.port,
+      path,
+      method: incoming.method,
+      headers: incoming.headers,
+    },
+    (answer) => {
+      response.writeHead(answer.statusCode, answer.headers);
+      response.flushHeaders();
+      answer.pipe(response);
+    },
+  );
   onward.on('error', () => response.destroy());
   response.on('close', () => onward.destroy());
   incoming.pipe(onward);

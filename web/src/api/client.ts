@@ -23,7 +23,8 @@ export interface Options {
 export function url(to: string, query: Query = {}): URL {
   if (hasDots(to)) throw noAddress();
   const url = new URL(to.replace(/^\//, ''), server);
-  for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value));
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) url.searchParams.set(name, String(value));
   return url;
 }
 
@@ -42,7 +43,8 @@ export function docPath(db: string, id: string): string {
 export async function send(method: string, to: string, options: Options = {}): Promise<Response> {
   if (hasDots(to)) {
     const [, db = '', rest = ''] = /^\/?([^/]+)\/(.*)$/.exec(to) ?? [];
-    const post = (below: string, query: Query, body: Json) => read('POST', `/${db}/${below}`, { ...options, query, body: print(body) });
+    const post = (below: string, query: Query, body: Json) =>
+      read('POST', `/${db}/${below}`, { ...options, query, body: print(body) });
     return new Response(await askDots(method, rest, options.query ?? {}, options.body, post));
   }
   for (;;) {
@@ -51,15 +53,30 @@ export async function send(method: string, to: string, options: Options = {}): P
     const error = await errorOf(response);
     error.isRefusal = response.status === 401 && session.value?.name != null && !(await isOver());
     // Unsaved text stays where it is: the request is sent again when there is a session again.
-    if (response.status !== 401 || options.background || error.isRefusal || session.value?.name == null) throw error;
+    if (
+      response.status !== 401 ||
+      options.background ||
+      error.isRefusal ||
+      session.value?.name == null
+    )
+      throw error;
     isExpired.value = true;
     await renewed(options.signal);
   }
 }
 
-async function sendOnce(method: string, to: string, { query, body, headers, signal }: Options): Promise<Response> {
+async function sendOnce(
+  method: string,
+  to: string,
+  { query, body, headers, signal }: Options,
+): Promise<Response> {
   const isText = typeof body === 'string' || body instanceof Blob;
-  const init: RequestInit = { method, headers: { accept: 'application/json', ...headers }, credentials: 'same-origin', signal: signal ?? null };
+  const init: RequestInit = {
+    method,
+    headers: { accept: 'application/json', ...headers },
+    credentials: 'same-origin',
+    signal: signal ?? null,
+  };
   if (body !== undefined) {
     init.body = isText ? body : JSON.stringify(body);
     init.headers = { 'content-type': 'application/json', ...init.headers };
@@ -84,7 +101,12 @@ async function errorOf(response: Response): Promise<ApiError> {
     told = { reason: text.slice(0, 500) };
   }
   const id = response.headers.get('x-couch-request-id');
-  return new ApiError(response.status, told?.error ?? String(response.status), told?.reason ?? response.statusText, id);
+  return new ApiError(
+    response.status,
+    told?.error ?? String(response.status),
+    told?.reason ?? response.statusText,
+    id,
+  );
 }
 
 /** Answers what is not a document: numbers as the browser has them. */

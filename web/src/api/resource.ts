@@ -17,8 +17,16 @@ export interface Resource<T> {
  * `every`: asks again after so many milliseconds, but not while nobody looks, or before the last answer has come. `load` is told
  * whether it is a timer that asks (`background`): only what its user wants asks for a password when the session has ended.
  */
-export function useResource<T>(key: string | undefined, load: (signal: AbortSignal, background: boolean) => Promise<T>, every?: number): Resource<T> {
-  const [state, setState] = useState<{ key: string | undefined; data: T | undefined; error: unknown }>({ key: undefined, data: undefined, error: undefined });
+export function useResource<T>(
+  key: string | undefined,
+  load: (signal: AbortSignal, background: boolean) => Promise<T>,
+  every?: number,
+): Resource<T> {
+  const [state, setState] = useState<{
+    key: string | undefined;
+    data: T | undefined;
+    error: unknown;
+  }>({ key: undefined, data: undefined, error: undefined });
   const [round, setRound] = useState(0);
   const came = returns.value;
   const loader = useRef(load);
@@ -36,7 +44,12 @@ export function useResource<T>(key: string | undefined, load: (signal: AbortSign
     isBusy.current = true;
     loader.current(control.signal, isByTimer.current).then(
       (data) => settle(() => setState({ key, data, error: undefined })),
-      (error: unknown) => settle(() => !isAborted(error) && setState((old) => ({ key, data: old.key === key ? old.data : undefined, error }))),
+      (error: unknown) =>
+        settle(
+          () =>
+            !isAborted(error) &&
+            setState((old) => ({ key, data: old.key === key ? old.data : undefined, error })),
+        ),
     );
     isByTimer.current = false;
     return () => control.abort();

@@ -12,7 +12,9 @@ export const session = signal<Session | undefined>(undefined);
 export const isExpired = signal(false);
 
 export const isAdmin = computed(() => session.value?.roles.includes('_admin') ?? false);
-export const mayMeasure = computed(() => isAdmin.value || (session.value?.roles.includes('_metrics') ?? false));
+export const mayMeasure = computed(
+  () => isAdmin.value || (session.value?.roles.includes('_metrics') ?? false),
+);
 
 /** Asks who is asking. */
 export async function look(): Promise<void> {
@@ -35,7 +37,12 @@ export async function logOut(): Promise<void> {
 /** Whether the session of who was logged in has ended. Servers say 401 as well to who is logged in, and may not. */
 export async function isOver(): Promise<boolean> {
   if (isExpired.value) return true;
-  const told = await fetch(new URL('_session', server), { headers: { accept: 'application/json' } }).then((response) => response.json() as Promise<{ userCtx?: Session }>, () => undefined);
+  const told = await fetch(new URL('_session', server), {
+    headers: { accept: 'application/json' },
+  }).then(
+    (response) => response.json() as Promise<{ userCtx?: Session }>,
+    () => undefined,
+  );
   return told?.userCtx?.name !== session.value?.name;
 }
 

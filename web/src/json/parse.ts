@@ -13,7 +13,17 @@ export class JsonError extends Error {
   }
 }
 
-export type Problem = 'value' | 'comma' | 'colon' | 'name' | 'string' | 'escape' | 'number' | 'end' | 'deep' | 'more';
+export type Problem =
+  | 'value'
+  | 'comma'
+  | 'colon'
+  | 'name'
+  | 'string'
+  | 'escape'
+  | 'number'
+  | 'end'
+  | 'deep'
+  | 'more';
 
 const DEPTH_MAX = 512;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
@@ -106,7 +116,8 @@ class Parser {
     if (quick !== undefined) return JSON.parse(quick) as string;
     this.at = from + 1;
     while (this.match(PART) !== undefined) continue;
-    if (this.source[this.at] !== '"') this.fail(this.isEnd() ? 'end' : this.source[this.at] === '\\' ? 'escape' : 'string');
+    if (this.source[this.at] !== '"')
+      this.fail(this.isEnd() ? 'end' : this.source[this.at] === '\\' ? 'escape' : 'string');
     this.at++;
     return JSON.parse(this.source.slice(from, this.at)) as string;
   }

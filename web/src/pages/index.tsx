@@ -11,7 +11,14 @@ export interface Found {
   area: Area;
 }
 
-export type Area = 'databases' | 'replication' | 'users' | 'configuration' | 'tasks' | 'cluster' | 'performance';
+export type Area =
+  | 'databases'
+  | 'replication'
+  | 'users'
+  | 'configuration'
+  | 'tasks'
+  | 'cluster'
+  | 'performance';
 
 const Database = lazy(() => import('./database'));
 const Replication = lazy(() => import('./replication'));
@@ -28,7 +35,9 @@ export function find(place: Place): Found | undefined {
     case 'databases':
       return { page: Databases, area: 'databases' };
     case 'database':
-      return place.parts.length > 1 ? { page: Database, area: 'databases' } : { page: Databases, area: 'databases' };
+      return place.parts.length > 1
+        ? { page: Database, area: 'databases' }
+        : { page: Databases, area: 'databases' };
     case 'replication':
       return { page: Replication, area: 'replication' };
     case 'users':

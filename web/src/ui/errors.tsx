@@ -6,9 +6,19 @@ import { explainJson } from './mistakes';
 import { words } from './text';
 
 /** What went wrong, in words: what it is, what to do, and what the server said. */
-export function explain(error: unknown): { what: string; todo: string; told: string; requestId: string | null } {
+export function explain(error: unknown): {
+  what: string;
+  todo: string;
+  told: string;
+  requestId: string | null;
+} {
   const t = words();
-  const told = error instanceof ApiError ? `${error.error}: ${error.reason}` : error instanceof Error ? error.message : String(error);
+  const told =
+    error instanceof ApiError
+      ? `${error.error}: ${error.reason}`
+      : error instanceof Error
+        ? error.message
+        : String(error);
   const requestId = error instanceof ApiError ? error.requestId : null;
   const say = (what: string, todo: string) => ({ what, todo, told, requestId });
   if (error instanceof LostError) return { ...say(t.lost, t.lostDo), told: '' };
@@ -16,7 +26,9 @@ export function explain(error: unknown): { what: string; todo: string; told: str
   if (!(error instanceof ApiError)) return say(t.odd, t.oddDo);
   switch (error.status) {
     case 401:
-      return error.isRefusal ? say(t.forbidden, t.forbiddenDo) : say(t.unauthorized, t.unauthorizedDo);
+      return error.isRefusal
+        ? say(t.forbidden, t.forbiddenDo)
+        : say(t.unauthorized, t.unauthorizedDo);
     case 403:
       return say(t.forbidden, t.forbiddenDo);
     case 404:
@@ -36,7 +48,15 @@ export function explain(error: unknown): { what: string; todo: string; told: str
 }
 
 /** An error where it happened. It stays until it is dismissed or what it is about is tried again. */
-export function Problem({ error, retry, dismiss }: { error: unknown; retry?: () => void; dismiss?: () => void }): JSX.Element | null {
+export function Problem({
+  error,
+  retry,
+  dismiss,
+}: {
+  error: unknown;
+  retry?: () => void;
+  dismiss?: () => void;
+}): JSX.Element | null {
   if (error === undefined || error === null) return null;
   const { what, todo, told, requestId } = explain(error);
   const t = words();

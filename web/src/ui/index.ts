@@ -1,4 +1,18 @@
-export { Badge, Button, Check, Choice, Copyable, Empty, Field, Form, Loading, Progress, type Tab, Tabs, TextField } from './controls';
+export {
+  Badge,
+  Button,
+  Check,
+  Choice,
+  Copyable,
+  Empty,
+  Field,
+  Form,
+  Loading,
+  Progress,
+  type Tab,
+  Tabs,
+  TextField,
+} from './controls';
 export { Confirmations, Dialog, confirm } from './dialog';
 export { Problem, explain } from './errors';
 export { Icon, type IconName } from './icons';

@@ -89,7 +89,8 @@ export const words = texts(
     unauthorized: 'Dafür ist eine Anmeldung nötig.',
     unauthorizedDo: 'Melden Sie sich an und versuchen Sie es noch einmal.',
     conflict: 'Jemand anderes war schneller.',
-    conflictDo: 'Es wurde seit dem Laden geändert. Laden Sie neu, und bringen Sie Ihre Änderung ein.',
+    conflictDo:
+      'Es wurde seit dem Laden geändert. Laden Sie neu, und bringen Sie Ihre Änderung ein.',
     exists: 'Das gibt es schon.',
     existsDo: 'Wählen Sie einen anderen Namen, oder öffnen Sie, was da ist.',
     tooLarge: 'Das ist zu groß.',

@@ -32,7 +32,12 @@ export const say = texts(
     queues: 'Waiting',
     process: 'The process',
     peak: 'The mark is the most that was used.',
-    queueNames: { accept: 'connections', commit: 'commits', index: 'index builds', replication: 'replications' } as Record<string, string>,
+    queueNames: {
+      accept: 'connections',
+      commit: 'commits',
+      index: 'index builds',
+      replication: 'replications',
+    } as Record<string, string>,
     files: {
       bodies: 'Bodies',
       by_id: 'Documents by id',
@@ -51,7 +56,8 @@ export const say = texts(
     maintenanceOn: 'Balancers send no requests here: /_up answers 404.',
     enter: 'Begin maintenance',
     leave: 'End maintenance',
-    enterText: 'The node goes on to answer. /_up says that it is in maintenance, so that a balancer sends its requests elsewhere.',
+    enterText:
+      'The node goes on to answer. /_up says that it is in maintenance, so that a balancer sends its requests elsewhere.',
     shards: 'Shards of a database',
     database: 'Database',
     document: 'Document',
@@ -77,7 +83,8 @@ export const say = texts(
     makeToken: 'Make a token',
     remove: 'Remove',
     removeTitle: 'Remove a node',
-    removeText: (name: string) => `${name} is no member any more, and its copies of slots are made elsewhere. Stop it when no slot lists it.`,
+    removeText: (name: string) =>
+      `${name} is no member any more, and its copies of slots are made elsewhere. Stop it when no slot lists it.`,
     removed: (name: string) => `${name} is no member any more.`,
     saved: 'It is set.',
   },
@@ -112,7 +119,12 @@ export const say = texts(
     queues: 'Es warten',
     process: 'Der Prozess',
     peak: 'Der Strich ist der höchste Wert.',
-    queueNames: { accept: 'Verbindungen', commit: 'Commits', index: 'Indexaufbau', replication: 'Replikationen' },
+    queueNames: {
+      accept: 'Verbindungen',
+      commit: 'Commits',
+      index: 'Indexaufbau',
+      replication: 'Replikationen',
+    },
     files: {
       bodies: 'Inhalte',
       by_id: 'Dokumente nach ID',
@@ -131,7 +143,8 @@ export const say = texts(
     maintenanceOn: 'Lastverteiler schicken keine Anfragen hierher: /_up antwortet mit 404.',
     enter: 'Wartung beginnen',
     leave: 'Wartung beenden',
-    enterText: 'Der Knoten antwortet weiter. /_up meldet die Wartung, sodass ein Lastverteiler Anfragen anderswohin schickt.',
+    enterText:
+      'Der Knoten antwortet weiter. /_up meldet die Wartung, sodass ein Lastverteiler Anfragen anderswohin schickt.',
     shards: 'Shards einer Datenbank',
     database: 'Datenbank',
     document: 'Dokument',
@@ -157,7 +170,8 @@ export const say = texts(
     makeToken: 'Token erzeugen',
     remove: 'Entfernen',
     removeTitle: 'Knoten entfernen',
-    removeText: (name: string) => `${name} ist dann kein Mitglied mehr, und seine Kopien der Slots entstehen anderswo. Halten Sie ihn an, wenn ihn kein Slot mehr nennt.`,
+    removeText: (name: string) =>
+      `${name} ist dann kein Mitglied mehr, und seine Kopien der Slots entstehen anderswo. Halten Sie ihn an, wenn ihn kein Slot mehr nennt.`,
     removed: (name: string) => `${name} ist kein Mitglied mehr.`,
     saved: 'Es ist gesetzt.',
   },

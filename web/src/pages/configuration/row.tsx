@@ -17,12 +17,20 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
     const work = async () => {
       await put(setting, value);
       const undo = isLost ? undefined : () => put(setting, before).then(done);
-      say(value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name), undo);
+      say(
+        value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name),
+        undo,
+      );
       setEdited(false);
       done();
     };
     if (!isLost) return work();
-    await confirm({ title: w.lostTitle(name), text: w.lostText, action: value === null ? w.unset : words().save, work });
+    await confirm({
+      title: w.lostTitle(name),
+      text: w.lostText,
+      action: value === null ? w.unset : words().save,
+      work,
+    });
   };
   return (
     <div class="configuration-row">
@@ -50,8 +58,20 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
           <Value setting={setting} />
           {setting.section !== 'admins' && !setting.file_only && (
             <span class="configuration-acts">
-              {setting.value !== null && <Button kind="plain" icon={setting.default === null ? 'remove' : 'reload'} label={`${setting.default === null ? w.unset : w.toDefault}: ${name}`} onClick={() => change(null).catch(complain)} />}
-              <Button kind="plain" icon="edit" label={w.edit(name)} onClick={() => setEdited(true)} />
+              {setting.value !== null && (
+                <Button
+                  kind="plain"
+                  icon={setting.default === null ? 'remove' : 'reload'}
+                  label={`${setting.default === null ? w.unset : w.toDefault}: ${name}`}
+                  onClick={() => change(null).catch(complain)}
+                />
+              )}
+              <Button
+                kind="plain"
+                icon="edit"
+                label={w.edit(name)}
+                onClick={() => setEdited(true)}
+              />
             </span>
           )}
         </div>
@@ -63,8 +83,12 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
 function Value({ setting }: { setting: Setting }): JSX.Element {
   const w = t();
   const { value, default: usual, secret } = setting;
-  const said = (text: string) => (text === '' ? <span class="soft">{w.empty}</span> : <code>{text}</code>);
-  if (value === null) return <span class="configuration-text soft">{usual === null ? w.noDefault : said(usual)}</span>;
+  const said = (text: string) =>
+    text === '' ? <span class="soft">{w.empty}</span> : <code>{text}</code>;
+  if (value === null)
+    return (
+      <span class="configuration-text soft">{usual === null ? w.noDefault : said(usual)}</span>
+    );
   return (
     <span class="configuration-text">
       {secret ? <span aria-label={w.secret}>••••••••</span> : said(value)}
@@ -77,7 +101,15 @@ function Value({ setting }: { setting: Setting }): JSX.Element {
   );
 }
 
-function Edit({ setting, save, onClose }: { setting: Setting; save: (value: string) => Promise<void>; onClose: () => void }): JSX.Element {
+function Edit({
+  setting,
+  save,
+  onClose,
+}: {
+  setting: Setting;
+  save: (value: string) => Promise<void>;
+  onClose: () => void;
+}): JSX.Element {
   const w = t();
   const now = setting.secret ? '' : (setting.value ?? setting.default ?? '');
   const [value, setValue] = useState(now);
@@ -87,9 +119,22 @@ function Edit({ setting, save, onClose }: { setting: Setting; save: (value: stri
     <div class="configuration-edit" onKeyDown={(event) => event.key === 'Escape' && onClose()}>
       <Form onSubmit={() => save(value)} submit={words().save} onCancel={onClose}>
         {isChoice ? (
-          <Choice label={w.value} value={value} of={choices.map((each) => [each, each] as const)} onChange={setValue} />
+          <Choice
+            label={w.value}
+            value={value}
+            of={choices.map((each) => [each, each] as const)}
+            onChange={setValue}
+          />
         ) : (
-          <TextField label={w.value} type={setting.secret ? 'password' : 'text'} value={value} onInput={setValue} hint={setting.secret ? w.secretHint : w.kinds[setting.kind]} autocomplete={setting.secret ? 'new-password' : 'off'} focus />
+          <TextField
+            label={w.value}
+            type={setting.secret ? 'password' : 'text'}
+            value={value}
+            onInput={setValue}
+            hint={setting.secret ? w.secretHint : w.kinds[setting.kind]}
+            autocomplete={setting.secret ? 'new-password' : 'off'}
+            focus
+          />
         )}
       </Form>
     </div>

@@ -19,7 +19,8 @@ const en = {
   secret: 'secret',
   restart: 'at restart',
   fileOnly: 'in files only',
-  fileOnlyHint: 'It names a file, command or host of the machine: change it in local.ini, the environment or the command line.',
+  fileOnlyHint:
+    'It names a file, command or host of the machine: change it in local.ini, the environment or the command line.',
   restartHint: 'Read when the server starts: a change counts from the next start.',
   edit: (name: string) => `Change ${name}`,
   toDefault: 'Back to default',
@@ -29,11 +30,18 @@ const en = {
   removed: (name: string) => `No longer set: ${name}`,
   lostTitle: (name: string) => `Replace ${name}?`,
   lostText: 'Its present value is a secret that is not shown here. Nothing brings it back.',
-  fewTold: 'This server tells no help and no defaults of its settings; what is shown is what is set.',
+  fewTold:
+    'This server tells no help and no defaults of its settings; what is shown is what is set.',
   adminsHere: 'Server admins have a page of their own.',
-  kinds: { integer: 'A whole number.', duration: 'A length of time, as a number.', number: 'A number.', list: 'Separated by commas.' } as Record<string, string>,
+  kinds: {
+    integer: 'A whole number.',
+    duration: 'A length of time, as a number.',
+    number: 'A number.',
+    list: 'Separated by commas.',
+  } as Record<string, string>,
   secretHint: 'The present value is not shown. What you type replaces it.',
-  corsHint: 'CORS lets pages of other origins, in a browser, use this server. Programs outside of browsers do not need it.',
+  corsHint:
+    'CORS lets pages of other origins, in a browser, use this server. Programs outside of browsers do not need it.',
   corsOn: 'Let pages of other origins use this server',
   origins: 'Origins',
   anyOrigin: 'All origins (*)',
@@ -45,7 +53,8 @@ const en = {
   removeOrigin: (name: string) => `Remove ${name}`,
   noOrigins: 'None yet: no page of another origin may use this server.',
   credentials: 'With sessions and passwords',
-  danger: 'Together with all origins, every page on the web may use the session of whoever reads it. List the origins that you trust instead.',
+  danger:
+    'Together with all origins, every page on the web may use the session of whoever reads it. List the origins that you trust instead.',
   more: 'Headers, methods, age',
   headers: 'Request headers allowed',
   exposed: 'Response headers that pages may read',
@@ -74,7 +83,8 @@ const de: typeof en = {
   secret: 'geheim',
   restart: 'beim Neustart',
   fileOnly: 'nur in Dateien',
-  fileOnlyHint: 'Die Einstellung nennt eine Datei, einen Befehl oder einen Rechner: Sie lässt sich nur in local.ini, der Umgebung oder auf der Kommandozeile ändern.',
+  fileOnlyHint:
+    'Die Einstellung nennt eine Datei, einen Befehl oder einen Rechner: Sie lässt sich nur in local.ini, der Umgebung oder auf der Kommandozeile ändern.',
   restartHint: 'Wird beim Start des Servers gelesen: Eine Änderung gilt ab dem nächsten.',
   edit: (name) => `${name} ändern`,
   toDefault: 'Zurück zur Vorgabe',
@@ -84,11 +94,18 @@ const de: typeof en = {
   removed: (name) => `Nicht mehr gesetzt: ${name}`,
   lostTitle: (name: string) => `${name} ersetzen?`,
   lostText: 'Der jetzige Wert ist geheim und wird hier nicht gezeigt. Nichts bringt ihn zurück.',
-  fewTold: 'Dieser Server nennt weder Hilfe noch Vorgaben zu seinen Einstellungen; zu sehen ist, was gesetzt ist.',
+  fewTold:
+    'Dieser Server nennt weder Hilfe noch Vorgaben zu seinen Einstellungen; zu sehen ist, was gesetzt ist.',
   adminsHere: 'Server-Admins haben eine eigene Seite.',
-  kinds: { integer: 'Eine ganze Zahl.', duration: 'Eine Zeitdauer, als Zahl.', number: 'Eine Zahl.', list: 'Durch Kommas getrennt.' },
+  kinds: {
+    integer: 'Eine ganze Zahl.',
+    duration: 'Eine Zeitdauer, als Zahl.',
+    number: 'Eine Zahl.',
+    list: 'Durch Kommas getrennt.',
+  },
   secretHint: 'Der jetzige Wert wird nicht gezeigt. Was Sie eingeben, ersetzt ihn.',
-  corsHint: 'CORS lässt Seiten anderer Herkunft im Browser diesen Server benutzen. Programme außerhalb von Browsern brauchen es nicht.',
+  corsHint:
+    'CORS lässt Seiten anderer Herkunft im Browser diesen Server benutzen. Programme außerhalb von Browsern brauchen es nicht.',
   corsOn: 'Seiten anderer Herkunft dürfen diesen Server benutzen',
   origins: 'Erlaubte Herkunft',
   anyOrigin: 'Jede Herkunft (*)',
@@ -100,7 +117,8 @@ const de: typeof en = {
   removeOrigin: (name) => `${name} entfernen`,
   noOrigins: 'Noch keine: Keine Seite anderer Herkunft darf diesen Server benutzen.',
   credentials: 'Mit Sitzungen und Passwörtern',
-  danger: 'Zusammen mit jeder Herkunft darf jede Seite im Netz die Sitzung dessen benutzen, der sie liest. Nennen Sie stattdessen die Herkunft, der Sie vertrauen.',
+  danger:
+    'Zusammen mit jeder Herkunft darf jede Seite im Netz die Sitzung dessen benutzen, der sie liest. Nennen Sie stattdessen die Herkunft, der Sie vertrauen.',
   more: 'Header, Methoden, Dauer',
   headers: 'Erlaubte Header von Anfragen',
   exposed: 'Header von Antworten, die Seiten lesen dürfen',

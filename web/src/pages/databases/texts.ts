@@ -21,15 +21,19 @@ export const t = texts(
     go: 'Open',
     delete: (name: string) => `Delete ${name}`,
     deleteTitle: 'Delete the database?',
-    deleteText: (name: string) => `${name} is deleted with all its documents, views and attachments. This cannot be undone.`,
-    system: 'The server itself works with this database: deleting it takes away what it keeps there (users, replications).',
+    deleteText: (name: string) =>
+      `${name} is deleted with all its documents, views and attachments. This cannot be undone.`,
+    system:
+      'The server itself works with this database: deleting it takes away what it keeps there (users, replications).',
     wasDeleted: (name: string) => `${name} is deleted.`,
     wasCreated: (name: string) => `${name} is there.`,
     rule: 'Lower case letters, digits and _ $ ( ) + - /, beginning with a letter.',
     isPartitioned: 'Partitioned',
-    partitionedHint: 'Every id is “partition:name”, and queries within one partition ask one shard only. It cannot be changed later.',
+    partitionedHint:
+      'Every id is “partition:name”, and queries within one partition ask one shard only. It cannot be changed later.',
     shards: 'Shards (q)',
-    shardsHint: "Empty: the server's default. More of them spread a large database; it cannot be changed later.",
+    shardsHint:
+      "Empty: the server's default. More of them spread a large database; it cannot be changed later.",
     copies: 'Copies (n)',
     copiesHint: 'On how many nodes a cluster keeps each shard.',
     options: 'Options',
@@ -54,15 +58,19 @@ export const t = texts(
     go: 'Öffnen',
     delete: (name: string) => `${name} löschen`,
     deleteTitle: 'Datenbank löschen?',
-    deleteText: (name: string) => `${name} wird mit allen Dokumenten, Views und Anhängen gelöscht. Das lässt sich nicht rückgängig machen.`,
-    system: 'Der Server selbst arbeitet mit dieser Datenbank: Mit ihr verschwindet, was er darin hält (Benutzer, Replikationen).',
+    deleteText: (name: string) =>
+      `${name} wird mit allen Dokumenten, Views und Anhängen gelöscht. Das lässt sich nicht rückgängig machen.`,
+    system:
+      'Der Server selbst arbeitet mit dieser Datenbank: Mit ihr verschwindet, was er darin hält (Benutzer, Replikationen).',
     wasDeleted: (name: string) => `${name} ist gelöscht.`,
     wasCreated: (name: string) => `${name} ist angelegt.`,
     rule: 'Kleinbuchstaben, Ziffern und _ $ ( ) + - /, am Anfang ein Buchstabe.',
     isPartitioned: 'Partitioniert',
-    partitionedHint: 'Jede ID ist „Partition:Name“, und Abfragen innerhalb einer Partition fragen nur einen Shard. Das lässt sich später nicht ändern.',
+    partitionedHint:
+      'Jede ID ist „Partition:Name“, und Abfragen innerhalb einer Partition fragen nur einen Shard. Das lässt sich später nicht ändern.',
     shards: 'Shards (q)',
-    shardsHint: 'Leer: die Vorgabe des Servers. Mehr davon verteilen eine große Datenbank; später nicht zu ändern.',
+    shardsHint:
+      'Leer: die Vorgabe des Servers. Mehr davon verteilen eine große Datenbank; später nicht zu ändern.',
     copies: 'Kopien (n)',
     copiesHint: 'Auf wie vielen Knoten ein Cluster jeden Shard hält.',
     options: 'Optionen',

@@ -3,9 +3,11 @@ import type { en } from './texts-en';
 export const de: typeof en = {
   title: 'Replikation',
   new: 'Neue Replikation',
-  adminsOnly: 'Replikationen sehen nur Administratoren. Eine, die einmal läuft, können Sie trotzdem starten.',
+  adminsOnly:
+    'Replikationen sehen nur Administratoren. Eine, die einmal läuft, können Sie trotzdem starten.',
   none: 'Nichts wird repliziert.',
-  noneDo: 'Eine Replikation kopiert Dokumente von einer Datenbank in eine andere: einmal, oder solange es beide gibt.',
+  noneDo:
+    'Eine Replikation kopiert Dokumente von einer Datenbank in eine andere: einmal, oder solange es beide gibt.',
   nothing: 'Keine Replikation ist so.',
   allStates: 'Alle Zustände',
   state: 'Zustand',
@@ -29,7 +31,8 @@ export const de: typeof en = {
   },
   errors: {
     missing: 'Die Datenbank gibt es nicht.',
-    unauthorized: 'Name oder Passwort ist falsch oder fehlt, oder die Datenbank darf nicht gelesen werden.',
+    unauthorized:
+      'Name oder Passwort ist falsch oder fehlt, oder die Datenbank darf nicht gelesen werden.',
     forbidden: 'Mit diesen Zugangsdaten nicht erlaubt.',
     name: 'Der Name des Servers ist nicht bekannt.',
     refused: 'Unter dieser Adresse antwortet niemand.',
@@ -50,7 +53,8 @@ export const de: typeof en = {
   resumed: (n) => `Gestartet: ${n}`,
   deleted: (n) => `Gelöscht: ${n}`,
   many: (n) => `${n} Replikationen`,
-  deleteText: (n) => `${n} hören auf, und ihre Dokumente werden gelöscht. Was kopiert wurde, bleibt.`,
+  deleteText: (n) =>
+    `${n} hören auf, und ihre Dokumente werden gelöscht. Was kopiert wurde, bleibt.`,
   source: 'Quelle',
   target: 'Ziel',
   once: 'Läuft einmal',

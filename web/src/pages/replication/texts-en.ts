@@ -3,7 +3,8 @@ export const en = {
   new: 'New replication',
   adminsOnly: 'Replications are shown to administrators. You can still start one that runs once.',
   none: 'Nothing replicates.',
-  noneDo: 'A replication copies documents from one database to another, once or for as long as both are there.',
+  noneDo:
+    'A replication copies documents from one database to another, once or for as long as both are there.',
   nothing: 'No replication is like this.',
   allStates: 'All states',
   state: 'State',
@@ -63,7 +64,10 @@ export const en = {
   noHistory: 'Nothing has happened yet, or it has ended.',
   when: 'When',
   what: 'What',
-  events: { added: 'Added', started: 'Started', stopped: 'Stopped', crashed: 'Failed' } as Record<string, string>,
+  events: { added: 'Added', started: 'Started', stopped: 'Stopped', crashed: 'Failed' } as Record<
+    string,
+    string
+  >,
   counters: {
     revisions_checked: 'Revisions checked',
     missing_revisions_found: 'Missing revisions found',
@@ -139,7 +143,10 @@ export const en = {
     retries_per_request: 'Repetitions of a failed request',
   } as Record<string, string>,
   byServer: "The server's setting",
-  proxies: { source_proxy: 'Proxy to the source', target_proxy: 'Proxy to the target' } as Record<string, string>,
+  proxies: { source_proxy: 'Proxy to the source', target_proxy: 'Proxy to the target' } as Record<
+    string,
+    string
+  >,
   shards: 'Shards of a new target (q)',
   partitioned: 'A new target is partitioned',
   begun: (n: string) => `Replication ${n} is on its way.`,

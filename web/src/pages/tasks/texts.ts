@@ -24,7 +24,8 @@ export const say = texts(
     node: 'Node',
     started: 'Started',
     nothing: 'Nothing runs in the background.',
-    nothingText: 'Index builds, compactions, replications and long queries are shown here while they run.',
+    nothingText:
+      'Index builds, compactions, replications and long queries are shown here while they run.',
     shards: (n: string) => `${n} shards`,
     ofTotal: (done: string, total: string) => `${done} of ${total}`,
     written: (n: string) => `${n} written`,
@@ -58,7 +59,8 @@ export const say = texts(
     node: 'Knoten',
     started: 'Begonnen',
     nothing: 'Im Hintergrund läuft nichts.',
-    nothingText: 'Hier stehen Indexaufbau, Komprimierungen, Replikationen und lange Abfragen, solange sie laufen.',
+    nothingText:
+      'Hier stehen Indexaufbau, Komprimierungen, Replikationen und lange Abfragen, solange sie laufen.',
     shards: (n: string) => `${n} Shards`,
     ofTotal: (done: string, total: string) => `${done} von ${total}`,
     written: (n: string) => `${n} geschrieben`,

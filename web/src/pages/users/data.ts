@@ -28,10 +28,18 @@ export function rolesOf(doc: Json | undefined): string[] {
 
 /** Users whose names begin so; without a beginning all, as far as they are few. */
 export async function users(beginning: string, signal: AbortSignal): Promise<Users> {
-  const query = { include_docs: true, limit: ALL_MAX + 1, startkey: JSON.stringify(idOf(beginning)), endkey: JSON.stringify(`${idOf(beginning)}\ufff0`) };
+  const query = {
+    include_docs: true,
+    limit: ALL_MAX + 1,
+    startkey: JSON.stringify(idOf(beginning)),
+    endkey: JSON.stringify(`${idOf(beginning)}\ufff0`),
+  };
   const told = await read('GET', '/_users/_all_docs', { query, signal });
   const rows = member(told, 'rows');
-  const all = (Array.isArray(rows) ? rows : []).map((row) => ({ name: text(member(row, 'id')).slice(PREFIX.length), roles: rolesOf(member(row, 'doc')) }));
+  const all = (Array.isArray(rows) ? rows : []).map((row) => ({
+    name: text(member(row, 'id')).slice(PREFIX.length),
+    roles: rolesOf(member(row, 'doc')),
+  }));
   return { users: all.slice(0, ALL_MAX), isAll: beginning === '' && all.length <= ALL_MAX };
 }
 
@@ -42,7 +50,11 @@ export async function user(name: string, signal?: AbortSignal): Promise<Obj> {
 
 /** A user document, or none where the name is no user's: as an admin asks. */
 export async function userIfAny(name: string, signal?: AbortSignal): Promise<Obj | undefined> {
-  const told = await read('POST', '/_users/_all_docs', { query: { include_docs: true }, body: { keys: [idOf(name)] }, signal });
+  const told = await read('POST', '/_users/_all_docs', {
+    query: { include_docs: true },
+    body: { keys: [idOf(name)] },
+    signal,
+  });
   const rows = member(told, 'rows');
   const doc = Array.isArray(rows) ? member(rows[0], 'doc') : undefined;
   return doc instanceof Obj ? doc : undefined;
@@ -86,5 +98,12 @@ export async function removeAdmin(name: string): Promise<void> {
 
 /** Roles as they are typed. */
 export function split(roles: string): string[] {
-  return [...new Set(roles.split(/[,\n]/).map((role) => role.trim()).filter(Boolean))];
+  return [
+    ...new Set(
+      roles
+        .split(/[,\n]/)
+        .map((role) => role.trim())
+        .filter(Boolean),
+    ),
+  ];
 }

@@ -17,7 +17,8 @@ const en = {
   name: 'Name',
   roles: 'Roles',
   rolesHint: 'Separated by commas. What they mean is said by the security of each database.',
-  rolesReserved: 'Names with _ at the beginning are the server’s own: _metrics may see what monitoring wants.',
+  rolesReserved:
+    'Names with _ at the beginning are the server’s own: _metrics may see what monitoring wants.',
   password: 'Password',
   newPassword: 'New password',
   again: 'New password again',
@@ -36,9 +37,11 @@ const en = {
   others: 'Other fields',
   othersHint: 'They stay as they are when roles or the password change.',
   seeFor: 'What can they see?',
-  adminsHint: 'They may do everything on this server. They are kept in its configuration, not among the users.',
+  adminsHint:
+    'They may do everything on this server. They are kept in its configuration, not among the users.',
   deleteAdmin: 'Delete server admin',
-  deleteAdminText: (n: string) => `${n} will no longer be able to log in as an administrator. The password cannot be brought back.`,
+  deleteAdminText: (n: string) =>
+    `${n} will no longer be able to log in as an administrator. The password cannot be brought back.`,
   self: 'you',
   taken: 'There is one of this name.',
   lastAdmin: 'The last server admin stays: without one nobody could administer this server.',
@@ -46,14 +49,17 @@ const en = {
   nobody: 'You are not logged in.',
   noRoles: 'no roles',
   asAdmin: 'Your password is kept in the configuration of this server.',
-  elsewhere: 'You were recognised by something else than a password of this server, so there is none to change here.',
-  closed: 'On this server only administrators read and change the documents of users. Ask one for a new password.',
+  elsewhere:
+    'You were recognised by something else than a password of this server, so there is none to change here.',
+  closed:
+    'On this server only administrators read and change the documents of users. Ask one for a new password.',
   who: 'Name of the user',
   whoHint: 'Empty for somebody who is not logged in.',
   go: 'Find out',
   stop: 'Stop',
   progress: (n: string, of: string) => `${n} of ${of} databases`,
-  sums: (read: string, write: string, admin: string) => `May read ${read}, write to ${write}, administer ${admin}.`,
+  sums: (read: string, write: string, admin: string) =>
+    `May read ${read}, write to ${write}, administer ${admin}.`,
   database: 'Database',
   right: 'May',
   why: 'Reason',
@@ -71,7 +77,8 @@ const en = {
     own: () => 'only the own document, which may be changed',
     none: () => 'neither name nor a role is among its members',
   },
-  memberNote: 'Members write documents, but no design documents. Validation functions may refuse more.',
+  memberNote:
+    'Members write documents, but no design documents. Validation functions may refuse more.',
   fromUser: (name: string, roles: string) => `${name} has: ${roles}`,
 };
 
@@ -86,13 +93,15 @@ const de: typeof en = {
   search: 'Benutzer suchen',
   searchBegin: 'Namen, die beginnen mit…',
   noUsers: 'Es gibt keine Benutzer.',
-  noUsersDo: 'Benutzer melden sich an und dürfen, was die Sicherheit der Datenbanken ihren Namen und Rollen gibt.',
+  noUsersDo:
+    'Benutzer melden sich an und dürfen, was die Sicherheit der Datenbanken ihren Namen und Rollen gibt.',
   nothing: 'Kein Benutzer ist so.',
   noDb: 'Die Datenbank _users gibt es nicht.',
   name: 'Name',
   roles: 'Rollen',
   rolesHint: 'Durch Kommas getrennt. Was sie bedeuten, sagt die Sicherheit jeder Datenbank.',
-  rolesReserved: 'Namen mit _ am Anfang gehören dem Server: _metrics darf sehen, was Überwachung braucht.',
+  rolesReserved:
+    'Namen mit _ am Anfang gehören dem Server: _metrics darf sehen, was Überwachung braucht.',
   password: 'Passwort',
   newPassword: 'Neues Passwort',
   again: 'Neues Passwort noch einmal',
@@ -111,9 +120,11 @@ const de: typeof en = {
   others: 'Andere Felder',
   othersHint: 'Sie bleiben, wie sie sind, wenn Rollen oder Passwort geändert werden.',
   seeFor: 'Was ist zu sehen?',
-  adminsHint: 'Sie dürfen alles auf diesem Server. Sie stehen in seiner Konfiguration, nicht unter den Benutzern.',
+  adminsHint:
+    'Sie dürfen alles auf diesem Server. Sie stehen in seiner Konfiguration, nicht unter den Benutzern.',
   deleteAdmin: 'Server-Admin löschen',
-  deleteAdminText: (n) => `${n} kann sich nicht mehr als Administrator anmelden. Das Passwort ist nicht wiederherzustellen.`,
+  deleteAdminText: (n) =>
+    `${n} kann sich nicht mehr als Administrator anmelden. Das Passwort ist nicht wiederherzustellen.`,
   self: 'Sie',
   taken: 'Den Namen gibt es schon.',
   lastAdmin: 'Der letzte Server-Admin bleibt: Ohne einen könnte niemand diesen Server verwalten.',
@@ -121,8 +132,10 @@ const de: typeof en = {
   nobody: 'Sie sind nicht angemeldet.',
   noRoles: 'keine Rollen',
   asAdmin: 'Ihr Passwort steht in der Konfiguration dieses Servers.',
-  elsewhere: 'Sie wurden anders als durch ein Passwort dieses Servers erkannt; hier gibt es keines zu ändern.',
-  closed: 'Auf diesem Server lesen und ändern nur Administratoren die Dokumente der Benutzer. Bitten Sie einen um ein neues Passwort.',
+  elsewhere:
+    'Sie wurden anders als durch ein Passwort dieses Servers erkannt; hier gibt es keines zu ändern.',
+  closed:
+    'Auf diesem Server lesen und ändern nur Administratoren die Dokumente der Benutzer. Bitten Sie einen um ein neues Passwort.',
   who: 'Name des Benutzers',
   whoHint: 'Leer für jemanden, der nicht angemeldet ist.',
   go: 'Herausfinden',
@@ -146,7 +159,8 @@ const de: typeof en = {
     own: () => 'nur das eigene Dokument, das geändert werden darf',
     none: () => 'weder Name noch Rolle ist unter ihren Mitgliedern',
   },
-  memberNote: 'Mitglieder schreiben Dokumente, aber keine Design-Dokumente. Prüffunktionen können mehr ablehnen.',
+  memberNote:
+    'Mitglieder schreiben Dokumente, aber keine Design-Dokumente. Prüffunktionen können mehr ablehnen.',
   fromUser: (name, roles) => `${name} hat: ${roles}`,
 };
 

@@ -93,7 +93,10 @@ export class Feed {
     for (let failed = 0; !stop.aborted; ) {
       try {
         this.seq ??= await this.begin(stop);
-        const response = await this.ask({ feed: 'continuous', since: this.seq, heartbeat: HEARTBEAT_MS }, stop);
+        const response = await this.ask(
+          { feed: 'continuous', since: this.seq, heartbeat: HEARTBEAT_MS },
+          stop,
+        );
         failed = 0;
         this.state.value = 'live';
         this.error.value = undefined;
@@ -111,14 +114,20 @@ export class Feed {
       }
       if (stop.aborted) return;
       this.state.value = 'waiting';
-      await new Promise((resolve) => setTimeout(resolve, WAITS_MS[Math.min(failed++, WAITS_MS.length - 1)]));
+      await new Promise((resolve) =>
+        setTimeout(resolve, WAITS_MS[Math.min(failed++, WAITS_MS.length - 1)]),
+      );
     }
   }
 
   private ask(query: Query, signal: AbortSignal): Promise<Response> {
     const { db, body, includeDocs } = this.wanted;
     const all = { ...this.wanted.query, ...query, include_docs: includeDocs || undefined };
-    return send(body === undefined ? 'GET' : 'POST', `${path(db)}/_changes`, { query: all, body, signal });
+    return send(body === undefined ? 'GET' : 'POST', `${path(db)}/_changes`, {
+      query: all,
+      body,
+      signal,
+    });
   }
 
   /** Where the feed begins. What came last is asked for once, from its end. */
@@ -128,7 +137,12 @@ export class Feed {
     const info = await ask<{ update_seq: string }>('GET', path(db), { signal: stop });
     const response = await this.ask({ descending: true, limit: RECENT }, stop);
     const rows: string[] = [];
-    for await (const part of lines(response)) rows.push(...part.filter((line) => line.startsWith('{"seq"')).map((line) => line.replace(/,\s*$/, '')));
+    for await (const part of lines(response))
+      rows.push(
+        ...part
+          .filter((line) => line.startsWith('{"seq"'))
+          .map((line) => line.replace(/,\s*$/, '')),
+      );
     this.add(rows.reverse());
     return String(info.update_seq);
   }
@@ -150,7 +164,8 @@ export class Feed {
     }
     let gone = Math.max(0, this.kept.length - ROWS_MAX);
     for (let n = 0; n < gone; n++) this.characters -= this.kept[n]?.line.length ?? 0;
-    while (this.characters > CHARACTERS_MAX && gone < this.kept.length - 1) this.characters -= this.kept[gone++]?.line.length ?? 0;
+    while (this.characters > CHARACTERS_MAX && gone < this.kept.length - 1)
+      this.characters -= this.kept[gone++]?.line.length ?? 0;
     if (gone > 0) this.kept.splice(0, gone);
     if (rows.length > 0 && this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
   }
@@ -165,7 +180,10 @@ export class Feed {
     const now = performance.now();
     this.marks = [...this.marks.filter(([at]) => at > now - 3000), [now, this.count]];
     const [first] = this.marks;
-    this.rate.value = first && now > first[0] ? Math.max(0, Math.round(((this.count - first[1]) * 1000) / (now - first[0]))) : 0;
+    this.rate.value =
+      first && now > first[0]
+        ? Math.max(0, Math.round(((this.count - first[1]) * 1000) / (now - first[0])))
+        : 0;
   }
 }
 
@@ -175,14 +193,18 @@ function seqOf(line: string): string | undefined {
   return found === undefined ? undefined : text(parse(found)) || found;
 }
 
-const HEAD = /^\{"seq":\s*(?:"[^"]*"|\d+|null),\s*"id":\s*"((?:[^"\\]|\\.)*)",\s*"changes":\s*\[[^\]]*\](,\s*"deleted":\s*true)?/;
+const HEAD =
+  /^\{"seq":\s*(?:"[^"]*"|\d+|null),\s*"id":\s*"((?:[^"\\]|\\.)*)",\s*"changes":\s*\[[^\]]*\](,\s*"deleted":\s*true)?/;
 
 /** What of a line can be said without parsing it, documents and all. */
 export function headOf(line: string): { id: string; isDeleted: boolean } {
   const found = HEAD.exec(line);
   if (!found) return { id: '', isDeleted: /"deleted":\s*true/.test(line) };
   const raw = found[1] ?? '';
-  return { id: raw.includes('\\') ? text(parse(`"${raw}"`)) : raw, isDeleted: found[2] !== undefined };
+  return {
+    id: raw.includes('\\') ? text(parse(`"${raw}"`)) : raw,
+    isDeleted: found[2] !== undefined,
+  };
 }
 
 const parsed = new WeakMap<Change, Json>();

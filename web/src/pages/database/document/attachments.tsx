@@ -3,7 +3,18 @@ import { useRef, useState } from 'preact/hooks';
 import { ask } from '../../../api';
 import { bytes } from '../../../i18n';
 import { Obj, number, text } from '../../../json';
-import { Button, type Column, Empty, Icon, Problem, Progress, Table, confirm, say as tell, words } from '../../../ui';
+import {
+  Button,
+  type Column,
+  Empty,
+  Icon,
+  Problem,
+  Progress,
+  Table,
+  confirm,
+  say as tell,
+  words,
+} from '../../../ui';
 import type { Draft } from './draft';
 import { Preview } from './preview';
 import { say } from './text';
@@ -25,7 +36,12 @@ function listed(draft: Draft): Attachment[] {
   if (!(all instanceof Obj)) return [];
   return [...all].map(([name, stub]) => {
     const of = stub instanceof Obj ? stub : new Obj();
-    return { name, type: text(of.get('content_type')), size: number(of.get('length')), digest: text(of.get('digest')) };
+    return {
+      name,
+      type: text(of.get('content_type')),
+      size: number(of.get('length')),
+      digest: text(of.get('digest')),
+    };
   });
 }
 
@@ -52,7 +68,14 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
     for (const file of files) {
       const name = as ?? file.name;
       const start = () => Promise.resolve(uploads.add([{ name, file }]));
-      if (as === undefined && there.has(name)) await confirm({ title: t.replaceAsk(name), text: t.replaceText, action: t.replace, kind: 'primary', work: start });
+      if (as === undefined && there.has(name))
+        await confirm({
+          title: t.replaceAsk(name),
+          text: t.replaceText,
+          action: t.replace,
+          kind: 'primary',
+          work: start,
+        });
       else await start();
     }
   };
@@ -64,7 +87,15 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
   const remove = async ({ name }: Attachment) => {
     if (!mayChange()) return;
     const work = async () => {
-      await draft.withRev(name, async (rev) => (await ask<{ rev: string }>('DELETE', `${draft.path}/${encodeURIComponent(name)}`, { query: { rev } })).rev);
+      await draft.withRev(
+        name,
+        async (rev) =>
+          (
+            await ask<{ rev: string }>('DELETE', `${draft.path}/${encodeURIComponent(name)}`, {
+              query: { rev },
+            })
+          ).rev,
+      );
       tell(t.removedFile(name));
     };
     await confirm({ title: t.removeAsk(name), text: t.removeText, action: words().delete, work });
@@ -79,20 +110,48 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
         </button>
       ),
     },
-    { id: 'type', name: t.type, width: 'minmax(0, 12rem)', isExtra: true, cell: (row) => <span title={row.type}>{row.type}</span> },
+    {
+      id: 'type',
+      name: t.type,
+      width: 'minmax(0, 12rem)',
+      isExtra: true,
+      cell: (row) => <span title={row.type}>{row.type}</span>,
+    },
     { id: 'size', name: words().size, width: '6rem', align: 'end', cell: (row) => bytes(row.size) },
-    { id: 'digest', name: t.digest, width: 'minmax(0, 14rem)', isExtra: true, cell: (row) => <code title={row.digest}>{row.digest}</code> },
+    {
+      id: 'digest',
+      name: t.digest,
+      width: 'minmax(0, 14rem)',
+      isExtra: true,
+      cell: (row) => <code title={row.digest}>{row.digest}</code>,
+    },
     {
       id: 'actions',
       name: t.actions,
       width: '7.75rem',
       cell: (row) => (
         <span class="act">
-          <a class="button plain" href={attachmentHref(draft, row.name)} download={row.name} aria-label={`${t.download} ${row.name}`} title={t.download}>
+          <a
+            class="button plain"
+            href={attachmentHref(draft, row.name)}
+            download={row.name}
+            aria-label={`${t.download} ${row.name}`}
+            title={t.download}
+          >
             <Icon name="download" />
           </a>
-          <Button kind="plain" icon="upload" label={`${t.replace} ${row.name}`} onClick={() => choose(row.name)} />
-          <Button kind="plain" icon="remove" label={`${words().delete} ${row.name}`} onClick={() => void remove(row)} />
+          <Button
+            kind="plain"
+            icon="upload"
+            label={`${t.replace} ${row.name}`}
+            onClick={() => choose(row.name)}
+          />
+          <Button
+            kind="plain"
+            icon="remove"
+            label={`${words().delete} ${row.name}`}
+            onClick={() => void remove(row)}
+          />
         </span>
       ),
     },
@@ -104,7 +163,10 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
         event.preventDefault();
         setOver(true);
       }}
-      onDragLeave={(event) => !event.currentTarget.contains(event.relatedTarget as globalThis.Node | null) && setOver(false)}
+      onDragLeave={(event) =>
+        !event.currentTarget.contains(event.relatedTarget as globalThis.Node | null) &&
+        setOver(false)
+      }
       onDrop={(event) => {
         event.preventDefault();
         setOver(false);
@@ -139,7 +201,17 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
       {uploads.all.value.map((upload) => (
         <Sending key={upload.id} upload={upload} uploads={uploads} />
       ))}
-      {all.length > 0 ? <Table label={t.attachments} columns={columns} count={all.length} row={(index) => all[index]} rowHeight={40} /> : uploads.all.value.length === 0 && <Empty icon="attach" title={t.noAttachments} />}
+      {all.length > 0 ? (
+        <Table
+          label={t.attachments}
+          columns={columns}
+          count={all.length}
+          row={(index) => all[index]}
+          rowHeight={40}
+        />
+      ) : (
+        uploads.all.value.length === 0 && <Empty icon="attach" title={t.noAttachments} />
+      )}
       {seen && <Preview draft={draft} of={seen} onClose={() => setSeen(undefined)} />}
     </div>
   );
@@ -148,16 +220,34 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
 function Sending({ upload, uploads }: { upload: Upload; uploads: Uploads }): JSX.Element {
   const t = say();
   const { id, name, state, done, file, error } = upload;
-  if (state === 'failed') return <Problem error={error} retry={() => uploads.again(upload)} dismiss={() => uploads.forget(id)} />;
+  if (state === 'failed')
+    return (
+      <Problem
+        error={error}
+        retry={() => uploads.again(upload)}
+        dismiss={() => uploads.forget(id)}
+      />
+    );
   const isOver = state === 'stopped';
   return (
     <div class="card sending">
       <span class="grow cut" title={name}>
         {name}
       </span>
-      <span class="soft">{isOver ? t.stopped : state === 'waiting' ? t.waiting : `${bytes(done * file.size)} / ${bytes(file.size)}`}</span>
+      <span class="soft">
+        {isOver
+          ? t.stopped
+          : state === 'waiting'
+            ? t.waiting
+            : `${bytes(done * file.size)} / ${bytes(file.size)}`}
+      </span>
       {isOver && <Button onClick={() => uploads.again(upload)}>{words().retry}</Button>}
-      <Button kind="plain" icon="close" label={`${isOver ? words().dismiss : words().cancel}: ${name}`} onClick={() => (isOver ? uploads.forget(id) : uploads.stop(id))} />
+      <Button
+        kind="plain"
+        icon="close"
+        label={`${isOver ? words().dismiss : words().cancel}: ${name}`}
+        onClick={() => (isOver ? uploads.forget(id) : uploads.stop(id))}
+      />
       {!isOver && <Progress value={done} label={t.uploading(name)} />}
     </div>
   );

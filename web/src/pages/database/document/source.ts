@@ -50,7 +50,12 @@ function members(source: string): Span[] {
     const nameEnd = stringEnd(source, at);
     const valueFrom = spaceEnd(source, spaceEnd(source, nameEnd) + 1);
     const valueTo = valueEnd(source, valueFrom);
-    all.push({ name: JSON.parse(source.slice(at, nameEnd)) as string, from: at, valueFrom, valueTo });
+    all.push({
+      name: JSON.parse(source.slice(at, nameEnd)) as string,
+      from: at,
+      valueFrom,
+      valueTo,
+    });
     at = spaceEnd(source, valueTo);
     if (source[at] === ',') at = spaceEnd(source, at + 1);
   }
@@ -63,17 +68,23 @@ export function put(source: string, name: string, value: Json | undefined): stri
   const index = all.findLastIndex((span) => span.name === name);
   const span = all[index];
   const isLong = source.includes('\n');
-  const printed = value === undefined ? '' : isLong ? print(value, 2).replaceAll('\n', '\n  ') : print(value);
-  if (span && value !== undefined) return source.slice(0, span.valueFrom) + printed + source.slice(span.valueTo);
+  const printed =
+    value === undefined ? '' : isLong ? print(value, 2).replaceAll('\n', '\n  ') : print(value);
+  if (span && value !== undefined)
+    return source.slice(0, span.valueFrom) + printed + source.slice(span.valueTo);
   if (span) {
     const before = all[index - 1];
     const from = before ? before.valueTo : span.from;
-    return source.slice(0, from) + source.slice(before ? span.valueTo : (all[index + 1]?.from ?? span.valueTo));
+    return (
+      source.slice(0, from) +
+      source.slice(before ? span.valueTo : (all[index + 1]?.from ?? span.valueTo))
+    );
   }
   if (value === undefined) return source;
   const member = `${JSON.stringify(name)}:${isLong ? ' ' : ''}${printed}`;
   const after = (name === '_rev' && all.find((each) => each.name === '_id')) || all.at(-1);
-  if (after) return `${source.slice(0, after.valueTo)},${isLong ? '\n  ' : ''}${member}${source.slice(after.valueTo)}`;
+  if (after)
+    return `${source.slice(0, after.valueTo)},${isLong ? '\n  ' : ''}${member}${source.slice(after.valueTo)}`;
   return isLong ? `{\n  ${member}\n}` : `{${member}}`;
 }
 
@@ -86,6 +97,7 @@ export function lineOf(source: string, name: string): number {
 /** A document without what describes its state only. */
 export function plain(doc: Obj): Obj {
   const kept = new Obj(doc);
-  for (const name of ['_conflicts', '_deleted_conflicts', '_revisions', '_revs_info', '_local_seq']) kept.delete(name);
+  for (const name of ['_conflicts', '_deleted_conflicts', '_revisions', '_revs_info', '_local_seq'])
+    kept.delete(name);
   return kept;
 }

@@ -20,16 +20,22 @@ export const say = texts(
     removed: (id: string) => `Deleted ${id}`,
     removedOne: 'Deleted this revision. One of its conflicts stands in its place now.',
     back: 'It is there again.',
-    removeConflicts: 'Only this revision is deleted: one of its conflicts takes its place. To be rid of all, resolve the conflicts first.',
+    removeConflicts:
+      'Only this revision is deleted: one of its conflicts takes its place. To be rid of all, resolve the conflicts first.',
     removeDirty: 'There are unsaved changes. They are lost when the document is deleted.',
-    deletedNote: 'This document was deleted. Its earlier revisions may still be there; saving begins it anew.',
-    conflictNote: (n: string) => n === '1' ? 'There is a conflicting revision beside this one.' : `There are ${n} conflicting revisions beside this one.`,
+    deletedNote:
+      'This document was deleted. Its earlier revisions may still be there; saving begins it anew.',
+    conflictNote: (n: string) =>
+      n === '1'
+        ? 'There is a conflicting revision beside this one.'
+        : `There are ${n} conflicting revisions beside this one.`,
     resolve: 'Compare and resolve',
     newNote: 'The _id is a proposal: change it as you like.',
     noObject: 'A document is an object: it begins with {.',
     idText: 'The _id has to be a text that is not empty.',
     idOther: (id: string) => `The _id has to stay ${id}. For another document, use “Copy as new”.`,
-    special: (name: string) => `${name} is no member that the server knows. Names that begin with _ are reserved.`,
+    special: (name: string) =>
+      `${name} is no member that the server knows. Names that begin with _ are reserved.`,
     clash: 'Somebody else saved this document meanwhile',
     clashNew: 'There is a document of this _id already',
     clashGone: 'Somebody else deleted this document meanwhile',
@@ -53,7 +59,8 @@ export const say = texts(
     gone: 'The content of this revision is gone: the database was compacted. Its name stays for replication.',
     noConflicts: 'There are no conflicts.',
     noConflictsText: 'All that changed this document went on from the same revision.',
-    solveText: (n: string) => `${n} revisions live side by side. Choose the one to keep, or take single fields from the others; the others are then deleted.`,
+    solveText: (n: string) =>
+      `${n} revisions live side by side. Choose the one to keep, or take single fields from the others; the others are then deleted.`,
     keep: 'Keep',
     field: 'Field',
     onlyDifferent: 'Only fields that differ',
@@ -61,9 +68,11 @@ export const say = texts(
     takeField: (field: string, rev: string) => `${field} of ${rev}`,
     result: 'Result',
     resultText: 'Result, to be kept',
-    resolveNow: (n: string) => n === '1' ? 'Keep this, delete the other' : `Keep this, delete ${n} others`,
+    resolveNow: (n: string) =>
+      n === '1' ? 'Keep this, delete the other' : `Keep this, delete ${n} others`,
     resolved: (rev: string, n: string) => `Resolved: ${rev} is kept, ${n} deleted.`,
-    partly: (n: string) => n === '1' ? 'One revision could not be deleted:' : `${n} revisions could not be deleted:`,
+    partly: (n: string) =>
+      n === '1' ? 'One revision could not be deleted:' : `${n} revisions could not be deleted:`,
     notKept: 'Saving the merged text failed: nothing was deleted.',
     saveFirst: 'Save or discard your changes first.',
     type: 'Type',
@@ -84,7 +93,8 @@ export const say = texts(
     replaceAsk: (name: string) => `Replace ${name}?`,
     replaceText: 'An attachment of this name is there already.',
     removeAsk: (name: string) => `Delete ${name}?`,
-    removeText: 'The attachment is gone with the next revision. Earlier revisions have it until the database is compacted.',
+    removeText:
+      'The attachment is gone with the next revision. Earlier revisions have it until the database is compacted.',
     removedFile: (name: string) => `Deleted ${name}`,
     download: 'Download',
     preview: 'Preview',
@@ -111,16 +121,23 @@ export const say = texts(
     removed: (id) => `${id} gelöscht`,
     removedOne: 'Diese Revision ist gelöscht. An ihrer Stelle steht nun einer ihrer Konflikte.',
     back: 'Es ist wieder da.',
-    removeConflicts: 'Nur diese Revision wird gelöscht: einer ihrer Konflikte tritt an ihre Stelle. Um alle loszuwerden, lösen Sie erst die Konflikte.',
+    removeConflicts:
+      'Nur diese Revision wird gelöscht: einer ihrer Konflikte tritt an ihre Stelle. Um alle loszuwerden, lösen Sie erst die Konflikte.',
     removeDirty: 'Es gibt ungespeicherte Änderungen. Mit dem Löschen sind sie verloren.',
-    deletedNote: 'Dieses Dokument wurde gelöscht. Frühere Revisionen sind vielleicht noch da; Speichern beginnt es neu.',
-    conflictNote: (n) => n === '1' ? 'Neben dieser gibt es eine Revision im Konflikt.' : `Neben dieser gibt es ${n} Revisionen im Konflikt.`,
+    deletedNote:
+      'Dieses Dokument wurde gelöscht. Frühere Revisionen sind vielleicht noch da; Speichern beginnt es neu.',
+    conflictNote: (n) =>
+      n === '1'
+        ? 'Neben dieser gibt es eine Revision im Konflikt.'
+        : `Neben dieser gibt es ${n} Revisionen im Konflikt.`,
     resolve: 'Vergleichen und lösen',
     newNote: 'Die _id ist ein Vorschlag: ändern Sie sie nach Belieben.',
     noObject: 'Ein Dokument ist ein Objekt: es beginnt mit {.',
     idText: 'Die _id muss ein nicht leerer Text sein.',
-    idOther: (id) => `Die _id muss ${id} bleiben. Für ein anderes Dokument gibt es „Als neues kopieren“.`,
-    special: (name) => `${name} kennt der Server nicht. Namen, die mit _ beginnen, sind vorbehalten.`,
+    idOther: (id) =>
+      `Die _id muss ${id} bleiben. Für ein anderes Dokument gibt es „Als neues kopieren“.`,
+    special: (name) =>
+      `${name} kennt der Server nicht. Namen, die mit _ beginnen, sind vorbehalten.`,
     clash: 'Jemand anderes hat dieses Dokument inzwischen gespeichert',
     clashNew: 'Ein Dokument mit dieser _id gibt es schon',
     clashGone: 'Jemand anderes hat dieses Dokument inzwischen gelöscht',
@@ -144,7 +161,8 @@ export const say = texts(
     gone: 'Der Inhalt dieser Revision ist weg: die Datenbank wurde verdichtet. Ihr Name bleibt für die Replikation.',
     noConflicts: 'Es gibt keine Konflikte.',
     noConflictsText: 'Alle Änderungen an diesem Dokument gingen von derselben Revision aus.',
-    solveText: (n) => `${n} Revisionen bestehen nebeneinander. Wählen Sie, welche bleibt, oder nehmen Sie einzelne Felder der anderen; die anderen werden dann gelöscht.`,
+    solveText: (n) =>
+      `${n} Revisionen bestehen nebeneinander. Wählen Sie, welche bleibt, oder nehmen Sie einzelne Felder der anderen; die anderen werden dann gelöscht.`,
     keep: 'Behalten',
     field: 'Feld',
     onlyDifferent: 'Nur Felder, die sich unterscheiden',
@@ -152,9 +170,13 @@ export const say = texts(
     takeField: (field, rev) => `${field} von ${rev}`,
     result: 'Ergebnis',
     resultText: 'Ergebnis, das bleibt',
-    resolveNow: (n) => n === '1' ? 'Dies behalten, die andere löschen' : `Dies behalten, ${n} andere löschen`,
+    resolveNow: (n) =>
+      n === '1' ? 'Dies behalten, die andere löschen' : `Dies behalten, ${n} andere löschen`,
     resolved: (rev, n) => `Gelöst: ${rev} bleibt, ${n} gelöscht.`,
-    partly: (n) => n === '1' ? 'Eine Revision konnte nicht gelöscht werden:' : `${n} Revisionen konnten nicht gelöscht werden:`,
+    partly: (n) =>
+      n === '1'
+        ? 'Eine Revision konnte nicht gelöscht werden:'
+        : `${n} Revisionen konnten nicht gelöscht werden:`,
     notKept: 'Der zusammengeführte Text wurde nicht gespeichert: nichts wurde gelöscht.',
     saveFirst: 'Speichern oder verwerfen Sie erst Ihre Änderungen.',
     type: 'Typ',
@@ -175,7 +197,8 @@ export const say = texts(
     replaceAsk: (name) => `${name} ersetzen?`,
     replaceText: 'Einen Anhang dieses Namens gibt es schon.',
     removeAsk: (name) => `${name} löschen?`,
-    removeText: 'Mit der nächsten Revision ist der Anhang weg. Frühere Revisionen haben ihn, bis die Datenbank verdichtet wird.',
+    removeText:
+      'Mit der nächsten Revision ist der Anhang weg. Frühere Revisionen haben ihn, bis die Datenbank verdichtet wird.',
     removedFile: (name) => `${name} gelöscht`,
     download: 'Herunterladen',
     preview: 'Vorschau',

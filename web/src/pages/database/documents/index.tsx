@@ -47,16 +47,31 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
       <div class="docs-head">
         <div class="bar">
           <div class="group" role="group" aria-label={t().how}>
-            <button type="button" aria-pressed={!isJson} onClick={() => refine({ view: undefined })}>
+            <button
+              type="button"
+              aria-pressed={!isJson}
+              onClick={() => refine({ view: undefined })}
+            >
               {t().table}
             </button>
             <button type="button" aria-pressed={isJson} onClick={() => refine({ view: 'json' })}>
               {t().json}
             </button>
           </div>
-          {!isJson && <Check label={t().withDocs} value={withDocs} onChange={(on) => refine({ include_docs: String(on) })} />}
+          {!isJson && (
+            <Check
+              label={t().withDocs}
+              value={withDocs}
+              onChange={(on) => refine({ include_docs: String(on) })}
+            />
+          )}
           {!isJson && withDocs && rows && <Columns db={db} rows={rows} />}
-          <Button icon="filter" aria-expanded={isOpen} aria-pressed={!isAll} onClick={() => setOpen(!isOpen)}>
+          <Button
+            icon="filter"
+            aria-expanded={isOpen}
+            aria-pressed={!isAll}
+            onClick={() => setOpen(!isOpen)}
+          >
             {t().range}
           </Button>
           {rows && <Jump rows={rows} to={jump} />}
@@ -66,15 +81,25 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
             {t().create}
           </a>
         </div>
-        {isOpen && <Options key={key} range={range} isPartitioned={info?.props?.partitioned ?? false} />}
+        {isOpen && (
+          <Options key={key} range={range} isPartitioned={info?.props?.partitioned ?? false} />
+        )}
         <Problem error={rows?.error} retry={again} />
         <div class={chosen.size > 0 ? 'bar picked' : 'bar status'}>
           {chosen.size > 0 && info ? (
-            <Bulk db={db} info={info} chosen={chosen} clear={() => setChosen(new Map())} changed={changed} />
+            <Bulk
+              db={db}
+              info={info}
+              chosen={chosen}
+              clear={() => setChosen(new Map())}
+              changed={changed}
+            />
           ) : (
             rows?.count !== undefined && (
               <span class="soft" role="status">
-                {isAll ? t().all(count(rows.count)) : t().some(count(rows.count), count(rows.total))}
+                {isAll
+                  ? t().all(count(rows.count))
+                  : t().some(count(rows.count), count(rows.total))}
               </span>
             )
           )}
@@ -91,9 +116,21 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
       ) : rows.count === 0 ? (
         <None isAll={isAll} db={db} />
       ) : isJson ? (
-        <DocsJson key={key} db={db} rows={rows} from={Math.min(goTo.index, Math.max(0, rows.count - 1))} setFrom={jump} seen={seen} picking={picking} />
+        <DocsJson
+          key={key}
+          db={db}
+          rows={rows}
+          from={Math.min(goTo.index, Math.max(0, rows.count - 1))}
+          setFrom={jump}
+          seen={seen}
+          picking={picking}
+        />
       ) : (
-        <Rowed key={key} {...{ db, rows, withDocs, seen, picking }} goTo={goTo.round > 0 ? goTo : undefined} />
+        <Rowed
+          key={key}
+          {...{ db, rows, withDocs, seen, picking }}
+          goTo={goTo.round > 0 ? goTo : undefined}
+        />
       )}
     </>
   );
@@ -107,7 +144,18 @@ function pickIn(old: Map<string, string>, picked: DocRow[], isOn: boolean): Map<
   return now;
 }
 
-function Rowed({ db, rows, ...rest }: { db: string; rows: Rows; withDocs: boolean; seen: (from: number, to: number) => void; goTo: { index: number; round: number } | undefined; picking: Picking }): JSX.Element {
+function Rowed({
+  db,
+  rows,
+  ...rest
+}: {
+  db: string;
+  rows: Rows;
+  withDocs: boolean;
+  seen: (from: number, to: number) => void;
+  goTo: { index: number; round: number } | undefined;
+  picking: Picking;
+}): JSX.Element {
   // Of the rows that came first, so that columns stay while one scrolls.
   const first = useMemo(() => usual(fieldsOf(rows.loaded())), [rows]);
   return <DocsTable db={db} rows={rows} fields={chosenFields(db) ?? first} {...rest} />;
@@ -125,7 +173,15 @@ function Columns({ db, rows }: { db: string; rows: Rows }): JSX.Element {
   return (
     <>
       <Button onClick={() => setOpen(true)}>{t().fields}</Button>
-      {isOpen && <Fields db={db} fields={fields} shown={chosenFields(db) ?? usual(fields)} onClose={close} onChange={() => undefined} />}
+      {isOpen && (
+        <Fields
+          db={db}
+          fields={fields}
+          shown={chosenFields(db) ?? usual(fields)}
+          onClose={close}
+          onChange={() => undefined}
+        />
+      )}
     </>
   );
 }

@@ -43,10 +43,13 @@ export const t = texts(
     none: 'There are no documents yet.',
     noneInRange: 'No document is within these options.',
     wasDeleted: (n: string) => `${n} deleted.`,
-    left: (n: string) => `${n} of them have another revision now, which was in conflict with the deleted one.`,
-    failed: (n: string, id: string, reason: string) => `${n} could not be deleted. ${id}: ${reason}`,
+    left: (n: string) =>
+      `${n} of them have another revision now, which was in conflict with the deleted one.`,
+    failed: (n: string, id: string, reason: string) =>
+      `${n} could not be deleted. ${id}: ${reason}`,
     deleteTitle: 'Delete documents?',
-    deleteText: (n: string) => `${n} documents are deleted. So many at once cannot be put back from here.`,
+    deleteText: (n: string) =>
+      `${n} documents are deleted. So many at once cannot be put back from here.`,
     deleting: (n: string, all: string) => `${n} of ${all} deleted…`,
     before: 'Before',
     after: 'After',
@@ -94,10 +97,13 @@ export const t = texts(
     none: 'Es gibt noch keine Dokumente.',
     noneInRange: 'Innerhalb dieser Optionen liegt kein Dokument.',
     wasDeleted: (n: string) => `${n} gelöscht.`,
-    left: (n: string) => `${n} davon haben jetzt eine andere Revision, die mit der gelöschten im Konflikt stand.`,
-    failed: (n: string, id: string, reason: string) => `${n} ließen sich nicht löschen. ${id}: ${reason}`,
+    left: (n: string) =>
+      `${n} davon haben jetzt eine andere Revision, die mit der gelöschten im Konflikt stand.`,
+    failed: (n: string, id: string, reason: string) =>
+      `${n} ließen sich nicht löschen. ${id}: ${reason}`,
     deleteTitle: 'Dokumente löschen?',
-    deleteText: (n: string) => `${n} Dokumente werden gelöscht. So viele auf einmal lassen sich von hier nicht zurückholen.`,
+    deleteText: (n: string) =>
+      `${n} Dokumente werden gelöscht. So viele auf einmal lassen sich von hier nicht zurückholen.`,
     deleting: (n: string, all: string) => `${n} von ${all} gelöscht…`,
     before: 'Davor',
     after: 'Danach',

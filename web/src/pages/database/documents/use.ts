@@ -32,7 +32,9 @@ export function useRows(db: string, range: Range, withDocs: boolean, info: Info 
   const isReady = info !== undefined;
   useEffect(() => {
     if (!info) return undefined;
-    const size = withDocs ? Math.min(100, Math.max(5, Math.floor(PAGE_BYTES / Math.max(1, average(info))))) : 200;
+    const size = withDocs
+      ? Math.min(100, Math.max(5, Math.floor(PAGE_BYTES / Math.max(1, average(info)))))
+      : 200;
     let isBegun = false;
     const rows = new Rows(db, range, withDocs, size, () => {
       draw((n) => n + 1);

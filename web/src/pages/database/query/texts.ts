@@ -7,7 +7,15 @@ export const say = texts(
     run: 'Run',
     explain: 'Explain',
     template: 'Template…',
-    templates: { all: 'All documents', equal: 'A field has a value', range: 'A range, sorted', text: 'Begins with, or matches', list: 'In an array', aggregate: 'Aggregate: groups', ids: 'A range of ids' },
+    templates: {
+      all: 'All documents',
+      equal: 'A field has a value',
+      range: 'A range, sorted',
+      text: 'Begins with, or matches',
+      list: 'In an array',
+      aggregate: 'Aggregate: groups',
+      ids: 'A range of ids',
+    },
     partition: 'Partition',
     table: 'Table',
     json: 'JSON',
@@ -95,13 +103,16 @@ export const say = texts(
     created: (name: string) => `The index ${name} is created.`,
     existed: (name: string) => `The index ${name} was there already.`,
     deleteTitle: 'Delete the index?',
-    deleteText: (name: string) => `Queries that use ${name} then look at every document, or are refused.`,
+    deleteText: (name: string) =>
+      `Queries that use ${name} then look at every document, or are refused.`,
     special: 'always there',
     isPartial: 'partial',
     search: 'Find an index',
     errors: {
-      no_usable_index: 'A sort needs an index that begins with the sorted fields, after those that must be equal. “Explain” suggests one.',
-      invalid_operator: 'There is no such operator. Those that exist: $eq $ne $gt $gte $lt $lte $in $nin $exists $type $size $mod $regex $beginsWith $all $elemMatch $allMatch $keyMapMatch $and $or $nor $not.',
+      no_usable_index:
+        'A sort needs an index that begins with the sorted fields, after those that must be equal. “Explain” suggests one.',
+      invalid_operator:
+        'There is no such operator. Those that exist: $eq $ne $gt $gte $lt $lte $in $nin $exists $type $size $mod $regex $beginsWith $all $elemMatch $allMatch $keyMapMatch $and $or $nor $not.',
       bad_arg: 'The operator is known, but not with this kind of value.',
       missing_required_key: 'A member is missing. Every query has a selector: {} is for all.',
       invalid_bookmark: 'A bookmark is of one query and one index. Run it without a bookmark.',
@@ -112,10 +123,14 @@ export const say = texts(
       invalid_field: 'fields is an array of names.',
       invalid_field_name: 'Names of fields are not empty; their parts are separated by dots.',
       invalid_selector_json: 'A selector is an object: {"field": value}.',
-      invalid_key: 'This member is not known here. Known: selector, limit, skip, sort, fields, use_index, bookmark, conflicts, r, update, stable, execution_stats, allow_fallback, aggregate.',
-      scan_refused: 'The database is too large to look at every document ([mango] scan_limit). Create an index.',
-      aggregate_too_large: 'There are too many groups or values ([mango] max_aggregate_…). Narrow the selector, or group by less.',
-      invalid_aggregate: 'aggregate is {"group_by": [fields], "compute": {"name": {"$sum": "field"}}}; $count $sum $min $max $average $distinct. sort, fields, bookmark and conflicts do not go with it.',
+      invalid_key:
+        'This member is not known here. Known: selector, limit, skip, sort, fields, use_index, bookmark, conflicts, r, update, stable, execution_stats, allow_fallback, aggregate.',
+      scan_refused:
+        'The database is too large to look at every document ([mango] scan_limit). Create an index.',
+      aggregate_too_large:
+        'There are too many groups or values ([mango] max_aggregate_…). Narrow the selector, or group by less.',
+      invalid_aggregate:
+        'aggregate is {"group_by": [fields], "compute": {"name": {"$sum": "field"}}}; $count $sum $min $max $average $distinct. sort, fields, bookmark and conflicts do not go with it.',
       not_supported: 'This operator is not supported.',
       invalid_non_neg_integer: 'limit and skip are whole numbers, 0 or more.',
       bad_request: 'The body must be one JSON object.',
@@ -127,7 +142,15 @@ export const say = texts(
     run: 'Ausführen',
     explain: 'Erklären',
     template: 'Vorlage…',
-    templates: { all: 'Alle Dokumente', equal: 'Ein Feld hat einen Wert', range: 'Ein Bereich, sortiert', text: 'Beginnt mit, oder passt auf', list: 'In einem Array', aggregate: 'Aggregat: Gruppen', ids: 'Ein Bereich von Ids' },
+    templates: {
+      all: 'Alle Dokumente',
+      equal: 'Ein Feld hat einen Wert',
+      range: 'Ein Bereich, sortiert',
+      text: 'Beginnt mit, oder passt auf',
+      list: 'In einem Array',
+      aggregate: 'Aggregat: Gruppen',
+      ids: 'Ein Bereich von Ids',
+    },
     partition: 'Partition',
     table: 'Tabelle',
     json: 'JSON',
@@ -149,7 +172,8 @@ export const say = texts(
     wholeText: 'Der Selektor begrenzt das erste Feld des Index nicht.',
     ids: 'Bereich von Ids',
     noIndex: 'Kein Index ist zu gebrauchen',
-    noIndexText: 'Die Sortierung braucht einen Index, der ihre Ordnung hat. Der Server lehnt diese Abfrage ab.',
+    noIndexText:
+      'Die Sortierung braucht einen Index, der ihre Ordnung hat. Der Server lehnt diese Abfrage ab.',
     fetch: 'Dokumente werden gelesen',
     fetchText: 'Der Index enthält nicht alles, wonach gefragt wird.',
     covering: 'Dokumente werden nicht gelesen',
@@ -161,7 +185,8 @@ export const say = texts(
     sort: 'Sortierung',
     sortText: 'Die Ordnung ist die des Index: Nichts wird sortiert.',
     limit: 'Grenze',
-    limitText: (skip: string, limit: string) => `${skip} übersprungen, höchstens ${limit} in der Antwort`,
+    limitText: (skip: string, limit: string) =>
+      `${skip} übersprungen, höchstens ${limit} in der Antwort`,
     output: 'Felder',
     outputText: 'Ganze Dokumente',
     aggregate: 'Gruppen',
@@ -215,27 +240,37 @@ export const say = texts(
     created: (name: string) => `Der Index ${name} ist angelegt.`,
     existed: (name: string) => `Den Index ${name} gab es schon.`,
     deleteTitle: 'Index löschen?',
-    deleteText: (name: string) => `Abfragen, die ${name} benutzen, sehen dann jedes Dokument an oder werden abgelehnt.`,
+    deleteText: (name: string) =>
+      `Abfragen, die ${name} benutzen, sehen dann jedes Dokument an oder werden abgelehnt.`,
     special: 'immer da',
     isPartial: 'partiell',
     search: 'Index finden',
     errors: {
-      no_usable_index: 'Eine Sortierung braucht einen Index, der mit den sortierten Feldern beginnt, nach denen, die gleich sein müssen. „Erklären“ schlägt einen vor.',
-      invalid_operator: 'Diesen Operator gibt es nicht. Es gibt: $eq $ne $gt $gte $lt $lte $in $nin $exists $type $size $mod $regex $beginsWith $all $elemMatch $allMatch $keyMapMatch $and $or $nor $not.',
+      no_usable_index:
+        'Eine Sortierung braucht einen Index, der mit den sortierten Feldern beginnt, nach denen, die gleich sein müssen. „Erklären“ schlägt einen vor.',
+      invalid_operator:
+        'Diesen Operator gibt es nicht. Es gibt: $eq $ne $gt $gte $lt $lte $in $nin $exists $type $size $mod $regex $beginsWith $all $elemMatch $allMatch $keyMapMatch $and $or $nor $not.',
       bad_arg: 'Den Operator gibt es, aber nicht mit einem solchen Wert.',
       missing_required_key: 'Ein Teil fehlt. Jede Abfrage hat einen selector: {} steht für alle.',
-      invalid_bookmark: 'Ein Lesezeichen gehört zu einer Abfrage und einem Index. Führen Sie sie ohne aus.',
+      invalid_bookmark:
+        'Ein Lesezeichen gehört zu einer Abfrage und einem Index. Führen Sie sie ohne aus.',
       unsupported_mixed_sort: 'Alle Felder einer Sortierung steigen, oder alle fallen.',
-      invalid_sort_json: 'sort ist ein Array von Namen, oder von {"name": "asc"} und {"name": "desc"}.',
-      invalid_sort_field: 'sort ist ein Array von Namen, oder von {"name": "asc"} und {"name": "desc"}.',
+      invalid_sort_json:
+        'sort ist ein Array von Namen, oder von {"name": "asc"} und {"name": "desc"}.',
+      invalid_sort_field:
+        'sort ist ein Array von Namen, oder von {"name": "asc"} und {"name": "desc"}.',
       invalid_fields: 'fields ist ein Array von Namen.',
       invalid_field: 'fields ist ein Array von Namen.',
       invalid_field_name: 'Namen von Feldern sind nicht leer; ihre Teile trennt ein Punkt.',
       invalid_selector_json: 'Ein Selektor ist ein Objekt: {"feld": wert}.',
-      invalid_key: 'Diesen Teil kennt der Server hier nicht. Er kennt: selector, limit, skip, sort, fields, use_index, bookmark, conflicts, r, update, stable, execution_stats, allow_fallback, aggregate.',
-      scan_refused: 'Die Datenbank ist zu groß, um jedes Dokument anzusehen ([mango] scan_limit). Legen Sie einen Index an.',
-      aggregate_too_large: 'Es sind zu viele Gruppen oder Werte ([mango] max_aggregate_…). Engen Sie den Selektor ein, oder gruppieren Sie nach weniger.',
-      invalid_aggregate: 'aggregate ist {"group_by": [felder], "compute": {"name": {"$sum": "feld"}}}; $count $sum $min $max $average $distinct. sort, fields, bookmark und conflicts gehören nicht dazu.',
+      invalid_key:
+        'Diesen Teil kennt der Server hier nicht. Er kennt: selector, limit, skip, sort, fields, use_index, bookmark, conflicts, r, update, stable, execution_stats, allow_fallback, aggregate.',
+      scan_refused:
+        'Die Datenbank ist zu groß, um jedes Dokument anzusehen ([mango] scan_limit). Legen Sie einen Index an.',
+      aggregate_too_large:
+        'Es sind zu viele Gruppen oder Werte ([mango] max_aggregate_…). Engen Sie den Selektor ein, oder gruppieren Sie nach weniger.',
+      invalid_aggregate:
+        'aggregate ist {"group_by": [felder], "compute": {"name": {"$sum": "feld"}}}; $count $sum $min $max $average $distinct. sort, fields, bookmark und conflicts gehören nicht dazu.',
       not_supported: 'Dieser Operator wird nicht unterstützt.',
       invalid_non_neg_integer: 'limit und skip sind ganze Zahlen ab 0.',
       bad_request: 'Der Körper muss ein JSON-Objekt sein.',

@@ -13,7 +13,8 @@ export const t = texts(
     purge: 'Purge sequence',
     partitioned: 'Partitioned',
     cluster: 'Shards, copies, quorum',
-    clusterText: (q: number, n: number, r: number, w: number) => `q = ${q}, n = ${n}, r = ${r}, w = ${w}`,
+    clusterText: (q: number, n: number, r: number, w: number) =>
+      `q = ${q}, n = ${n}, r = ${r}, w = ${w}`,
     encrypted: 'Encryption',
     format: 'Format on disk',
     since: 'Instance started',
@@ -22,13 +23,16 @@ export const t = texts(
     nodes: 'Nodes',
     limits: 'Limits',
     revs: 'Revisions kept (revs_limit)',
-    revsHint: 'How far back a document remembers its revisions. With fewer, replication finds conflicts that are none.',
+    revsHint:
+      'How far back a document remembers its revisions. With fewer, replication finds conflicts that are none.',
     purges: 'Purges kept (purged_infos_limit)',
-    purgesHint: 'How many purges are remembered for views and replications that have not seen them.',
+    purgesHint:
+      'How many purges are remembered for views and replications that have not seen them.',
     whole: 'A whole number above 0.',
     saved: 'Saved.',
     compaction: 'Compaction',
-    compactionHint: 'Gives back the room of old revisions and of what was deleted. The database can be used meanwhile.',
+    compactionHint:
+      'Gives back the room of old revisions and of what was deleted. The database can be used meanwhile.',
     compact: 'Compact the database',
     compactViews: 'Compact views',
     view: 'Views of',
@@ -55,7 +59,8 @@ export const t = texts(
     purge: 'Purge-Sequenz',
     partitioned: 'Partitioniert',
     cluster: 'Shards, Kopien, Quorum',
-    clusterText: (q: number, n: number, r: number, w: number) => `q = ${q}, n = ${n}, r = ${r}, w = ${w}`,
+    clusterText: (q: number, n: number, r: number, w: number) =>
+      `q = ${q}, n = ${n}, r = ${r}, w = ${w}`,
     encrypted: 'Verschlüsselung',
     format: 'Format auf der Platte',
     since: 'Instanz begonnen',
@@ -64,13 +69,16 @@ export const t = texts(
     nodes: 'Knoten',
     limits: 'Grenzen',
     revs: 'Behaltene Revisionen (revs_limit)',
-    revsHint: 'Wie weit zurück sich ein Dokument an seine Revisionen erinnert. Mit weniger findet die Replikation Konflikte, die keine sind.',
+    revsHint:
+      'Wie weit zurück sich ein Dokument an seine Revisionen erinnert. Mit weniger findet die Replikation Konflikte, die keine sind.',
     purges: 'Behaltene Purges (purged_infos_limit)',
-    purgesHint: 'An wie viele Purges sich die Datenbank für Views und Replikationen erinnert, die sie noch nicht sahen.',
+    purgesHint:
+      'An wie viele Purges sich die Datenbank für Views und Replikationen erinnert, die sie noch nicht sahen.',
     whole: 'Eine ganze Zahl über 0.',
     saved: 'Gespeichert.',
     compaction: 'Verdichten',
-    compactionHint: 'Gibt den Platz alter Revisionen und des Gelöschten zurück. Die Datenbank bleibt dabei benutzbar.',
+    compactionHint:
+      'Gibt den Platz alter Revisionen und des Gelöschten zurück. Die Datenbank bleibt dabei benutzbar.',
     compact: 'Datenbank verdichten',
     compactViews: 'Views verdichten',
     view: 'Views von',

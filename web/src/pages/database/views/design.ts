@@ -45,16 +45,31 @@ export function designOf(doc: Obj): Design {
     doc,
     language: text(doc.get('language')) || 'javascript',
     // `views.lib` holds modules for the others.
-    views: namesOf(doc.get('views')).filter((name) => member(doc, 'views', name, 'map') !== undefined),
-    texts: [...namesOf(doc.get('nouveau')).map((name): Text => ({ kind: '_nouveau', name })), ...namesOf(doc.get('indexes')).map((name): Text => ({ kind: '_search', name }))],
-    functions: [...KINDS.flatMap((kind) => namesOf(doc.get(kind)).map((name) => ({ kind, name }))), ...SINGLES.filter((kind) => doc.has(kind)).map((kind) => ({ kind, name: '' }))],
+    views: namesOf(doc.get('views')).filter(
+      (name) => member(doc, 'views', name, 'map') !== undefined,
+    ),
+    texts: [
+      ...namesOf(doc.get('nouveau')).map((name): Text => ({ kind: '_nouveau', name })),
+      ...namesOf(doc.get('indexes')).map((name): Text => ({ kind: '_search', name })),
+    ],
+    functions: [
+      ...KINDS.flatMap((kind) => namesOf(doc.get(kind)).map((name) => ({ kind, name }))),
+      ...SINGLES.filter((kind) => doc.has(kind)).map((kind) => ({ kind, name: '' })),
+    ],
   };
 }
 
 export async function designs(db: string, signal: AbortSignal): Promise<Design[]> {
-  const told = await read('GET', `${path(db)}/_design_docs`, { query: { include_docs: true }, signal });
+  const told = await read('GET', `${path(db)}/_design_docs`, {
+    query: { include_docs: true },
+    signal,
+  });
   const rows = member(told, 'rows');
-  return Array.isArray(rows) ? rows.flatMap((row) => ((doc) => (doc instanceof Obj ? [designOf(doc)] : []))(member(row, 'doc'))) : [];
+  return Array.isArray(rows)
+    ? rows.flatMap((row) =>
+        ((doc) => (doc instanceof Obj ? [designOf(doc)] : []))(member(row, 'doc')),
+      )
+    : [];
 }
 
 export async function load(db: string, name: string, signal?: AbortSignal): Promise<Design> {
@@ -91,7 +106,13 @@ export function rename(doc: Obj, at: string[], to: string): Obj {
  * Edits the design document as it is now: what others changed meanwhile stays. Where they changed the very member at
  * `mine`, it is a conflict. A design document that is not there is made, in this language.
  */
-export async function change(db: string, name: string, edit: (doc: Obj) => Obj, mine?: { at: string[]; was: Json | undefined }, language = 'javascript'): Promise<Design> {
+export async function change(
+  db: string,
+  name: string,
+  edit: (doc: Obj) => Obj,
+  mine?: { at: string[]; was: Json | undefined },
+  language = 'javascript',
+): Promise<Design> {
   const to = docPath(db, `_design/${name}`);
   let doc: Obj;
   try {
@@ -101,18 +122,23 @@ export async function change(db: string, name: string, edit: (doc: Obj) => Obj, 
     doc = from({ _id: `_design/${name}`, language }) as Obj;
   }
   const said = (value: Json | undefined) => (value === undefined ? '' : print(value));
-  if (mine && said(member(doc, ...mine.at)) !== said(mine.was)) throw new ApiError(409, 'conflict', `${mine.at.join('.')} was changed by somebody else`, null);
+  if (mine && said(member(doc, ...mine.at)) !== said(mine.was))
+    throw new ApiError(409, 'conflict', `${mine.at.join('.')} was changed by somebody else`, null);
   const edited = edit(doc);
   const saved = await ask<{ rev: string }>('PUT', to, { body: print(edited) });
   return designOf(put(edited, ['_rev'], saved.rev));
 }
 
 export async function remove(db: string, design: Design): Promise<void> {
-  await send('DELETE', docPath(db, `_design/${design.name}`), { query: { rev: text(design.doc.get('_rev')) } });
+  await send('DELETE', docPath(db, `_design/${design.name}`), {
+    query: { rev: text(design.doc.get('_rev')) },
+  });
 }
 
 export async function clone(db: string, name: string, to: string): Promise<void> {
-  await send('COPY', docPath(db, `_design/${name}`), { headers: { destination: `_design/${encodeURIComponent(to)}` } });
+  await send('COPY', docPath(db, `_design/${name}`), {
+    headers: { destination: `_design/${encodeURIComponent(to)}` },
+  });
 }
 
 export interface Failure {
@@ -142,7 +168,11 @@ export async function preview(db: string, wanted: Record<string, unknown>): Prom
     told = await read('POST', `${path(db)}/_settee/preview`, { body: print(from(wanted)) });
   } catch (error) {
     // CouchDB, and a Settee without it, take the path for an attachment of a document that cannot be.
-    if (error instanceof ApiError && (error.status === 404 || error.status === 405 || error.error === 'illegal_docid')) throw new NoPreview();
+    if (
+      error instanceof ApiError &&
+      (error.status === 404 || error.status === 405 || error.error === 'illegal_docid')
+    )
+      throw new NoPreview();
     throw error;
   }
   const list = (name: string) => {
@@ -152,10 +182,19 @@ export async function preview(db: string, wanted: Record<string, unknown>): Prom
   const line = (value: Json | undefined) => (value ? { line: Number(print(value)) } : {});
   const [reduced, parts] = [member(told, 'reduced'), member(told, 'rereduced')];
   return {
-    rows: list('rows').map((row) => ({ id: text(member(row, 'id')), key: member(row, 'key') ?? null, value: member(row, 'value') ?? null })),
+    rows: list('rows').map((row) => ({
+      id: text(member(row, 'id')),
+      key: member(row, 'key') ?? null,
+      value: member(row, 'value') ?? null,
+    })),
     reduced,
     parts: parts === undefined || isSame(reduced, parts) ? undefined : parts,
-    errors: list('errors').map((each) => ({ id: text(member(each, 'id')), error: text(member(each, 'error')), reason: text(member(each, 'reason')), ...line(member(each, 'line')) })),
+    errors: list('errors').map((each) => ({
+      id: text(member(each, 'id')),
+      error: text(member(each, 'error')),
+      reason: text(member(each, 'reason')),
+      ...line(member(each, 'line')),
+    })),
     documents: Number(print(member(told, 'documents') ?? '0')),
     validate: member(told, 'validate'),
   };
@@ -163,9 +202,15 @@ export async function preview(db: string, wanted: Record<string, unknown>): Prom
 
 /** Sums of fractions differ a little by their order, and members may come in another. */
 function isSame(a: Json | undefined, b: Json | undefined): boolean {
-  if (a instanceof Num && b instanceof Num) return a.text === b.text || Math.abs(a.value - b.value) <= 1e-9 * Math.max(Math.abs(a.value), Math.abs(b.value));
-  if (Array.isArray(a) && Array.isArray(b)) return a.length === b.length && a.every((each, n) => isSame(each, b[n]));
-  if (a instanceof Obj && b instanceof Obj) return a.size === b.size && [...a].every(([name, value]) => isSame(value, b.get(name)));
+  if (a instanceof Num && b instanceof Num)
+    return (
+      a.text === b.text ||
+      Math.abs(a.value - b.value) <= 1e-9 * Math.max(Math.abs(a.value), Math.abs(b.value))
+    );
+  if (Array.isArray(a) && Array.isArray(b))
+    return a.length === b.length && a.every((each, n) => isSame(each, b[n]));
+  if (a instanceof Obj && b instanceof Obj)
+    return a.size === b.size && [...a].every(([name, value]) => isSame(value, b.get(name)));
   return a === b;
 }
 

@@ -32,22 +32,53 @@ export default function Views({ db, place }: { db: string; place: Place }): JSX.
   const view = what === '_view' || what === '_indexes' ? kind : undefined;
   return (
     <div class="views-page">
-      <Crumbs db={db} design={name} last={view ?? (what === '_function' ? (of ?? kind) : undefined)} />
-      <Loaded key={`${name}/${what}/${kind}/${of}`} {...{ db, name, place, view, kind: what === '_function' ? known : undefined, of: of ?? '' }} />
+      <Crumbs
+        db={db}
+        design={name}
+        last={view ?? (what === '_function' ? (of ?? kind) : undefined)}
+      />
+      <Loaded
+        key={`${name}/${what}/${kind}/${of}`}
+        {...{ db, name, place, view, kind: what === '_function' ? known : undefined, of: of ?? '' }}
+      />
     </div>
   );
 }
 
-function Loaded({ db, name, place, view, kind, of }: { db: string; name: string; place: Place; view: string | undefined; kind: Kind | undefined; of: string }): JSX.Element {
+function Loaded({
+  db,
+  name,
+  place,
+  view,
+  kind,
+  of,
+}: {
+  db: string;
+  name: string;
+  place: Place;
+  view: string | undefined;
+  kind: Kind | undefined;
+  of: string;
+}): JSX.Element {
   const design = useResource(`${db}/${name}`, (signal) => load(db, name, signal));
   if (design.error !== undefined) return <Problem error={design.error} retry={design.reload} />;
   if (!design.data) return <Loading />;
-  if (view !== undefined) return <ViewPage db={db} design={design.data} view={view} place={place} />;
-  if (kind !== undefined) return <FunctionPage db={db} design={design.data} kind={kind} name={of} />;
+  if (view !== undefined)
+    return <ViewPage db={db} design={design.data} view={view} place={place} />;
+  if (kind !== undefined)
+    return <FunctionPage db={db} design={design.data} kind={kind} name={of} />;
   return <DesignPage db={db} design={design.data} onChange={design.reload} />;
 }
 
-function Crumbs({ db, design, last }: { db: string; design: string; last: string | undefined }): JSX.Element {
+function Crumbs({
+  db,
+  design,
+  last,
+}: {
+  db: string;
+  design: string;
+  last: string | undefined;
+}): JSX.Element {
   return (
     <nav class="crumbs" aria-label={say().designs}>
       <a href={link(['database', db, '_design'])}>{say().designs}</a>

@@ -36,11 +36,37 @@ export function NewView({ db, design }: { db: string; design: string }): JSX.Ele
   return (
     <div class="card">
       <h2>{t.newTitle}</h2>
-      <Form onSubmit={create} submit={words().create} onCancel={() => history.back()} disabled={ddoc === '' || name.trim() === '' || isTaken}>
+      <Form
+        onSubmit={create}
+        submit={words().create}
+        onCancel={() => history.back()}
+        disabled={ddoc === '' || name.trim() === '' || isTaken}
+      >
         <div class="views-options">
-          <TextField label={t.newDesign} value={to} onInput={setTo} list={(all.data ?? []).filter((each) => each.language !== 'query').map((each) => each.name)} focus={design === ''} required />
-          <TextField label={t.viewName} value={name} onInput={setName} focus={design !== ''} error={isTaken ? t.taken : undefined} required />
-          <TextField label={t.language} value={found?.language ?? language} onInput={setLanguage} list={Object.keys(MAPS)} />
+          <TextField
+            label={t.newDesign}
+            value={to}
+            onInput={setTo}
+            list={(all.data ?? [])
+              .filter((each) => each.language !== 'query')
+              .map((each) => each.name)}
+            focus={design === ''}
+            required
+          />
+          <TextField
+            label={t.viewName}
+            value={name}
+            onInput={setName}
+            focus={design !== ''}
+            error={isTaken ? t.taken : undefined}
+            required
+          />
+          <TextField
+            label={t.language}
+            value={found?.language ?? language}
+            onInput={setLanguage}
+            list={Object.keys(MAPS)}
+          />
         </div>
       </Form>
     </div>

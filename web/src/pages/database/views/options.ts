@@ -13,14 +13,31 @@ export const LIMIT = 100;
 export type Chosen = Record<string, string>;
 
 export function chosenOf(query: URLSearchParams): Chosen {
-  const names = [...JSONS, ...TEXTS, ...FLAGS, ...DEFAULTS, 'limit', 'skip', 'reduce', 'group', 'group_level', 'update', 'partition'];
+  const names = [
+    ...JSONS,
+    ...TEXTS,
+    ...FLAGS,
+    ...DEFAULTS,
+    'limit',
+    'skip',
+    'reduce',
+    'group',
+    'group_level',
+    'update',
+    'partition',
+  ];
   const chosen: Chosen = {};
   for (const name of names) {
     const value = query.get(name);
     if (value !== null && value !== '') chosen[name] = value;
   }
   // Fauxton and older clients write these.
-  for (const [old, name] of [['start_key', 'startkey'], ['end_key', 'endkey'], ['start_key_doc_id', 'startkey_docid'], ['end_key_doc_id', 'endkey_docid']] as const) {
+  for (const [old, name] of [
+    ['start_key', 'startkey'],
+    ['end_key', 'endkey'],
+    ['start_key_doc_id', 'startkey_docid'],
+    ['end_key_doc_id', 'endkey_docid'],
+  ] as const) {
     const value = query.get(old);
     if (value) chosen[name] = value;
   }
@@ -40,10 +57,25 @@ export interface Request {
 }
 
 /** What is sent. `keys` goes in the body, as there may be many. */
-export function requestOf(db: string, design: string, view: string, isReduced: boolean, chosen: Chosen): Request {
+export function requestOf(
+  db: string,
+  design: string,
+  view: string,
+  isReduced: boolean,
+  chosen: Chosen,
+): Request {
   const { partition, keys, ...query } = chosen;
-  const to = path(db, ...(partition ? ['_partition', partition] : []), '_design', design, '_view', view);
-  const isReducing = isReduced && (query.reduce === 'true' || query.group === 'true' || query.group_level !== undefined);
+  const to = path(
+    db,
+    ...(partition ? ['_partition', partition] : []),
+    '_design',
+    design,
+    '_view',
+    view,
+  );
+  const isReducing =
+    isReduced &&
+    (query.reduce === 'true' || query.group === 'true' || query.group_level !== undefined);
   if (isReduced && !isReducing) query.reduce = 'false';
   if (isReducing) {
     delete query.reduce;
@@ -51,5 +83,7 @@ export function requestOf(db: string, design: string, view: string, isReduced: b
   }
   if (query.include_docs !== 'true') delete query.conflicts;
   query.limit = String(limitOf(chosen));
-  return keys === undefined ? { method: 'GET', to, query } : { method: 'POST', to, query, body: `{"keys":${keys}}` };
+  return keys === undefined
+    ? { method: 'GET', to, query }
+    : { method: 'POST', to, query, body: `{"keys":${keys}}` };
 }

@@ -33,23 +33,38 @@ export function brief(value: Json | undefined, length = 300): string {
 
 /** The line that a server's words about a function name. */
 export function lineOf(reason: string): number | undefined {
-  const found = /\bline:? (\d+)/i.exec(reason) ?? /(?:<[\w.]+>|\.js|\(function\)|map|reduce):(\d+)/.exec(reason);
+  const found =
+    /\bline:? (\d+)/i.exec(reason) ??
+    /(?:<[\w.]+>|\.js|\(function\)|map|reduce):(\d+)/.exec(reason);
   return found ? Number(found[1]) : undefined;
 }
 
 /** The server refuses a function that it cannot compile, and does not always say in which line: then the grammar does. */
 export async function located(error: unknown, source: string): Promise<unknown> {
-  if (!(error instanceof ApiError) || error.error !== 'compilation_error' || lineOf(error.reason) !== undefined) return error;
+  if (
+    !(error instanceof ApiError) ||
+    error.error !== 'compilation_error' ||
+    lineOf(error.reason) !== undefined
+  )
+    return error;
   const { lineOfMistake } = await import('../../../editor');
   const line = lineOfMistake(source);
-  return line === undefined ? error : new ApiError(error.status, error.error, `${error.reason} (line ${line})`, error.requestId);
+  return line === undefined
+    ? error
+    : new ApiError(error.status, error.error, `${error.reason} (line ${line})`, error.requestId);
 }
 
 /** As a request of a shell. */
-export function curl(method: string, to: string, query: Record<string, string> = {}, body?: string): string {
+export function curl(
+  method: string,
+  to: string,
+  query: Record<string, string> = {},
+  body?: string,
+): string {
   const quoted = (part: string) => `'${part.replaceAll("'", "'\\''")}'`;
   const parts = ['curl', ...(method === 'GET' ? [] : ['-X', method]), quoted(url(to, query).href)];
-  if (body !== undefined) parts.push('-H', quoted('Content-Type: application/json'), '-d', quoted(body));
+  if (body !== undefined)
+    parts.push('-H', quoted('Content-Type: application/json'), '-d', quoted(body));
   return parts.join(' ');
 }
 
@@ -68,7 +83,21 @@ export function CopyCurl({ text }: { text: () => string }): JSX.Element {
 }
 
 /** An editor with its name above it. */
-export function Code({ label, isSmall, ...rest }: { label: string; isSmall?: boolean; value: string; mode: Mode; onChange?: (value: string) => void; onSave?: () => void; isReadOnly?: boolean; mistakes?: Mistake[]; focus?: boolean }): JSX.Element {
+export function Code({
+  label,
+  isSmall,
+  ...rest
+}: {
+  label: string;
+  isSmall?: boolean;
+  value: string;
+  mode: Mode;
+  onChange?: (value: string) => void;
+  onSave?: () => void;
+  isReadOnly?: boolean;
+  mistakes?: Mistake[];
+  focus?: boolean;
+}): JSX.Element {
   return (
     <div class={`views-code${isSmall ? ' small' : ''}`}>
       <span>{label}</span>
@@ -78,7 +107,17 @@ export function Code({ label, isSmall, ...rest }: { label: string; isSmall?: boo
 }
 
 /** One of few, as buttons. */
-export function Switch<T extends string>({ label, value, of, onChange }: { label: string; value: T; of: readonly (readonly [T, string])[]; onChange: (value: T) => void }): JSX.Element {
+export function Switch<T extends string>({
+  label,
+  value,
+  of,
+  onChange,
+}: {
+  label: string;
+  value: T;
+  of: readonly (readonly [T, string])[];
+  onChange: (value: T) => void;
+}): JSX.Element {
   return (
     <div class="row-of" role="group" aria-label={label}>
       {of.map(([each, name]) => (
