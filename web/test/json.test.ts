@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { JsonError, Num, Obj, from, member, parse, print } from '../src/json';
+import { from, JsonError, member, Num, Obj, parse, print } from '../src/json';
 
 describe('JSON without loss', () => {
   it('gives back what it was given', () => {
@@ -45,7 +45,7 @@ describe('JSON without loss', () => {
       '\u0001',
     ];
     let state = 7;
-    const random = (below: number) => (state = (state * 48271) % 2147483647) % below;
+    const random = (below: number) => (state = (state * 48_271) % 2_147_483_647) % below;
     for (let n = 0; n < 50_000; n++) {
       let source = '';
       for (let m = random(7); m >= 0; m--) source += pieces[random(pieces.length)];

@@ -1,13 +1,13 @@
 import { expect, test, vi } from 'vitest';
 import { from, print } from '../src/json';
 import {
-  TAGS,
   bodyOf,
   fieldsOf,
   groupsOf,
   isWithin,
   limitOf,
   rangesOf,
+  TAGS,
 } from '../src/pages/database/search/request';
 
 const NOUVEAU = from({

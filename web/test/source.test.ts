@@ -1,5 +1,5 @@
 import { describe, expect, it } from 'vitest';
-import { Num, Obj, from } from '../src/json';
+import { from, Num, Obj } from '../src/json';
 import { lineOf, put } from '../src/pages/database/document/source';
 import { shape } from '../src/pages/database/document/tree';
 

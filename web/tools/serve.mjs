@@ -2,8 +2,9 @@
 //   [DIST=folder] node tools/serve.mjs PORT http://127.0.0.1:5984 [/sub-path]
 // The pages have the policy that Settee gives them. With a sub-path it is a proxy as people put before a server; with DIST= the
 // server's own pages are passed on as well.
-import { createServer, request } from 'node:http';
+
 import { readFile } from 'node:fs/promises';
+import { createServer, request } from 'node:http';
 import { extname, join, normalize } from 'node:path';
 
 const [port, to, under = ''] = process.argv.slice(2);

@@ -1,7 +1,7 @@
 // Says how large the built pages are when compressed, and fails when they are larger than is asked for:
 //   node tools/sizes.mjs [--all]
 // First load is what the list of databases needs: `index.html`, and what it and its scripts import at once.
-import { readFile, readdir } from 'node:fs/promises';
+import { readdir, readFile } from 'node:fs/promises';
 import { brotliCompressSync, constants } from 'node:zlib';
 
 const ALL_MAX = 256_000;

@@ -1,8 +1,8 @@
 import { type Json, parse, print } from '../json';
-import { ApiError, LostError, isAborted } from './errors';
-import { isExpired, isOver, renewed, session } from './session';
 import { isLost, lost } from './connection';
 import { askDots, hasDots, noAddress } from './dots';
+import { ApiError, isAborted, LostError } from './errors';
+import { isExpired, isOver, renewed, session } from './session';
 
 /** Where the server's API is: beside the pages, under any path that a proxy gave it. */
 export const server = new URL(import.meta.env.DEV ? '/' : '../', location.href.replace(/#.*/s, ''));
@@ -47,7 +47,7 @@ export async function send(method: string, to: string, options: Options = {}): P
       read('POST', `/${db}/${below}`, { ...options, query, body: print(body) });
     return new Response(await askDots(method, rest, options.query ?? {}, options.body, post));
   }
-  for (;;) {
+  while (true) {
     const response = await sendOnce(method, to, options);
     if (response.ok) return response;
     const error = await errorOf(response);

@@ -1,6 +1,6 @@
-import { type Json, type Obj, from, member, parse, print, text } from '../json';
-import { ApiError } from './errors';
+import { from, type Json, member, type Obj, parse, print, text } from '../json';
 import type { Query } from './client';
+import { ApiError } from './errors';
 
 // Browsers resolve the parts `.` and `..` of a path, escaped or not, and would send a request to another path. So documents with
 // such an id are read and written by requests that name them in the body.

@@ -1,15 +1,15 @@
-export { type Options, type Query, ask, docPath, path, read, send, server, url } from './client';
-export { ApiError, LostError, isAborted } from './errors';
+export { ask, docPath, type Options, path, type Query, read, send, server, url } from './client';
 export { isLost, returns } from './connection';
+export { ApiError, isAborted, LostError } from './errors';
+export { lines } from './lines';
+export { type Resource, usePoll, useResource } from './resource';
 export {
-  type Session,
   isAdmin,
   isExpired,
   logIn,
   logOut,
   look,
   mayMeasure,
+  type Session,
   session,
 } from './session';
-export { type Resource, usePoll, useResource } from './resource';
-export { lines } from './lines';

@@ -3,7 +3,7 @@ export async function* lines(response: Response): AsyncGenerator<string[]> {
   const reader = response.body?.pipeThrough(new TextDecoderStream()).getReader();
   let rest = '';
   try {
-    for (;;) {
+    while (true) {
       const part = await reader?.read();
       if (!part || part.done) break;
       const all = (rest + part.value).split('\n');

@@ -34,7 +34,7 @@ export function useResource<T>(
   const isByTimer = useRef(false);
   const isBusy = useRef(false);
   useEffect(() => {
-    if (key === undefined) return undefined;
+    if (key === undefined) return;
     const control = new AbortController();
     const settle = (set: () => void) => {
       if (control.signal.aborted) return;
@@ -74,7 +74,7 @@ export function usePoll(work: () => void, every: number | undefined): void {
   const latest = useRef(work);
   latest.current = work;
   useEffect(() => {
-    if (every === undefined) return undefined;
+    if (every === undefined) return;
     let last = Date.now();
     const turn = () => {
       if (document.hidden || isLost.value || Date.now() - last < every - 50) return;

@@ -3,10 +3,10 @@ import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { javascriptLanguage } from '@codemirror/lang-javascript';
 import { jsonLanguage } from '@codemirror/lang-json';
 import {
-  HighlightStyle,
   bracketMatching,
   foldGutter,
   foldKeymap,
+  HighlightStyle,
   indentOnInput,
   indentUnit,
   syntaxHighlighting,
@@ -15,8 +15,8 @@ import { MergeView } from '@codemirror/merge';
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
 import { EditorState, type Extension } from '@codemirror/state';
 import {
-  EditorView,
   drawSelection,
+  EditorView,
   highlightActiveLine,
   keymap,
   lineNumbers,
@@ -24,9 +24,9 @@ import {
 import { tags } from '@lezer/highlight';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { type Mistake, checked, lineOfMistake, tell } from './mistakes';
+import { checked, lineOfMistake, type Mistake, tell } from './mistakes';
 
-export { type Mistake, lineOfMistake };
+export { lineOfMistake, type Mistake };
 
 export type Mode = 'json' | 'javascript' | 'text';
 
@@ -193,7 +193,7 @@ export default function Editor(props: EditorProps): JSX.Element {
   latest.current = props;
   useEffect(() => {
     const root = (element.current as EditorElement | null)?.shadow;
-    if (!root) return undefined;
+    if (!root) return;
     const changed = EditorView.updateListener.of((update) => {
       if (update.docChanged) latest.current.onChange?.(update.state.doc.toString());
     });
@@ -249,7 +249,7 @@ export function Compare({
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const root = (element.current as EditorElement | null)?.shadow;
-    if (!root) return undefined;
+    if (!root) return;
     const side = (value: string, label: string) => ({
       doc: value,
       extensions: extensions({ mode: 'json', label, isReadOnly: true, value }),

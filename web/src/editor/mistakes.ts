@@ -12,9 +12,9 @@ import {
   type DecorationSet,
   EditorView,
   type Panel,
+  showPanel,
   ViewPlugin,
   type ViewUpdate,
-  showPanel,
 } from '@codemirror/view';
 import { texts } from '../i18n';
 import { JsonError, parse } from '../json';

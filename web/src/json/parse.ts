@@ -80,7 +80,7 @@ class Parser {
     this.at++;
     this.space();
     if (this.takes('}')) return members;
-    for (;;) {
+    while (true) {
       if (this.source[this.at] !== '"') this.fail(this.isEnd() ? 'end' : 'name');
       const name = this.string();
       this.space();
@@ -99,7 +99,7 @@ class Parser {
     this.at++;
     this.space();
     if (this.takes(']')) return values;
-    for (;;) {
+    while (true) {
       values.push(this.value(depth + 1));
       this.space();
       if (this.takes(']')) return values;
@@ -115,7 +115,7 @@ class Parser {
     const quick = this.source.indexOf('"', from + 1) - from < LONG ? this.match(ANY) : undefined;
     if (quick !== undefined) return JSON.parse(quick) as string;
     this.at = from + 1;
-    while (this.match(PART) !== undefined) continue;
+    while (this.match(PART) !== undefined);
     if (this.source[this.at] !== '"')
       this.fail(this.isEnd() ? 'end' : this.source[this.at] === '\\' ? 'escape' : 'string');
     this.at++;

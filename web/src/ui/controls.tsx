@@ -1,7 +1,7 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { Icon, type IconName } from './icons';
 import { Problem } from './errors';
+import { Icon, type IconName } from './icons';
 import { words } from './text';
 
 type ButtonProps = Omit<JSX.IntrinsicElements['button'], 'onClick' | 'icon'> & {

@@ -13,11 +13,11 @@ export {
   Tabs,
   TextField,
 } from './controls';
-export { Confirmations, Dialog, confirm } from './dialog';
-export { Problem, explain } from './errors';
+export { Confirmations, confirm, Dialog } from './dialog';
+export { Compare, Editor } from './editor';
+export { explain, Problem } from './errors';
 export { Icon, type IconName } from './icons';
 export { explainJson, inLine, mistakeWords } from './mistakes';
 export { words } from './text';
-export { Toasts, complain, say } from './toast';
-export { type Column, Table, style } from './virtual';
-export { Compare, Editor } from './editor';
+export { complain, say, Toasts } from './toast';
+export { type Column, style, Table } from './virtual';

@@ -59,7 +59,7 @@ export function Table<T>({
   const to = Math.min(count, first + Math.ceil(view.height / rowHeight) + MARGIN);
   useLayoutEffect(() => {
     const element = box.current;
-    if (!element) return undefined;
+    if (!element) return;
     const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
     const observer = new ResizeObserver(look);
     observer.observe(element);

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask, path } from '../../api';
-import { Badge, Button, Copyable, Dialog, Problem, confirm, say as toast } from '../../ui';
+import { Badge, Button, Copyable, confirm, Dialog, Problem, say as toast } from '../../ui';
 import { say } from './texts';
 import type { Member, Membership, Status } from './types';
 

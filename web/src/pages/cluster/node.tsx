@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { ask, isAdmin, useResource } from '../../api';
 import { bytes, count, duration } from '../../i18n';
-import { Button, Loading, Problem, confirm, say as toast } from '../../ui';
-import { Meter, Stack, budgetName } from '../performance/meter';
+import { Button, confirm, Loading, Problem, say as toast } from '../../ui';
+import { budgetName, Meter, Stack } from '../performance/meter';
 import { say } from './texts';
 import type { System, Versions } from './types';
 

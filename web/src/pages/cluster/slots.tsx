@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { count } from '../../i18n';
 import { Badge, type Column, Table } from '../../ui';
 import { say } from './texts';
-import { type Slot, type Status, lag, state } from './types';
+import { lag, type Slot, type Status, state } from './types';
 
 /** All slots at a look, and the numbers of each. */
 export function Slots({ status }: { status: Status }): JSX.Element {

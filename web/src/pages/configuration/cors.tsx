@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { useResource } from '../../api';
-import { Button, Check, Choice, Form, Loading, Problem, TextField, say, words } from '../../ui';
+import { Button, Check, Choice, Form, Loading, Problem, say, TextField, words } from '../../ui';
 import { put, section } from './data';
 import { t } from './texts';
 
@@ -24,14 +24,14 @@ async function load(signal: AbortSignal): Promise<{ model: Model; set: Set }> {
     section('httpd', signal),
     section('cors', signal),
   ]);
-  const on = http['enable_cors'] ?? old['enable_cors'] ?? null;
+  const on = http.enable_cors ?? old.enable_cors ?? null;
   const set: Set = {
-    enable_cors: http['enable_cors'] ?? null,
+    enable_cors: http.enable_cors ?? null,
     ...Object.fromEntries(
       ['origins', 'credentials', ...LINES].map((key) => [key, cors[key] ?? null]),
     ),
   };
-  const origins = (cors['origins'] ?? '')
+  const origins = (cors.origins ?? '')
     .split(',')
     .map((each) => each.trim())
     .filter(Boolean);
@@ -40,7 +40,7 @@ async function load(signal: AbortSignal): Promise<{ model: Model; set: Set }> {
     model: {
       isOn: on === 'true',
       origins,
-      credentials: cors['credentials'] === 'true',
+      credentials: cors.credentials === 'true',
       lines: Object.fromEntries(LINES.map((key) => [key, cors[key] ?? ''])),
     },
   };
@@ -49,13 +49,13 @@ async function load(signal: AbortSignal): Promise<{ model: Model; set: Set }> {
 /** What the settings are for a form. */
 function wanted(model: Model, before: Set): Set {
   const lines = Object.fromEntries(LINES.map((key) => [key, model.lines[key]?.trim() || null]));
-  if (model.isOn && before['headers'] === null && before['enable_cors'] !== 'true')
-    lines['headers'] ??= HEADERS;
+  if (model.isOn && before.headers === null && before.enable_cors !== 'true')
+    lines.headers ??= HEADERS;
   return {
     ...lines,
     origins: model.origins.join(', ') || null,
-    credentials: model.credentials ? 'true' : before['credentials'] === null ? null : 'false',
-    enable_cors: model.isOn ? 'true' : before['enable_cors'] === null ? null : 'false',
+    credentials: model.credentials ? 'true' : before.credentials === null ? null : 'false',
+    enable_cors: model.isOn ? 'true' : before.enable_cors === null ? null : 'false',
   };
 }
 

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { Badge, Button, Choice, Form, TextField, complain, confirm, say, words } from '../../ui';
-import { type Setting, nameOf, put } from './data';
+import { Badge, Button, Choice, complain, confirm, Form, say, TextField, words } from '../../ui';
+import { nameOf, put, type Setting } from './data';
 import { t } from './texts';
 
 /** A setting: what it means, what is in force, and how to change that. */

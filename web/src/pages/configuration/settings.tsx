@@ -11,11 +11,11 @@ import {
   Form,
   Loading,
   Problem,
-  TextField,
   say,
+  TextField,
   words,
 } from '../../ui';
-import { type Setting, load, nameOf, put } from './data';
+import { load, nameOf, put, type Setting } from './data';
 import { Row } from './row';
 import { t } from './texts';
 

@@ -1,4 +1,4 @@
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 
 export type Part =
   | 'documents'

@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks';
 import { ApiError, ask, path, useResource } from '../../api';
 import { bytes, count } from '../../i18n';
 import { lazy } from '../../lazy';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { Badge, Problem, Tabs } from '../../ui';
 import type { Info } from '../databases/infos';
 import { type Part, where } from './address';

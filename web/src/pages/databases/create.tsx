@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask, path } from '../../api';
 import { go } from '../../router';
-import { Check, Dialog, Form, TextField, confirm, say, words } from '../../ui';
+import { Check, confirm, Dialog, Form, say, TextField, words } from '../../ui';
 import { t } from './texts';
 
 const NAME = /^[a-z][a-z0-9_$()+/-]*$/;

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { ask, isAdmin, useResource } from '../../api';
 import { bytes, count } from '../../i18n';
-import { type Place, go, link, refine } from '../../router';
+import { go, link, type Place, refine } from '../../router';
 import {
   Badge,
   Button,
@@ -15,7 +15,7 @@ import {
   TextField,
   words,
 } from '../../ui';
-import { Create, askToDelete } from './create';
+import { askToDelete, Create } from './create';
 import { type Info, type Infos, useInfos } from './infos';
 import { t } from './texts';
 

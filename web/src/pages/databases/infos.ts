@@ -66,7 +66,7 @@ export function useInfos(needsAll: boolean, names: string[] | undefined): Infos 
     }
   };
   useEffect(() => {
-    if (!needsAll || !names || names.every((name) => kept.map.has(name))) return undefined;
+    if (!needsAll || !names || names.every((name) => kept.map.has(name))) return;
     const control = new AbortController();
     void loadAll(keep, control.signal).catch(
       (thrown: unknown) => !control.signal.aborted && setError(thrown),

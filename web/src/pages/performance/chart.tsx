@@ -37,7 +37,7 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
   const [width, setWidth] = useState(0);
   useEffect(() => {
     const element = box.current;
-    if (!element) return undefined;
+    if (!element) return;
     const observer = new ResizeObserver(() => setWidth(element.clientWidth));
     observer.observe(element);
     return () => observer.disconnect();

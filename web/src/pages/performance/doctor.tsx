@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { ask, server, useResource } from '../../api';
 import { count, duration } from '../../i18n';
-import { Badge, Button, Copyable, Empty, Loading, Problem, complain, words } from '../../ui';
+import { Badge, Button, Copyable, complain, Empty, Loading, Problem, words } from '../../ui';
 import { say } from './texts';
 
 interface Finding {

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { count, duration, percent } from '../../i18n';
 import { Button, style } from '../../ui';
-import { type Frame, type Profile, colour, seen, shares } from './flame';
+import { colour, type Frame, type Profile, seen, shares } from './flame';
 import { say } from './texts';
 
 const ROW = 20;
@@ -28,7 +28,7 @@ export function Graph({
     setOver(undefined);
   }, [profile]);
   useEffect(() => {
-    if (!box.current) return undefined;
+    if (!box.current) return;
     const observer = new ResizeObserver(([entry]) => entry && setWidth(entry.contentRect.width));
     observer.observe(box.current);
     return () => observer.disconnect();

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { type Frame, type Snapshot, between } from './snapshot';
+import { between, type Frame, type Snapshot } from './snapshot';
 
 /** Ten minutes, of which charts show the last. */
 const POINTS_MAX = 300;

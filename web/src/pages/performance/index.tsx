@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { isAdmin } from '../../api';
 import { lazy } from '../../lazy';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { type Tab, Tabs } from '../../ui';
 import { Now } from './now';
 import { say } from './texts';

@@ -6,7 +6,7 @@ import { type Place, refine } from '../../router';
 import { Button, Empty, Loading, Problem } from '../../ui';
 import { Chart, type ChartProps } from './chart';
 import { note, peaks, points } from './history';
-import { Meter, Stack, budgetName } from './meter';
+import { budgetName, Meter, Stack } from './meter';
 import type { Frame, Snapshot } from './snapshot';
 import { Busiest } from './tables';
 import { say } from './texts';

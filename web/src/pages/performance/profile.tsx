@@ -5,7 +5,7 @@ import { ApiError, isAborted, send, url } from '../../api';
 import { count, duration, moment, percent } from '../../i18n';
 import { Button, Choice, Empty, Problem, Progress, TextField } from '../../ui';
 import { Bottom } from './bottom';
-import { type Profile, grow, shares, svg } from './flame';
+import { grow, type Profile, shares, svg } from './flame';
 import { Graph } from './graph';
 import { say } from './texts';
 

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { bytes, duration } from '../../i18n';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { Button, type Column, Empty, Table } from '../../ui';
 import { short } from './now';
 import type { Frame, RouteRates, UseRates } from './snapshot';

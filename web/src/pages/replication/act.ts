@@ -1,6 +1,6 @@
-import { type Job, PAUSED } from './jobs';
 import { ApiError, ask, docPath, path, read } from '../../api';
-import { Obj, from, member, print, text } from '../../json';
+import { from, member, Obj, print, text } from '../../json';
+import { type Job, PAUSED } from './jobs';
 
 /** What the replicator writes into documents, and what starts them again when it is taken away. */
 export const STATE_MEMBERS = [

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { Button, Choice, TextField, complain } from '../../ui';
+import { Button, Choice, complain, TextField } from '../../ui';
 import type { End } from './model';
-import { type Tested, probe } from './probe';
+import { probe, type Tested } from './probe';
 import { t } from './texts';
 
 interface Props {

@@ -76,7 +76,7 @@ async function pages(
   background: boolean,
 ): Promise<Told[]> {
   const all: Told[] = [];
-  for (;;) {
+  while (true) {
     const told = await ask<{ total_rows: number; docs?: Told[]; jobs?: Told[] }>('GET', to, {
       query: { limit: PAGE, skip: all.length },
       signal,
@@ -135,7 +135,7 @@ export async function transient(
 function read(told: Told): Job {
   const info = typeof told.info === 'string' ? { error: told.info } : (told.info ?? {});
   const count = (name: string) => (typeof info[name] === 'number' ? info[name] : undefined);
-  const error = typeof info['error'] === 'string' ? info['error'] : '';
+  const error = typeof info.error === 'string' ? info.error : '';
   const written = count('docs_written');
   const isPaused = told.state === 'failed' && error === PAUSED;
   const job = {

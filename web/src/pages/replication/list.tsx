@@ -7,20 +7,20 @@ import { link, place, refine } from '../../router';
 import {
   Badge,
   type Column,
+  complain,
+  confirm,
   Empty,
   Loading,
   Problem,
-  Table,
-  complain,
-  confirm,
   say,
+  Table,
   words,
 } from '../../ui';
 import { pause, remove, resume } from './act';
-import { type Job, STATES, type State, keyOf, load, replicators } from './jobs';
+import { type Job, keyOf, load, replicators, STATES, type State } from './jobs';
+import { ownAddresses } from './own';
 import { t } from './texts';
 import { bare, meaning, short } from './words';
-import { ownAddresses } from './own';
 
 export const KINDS: Record<State, '' | 'good' | 'warn' | 'bad' | 'info'> = {
   initializing: 'info',
@@ -65,7 +65,7 @@ function Jobs(): JSX.Element {
   const dbs = useResource('replicators', replicators);
   const own = useResource('own', ownAddresses);
   const { data, error, reload } = useResource(
-    dbs.data && dbs.data.join(),
+    dbs.data?.join(),
     async (signal, background) => {
       const jobs = await load(signal, background, dbs.data ?? []);
       setEvery(jobs.length > 300 ? 10_000 : 4000);

@@ -1,5 +1,5 @@
 import { server } from '../../api';
-import { type Json, Num, Obj, from, member, parse, print, text } from '../../json';
+import { from, type Json, member, Num, Obj, parse, print, text } from '../../json';
 import { withoutState } from './act';
 import { t } from './texts';
 import { decode } from './words';
@@ -182,9 +182,9 @@ export function problems(model: Model): Record<string, string> {
     if (end.kind === 'here' ? end.db === '' : !/^https?:\/\/[^/]+\/.+/.test(end.address))
       wrong[side] = end.kind === 'here' ? w.sayDatabase : w.addressHint;
   }
-  if (model.selection === 'selector' && !isObject(model.selector)) wrong['selector'] = w.sayObject;
+  if (model.selection === 'selector' && !isObject(model.selector)) wrong.selector = w.sayObject;
   if (model.selection === 'filter' && model.params.trim() && !isObject(model.params))
-    wrong['params'] = w.sayObject;
+    wrong.params = w.sayObject;
   for (const name of [...NUMBERS, 'q'])
     if (!/^\d*$/.test(model.lines[name]?.trim() ?? '')) wrong[name] = w.sayNumber;
   return wrong;
@@ -208,7 +208,7 @@ export function write(model: Model): Obj {
   doc.set('target', writeEnd(model.target, model.own));
   set('continuous', true, model.continuous);
   set('create_target', true, model.createTarget);
-  const q = model.lines['q']?.trim();
+  const q = model.lines.q?.trim();
   if (model.createTarget && (q || model.partitioned))
     doc.set(
       'create_target_params',

@@ -110,7 +110,7 @@ export function How({
           <Area
             label={w.selector}
             value={model.selector}
-            error={wrong['selector']}
+            error={wrong.selector}
             onInput={(selector) => onChange({ selector })}
           />
         )}
@@ -129,7 +129,7 @@ export function How({
             <Area
               label={w.params}
               value={model.params}
-              error={wrong['params']}
+              error={wrong.params}
               onInput={(params) => onChange({ params })}
             />
           </>

@@ -1,6 +1,6 @@
 import { ApiError, ask, isAborted, path, send } from '../../api';
-import { print, from } from '../../json';
-import { type Security, rights } from '../users/rights';
+import { from, print } from '../../json';
+import { rights, type Security } from '../users/rights';
 import { type End, writeEnd } from './model';
 import { t } from './texts';
 import { bare, meaning } from './words';

@@ -4,10 +4,10 @@ import { ask, docPath, isAdmin, path, read as readJson, session, useResource } f
 import { count } from '../../i18n';
 import { member, print, text } from '../../json';
 import { go, link, setGuard } from '../../router';
-import { Form, Loading, Problem, complain, say, words } from '../../ui';
+import { complain, Form, Loading, Problem, say, words } from '../../ui';
 import { document } from './act';
 import { EndForm } from './end';
-import { type Model, blank, problems, read, write } from './model';
+import { blank, type Model, problems, read, write } from './model';
 import { How, More } from './options';
 import { ownAddresses } from './own';
 import { t } from './texts';

@@ -2,9 +2,9 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { ask, isAdmin, useResource } from '../../api';
 import { count, duration, moment, percent } from '../../i18n';
-import { type Place, link, refine } from '../../router';
+import { link, type Place, refine } from '../../router';
 import { Button, type Column, Empty, Loading, Problem, Progress, Table } from '../../ui';
-import { Rates, type Task, type Work, merge, share } from './merge';
+import { merge, Rates, share, type Task, type Work } from './merge';
 import { say } from './texts';
 import './tasks.css';
 
@@ -76,7 +76,7 @@ function List({ all, rates, place }: { all: Work[]; rates: Rates; place: Place }
     what: (work) => work.database || (work.task.source ?? ''),
     progress: (work) => share(work) ?? -1,
     rate: (work) => rates.of(work) ?? -1,
-    left: (work) => rates.left(work) ?? Infinity,
+    left: (work) => rates.left(work) ?? Number.POSITIVE_INFINITY,
     started: (work) => work.started,
   };
   const value = sorters[by] ?? ((work: Work) => work.started);

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { logIn, session, useResource } from '../../api';
-import { Badge, Button, Dialog, Form, Loading, Problem, TextField, confirm, say } from '../../ui';
+import { Badge, Button, confirm, Dialog, Form, Loading, Problem, say, TextField } from '../../ui';
 import { admins, putAdmin, removeAdmin } from './data';
 import { t } from './texts';
 

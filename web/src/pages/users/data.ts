@@ -1,5 +1,5 @@
 import { ask, docPath, path, read } from '../../api';
-import { type Json, Obj, from, member, print, text } from '../../json';
+import { from, type Json, member, Obj, print, text } from '../../json';
 
 const PREFIX = 'org.couchdb.user:';
 export const ADMINS = '/_node/_local/_config/admins';

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { isAdmin } from '../../api';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { Tabs } from '../../ui';
 import { Account } from './account';
 import { Admins } from './admins';

@@ -12,12 +12,12 @@ import {
   Form,
   Loading,
   Problem,
+  say,
   Table,
   TextField,
-  say,
   words,
 } from '../../ui';
-import { type User, create, remove, split, users } from './data';
+import { create, remove, split, type User, users } from './data';
 import { t } from './texts';
 
 export function UserList(): JSX.Element {

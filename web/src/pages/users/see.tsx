@@ -8,15 +8,15 @@ import {
   Button,
   Check,
   type Column,
+  complain,
   Form,
   Progress,
   Table,
   TextField,
-  complain,
   words,
 } from '../../ui';
 import { admins, rolesOf, split, userIfAny, users } from './data';
-import { type Rights, type Security, rights } from './rights';
+import { type Rights, rights, type Security } from './rights';
 import { t } from './texts';
 
 interface Row {

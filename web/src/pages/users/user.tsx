@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { useResource } from '../../api';
 import { Obj, print } from '../../json';
 import { go, link } from '../../router';
-import { Button, Form, Loading, Problem, TextField, complain, say } from '../../ui';
+import { Button, complain, Form, Loading, Problem, say, TextField } from '../../ui';
 import { change, idOf, remove, rolesOf, split, user } from './data';
 import { t } from './texts';
 

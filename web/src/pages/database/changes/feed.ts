@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { type Query, ApiError, ask, isAborted, lines, path, send } from '../../../api';
+import { ApiError, ask, isAborted, lines, path, type Query, send } from '../../../api';
 import { type Json, parse, text } from '../../../json';
 
 /** What is asked for. */
@@ -23,7 +23,7 @@ export interface Change {
   line: string;
 }
 
-const ROWS_MAX = 5_000;
+const ROWS_MAX = 5000;
 /** Documents can be large: characters that are held. */
 const CHARACTERS_MAX = 32_000_000;
 const RECENT = 100;

@@ -1,12 +1,12 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { count } from '../../../i18n';
-import { type Json, Obj, member, print, text } from '../../../json';
+import { type Json, member, Obj, print, text } from '../../../json';
 import type { Place } from '../../../router';
 import { Badge, Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
 import { toDocument } from '../views/shared';
 import { type Change, Feed, headOf, read } from './feed';
-import { Options, type Choices, choicesOf, wantedOf } from './options';
+import { type Choices, choicesOf, Options, wantedOf } from './options';
 import { say } from './texts';
 
 /** The changes of a database as they happen. */

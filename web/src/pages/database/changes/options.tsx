@@ -1,11 +1,11 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
+import { useResource } from '../../../api';
 import { place, refine } from '../../../router';
 import { Button, Check, Choice, Field, TextField } from '../../../ui';
-import { useResource } from '../../../api';
 import { designs } from '../views/design';
 import { Chosen, wrongJson } from '../views/shared';
-import { type Wanted, headOf } from './feed';
+import { headOf, type Wanted } from './feed';
 import { say } from './texts';
 
 type By = '' | 'design' | 'selector' | 'ids' | '_design' | 'view';

@@ -2,16 +2,16 @@ import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask } from '../../../api';
 import { bytes } from '../../../i18n';
-import { Obj, number, text } from '../../../json';
+import { number, Obj, text } from '../../../json';
 import {
   Button,
   type Column,
+  confirm,
   Empty,
   Icon,
   Problem,
   Progress,
   Table,
-  confirm,
   say as tell,
   words,
 } from '../../../ui';

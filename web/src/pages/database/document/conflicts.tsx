@@ -8,9 +8,9 @@ import {
   Check,
   Editor,
   Empty,
+  explainJson,
   Loading,
   Problem,
-  explainJson,
   say as tell,
 } from '../../../ui';
 import type { Draft } from './draft';

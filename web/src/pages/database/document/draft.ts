@@ -1,8 +1,8 @@
 import { signal } from '@preact/signals';
-import { ApiError, type Query, ask, docPath, path, read, send, url } from '../../../api';
+import { ApiError, ask, docPath, path, type Query, read, send, url } from '../../../api';
 import { type Json, JsonError, Obj, parse, print, text as textOf } from '../../../json';
-import { lineOf, plain, put } from './source';
 import { mistakeWords } from '../../../ui';
+import { lineOf, plain, put } from './source';
 import { say } from './text';
 
 export interface Wrong {

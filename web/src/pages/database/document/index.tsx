@@ -3,15 +3,15 @@ import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import { ApiError, returns } from '../../../api';
 import { count } from '../../../i18n';
 import { Obj } from '../../../json';
-import { type Place, go, link, place as here, setGuard } from '../../../router';
+import { go, place as here, link, type Place, setGuard } from '../../../router';
 import {
   Badge,
   Button,
+  confirm,
   Icon,
   Loading,
   Problem,
   Tabs,
-  confirm,
   say as tell,
   words,
 } from '../../../ui';

@@ -1,8 +1,8 @@
 import { ApiError, read } from '../../../api';
-import { type Json, Obj, member, number, text } from '../../../json';
+import { type Json, member, number, Obj, text } from '../../../json';
 import type { Draft } from './draft';
 import { plain } from './source';
-import { type Leaf, type Node, generation, shape } from './tree';
+import { generation, type Leaf, type Node, shape } from './tree';
 
 /** How many ancestors of losing leaves are asked for. */
 const ASKED_MAX = 30;

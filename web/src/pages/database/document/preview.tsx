@@ -98,7 +98,7 @@ function Media({
   );
   const [source, setSource] = useState<string | undefined>();
   useEffect(() => {
-    if (!content.data) return undefined;
+    if (!content.data) return;
     const made = URL.createObjectURL(content.data);
     setSource(made);
     return () => URL.revokeObjectURL(made);

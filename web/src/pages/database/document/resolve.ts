@@ -1,5 +1,5 @@
 import { ask, path, read } from '../../../api';
-import { Obj, from, member, parse, print, text } from '../../../json';
+import { from, member, Obj, parse, print, text } from '../../../json';
 import type { Draft } from './draft';
 import { put } from './source';
 import type { Leaf } from './tree';

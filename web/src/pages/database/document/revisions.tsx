@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { ApiError, read, useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Obj, print } from '../../../json';
-import { Badge, Button, Compare, Empty, Loading, Problem, say as tell, style } from '../../../ui';
+import { Badge, Button, Compare, Empty, Loading, Problem, style, say as tell } from '../../../ui';
 import type { Draft } from './draft';
 import { Sides } from './edit';
 import { readTree } from './leaves';

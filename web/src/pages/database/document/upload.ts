@@ -99,7 +99,7 @@ async function transmit(
   signal: AbortSignal,
   onProgress: (done: number) => void,
 ): Promise<string> {
-  for (;;) {
+  while (true) {
     const { status, text, requestId } = await transmitOnce(to, file, signal, onProgress);
     const told = parsed(text);
     if (status < 300 && told.rev) return told.rev;

@@ -5,7 +5,7 @@ import { count } from '../../../i18n';
 import { print } from '../../../json';
 import { Button, complain, confirm, say, words } from '../../../ui';
 import type { Info } from '../../databases/infos';
-import { type Chosen, type Removal, UNDO_BYTES_MAX, UNDO_MAX, remove } from './remove';
+import { type Chosen, type Removal, remove, UNDO_BYTES_MAX, UNDO_MAX } from './remove';
 import { rowsOf } from './rows';
 import { t } from './texts';
 

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { refine } from '../../../router';
 import { Button, Check, Field, TextField } from '../../../ui';
-import { type Range, beginning, queryOf } from './range';
+import { beginning, queryOf, type Range } from './range';
 import { t } from './texts';
 
 /** What of `_all_docs` can be chosen. */

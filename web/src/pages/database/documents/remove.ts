@@ -1,5 +1,5 @@
 import { path, read } from '../../../api';
-import { type Json, Obj, from, member, print, text } from '../../../json';
+import { from, type Json, member, Obj, print, text } from '../../../json';
 import { rowsOf } from './rows';
 
 export interface Chosen {

@@ -1,5 +1,5 @@
-import { type Query, isAborted, path, read } from '../../../api';
-import { type Json, Num, Obj, member, number, text } from '../../../json';
+import { isAborted, path, type Query, read } from '../../../api';
+import { type Json, member, Num, number, Obj, text } from '../../../json';
 import type { Range } from './range';
 
 export interface DocRow {
@@ -169,7 +169,7 @@ export class Rows {
       : Math.max(0, this.total - this.base - number(after) - (this.isEndOut ? 1 : 0));
     // An empty range has no offset of its own.
     this.count = rows.length < size ? rows.length : Math.min(all, limit ?? all);
-    this.isOpen &&= rows.length === this.size && this.count < (limit ?? Infinity);
+    this.isOpen &&= rows.length === this.size && this.count < (limit ?? Number.POSITIVE_INFINITY);
     this.keep(0, rows);
   }
 
@@ -193,8 +193,12 @@ export class Rows {
   }
 
   private grow(from: number, found: number): void {
-    this.count = Math.max(this.count ?? 0, Math.min(from + found, this.range.limit ?? Infinity));
-    this.isOpen = found === this.size && this.count < (this.range.limit ?? Infinity);
+    this.count = Math.max(
+      this.count ?? 0,
+      Math.min(from + found, this.range.limit ?? Number.POSITIVE_INFINITY),
+    );
+    this.isOpen =
+      found === this.size && this.count < (this.range.limit ?? Number.POSITIVE_INFINITY);
   }
 
   /** The rows from one on, by the shortest way. */

@@ -31,7 +31,7 @@ export function useRows(db: string, range: Range, withDocs: boolean, info: Info 
   const key = JSON.stringify([db, range, withDocs]);
   const isReady = info !== undefined;
   useEffect(() => {
-    if (!info) return undefined;
+    if (!info) return;
     const size = withDocs
       ? Math.min(100, Math.max(5, Math.floor(PAGE_BYTES / Math.max(1, average(info)))))
       : 200;

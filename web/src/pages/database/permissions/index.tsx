@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
 import { ask, isAdmin, path, read, useResource } from '../../../api';
-import { type Json, Obj, member, print } from '../../../json';
-import { Button, Icon, Loading, Problem, complain, confirm, say } from '../../../ui';
+import { type Json, member, Obj, print } from '../../../json';
+import { Button, complain, confirm, Icon, Loading, Problem, say } from '../../../ui';
 import type { PartProps } from '..';
 import { type Group, type Kind, listed, mayManage } from '../manage';
 import { t } from './texts';

@@ -1,5 +1,5 @@
 import { ask, path, read } from '../../../api';
-import { type Json, Obj, from, member, number, parse, print, text } from '../../../json';
+import { from, type Json, member, number, Obj, parse, print, text } from '../../../json';
 
 export interface Stats {
   keys: number;

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
-import { type Json, Obj, member, print, text } from '../../../json';
+import { type Json, member, Obj, print, text } from '../../../json';
 import { Badge, Icon, type IconName } from '../../../ui';
 import { brief } from '../views/shared';
-import { type Index, conditions, fieldsOf, indexOf } from './ask';
+import { conditions, fieldsOf, type Index, indexOf } from './ask';
 import { Suggestion } from './suggest';
 import { say } from './texts';
 

@@ -4,10 +4,12 @@ import { ask, path, useResource } from '../../../api';
 import { print } from '../../../json';
 import { link } from '../../../router';
 import {
+  say as announce,
   Badge,
   Button,
   Check,
   type Column,
+  confirm,
   Dialog,
   Field,
   Form,
@@ -15,13 +17,11 @@ import {
   Problem,
   Table,
   TextField,
-  confirm,
-  say as announce,
   words,
 } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { wrongJson } from '../views/shared';
-import { type Index, createIndex, deleteIndex, fieldsOf, indexBody, indexes } from './ask';
+import { createIndex, deleteIndex, fieldsOf, type Index, indexBody, indexes } from './ask';
 import { say } from './texts';
 
 /** Mango's indexes of a database. */

@@ -1,9 +1,9 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { count, duration } from '../../../i18n';
-import { type Json, Obj, member, print, text } from '../../../json';
-import { Button, type Column, Editor, Empty, Table, complain } from '../../../ui';
-import { Switch, brief, toDocument } from '../views/shared';
+import { type Json, member, Obj, print, text } from '../../../json';
+import { Button, type Column, complain, Editor, Empty, Table } from '../../../ui';
+import { brief, Switch, toDocument } from '../views/shared';
 import type { Found } from './ask';
 import { say } from './texts';
 

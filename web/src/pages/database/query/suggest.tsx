@@ -1,17 +1,17 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { count, duration } from '../../../i18n';
-import { type Json, Obj, member, parse, print } from '../../../json';
-import { Button, say as announce } from '../../../ui';
+import { type Json, member, Obj, parse, print } from '../../../json';
+import { say as announce, Button } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import {
-  type Stats,
   createIndex,
   deleteIndex,
   fieldsOf,
   find,
   indexBody,
   indexOf,
+  type Stats,
   suggest,
 } from './ask';
 import { Refused } from './index';
@@ -58,10 +58,7 @@ export function Suggestion({
     setError(undefined);
     try {
       const before = isRefused ? undefined : await best(db, partition, query);
-      const made = await createIndex(
-        db,
-        indexBody(fields, { partitioned: partition !== '' ? true : false }),
-      );
+      const made = await createIndex(db, indexBody(fields, { partitioned: partition !== '' }));
       const index = { ddoc: made.id, name: made.name, type: 'json' };
       const body = parse(query) as Obj;
       body.set('use_index', [made.id.replace(/^_design\//, ''), made.name]);

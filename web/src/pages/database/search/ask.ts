@@ -1,5 +1,5 @@
 import { ask, docPath, isAdmin, path, read } from '../../../api';
-import { type Json, Obj, from, member, number, print, text } from '../../../json';
+import { from, type Json, member, number, Obj, print, text } from '../../../json';
 import type { Info } from '../../databases/infos';
 import type { IndexProps } from './index';
 import type { Kind } from './request';

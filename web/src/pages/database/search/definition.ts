@@ -1,4 +1,4 @@
-import { type Json, Obj, from, member, parse, print } from '../../../json';
+import { from, type Json, member, Obj, parse, print } from '../../../json';
 import { put, sourceOf } from '../views/design';
 import type { Kind } from './request';
 

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
 import { useResource } from '../../../api';
 import { count } from '../../../i18n';
-import { type Obj, from, member, print } from '../../../json';
+import { from, member, type Obj, print } from '../../../json';
 import { refine } from '../../../router';
 import { Button, Check, Empty, Loading, TextField } from '../../../ui';
 import { Chosen, CopyCurl, curl } from '../views/shared';
@@ -13,23 +13,23 @@ import { Hits } from './hits';
 import type { IndexProps } from './index';
 import { Refused } from './refused';
 import {
+  bodyOf,
+  fieldsOf,
   GROUPS,
   GROUPS_MAX,
+  groupsOf,
+  isWithin,
   LIMIT,
   LIMIT_MAX,
+  limitOf,
   MEMBER,
   NAMES,
   type Narrow,
+  narrowsOf,
+  rangesOf,
   TAGS,
   TEXTS,
   type Wanted,
-  bodyOf,
-  fieldsOf,
-  groupsOf,
-  isWithin,
-  limitOf,
-  narrowsOf,
-  rangesOf,
 } from './request';
 import { IndexState, useIndexState } from './state';
 import { say } from './texts';

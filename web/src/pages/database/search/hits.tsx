@@ -1,7 +1,7 @@
 import { Fragment, type JSX } from 'preact';
 import { useLayoutEffect, useRef } from 'preact/hooks';
 import { count } from '../../../i18n';
-import { type Json, Num, Obj, member, print, text } from '../../../json';
+import { type Json, member, Num, Obj, print, text } from '../../../json';
 import { Empty } from '../../../ui';
 import { docLink } from '../address';
 import { brief } from '../views/shared';

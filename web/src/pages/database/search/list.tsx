@@ -2,19 +2,19 @@ import type { JSX } from 'preact';
 import { ask, path, useResource } from '../../../api';
 import { link } from '../../../router';
 import {
+  say as announce,
   Badge,
   Button,
   type Column,
+  complain,
   Empty,
   Loading,
   Problem,
   Table,
-  complain,
-  say as announce,
 } from '../../../ui';
 import type { PartProps } from '../index';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { type Text, designs } from '../views/design';
+import { designs, type Text } from '../views/design';
 import { say as ofViews } from '../views/texts';
 import type { Of } from './ask';
 import { toIndex } from './index';

@@ -1,4 +1,4 @@
-import { type Json, from, member, parse, text } from '../../../json';
+import { from, type Json, member, parse, text } from '../../../json';
 
 /** The two interfaces, as their paths have them, and which member of a design document has the indexes of each. */
 export const MEMBER = { _nouveau: 'nouveau', _search: 'indexes' } as const;

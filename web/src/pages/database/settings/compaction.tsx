@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ask, isAdmin, mayMeasure, path, useResource } from '../../../api';
 import { bytes, percent } from '../../../i18n';
-import { Button, Choice, Progress, complain, say } from '../../../ui';
+import { Button, Choice, complain, Progress, say } from '../../../ui';
 import type { Info } from '../../databases/infos';
 import { t } from './texts';
 
@@ -40,12 +40,12 @@ export function Compaction({
     (task) => task.type.endsWith('_compaction') && ofDatabase(task, db),
   );
   useEffect(() => {
-    if (!isRunning) return undefined;
+    if (!isRunning) return;
     const timer = setInterval(reload, POLL_MS);
     return () => clearInterval(timer);
   }, [isRunning]);
   useEffect(() => {
-    if (!isLooking) return undefined;
+    if (!isLooking) return;
     const timer = setTimeout(() => setLooking(false), LOOK_MS);
     return () => clearTimeout(timer);
   }, [isLooking, mine.length]);

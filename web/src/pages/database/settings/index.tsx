@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { ask, isAdmin, path, useResource } from '../../../api';
 import { bytes, count, moment } from '../../../i18n';
 import { go } from '../../../router';
-import { Button, Copyable, Form, Loading, Problem, TextField, say, words } from '../../../ui';
+import { Button, Copyable, Form, Loading, Problem, say, TextField, words } from '../../../ui';
 import { askToDelete } from '../../databases/create';
 import type { Info } from '../../databases/infos';
 import type { PartProps } from '..';

@@ -2,8 +2,8 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { refine } from '../../../router';
 import { Button, Check, Choice, Field, TextField } from '../../../ui';
-import { Chosen, wrongJson } from './shared';
 import { type Chosen as All, DEFAULTS, FLAGS, JSONS, LIMIT, TEXTS } from './options';
+import { Chosen, wrongJson } from './shared';
 import { say } from './texts';
 
 const ALL = [

@@ -1,5 +1,5 @@
 import { ApiError, ask, docPath, path, read, send } from '../../../api';
-import { type Json, Num, Obj, from, member, parse, print, text } from '../../../json';
+import { from, type Json, member, Num, Obj, parse, print, text } from '../../../json';
 
 /** Functions that a design document holds by name, besides views. */
 export const KINDS = ['filters', 'updates', 'shows', 'lists'] as const;

@@ -1,27 +1,27 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { path, ask, useResource } from '../../../api';
+import { ask, path, useResource } from '../../../api';
 import { bytes, count } from '../../../i18n';
 import { go, link } from '../../../router';
 import {
+  say as announce,
   Badge,
   Button,
   Choice,
+  complain,
+  confirm,
   Dialog,
   Form,
   TextField,
-  complain,
-  confirm,
-  say as announce,
   words,
 } from '../../../ui';
-import { toDocument } from './shared';
-import { NameDialog } from './ask';
-import { type Design, type Info, type Kind, KINDS, SINGLES, clone, infoOf, remove } from './design';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { toIndex } from '../search';
+import { NameDialog } from './ask';
+import { clone, type Design, type Info, infoOf, KINDS, type Kind, remove, SINGLES } from './design';
 import { toFunction, toView } from './index';
 import { StateBadge } from './list';
+import { toDocument } from './shared';
 import { say } from './texts';
 
 /** One design document: what it holds, and how its index is. */

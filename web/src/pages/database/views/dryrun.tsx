@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { docPath, path, read, session } from '../../../api';
-import { type Json, from, member, parse, print, text } from '../../../json';
+import { from, type Json, member, parse, print, text } from '../../../json';
 import { Button, Problem, TextField } from '../../../ui';
 import { NoPreview, preview } from './design';
 import { Code, wrongJson } from './shared';

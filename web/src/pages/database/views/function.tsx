@@ -2,17 +2,17 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { member } from '../../../json';
 import { go, setGuard } from '../../../router';
-import { Button, Problem, confirm, say as announce, words } from '../../../ui';
+import { say as announce, Button, confirm, Problem, words } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { NameDialog } from './ask';
 import {
-  type Design,
-  type Kind,
-  SINGLES,
   change,
+  type Design,
   differs,
+  type Kind,
   put,
   rename,
+  SINGLES,
   sourceOf,
   valueOf,
 } from './design';

@@ -1,15 +1,15 @@
 import type { JSX } from 'preact';
+import { useResource } from '../../../api';
 import type { Place } from '../../../router';
 import { link } from '../../../router';
 import { Loading, Problem } from '../../../ui';
-import { useResource } from '../../../api';
+import { KINDS, type Kind, load, SINGLES } from './design';
 import { DesignPage } from './designpage';
-import { type Kind, KINDS, SINGLES, load } from './design';
 import { FunctionPage } from './function';
 import { List } from './list';
 import { NewView } from './new';
-import { ViewPage } from './view';
 import { say } from './texts';
+import { ViewPage } from './view';
 
 export function toDesign(db: string, name: string): string {
   return link(['database', db, '_design', name]);

@@ -1,21 +1,21 @@
 import type { JSX } from 'preact';
-import { type Place, link, refine } from '../../../router';
 import { ask, path, useResource } from '../../../api';
 import { bytes, count } from '../../../i18n';
+import { link, type Place, refine } from '../../../router';
 import {
+  say as announce,
   Badge,
   Button,
   type Column,
+  complain,
   Empty,
   Loading,
   Problem,
   Table,
-  complain,
-  say as announce,
 } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { toIndex } from '../search';
-import { type Design, type Info, type Kind, type Text, designs, infoOf } from './design';
+import { type Design, designs, type Info, infoOf, type Kind, type Text } from './design';
 import { toDesign, toFunction, toView } from './index';
 import { say } from './texts';
 

@@ -1,9 +1,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { useResource } from '../../../api';
+import { from } from '../../../json';
 import { go } from '../../../router';
 import { Form, TextField, words } from '../../../ui';
-import { from } from '../../../json';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { change, designs, put } from './design';
 import { say } from './texts';

@@ -3,8 +3,8 @@ import { useState } from 'preact/hooks';
 import { count } from '../../../i18n';
 import type { Obj } from '../../../json';
 import { Button, type Column, Empty, Problem, Table } from '../../../ui';
-import { brief, toDocument } from './shared';
 import { type Failure, NoPreview, type Previewed, preview } from './design';
+import { brief, toDocument } from './shared';
 import { say } from './texts';
 
 const DOCS = 100;

@@ -5,9 +5,9 @@ import { count } from '../../../i18n';
 import { type Json, member, number, text } from '../../../json';
 import { type Place, refine } from '../../../router';
 import { Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
-import { CopyCurl, brief, curl, toDocument } from './shared';
 import { Chooser } from './chooser';
 import { type Chosen, chosenOf, limitOf, requestOf } from './options';
+import { brief, CopyCurl, curl, toDocument } from './shared';
 import { say } from './texts';
 
 /** The rows of a saved view, for options that the address holds. */

@@ -1,11 +1,11 @@
 import type { JSX } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
+import { ApiError, url } from '../../../api';
+import type { Mistake, Mode } from '../../../editor';
 import { texts } from '../../../i18n';
 import { type Json, JsonError, parse, print } from '../../../json';
 import { setGuard } from '../../../router';
-import { ApiError, url } from '../../../api';
 import { Button, Editor, explainJson, words } from '../../../ui';
-import type { Mistake, Mode } from '../../../editor';
 import './parts.css';
 
 const say = texts({ curl: 'Copy as curl' }, { curl: 'Als curl kopieren' });

@@ -1,17 +1,17 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { member, text } from '../../../json';
-import { type Place, go, link, setGuard } from '../../../router';
-import { OnlyAdmins, useMayManage } from '../manage';
-import { Button, Choice, Problem, TextField, confirm, say as announce, words } from '../../../ui';
-import { Code, Switch, lineOf, located, useGuard } from './shared';
 import type { Mistake } from '../../../editor';
+import { member, text } from '../../../json';
+import { go, link, type Place, setGuard } from '../../../router';
+import { say as announce, Button, Choice, confirm, Problem, TextField, words } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { NameDialog } from './ask';
-import { type Design, type Failure, change, put, rename, sourceOf } from './design';
+import { change, type Design, type Failure, put, rename, sourceOf } from './design';
 import { toDesign } from './index';
 import { beginOf } from './new';
 import { Preview } from './preview';
 import { Results } from './results';
+import { Code, lineOf, located, Switch, useGuard } from './shared';
 import { say } from './texts';
 
 const BUILT_IN = ['_sum', '_count', '_stats', '_approx_count_distinct'];
