@@ -1,6 +1,7 @@
-import { defineConfig } from 'vitest/config';
+import { defineConfig } from 'vite';
 
-// `SERVER=http://127.0.0.1:5984 npm run dev` serves the pages from their sources, on the data of that server: Settee or CouchDB.
+// `SERVER=http://127.0.0.1:5984 npm run dev` serves the pages from their sources, on the data of
+// that server: Settee or CouchDB.
 const server =
   (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env.SERVER ??
   'http://127.0.0.1:5984';
@@ -51,7 +52,6 @@ export default defineConfig({
       },
     },
   },
-  test: { include: ['test/**/*.test.ts'] },
 });
 
 /** Whether the development server has it itself. */

@@ -1,8 +1,12 @@
 import type { ComponentType, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Loading, Problem } from './ui';
+import { Loading } from './ui/controls';
+import { Problem } from './ui/errors';
 
-/** A component whose code is fetched when it is first shown. Where that fails, it can be tried again. */
+/**
+ * A component whose code is fetched when it is first shown. Where that fails, it can be tried
+ * again.
+ */
 export function lazy<P extends object>(
   load: () => Promise<{ default: ComponentType<P> }>,
 ): ComponentType<P> {

@@ -1,37 +1,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, isExpired, logIn, session } from './api';
-import { texts } from './i18n';
 import { type Place, place } from './router';
+import { login as say } from './texts';
 import { Dialog, Form, TextField } from './ui';
-
-const say = texts(
-  {
-    title: 'Log in',
-    name: 'Name',
-    password: 'Password',
-    wrong: 'Name or password is wrong.',
-    expired: 'Your session has ended',
-    expiredText: 'What you typed is still here. Give your password, and it goes on.',
-    other: 'Go on without a login',
-    loggedIn: (name: string) => `Logged in as ${name}`,
-    back: 'Back to where you were',
-    home: 'Databases',
-  },
-  {
-    title: 'Anmelden',
-    name: 'Name',
-    password: 'Passwort',
-    wrong: 'Name oder Passwort ist falsch.',
-    expired: 'Ihre Sitzung ist abgelaufen',
-    expiredText:
-      'Was Sie eingegeben haben, ist noch da. Geben Sie Ihr Passwort ein, und es geht weiter.',
-    other: 'Ohne Anmeldung weiter',
-    loggedIn: (name: string) => `Angemeldet als ${name}`,
-    back: 'Zurück',
-    home: 'Datenbanken',
-  },
-);
 
 function useLogin(name: string) {
   const [password, setPassword] = useState('');
@@ -124,6 +96,7 @@ export function Login({ onDone }: { onDone: () => void }): JSX.Element {
           {field(false)}
         </Form>
         <p>
+          {/* biome-ignore lint/a11y/useValidAnchor: it leads to a page, and closes the login that covers it */}
           <a href="#/" onClick={onDone}>
             {t.other}
           </a>

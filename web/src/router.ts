@@ -9,10 +9,10 @@ export interface Place {
 function here(): Place {
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const parts = path.split('/').filter((part) => part !== '');
-  return { parts: parts.map(unescape), query: new URLSearchParams(query) };
+  return { parts: parts.map(unescaped), query: new URLSearchParams(query) };
 }
 
-function unescape(part: string): string {
+function unescaped(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {

@@ -1,56 +1,12 @@
 import { Component, type ComponentChildren, type JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ask, isAdmin, isLost, logOut, mayMeasure, session, useResource } from './api';
-import { type Language, language, speak, texts } from './i18n';
+import { type Language, language, speak } from './i18n';
 import { Login, Relogin } from './login';
 import { type Area, find } from './pages';
 import { link, place } from './router';
+import { shell as say } from './texts';
 import { Button, Confirmations, Empty, Icon, type IconName, Problem, Toasts, words } from './ui';
-
-const say = texts(
-  {
-    databases: 'Databases',
-    replication: 'Replication',
-    users: 'Users',
-    configuration: 'Configuration',
-    tasks: 'Tasks',
-    cluster: 'Cluster',
-    performance: 'Performance',
-    navigation: 'Main navigation',
-    skip: 'To the content',
-    logIn: 'Log in',
-    logOut: 'Log out',
-    open: 'Open the navigation',
-    nowhere: 'There is no such page.',
-    toDatabases: 'To the databases',
-    theme: 'Theme',
-    language: 'Language',
-    system: 'System',
-    light: 'Light',
-    dark: 'Dark',
-  },
-  {
-    databases: 'Datenbanken',
-    replication: 'Replikation',
-    users: 'Benutzer',
-    configuration: 'Konfiguration',
-    tasks: 'Aufgaben',
-    cluster: 'Cluster',
-    performance: 'Leistung',
-    navigation: 'Hauptnavigation',
-    skip: 'Zum Inhalt',
-    logIn: 'Anmelden',
-    logOut: 'Abmelden',
-    open: 'Navigation öffnen',
-    nowhere: 'Diese Seite gibt es nicht.',
-    toDatabases: 'Zu den Datenbanken',
-    theme: 'Darstellung',
-    language: 'Sprache',
-    system: 'System',
-    light: 'Hell',
-    dark: 'Dunkel',
-  },
-);
 
 interface Entry {
   area: Area;
@@ -75,7 +31,9 @@ export function Shell(): JSX.Element {
   const found = find(now);
   const t = say();
   useEffect(() => setOpen(false), [now]);
-  useEffect(() => void (document.documentElement.lang = language.value), [language.value]);
+  useEffect(() => {
+    document.documentElement.lang = language.value;
+  }, [language.value]);
   const needsLogin = session.value?.name === null && !session.value.roles.includes('_admin');
   const [wantsLogin, setWantsLogin] = useState(false);
   const isLogin = now.parts[0] === 'login' || wantsLogin;
@@ -88,10 +46,14 @@ export function Shell(): JSX.Element {
     );
   return (
     <div class="shell">
+      {/* biome-ignore lint/a11y/useValidAnchor: a skip link, whose address the router would take for a page */}
       <a
         class="skip"
         href="#content"
-        onClick={(event) => (event.preventDefault(), document.getElementById('content')?.focus())}
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById('content')?.focus();
+        }}
       >
         {t.skip}
       </a>

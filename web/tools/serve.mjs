@@ -1,4 +1,5 @@
-// Serves the built pages at /_utils/ before any server that speaks CouchDB's protocol, which gets all other requests:
+// Serves the built pages at /_utils/ before any server that speaks CouchDB's protocol, which gets
+// all other requests:
 //   [DIST=folder] node tools/serve.mjs PORT http://127.0.0.1:5984 [/sub-path]
 // The pages have the policy that Settee gives them. With a sub-path it is a proxy as people put before a server; with DIST= the
 // server's own pages are passed on as well.

@@ -1,4 +1,5 @@
-// Says how large the built pages are when compressed, and fails when they are larger than is asked for:
+// Says how large the built pages are when compressed, and fails when they are larger than is asked
+// for:
 //   node tools/sizes.mjs [--all]
 // First load is what the list of databases needs: `index.html`, and what it and its scripts import at once.
 import { readdir, readFile } from 'node:fs/promises';

@@ -1,11 +1,9 @@
 import { type Json, parse, print } from '../json';
+import { server } from './address';
 import { isLost, lost } from './connection';
 import { askDots, hasDots, noAddress } from './dots';
 import { ApiError, isAborted, LostError } from './errors';
 import { isExpired, isOver, renewed, session } from './session';
-
-/** Where the server's API is: beside the pages, under any path that a proxy gave it. */
-export const server = new URL(import.meta.env.DEV ? '/' : '../', location.href.replace(/#.*/s, ''));
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
@@ -19,7 +17,10 @@ export interface Options {
   background?: boolean;
 }
 
-/** The URL of a path and its query. Parts of paths are escaped by `path`. Throws where a browser would go somewhere else. */
+/**
+ * The URL of a path and its query. Parts of paths are escaped by `path`. Throws where a browser
+ * would go somewhere else.
+ */
 export function url(to: string, query: Query = {}): URL {
   if (hasDots(to)) throw noAddress();
   const url = new URL(to.replace(/^\//, ''), server);
@@ -51,18 +52,17 @@ export async function send(method: string, to: string, options: Options = {}): P
     const response = await sendOnce(method, to, options);
     if (response.ok) return response;
     const error = await errorOf(response);
-    error.isRefusal = response.status === 401 && session.value?.name != null && !(await isOver());
+    error.isRefusal = response.status === 401 && isLoggedIn() && !(await isOver());
     // Unsaved text stays where it is: the request is sent again when there is a session again.
-    if (
-      response.status !== 401 ||
-      options.background ||
-      error.isRefusal ||
-      session.value?.name == null
-    )
+    if (response.status !== 401 || options.background || error.isRefusal || !isLoggedIn())
       throw error;
     isExpired.value = true;
     await renewed(options.signal);
   }
+}
+
+function isLoggedIn(): boolean {
+  return typeof session.value?.name === 'string';
 }
 
 async function sendOnce(
@@ -88,7 +88,7 @@ async function sendOnce(
   } catch (error) {
     if (isAborted(error)) throw error;
     lost();
-    throw new LostError();
+    throw new LostError('', { cause: error });
   }
 }
 

@@ -2,8 +2,9 @@ import { from, type Json, member, type Obj, parse, print, text } from '../json';
 import type { Query } from './client';
 import { ApiError } from './errors';
 
-// Browsers resolve the parts `.` and `..` of a path, escaped or not, and would send a request to another path. So documents with
-// such an id are read and written by requests that name them in the body.
+// Browsers resolve the parts `.` and `..` of a path, escaped or not, and would send a request to
+// another path. So documents with such an id are read and written by requests that name them in the
+// body.
 
 /** Sends a POST with a JSON body below the database, and answers what came. */
 export type Post = (to: string, query: Query, body: Json) => Promise<Json>;
@@ -22,7 +23,10 @@ function failed(status: number, reason: string, error = 'not_found'): ApiError {
   return new ApiError(status, error, reason, null);
 }
 
-/** Does what a request to a document's path would do, and answers the text of its answer. `to`: the path, without the database. */
+/**
+ * Does what a request to a document's path would do, and answers the text of its answer. `to`: the
+ * path, without the database.
+ */
 export async function askDots(
   method: string,
   to: string,

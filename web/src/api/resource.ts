@@ -13,9 +13,10 @@ export interface Resource<T> {
 }
 
 /**
- * Asks when `key` changes, and again when a lost server has come back. What is not wanted any more is given up.
- * `every`: asks again after so many milliseconds, but not while nobody looks, or before the last answer has come. `load` is told
- * whether it is a timer that asks (`background`): only what its user wants asks for a password when the session has ended.
+ * Asks when `key` changes, and again when a lost server has come back. What is not wanted any more
+ * is given up. `every`: asks again after so many milliseconds, but not while nobody looks, or
+ * before the last answer has come. `load` is told whether it is a timer that asks (`background`):
+ * only what its user wants asks for a password when the session has ended.
  */
 export function useResource<T>(
   key: string | undefined,
@@ -69,7 +70,10 @@ export function useResource<T>(
   };
 }
 
-/** Does something again and again, while the page is looked at and the server is there; at once when it is looked at again. */
+/**
+ * Does something again and again, while the page is looked at and the server is there; at once when
+ * it is looked at again.
+ */
 export function usePoll(work: () => void, every: number | undefined): void {
   const latest = useRef(work);
   latest.current = work;

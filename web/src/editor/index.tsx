@@ -114,7 +114,10 @@ function languageOf(mode: Mode): Extension {
   return mode === 'json' ? jsonLanguage : mode === 'javascript' ? javascriptLanguage : [];
 }
 
-/** Text that takes the place of a selection: left to Chromium, coloured text would get a style attribute, which the policy reports. */
+/**
+ * Text that takes the place of a selection: left to Chromium, coloured text would get a style
+ * attribute, which the policy reports.
+ */
 const replacesPlainly = EditorView.domEventHandlers({
   beforeinput: ({ inputType, data, isComposing }, view) => {
     const { state } = view;
@@ -154,7 +157,8 @@ function extensions(
     syntaxHighlighting(colours),
     look,
     replacesPlainly,
-    // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it indents.
+    // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it
+    // indents.
     keymap.of([
       { key: 'Mod-s', run: () => onSave?.() ?? false, preventDefault: true },
       ...closeBracketsKeymap,

@@ -16,9 +16,9 @@ import {
   ViewPlugin,
   type ViewUpdate,
 } from '@codemirror/view';
-import { texts } from '../i18n';
 import { JsonError, parse } from '../json';
-import { inLine, mistakeWords } from '../ui';
+import { inLine, mistakeWords } from '../ui/mistakes';
+import { say } from './texts';
 
 /** A mistake in the text: its line counts from 1. */
 export interface Mistake {
@@ -43,21 +43,13 @@ interface Marks {
 const CHECKED_MAX = 1_000_000;
 const PAUSE_MS = 500;
 
-const say = texts(
-  { unreadable: 'This cannot be read as JavaScript.' },
-  { unreadable: 'Das ist kein lesbares JavaScript.' },
-);
-
 const setMarks = StateEffect.define<Partial<Marks>>();
 
 const marks = StateField.define<Marks>({
   create: () => ({ found: Decoration.none, told: Decoration.none }),
   update: (old, { changes, effects, docChanged }) => {
     const kept = docChanged ? { found: old.found.map(changes), told: old.told.map(changes) } : old;
-    return effects.reduce(
-      (now, effect) => (effect.is(setMarks) ? { ...now, ...effect.value } : now),
-      kept,
-    );
+    return Object.assign({}, kept, ...effects.flatMap((e) => (e.is(setMarks) ? [e.value] : [])));
   },
   provide: (field) => [
     EditorView.decorations.from(field, ({ found }) => found),
@@ -66,7 +58,9 @@ const marks = StateField.define<Marks>({
   ],
 });
 
-/** Says in words, below the text, what was found here first; what others told they say themselves. */
+/**
+ * Says in words, below the text, what was found here first; what others told they say themselves.
+ */
 function panel(view: EditorView): Panel {
   const dom = document.createElement('div');
   dom.className = 'cm-mistake-words';
@@ -183,7 +177,10 @@ function lastOf(doc: Text): number {
   return Math.max(0, doc.length - 1);
 }
 
-/** Where the grammar first finds no sense. A function without a name is one here, and is none as a statement. */
+/**
+ * Where the grammar first finds no sense. A function without a name is one here, and is none as a
+ * statement.
+ */
 function unreadable(
   tree: ReturnType<typeof syntaxTree>,
   slice: (from: number, to: number) => string,

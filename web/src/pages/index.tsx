@@ -4,7 +4,10 @@ import { LoggedIn } from '../login';
 import type { Place } from '../router';
 import { Databases } from './databases';
 
-/** The page of a place; `undefined` where there is none. Fauxton's addresses lead to the page that does the same. */
+/**
+ * The page of a place; `undefined` where there is none. Fauxton's addresses lead to the page that
+ * does the same.
+ */
 export interface Found {
   page: ComponentType<{ place: Place }>;
   /** Which entry of the navigation it belongs to. */

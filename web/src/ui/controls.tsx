@@ -2,7 +2,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
 import { Problem } from './errors';
 import { Icon, type IconName } from './icons';
-import { words } from './text';
+import { words } from './texts';
 
 type ButtonProps = Omit<JSX.IntrinsicElements['button'], 'onClick' | 'icon'> & {
   icon?: IconName;
@@ -218,7 +218,12 @@ export function Form({
   const [error, setError] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);
   const alive = useRef(true);
-  useEffect(() => () => void (alive.current = false), []);
+  useEffect(
+    () => () => {
+      alive.current = false;
+    },
+    [],
+  );
   const send = async (event: Event) => {
     event.preventDefault();
     if (isBusy) return;

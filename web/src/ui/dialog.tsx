@@ -3,7 +3,7 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Form, TextField } from './controls';
 import { Icon } from './icons';
-import { words } from './text';
+import { words } from './texts';
 
 /** A dialog before everything else. It gives the focus back when it closes. */
 export function Dialog({
@@ -18,7 +18,8 @@ export function Dialog({
   wide?: boolean;
 }): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
-  // Before the effects of what is inside: a field there takes the focus from the button that closes.
+  // Before the effects of what is inside: a field there takes the focus from the button that
+  // closes.
   useLayoutEffect(() => {
     const before = document.activeElement;
     const element = dialog.current;

@@ -15,9 +15,10 @@ export {
 } from './controls';
 export { Confirmations, confirm, Dialog } from './dialog';
 export { Compare, Editor } from './editor';
-export { explain, Problem } from './errors';
+export { Problem } from './errors';
+export { explain } from './explain';
 export { Icon, type IconName } from './icons';
 export { explainJson, inLine, mistakeWords } from './mistakes';
-export { words } from './text';
+export { words } from './texts';
 export { complain, say, Toasts } from './toast';
 export { type Column, style, Table } from './virtual';

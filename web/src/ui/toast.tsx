@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { Button } from './controls';
 import { Problem } from './errors';
 import { Icon } from './icons';
-import { words } from './text';
+import { words } from './texts';
 
 interface Toast {
   id: number;

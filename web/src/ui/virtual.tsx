@@ -35,7 +35,10 @@ interface TableProps<T> {
 const HEIGHT_MAX = 8_000_000;
 const MARGIN = 8;
 
-/** A table of as many rows as there are, of which those are drawn that are seen. Arrow keys move, Enter opens. */
+/**
+ * A table of as many rows as there are, of which those are drawn that are seen. Arrow keys move,
+ * Enter opens.
+ */
 export function Table<T>({
   label,
   columns,

@@ -2,7 +2,8 @@ import type { JSX } from 'preact';
 import { ask, isAdmin, useResource } from '../../api';
 import { bytes, count, duration } from '../../i18n';
 import { Button, confirm, Loading, Problem, say as toast } from '../../ui';
-import { budgetName, Meter, Stack } from '../performance/meter';
+import { budgetName } from '../performance/figures';
+import { Meter, Stack } from '../performance/meter';
 import { say } from './texts';
 import type { System, Versions } from './types';
 

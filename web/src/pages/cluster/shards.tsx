@@ -66,7 +66,7 @@ function ShardMap({
 }): JSX.Element {
   const t = say();
   const all = [...new Set([...nodes, ...Object.values(shards).flat()])];
-  const ranges = Object.keys(shards).sort();
+  const ranges = Object.keys(shards).sort((a, b) => a.localeCompare(b));
   return (
     <div class="scrolls">
       <table class="plain shard-map" aria-label={t.shards}>

@@ -109,3 +109,16 @@ export async function put(
 export async function section(name: string, signal: AbortSignal): Promise<Record<string, string>> {
   return ask('GET', `${CONFIG}${path(name)}`, { signal });
 }
+
+/**
+ * Whether a setting has every word of a search in its name, help or value; secrets are not
+ * searched.
+ */
+export function fits(setting: Setting, search: string): boolean {
+  const value = setting.secret ? '' : (setting.value ?? setting.default ?? '');
+  const text = `${nameOf(setting)} ${setting.help} ${value}`.toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
+}

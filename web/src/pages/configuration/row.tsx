@@ -9,7 +9,9 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
   const w = t();
   const [isEdited, setEdited] = useState(false);
   const name = nameOf(setting);
-  /** A secret that is set is not known here: nothing brings it back, so that its end is asked about. */
+  /**
+   * A secret that is set is not known here: nothing brings it back, so that its end is asked about.
+   */
   const isLost = setting.secret === true && setting.value !== null;
   /** Changes it; what was set before can be brought back. */
   const change = async (value: string | null) => {
@@ -91,7 +93,13 @@ function Value({ setting }: { setting: Setting }): JSX.Element {
     );
   return (
     <span class="configuration-text">
-      {secret ? <span aria-label={w.secret}>••••••••</span> : said(value)}
+      {secret ? (
+        <span role="img" aria-label={w.secret}>
+          ••••••••
+        </span>
+      ) : (
+        said(value)
+      )}
       {usual !== null && value !== usual && (
         <small class="soft">
           {w.default} {said(usual)}

@@ -15,7 +15,7 @@ import {
   TextField,
   words,
 } from '../../ui';
-import { load, nameOf, put, type Setting } from './data';
+import { fits, load, nameOf, put, type Setting } from './data';
 import { Row } from './row';
 import { t } from './texts';
 
@@ -114,15 +114,6 @@ function Section({
       ))}
     </section>
   );
-}
-
-function fits(setting: Setting, search: string): boolean {
-  const value = setting.secret ? '' : (setting.value ?? setting.default ?? '');
-  const text = `${nameOf(setting)} ${setting.help} ${value}`.toLowerCase();
-  return search
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.includes(word));
 }
 
 function NewSetting({

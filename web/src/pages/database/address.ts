@@ -19,7 +19,10 @@ export interface Where {
   place: Place;
 }
 
-/** The address of a document. Fauxton's `{db}/{id}` would mean a page, with an id such as `changes` or `new`. */
+/**
+ * The address of a document. Fauxton's `{db}/{id}` would mean a page, with an id such as `changes`
+ * or `new`.
+ */
 export function docLink(
   db: string,
   id: string,

@@ -12,7 +12,10 @@ export function listed(security: Json | undefined, group: Group, kind: Kind): st
   return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : [];
 }
 
-/** Whether who is asking may write design documents, make and clean up indexes, and change permissions. */
+/**
+ * Whether who is asking may write design documents, make and clean up indexes, and change
+ * permissions.
+ */
 export function mayManage(security: Json | undefined): boolean {
   const { name = null, roles = [] } = session.value ?? {};
   return (

@@ -22,7 +22,10 @@ interface Told {
   error?: string;
 }
 
-/** As many as a server answers at once, unless it is told otherwise (`max_db_number_for_dbs_info_req`). */
+/**
+ * As many as a server answers at once, unless it is told otherwise
+ * (`max_db_number_for_dbs_info_req`).
+ */
 const CHUNK = 100;
 const PAGE = 2000;
 const POLL_MS = 15_000;

@@ -31,7 +31,10 @@ const VALUE_SPACE = 30;
 /** What is pointed at, in seconds of the clock: in all charts the same. */
 const pointed = signal<number | undefined>(undefined);
 
-/** Lines over time. What they show stands beside them in words, so that they are no more than a picture. */
+/**
+ * Lines over time. What they show stands beside them in words, so that they are no more than a
+ * picture.
+ */
 export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
@@ -108,7 +111,8 @@ function Pointed({ times, x }: { times: number[]; x: (at: number) => number }): 
 function Values({ times, lines, say }: Omit<ChartProps, 'label' | 'least'>): JSX.Element | null {
   const n = nearest(times);
   if (n === undefined) return null;
-  const told = (value: number | null | undefined) => (value == null ? '–' : say(value));
+  const told = (value: number | null | undefined) =>
+    value === null || value === undefined ? '–' : say(value);
   return (
     <output class="chart-point">
       {[clock(times[n] ?? 0), ...lines.map((line) => `${line.name} ${told(line.values[n])}`)].join(

@@ -50,7 +50,8 @@ export default function Doctor(): JSX.Element {
   );
   const again = async () => {
     reload();
-    // The button waits as long as the next answer takes, more or less: examinations take up to some seconds, one at a time.
+    // The button waits as long as the next answer takes, more or less: examinations take up to some
+    // seconds, one at a time.
     await new Promise((done) => setTimeout(done, Math.min(3000, data?.took_ms ?? 500) + 200));
   };
   return (

@@ -97,7 +97,10 @@ export function seen(zoom: Frame, least: number): Frame[] {
   return [...around, ...below];
 }
 
-/** How much each function has of the whole, by itself and with what it calls; a function that calls itself counts once. */
+/**
+ * How much each function has of the whole, by itself and with what it calls; a function that calls
+ * itself counts once.
+ */
 export function totals(root: Frame): Map<string, { self: number; all: number }> {
   const sums = new Map<string, { self: number; all: number }>();
   const walk = (frame: Frame, above: Set<string>) => {
@@ -154,7 +157,7 @@ const ROW = 16;
 export function svg(root: Frame, title: string, before?: (frame: Frame) => number): string {
   const frames = seen(root, 0.0005);
   const depth = Math.max(...frames.map((frame) => frame.depth));
-  const escape = (text: string) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
+  const escaped = (text: string) => text.replace(/[&<>"]/g, (c) => `&#${c.charCodeAt(0)};`);
   const height = (depth + 3) * ROW;
   const drawn = frames.map((frame) => {
     const [x, y, width] = [
@@ -166,9 +169,9 @@ export function svg(root: Frame, title: string, before?: (frame: Frame) => numbe
     const name = frame.name || title;
     const text =
       letters > 2
-        ? `<text x="${(x + 3).toFixed(1)}" y="${y + 11}">${escape(name.length > letters ? `${name.slice(0, letters - 1)}…` : name)}</text>`
+        ? `<text x="${(x + 3).toFixed(1)}" y="${y + 11}">${escaped(name.length > letters ? `${name.slice(0, letters - 1)}…` : name)}</text>`
         : '';
-    return `<g><title>${escape(name)}: ${(frame.width * 100).toFixed(2)} % (${frame.value})</title><rect x="${x.toFixed(2)}" y="${y}" width="${width.toFixed(2)}" height="${ROW - 1}" rx="1" fill="${colour(frame, before?.(frame))}"/>${text}</g>`;
+    return `<g><title>${escaped(name)}: ${(frame.width * 100).toFixed(2)} % (${frame.value})</title><rect x="${x.toFixed(2)}" y="${y}" width="${width.toFixed(2)}" height="${ROW - 1}" rx="1" fill="${colour(frame, before?.(frame))}"/>${text}</g>`;
   });
-  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 ${height}" font-family="monospace" font-size="11"><rect width="1200" height="${height}" fill="#fff"/><text x="4" y="13">${escape(title)}</text>${drawn.join('')}</svg>`;
+  return `<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 1200 ${height}" font-family="monospace" font-size="11"><rect width="1200" height="${height}" fill="#fff"/><text x="4" y="13">${escaped(title)}</text>${drawn.join('')}</svg>`;
 }

@@ -7,7 +7,10 @@ import { say } from './texts';
 
 const ROW = 20;
 
-/** A flame graph: what a function calls stands above it. A click fills the width with it; arrow keys go to what calls it, to what it calls, and beside it. */
+/**
+ * A flame graph: what a function calls stands above it. A click fills the width with it; arrow keys
+ * go to what calls it, to what it calls, and beside it.
+ */
 export function Graph({
   profile,
   before,
@@ -89,9 +92,10 @@ export function Graph({
       </div>
       <div
         class="flame"
-        ref={(element) => (
-          (box.current = element), style(element, { height: `${(depth + 1) * ROW}px` })
-        )}
+        ref={(element) => {
+          box.current = element;
+          style(element, { height: `${(depth + 1) * ROW}px` });
+        }}
         role="group"
         aria-label={profile.name}
         onKeyDown={move}
@@ -107,7 +111,10 @@ export function Graph({
             paint={isFound(frame) ? '#8b2fc9' : colour(frame, was?.(frame))}
             name={frame.name || all}
             onOver={() => setOver(frame)}
-            onPress={() => (setZoom(frame), setCurrent(frame))}
+            onPress={() => {
+              setZoom(frame);
+              setCurrent(frame);
+            }}
           />
         ))}
       </div>

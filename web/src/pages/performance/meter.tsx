@@ -1,33 +1,7 @@
 import type { JSX } from 'preact';
-import { bytes, percent, texts } from '../../i18n';
+import { bytes, percent } from '../../i18n';
 import { style } from '../../ui';
 import './meter.css';
-
-const budgets = texts<Record<string, string>>(
-  {
-    block_cache: 'Block cache',
-    documents: 'Documents read',
-    write_buffers: 'Write buffers',
-    bodies: 'Bodies of requests',
-    open_databases: 'Open databases',
-    index_builds: 'Index builds',
-    index_rows: 'Rows of indexes',
-  },
-  {
-    block_cache: 'Blockcache',
-    documents: 'Gelesene Dokumente',
-    write_buffers: 'Schreibpuffer',
-    bodies: 'Inhalte von Anfragen',
-    open_databases: 'Offene Datenbanken',
-    index_builds: 'Indexaufbau',
-    index_rows: 'Zeilen von Indexen',
-  },
-);
-
-/** What a budget of memory is for. */
-export function budgetName(name: string): string {
-  return budgets()[name] ?? name.replaceAll('_', ' ');
-}
 
 export interface Part {
   name: string;

@@ -5,8 +5,9 @@ import { bytes, count, duration, percent } from '../../i18n';
 import { type Place, refine } from '../../router';
 import { Button, Empty, Loading, Problem } from '../../ui';
 import { Chart, type ChartProps } from './chart';
+import { budgetName, short } from './figures';
 import { note, peaks, points } from './history';
-import { budgetName, Meter, Stack } from './meter';
+import { Meter, Stack } from './meter';
 import type { Frame, Snapshot } from './snapshot';
 import { Busiest } from './tables';
 import { say } from './texts';
@@ -245,9 +246,4 @@ function Memory({ frame: { now } }: { frame: Frame }): JSX.Element {
       {size !== null && <Meter label={t.storage} used={files} of={size} />}
     </div>
   );
-}
-
-/** Few digits: rates change all the time. */
-export function short(value: number): string {
-  return count(value < 10 ? Math.round(value * 100) / 100 : Math.round(value));
 }

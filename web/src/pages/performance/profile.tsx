@@ -85,7 +85,10 @@ export default function Page(): JSX.Element {
     <>
       <form
         class="asks"
-        onSubmit={(event) => (event.preventDefault(), began === 0 && isRight && void run())}
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (began === 0 && isRight) void run();
+        }}
       >
         <Choice
           label={t.kind}

@@ -6,7 +6,10 @@ import { Empty, Loading, Problem } from '../../ui';
 import { points } from './history';
 import { say } from './texts';
 
-/** No endpoint gives the slow log's lines: what is known is where they are, and which kinds of requests were slow while this page was open. */
+/**
+ * No endpoint gives the slow log's lines: what is known is where they are, and which kinds of
+ * requests were slow while this page was open.
+ */
 export default function Slow(): JSX.Element {
   const t = say();
   const { data, error, isLoading, reload } = useResource('log', (signal) =>

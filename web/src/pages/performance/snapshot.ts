@@ -226,7 +226,10 @@ function views(a: Snapshot, b: Snapshot, seconds: number): UseRates[] {
   return [...all.values()];
 }
 
-/** The share of each state in what clocks counted, the largest first; rest aside they are 1 together with it. */
+/**
+ * The share of each state in what clocks counted, the largest first; rest aside they are 1 together
+ * with it.
+ */
 function states(a: Clock[], b: Clock[]): Record<string, number> {
   const spent: Record<string, number> = {};
   for (const now of b) {

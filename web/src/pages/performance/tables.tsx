@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { bytes, duration } from '../../i18n';
 import { link, type Place } from '../../router';
 import { Button, type Column, Empty, Table } from '../../ui';
-import { short } from './now';
+import { short } from './figures';
 import type { Frame, RouteRates, UseRates } from './snapshot';
 import { say } from './texts';
 
@@ -23,10 +23,10 @@ function Sorted<T extends object>({
   first: string;
   place: Place;
   refine: Refine;
-}): JSX.Element {
+}): JSX.Element | null {
   const wanted = place.query.get('sort') ?? first;
   const by = columns.find((column) => column.id === wanted) ?? columns[0];
-  if (!by) return <></>;
+  if (!by) return null;
   const isUp = place.query.has('up');
   const sorted = [...rows].sort(
     (a, b) => (by.by(a) < by.by(b) ? 1 : by.by(a) > by.by(b) ? -1 : 0) * (isUp ? -1 : 1),
@@ -107,7 +107,7 @@ export function Busiest({
           {...same}
           first="busy"
           rows={shown as UseRates[]}
-          columns={useColumns(which === 'views')}
+          columns={usageColumns(which === 'views')}
         />
       )}
     </section>
@@ -153,7 +153,7 @@ function routeColumns(): Sortable<RouteRates>[] {
   ];
 }
 
-function useColumns(isView: boolean): Sortable<UseRates>[] {
+function usageColumns(isView: boolean): Sortable<UseRates>[] {
   const t = say();
   const all: Sortable<UseRates>[] = [
     {

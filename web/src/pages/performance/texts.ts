@@ -320,3 +320,25 @@ export const say = texts(
     atTime: 'Gesehen um',
   },
 );
+
+/** What the budgets of memory are for. */
+export const budgets = texts<Record<string, string>>(
+  {
+    block_cache: 'Block cache',
+    documents: 'Documents read',
+    write_buffers: 'Write buffers',
+    bodies: 'Bodies of requests',
+    open_databases: 'Open databases',
+    index_builds: 'Index builds',
+    index_rows: 'Rows of indexes',
+  },
+  {
+    block_cache: 'Blockcache',
+    documents: 'Gelesene Dokumente',
+    write_buffers: 'Schreibpuffer',
+    bodies: 'Inhalte von Anfragen',
+    open_databases: 'Offene Datenbanken',
+    index_builds: 'Indexaufbau',
+    index_rows: 'Zeilen von Indexen',
+  },
+);

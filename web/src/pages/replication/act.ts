@@ -49,7 +49,10 @@ export function withoutState(doc: Obj): Obj {
   return new Obj([...doc].filter(([name]) => !STATE_MEMBERS.includes(name)));
 }
 
-/** Replications that stand still, with all they hold, until they are let go on: failed, for this reason, which no server tries again. */
+/**
+ * Replications that stand still, with all they hold, until they are let go on: failed, for this
+ * reason, which no server tries again.
+ */
 export async function pause(jobs: Job[]): Promise<void> {
   for (const [db, docs] of await documents(jobs)) {
     const paused = docs.map(
@@ -69,7 +72,10 @@ export async function resume(jobs: Job[]): Promise<void> {
   for (const [db, docs] of await documents(jobs)) await write(db, docs.map(withoutState));
 }
 
-/** Deletes their documents, or cancels those without; answers what brings the documents back as they were. */
+/**
+ * Deletes their documents, or cancels those without; answers what brings the documents back as they
+ * were.
+ */
 export async function remove(jobs: Job[]): Promise<() => Promise<void>> {
   for (const job of jobs)
     if (job.db === null)

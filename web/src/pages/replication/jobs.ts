@@ -42,7 +42,9 @@ export interface Job {
   history: { timestamp: string; type: string; reason?: string }[];
 }
 
-/** Documents of this reason stay where they are and do not run: what CouchDB leaves alone as failed. */
+/**
+ * Documents of this reason stay where they are and do not run: what CouchDB leaves alone as failed.
+ */
 export const PAUSED = 'paused';
 
 /** CouchDB answers 100 unless it is asked for more. */

@@ -102,51 +102,6 @@ function Jobs(): JSX.Element {
         <p>{w.noneDo}</p>
       </Empty>
     );
-  const columns: Column<Job>[] = [
-    {
-      id: 'state',
-      name: w.state,
-      width: '104px',
-      cell: (job) => <Badge kind={KINDS[job.state]}>{w.states[job.state]}</Badge>,
-      sort: sort('state'),
-    },
-    { id: 'way', name: w.way, cell: (job) => <Way job={job} own={own.data} />, sort: sort('way') },
-    {
-      id: 'pending',
-      name: w.pending,
-      width: '96px',
-      align: 'end',
-      isExtra: true,
-      cell: (job) => (job.pending === undefined ? '' : count(job.pending)),
-      sort: sort('pending'),
-    },
-    {
-      id: 'rate',
-      name: w.rate,
-      width: '80px',
-      align: 'end',
-      isExtra: true,
-      cell: (job) => (job.rate === undefined ? '' : count(Math.round(job.rate))),
-      sort: sort('rate'),
-    },
-    {
-      id: 'written',
-      name: w.written,
-      width: '100px',
-      align: 'end',
-      isExtra: true,
-      cell: (job) => (job.written === undefined ? '' : count(job.written)),
-      sort: sort('written'),
-    },
-    {
-      id: 'started',
-      name: w.started,
-      width: '186px',
-      isExtra: true,
-      cell: (job) => job.started && moment(job.started),
-      sort: sort('started'),
-    },
-  ];
   return (
     <>
       <div class="bar">
@@ -181,7 +136,7 @@ function Jobs(): JSX.Element {
       ) : (
         <Table
           label={w.title}
-          columns={columns}
+          columns={columnsOf(own.data, sort)}
           count={shown.length}
           row={(n) => shown[n]}
           href={linkOf}
@@ -315,4 +270,53 @@ function sorted(jobs: Job[], by: string, isDown: boolean): Job[] {
   };
   const up = [...jobs].sort(order);
   return isDown ? up.reverse() : up;
+}
+
+function columnsOf(own: string[] | undefined, sort: (id: string) => () => void): Column<Job>[] {
+  const w = t();
+  return [
+    {
+      id: 'state',
+      name: w.state,
+      width: '104px',
+      cell: (job) => <Badge kind={KINDS[job.state]}>{w.states[job.state]}</Badge>,
+      sort: sort('state'),
+    },
+    { id: 'way', name: w.way, cell: (job) => <Way job={job} own={own} />, sort: sort('way') },
+    {
+      id: 'pending',
+      name: w.pending,
+      width: '96px',
+      align: 'end',
+      isExtra: true,
+      cell: (job) => (job.pending === undefined ? '' : count(job.pending)),
+      sort: sort('pending'),
+    },
+    {
+      id: 'rate',
+      name: w.rate,
+      width: '80px',
+      align: 'end',
+      isExtra: true,
+      cell: (job) => (job.rate === undefined ? '' : count(Math.round(job.rate))),
+      sort: sort('rate'),
+    },
+    {
+      id: 'written',
+      name: w.written,
+      width: '100px',
+      align: 'end',
+      isExtra: true,
+      cell: (job) => (job.written === undefined ? '' : count(job.written)),
+      sort: sort('written'),
+    },
+    {
+      id: 'started',
+      name: w.started,
+      width: '186px',
+      isExtra: true,
+      cell: (job) => job.started && moment(job.started),
+      sort: sort('started'),
+    },
+  ];
 }

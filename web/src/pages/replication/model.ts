@@ -242,7 +242,10 @@ export function write(model: Model): Obj {
   return doc;
 }
 
-/** Where this server reaches itself, by its settings; by this page's address where those are not known. */
+/**
+ * Where this server reaches itself, by its settings; by this page's address where those are not
+ * known.
+ */
 export function ownAddress(settings: { port?: string; bind_address?: string } | undefined): string {
   const port = Number(settings?.port);
   if (!port) return server.href.replace(/\/$/, '');

@@ -14,8 +14,8 @@ export interface Tested {
 const LONGEST_MS = 20_000;
 
 /**
- * Whether an end can be reached and read, as the server sees it: it replicates it to itself, but none of its documents.
- * Browsers may not ask other servers.
+ * Whether an end can be reached and read, as the server sees it: it replicates it to itself, but
+ * none of its documents. Browsers may not ask other servers.
  */
 export async function probe(end: End, own: string, creates: boolean): Promise<Tested> {
   const w = t().tested;

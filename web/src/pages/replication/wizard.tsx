@@ -159,7 +159,10 @@ async function keep(model: Model): Promise<void> {
 
 const AT_ONCE_MS = 1500;
 
-/** By `_replicate`, which answers when it is done: who looks need not wait for that, but for what is wrong at once. */
+/**
+ * By `_replicate`, which answers when it is done: who looks need not wait for that, but for what is
+ * wrong at once.
+ */
 async function once(model: Model): Promise<void> {
   const request = ask<{
     _local_id?: string;

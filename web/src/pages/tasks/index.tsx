@@ -27,7 +27,9 @@ export default function Tasks({ place }: { place: Place }): JSX.Element {
   }
   const all = seen.current.all;
   const kind = place.query.get('type') ?? '';
-  const kinds = [...new Set([...all.map((work) => work.type), ...(kind ? [kind] : [])])].sort();
+  const kinds = [...new Set([...all.map((work) => work.type), ...(kind ? [kind] : [])])].sort(
+    (a, b) => a.localeCompare(b),
+  );
   return (
     <>
       <div class="page-head">
@@ -141,26 +143,27 @@ function List({ all, rates, place }: { all: Work[]; rates: Rates; place: Place }
   );
 }
 
+/** The page of what a task works on. */
+function pageOf({ type, database, design }: Work): string | undefined {
+  if (type === 'replication') return link(['replication']);
+  if (!database) return undefined;
+  return link(
+    design ? ['database', database, '_design', design] : ['database', database, '_all_docs'],
+  );
+}
+
+/** The database, and the design document, that a task works on. */
+function objectOf({ database, design }: Work): string | undefined {
+  return database && design ? `${database} / ${design}` : database;
+}
+
 function What({ work }: { work: Work }): JSX.Element {
   const t = say();
   const { source, target, continuous } = work.task;
   const isReplication = work.type === 'replication';
-  const to = isReplication
-    ? link(['replication'])
-    : work.database
-      ? link([
-          'database',
-          work.database,
-          work.design ? '_design' : '_all_docs',
-          ...(work.design ? [work.design] : []),
-        ])
-      : undefined;
+  const to = pageOf(work);
   const name =
-    isReplication && source
-      ? between(source, target ?? '')
-      : work.database
-        ? work.database + (work.design ? ` / ${work.design}` : '')
-        : t.store;
+    isReplication && source ? between(source, target ?? '') : (objectOf(work) ?? t.store);
   return (
     <div class="two-lines">
       {to ? (

@@ -85,7 +85,9 @@ export async function remove(name: string): Promise<() => Promise<void>> {
 
 /** Names of server admins. */
 export async function admins(signal?: AbortSignal): Promise<string[]> {
-  return Object.keys(await ask<Record<string, string>>('GET', ADMINS, { signal })).sort();
+  return Object.keys(await ask<Record<string, string>>('GET', ADMINS, { signal })).sort((a, b) =>
+    a.localeCompare(b),
+  );
 }
 
 export async function putAdmin(name: string, password: string): Promise<void> {
@@ -106,4 +108,13 @@ export function split(roles: string): string[] {
         .filter(Boolean),
     ),
   ];
+}
+
+/** The users that have every word of a search in their name or a role. */
+export function matching(all: User[], search: string): User[] {
+  const words = search.toLowerCase().split(/\s+/);
+  return all.filter(({ name, roles }) => {
+    const text = `${name} ${roles.join(' ')}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
 }

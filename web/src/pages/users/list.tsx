@@ -17,7 +17,7 @@ import {
   TextField,
   words,
 } from '../../ui';
-import { create, remove, split, type User, users } from './data';
+import { create, matching, remove, split, type User, users } from './data';
 import { t } from './texts';
 
 export function UserList(): JSX.Element {
@@ -36,19 +36,7 @@ export function UserList(): JSX.Element {
       <Problem error={all.error} retry={all.reload} />
     );
   if (!all.data) return <Loading />;
-  const shown = isMany
-    ? search
-      ? (begun.data?.users ?? [])
-      : all.data.users
-    : all.data.users.filter((user) => fits(user, search));
-  const columns: Column<User>[] = [
-    {
-      id: 'name',
-      name: w.name,
-      cell: (user) => <a href={link(['users', 'user', user.name])}>{user.name}</a>,
-    },
-    { id: 'roles', name: w.roles, cell: (user) => <Roles of={user.roles} /> },
-  ];
+  const shown = isMany && search ? (begun.data?.users ?? []) : matching(all.data.users, search);
   const reload = () => {
     all.reload();
     begun.reload();
@@ -72,23 +60,36 @@ export function UserList(): JSX.Element {
         </Button>
       </div>
       <Problem error={all.error ?? begun.error} retry={reload} />
-      {shown.length > 0 ? (
-        <Table
-          label={w.users}
-          columns={columns}
-          count={shown.length}
-          row={(n) => shown[n]}
-          href={(user) => link(['users', 'user', user.name])}
-        />
-      ) : begun.isLoading ? (
-        <Loading />
-      ) : (
-        <Empty icon="users" title={search ? w.nothing : w.noUsers}>
-          {!search && <p>{w.noUsersDo}</p>}
-        </Empty>
-      )}
+      {begun.isLoading ? <Loading /> : <Users shown={shown} isSearch={search !== ''} />}
       {isNew && <NewUser onClose={() => setNew(false)} done={reload} />}
     </>
+  );
+}
+
+function Users({ shown, isSearch }: { shown: User[]; isSearch: boolean }): JSX.Element {
+  const w = t();
+  if (shown.length === 0)
+    return (
+      <Empty icon="users" title={isSearch ? w.nothing : w.noUsers}>
+        {!isSearch && <p>{w.noUsersDo}</p>}
+      </Empty>
+    );
+  const columns: Column<User>[] = [
+    {
+      id: 'name',
+      name: w.name,
+      cell: (user) => <a href={link(['users', 'user', user.name])}>{user.name}</a>,
+    },
+    { id: 'roles', name: w.roles, cell: (user) => <Roles of={user.roles} /> },
+  ];
+  return (
+    <Table
+      label={w.users}
+      columns={columns}
+      count={shown.length}
+      row={(n) => shown[n]}
+      href={(user) => link(['users', 'user', user.name])}
+    />
   );
 }
 
@@ -100,14 +101,6 @@ export function Roles({ of }: { of: string[] }): JSX.Element {
       ))}
     </span>
   );
-}
-
-function fits(user: User, search: string): boolean {
-  const text = `${user.name} ${user.roles.join(' ')}`.toLowerCase();
-  return search
-    .toLowerCase()
-    .split(/\s+/)
-    .every((word) => text.includes(word));
 }
 
 function NewUser({ onClose, done }: { onClose: () => void; done: () => void }): JSX.Element {

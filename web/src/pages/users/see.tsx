@@ -49,7 +49,8 @@ export function See(): JSX.Element {
   );
   const start = async (who: string, given: string) => {
     control.current?.abort();
-    const mine = (control.current = new AbortController());
+    const mine = new AbortController();
+    control.current = mine;
     const all = [...(await rolesFor(who, mine.signal)), ...split(given)];
     try {
       await examine(who || null, [...new Set(all)], mine.signal, setRun);

@@ -151,7 +151,10 @@ export function PasswordForm({
             label={w.oldPassword}
             type="password"
             value={present}
-            onInput={(to) => (setWrong(false), setPresent(to))}
+            onInput={(to) => {
+              setWrong(false);
+              setPresent(to);
+            }}
             error={isWrong ? w.wrong : undefined}
             autocomplete="current-password"
             required

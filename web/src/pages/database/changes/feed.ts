@@ -30,7 +30,10 @@ const RECENT = 100;
 const WAITS_MS = [500, 1000, 2000, 5000];
 const HEARTBEAT_MS = 20_000;
 
-/** A continuous feed. What comes goes to a bounded buffer at once; `drawn` changes at most once a frame. */
+/**
+ * A continuous feed. What comes goes to a bounded buffer at once; `drawn` changes at most once a
+ * frame.
+ */
 export class Feed {
   readonly drawn = signal(0);
   readonly state = signal<State>('starting');
@@ -59,7 +62,7 @@ export class Feed {
 
   /** The newest is 0. */
   at(index: number): Change | undefined {
-    return this.kept[this.kept.length - 1 - index];
+    return index < this.kept.length ? this.kept.at(-1 - index) : undefined;
   }
 
   start(): void {
@@ -148,10 +151,10 @@ export class Feed {
   }
 
   private take(part: string[]): void {
-    const last = part[part.length - 1] ?? '';
+    const last = part.at(-1) ?? '';
     const isEnd = last.startsWith('{"last_seq"');
     const rows = isEnd ? part.slice(0, -1) : part;
-    const seq = seqOf(last) ?? seqOf(rows[rows.length - 1] ?? '');
+    const seq = seqOf(last) ?? seqOf(rows.at(-1) ?? '');
     if (seq !== undefined) this.seq = seq;
     this.add(rows);
   }
@@ -187,7 +190,10 @@ export class Feed {
   }
 }
 
-/** The sequence of a line, of either `seq` or `last_seq`: a text, or a number in CouchDB's oldest way. */
+/**
+ * The sequence of a line, of either `seq` or `last_seq`: a text, or a number in CouchDB's oldest
+ * way.
+ */
 function seqOf(line: string): string | undefined {
   const found = /^\{"(?:last_)?seq":\s*("(?:[^"\\]|\\.)*"|\d+)/.exec(line)?.[1];
   return found === undefined ? undefined : text(parse(found)) || found;

@@ -5,8 +5,9 @@ import { type Json, member, Obj, print, text } from '../../../json';
 import type { Place } from '../../../router';
 import { Badge, Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
 import { toDocument } from '../views/shared';
+import { type Choices, choicesOf, wantedOf } from './choices';
 import { type Change, Feed, headOf, read } from './feed';
-import { type Choices, choicesOf, Options, wantedOf } from './options';
+import { Options } from './options';
 import { say } from './texts';
 
 /** The changes of a database as they happen. */

@@ -2,7 +2,6 @@ import type { JSX } from 'preact';
 import { useRef, useState } from 'preact/hooks';
 import { ask } from '../../../api';
 import { bytes } from '../../../i18n';
-import { number, Obj, text } from '../../../json';
 import {
   Button,
   type Column,
@@ -15,35 +14,11 @@ import {
   say as tell,
   words,
 } from '../../../ui';
+import { type Attachment, attachmentHref, listed } from './attachment';
 import type { Draft } from './draft';
 import { Preview } from './preview';
-import { say } from './text';
+import { say } from './texts';
 import type { Upload, Uploads } from './upload';
-
-export interface Attachment {
-  name: string;
-  type: string;
-  size: number;
-  digest: string;
-}
-
-export function attachmentHref(draft: Draft, name: string): string | undefined {
-  return draft.href({ rev: draft.rev || undefined }, name);
-}
-
-function listed(draft: Draft): Attachment[] {
-  const all = draft.doc.value?.get('_attachments');
-  if (!(all instanceof Obj)) return [];
-  return [...all].map(([name, stub]) => {
-    const of = stub instanceof Obj ? stub : new Obj();
-    return {
-      name,
-      type: text(of.get('content_type')),
-      size: number(of.get('length')),
-      digest: text(of.get('digest')),
-    };
-  });
-}
 
 export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads }): JSX.Element {
   const t = say();
@@ -54,7 +29,9 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
   const replaced = useRef<string | undefined>(undefined);
   const all = listed(draft);
   if (draft.state.value !== 'there') return <Empty icon="attach" title={t.newFirst} />;
-  /** Whether attachments can be noted in the text, once more as it may be in the midst of typing. */
+  /**
+   * Whether attachments can be noted in the text, once more as it may be in the midst of typing.
+   */
   const mayChange = () => {
     const may = !draft.isDirty.value || draft.parsed() !== undefined;
     setError(may ? undefined : t.mend);
@@ -100,62 +77,6 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
     };
     await confirm({ title: t.removeAsk(name), text: t.removeText, action: words().delete, work });
   };
-  const columns: Column<Attachment>[] = [
-    {
-      id: 'name',
-      name: words().name,
-      cell: (row) => (
-        <button type="button" class="as-link cut" title={row.name} onClick={() => setSeen(row)}>
-          {row.name}
-        </button>
-      ),
-    },
-    {
-      id: 'type',
-      name: t.type,
-      width: 'minmax(0, 12rem)',
-      isExtra: true,
-      cell: (row) => <span title={row.type}>{row.type}</span>,
-    },
-    { id: 'size', name: words().size, width: '6rem', align: 'end', cell: (row) => bytes(row.size) },
-    {
-      id: 'digest',
-      name: t.digest,
-      width: 'minmax(0, 14rem)',
-      isExtra: true,
-      cell: (row) => <code title={row.digest}>{row.digest}</code>,
-    },
-    {
-      id: 'actions',
-      name: t.actions,
-      width: '7.75rem',
-      cell: (row) => (
-        <span class="act">
-          <a
-            class="button plain"
-            href={attachmentHref(draft, row.name)}
-            download={row.name}
-            aria-label={`${t.download} ${row.name}`}
-            title={t.download}
-          >
-            <Icon name="download" />
-          </a>
-          <Button
-            kind="plain"
-            icon="upload"
-            label={`${t.replace} ${row.name}`}
-            onClick={() => choose(row.name)}
-          />
-          <Button
-            kind="plain"
-            icon="remove"
-            label={`${words().delete} ${row.name}`}
-            onClick={() => void remove(row)}
-          />
-        </span>
-      ),
-    },
-  ];
   return (
     <div
       class={`attachments${isOver ? ' over' : ''}`}
@@ -204,7 +125,7 @@ export function Attachments({ draft, uploads }: { draft: Draft; uploads: Uploads
       {all.length > 0 ? (
         <Table
           label={t.attachments}
-          columns={columns}
+          columns={columnsOf(draft, { see: setSeen, replace: choose, remove })}
           count={all.length}
           row={(index) => all[index]}
           rowHeight={40}
@@ -251,4 +172,70 @@ function Sending({ upload, uploads }: { upload: Upload; uploads: Uploads }): JSX
       {!isOver && <Progress value={done} label={t.uploading(name)} />}
     </div>
   );
+}
+
+interface Work {
+  see: (row: Attachment) => void;
+  replace: (name: string) => void;
+  remove: (row: Attachment) => Promise<void>;
+}
+
+function columnsOf(draft: Draft, work: Work): Column<Attachment>[] {
+  const t = say();
+  return [
+    {
+      id: 'name',
+      name: words().name,
+      cell: (row) => (
+        <button type="button" class="as-link cut" title={row.name} onClick={() => work.see(row)}>
+          {row.name}
+        </button>
+      ),
+    },
+    {
+      id: 'type',
+      name: t.type,
+      width: 'minmax(0, 12rem)',
+      isExtra: true,
+      cell: (row) => <span title={row.type}>{row.type}</span>,
+    },
+    { id: 'size', name: words().size, width: '6rem', align: 'end', cell: (row) => bytes(row.size) },
+    {
+      id: 'digest',
+      name: t.digest,
+      width: 'minmax(0, 14rem)',
+      isExtra: true,
+      cell: (row) => <code title={row.digest}>{row.digest}</code>,
+    },
+    {
+      id: 'actions',
+      name: t.actions,
+      width: '7.75rem',
+      cell: (row) => (
+        <span class="act">
+          <a
+            class="button plain"
+            href={attachmentHref(draft, row.name)}
+            download={row.name}
+            aria-label={`${t.download} ${row.name}`}
+            title={t.download}
+          >
+            <Icon name="download" />
+          </a>
+          <Button
+            kind="plain"
+            icon="upload"
+            label={`${t.replace} ${row.name}`}
+            onClick={() => work.replace(row.name)}
+          />
+          <Button
+            kind="plain"
+            icon="remove"
+            label={`${words().delete} ${row.name}`}
+            onClick={() => void work.remove(row)}
+          />
+        </span>
+      ),
+    },
+  ];
 }

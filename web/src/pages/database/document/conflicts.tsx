@@ -16,7 +16,7 @@ import {
 import type { Draft } from './draft';
 import { readLeaves } from './leaves';
 import { type Failed, NotKept, resolve } from './resolve';
-import { say } from './text';
+import { say } from './texts';
 import { type Leaf, short } from './tree';
 
 export function Conflicts({ draft }: { draft: Draft }): JSX.Element {
@@ -77,7 +77,7 @@ function Solver({
   draft: Draft;
   leaves: Leaf[];
   onFailed: (failed: Failed[]) => void;
-}): JSX.Element {
+}): JSX.Element | null {
   const t = say();
   const [kept, setKept] = useState(0);
   /** Of which leaf a field is taken, where not of the one that is kept. */
@@ -99,7 +99,7 @@ function Solver({
   );
   const base = leaves[kept] ?? leaves[0];
   const merged = useMemo(() => (base ? print(merge(base, leaves, picks), 2) : ''), [base, picks]);
-  if (!base) return <></>;
+  if (!base) return null;
   const result = typed ?? merged;
   const keep = (index: number) => {
     setKept(index);
@@ -159,6 +159,7 @@ function Solver({
                   </th>
                   {leaves.map((leaf, index) => (
                     <td key={leaf.rev} class={(picks[field] ?? kept) === index ? 'taken' : ''}>
+                      {/* biome-ignore lint/a11y/noLabelWithoutControl: the control is there when the revisions differ */}
                       <label class="pick">
                         {/* Attachments stay with their revision: another has no content for them. */}
                         {different.has(field) && field !== '_attachments' && (
@@ -206,7 +207,7 @@ function Wrong({ error }: { error: unknown }): JSX.Element | null {
   return (
     <>
       <p class="notice warn">{t.notKept}</p>
-      <Problem error={error.because} />
+      <Problem error={error.cause} />
     </>
   );
 }

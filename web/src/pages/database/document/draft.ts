@@ -3,7 +3,7 @@ import { ApiError, ask, docPath, path, type Query, read, send, url } from '../..
 import { type Json, JsonError, Obj, parse, print, text as textOf } from '../../../json';
 import { mistakeWords } from '../../../ui';
 import { lineOf, plain, put } from './source';
-import { say } from './text';
+import { say } from './texts';
 
 export interface Wrong {
   line: number;
@@ -11,7 +11,10 @@ export interface Wrong {
   text: string;
 }
 
-/** What the server has now, where that is not what the draft began with; `undefined` when it was deleted. */
+/**
+ * What the server has now, where that is not what the draft began with; `undefined` when it was
+ * deleted.
+ */
 export interface Clash {
   theirs: Obj | undefined;
 }
@@ -304,7 +307,10 @@ export class Draft {
     }
   }
 
-  /** Puts or removes an attachment upon the present revision: upon a later one too, unless there is unsaved text of an earlier one. */
+  /**
+   * Puts or removes an attachment upon the present revision: upon a later one too, unless there is
+   * unsaved text of an earlier one.
+   */
   async withRev(name: string, work: (rev: string) => Promise<string>): Promise<void> {
     for (let tries = 0; ; tries++) {
       try {
@@ -354,7 +360,9 @@ export class Draft {
     this.write(text);
   }
 
-  /** Deletes it; answers how to take that back. Where it had conflicts, one of them takes its place. */
+  /**
+   * Deletes it; answers how to take that back. Where it had conflicts, one of them takes its place.
+   */
   async remove(): Promise<() => Promise<unknown>> {
     const rev = this.rev;
     const before = this.doc.value;

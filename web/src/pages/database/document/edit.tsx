@@ -3,7 +3,7 @@ import { useMemo } from 'preact/hooks';
 import { print } from '../../../json';
 import { Button, Compare, Editor, Icon, inLine } from '../../../ui';
 import type { Draft } from './draft';
-import { say } from './text';
+import { say } from './texts';
 
 /** The document as text, and what came of saving it. */
 export function Edit({

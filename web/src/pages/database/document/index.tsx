@@ -22,7 +22,7 @@ import './document.css';
 import { Draft } from './draft';
 import { Edit } from './edit';
 import { Revisions } from './revisions';
-import { say } from './text';
+import { say } from './texts';
 import { Uploads } from './upload';
 
 interface Props {

@@ -4,9 +4,9 @@ import { send, useResource } from '../../../api';
 import { bytes } from '../../../i18n';
 import { parse, print } from '../../../json';
 import { Dialog, Editor, Loading, Problem } from '../../../ui';
-import { type Attachment, attachmentHref } from './attachments';
+import { type Attachment, attachmentHref } from './attachment';
 import type { Draft } from './draft';
-import { say } from './text';
+import { say } from './texts';
 
 const TEXT_MAX = 1_000_000;
 const MEDIA_MAX = 200_000_000;
@@ -77,7 +77,10 @@ function load(
   });
 }
 
-/** By its own address, where the server keeps it from running anything: as a blob, an SVG that is opened by itself would run as this page. */
+/**
+ * By its own address, where the server keeps it from running anything: as a blob, an SVG that is
+ * opened by itself would run as this page.
+ */
 function Picture({ draft, of }: { draft: Draft; of: Attachment }): JSX.Element {
   const [isBroken, setBroken] = useState(false);
   if (isBroken) return <p class="notice">{say().noPreview}</p>;

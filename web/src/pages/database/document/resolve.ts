@@ -11,14 +11,15 @@ export interface Failed {
 
 /** The merged text was refused; nothing was deleted. */
 export class NotKept extends Error {
-  constructor(readonly because: unknown) {
-    super(String(because));
+  constructor(override readonly cause: unknown) {
+    super(String(cause), { cause });
   }
 }
 
 /**
  * Keeps one leaf, with the text as its content, and deletes the others.
- * A changed text is saved first: were it refused after the others were deleted, what was taken from them would be lost.
+ * A changed text is saved first: were it refused after the others were deleted, what was taken from
+ * them would be lost.
  */
 export async function resolve(
   draft: Draft,
@@ -58,6 +59,7 @@ async function save(draft: Draft, kept: Leaf, result: string): Promise<string> {
     });
     return told.rev;
   } catch (error) {
+    // biome-ignore lint/style/useErrorCause: its constructor takes the cause alone
     throw new NotKept(error);
   }
 }

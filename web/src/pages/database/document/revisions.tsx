@@ -7,7 +7,7 @@ import { Badge, Button, Compare, Empty, Loading, Problem, style, say as tell } f
 import type { Draft } from './draft';
 import { Sides } from './edit';
 import { readTree } from './leaves';
-import { say } from './text';
+import { say } from './texts';
 import { type Node, short } from './tree';
 
 /** The tree of revisions as a picture, and one of them beside the present text. */

@@ -27,17 +27,26 @@ function stringEnd(source: string, at: number): number {
 }
 
 function valueEnd(source: string, at: number): number {
+  const first = source[at] ?? '';
+  if (first === '"') return stringEnd(source, at);
+  if (first === '{' || first === '[') return nestedEnd(source, at);
+  const length = source.slice(at).search(/[\s,\]}]/);
+  return length < 0 ? source.length : at + length;
+}
+
+/** The end of an object or array. */
+function nestedEnd(source: string, at: number): number {
   let depth = 0;
-  for (let now = at; now < source.length; now++) {
+  let now = at;
+  while (now < source.length) {
     const character = source[now] ?? '';
     if (character === '"') {
-      now = stringEnd(source, now) - 1;
-      if (depth === 0) return now + 1;
-    } else if (character === '{' || character === '[') depth++;
-    else if (character === '}' || character === ']') {
-      if (depth === 0) return now;
-      if (--depth === 0) return now + 1;
-    } else if (depth === 0 && (character === ',' || /\s/.test(character))) return now;
+      now = stringEnd(source, now);
+      continue;
+    }
+    now++;
+    if (character === '{' || character === '[') depth++;
+    else if ((character === '}' || character === ']') && --depth === 0) return now;
   }
   return source.length;
 }

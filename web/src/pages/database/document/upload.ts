@@ -13,7 +13,10 @@ export interface Upload {
   error?: unknown;
 }
 
-/** Files on their way into a document: one after the other, as each needs the revision that the one before made. */
+/**
+ * Files on their way into a document: one after the other, as each needs the revision that the one
+ * before made.
+ */
 export class Uploads {
   readonly all = signal<Upload[]>([]);
   readonly isBusy = computed(() =>
@@ -92,7 +95,10 @@ export class Uploads {
   }
 }
 
-/** `fetch` does not tell how much was sent. The file is read as it is sent, so that it may be larger than memory. */
+/**
+ * `fetch` does not tell how much was sent. The file is read as it is sent, so that it may be larger
+ * than memory.
+ */
 async function transmit(
   to: URL,
   file: File,

@@ -62,7 +62,12 @@ export function Fields({
   const all = [...fields, ...chosen.filter((field) => !fields.includes(field))];
   return (
     <Dialog title={t().fields} onClose={onClose}>
-      <form onSubmit={(event) => (event.preventDefault(), onClose())}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          onClose();
+        }}
+      >
         <small class="soft">{t().fieldsHint}</small>
         <div class="options">
           {all.map((field) => {

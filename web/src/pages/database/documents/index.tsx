@@ -45,42 +45,10 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
   return (
     <>
       <div class="docs-head">
-        <div class="bar">
-          <div class="group" role="group" aria-label={t().how}>
-            <button
-              type="button"
-              aria-pressed={!isJson}
-              onClick={() => refine({ view: undefined })}
-            >
-              {t().table}
-            </button>
-            <button type="button" aria-pressed={isJson} onClick={() => refine({ view: 'json' })}>
-              {t().json}
-            </button>
-          </div>
-          {!isJson && (
-            <Check
-              label={t().withDocs}
-              value={withDocs}
-              onChange={(on) => refine({ include_docs: String(on) })}
-            />
-          )}
-          {!isJson && withDocs && rows && <Columns db={db} rows={rows} />}
-          <Button
-            icon="filter"
-            aria-expanded={isOpen}
-            aria-pressed={!isAll}
-            onClick={() => setOpen(!isOpen)}
-          >
-            {t().range}
-          </Button>
-          {rows && <Jump rows={rows} to={jump} />}
-          <Button kind="plain" icon="reload" label={words().reload} onClick={changed} />
-          <a class="button primary push" href={link(['database', db, 'new'])}>
-            <Icon name="add" />
-            {t().create}
-          </a>
-        </div>
+        <Head
+          {...{ db, rows, isJson, withDocs, isOpen, isAll, jump, changed }}
+          toggle={() => setOpen(!isOpen)}
+        />
         {isOpen && (
           <Options key={key} range={range} isPartitioned={info?.props?.partitioned ?? false} />
         )}
@@ -95,43 +63,123 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
               changed={changed}
             />
           ) : (
-            rows?.count !== undefined && (
-              <span class="soft" role="status">
-                {isAll
-                  ? t().all(count(rows.count))
-                  : t().some(count(rows.count), count(rows.total))}
-              </span>
-            )
+            rows && <Count rows={rows} range={range} />
           )}
-          {chosen.size === 0 && !isAll && <Within range={range} />}
-          {rows?.count !== undefined && rows.count > 0 && chosen.size < rows.count && (
+          {chosen.size < (rows?.count ?? 0) && (
             <Button kind="plain" onClick={selectAll}>
               {t().selectAll}
             </Button>
           )}
         </div>
       </div>
-      {rows?.count === undefined ? (
-        rows?.error === undefined && <Loading lines={10} />
-      ) : rows.count === 0 ? (
-        <None isAll={isAll} db={db} />
-      ) : isJson ? (
-        <DocsJson
-          key={key}
-          db={db}
-          rows={rows}
-          from={Math.min(goTo.index, Math.max(0, rows.count - 1))}
-          setFrom={jump}
-          seen={seen}
-          picking={picking}
-        />
-      ) : (
-        <Rowed
-          key={key}
-          {...{ db, rows, withDocs, seen, picking }}
-          goTo={goTo.round > 0 ? goTo : undefined}
+      <Body {...{ db, rows, isAll, isJson, withDocs, goTo, jump, seen, picking }} key={key} />
+    </>
+  );
+}
+
+/** The documents, as a table or as JSON. */
+function Body({
+  db,
+  rows,
+  isAll,
+  isJson,
+  withDocs,
+  goTo,
+  jump,
+  seen,
+  picking,
+}: {
+  db: string;
+  rows: Rows | undefined;
+  isAll: boolean;
+  isJson: boolean;
+  withDocs: boolean;
+  goTo: { index: number; round: number };
+  jump: (index: number) => void;
+  seen: (from: number, to: number) => void;
+  picking: Picking;
+}): JSX.Element | null {
+  if (rows?.count === undefined) return rows?.error === undefined ? <Loading lines={10} /> : null;
+  if (rows.count === 0) return <None isAll={isAll} db={db} />;
+  if (isJson)
+    return (
+      <DocsJson
+        db={db}
+        rows={rows}
+        from={Math.min(goTo.index, Math.max(0, rows.count - 1))}
+        setFrom={jump}
+        seen={seen}
+        picking={picking}
+      />
+    );
+  return (
+    <Rowed {...{ db, rows, withDocs, seen, picking }} goTo={goTo.round > 0 ? goTo : undefined} />
+  );
+}
+
+/** The buttons above the documents. */
+function Head({
+  db,
+  rows,
+  isJson,
+  withDocs,
+  isOpen,
+  isAll,
+  jump,
+  toggle,
+  changed,
+}: {
+  db: string;
+  rows: Rows | undefined;
+  isJson: boolean;
+  withDocs: boolean;
+  isOpen: boolean;
+  isAll: boolean;
+  jump: (index: number) => void;
+  toggle: () => void;
+  changed: () => void;
+}): JSX.Element {
+  return (
+    <div class="bar">
+      <div class="group" role="group" aria-label={t().how}>
+        <button type="button" aria-pressed={!isJson} onClick={() => refine({ view: undefined })}>
+          {t().table}
+        </button>
+        <button type="button" aria-pressed={isJson} onClick={() => refine({ view: 'json' })}>
+          {t().json}
+        </button>
+      </div>
+      {!isJson && (
+        <Check
+          label={t().withDocs}
+          value={withDocs}
+          onChange={(on) => refine({ include_docs: String(on) })}
         />
       )}
+      {!isJson && withDocs && rows && <Columns db={db} rows={rows} />}
+      <Button icon="filter" aria-expanded={isOpen} aria-pressed={!isAll} onClick={toggle}>
+        {t().range}
+      </Button>
+      {rows && <Jump rows={rows} to={jump} />}
+      <Button kind="plain" icon="reload" label={words().reload} onClick={changed} />
+      <a class="button primary push" href={link(['database', db, 'new'])}>
+        <Icon name="add" />
+        {t().create}
+      </a>
+    </div>
+  );
+}
+
+function Count({ rows, range }: { rows: Rows; range: Range }): JSX.Element {
+  const isAll = Object.keys(range).length === 0;
+  return (
+    <>
+      {rows.count !== undefined && (
+        <span class="soft" role="status">
+          {isAll ? t().all(count(rows.count)) : t().some(count(rows.count), count(rows.total))}
+        </span>
+      )}
+      {!isAll && <Within range={range} />}
     </>
   );
 }

@@ -17,7 +17,10 @@ export function Jump({ rows, to }: { rows: Rows; to: (index: number) => void }):
   return (
     <form
       class="row-of jump"
-      onSubmit={(event) => (event.preventDefault(), void go().catch(complain))}
+      onSubmit={(event) => {
+        event.preventDefault();
+        void go().catch(complain);
+      }}
     >
       <select
         aria-label={t().jumpBy}

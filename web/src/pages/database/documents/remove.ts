@@ -22,7 +22,10 @@ export interface Removal {
   undo?: () => Promise<void>;
 }
 
-/** Deletes revisions. With `isKept` their documents and attachments are read before, and `undo` writes them again. */
+/**
+ * Deletes revisions. With `isKept` their documents and attachments are read before, and `undo`
+ * writes them again.
+ */
 export async function remove(
   db: string,
   chosen: Chosen[],
@@ -83,7 +86,9 @@ async function putBack(db: string, docs: Obj[]): Promise<void> {
   }
 }
 
-/** Another revision won meanwhile: the branch that was deleted is continued, as a replication would. */
+/**
+ * Another revision won meanwhile: the branch that was deleted is continued, as a replication would.
+ */
 function next(doc: Obj): Obj {
   const [start, hash] = text(doc.get('_rev')).split('-');
   const ids = [

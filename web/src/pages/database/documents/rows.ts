@@ -23,8 +23,9 @@ const ALL_PAGE = 5000;
 const REST_MS = 40;
 
 /**
- * The rows of `_all_docs`, of which those pages are loaded that are seen. `count` is exact: offsets tell how many are outside of the range.
- * A page is reached from the nearest row that is known, in either direction, as `skip` over a million rows is slow.
+ * The rows of `_all_docs`, of which those pages are loaded that are seen. `count` is exact: offsets
+ * tell how many are outside of the range. A page is reached from the nearest row that is known, in
+ * either direction, as `skip` over a million rows is slow.
  */
 export class Rows {
   count: number | undefined;

@@ -42,14 +42,13 @@ export function DocsTable({
     { id: '_id', name: '_id', width: 'minmax(0, 1.4fr)', cell: (row) => <Id db={db} row={row} /> },
   ];
   if (withDocs)
-    fields.forEach((field, n) =>
+    for (const [n, field] of fields.entries())
       columns.push({
         id: field,
         name: field,
         isExtra: n > 0,
         cell: (row) => <Value value={row.doc?.get(field)} />,
-      }),
-    );
+      });
   else
     columns.push({
       id: '_rev',

@@ -22,7 +22,10 @@ interface Used {
   seen: (from: number, to: number) => void;
 }
 
-/** The rows of a range. They are loaded again when the database changed; what was there stays meanwhile. */
+/**
+ * The rows of a range. They are loaded again when the database changed; what was there stays
+ * meanwhile.
+ */
 export function useRows(db: string, range: Range, withDocs: boolean, info: Info | undefined): Used {
   const [shown, setShown] = useState<{ key: string; rows: Rows }>();
   const [, draw] = useState(0);

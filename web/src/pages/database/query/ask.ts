@@ -122,7 +122,10 @@ export function conditions(selector: Json | undefined): [field: string, operator
   });
 }
 
-/** Fields for an index of a query: first what must be equal, then the order, then what is within a range. */
+/**
+ * Fields for an index of a query: first what must be equal, then the order, then what is within a
+ * range.
+ */
 export function suggest(told: Json): string[] {
   const all = conditions(member(told, 'selector'));
   const of = (operators: string[]) =>

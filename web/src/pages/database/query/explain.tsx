@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { type Json, member, Obj, print, text } from '../../../json';
 import { Badge, Icon, type IconName } from '../../../ui';
-import { brief } from '../views/shared';
+import { brief } from '../views/source';
 import { conditions, fieldsOf, type Index, indexOf } from './ask';
 import { Suggestion } from './suggest';
 import { say } from './texts';
@@ -14,7 +14,10 @@ interface Step {
   code?: string;
 }
 
-/** How the server answers a query: step by step, the indexes that it did not take, and one that would serve better. */
+/**
+ * How the server answers a query: step by step, the indexes that it did not take, and one that
+ * would serve better.
+ */
 export function Explained({
   db,
   partition,

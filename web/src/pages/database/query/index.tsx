@@ -1,13 +1,15 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, path } from '../../../api';
+import { path } from '../../../api';
 import type { Json } from '../../../json';
 import { link, type Place, refine } from '../../../router';
-import { Button, Empty, Loading, Problem, TextField } from '../../../ui';
-import { Code, CopyCurl, curl, wrongJson } from '../views/shared';
+import { Button, Empty, Loading, TextField } from '../../../ui';
+import { Code, CopyCurl } from '../views/shared';
+import { curl, wrongJson } from '../views/source';
 import { explain, type Found, find, TEMPLATES } from './ask';
 import { Explained } from './explain';
 import { Indexes } from './indexes';
+import { Refused } from './refused';
 import { Results } from './results';
 import { say } from './texts';
 
@@ -151,23 +153,5 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
         )}
       </div>
     </div>
-  );
-}
-
-/** An error of Mango, and what to do about it. */
-export function Refused({
-  error,
-  retry,
-}: {
-  error: unknown;
-  retry?: () => void;
-}): JSX.Element | null {
-  const help = error instanceof ApiError ? say().errors[error.error] : undefined;
-  if (error === undefined) return null;
-  return (
-    <>
-      <Problem error={error} {...(retry ? { retry } : {})} />
-      {help && <p class="notice">{help}</p>}
-    </>
   );
 }

@@ -20,7 +20,7 @@ import {
   words,
 } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { wrongJson } from '../views/shared';
+import { wrongJson } from '../views/source';
 import { createIndex, deleteIndex, fieldsOf, type Index, indexBody, indexes } from './ask';
 import { say } from './texts';
 

@@ -3,7 +3,8 @@ import { useMemo, useState } from 'preact/hooks';
 import { count, duration } from '../../../i18n';
 import { type Json, member, Obj, print, text } from '../../../json';
 import { Button, type Column, complain, Editor, Empty, Table } from '../../../ui';
-import { brief, Switch, toDocument } from '../views/shared';
+import { Switch, toDocument } from '../views/shared';
+import { brief } from '../views/source';
 import type { Found } from './ask';
 import { say } from './texts';
 
@@ -56,8 +57,8 @@ export function Results({
         />
         <span class="soft" role="status">
           {(isGroups ? t.groups : t.found)(count(rows.length))}
-          {stats &&
-            ` · ${t.examined(count(stats.keys), count(stats.docs))} · ${t.took(duration(stats.seconds))}`}
+          {stats && ` · ${t.examined(count(stats.keys), count(stats.docs))}`}
+          {stats && ` · ${t.took(duration(stats.seconds))}`}
         </span>
         {isMore && (
           <>

@@ -14,7 +14,7 @@ import {
   type Stats,
   suggest,
 } from './ask';
-import { Refused } from './index';
+import { Refused } from './refused';
 import { say } from './texts';
 
 interface Measured {

@@ -1,7 +1,7 @@
 import { ask, docPath, isAdmin, path, read } from '../../../api';
 import { from, type Json, member, number, Obj, print, text } from '../../../json';
 import type { Info } from '../../databases/infos';
-import type { IndexProps } from './index';
+import type { IndexProps } from './links';
 import type { Kind } from './request';
 
 /** Which index; `info` is what the server says of the database. */
@@ -73,7 +73,10 @@ interface Task {
 /** The server commits an index after so many changes, or before. */
 const UNCOMMITTED_MAX = 100_000;
 
-/** How many changes an index has, of how many. What is not committed yet only admins of the server can see. */
+/**
+ * How many changes an index has, of how many. What is not committed yet only admins of the server
+ * can see.
+ */
 export async function progressOf(
   of: Of,
   signal: AbortSignal,

@@ -26,7 +26,7 @@ export interface Draft {
 
 const named = (value: Json | undefined) =>
   typeof value === 'string' ? value : value === undefined ? '' : print(value);
-export const valueOf = (source: string): Json | undefined =>
+export const analyzerOf = (source: string): Json | undefined =>
   source.trim() === '' ? undefined : /^\s*[{[]/.test(source) ? parse(source) : source.trim();
 
 const isByField = (analyzer: Json | undefined) => member(analyzer, 'name') === 'perfield';
@@ -51,7 +51,7 @@ export function draftOf(kind: Kind, saved: Json | undefined): Draft {
 
 /** What is to be saved: of what is there, all else stays. */
 export function definitionOf(kind: Kind, saved: Json | undefined, draft: Draft): Obj {
-  const [main, fields] = [valueOf(draft.analyzer), valueOf(draft.fields)];
+  const [main, fields] = [analyzerOf(draft.analyzer), analyzerOf(draft.fields)];
   const old = saved instanceof Obj ? saved : new Obj();
   const made = (at: string[], value: Json | undefined, to: Obj) =>
     value === undefined && member(to, ...at) === undefined ? to : put(to, at, value);

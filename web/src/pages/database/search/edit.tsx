@@ -6,11 +6,12 @@ import { link, setGuard } from '../../../router';
 import { say as announce, Button, confirm, TextField, words } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { change, type Design, put } from '../views/design';
-import { Code, useGuard, wrongJson } from '../views/shared';
+import { modeOf } from '../views/language';
+import { Code, useGuard } from '../views/shared';
+import { wrongJson } from '../views/source';
 import { say as ofViews } from '../views/texts';
-import { modeOf } from '../views/view';
-import { ANALYZERS, type Draft, definitionOf, draftOf, valueOf } from './definition';
-import { type IndexProps, toIndex } from './index';
+import { ANALYZERS, analyzerOf, type Draft, definitionOf, draftOf } from './definition';
+import { type IndexProps, toIndex } from './links';
 import { Refused } from './refused';
 import { type Kind, MEMBER } from './request';
 import { say } from './texts';
@@ -151,7 +152,7 @@ function Analyze({ kind, analyzer }: { kind: Kind; analyzer: string }): JSX.Elem
       setTokens(
         (
           await ask<{ tokens: string[] }>('POST', `/${kind}_analyze`, {
-            body: `{"analyzer":${print(valueOf(used) ?? 'standard')},"text":${JSON.stringify(text)}}`,
+            body: `{"analyzer":${print(analyzerOf(used) ?? 'standard')},"text":${JSON.stringify(text)}}`,
           })
         ).tokens,
       );

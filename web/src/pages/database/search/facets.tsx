@@ -11,7 +11,10 @@ const SHOWN_MAX = 10;
 export const shown = (value: string): string =>
   value.trim() === '' ? JSON.stringify(value) : value;
 
-/** How many hits have which value, or are in which range: pressed, these are shown alone, and pressed again, with the others. */
+/**
+ * How many hits have which value, or are in which range: pressed, these are shown alone, and
+ * pressed again, with the others.
+ */
 export function Facets({
   answer,
   narrows,

@@ -5,12 +5,13 @@ import { count } from '../../../i18n';
 import { from, member, type Obj, print } from '../../../json';
 import { refine } from '../../../router';
 import { Button, Check, Empty, Loading, TextField } from '../../../ui';
-import { Chosen, CopyCurl, curl } from '../views/shared';
+import { Chosen, CopyCurl } from '../views/shared';
+import { curl } from '../views/source';
 import { say as ofViews } from '../views/texts';
 import { type Answer, pathOf, search } from './ask';
 import { Facets, shown } from './facets';
 import { Hits } from './hits';
-import type { IndexProps } from './index';
+import type { IndexProps } from './links';
 import { Refused } from './refused';
 import {
   bodyOf,
@@ -18,18 +19,21 @@ import {
   GROUPS,
   GROUPS_MAX,
   groupsOf,
+  guessOf,
   isWithin,
   LIMIT,
   LIMIT_MAX,
   limitOf,
   MEMBER,
-  NAMES,
   type Narrow,
   narrowsOf,
+  queryOf,
   rangesOf,
   TAGS,
   TEXTS,
+  toggled,
   type Wanted,
+  wantedOf,
 } from './request';
 import { IndexState, useIndexState } from './state';
 import { say } from './texts';
@@ -47,25 +51,8 @@ export function Find({
 }: IndexProps & { doc: Obj }): JSX.Element {
   const definition = member(doc, MEMBER[kind], name);
   const fields = fieldsOf(kind, definition);
-  // What the definition lets expect, until somebody wants it otherwise.
-  const guess: Wanted = {
-    counts: fields
-      .filter((field) => field.hasCounts)
-      .map((field) => field.name)
-      .join(', '),
-    highlight_fields: fields
-      .filter((field) => field.hasText)
-      .map((field) => field.name)
-      .join(', '),
-  };
-  const wanted: Wanted = {
-    ...guess,
-    ...Object.fromEntries(
-      NAMES.flatMap((each) =>
-        ((value) => (value === null ? [] : [[each, value]]))(place.query.get(each)),
-      ),
-    ),
-  };
+  const guess = guessOf(fields);
+  const wanted = wantedOf(place.query, guess);
   const [round, setRound] = useState(0);
   const asked = JSON.stringify(wanted);
   // Bookmarks of the pages up to this one: of this query, another one begins at its first page.
@@ -92,25 +79,13 @@ export function Find({
   useEffect(() => setLast(found.data ?? last), [found.data]);
   const answer = found.data ?? (found.isLoading ? last : undefined);
   const set = (some: Wanted) => {
-    // Texts that are emptied are kept as a blank: without them the guess would be back.
-    refine(
-      Object.fromEntries(
-        Object.entries(some).map(([each, value]) => [
-          each,
-          value === guess[each] ? '' : value || (guess[each] ? ' ' : ''),
-        ]),
-      ),
-    );
+    refine(queryOf(some, guess));
     turn({ asked: '', marks: [] });
     hurry(undefined);
     setRound(round + 1);
   };
   const narrows = narrowsOf(wanted);
-  const narrow = (all: Narrow[]) => set({ narrow: all.length > 0 ? JSON.stringify(all) : '' });
-  const toggle = (one: Narrow) => {
-    const others = narrows.filter((each) => each.join() !== one.join());
-    narrow(others.length < narrows.length ? others : [...narrows, one]);
-  };
+  const toggle = (one: Narrow) => set({ narrow: toggled(narrows, one) });
   const isMango = member(doc, 'language') === 'query';
   const names = isMango ? ['$default'] : fields.map((field) => field.name);
   return (
@@ -135,23 +110,7 @@ export function Find({
           />
         )}
       </div>
-      {narrows.length > 0 && (
-        <ul class="views-chips" aria-label={say().narrowed}>
-          {narrows.map((one, n) => (
-            <li key={n} class="chip">
-              <span>
-                {one[0]}: <strong>{shown(one[1])}</strong>
-              </span>
-              <Button
-                kind="plain"
-                icon="close"
-                label={say().widen(one.slice(0, 2).join(': '))}
-                onClick={() => toggle(one)}
-              />
-            </li>
-          ))}
-        </ul>
-      )}
+      <Narrowed narrows={narrows} toggle={toggle} />
       <Refused error={found.error} retry={found.reload} />
       {found.isLoading && !isAsItIs && <Waiting of={of} onNow={() => hurry(asked)} />}
       {isAsItIs && found.data && <p class="notice">{say().partly}</p>}
@@ -179,6 +138,34 @@ export function Find({
         found.isLoading && <Loading />
       )}
     </>
+  );
+}
+
+/** The values and ranges that all hits have. */
+function Narrowed({
+  narrows,
+  toggle,
+}: {
+  narrows: Narrow[];
+  toggle: (one: Narrow) => void;
+}): JSX.Element | null {
+  if (narrows.length === 0) return null;
+  return (
+    <ul class="views-chips" aria-label={say().narrowed}>
+      {narrows.map((one, n) => (
+        <li key={n} class="chip">
+          <span>
+            {one[0]}: <strong>{shown(one[1])}</strong>
+          </span>
+          <Button
+            kind="plain"
+            icon="close"
+            label={say().widen(one.slice(0, 2).join(': '))}
+            onClick={() => toggle(one)}
+          />
+        </li>
+      ))}
+    </ul>
   );
 }
 

@@ -4,12 +4,14 @@ import { count } from '../../../i18n';
 import { type Json, member, Num, Obj, print, text } from '../../../json';
 import { Empty } from '../../../ui';
 import { docLink } from '../address';
-import { brief } from '../views/shared';
+import { brief } from '../views/source';
 import type { Answer } from './ask';
 import { MARKS } from './request';
 import { say } from './texts';
 
-/** What was found, in its order: each hit with its stored fields, and what matched in them marked. */
+/**
+ * What was found, in its order: each hit with its stored fields, and what matched in them marked.
+ */
 export function Hits({
   db,
   answer,

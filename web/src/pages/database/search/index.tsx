@@ -8,21 +8,12 @@ import { designOf, load } from '../views/design';
 import { say as ofViews } from '../views/texts';
 import { Edit } from './edit';
 import { Find } from './find';
+import { type IndexProps, toIndex } from './links';
 import { List } from './list';
 import { New } from './new';
 import { type Kind, MEMBER } from './request';
 import './search.css';
 import { say } from './texts';
-
-export function toIndex(
-  db: string,
-  design: string,
-  kind: Kind,
-  name: string,
-  ...more: string[]
-): string {
-  return link(['database', db, '_design', design, kind, name, ...more]);
-}
 
 /** Text indexes of both interfaces: asked, and written. */
 export default function Search({ db, place, info }: PartProps): JSX.Element {
@@ -45,12 +36,6 @@ export default function Search({ db, place, info }: PartProps): JSX.Element {
       />
     </div>
   );
-}
-
-export interface IndexProps extends Pick<PartProps, 'db' | 'place' | 'info'> {
-  design: string;
-  kind: Kind;
-  name: string;
 }
 
 function Loaded({ isEdit, ...rest }: IndexProps & { isEdit: boolean }): JSX.Element {

@@ -17,7 +17,7 @@ import { OnlyAdmins, useMayManage } from '../manage';
 import { designs, type Text } from '../views/design';
 import { say as ofViews } from '../views/texts';
 import type { Of } from './ask';
-import { toIndex } from './index';
+import { toIndex } from './links';
 import { MEMBER } from './request';
 import { IndexState, useIndexState } from './state';
 import { say } from './texts';

@@ -1,6 +1,9 @@
 import { from, type Json, member, parse, text } from '../../../json';
 
-/** The two interfaces, as their paths have them, and which member of a design document has the indexes of each. */
+/**
+ * The two interfaces, as their paths have them, and which member of a design document has the
+ * indexes of each.
+ */
 export const MEMBER = { _nouveau: 'nouveau', _search: 'indexes' } as const;
 export type Kind = keyof typeof MEMBER;
 
@@ -52,6 +55,37 @@ export const [LIMIT, LIMIT_MAX] = [25, 200];
 /** Groups, and as many as servers give at most. */
 export const [GROUPS, GROUPS_MAX] = [10, 200];
 
+/** The query that a definition suggests: facets and highlighting of all fields that have them. */
+export function guessOf(fields: Field[]): Wanted {
+  const names = (some: Field[]) => some.map((field) => field.name).join(', ');
+  return {
+    counts: names(fields.filter((field) => field.hasCounts)),
+    highlight_fields: names(fields.filter((field) => field.hasText)),
+  };
+}
+
+/** The query in the address; what it does not mention is what the definition suggests. */
+export function wantedOf(query: URLSearchParams, guess: Wanted): Wanted {
+  const given = NAMES.flatMap((name) => {
+    const value = query.get(name);
+    return value === null ? [] : [[name, value] as const];
+  });
+  return { ...guess, ...Object.fromEntries(given) };
+}
+
+/**
+ * The query of the address for these wishes. An emptied field is kept as a blank where the
+ * definition suggests a value: without it the suggestion would return.
+ */
+export function queryOf(wanted: Wanted, guess: Wanted): Wanted {
+  return Object.fromEntries(
+    Object.entries(wanted).map(([name, value]) => [
+      name,
+      value === guess[name] ? '' : value || (guess[name] ? ' ' : ''),
+    ]),
+  );
+}
+
 /** A value of a field, or with `isRange` one of its ranges, that all hits have. */
 export type Narrow = [field: string, value: string, isRange: boolean];
 
@@ -64,12 +98,22 @@ export function narrowsOf(wanted: Wanted): Narrow[] {
   }
 }
 
+/** The value of `narrow` with one more restriction, or without it where it is there. */
+export function toggled(all: Narrow[], one: Narrow): string {
+  const others = all.filter((each) => each.join() !== one.join());
+  const next = others.length < all.length ? others : [...all, one];
+  return next.length > 0 ? JSON.stringify(next) : '';
+}
+
 /** Numbers as both interfaces read them in a query too: without exponents. */
 const RANGE = /^[[{]\s*(-?\d*\.?\d+|\*)\s+TO\s+(-?\d*\.?\d+|\*)\s*[\]}]$/;
 /** Longer texts are no ranges that somebody wrote. */
 const RANGES_MAX = 2000;
 
-/** Of `year [0 TO 2000} [2000 TO *], price [0 TO 10]` the ranges of each field; `undefined` for what is none. */
+/**
+ * Of `year [0 TO 2000} [2000 TO *], price [0 TO 10]` the ranges of each field; `undefined` for what
+ * is none.
+ */
 export function rangesOf(source: string): Map<string, string[]> | undefined {
   if (source.length > RANGES_MAX) return undefined;
   const all = new Map<string, string[]>();

@@ -27,7 +27,7 @@ export function Compaction({
   db: string;
   info: Info;
   reload: () => void;
-}): JSX.Element {
+}): JSX.Element | null {
   const [isLooking, setLooking] = useState(false);
   const [before, setBefore] = useState<number>();
   const isRunning = isLooking || info.compact_running === true;
@@ -56,7 +56,7 @@ export function Compaction({
     setLooking(true);
     reload();
   };
-  if (!isAdmin.value) return <></>;
+  if (!isAdmin.value) return null;
   return (
     <section class="card" aria-label={t().compaction}>
       <h2>{t().compaction}</h2>

@@ -2,25 +2,21 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { refine } from '../../../router';
 import { Button, Check, Choice, Field, TextField } from '../../../ui';
-import { type Chosen as All, DEFAULTS, FLAGS, JSONS, LIMIT, TEXTS } from './options';
-import { Chosen, wrongJson } from './shared';
+import {
+  ALL,
+  type Chosen as All,
+  DEFAULTS,
+  FLAGS,
+  JSONS,
+  LIMIT,
+  type Reduction,
+  reduced,
+  reductionOf,
+  TEXTS,
+} from './options';
+import { Chosen } from './shared';
+import { wrongJson } from './source';
 import { say } from './texts';
-
-const ALL = [
-  ...JSONS,
-  ...TEXTS,
-  ...FLAGS,
-  ...DEFAULTS,
-  'limit',
-  'skip',
-  'reduce',
-  'group',
-  'group_level',
-  'update',
-  'partition',
-];
-
-type As = 'rows' | 'one' | 'groups' | 'level';
 
 /** Every option of a view's query. They take effect together, and stand in the address. */
 export function Chooser({
@@ -38,20 +34,7 @@ export function Chooser({
   const [now, setNow] = useState(chosen);
   const set = (name: string, value: string) => setNow((old) => ({ ...old, [name]: value }));
   const wrong = Object.fromEntries(JSONS.map((name) => [name, wrongJson(now[name] ?? '')]));
-  const as: As = now.group_level
-    ? 'level'
-    : now.group === 'true'
-      ? 'groups'
-      : now.reduce === 'true'
-        ? 'one'
-        : 'rows';
-  const reduceAs = (to: As) =>
-    setNow((old) => ({
-      ...old,
-      reduce: to === 'one' ? 'true' : '',
-      group: to === 'groups' ? 'true' : '',
-      group_level: to === 'level' ? '1' : '',
-    }));
+  const as = reductionOf(now);
   const isWrong = Object.values(wrong).some((each) => each !== undefined);
   const run = (event: Event) => {
     event.preventDefault();
@@ -67,32 +50,7 @@ export function Chooser({
       />
       <form class="card" onSubmit={run}>
         <div class="views-options">
-          {JSONS.map((name) =>
-            name === 'keys' ? (
-              <Field key={name} label={name} error={wrong[name]}>
-                {(id, described) => (
-                  <textarea
-                    id={id}
-                    rows={1}
-                    placeholder="[…]"
-                    aria-describedby={described}
-                    aria-invalid={wrong[name] !== undefined}
-                    value={now[name] ?? ''}
-                    onInput={(event) => set(name, event.currentTarget.value)}
-                  />
-                )}
-              </Field>
-            ) : (
-              <TextField
-                key={name}
-                label={name}
-                placeholder="JSON"
-                value={now[name] ?? ''}
-                onInput={(value) => set(name, value)}
-                error={wrong[name]}
-              />
-            ),
-          )}
+          <Keys now={now} wrong={wrong} set={set} />
           {TEXTS.map((name) => (
             <TextField
               key={name}
@@ -115,27 +73,7 @@ export function Chooser({
             value={now.skip ?? ''}
             onInput={(value) => set('skip', value)}
           />
-          {isReduced && (
-            <Choice
-              label={t.reduction}
-              value={as}
-              onChange={reduceAs}
-              of={[
-                ['rows', t.asRows],
-                ['one', t.asOne],
-                ['groups', t.asGroups],
-                ['level', t.asLevel],
-              ]}
-            />
-          )}
-          {isReduced && as === 'level' && (
-            <TextField
-              label={t.level}
-              type="number"
-              value={now.group_level ?? ''}
-              onInput={(value) => set('group_level', value)}
-            />
-          )}
+          {isReduced && <Reduced now={now} setNow={setNow} />}
           <Choice
             label={t.update}
             value={now.update ?? ''}
@@ -182,5 +120,80 @@ export function Chooser({
         </div>
       </form>
     </details>
+  );
+}
+
+interface Part {
+  now: All;
+  wrong: Record<string, string | undefined>;
+  set: (name: string, value: string) => void;
+}
+
+/** Keys and ranges, which are JSON. */
+function Keys({ now, wrong, set }: Part): JSX.Element {
+  return (
+    <>
+      {JSONS.map((name) =>
+        name === 'keys' ? (
+          <Field key={name} label={name} error={wrong[name]}>
+            {(id, described) => (
+              <textarea
+                id={id}
+                rows={1}
+                placeholder="[…]"
+                aria-describedby={described}
+                aria-invalid={wrong[name] !== undefined}
+                value={now[name] ?? ''}
+                onInput={(event) => set(name, event.currentTarget.value)}
+              />
+            )}
+          </Field>
+        ) : (
+          <TextField
+            key={name}
+            label={name}
+            placeholder="JSON"
+            value={now[name] ?? ''}
+            onInput={(value) => set(name, value)}
+            error={wrong[name]}
+          />
+        ),
+      )}
+    </>
+  );
+}
+
+/** Which rows a view with a reduce function returns. */
+function Reduced({
+  now,
+  setNow,
+}: {
+  now: All;
+  setNow: (change: (old: All) => All) => void;
+}): JSX.Element {
+  const t = say();
+  const as = reductionOf(now);
+  return (
+    <>
+      <Choice
+        label={t.reduction}
+        value={as}
+        onChange={(to: Reduction) => setNow((old) => reduced(old, to))}
+        of={[
+          ['rows', t.asRows],
+          ['one', t.asOne],
+          ['groups', t.asGroups],
+          ['level', t.asLevel],
+        ]}
+      />
+      {as === 'level' && (
+        <TextField
+          label={t.level}
+          type="number"
+          value={now.group_level ?? ''}
+          onInput={(value) => setNow((old) => ({ ...old, group_level: value }))}
+        />
+      )}
+    </>
   );
 }

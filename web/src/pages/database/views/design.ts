@@ -81,7 +81,10 @@ export function infoOf(db: string, name: string, signal: AbortSignal): Promise<I
   return ask('GET', `${docPath(db, `_design/${name}`)}/_info`, { signal, background: true });
 }
 
-/** A copy with a member set or, without a value, left out. Everything else stays as it is, in its order. */
+/**
+ * A copy with a member set or, without a value, left out. Everything else stays as it is, in its
+ * order.
+ */
 export function put(doc: Obj, at: string[], value: Json | undefined): Obj {
   const [name = '', ...rest] = at;
   const copy = new Obj(doc);
@@ -93,9 +96,15 @@ export function put(doc: Obj, at: string[], value: Json | undefined): Obj {
   return copy;
 }
 
+/** A copy with a view of these functions; without a reduce function where the text is empty. */
+export function withView(doc: Obj, name: string, map: string, reduce: string): Obj {
+  const mapped = put(doc, ['views', name, 'map'], map);
+  return put(mapped, ['views', name, 'reduce'], reduce === '' ? undefined : reduce);
+}
+
 /** A copy where a member has another name, at its place. */
 export function rename(doc: Obj, at: string[], to: string): Obj {
-  const last = at[at.length - 1] ?? '';
+  const last = at.at(-1) ?? '';
   const parent = member(doc, ...at.slice(0, -1));
   if (!(parent instanceof Obj)) return doc;
   const renamed = new Obj([...parent].map(([name, value]) => [name === last ? to : name, value]));
@@ -103,8 +112,9 @@ export function rename(doc: Obj, at: string[], to: string): Obj {
 }
 
 /**
- * Edits the design document as it is now: what others changed meanwhile stays. Where they changed the very member at
- * `mine`, it is a conflict. A design document that is not there is made, in this language.
+ * Edits the design document as it is now: what others changed meanwhile stays. Where they changed
+ * the very member at `mine`, it is a conflict. A design document that is not there is made, in this
+ * language.
  */
 export async function change(
   db: string,
@@ -151,7 +161,10 @@ export interface Failure {
 export interface Previewed {
   rows: { id: string; key: Json; value: Json }[];
   reduced: Json | undefined;
-  /** Of a function that does not heed `rereduce`: what parts of the rows come to, when it is not the same. */
+  /**
+   * Of a function that does not heed `rereduce`: what parts of the rows come to, when it is not the
+   * same.
+   */
   parts: Json | undefined;
   errors: Failure[];
   documents: number;
@@ -167,12 +180,13 @@ export async function preview(db: string, wanted: Record<string, unknown>): Prom
   try {
     told = await read('POST', `${path(db)}/_settee/preview`, { body: print(from(wanted)) });
   } catch (error) {
-    // CouchDB, and a Settee without it, take the path for an attachment of a document that cannot be.
+    // CouchDB, and a Settee without it, take the path for an attachment of a document that cannot
+    // be.
     if (
       error instanceof ApiError &&
       (error.status === 404 || error.status === 405 || error.error === 'illegal_docid')
     )
-      throw new NoPreview();
+      throw new NoPreview('', { cause: error });
     throw error;
   }
   const list = (name: string) => {
@@ -220,7 +234,7 @@ export function sourceOf(value: Json | undefined): string {
 }
 
 /** The other way: what an array or object was stays one. */
-export function valueOf(source: string, was: Json | undefined): Json {
+export function edited(source: string, was: Json | undefined): Json {
   return was !== undefined && typeof was !== 'string' ? parse(source) : source;
 }
 

@@ -16,10 +16,10 @@ import {
   words,
 } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { toIndex } from '../search';
+import { toIndex } from '../search/links';
 import { NameDialog } from './ask';
 import { clone, type Design, type Info, infoOf, KINDS, type Kind, remove, SINGLES } from './design';
-import { toFunction, toView } from './index';
+import { toFunction, toView } from './links';
 import { StateBadge } from './list';
 import { toDocument } from './shared';
 import { say } from './texts';
@@ -129,7 +129,14 @@ export function DesignPage({
         />
       )}
       {asked === 'function' && (
-        <NewFunction db={db} design={design} onClose={() => (setAsked(undefined), onChange())} />
+        <NewFunction
+          db={db}
+          design={design}
+          onClose={() => {
+            setAsked(undefined);
+            onChange();
+          }}
+        />
       )}
     </>
   );

@@ -4,7 +4,8 @@ import { docPath, path, read, session } from '../../../api';
 import { from, type Json, member, parse, print, text } from '../../../json';
 import { Button, Problem, TextField } from '../../../ui';
 import { NoPreview, preview } from './design';
-import { Code, wrongJson } from './shared';
+import { Code } from './shared';
+import { wrongJson } from './source';
 import { say } from './texts';
 
 /** What a validation would say of a write by somebody. */

@@ -9,18 +9,19 @@ import {
   change,
   type Design,
   differs,
+  edited,
   type Kind,
   put,
   rename,
   SINGLES,
   sourceOf,
-  valueOf,
 } from './design';
 import { DryRun } from './dryrun';
-import { toDesign } from './index';
-import { Code, lineOf, located, useGuard } from './shared';
+import { modeOf } from './language';
+import { toDesign } from './links';
+import { Code, useGuard } from './shared';
+import { lineOf, located } from './source';
 import { say } from './texts';
-import { modeOf } from './view';
 
 const BEGIN: Record<Kind, string> = {
   filters: 'function (doc, req) {\n  return true;\n}',
@@ -67,7 +68,7 @@ export function FunctionPage({
     setError(undefined);
     try {
       setDesign(
-        await change(db, design.name, (doc) => put(doc, at, valueOf(source, saved)), {
+        await change(db, design.name, (doc) => put(doc, at, edited(source, saved)), {
           at,
           was: saved,
         }),
@@ -84,9 +85,9 @@ export function FunctionPage({
   const as = async (to: string) => {
     if (member(design.doc, kind, to) !== undefined) throw new Error(t.taken);
     if (asked === 'clone')
-      await change(db, design.name, (doc) => put(doc, [kind, to], valueOf(source, saved)));
+      await change(db, design.name, (doc) => put(doc, [kind, to], edited(source, saved)));
     else
-      await change(db, design.name, (doc) => rename(put(doc, at, valueOf(source, saved)), at, to), {
+      await change(db, design.name, (doc) => rename(put(doc, at, edited(source, saved)), at, to), {
         at,
         was: saved,
       });

@@ -6,22 +6,11 @@ import { Loading, Problem } from '../../../ui';
 import { KINDS, type Kind, load, SINGLES } from './design';
 import { DesignPage } from './designpage';
 import { FunctionPage } from './function';
+import { toDesign } from './links';
 import { List } from './list';
 import { NewView } from './new';
 import { say } from './texts';
 import { ViewPage } from './view';
-
-export function toDesign(db: string, name: string): string {
-  return link(['database', db, '_design', name]);
-}
-
-export function toView(db: string, name: string, view: string): string {
-  return link(['database', db, '_design', name, '_view', view]);
-}
-
-export function toFunction(db: string, name: string, kind: Kind, of: string): string {
-  return link(['database', db, '_design', name, '_function', kind, ...(of === '' ? [] : [of])]);
-}
 
 /** Design documents: their views and other functions. */
 export default function Views({ db, place }: { db: string; place: Place }): JSX.Element {

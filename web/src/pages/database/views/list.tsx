@@ -14,9 +14,9 @@ import {
   Table,
 } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { toIndex } from '../search';
+import { toIndex } from '../search/links';
 import { type Design, designs, type Info, infoOf, type Kind, type Text } from './design';
-import { toDesign, toFunction, toView } from './index';
+import { toDesign, toFunction, toView } from './links';
 import { say } from './texts';
 
 type Row = { design: Design; kind?: Kind | Text['kind'] | 'view'; name: string };

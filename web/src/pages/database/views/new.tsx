@@ -6,14 +6,8 @@ import { go } from '../../../router';
 import { Form, TextField, words } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { change, designs, put } from './design';
+import { LANGUAGES } from './language';
 import { say } from './texts';
-
-const MAPS: Record<string, string> = {
-  javascript: 'function (doc) {\n  emit(doc._id, 1);\n}',
-  nodejs: 'function (doc) {\n  emit(doc._id, 1);\n}',
-  python: 'def fun(doc):\n    yield doc["_id"], 1',
-  erlang: 'fun({Doc}) ->\n  Emit(proplists:get_value(<<"_id">>, Doc), 1)\nend.',
-};
 
 /** Names a new view; it is written in its page and saved there. */
 export function NewView({ db, design }: { db: string; design: string }): JSX.Element {
@@ -65,14 +59,10 @@ export function NewView({ db, design }: { db: string; design: string }): JSX.Ele
             label={t.language}
             value={found?.language ?? language}
             onInput={setLanguage}
-            list={Object.keys(MAPS)}
+            list={LANGUAGES}
           />
         </div>
       </Form>
     </div>
   );
-}
-
-export function beginOf(language: string): string {
-  return MAPS[language] ?? '';
 }

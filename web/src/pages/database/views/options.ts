@@ -8,26 +8,27 @@ export const FLAGS = ['descending', 'include_docs', 'conflicts', 'stable', 'upda
 /** Those that are off only when they say so. */
 export const DEFAULTS = ['inclusive_end', 'sorted'] as const;
 
+export const ALL = [
+  ...JSONS,
+  ...TEXTS,
+  ...FLAGS,
+  ...DEFAULTS,
+  'limit',
+  'skip',
+  'reduce',
+  'group',
+  'group_level',
+  'update',
+  'partition',
+];
+
 export const LIMIT = 100;
 
 export type Chosen = Record<string, string>;
 
 export function chosenOf(query: URLSearchParams): Chosen {
-  const names = [
-    ...JSONS,
-    ...TEXTS,
-    ...FLAGS,
-    ...DEFAULTS,
-    'limit',
-    'skip',
-    'reduce',
-    'group',
-    'group_level',
-    'update',
-    'partition',
-  ];
   const chosen: Chosen = {};
-  for (const name of names) {
+  for (const name of ALL) {
     const value = query.get(name);
     if (value !== null && value !== '') chosen[name] = value;
   }
@@ -42,6 +43,25 @@ export function chosenOf(query: URLSearchParams): Chosen {
     if (value) chosen[name] = value;
   }
   return chosen;
+}
+
+/** What a query of a view with a reduce function returns. */
+export type Reduction = 'rows' | 'one' | 'groups' | 'level';
+
+export function reductionOf(chosen: Chosen): Reduction {
+  if (chosen.group_level) return 'level';
+  if (chosen.group === 'true') return 'groups';
+  return chosen.reduce === 'true' ? 'one' : 'rows';
+}
+
+/** The options with another reduction. */
+export function reduced(chosen: Chosen, to: Reduction): Chosen {
+  return {
+    ...chosen,
+    reduce: to === 'one' ? 'true' : '',
+    group: to === 'groups' ? 'true' : '',
+    group_level: to === 'level' ? '1' : '',
+  };
 }
 
 export function limitOf(chosen: Chosen): number {

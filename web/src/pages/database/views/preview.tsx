@@ -4,7 +4,8 @@ import { count } from '../../../i18n';
 import type { Obj } from '../../../json';
 import { Button, type Column, Empty, Problem, Table } from '../../../ui';
 import { type Failure, NoPreview, type Previewed, preview } from './design';
-import { brief, toDocument } from './shared';
+import { toDocument } from './shared';
+import { brief } from './source';
 import { say } from './texts';
 
 const DOCS = 100;

@@ -7,7 +7,8 @@ import { type Place, refine } from '../../../router';
 import { Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
 import { Chooser } from './chooser';
 import { type Chosen, chosenOf, limitOf, requestOf } from './options';
-import { brief, CopyCurl, curl, toDocument } from './shared';
+import { CopyCurl, toDocument } from './shared';
+import { brief, curl } from './source';
 import { say } from './texts';
 
 /** The rows of a saved view, for options that the address holds. */

@@ -135,6 +135,7 @@ export const say = texts(
     failed: 'The function failed',
     isMango: 'This is the index of a Mango query. It is edited with the indexes.',
     toIndexes: 'To the indexes',
+    curl: 'Copy as curl',
   },
   {
     designs: 'Designdokumente',
@@ -271,5 +272,6 @@ export const say = texts(
     failed: 'Die Funktion ist gescheitert',
     isMango: 'Das ist der Index einer Mango-Abfrage. Er wird bei den Indexen bearbeitet.',
     toIndexes: 'Zu den Indexen',
+    curl: 'Als curl kopieren',
   },
 );

@@ -1,21 +1,19 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import type { Mistake } from '../../../editor';
-import { member, text } from '../../../json';
+import { type Json, member, type Obj, text } from '../../../json';
 import { go, link, type Place, setGuard } from '../../../router';
-import { say as announce, Button, Choice, confirm, Problem, TextField, words } from '../../../ui';
+import { say as announce, Button, confirm, Problem, words } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { NameDialog } from './ask';
-import { change, type Design, type Failure, put, rename, sourceOf } from './design';
-import { toDesign } from './index';
-import { beginOf } from './new';
+import { change, type Design, type Failure, put, rename, sourceOf, withView } from './design';
+import { beginOf, modeOf } from './language';
 import { Preview } from './preview';
+import { Reduce } from './reduce';
 import { Results } from './results';
-import { Code, lineOf, located, Switch, useGuard } from './shared';
+import { Code, Switch, useGuard } from './shared';
+import { lineOf, located } from './source';
 import { say } from './texts';
-
-const BUILT_IN = ['_sum', '_count', '_stats', '_approx_count_distinct'];
-const FIRST_REDUCE = 'function (keys, values, rereduce) {\n  return sum(values);\n}';
 
 /** Edits a view, with a preview of what stands there and the rows of what is saved. */
 export function ViewPage({
@@ -58,12 +56,7 @@ export function ViewPage({
   );
   if (design.language === 'query') return <Mango db={db} map={sourceOf(member(saved, 'map'))} />;
 
-  const put_ = (name: string) => (doc: Design['doc']) =>
-    put(
-      put(doc, ['views', name, 'map'], map),
-      ['views', name, 'reduce'],
-      reduce === '' ? undefined : reduce,
-    );
+  const put_ = (name: string) => (doc: Obj) => withView(doc, name, map, reduce);
   const save = async () => {
     setError(undefined);
     try {
@@ -76,9 +69,9 @@ export function ViewPage({
       setError(await located(thrown, isOfReduce(thrown) ? reduce : map));
     }
   };
-  const leave = (to: string[]) => {
+  const leave = (...to: string[]) => {
     setGuard(undefined);
-    go(to);
+    go(['database', db, '_design', design.name, ...to]);
   };
   const clone = async (to: string) => {
     if (member(design.doc, 'views', to) !== undefined) throw new Error(t.taken);
@@ -89,7 +82,7 @@ export function ViewPage({
         map,
       ),
     );
-    leave(['database', db, '_design', design.name, '_view', to]);
+    leave('_view', to);
   };
   const move = async (to: string) => {
     if (member(design.doc, 'views', to) !== undefined) throw new Error(t.taken);
@@ -97,7 +90,7 @@ export function ViewPage({
       at: ['views', view],
       was: saved,
     });
-    leave(['database', db, '_design', design.name, '_view', to]);
+    leave('_view', to);
   };
   const drop = () =>
     confirm({
@@ -105,32 +98,16 @@ export function ViewPage({
       text: t.deleteOneText,
       action: words().delete,
       work: () => change(db, design.name, (doc) => put(doc, ['views', view], undefined)),
-    }).then((done) => {
-      if (!done) return;
-      setGuard(undefined);
-      location.hash = toDesign(db, design.name);
-    });
+    }).then((done) => done && leave());
   return (
     <div class="split">
       <div>
-        <div class="bar">
-          {may && (
-            <>
-              <Button kind="primary" onClick={save} disabled={!isChanged}>
-                {words().save}
-              </Button>
-              <Button onClick={() => setAsked('clone')}>{t.clone}</Button>
-              {saved !== undefined && (
-                <Button onClick={() => setAsked('rename')}>{t.rename}</Button>
-              )}
-              {saved !== undefined && (
-                <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />
-              )}
-            </>
-          )}
-          <span class="grow" />
-          <span class="soft">{design.language}</span>
-        </div>
+        <Head
+          {...{ may, save, isChanged, drop }}
+          isSaved={saved !== undefined}
+          language={design.language}
+          ask={setAsked}
+        />
         <OnlyAdmins may={may} />
         <Problem error={error} dismiss={() => setError(undefined)} />
         <Code
@@ -152,70 +129,135 @@ export function ViewPage({
           mistakes={refused.reduce}
         />
       </div>
-      <div>
-        {may && (
-          <Switch
-            label={t.view}
-            value={show}
-            onChange={setShow}
-            of={[
-              ['rows', t.results],
-              ['preview', `${t.preview}: ${t.previewDocs}`],
-            ]}
-          />
-        )}
-        {may && show === 'preview' ? (
-          <Preview
-            db={db}
-            language={design.language}
-            map={map}
-            reduce={reduce}
-            design={design.doc}
-            onFailures={setFailures}
-            onSave={save}
-          />
-        ) : (
-          <>
-            {may && isChanged && <p class="notice warn">{t.unsaved}</p>}
-            {saved !== undefined && (
-              <Results
-                key={round}
-                db={db}
-                design={design.name}
-                view={view}
-                isReduced={member(saved, 'reduce') !== undefined}
-                place={place}
-              />
-            )}
-          </>
-        )}
-      </div>
-      {asked === 'clone' && (
+      <Output
+        {...{ db, design, view, place, map, reduce, may, isChanged, show, setShow, save, round }}
+        saved={saved}
+        onFailures={setFailures}
+      />
+      {asked && (
         <NameDialog
-          title={t.clone}
-          label={t.cloneTo}
-          begin={`${view}-2`}
+          title={t[asked]}
+          label={asked === 'clone' ? t.cloneTo : t.renameTo}
+          begin={asked === 'clone' ? `${view}-2` : view}
           onClose={() => setAsked(undefined)}
-          work={clone}
-        />
-      )}
-      {asked === 'rename' && (
-        <NameDialog
-          title={t.rename}
-          label={t.renameTo}
-          begin={view}
-          onClose={() => setAsked(undefined)}
-          work={move}
+          work={asked === 'clone' ? clone : move}
         />
       )}
     </div>
   );
 }
 
-export function modeOf(language: string): 'javascript' | 'text' {
-  return language === 'javascript' || language === 'nodejs' || language === ''
-    ? 'javascript'
-    : 'text';
+/** The buttons above the functions of a view. */
+function Head({
+  may,
+  isSaved,
+  isChanged,
+  language,
+  save,
+  ask,
+  drop,
+}: {
+  may: boolean | undefined;
+  isSaved: boolean;
+  isChanged: boolean;
+  language: string;
+  save: () => Promise<void>;
+  ask: (name: 'clone' | 'rename') => void;
+  drop: () => void;
+}): JSX.Element {
+  const t = say();
+  return (
+    <div class="bar">
+      {may && (
+        <>
+          <Button kind="primary" onClick={save} disabled={!isChanged}>
+            {words().save}
+          </Button>
+          <Button onClick={() => ask('clone')}>{t.clone}</Button>
+          {isSaved && <Button onClick={() => ask('rename')}>{t.rename}</Button>}
+          {isSaved && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+        </>
+      )}
+      <span class="grow" />
+      <span class="soft">{language}</span>
+    </div>
+  );
+}
+
+/** The rows of the saved view, or those of the functions as they are in the editor. */
+function Output({
+  db,
+  design,
+  view,
+  place,
+  map,
+  reduce,
+  saved,
+  may,
+  isChanged,
+  show,
+  setShow,
+  save,
+  round,
+  onFailures,
+}: {
+  db: string;
+  design: Design;
+  view: string;
+  place: Place;
+  map: string;
+  reduce: string;
+  saved: Json | undefined;
+  may: boolean | undefined;
+  isChanged: boolean;
+  show: 'preview' | 'rows';
+  setShow: (to: 'preview' | 'rows') => void;
+  save: () => Promise<void>;
+  /** Of the saves: after each the rows are loaded again. */
+  round: number;
+  onFailures: (all: Failure[]) => void;
+}): JSX.Element {
+  const t = say();
+  return (
+    <div>
+      {may && (
+        <Switch
+          label={t.view}
+          value={show}
+          onChange={setShow}
+          of={[
+            ['rows', t.results],
+            ['preview', `${t.preview}: ${t.previewDocs}`],
+          ]}
+        />
+      )}
+      {may && show === 'preview' ? (
+        <Preview
+          db={db}
+          language={design.language}
+          map={map}
+          reduce={reduce}
+          design={design.doc}
+          onFailures={onFailures}
+          onSave={save}
+        />
+      ) : (
+        <>
+          {may && isChanged && <p class="notice warn">{t.unsaved}</p>}
+          {saved !== undefined && (
+            <Results
+              key={round}
+              db={db}
+              design={design.name}
+              view={view}
+              isReduced={member(saved, 'reduce') !== undefined}
+              place={place}
+            />
+          )}
+        </>
+      )}
+    </div>
+  );
 }
 
 function isOfReduce(error: unknown): boolean {
@@ -227,74 +269,6 @@ function refusedAt(error: unknown): { map: Mistake[]; reduce: Mistake[] } {
   const line = error instanceof Error ? lineOf(error.message) : undefined;
   const mistakes = line === undefined ? [] : [{ line, text: (error as Error).message }];
   return isOfReduce(error) ? { map: [], reduce: mistakes } : { map: mistakes, reduce: [] };
-}
-
-/** None, one of the server's own, or a function. */
-function Reduce({
-  reduce,
-  begin,
-  language,
-  isReadOnly,
-  mistakes,
-  onChange,
-  onSave,
-}: {
-  reduce: string;
-  begin: string;
-  language: string;
-  isReadOnly: boolean;
-  mistakes: Mistake[];
-  onChange: (to: string) => void;
-  onSave: () => void;
-}): JSX.Element {
-  const t = say();
-  const isBuiltIn = reduce.startsWith('_');
-  const is =
-    reduce === '' ? '' : BUILT_IN.includes(reduce) ? reduce : isBuiltIn ? 'other' : 'custom';
-  const [own, setOwn] = useState(begin || (modeOf(language) === 'javascript' ? FIRST_REDUCE : ''));
-  const choose = (to: string) => onChange(to === 'custom' ? own : to === 'other' ? '_top_10' : to);
-  return (
-    <>
-      <div class="views-options">
-        <Choice
-          label={t.reduce}
-          value={is}
-          onChange={choose}
-          of={[
-            ['', t.noReduce],
-            ...BUILT_IN.map((name) => [name, name] as const),
-            ['other', t.other],
-            ['custom', t.custom],
-          ]}
-          disabled={isReadOnly}
-        />
-        {is === 'other' && (
-          <TextField
-            label={t.builtIn}
-            value={reduce}
-            onInput={(to) => onChange(to.startsWith('_') ? to : `_${to}`)}
-            list={['_first', '_last', '_top_10', '_bottom_10']}
-            disabled={isReadOnly}
-          />
-        )}
-      </div>
-      {is === 'custom' && (
-        <Code
-          isSmall
-          label={t.ownReduce}
-          mode={modeOf(language)}
-          value={own}
-          isReadOnly={isReadOnly}
-          mistakes={mistakes}
-          onSave={onSave}
-          onChange={(to) => {
-            setOwn(to);
-            onChange(to || ' ');
-          }}
-        />
-      )}
-    </>
-  );
 }
 
 function Mango({ db, map }: { db: string; map: string }): JSX.Element {

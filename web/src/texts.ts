@@ -1,0 +1,76 @@
+import { texts } from './i18n';
+
+/** The navigation. */
+export const shell = texts(
+  {
+    databases: 'Databases',
+    replication: 'Replication',
+    users: 'Users',
+    configuration: 'Configuration',
+    tasks: 'Tasks',
+    cluster: 'Cluster',
+    performance: 'Performance',
+    navigation: 'Main navigation',
+    skip: 'To the content',
+    logIn: 'Log in',
+    logOut: 'Log out',
+    open: 'Open the navigation',
+    nowhere: 'There is no such page.',
+    toDatabases: 'To the databases',
+    theme: 'Theme',
+    language: 'Language',
+    system: 'System',
+    light: 'Light',
+    dark: 'Dark',
+  },
+  {
+    databases: 'Datenbanken',
+    replication: 'Replikation',
+    users: 'Benutzer',
+    configuration: 'Konfiguration',
+    tasks: 'Aufgaben',
+    cluster: 'Cluster',
+    performance: 'Leistung',
+    navigation: 'Hauptnavigation',
+    skip: 'Zum Inhalt',
+    logIn: 'Anmelden',
+    logOut: 'Abmelden',
+    open: 'Navigation öffnen',
+    nowhere: 'Diese Seite gibt es nicht.',
+    toDatabases: 'Zu den Datenbanken',
+    theme: 'Darstellung',
+    language: 'Sprache',
+    system: 'System',
+    light: 'Hell',
+    dark: 'Dunkel',
+  },
+);
+
+/** Logging in. */
+export const login = texts(
+  {
+    title: 'Log in',
+    name: 'Name',
+    password: 'Password',
+    wrong: 'Name or password is wrong.',
+    expired: 'Your session has ended',
+    expiredText: 'What you typed is still here. Give your password, and it goes on.',
+    other: 'Go on without a login',
+    loggedIn: (name: string) => `Logged in as ${name}`,
+    back: 'Back to where you were',
+    home: 'Databases',
+  },
+  {
+    title: 'Anmelden',
+    name: 'Name',
+    password: 'Passwort',
+    wrong: 'Name oder Passwort ist falsch.',
+    expired: 'Ihre Sitzung ist abgelaufen',
+    expiredText:
+      'Was Sie eingegeben haben, ist noch da. Geben Sie Ihr Passwort ein, und es geht weiter.',
+    other: 'Ohne Anmeldung weiter',
+    loggedIn: (name: string) => `Angemeldet als ${name}`,
+    back: 'Zurück',
+    home: 'Datenbanken',
+  },
+);
