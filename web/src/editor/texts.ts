@@ -1,6 +1,6 @@
 import { texts } from '../i18n';
 
 export const say = texts(
-  { unreadable: 'This cannot be read as JavaScript.' },
-  { unreadable: 'Das ist kein lesbares JavaScript.' },
+  { unreadable: 'This is not valid JavaScript.' },
+  { unreadable: 'Das ist kein gültiges JavaScript.' },
 );

@@ -3,9 +3,9 @@ import { texts } from '../../../i18n';
 export const t = texts(
   {
     members: 'Members',
-    membersHint: 'They read all documents and write all but design documents.',
+    membersHint: 'Members read all documents, and write all except design documents.',
     admins: 'Admins',
-    adminsHint: 'They also write design documents and change these permissions.',
+    adminsHint: 'Admins also write design documents and change these permissions.',
     names: 'Users',
     roles: 'Roles',
     noNames: 'No users',
@@ -15,23 +15,21 @@ export const t = texts(
     add: 'Add',
     remove: (what: string) => `Remove ${what}`,
     publicNow:
-      'Public: everybody who can reach the server, even without a login, may read and write here, as no member is named.',
-    adminsOnly:
-      'Only administrators of the server may read and write here: the role _admin is theirs alone.',
-    limited:
-      'Only the members and admins below, and administrators of the server, may read and write here.',
-    saved: 'The permissions are saved.',
+      'Public: there are no members, so anyone who can reach the server may read and write, even without logging in.',
+    adminsOnly: 'Only server admins may read and write: no one else has the role _admin.',
+    limited: 'Only the members and admins below, and server admins, may read and write.',
+    saved: 'Permissions saved.',
     publicTitle: 'Make the database public?',
     publicText:
-      'Without members, everybody who can reach the server may read and write it, even without a login.',
+      'Without members, anyone who can reach the server may read and write, even without logging in.',
     publicDo: 'Make public',
-    readOnly: 'Only admins of the database and of the server can change this.',
+    readOnly: 'Only database admins and server admins can change this.',
   },
   {
     members: 'Mitglieder',
-    membersHint: 'Sie lesen alle Dokumente und schreiben alle außer Design-Dokumenten.',
+    membersHint: 'Mitglieder lesen alle Dokumente und schreiben alle außer Designdokumenten.',
     admins: 'Admins',
-    adminsHint: 'Sie schreiben auch Design-Dokumente und ändern diese Rechte.',
+    adminsHint: 'Admins schreiben auch Designdokumente und ändern diese Berechtigungen.',
     names: 'Benutzer',
     roles: 'Rollen',
     noNames: 'Keine Benutzer',
@@ -41,16 +39,14 @@ export const t = texts(
     add: 'Hinzufügen',
     remove: (what: string) => `${what} entfernen`,
     publicNow:
-      'Öffentlich: Jeder, der den Server erreicht, darf hier auch ohne Anmeldung lesen und schreiben, denn es ist kein Mitglied genannt.',
-    adminsOnly:
-      'Nur Administratoren des Servers dürfen hier lesen und schreiben: Die Rolle _admin haben nur sie.',
-    limited:
-      'Nur die Mitglieder und Admins unten und die Administratoren des Servers dürfen hier lesen und schreiben.',
-    saved: 'Die Rechte sind gespeichert.',
+      'Öffentlich: Es gibt keine Mitglieder, also dürfen alle, die den Server erreichen, lesen und schreiben, auch ohne Anmeldung.',
+    adminsOnly: 'Nur Server-Admins dürfen lesen und schreiben: Nur sie haben die Rolle _admin.',
+    limited: 'Nur die Mitglieder und Admins unten und Server-Admins dürfen lesen und schreiben.',
+    saved: 'Berechtigungen gespeichert.',
     publicTitle: 'Datenbank öffentlich machen?',
     publicText:
-      'Ohne Mitglieder darf jeder, der den Server erreicht, sie lesen und schreiben, auch ohne Anmeldung.',
+      'Ohne Mitglieder dürfen alle, die den Server erreichen, lesen und schreiben, auch ohne Anmeldung.',
     publicDo: 'Öffentlich machen',
-    readOnly: 'Nur Admins der Datenbank und des Servers können das ändern.',
+    readOnly: 'Das können nur Admins der Datenbank und Server-Admins ändern.',
   },
 );
