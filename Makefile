@@ -4,7 +4,8 @@
 # make check    what a change can break, in a few minutes: lints, tests of the changed crates and of what depends on them, the quick suites
 #               (SINCE=COMMIT; by default the last commit that passed `make test` here)
 # make test     everything that CI runs: lints, cargo's tests, the black-box tests, the manual's examples and links
-# make lint     formatting and lints of Rust, Python, Markdown and prose
+# make lint     formatting and lints of Rust, Python, Markdown, prose and the web interface
+# make web      types and unit tests of the web interface
 # make docs     the manual, as a book in docs/book
 # make bench    how fast this machine serves it (BENCH_ARGS="--url http://…" for another server)
 # make bench-peers  the same beside PostgreSQL and Redis, which it installs from Debian's packages and runs in temporary folders
@@ -48,7 +49,7 @@ SOAK_programs = alerts bench_figures bench_workloads bindings client_libraries d
   metrics migration packages profiles prose_lint top traces web_interface
 ARGS ?=
 
-.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
+.PHONY: serve cluster build docs check test lint lint-alone unit unit-alone web web-alone blackbox bench bench-peers bench-clients bench-ten-million bench-bindings pictures bindings sanitize soak soak-simulation soak-units $(addprefix soak-,$(SOAK_PARTS)) setup setup-dist setup-docs setup-test dist release-check
 
 env := . scripts/env.sh;
 settee = "$$CARGO_TARGET_DIR/dist/settee"
@@ -100,6 +101,7 @@ lint-alone:
 	@$(env) $$SETTEE_CACHE/lint/bin/ruff format --quiet --check . && $$SETTEE_CACHE/lint/bin/ruff check --quiet .
 	@$(env) $$SETTEE_CACHE/lint/bin/rumdl check --quiet .
 	@python3 scripts/prose_lint.py
+	@cd web && node_modules/.bin/biome check --error-on-warnings --log-level=warn .
 
 # The first time on a machine this compiles mdBook, which takes about two and a half minutes of two cores.
 docs: setup-docs
@@ -118,6 +120,12 @@ unit-alone:
 	@$(env) $(nextest) --release --workspace $(if $(FILTER),-E '$(FILTER)')
 	@$(env) cargo test --quiet --release --workspace --doc
 
+web: setup-test
+	@$(MAKE) --no-print-directory web-alone
+
+web-alone:
+	@cd web && node_modules/.bin/tsc --noEmit && node tools/test.mjs
+
 # Suites, and options of tests/run.py: make blackbox SUITES="vectors http_fuzz -x"
 blackbox: setup-test
 	@$(binary)
@@ -128,6 +136,7 @@ check:
 	@$(stage) begin
 	@$(stage) setup bash scripts/setup.sh test
 	@$(stage) lint $(MAKE) --no-print-directory lint-alone
+	@$(stage) web $(MAKE) --no-print-directory web-alone
 	@$(env) selected=$$(python3 scripts/changed_tests.py $(SINCE)) && eval "$$selected" && echo "unit tests of: $${packages:-no package}" \
 	  && $(stage) build cargo build --quiet --bin settee --tests --workspace \
 	  && { [ -z "$$packages" ] || $(stage) unit $(nextest) --workspace --no-tests pass -E "$$packages"; } \
@@ -138,6 +147,7 @@ test:
 	@$(stage) begin
 	@$(stage) setup bash scripts/setup.sh test
 	@$(stage) lint $(MAKE) --no-print-directory lint-alone
+	@$(stage) web $(MAKE) --no-print-directory web-alone
 	@$(env) $(stage) program bash -c '$(binary)'
 	@$(env) $(stage) tests cargo build --quiet --release --workspace --tests
 	@$(stage) unit $(MAKE) --no-print-directory unit-alone

@@ -5,7 +5,7 @@
 #   scripts/setup.sh          what `make serve` needs: a C++ toolchain, libclang, Rust
 #   scripts/setup.sh cluster  and what `make cluster` needs besides: Python (Java and Maven: scripts/brokers.py)
 #   scripts/setup.sh test     and what `make test` needs besides: Node, npm, Chromium, Python with venv, curl, and the query servers
-#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
+#                             of other languages: Erlang, and Python's couchpy; Go, for a checker of histories; pytest; cargo-nextest; linters of Python, TypeScript, Markdown and dependencies; maturin; mdBook; Prometheus; nginx,
 #                             HAProxy and Caddy; schemas of Compose and Kubernetes; SeaweedFS;
 #                             what makes packages (see dist), and shells, mandoc and small Debians that they are tried in
 #   scripts/setup.sh dist     what `make dist` needs besides the first: Python, debhelper, cargo-auditable, cargo-cyclonedx
@@ -198,6 +198,8 @@ if [ "$purpose" = test ]; then
   ensure_rust_component clippy clippy
   ensure_couchpy
   ensure_python lint scripts/lint-requirements.txt
+  # Biome, TypeScript and Vite: `make lint` and the unit tests of the web interface run them.
+  python3 scripts/node_packages.py web
   # What builds the wheel for Python (scripts/bindings.sh).
   ensure_python maturin scripts/bindings-requirements.txt
   ensure_mdbook

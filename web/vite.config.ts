@@ -1,7 +1,10 @@
-import { defineConfig } from 'vitest/config';
+import { defineConfig } from 'vite';
 
-// `SERVER=http://127.0.0.1:5984 npm run dev` serves the pages from their sources, on the data of that server: Settee or CouchDB.
-const server = (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env.SERVER ?? 'http://127.0.0.1:5984';
+// `SERVER=http://127.0.0.1:5984 npm run dev` serves the pages from their sources, on the data of
+// that server: Settee or CouchDB.
+const server =
+  (globalThis as { process?: { env: Record<string, string | undefined> } }).process?.env.SERVER ??
+  'http://127.0.0.1:5984';
 
 export default defineConfig({
   // The pages lie at any path, under any proxy.
@@ -21,17 +24,34 @@ export default defineConfig({
         advancedChunks: {
           groups: [
             // A group takes along what its modules need: what all need comes first.
-            { name: 'base', test: /src\/(api|json|ui|i18n|router|lazy|pages\/databases\/)|node_modules\/(preact|@preact)/, priority: 1 },
-            { name: 'editor', test: /src\/editor|node_modules\/(@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/ },
+            {
+              name: 'base',
+              test: /src\/(api|json|ui|i18n|router|lazy|pages\/databases\/)|node_modules\/(preact|@preact)/,
+              priority: 1,
+            },
+            {
+              name: 'editor',
+              test: /src\/editor|node_modules\/(@codemirror|@lezer|@marijn|style-mod|w3c-keyname|crelt)/,
+            },
             { name: 'database', test: /src\/pages\/database\// },
-            { name: 'manage', test: /src\/pages\/(replication|users|configuration|tasks|cluster|performance)\// },
+            {
+              name: 'manage',
+              test: /src\/pages\/(replication|users|configuration|tasks|cluster|performance)\//,
+            },
           ],
         },
       },
     },
   },
-  server: { proxy: { '^(?!/_utils/)': { target: server, changeOrigin: true, bypass: (req) => (ownFile(req.url ?? '/') ? req.url : null) } } },
-  test: { include: ['test/**/*.test.ts'] },
+  server: {
+    proxy: {
+      '^(?!/_utils/)': {
+        target: server,
+        changeOrigin: true,
+        bypass: (req) => (ownFile(req.url ?? '/') ? req.url : null),
+      },
+    },
+  },
 });
 
 /** Whether the development server has it itself. */

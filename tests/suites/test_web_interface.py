@@ -9,6 +9,7 @@ import pytest
 
 from harness.browser import CHROMIUM, names, scenarios
 from harness.packages import node_modules
+from harness.shared_browser import end, shared_browser
 
 pytestmark = pytest.mark.may_be_retried
 
@@ -19,12 +20,12 @@ MADE = ("node_modules", "dist")
 THEMES = {"everywhere": {"light": True, "dark": True}, "search-waiting": {"light": False, "dark": True}}
 
 
-def test_sources_are_sound(ctx):
-    """Built in a folder of its own: the checkout may have other packages, or none."""
+def test_dist_is_what_the_sources_build(ctx):
+    """Built in a folder of its own: the checkout may have other packages, or none. Types and unit tests are `make web`."""
     web, place = ctx.checkout / "web", ctx.folder("sources") / "web"
     shutil.copytree(web, place, ignore=shutil.ignore_patterns(*MADE))
     (place / "node_modules").symlink_to(node_modules(ctx, web))
-    for what, command in (("types", "check"), ("unit tests", "test"), ("a build", "build"), ("its budget of bytes", "sizes")):
+    for what, command in (("a build", "build"), ("its budget of bytes", "sizes")):
         done = subprocess.run(
             ["npm", "run", "--silent", command],
             cwd=place,
@@ -53,12 +54,20 @@ def cases():
             yield pytest.param(name, theme, marks=marks, id=f"{name}-{theme}" if theme else name)
 
 
+@pytest.fixture(scope="session")
+def browsers():
+    """Ends what `shared_browser` started in this process."""
+    yield
+    end()
+
+
 @pytest.mark.parametrize(("scenario", "theme"), cases())
+@pytest.mark.usefixtures("browsers")
 def test_in_a_browser(ctx, scenario, theme):
     if not CHROMIUM.exists():
         ctx.report.check("Chromium is there", False, "no /usr/bin/chromium: run `make setup-test`")
         return
     # Scenarios log in more often, and more wrongly, than the default of the lockout permits.
-    with ctx.server(admin="admin:secret", options=["--set", "chttpd_auth_lockout/mode=off"]) as server:
-        scenarios(ctx, server, only=scenario, theme=theme)
+    with ctx.server(admin="admin:secret", options=["--set", "chttpd_auth_lockout/mode=off"]) as server, shared_browser(ctx) as browser:
+        scenarios(ctx, server, only=scenario, theme=theme, browser=browser)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])

@@ -44,25 +44,47 @@ const UNITS = ['byte', 'kilobyte', 'megabyte', 'gigabyte', 'terabyte'];
 
 /** Bytes in units of 1,000. */
 export function bytes(value: number): string {
-  const power = Math.min(UNITS.length - 1, Math.max(0, Math.floor(Math.log10(Math.max(1, value)) / 3)));
+  const power = Math.min(
+    UNITS.length - 1,
+    Math.max(0, Math.floor(Math.log10(Math.max(1, value)) / 3)),
+  );
   const scaled = value / 1000 ** power;
-  return format({ style: 'unit', unit: UNITS[power] ?? 'byte', unitDisplay: power === 0 ? 'long' : 'short', maximumFractionDigits: scaled < 10 ? 1 : 0 }).format(scaled);
+  return format({
+    style: 'unit',
+    unit: UNITS[power] ?? 'byte',
+    unitDisplay: power === 0 ? 'long' : 'short',
+    maximumFractionDigits: scaled < 10 ? 1 : 0,
+  }).format(scaled);
 }
 
 /** A length of time, given in seconds. */
 export function duration(seconds: number): string {
   const [unit, scaled] =
-    seconds < 0.001 ? ['microsecond', seconds * 1e6]
-    : seconds < 1 ? ['millisecond', seconds * 1e3]
-    : seconds < 120 ? ['second', seconds]
-    : seconds < 7200 ? ['minute', seconds / 60]
-    : seconds < 172_800 ? ['hour', seconds / 3600]
-    : ['day', seconds / 86_400] as const;
-  return format({ style: 'unit', unit: unit as string, unitDisplay: 'short', maximumFractionDigits: (scaled as number) < 10 ? 1 : 0 }).format(scaled as number);
+    seconds < 0.001
+      ? ['microsecond', seconds * 1e6]
+      : seconds < 1
+        ? ['millisecond', seconds * 1e3]
+        : seconds < 120
+          ? ['second', seconds]
+          : seconds < 7200
+            ? ['minute', seconds / 60]
+            : seconds < 172_800
+              ? ['hour', seconds / 3600]
+              : (['day', seconds / 86_400] as const);
+  return format({
+    style: 'unit',
+    unit: unit as string,
+    unitDisplay: 'short',
+    maximumFractionDigits: (scaled as number) < 10 ? 1 : 0,
+  }).format(scaled as number);
 }
 
 /** A moment, of what `Date` understands. */
 export function moment(value: string | number): string {
   const date = new Date(value);
-  return Number.isNaN(date.getTime()) ? String(value) : new Intl.DateTimeFormat(language.value, { dateStyle: 'medium', timeStyle: 'medium' }).format(date);
+  return Number.isNaN(date.getTime())
+    ? String(value)
+    : new Intl.DateTimeFormat(language.value, { dateStyle: 'medium', timeStyle: 'medium' }).format(
+        date,
+      );
 }

@@ -1,9 +1,15 @@
 import type { ComponentType, JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
-import { Loading, Problem } from './ui';
+import { Loading } from './ui/controls';
+import { Problem } from './ui/errors';
 
-/** A component whose code is fetched when it is first shown. Where that fails, it can be tried again. */
-export function lazy<P extends object>(load: () => Promise<{ default: ComponentType<P> }>): ComponentType<P> {
+/**
+ * A component whose code is fetched when it is first shown. Where that fails, it can be tried
+ * again.
+ */
+export function lazy<P extends object>(
+  load: () => Promise<{ default: ComponentType<P> }>,
+): ComponentType<P> {
   let loaded: ComponentType<P> | undefined;
   return function Lazy(props: P): JSX.Element {
     const [Component, setComponent] = useState<ComponentType<P> | undefined>(() => loaded);

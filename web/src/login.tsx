@@ -1,36 +1,9 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ApiError, isExpired, logIn, session } from './api';
-import { texts } from './i18n';
 import { type Place, place } from './router';
+import { login as say } from './texts';
 import { Dialog, Form, TextField } from './ui';
-
-const say = texts(
-  {
-    title: 'Log in',
-    name: 'Name',
-    password: 'Password',
-    wrong: 'Name or password is wrong.',
-    expired: 'Your session has ended',
-    expiredText: 'What you typed is still here. Give your password, and it goes on.',
-    other: 'Go on without a login',
-    loggedIn: (name: string) => `Logged in as ${name}`,
-    back: 'Back to where you were',
-    home: 'Databases',
-  },
-  {
-    title: 'Anmelden',
-    name: 'Name',
-    password: 'Passwort',
-    wrong: 'Name oder Passwort ist falsch.',
-    expired: 'Ihre Sitzung ist abgelaufen',
-    expiredText: 'Was Sie eingegeben haben, ist noch da. Geben Sie Ihr Passwort ein, und es geht weiter.',
-    other: 'Ohne Anmeldung weiter',
-    loggedIn: (name: string) => `Angemeldet als ${name}`,
-    back: 'Zurück',
-    home: 'Datenbanken',
-  },
-);
 
 function useLogin(name: string) {
   const [password, setPassword] = useState('');
@@ -46,7 +19,18 @@ function useLogin(name: string) {
     }
     return true;
   };
-  const field = (focus: boolean) => <TextField label={say().password} type="password" autocomplete="current-password" value={password} onInput={setPassword} error={wrong} focus={focus} required />;
+  const field = (focus: boolean) => (
+    <TextField
+      label={say().password}
+      type="password"
+      autocomplete="current-password"
+      value={password}
+      onInput={setPassword}
+      error={wrong}
+      focus={focus}
+      required
+    />
+  );
   return { send, field };
 }
 
@@ -55,7 +39,9 @@ function wayBack(to: string | null): string | undefined {
   if (!to?.startsWith('/')) return undefined;
   const server = new URL('..', location.href);
   const address = new URL(`.${to}`, server);
-  return address.origin === server.origin && address.pathname.startsWith(server.pathname) ? address.href : undefined;
+  return address.origin === server.origin && address.pathname.startsWith(server.pathname)
+    ? address.href
+    : undefined;
 }
 
 /** For who is sent to log in, and is logged in: now, or before, and may not what was wanted. */
@@ -99,10 +85,18 @@ export function Login({ onDone }: { onDone: () => void }): JSX.Element {
         <h1>{t.title}</h1>
         {reason && <p class="notice">{reason}</p>}
         <Form onSubmit={submit} submit={t.title}>
-          <TextField label={t.name} autocomplete="username" value={name} onInput={setName} focus required />
+          <TextField
+            label={t.name}
+            autocomplete="username"
+            value={name}
+            onInput={setName}
+            focus
+            required
+          />
           {field(false)}
         </Form>
         <p>
+          {/* biome-ignore lint/a11y/useValidAnchor: it leads to a page, and closes the login that covers it */}
           <a href="#/" onClick={onDone}>
             {t.other}
           </a>
@@ -124,7 +118,15 @@ function Again({ name }: { name: string }): JSX.Element {
     <Dialog title={t.expired} onClose={() => undefined}>
       <Form onSubmit={send} submit={t.title}>
         <p>{t.expiredText}</p>
-        <input class="hidden" type="text" autocomplete="username" aria-label={t.name} tabIndex={-1} value={name} readOnly />
+        <input
+          class="hidden"
+          type="text"
+          autocomplete="username"
+          aria-label={t.name}
+          tabIndex={-1}
+          value={name}
+          readOnly
+        />
         <p>
           {t.name}: <strong>{name}</strong>
         </p>

@@ -24,7 +24,13 @@ async function begin(): Promise<void> {
     });
   }
   // Nobody may do nothing on most servers: the login comes first, and can be left out.
-  if (session.value?.name === null && !session.value.roles.includes('_admin') && !isLost.value && location.hash.length < 3) location.hash = '#/login';
+  if (
+    session.value?.name === null &&
+    !session.value.roles.includes('_admin') &&
+    !isLost.value &&
+    location.hash.length < 3
+  )
+    location.hash = '#/login';
   render(<Shell />, app);
 }
 

@@ -9,10 +9,10 @@ export interface Place {
 function here(): Place {
   const [path = '', query = ''] = location.hash.replace(/^#\/?/, '').split(/\?(.*)/s);
   const parts = path.split('/').filter((part) => part !== '');
-  return { parts: parts.map(unescape), query: new URLSearchParams(query) };
+  return { parts: parts.map(unescaped), query: new URLSearchParams(query) };
 }
 
-function unescape(part: string): string {
+function unescaped(part: string): string {
   try {
     return decodeURIComponent(part);
   } catch {
@@ -49,7 +49,11 @@ export function setGuard(to: Guard | undefined): void {
 
 /** An address within the pages, of parts that may hold anything. */
 export function link(parts: string[], query: Record<string, string | undefined> = {}): string {
-  const search = new URLSearchParams(Object.entries(query).filter((pair): pair is [string, string] => pair[1] !== undefined && pair[1] !== ''));
+  const search = new URLSearchParams(
+    Object.entries(query).filter(
+      (pair): pair is [string, string] => pair[1] !== undefined && pair[1] !== '',
+    ),
+  );
   const path = parts.map((part) => `/${encodeURIComponent(part)}`).join('');
   return `#${path || '/'}${search.size > 0 ? `?${search}` : ''}`;
 }

@@ -1,56 +1,12 @@
 import { Component, type ComponentChildren, type JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ask, isAdmin, isLost, logOut, mayMeasure, session, useResource } from './api';
-import { type Language, language, speak, texts } from './i18n';
+import { type Language, language, speak } from './i18n';
 import { Login, Relogin } from './login';
 import { type Area, find } from './pages';
 import { link, place } from './router';
+import { shell as say } from './texts';
 import { Button, Confirmations, Empty, Icon, type IconName, Problem, Toasts, words } from './ui';
-
-const say = texts(
-  {
-    databases: 'Databases',
-    replication: 'Replication',
-    users: 'Users',
-    configuration: 'Configuration',
-    tasks: 'Tasks',
-    cluster: 'Cluster',
-    performance: 'Performance',
-    navigation: 'Main navigation',
-    skip: 'To the content',
-    logIn: 'Log in',
-    logOut: 'Log out',
-    open: 'Open the navigation',
-    nowhere: 'There is no such page.',
-    toDatabases: 'To the databases',
-    theme: 'Theme',
-    language: 'Language',
-    system: 'System',
-    light: 'Light',
-    dark: 'Dark',
-  },
-  {
-    databases: 'Datenbanken',
-    replication: 'Replikation',
-    users: 'Benutzer',
-    configuration: 'Konfiguration',
-    tasks: 'Aufgaben',
-    cluster: 'Cluster',
-    performance: 'Leistung',
-    navigation: 'Hauptnavigation',
-    skip: 'Zum Inhalt',
-    logIn: 'Anmelden',
-    logOut: 'Abmelden',
-    open: 'Navigation öffnen',
-    nowhere: 'Diese Seite gibt es nicht.',
-    toDatabases: 'Zu den Datenbanken',
-    theme: 'Darstellung',
-    language: 'Sprache',
-    system: 'System',
-    light: 'Hell',
-    dark: 'Dunkel',
-  },
-);
 
 interface Entry {
   area: Area;
@@ -75,7 +31,9 @@ export function Shell(): JSX.Element {
   const found = find(now);
   const t = say();
   useEffect(() => setOpen(false), [now]);
-  useEffect(() => void (document.documentElement.lang = language.value), [language.value]);
+  useEffect(() => {
+    document.documentElement.lang = language.value;
+  }, [language.value]);
   const needsLogin = session.value?.name === null && !session.value.roles.includes('_admin');
   const [wantsLogin, setWantsLogin] = useState(false);
   const isLogin = now.parts[0] === 'login' || wantsLogin;
@@ -88,13 +46,31 @@ export function Shell(): JSX.Element {
     );
   return (
     <div class="shell">
-      <a class="skip" href="#content" onClick={(event) => (event.preventDefault(), document.getElementById('content')?.focus())}>
+      {/* biome-ignore lint/a11y/useValidAnchor: a skip link, whose address the router would take for a page */}
+      <a
+        class="skip"
+        href="#content"
+        onClick={(event) => {
+          event.preventDefault();
+          document.getElementById('content')?.focus();
+        }}
+      >
         {t.skip}
       </a>
-      <Side area={found?.area} isOpen={isOpen} onLogin={needsLogin ? () => setWantsLogin(true) : undefined} />
+      <Side
+        area={found?.area}
+        isOpen={isOpen}
+        onLogin={needsLogin ? () => setWantsLogin(true) : undefined}
+      />
       <div class="main" onClick={() => isOpen && setOpen(false)}>
         <div class="top">
-          <Button kind="plain" icon="menu" label={t.open} onClick={() => setOpen(!isOpen)} aria-expanded={isOpen} />
+          <Button
+            kind="plain"
+            icon="menu"
+            label={t.open}
+            onClick={() => setOpen(!isOpen)}
+            aria-expanded={isOpen}
+          />
           <span class="brand">Settee</span>
         </div>
         {isLost.value && (
@@ -123,9 +99,19 @@ export function Shell(): JSX.Element {
   );
 }
 
-function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boolean; onLogin: (() => void) | undefined }): JSX.Element {
+function Side({
+  area,
+  isOpen,
+  onLogin,
+}: {
+  area: Area | undefined;
+  isOpen: boolean;
+  onLogin: (() => void) | undefined;
+}): JSX.Element {
   const t = say();
-  const welcome = useResource('welcome', (signal) => ask<Welcome>('GET', '/', { signal, background: true }));
+  const welcome = useResource('welcome', (signal) =>
+    ask<Welcome>('GET', '/', { signal, background: true }),
+  );
   const { name } = session.value ?? { name: null };
   return (
     <nav class={`side${isOpen ? ' open' : ''}`} aria-label={t.navigation}>
@@ -134,7 +120,12 @@ function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boole
         Settee
       </a>
       {ENTRIES.filter((entry) => entry.may?.() ?? true).map((entry) => (
-        <a key={entry.area} class="nav" href={link(entry.to)} aria-current={entry.area === area ? 'page' : undefined}>
+        <a
+          key={entry.area}
+          class="nav"
+          href={link(entry.to)}
+          aria-current={entry.area === area ? 'page' : undefined}
+        >
           <Icon name={entry.icon} />
           {t[entry.area]}
         </a>
@@ -148,9 +139,18 @@ function Side({ area, isOpen, onLogin }: { area: Area | undefined; isOpen: boole
         </div>
         {onLogin && <Button onClick={onLogin}>{t.logIn}</Button>}
         <div class="row-of">
-          <select class="grow" aria-label={t.language} value={language.value} onChange={(event) => speak(event.currentTarget.value as Language)}>
-            <option value="en" selected={language.value === 'en'}>English</option>
-            <option value="de" selected={language.value === 'de'}>Deutsch</option>
+          <select
+            class="grow"
+            aria-label={t.language}
+            value={language.value}
+            onChange={(event) => speak(event.currentTarget.value as Language)}
+          >
+            <option value="en" selected={language.value === 'en'}>
+              English
+            </option>
+            <option value="de" selected={language.value === 'de'}>
+              Deutsch
+            </option>
           </select>
           <ThemeChoice />
         </div>
@@ -189,8 +189,19 @@ function ThemeChoice(): JSX.Element {
     setTheme(to);
   };
   return (
-    <select class="grow" aria-label={t.theme} value={theme} onChange={(event) => choose(event.currentTarget.value)}>
-      {([['', t.system], ['light', t.light], ['dark', t.dark]] as const).map(([value, name]) => (
+    <select
+      class="grow"
+      aria-label={t.theme}
+      value={theme}
+      onChange={(event) => choose(event.currentTarget.value)}
+    >
+      {(
+        [
+          ['', t.system],
+          ['light', t.light],
+          ['dark', t.dark],
+        ] as const
+      ).map(([value, name]) => (
         <option key={value} value={value} selected={value === theme}>
           {name}
         </option>
@@ -209,6 +220,10 @@ class Boundary extends Component<{ children: ComponentChildren }, { error: unkno
 
   override render(): ComponentChildren {
     const { error } = this.state;
-    return error === undefined ? this.props.children : <Problem error={error} retry={() => this.setState({ error: undefined })} />;
+    return error === undefined ? (
+      this.props.children
+    ) : (
+      <Problem error={error} retry={() => this.setState({ error: undefined })} />
+    );
   }
 }

@@ -1,11 +1,9 @@
 import { type Json, parse, print } from '../json';
-import { ApiError, LostError, isAborted } from './errors';
-import { isExpired, isOver, renewed, session } from './session';
+import { server } from './address';
 import { isLost, lost } from './connection';
 import { askDots, hasDots, noAddress } from './dots';
-
-/** Where the server's API is: beside the pages, under any path that a proxy gave it. */
-export const server = new URL(import.meta.env.DEV ? '/' : '../', location.href.replace(/#.*/s, ''));
+import { ApiError, isAborted, LostError } from './errors';
+import { isExpired, isOver, renewed, session } from './session';
 
 export type Query = Record<string, string | number | boolean | undefined>;
 
@@ -19,11 +17,15 @@ export interface Options {
   background?: boolean;
 }
 
-/** The URL of a path and its query. Parts of paths are escaped by `path`. Throws where a browser would go somewhere else. */
+/**
+ * The URL of a path and its query. Parts of paths are escaped by `path`. Throws where a browser
+ * would go somewhere else.
+ */
 export function url(to: string, query: Query = {}): URL {
   if (hasDots(to)) throw noAddress();
   const url = new URL(to.replace(/^\//, ''), server);
-  for (const [name, value] of Object.entries(query)) if (value !== undefined) url.searchParams.set(name, String(value));
+  for (const [name, value] of Object.entries(query))
+    if (value !== undefined) url.searchParams.set(name, String(value));
   return url;
 }
 
@@ -42,24 +44,39 @@ export function docPath(db: string, id: string): string {
 export async function send(method: string, to: string, options: Options = {}): Promise<Response> {
   if (hasDots(to)) {
     const [, db = '', rest = ''] = /^\/?([^/]+)\/(.*)$/.exec(to) ?? [];
-    const post = (below: string, query: Query, body: Json) => read('POST', `/${db}/${below}`, { ...options, query, body: print(body) });
+    const post = (below: string, query: Query, body: Json) =>
+      read('POST', `/${db}/${below}`, { ...options, query, body: print(body) });
     return new Response(await askDots(method, rest, options.query ?? {}, options.body, post));
   }
-  for (;;) {
+  while (true) {
     const response = await sendOnce(method, to, options);
     if (response.ok) return response;
     const error = await errorOf(response);
-    error.isRefusal = response.status === 401 && session.value?.name != null && !(await isOver());
+    error.isRefusal = response.status === 401 && isLoggedIn() && !(await isOver());
     // Unsaved text stays where it is: the request is sent again when there is a session again.
-    if (response.status !== 401 || options.background || error.isRefusal || session.value?.name == null) throw error;
+    if (response.status !== 401 || options.background || error.isRefusal || !isLoggedIn())
+      throw error;
     isExpired.value = true;
     await renewed(options.signal);
   }
 }
 
-async function sendOnce(method: string, to: string, { query, body, headers, signal }: Options): Promise<Response> {
+function isLoggedIn(): boolean {
+  return typeof session.value?.name === 'string';
+}
+
+async function sendOnce(
+  method: string,
+  to: string,
+  { query, body, headers, signal }: Options,
+): Promise<Response> {
   const isText = typeof body === 'string' || body instanceof Blob;
-  const init: RequestInit = { method, headers: { accept: 'application/json', ...headers }, credentials: 'same-origin', signal: signal ?? null };
+  const init: RequestInit = {
+    method,
+    headers: { accept: 'application/json', ...headers },
+    credentials: 'same-origin',
+    signal: signal ?? null,
+  };
   if (body !== undefined) {
     init.body = isText ? body : JSON.stringify(body);
     init.headers = { 'content-type': 'application/json', ...init.headers };
@@ -71,7 +88,7 @@ async function sendOnce(method: string, to: string, { query, body, headers, sign
   } catch (error) {
     if (isAborted(error)) throw error;
     lost();
-    throw new LostError();
+    throw new LostError('', { cause: error });
   }
 }
 
@@ -84,7 +101,12 @@ async function errorOf(response: Response): Promise<ApiError> {
     told = { reason: text.slice(0, 500) };
   }
   const id = response.headers.get('x-couch-request-id');
-  return new ApiError(response.status, told?.error ?? String(response.status), told?.reason ?? response.statusText, id);
+  return new ApiError(
+    response.status,
+    told?.error ?? String(response.status),
+    told?.reason ?? response.statusText,
+    id,
+  );
 }
 
 /** Answers what is not a document: numbers as the browser has them. */

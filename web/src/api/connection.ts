@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { server } from './client';
+import { server } from './address';
 
 /** Whether the server could not be reached just now. */
 export const isLost = signal(false);

@@ -1,6 +1,14 @@
-export { type Options, type Query, ask, docPath, path, read, send, server, url } from './client';
-export { ApiError, LostError, isAborted } from './errors';
+export { server } from './address';
+export { ask, docPath, type Options, path, type Query, read, send, url } from './client';
 export { isLost, returns } from './connection';
-export { type Session, isAdmin, isExpired, logIn, logOut, look, mayMeasure, session } from './session';
-export { type Resource, usePoll, useResource } from './resource';
+export { ApiError, isAborted, LostError } from './errors';
 export { lines } from './lines';
+export { logIn, logOut, look } from './login';
+export { type Resource, usePoll, useResource } from './resource';
+export {
+  isAdmin,
+  isExpired,
+  mayMeasure,
+  type Session,
+  session,
+} from './session';

@@ -1,5 +1,5 @@
 import { computed, signal } from '@preact/signals';
-import { ask, server } from './client';
+import { server } from './address';
 
 export interface Session {
   name: string | null;
@@ -12,30 +12,22 @@ export const session = signal<Session | undefined>(undefined);
 export const isExpired = signal(false);
 
 export const isAdmin = computed(() => session.value?.roles.includes('_admin') ?? false);
-export const mayMeasure = computed(() => isAdmin.value || (session.value?.roles.includes('_metrics') ?? false));
+export const mayMeasure = computed(
+  () => isAdmin.value || (session.value?.roles.includes('_metrics') ?? false),
+);
 
-/** Asks who is asking. */
-export async function look(): Promise<void> {
-  const told = await ask<{ userCtx: Session }>('GET', '/_session', { background: true });
-  session.value = told.userCtx;
-}
-
-/** Begins a session. An error is the server's. */
-export async function logIn(name: string, password: string): Promise<void> {
-  await ask('POST', '/_session', { body: { name, password }, background: true });
-  await look();
-  isExpired.value = false;
-}
-
-export async function logOut(): Promise<void> {
-  await fetch(new URL('_session', server), { method: 'DELETE' });
-  session.value = { name: null, roles: [] };
-}
-
-/** Whether the session of who was logged in has ended. Servers say 401 as well to who is logged in, and may not. */
+/**
+ * Whether the session of who was logged in has ended. Servers say 401 as well to who is logged in,
+ * and may not.
+ */
 export async function isOver(): Promise<boolean> {
   if (isExpired.value) return true;
-  const told = await fetch(new URL('_session', server), { headers: { accept: 'application/json' } }).then((response) => response.json() as Promise<{ userCtx?: Session }>, () => undefined);
+  const told = await fetch(new URL('_session', server), {
+    headers: { accept: 'application/json' },
+  }).then(
+    (response) => response.json() as Promise<{ userCtx?: Session }>,
+    () => undefined,
+  );
   return told?.userCtx?.name !== session.value?.name;
 }
 

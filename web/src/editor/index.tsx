@@ -2,17 +2,31 @@ import { closeBrackets, closeBracketsKeymap } from '@codemirror/autocomplete';
 import { defaultKeymap, history, historyKeymap } from '@codemirror/commands';
 import { javascriptLanguage } from '@codemirror/lang-javascript';
 import { jsonLanguage } from '@codemirror/lang-json';
-import { HighlightStyle, bracketMatching, foldGutter, foldKeymap, indentOnInput, indentUnit, syntaxHighlighting } from '@codemirror/language';
+import {
+  bracketMatching,
+  foldGutter,
+  foldKeymap,
+  HighlightStyle,
+  indentOnInput,
+  indentUnit,
+  syntaxHighlighting,
+} from '@codemirror/language';
 import { MergeView } from '@codemirror/merge';
 import { highlightSelectionMatches, search, searchKeymap } from '@codemirror/search';
 import { EditorState, type Extension } from '@codemirror/state';
-import { EditorView, drawSelection, highlightActiveLine, keymap, lineNumbers } from '@codemirror/view';
+import {
+  drawSelection,
+  EditorView,
+  highlightActiveLine,
+  keymap,
+  lineNumbers,
+} from '@codemirror/view';
 import { tags } from '@lezer/highlight';
 import type { JSX } from 'preact';
 import { useEffect, useRef } from 'preact/hooks';
-import { type Mistake, checked, lineOfMistake, tell } from './mistakes';
+import { checked, lineOfMistake, type Mistake, tell } from './mistakes';
 
-export { type Mistake, lineOfMistake };
+export { lineOfMistake, type Mistake };
 
 export type Mode = 'json' | 'javascript' | 'text';
 
@@ -40,7 +54,10 @@ const colours = HighlightStyle.define([
   { tag: [tags.number, tags.bool, tags.null], color: 'var(--warn)' },
   { tag: [tags.keyword, tags.controlKeyword, tags.operatorKeyword], color: 'var(--bad)' },
   { tag: [tags.comment], color: 'var(--soft)', fontStyle: 'italic' },
-  { tag: [tags.function(tags.variableName), tags.definition(tags.variableName)], color: 'var(--accent)' },
+  {
+    tag: [tags.function(tags.variableName), tags.definition(tags.variableName)],
+    color: 'var(--accent)',
+  },
   { tag: tags.invalid, textDecoration: 'underline wavy var(--bad)' },
 ]);
 
@@ -50,17 +67,42 @@ const look = EditorView.theme({
   '.cm-scroller': { fontFamily: 'var(--mono)', lineHeight: '1.5' },
   '.cm-gutters': { backgroundColor: 'var(--panel)', color: 'var(--soft)', border: 'none' },
   '.cm-activeLine, .cm-activeLineGutter': { backgroundColor: 'transparent' },
-  '&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter': { backgroundColor: 'color-mix(in oklab, var(--hover), transparent 40%)' },
+  '&.cm-focused .cm-activeLine, &.cm-focused .cm-activeLineGutter': {
+    backgroundColor: 'color-mix(in oklab, var(--hover), transparent 40%)',
+  },
   '.cm-cursor': { borderLeftColor: 'var(--text)' },
   '.cm-content': { caretColor: 'var(--text)' },
-  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground': { backgroundColor: 'color-mix(in oklab, var(--accent), transparent 75%)' },
-  '.cm-panels, .cm-tooltip': { backgroundColor: 'var(--raised)', color: 'var(--text)', borderColor: 'var(--line)' },
-  '.cm-panels input, .cm-panels button': { backgroundImage: 'none', backgroundColor: 'var(--page)', color: 'var(--text)', border: '1px solid var(--line)' },
+  '&.cm-focused > .cm-scroller > .cm-selectionLayer .cm-selectionBackground, .cm-selectionBackground':
+    { backgroundColor: 'color-mix(in oklab, var(--accent), transparent 75%)' },
+  '.cm-panels, .cm-tooltip': {
+    backgroundColor: 'var(--raised)',
+    color: 'var(--text)',
+    borderColor: 'var(--line)',
+  },
+  '.cm-panels input, .cm-panels button': {
+    backgroundImage: 'none',
+    backgroundColor: 'var(--page)',
+    color: 'var(--text)',
+    border: '1px solid var(--line)',
+  },
   '.cm-foldPlaceholder': { backgroundColor: 'var(--hover)', border: 'none', color: 'var(--soft)' },
   '.cm-matchingBracket': { backgroundColor: 'transparent' },
-  '&.cm-focused .cm-matchingBracket': { backgroundColor: 'var(--accent-soft)', outline: '1px solid var(--accent)' },
-  '.cm-mistake': { textDecoration: 'underline wavy var(--bad) 1px', textUnderlineOffset: '3px', backgroundColor: 'var(--bad-soft)' },
-  '.cm-mistake-words': { padding: '3px 8px', fontFamily: 'var(--sans)', fontSize: '12px', color: 'var(--bad)', overflowWrap: 'anywhere' },
+  '&.cm-focused .cm-matchingBracket': {
+    backgroundColor: 'var(--accent-soft)',
+    outline: '1px solid var(--accent)',
+  },
+  '.cm-mistake': {
+    textDecoration: 'underline wavy var(--bad) 1px',
+    textUnderlineOffset: '3px',
+    backgroundColor: 'var(--bad-soft)',
+  },
+  '.cm-mistake-words': {
+    padding: '3px 8px',
+    fontFamily: 'var(--sans)',
+    fontSize: '12px',
+    color: 'var(--bad)',
+    overflowWrap: 'anywhere',
+  },
   '.cm-searchMatch': { backgroundColor: 'var(--warn-soft)' },
   '.cm-changedLine': { backgroundColor: 'var(--warn-soft) !important' },
   '.cm-collapsedLines': { background: 'var(--panel) !important', color: 'var(--soft) !important' },
@@ -72,19 +114,34 @@ function languageOf(mode: Mode): Extension {
   return mode === 'json' ? jsonLanguage : mode === 'javascript' ? javascriptLanguage : [];
 }
 
-/** Text that takes the place of a selection: left to Chromium, coloured text would get a style attribute, which the policy reports. */
+/**
+ * Text that takes the place of a selection: left to Chromium, coloured text would get a style
+ * attribute, which the policy reports.
+ */
 const replacesPlainly = EditorView.domEventHandlers({
   beforeinput: ({ inputType, data, isComposing }, view) => {
     const { state } = view;
     const { from, to, empty } = state.selection.main;
-    if (inputType !== 'insertText' || data === null || isComposing || empty || state.readOnly) return false;
-    const insert = () => state.update({ ...state.replaceSelection(data), userEvent: 'input.type', scrollIntoView: true });
-    if (!state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, data, insert))) view.dispatch(insert());
+    if (inputType !== 'insertText' || data === null || isComposing || empty || state.readOnly)
+      return false;
+    const insert = () =>
+      state.update({
+        ...state.replaceSelection(data),
+        userEvent: 'input.type',
+        scrollIntoView: true,
+      });
+    if (
+      !state.facet(EditorView.inputHandler).some((handle) => handle(view, from, to, data, insert))
+    )
+      view.dispatch(insert());
     return true;
   },
 });
 
-function extensions({ mode, label, isReadOnly, value }: Pick<EditorProps, 'mode' | 'label' | 'isReadOnly' | 'value'>, onSave?: () => boolean): Extension[] {
+function extensions(
+  { mode, label, isReadOnly, value }: Pick<EditorProps, 'mode' | 'label' | 'isReadOnly' | 'value'>,
+  onSave?: () => boolean,
+): Extension[] {
   return [
     lineNumbers(),
     foldGutter(),
@@ -100,8 +157,16 @@ function extensions({ mode, label, isReadOnly, value }: Pick<EditorProps, 'mode'
     syntaxHighlighting(colours),
     look,
     replacesPlainly,
-    // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it indents.
-    keymap.of([{ key: 'Mod-s', run: () => onSave?.() ?? false, preventDefault: true }, ...closeBracketsKeymap, ...defaultKeymap, ...searchKeymap, ...historyKeymap, ...foldKeymap]),
+    // Tab moves on, so that nobody is caught by the keyboard; after Escape, or with Ctrl+M, it
+    // indents.
+    keymap.of([
+      { key: 'Mod-s', run: () => onSave?.() ?? false, preventDefault: true },
+      ...closeBracketsKeymap,
+      ...defaultKeymap,
+      ...searchKeymap,
+      ...historyKeymap,
+      ...foldKeymap,
+    ]),
     EditorView.contentAttributes.of({ 'aria-label': label, autocapitalize: 'off', tabindex: '0' }),
     EditorState.readOnly.of(isReadOnly ?? false),
     checked(value.length > COLOURED_MAX ? 'text' : mode),
@@ -132,7 +197,7 @@ export default function Editor(props: EditorProps): JSX.Element {
   latest.current = props;
   useEffect(() => {
     const root = (element.current as EditorElement | null)?.shadow;
-    if (!root) return undefined;
+    if (!root) return;
     const changed = EditorView.updateListener.of((update) => {
       if (update.docChanged) latest.current.onChange?.(update.state.doc.toString());
     });
@@ -140,7 +205,10 @@ export default function Editor(props: EditorProps): JSX.Element {
       latest.current.onSave?.();
       return true;
     };
-    const state = EditorState.create({ doc: props.value, extensions: [...extensions(props, save), changed] });
+    const state = EditorState.create({
+      doc: props.value,
+      extensions: [...extensions(props, save), changed],
+    });
     const made = new EditorView({ state, parent: root as unknown as Element, root });
     view.current = made;
     if (props.focus) made.focus();
@@ -164,18 +232,39 @@ function difference(old: string, to: string): { from: number; to: number; insert
   let from = 0;
   while (from < most && old.charCodeAt(from) === to.charCodeAt(from)) from++;
   let end = 0;
-  while (end < most - from && old.charCodeAt(old.length - 1 - end) === to.charCodeAt(to.length - 1 - end)) end++;
+  while (
+    end < most - from &&
+    old.charCodeAt(old.length - 1 - end) === to.charCodeAt(to.length - 1 - end)
+  )
+    end++;
   return { from, to: old.length - end, insert: to.slice(from, to.length - end) };
 }
 
 /** Two texts side by side, with what differs. */
-export function Compare({ before, after, labels }: { before: string; after: string; labels: [string, string] }): JSX.Element {
+export function Compare({
+  before,
+  after,
+  labels,
+}: {
+  before: string;
+  after: string;
+  labels: [string, string];
+}): JSX.Element {
   const element = useRef<HTMLDivElement>(null);
   useEffect(() => {
     const root = (element.current as EditorElement | null)?.shadow;
-    if (!root) return undefined;
-    const side = (value: string, label: string) => ({ doc: value, extensions: extensions({ mode: 'json', label, isReadOnly: true, value }) });
-    const merge = new MergeView({ a: side(before, labels[0]), b: side(after, labels[1]), parent: root as unknown as Element, root, collapseUnchanged: {} });
+    if (!root) return;
+    const side = (value: string, label: string) => ({
+      doc: value,
+      extensions: extensions({ mode: 'json', label, isReadOnly: true, value }),
+    });
+    const merge = new MergeView({
+      a: side(before, labels[0]),
+      b: side(after, labels[1]),
+      parent: root as unknown as Element,
+      root,
+      collapseUnchanged: {},
+    });
     merge.dom.style.height = '100%';
     merge.dom.style.overflow = 'auto';
     return () => merge.destroy();

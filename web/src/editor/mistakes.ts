@@ -1,10 +1,24 @@
 import { javascriptLanguage } from '@codemirror/lang-javascript';
 import { syntaxTree } from '@codemirror/language';
-import { type EditorState, type Extension, StateEffect, StateField, type Text } from '@codemirror/state';
-import { Decoration, type DecorationSet, EditorView, type Panel, ViewPlugin, type ViewUpdate, showPanel } from '@codemirror/view';
-import { texts } from '../i18n';
+import {
+  type EditorState,
+  type Extension,
+  StateEffect,
+  StateField,
+  type Text,
+} from '@codemirror/state';
+import {
+  Decoration,
+  type DecorationSet,
+  EditorView,
+  type Panel,
+  showPanel,
+  ViewPlugin,
+  type ViewUpdate,
+} from '@codemirror/view';
 import { JsonError, parse } from '../json';
-import { inLine, mistakeWords } from '../ui';
+import { inLine, mistakeWords } from '../ui/mistakes';
+import { say } from './texts';
 
 /** A mistake in the text: its line counts from 1. */
 export interface Mistake {
@@ -29,15 +43,13 @@ interface Marks {
 const CHECKED_MAX = 1_000_000;
 const PAUSE_MS = 500;
 
-const say = texts({ unreadable: 'This cannot be read as JavaScript.' }, { unreadable: 'Das ist kein lesbares JavaScript.' });
-
 const setMarks = StateEffect.define<Partial<Marks>>();
 
 const marks = StateField.define<Marks>({
   create: () => ({ found: Decoration.none, told: Decoration.none }),
   update: (old, { changes, effects, docChanged }) => {
     const kept = docChanged ? { found: old.found.map(changes), told: old.told.map(changes) } : old;
-    return effects.reduce((now, effect) => (effect.is(setMarks) ? { ...now, ...effect.value } : now), kept);
+    return Object.assign({}, kept, ...effects.flatMap((e) => (e.is(setMarks) ? [e.value] : [])));
   },
   provide: (field) => [
     EditorView.decorations.from(field, ({ found }) => found),
@@ -46,14 +58,18 @@ const marks = StateField.define<Marks>({
   ],
 });
 
-/** Says in words, below the text, what was found here first; what others told they say themselves. */
+/**
+ * Says in words, below the text, what was found here first; what others told they say themselves.
+ */
 function panel(view: EditorView): Panel {
   const dom = document.createElement('div');
   dom.className = 'cm-mistake-words';
   dom.setAttribute('role', 'status');
   const show = (state: EditorState) => {
     const { from, value } = state.field(marks).found.iter();
-    dom.textContent = value ? `${inLine(state.doc.lineAt(from).number)}: ${(value.spec as Mark).text}` : '';
+    dom.textContent = value
+      ? `${inLine(state.doc.lineAt(from).number)}: ${(value.spec as Mark).text}`
+      : '';
   };
   show(view.state);
   return { dom, update: ({ state }) => show(state) };
@@ -62,8 +78,19 @@ function panel(view: EditorView): Panel {
 function setOf(all: Mark[], length: number): DecorationSet {
   return Decoration.set(
     all.flatMap((mark) => {
-      const [from, to] = mark.from < mark.to ? [mark.from, mark.to] : [Math.max(0, mark.from - 1), Math.min(length, mark.from + 1)];
-      return from < to ? [Decoration.mark({ class: 'cm-mistake', attributes: { title: mark.text }, text: mark.text }).range(from, to)] : [];
+      const [from, to] =
+        mark.from < mark.to
+          ? [mark.from, mark.to]
+          : [Math.max(0, mark.from - 1), Math.min(length, mark.from + 1)];
+      return from < to
+        ? [
+            Decoration.mark({
+              class: 'cm-mistake',
+              attributes: { title: mark.text },
+              text: mark.text,
+            }).range(from, to),
+          ]
+        : [];
     }),
     true,
   );
@@ -76,12 +103,14 @@ export function tell(view: EditorView, mistakes: Mistake[]): void {
     const line = doc.line(Math.min(Math.max(1, number), doc.lines));
     return { from: Math.min(line.to, line.from + Math.max(0, column - 1)), to: line.to, text };
   });
-  if (placed.length > 0 || view.state.field(marks).told.size > 0) view.dispatch({ effects: setMarks.of({ told: setOf(placed, doc.length) }) });
+  if (placed.length > 0 || view.state.field(marks).told.size > 0)
+    view.dispatch({ effects: setMarks.of({ told: setOf(placed, doc.length) }) });
 }
 
 /** Checks the text whenever its writer pauses. */
 export function checked(mode: 'json' | 'javascript' | 'text'): Extension {
-  const check = mode === 'json' ? jsonMistakes : mode === 'javascript' ? functionMistakes : undefined;
+  const check =
+    mode === 'json' ? jsonMistakes : mode === 'javascript' ? functionMistakes : undefined;
   if (!check) return marks;
   class Checker {
     private timer = 0;
@@ -106,7 +135,8 @@ export function checked(mode: 'json' | 'javascript' | 'text'): Extension {
     private look(): void {
       const { state } = this.view;
       const all = check?.(state) ?? [];
-      if (all.length > 0 || state.field(marks).found.size > 0) this.view.dispatch({ effects: setMarks.of({ found: setOf(all, state.doc.length) }) });
+      if (all.length > 0 || state.field(marks).found.size > 0)
+        this.view.dispatch({ effects: setMarks.of({ found: setOf(all, state.doc.length) }) });
     }
   }
   return [marks, ViewPlugin.fromClass(Checker)];
@@ -119,26 +149,51 @@ function jsonMistakes({ doc }: EditorState): Mark[] {
     return [];
   } catch (error) {
     if (!(error instanceof JsonError)) throw error;
-    return [{ from: Math.min(error.at, doc.length), to: Math.min(error.at + 1, doc.length), text: mistakeWords()[error.problem] }];
+    return [
+      {
+        from: Math.min(error.at, doc.length),
+        to: Math.min(error.at + 1, doc.length),
+        text: mistakeWords()[error.problem],
+      },
+    ];
   }
 }
 
 function functionMistakes(state: EditorState): Mark[] {
   const { doc } = state;
   const at = unreadable(syntaxTree(state), (from, to) => doc.sliceString(from, to));
-  return at === undefined ? [] : [{ from: Math.min(at, lastOf(doc)), to: Math.min(at + 1, doc.length), text: say().unreadable }];
+  return at === undefined
+    ? []
+    : [
+        {
+          from: Math.min(at, lastOf(doc)),
+          to: Math.min(at + 1, doc.length),
+          text: say().unreadable,
+        },
+      ];
 }
 
 function lastOf(doc: Text): number {
   return Math.max(0, doc.length - 1);
 }
 
-/** Where the grammar first finds no sense. A function without a name is one here, and is none as a statement. */
-function unreadable(tree: ReturnType<typeof syntaxTree>, slice: (from: number, to: number) => string): number | undefined {
+/**
+ * Where the grammar first finds no sense. A function without a name is one here, and is none as a
+ * statement.
+ */
+function unreadable(
+  tree: ReturnType<typeof syntaxTree>,
+  slice: (from: number, to: number) => string,
+): number | undefined {
   let at: number | undefined;
   tree.iterate({
     enter: ({ type, from }) => {
-      if (type.isError && at === undefined && !/\bfunction\s*\*?\s*$/.test(slice(Math.max(0, from - 24), from))) at = from;
+      if (
+        type.isError &&
+        at === undefined &&
+        !/\bfunction\s*\*?\s*$/.test(slice(Math.max(0, from - 24), from))
+      )
+        at = from;
       return at === undefined;
     },
   });
@@ -147,6 +202,8 @@ function unreadable(tree: ReturnType<typeof syntaxTree>, slice: (from: number, t
 
 /** The line of a function's text in which it stops being JavaScript; `undefined` where it is. */
 export function lineOfMistake(source: string): number | undefined {
-  const at = unreadable(javascriptLanguage.parser.parse(source), (from, to) => source.slice(from, to));
+  const at = unreadable(javascriptLanguage.parser.parse(source), (from, to) =>
+    source.slice(from, to),
+  );
   return at === undefined ? undefined : source.slice(0, at).split('\n').length;
 }

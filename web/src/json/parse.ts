@@ -13,7 +13,17 @@ export class JsonError extends Error {
   }
 }
 
-export type Problem = 'value' | 'comma' | 'colon' | 'name' | 'string' | 'escape' | 'number' | 'end' | 'deep' | 'more';
+export type Problem =
+  | 'value'
+  | 'comma'
+  | 'colon'
+  | 'name'
+  | 'string'
+  | 'escape'
+  | 'number'
+  | 'end'
+  | 'deep'
+  | 'more';
 
 const DEPTH_MAX = 512;
 const NUMBER = /-?(?:0|[1-9][0-9]*)(?:\.[0-9]+)?(?:[eE][+-]?[0-9]+)?/y;
@@ -70,7 +80,7 @@ class Parser {
     this.at++;
     this.space();
     if (this.takes('}')) return members;
-    for (;;) {
+    while (true) {
       if (this.source[this.at] !== '"') this.fail(this.isEnd() ? 'end' : 'name');
       const name = this.string();
       this.space();
@@ -89,7 +99,7 @@ class Parser {
     this.at++;
     this.space();
     if (this.takes(']')) return values;
-    for (;;) {
+    while (true) {
       values.push(this.value(depth + 1));
       this.space();
       if (this.takes(']')) return values;
@@ -105,8 +115,9 @@ class Parser {
     const quick = this.source.indexOf('"', from + 1) - from < LONG ? this.match(ANY) : undefined;
     if (quick !== undefined) return JSON.parse(quick) as string;
     this.at = from + 1;
-    while (this.match(PART) !== undefined) continue;
-    if (this.source[this.at] !== '"') this.fail(this.isEnd() ? 'end' : this.source[this.at] === '\\' ? 'escape' : 'string');
+    while (this.match(PART) !== undefined);
+    if (this.source[this.at] !== '"')
+      this.fail(this.isEnd() ? 'end' : this.source[this.at] === '\\' ? 'escape' : 'string');
     this.at++;
     return JSON.parse(this.source.slice(from, this.at)) as string;
   }

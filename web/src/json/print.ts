@@ -9,7 +9,8 @@ export function print(value: Json, indent = 0): string {
 
 function write(value: Json, indent: number, line: string, out: string[]): void {
   if (value instanceof Num) out.push(value.text);
-  else if (Array.isArray(value)) group('[', ']', value, indent, line, out, (each, inner) => write(each, indent, inner, out));
+  else if (Array.isArray(value))
+    group('[', ']', value, indent, line, out, (each, inner) => write(each, indent, inner, out));
   else if (value instanceof Obj)
     group('{', '}', [...value], indent, line, out, ([name, of], inner) => {
       out.push(JSON.stringify(name), indent > 0 ? ': ' : ':');
@@ -18,7 +19,15 @@ function write(value: Json, indent: number, line: string, out: string[]): void {
   else out.push(JSON.stringify(value));
 }
 
-function group<T>(open: string, close: string, parts: T[], indent: number, line: string, out: string[], each: (part: T, inner: string) => void): void {
+function group<T>(
+  open: string,
+  close: string,
+  parts: T[],
+  indent: number,
+  line: string,
+  out: string[],
+  each: (part: T, inner: string) => void,
+): void {
   const inner = line + ' '.repeat(indent);
   out.push(open);
   parts.forEach((part, n) => {

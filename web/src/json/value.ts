@@ -31,9 +31,19 @@ export function number(value: Json | undefined): number {
 
 /** Makes it of plain values. A `number` becomes the text that JavaScript has for it. */
 export function from(value: unknown): Json {
-  if (value === null || value === undefined || typeof value === 'boolean' || typeof value === 'string') return value ?? null;
+  if (
+    value === null ||
+    value === undefined ||
+    typeof value === 'boolean' ||
+    typeof value === 'string'
+  )
+    return value ?? null;
   if (value instanceof Num || value instanceof Obj) return value;
   if (typeof value === 'number') return Number.isFinite(value) ? new Num(String(value)) : null;
   if (Array.isArray(value)) return value.map(from);
-  return new Obj(Object.entries(value as object).filter(([, of]) => of !== undefined).map(([name, of]) => [name, from(of)]));
+  return new Obj(
+    Object.entries(value as object)
+      .filter(([, of]) => of !== undefined)
+      .map(([name, of]) => [name, from(of)]),
+  );
 }

@@ -4,14 +4,24 @@ import { LoggedIn } from '../login';
 import type { Place } from '../router';
 import { Databases } from './databases';
 
-/** The page of a place; `undefined` where there is none. Fauxton's addresses lead to the page that does the same. */
+/**
+ * The page of a place; `undefined` where there is none. Fauxton's addresses lead to the page that
+ * does the same.
+ */
 export interface Found {
   page: ComponentType<{ place: Place }>;
   /** Which entry of the navigation it belongs to. */
   area: Area;
 }
 
-export type Area = 'databases' | 'replication' | 'users' | 'configuration' | 'tasks' | 'cluster' | 'performance';
+export type Area =
+  | 'databases'
+  | 'replication'
+  | 'users'
+  | 'configuration'
+  | 'tasks'
+  | 'cluster'
+  | 'performance';
 
 const Database = lazy(() => import('./database'));
 const Replication = lazy(() => import('./replication'));
@@ -28,7 +38,9 @@ export function find(place: Place): Found | undefined {
     case 'databases':
       return { page: Databases, area: 'databases' };
     case 'database':
-      return place.parts.length > 1 ? { page: Database, area: 'databases' } : { page: Databases, area: 'databases' };
+      return place.parts.length > 1
+        ? { page: Database, area: 'databases' }
+        : { page: Databases, area: 'databases' };
     case 'replication':
       return { page: Replication, area: 'replication' };
     case 'users':

@@ -1,8 +1,8 @@
 import type { ComponentChildren, JSX } from 'preact';
 import { useEffect, useId, useRef, useState } from 'preact/hooks';
-import { Icon, type IconName } from './icons';
 import { Problem } from './errors';
-import { words } from './text';
+import { Icon, type IconName } from './icons';
+import { words } from './texts';
 
 type ButtonProps = Omit<JSX.IntrinsicElements['button'], 'onClick' | 'icon'> & {
   icon?: IconName;
@@ -13,7 +13,16 @@ type ButtonProps = Omit<JSX.IntrinsicElements['button'], 'onClick' | 'icon'> & {
   label?: string;
 };
 
-export function Button({ icon, kind, onClick, label, children, disabled, class: more, ...rest }: ButtonProps): JSX.Element {
+export function Button({
+  icon,
+  kind,
+  onClick,
+  label,
+  children,
+  disabled,
+  class: more,
+  ...rest
+}: ButtonProps): JSX.Element {
   const [isBusy, setBusy] = useState(false);
   const press = () => {
     const done = onClick?.();
@@ -22,7 +31,16 @@ export function Button({ icon, kind, onClick, label, children, disabled, class: 
     void done.finally(() => setBusy(false));
   };
   return (
-    <button type="button" {...rest} class={[kind, more].filter(Boolean).join(' ')} disabled={disabled || isBusy} aria-busy={isBusy} aria-label={label} title={label} onClick={press}>
+    <button
+      type="button"
+      {...rest}
+      class={[kind, more].filter(Boolean).join(' ')}
+      disabled={disabled || isBusy}
+      aria-busy={isBusy}
+      aria-label={label}
+      title={label}
+      onClick={press}
+    >
       {icon && <Icon name={icon} />}
       {children}
     </button>
@@ -70,7 +88,17 @@ interface TextProps {
   list?: string[];
 }
 
-export function TextField({ label, value, onInput, hint, error, focus, list, type = 'text', ...rest }: TextProps): JSX.Element {
+export function TextField({
+  label,
+  value,
+  onInput,
+  hint,
+  error,
+  focus,
+  list,
+  type = 'text',
+  ...rest
+}: TextProps): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   useEffect(() => {
     if (focus) input.current?.focus();
@@ -104,11 +132,31 @@ export function TextField({ label, value, onInput, hint, error, focus, list, typ
   );
 }
 
-export function Choice<T extends string>({ label, value, of, onChange, hint, disabled }: { label: string; value: T; of: readonly (readonly [T, string])[]; onChange: (value: T) => void; hint?: ComponentChildren; disabled?: boolean }): JSX.Element {
+export function Choice<T extends string>({
+  label,
+  value,
+  of,
+  onChange,
+  hint,
+  disabled,
+}: {
+  label: string;
+  value: T;
+  of: readonly (readonly [T, string])[];
+  onChange: (value: T) => void;
+  hint?: ComponentChildren;
+  disabled?: boolean;
+}): JSX.Element {
   return (
     <Field label={label} hint={hint}>
       {(id, described) => (
-        <select id={id} aria-describedby={described} value={value} disabled={disabled} onChange={(event) => onChange(event.currentTarget.value as T)}>
+        <select
+          id={id}
+          aria-describedby={described}
+          value={value}
+          disabled={disabled}
+          onChange={(event) => onChange(event.currentTarget.value as T)}
+        >
           {of.map(([each, name]) => (
             <option key={each} value={each} selected={each === value}>
               {name}
@@ -120,11 +168,29 @@ export function Choice<T extends string>({ label, value, of, onChange, hint, dis
   );
 }
 
-export function Check({ label, value, onChange, hint, disabled }: { label: string; value: boolean; onChange: (value: boolean) => void; hint?: string; disabled?: boolean }): JSX.Element {
+export function Check({
+  label,
+  value,
+  onChange,
+  hint,
+  disabled,
+}: {
+  label: string;
+  value: boolean;
+  onChange: (value: boolean) => void;
+  hint?: string;
+  disabled?: boolean;
+}): JSX.Element {
   const id = useId();
   return (
     <div class="check">
-      <input id={id} type="checkbox" checked={value} disabled={disabled} onChange={(event) => onChange(event.currentTarget.checked)} />
+      <input
+        id={id}
+        type="checkbox"
+        checked={value}
+        disabled={disabled}
+        onChange={(event) => onChange(event.currentTarget.checked)}
+      />
       <label for={id}>
         {label}
         {hint && <small>{hint}</small>}
@@ -134,11 +200,30 @@ export function Check({ label, value, onChange, hint, disabled }: { label: strin
 }
 
 /** A form that sends by Enter, shows what went wrong, and cannot be sent twice at once. */
-export function Form({ onSubmit, children, submit, kind = 'primary', onCancel, disabled }: { onSubmit: () => Promise<unknown>; children: ComponentChildren; submit: string; kind?: 'primary' | 'danger'; onCancel?: () => void; disabled?: boolean }): JSX.Element {
+export function Form({
+  onSubmit,
+  children,
+  submit,
+  kind = 'primary',
+  onCancel,
+  disabled,
+}: {
+  onSubmit: () => Promise<unknown>;
+  children: ComponentChildren;
+  submit: string;
+  kind?: 'primary' | 'danger';
+  onCancel?: () => void;
+  disabled?: boolean;
+}): JSX.Element {
   const [error, setError] = useState<unknown>();
   const [isBusy, setBusy] = useState(false);
   const alive = useRef(true);
-  useEffect(() => () => void (alive.current = false), []);
+  useEffect(
+    () => () => {
+      alive.current = false;
+    },
+    [],
+  );
   const send = async (event: Event) => {
     event.preventDefault();
     if (isBusy) return;
@@ -176,9 +261,23 @@ export interface Tab {
 }
 
 /** Places of one page, each with an address. */
-export function Tabs({ label, tabs, current }: { label: string; tabs: Tab[]; current: string }): JSX.Element {
+export function Tabs({
+  label,
+  tabs,
+  current,
+}: {
+  label: string;
+  tabs: Tab[];
+  current: string;
+}): JSX.Element {
   const all = useRef<HTMLElement>(null);
-  useEffect(() => all.current?.querySelector('[aria-current]')?.scrollIntoView({ block: 'nearest', inline: 'center' }), [current]);
+  useEffect(
+    () =>
+      all.current
+        ?.querySelector('[aria-current]')
+        ?.scrollIntoView({ block: 'nearest', inline: 'center' }),
+    [current],
+  );
   return (
     <nav class="tabs" aria-label={label} ref={all}>
       {tabs.map((tab) => (
@@ -191,7 +290,15 @@ export function Tabs({ label, tabs, current }: { label: string; tabs: Tab[]; cur
 }
 
 /** What stands where there is nothing. */
-export function Empty({ icon, title, children }: { icon: IconName; title: string; children?: ComponentChildren }): JSX.Element {
+export function Empty({
+  icon,
+  title,
+  children,
+}: {
+  icon: IconName;
+  title: string;
+  children?: ComponentChildren;
+}): JSX.Element {
   return (
     <div class="empty">
       <Icon name={icon} />
@@ -213,7 +320,13 @@ export function Loading({ lines = 6 }: { lines?: number }): JSX.Element {
 }
 
 /** A small word beside a name. */
-export function Badge({ kind = '', children }: { kind?: '' | 'good' | 'warn' | 'bad' | 'info'; children: ComponentChildren }): JSX.Element {
+export function Badge({
+  kind = '',
+  children,
+}: {
+  kind?: '' | 'good' | 'warn' | 'bad' | 'info';
+  children: ComponentChildren;
+}): JSX.Element {
   return <span class={`badge ${kind}`}>{children}</span>;
 }
 
@@ -234,7 +347,12 @@ export function Copyable({ text }: { text: string }): JSX.Element {
   return (
     <span class="copyable">
       <code>{text}</code>
-      <Button kind="plain" icon={isCopied ? 'check' : 'copy'} label={isCopied ? t.copied : t.copy} onClick={copy} />
+      <Button
+        kind="plain"
+        icon={isCopied ? 'check' : 'copy'}
+        label={isCopied ? t.copied : t.copy}
+        onClick={copy}
+      />
     </span>
   );
 }

@@ -3,12 +3,23 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useLayoutEffect, useRef, useState } from 'preact/hooks';
 import { Form, TextField } from './controls';
 import { Icon } from './icons';
-import { words } from './text';
+import { words } from './texts';
 
 /** A dialog before everything else. It gives the focus back when it closes. */
-export function Dialog({ title, onClose, children, wide }: { title: string; onClose: () => void; children: ComponentChildren; wide?: boolean }): JSX.Element {
+export function Dialog({
+  title,
+  onClose,
+  children,
+  wide,
+}: {
+  title: string;
+  onClose: () => void;
+  children: ComponentChildren;
+  wide?: boolean;
+}): JSX.Element {
   const dialog = useRef<HTMLDialogElement>(null);
-  // Before the effects of what is inside: a field there takes the focus from the button that closes.
+  // Before the effects of what is inside: a field there takes the focus from the button that
+  // closes.
   useLayoutEffect(() => {
     const before = document.activeElement;
     const element = dialog.current;
@@ -52,7 +63,9 @@ interface Question {
   work: () => Promise<unknown>;
 }
 
-const asked = signal<{ question: Question; answer: (done: boolean) => void } | undefined>(undefined);
+const asked = signal<{ question: Question; answer: (done: boolean) => void } | undefined>(
+  undefined,
+);
 
 /** Asks before something is done, and does it; answers whether it was done. */
 export function confirm(question: Question): Promise<boolean> {
@@ -72,7 +85,13 @@ export function Confirmations(): JSX.Element | null {
   return <Confirmation key={now.question.title} question={now.question} end={end} />;
 }
 
-function Confirmation({ question, end }: { question: Question; end: (done: boolean) => void }): JSX.Element {
+function Confirmation({
+  question,
+  end,
+}: {
+  question: Question;
+  end: (done: boolean) => void;
+}): JSX.Element {
   const [typed, setTyped] = useState('');
   const work = async () => {
     await question.work();
@@ -80,9 +99,23 @@ function Confirmation({ question, end }: { question: Question; end: (done: boole
   };
   return (
     <Dialog title={question.title} onClose={() => end(false)}>
-      <Form onSubmit={work} submit={question.action} kind={question.kind ?? 'danger'} onCancel={() => end(false)} disabled={question.type !== undefined && typed !== question.type}>
+      <Form
+        onSubmit={work}
+        submit={question.action}
+        kind={question.kind ?? 'danger'}
+        onCancel={() => end(false)}
+        disabled={question.type !== undefined && typed !== question.type}
+      >
         <div>{question.text}</div>
-        {question.type !== undefined && <TextField label={words().typeToConfirm(question.type)} value={typed} onInput={setTyped} focus autocomplete="off" />}
+        {question.type !== undefined && (
+          <TextField
+            label={words().typeToConfirm(question.type)}
+            value={typed}
+            onInput={setTyped}
+            focus
+            autocomplete="off"
+          />
+        )}
       </Form>
     </Dialog>
   );

@@ -1,9 +1,24 @@
-export { Badge, Button, Check, Choice, Copyable, Empty, Field, Form, Loading, Progress, type Tab, Tabs, TextField } from './controls';
-export { Confirmations, Dialog, confirm } from './dialog';
-export { Problem, explain } from './errors';
+export {
+  Badge,
+  Button,
+  Check,
+  Choice,
+  Copyable,
+  Empty,
+  Field,
+  Form,
+  Loading,
+  Progress,
+  type Tab,
+  Tabs,
+  TextField,
+} from './controls';
+export { Confirmations, confirm, Dialog } from './dialog';
+export { Compare, Editor } from './editor';
+export { Problem } from './errors';
+export { explain } from './explain';
 export { Icon, type IconName } from './icons';
 export { explainJson, inLine, mistakeWords } from './mistakes';
-export { words } from './text';
-export { Toasts, complain, say } from './toast';
-export { type Column, Table, style } from './virtual';
-export { Compare, Editor } from './editor';
+export { words } from './texts';
+export { complain, say, Toasts } from './toast';
+export { type Column, style, Table } from './virtual';

@@ -3,7 +3,7 @@ import type { JSX } from 'preact';
 import { Button } from './controls';
 import { Problem } from './errors';
 import { Icon } from './icons';
-import { words } from './text';
+import { words } from './texts';
 
 interface Toast {
   id: number;
@@ -29,7 +29,10 @@ export function say(text: string, undo?: () => Promise<unknown>): void {
 
 /** Shows an error that has no place of its own, until it is dismissed. */
 export function complain(error: unknown): void {
-  toasts.value = [...toasts.value.filter((toast) => toast.error === undefined).slice(-3), { id: ++ids, error }];
+  toasts.value = [
+    ...toasts.value.filter((toast) => toast.error === undefined).slice(-3),
+    { id: ++ids, error },
+  ];
 }
 
 /** Where both are shown; once on the page. */
@@ -41,7 +44,11 @@ export function Toasts(): JSX.Element {
           <div key={toast.id} class="toast">
             <Icon name="check" />
             <span>{toast.text}</span>
-            {toast.undo && <Button onClick={() => toast.undo?.().then(() => remove(toast.id), complain)}>{words().undo}</Button>}
+            {toast.undo && (
+              <Button onClick={() => toast.undo?.().then(() => remove(toast.id), complain)}>
+                {words().undo}
+              </Button>
+            )}
           </div>
         ) : (
           <Problem key={toast.id} error={toast.error} dismiss={() => remove(toast.id)} />

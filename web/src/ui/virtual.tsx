@@ -35,8 +35,22 @@ interface TableProps<T> {
 const HEIGHT_MAX = 8_000_000;
 const MARGIN = 8;
 
-/** A table of as many rows as there are, of which those are drawn that are seen. Arrow keys move, Enter opens. */
-export function Table<T>({ label, columns, count, row, onSeen, href, sorted, goTo, rowHeight = 36, selected }: TableProps<T>): JSX.Element {
+/**
+ * A table of as many rows as there are, of which those are drawn that are seen. Arrow keys move,
+ * Enter opens.
+ */
+export function Table<T>({
+  label,
+  columns,
+  count,
+  row,
+  onSeen,
+  href,
+  sorted,
+  goTo,
+  rowHeight = 36,
+  selected,
+}: TableProps<T>): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [view, setView] = useState({ top: 0, height: 600 });
   const [active, setActive] = useState(0);
@@ -48,7 +62,7 @@ export function Table<T>({ label, columns, count, row, onSeen, href, sorted, goT
   const to = Math.min(count, first + Math.ceil(view.height / rowHeight) + MARGIN);
   useLayoutEffect(() => {
     const element = box.current;
-    if (!element) return undefined;
+    if (!element) return;
     const look = () => setView({ top: element.scrollTop, height: element.clientHeight });
     const observer = new ResizeObserver(look);
     observer.observe(element);
@@ -73,10 +87,20 @@ export function Table<T>({ label, columns, count, row, onSeen, href, sorted, goT
     if (box.current) box.current.scrollTop = (goTo.index * rowHeight) / scale;
   }, [goTo?.round, goTo?.index]);
   const tracks = columns.map((column) => column.width ?? 'minmax(0, 1fr)').join(' ');
-  const narrow = columns.filter((column) => !column.isExtra).map((column) => column.width ?? 'minmax(0, 1fr)').join(' ');
+  const narrow = columns
+    .filter((column) => !column.isExtra)
+    .map((column) => column.width ?? 'minmax(0, 1fr)')
+    .join(' ');
   const move = (event: KeyboardEvent) => {
     const page = Math.max(1, Math.floor(view.height / rowHeight) - 2);
-    const steps: Record<string, number> = { ArrowDown: 1, ArrowUp: -1, PageDown: page, PageUp: -page, Home: -count, End: count };
+    const steps: Record<string, number> = {
+      ArrowDown: 1,
+      ArrowUp: -1,
+      PageDown: page,
+      PageUp: -page,
+      Home: -count,
+      End: count,
+    };
     const step = steps[event.key];
     if (step !== undefined && event.target === box.current) {
       event.preventDefault();
@@ -85,19 +109,46 @@ export function Table<T>({ label, columns, count, row, onSeen, href, sorted, goT
       show(next);
     }
     const now = row(active);
-    if (event.key === 'Enter' && event.target === box.current && now !== undefined && href) location.hash = href(now);
+    if (event.key === 'Enter' && event.target === box.current && now !== undefined && href)
+      location.hash = href(now);
   };
   const drawn: JSX.Element[] = [];
-  for (let index = from; index < to; index++) drawn.push(<Row key={index} index={index} top={index * rowHeight - first * rowHeight + view.top} row={row(index)} {...{ columns, href, rowHeight, isActive: index === active, selected }} />);
+  for (let index = from; index < to; index++)
+    drawn.push(
+      <Row
+        key={index}
+        index={index}
+        top={index * rowHeight - first * rowHeight + view.top}
+        row={row(index)}
+        {...{ columns, href, rowHeight, isActive: index === active, selected }}
+      />,
+    );
   return (
-    <div class="table" role="table" aria-label={label} aria-rowcount={count + 1} ref={(element) => style(element, { '--tracks': tracks, '--narrow': narrow, '--row': `${rowHeight}px` })}>
+    <div
+      class="table"
+      role="table"
+      aria-label={label}
+      aria-rowcount={count + 1}
+      ref={(element) =>
+        style(element, { '--tracks': tracks, '--narrow': narrow, '--row': `${rowHeight}px` })
+      }
+    >
       <div class="table-head" role="row">
         {columns.map((column) => (
-          <div key={column.id} role="columnheader" class={cell(column)} aria-sort={sorted?.by === column.id ? (sorted.isDown ? 'descending' : 'ascending') : undefined}>
+          <div
+            key={column.id}
+            role="columnheader"
+            class={cell(column)}
+            aria-sort={
+              sorted?.by === column.id ? (sorted.isDown ? 'descending' : 'ascending') : undefined
+            }
+          >
             {column.sort ? (
               <button type="button" class="plain" onClick={column.sort}>
                 {column.name}
-                {sorted?.by === column.id && <span aria-hidden="true">{sorted.isDown ? ' ↓' : ' ↑'}</span>}
+                {sorted?.by === column.id && (
+                  <span aria-hidden="true">{sorted.isDown ? ' ↓' : ' ↑'}</span>
+                )}
               </button>
             ) : (
               column.name
@@ -105,8 +156,20 @@ export function Table<T>({ label, columns, count, row, onSeen, href, sorted, goT
           </div>
         ))}
       </div>
-      <div class="table-body" role="rowgroup" ref={box} tabIndex={0} aria-label={label} onKeyDown={move}>
-        <div role="presentation" ref={(element) => style(element, { height: `${Math.min(all, HEIGHT_MAX)}px`, position: 'relative' })}>
+      <div
+        class="table-body"
+        role="rowgroup"
+        ref={box}
+        tabIndex={0}
+        aria-label={label}
+        onKeyDown={move}
+      >
+        <div
+          role="presentation"
+          ref={(element) =>
+            style(element, { height: `${Math.min(all, HEIGHT_MAX)}px`, position: 'relative' })
+          }
+        >
           {drawn}
         </div>
       </div>
@@ -114,7 +177,25 @@ export function Table<T>({ label, columns, count, row, onSeen, href, sorted, goT
   );
 }
 
-function Row<T>({ index, top, row, columns, href, isActive, selected, rowHeight }: { index: number; top: number; row: T | undefined; columns: Column<T>[]; href: ((row: T) => string) | undefined; isActive: boolean; selected: ((row: T) => boolean) | undefined; rowHeight: number }): JSX.Element {
+function Row<T>({
+  index,
+  top,
+  row,
+  columns,
+  href,
+  isActive,
+  selected,
+  rowHeight,
+}: {
+  index: number;
+  top: number;
+  row: T | undefined;
+  columns: Column<T>[];
+  href: ((row: T) => string) | undefined;
+  isActive: boolean;
+  selected: ((row: T) => boolean) | undefined;
+  rowHeight: number;
+}): JSX.Element {
   const to = row !== undefined && href ? href(row) : undefined;
   const open = (event: MouseEvent) => {
     const target = event.target as Element;
@@ -125,7 +206,9 @@ function Row<T>({ index, top, row, columns, href, isActive, selected, rowHeight 
       role="row"
       aria-rowindex={index + 2}
       class={`row${isActive ? ' active' : ''}${to ? ' leads' : ''}${row !== undefined && selected?.(row) ? ' selected' : ''}`}
-      ref={(element) => style(element, { transform: `translateY(${top}px)`, height: `${rowHeight}px` })}
+      ref={(element) =>
+        style(element, { transform: `translateY(${top}px)`, height: `${rowHeight}px` })
+      }
       onClick={open}
     >
       {columns.map((column) => (

@@ -32,7 +32,7 @@ export async function run({ server, check, page, open, context }) {
     await page.getByText('Paused', { exact: true }).waitFor();
     await write('while-paused', { kind: 'a' });
     check('nothing comes while it is paused', !(await seen('while-paused', 700)));
-    await page.getByRole('button', { name: 'Go on' }).click();
+    await page.getByRole('button', { name: 'Resume' }).click();
     check('what came meanwhile comes then', await seen('while-paused'));
 
     await context.setOffline(true);

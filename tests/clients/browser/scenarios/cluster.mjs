@@ -9,8 +9,8 @@ export async function run({ page, server, open, check }) {
   const nodes = page.getByRole('table', { name: 'Nodes' });
   await nodes.waitFor();
   check('the node is named', (await nodes.innerText()).includes(membership.all_nodes[0]));
-  check('one node says that it is alone', await page.getByText('it is no member of a cluster').isVisible());
-  await page.getByRole('meter', { name: 'The process' }).waitFor();
+  check('one node says that it is alone', await page.getByText('not a member of a cluster').isVisible());
+  await page.getByRole('meter', { name: 'Process' }).waitFor();
   check('memory has its budgets', (await page.getByRole('meter').count()) >= 6, await page.getByRole('meter').count());
   check('versions are told', /Settee\s+\d+\.\d+/.test(await page.locator('main').innerText()));
 
@@ -29,14 +29,14 @@ export async function run({ page, server, open, check }) {
   check('its address can be kept', page.url().includes('db=cluster-map') && page.url().includes('id=a-document'), page.url());
   await page.getByLabel('Database', { exact: true }).fill('cluster-none');
   await page.getByRole('alert').first().waitFor();
-  check('a database that is not there is told', await page.getByText('It is not there.').first().isVisible());
+  check('a database that is not there is told', await page.getByText('Not found.').first().isVisible());
 
-  await page.getByRole('button', { name: 'Begin maintenance' }).click();
-  await page.getByRole('dialog').getByRole('button', { name: 'Begin maintenance' }).click();
+  await page.getByRole('button', { name: 'Start maintenance' }).click();
+  await page.getByRole('dialog').getByRole('button', { name: 'Start maintenance' }).click();
   await page.getByRole('button', { name: 'End maintenance' }).waitFor();
   check('maintenance begins', (await server.request('GET', '/_up')).status === 404);
   await page.getByRole('button', { name: 'End maintenance' }).click();
-  await page.getByRole('button', { name: 'Begin maintenance' }).waitFor();
+  await page.getByRole('button', { name: 'Start maintenance' }).waitFor();
   check('and ends', (await server.request('GET', '/_up')).status === 200);
 
   // A cluster of three, as a member tells of it: a real one needs Kafka, and is another suite's.
@@ -56,9 +56,9 @@ export async function run({ page, server, open, check }) {
   await slots.waitFor();
   const text = await slots.innerText();
   check('slots tell their lag and reason', text.includes('334') && text.includes('its majority is down'), text);
-  check('and how many take writes', await page.getByText('3 of 4 take writes here').isVisible());
-  await page.getByRole('button', { name: 'Let a node join' }).click();
-  await page.getByRole('button', { name: 'Make a token' }).click();
+  check('and how many take writes', await page.getByText('3 of 4 accept writes here').isVisible());
+  await page.getByRole('button', { name: 'Add a node' }).click();
+  await page.getByRole('button', { name: 'Create token' }).click();
   await page.getByText('--token a-token-of-one-use').waitFor();
   check('a token is made with its command', true);
   await page.getByRole('button', { name: 'Close' }).click();

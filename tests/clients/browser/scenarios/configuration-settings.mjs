@@ -44,25 +44,25 @@ export async function run({ page, server, check, open }) {
     const region = page.getByRole('region', { name: 'couchdb' });
     check('settings have their help and default', /Largest document body/.test(await region.innerText()) && /8000000/.test(await region.innerText()), await region.innerText());
     await page.getByLabel('Search settings').fill('chttpd/port');
-    check('what is read at start has a badge', /at restart/.test(await page.getByRole('region', { name: 'chttpd', exact: true }).innerText()));
+    check('what is read at start has a badge', /needs a restart/.test(await page.getByRole('region', { name: 'chttpd', exact: true }).innerText()));
   }
 
   for (const key of ['origins', 'credentials', 'headers']) await server.request('DELETE', `/_node/_local/_config/cors/${key}`);
   await server.request('DELETE', '/_node/_local/_config/chttpd/enable_cors');
   await open('cors');
-  await page.getByLabel('Let pages of other origins use this server').check();
+  await page.getByLabel('Allow pages of other origins to use this server').check();
   await page.getByRole('textbox', { name: 'Origin' }).fill('https://app.example.org/path');
   await page.getByRole('button', { name: 'Add' }).click();
-  await page.getByText('An origin is scheme, host and port only').waitFor();
+  await page.getByText('An origin consists of scheme, host and port').waitFor();
   await page.getByRole('textbox', { name: 'Origin' }).fill('https://app.example.org');
   await page.getByRole('button', { name: 'Add' }).click();
   await page.getByRole('button', { name: 'Save' }).click();
-  await page.getByText('CORS is changed.').waitFor();
+  await page.getByText('CORS settings saved.').waitFor();
   const allows = async (origin) => (await fetch(`${server.url}/`, { headers: { origin } })).headers.get('access-control-allow-origin');
   check('the origin may come, others may not', (await allows('https://app.example.org')) === 'https://app.example.org' && (await allows('https://evil.example')) === null);
   await page.getByRole('combobox', { name: 'Origins' }).selectOption({ label: 'All origins (*)' });
-  await page.getByLabel('With sessions and passwords').check();
-  check('what is dangerous is said', await page.getByText('every page on the web may use the session').waitFor().then(() => true, () => false));
+  await page.getByLabel('Allow sessions and passwords').check();
+  check('what is dangerous is said', await page.getByText('any web page can use the session').waitFor().then(() => true, () => false));
   await page.getByRole('status').getByRole('button', { name: 'Undo' }).last().click();
   for (let n = 0; n < 50 && (await allows('https://app.example.org')) !== null; n++) await page.waitForTimeout(100);
   check('CORS can be undone', (await allows('https://app.example.org')) === null);

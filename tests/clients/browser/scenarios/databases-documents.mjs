@@ -42,7 +42,7 @@ async function shown({ page, check, open }) {
   await page.getByRole('button', { name: 'JSON' }).click();
   await page.getByText('"whole": 1.0').first().waitFor();
   check('JSON is without loss', (await page.getByText('"big": 9223372036854775807').count()) === 20);
-  await page.getByRole('button', { name: 'After' }).click();
+  await page.getByRole('button', { name: 'Next' }).click();
   await page.getByRole('link', { name: 'doc-000020' }).waitFor();
   check('JSON goes on', true);
   await page.getByRole('button', { name: 'Table' }).click();
@@ -89,13 +89,13 @@ async function ranges({ page, check, open }) {
   await page.getByRole('button', { name: 'Options' }).click();
   const form = page.getByRole('form', { name: 'Options' });
   await form.getByLabel('Descending').uncheck();
-  await form.getByLabel('Begins with').fill('doc-0123');
+  await form.getByLabel('Starts with').fill('doc-0123');
   await form.getByRole('button', { name: 'Show' }).click();
   await page.getByText('45 of 12,345 documents').waitFor();
   check('a beginning is found', true);
   await form.getByLabel('Only these ids').fill('doc-000007\nnowhere');
   await form.getByRole('button', { name: 'Show' }).click();
-  await page.getByText('not there').waitFor();
+  await page.getByText('missing').waitFor();
   check('ids that are not there are named', true);
   await page.getByRole('form', { name: 'Options' }).getByRole('button', { name: 'All documents' }).click();
   await page.getByText('12,345 documents').first().waitFor();

@@ -90,6 +90,6 @@ async function removeOne(page, server, check, open) {
   check('deleting waits for the name', await button.isDisabled());
   await dialog.getByLabel('Type made/by-hand to confirm').fill('made/by-hand');
   await button.click();
-  await page.getByText('No database has this in its name.').waitFor();
+  await page.getByText('No database matches.').waitFor();
   check('it is deleted', (await server.request('GET', '/made%2Fby-hand')).status === 404);
 }

@@ -16,7 +16,7 @@ export async function run(tools) {
 
 async function permissions({ page, server, check, open }) {
   await open(`#/database/${DB}/permissions`);
-  await page.getByText(/^Public: everybody/).waitFor();
+  await page.getByText(/^Public: there are no members/).waitFor();
   check('that it is public is said in words', true);
   const members = page.getByRole('region', { name: 'Members' });
   await members.getByLabel('Add a user').fill('anna');
@@ -49,7 +49,7 @@ async function settings({ page, server, check, open }) {
   await compaction.getByText(/ → /).waitFor();
   check('compaction begins and its gain is shown', true);
   await compaction.getByRole('button', { name: 'Compact views' }).click();
-  await page.getByText('It has begun.').last().waitFor();
+  await page.getByText('Compaction started.').last().waitFor();
   await compaction.getByRole('button', { name: 'Remove unused indexes' }).click();
   await page.getByText('Unused indexes are being removed.').waitFor();
   check('views are compacted and cleaned up', true);

@@ -88,7 +88,7 @@ export async function run({ context, page, open, check, server }) {
   await page.keyboard.insertText('}');
   await page.getByRole('link', { name: 'Attachments (5)' }).click();
   await input.setInputFiles([text({ name: 'never.txt', type: 'text/plain', text: 'never' })]);
-  check('with a mistake in the text, nothing is uploaded', await page.getByRole('alert').filter({ hasText: 'Mend it first' }).waitFor().then(() => true, () => false));
+  check('with a mistake in the text, nothing is uploaded', await page.getByRole('alert').filter({ hasText: 'Correct it before' }).waitFor().then(() => true, () => false));
   await page.getByRole('button', { name: 'Discard changes' }).click();
 
   // Previews.
@@ -122,7 +122,7 @@ export async function run({ context, page, open, check, server }) {
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('status').getByText('Deleted files').waitFor();
   await page.getByRole('button', { name: 'Undo' }).click();
-  await page.getByRole('status').getByText('It is there again.').waitFor();
+  await page.getByRole('status').getByText('The document is restored.').waitFor();
   check('a deleted document comes back with its attachments', Object.keys(await stubs()).length === 5 && (await server.request('GET', `/${DB}/files/hello.txt`)).text === 'and again');
   await page.getByRole('link', { name: 'Attachments (5)' }).click();
 

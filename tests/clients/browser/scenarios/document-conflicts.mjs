@@ -25,7 +25,7 @@ export async function run({ page, open, check, server }) {
   check('fields that do not differ are left out', (await table.getByRole('rowheader').allInnerTexts()).join() === 'title,price,only', await table.getByRole('rowheader').allInnerTexts());
   await table.getByRole('radio', { name: 'Keep 2-aaaa' }).check();
   await solve();
-  await page.getByRole('status').getByText('Resolved: 2-aaaa is kept, 2 deleted.').waitFor();
+  await page.getByRole('status').getByText('Resolved: kept 2-aaaa, deleted 2.').waitFor();
   const first = JSON.parse(await now('one'));
   check('the chosen one is kept as it was, the others are deleted', first._rev === '2-aaaa' && first.title === 'A' && !first._conflicts && first._deleted_conflicts?.length === 2, first);
   check('and the page says that there are no conflicts', await page.getByText('There are no conflicts.').waitFor().then(() => true, () => false));
@@ -35,10 +35,10 @@ export async function run({ page, open, check, server }) {
   await table.getByRole('radio', { name: 'Keep 2-bbbb' }).check();
   await table.getByRole('radio', { name: 'title of 2-aaaa' }).check();
   await table.getByRole('radio', { name: 'price of 2-cccc' }).check();
-  const result = page.getByRole('textbox', { name: 'Result, to be kept' });
+  const result = page.getByRole('textbox', { name: 'Result that is kept' });
   await result.filter({ hasText: '9223372036854775807' }).waitFor();
   await solve();
-  await page.getByRole('status').getByText(/Resolved: 3-/).waitFor();
+  await page.getByRole('status').getByText(/Resolved: kept 3-/).waitFor();
   const second = await now('two');
   const told = JSON.parse(second);
   check('fields of three leaves are merged without loss', told.title === 'A' && !told.only && second.includes('"price":9223372036854775807') && told._rev.startsWith('3-') && !told._conflicts, second);

@@ -55,7 +55,7 @@ export async function run({ context, page, open, check, server }) {
   check('a mistake is told by its line', (await mistake.innerText()).includes('number'), await mistake.innerText());
   await write('{"_id": "other"}');
   await save.click();
-  check('another _id is refused', await page.getByRole('alert').filter({ hasText: 'has to stay numbers' }).waitFor().then(() => true, () => false));
+  check('another _id is refused', await page.getByRole('alert').filter({ hasText: 'must stay numbers' }).waitFor().then(() => true, () => false));
   await write(`{\n  "_id": "numbers",\n  "_rev": "${JSON.parse(await raw('numbers'))._rev}",\n  "_mine": 1\n}`);
   await save.click();
   check('what the server refuses is shown at its line', await page.getByRole('alert').filter({ hasText: 'Line 4' }).waitFor().then(() => true, () => false));
@@ -75,7 +75,7 @@ export async function run({ context, page, open, check, server }) {
   check('changes can be discarded', await shows('9223372036854775807'));
 
   // Somebody else was faster.
-  for (const way of ['Go on editing', 'Take theirs', 'Save mine upon theirs']) {
+  for (const way of ['Continue editing', 'Use saved document', 'Overwrite with my text']) {
     await put('both', JSON.stringify({ ...((await server.request('GET', `/${DB}/both`)).json?._rev && (await server.request('GET', `/${DB}/both`)).json), who: 'nobody' }));
     await open('#/');
     await doc('both');
@@ -84,15 +84,15 @@ export async function run({ context, page, open, check, server }) {
     await put('both', JSON.stringify({ _rev: rev, who: 'they' }));
     await write(`{\n  "_id": "both",\n  "_rev": "${rev}",\n  "who": "I"\n}`);
     await page.keyboard.press('Control+s');
-    const clash = page.getByRole('region', { name: 'Somebody else saved this document meanwhile' });
+    const clash = page.getByRole('region', { name: 'Another user saved this document in the meantime' });
     await clash.waitFor();
-    check(`${way}: what is there now is beside the own text`, (await clash.getByRole('textbox', { name: 'What is there now' }).innerText()).includes('they') && (await clash.getByRole('textbox', { name: 'Your text' }).innerText()).includes('"I"'));
+    check(`${way}: what is there now is beside the own text`, (await clash.getByRole('textbox', { name: 'Saved document' }).innerText()).includes('they') && (await clash.getByRole('textbox', { name: 'Your text' }).innerText()).includes('"I"'));
     await clash.getByRole('button', { name: way }).click();
     await clash.waitFor({ state: 'detached' });
-    if (way === 'Go on editing') {
+    if (way === 'Continue editing') {
       check('go on: the own text is there, theirs is stored', (await shows('"I"')) && JSON.parse(await raw('both')).who === 'they');
       await page.getByRole('button', { name: 'Discard changes' }).click();
-    } else if (way === 'Take theirs') check('theirs is taken', (await shows('they')) && (await save.isDisabled()));
+    } else if (way === 'Use saved document') check('theirs is taken', (await shows('they')) && (await save.isDisabled()));
     else {
       await saved('both');
       check('mine is saved upon theirs', JSON.parse(await raw('both')).who === 'I', await raw('both'));
@@ -120,7 +120,7 @@ export async function run({ context, page, open, check, server }) {
   await page.getByRole('status').getByText('Deleted numbers').waitFor();
   check('it is deleted', (await server.request('GET', `/${DB}/numbers`)).status === 404);
   await page.getByRole('button', { name: 'Undo' }).click();
-  await page.getByRole('status').getByText('It is there again.').waitFor();
+  await page.getByRole('status').getByText('The document is restored.').waitFor();
   check('and comes back unchanged', (await raw('numbers')).includes('"kept":5.0') && (await raw('numbers')).includes('9223372036854775807'));
 
   // New ones, and copies.
@@ -133,7 +133,7 @@ export async function run({ context, page, open, check, server }) {
   check('any _id can be saved and is opened', (await raw('a/b ü?')).includes('"n":1.5'));
   const rev = JSON.parse(await raw('a/b ü?'))._rev;
   await server.request('PUT', `/${DB}/${encodeURIComponent('a/b ü?')}/x.txt?rev=${rev}`, '"x"');
-  await page.getByRole('button', { name: 'Load again' }).click();
+  await page.getByRole('button', { name: 'Reload' }).click();
   await page.getByRole('link', { name: 'Attachments (1)' }).waitFor();
   const link = page.getByRole('link', { name: 'Raw' });
   check('there is a link to the raw document', (await link.getAttribute('href')).endsWith(`/${DB}/${encodeURIComponent('a/b ü?')}`));
@@ -148,8 +148,8 @@ export async function run({ context, page, open, check, server }) {
   await shows('_id');
   await write('{"_id": "copied"}');
   await save.click();
-  check('a new document does not overwrite one that is there', await page.getByRole('region', { name: 'There is a document of this _id already' }).waitFor().then(() => true, () => false));
-  await page.getByRole('button', { name: 'Go on editing' }).click();
+  check('a new document does not overwrite one that is there', await page.getByRole('region', { name: 'A document with this _id already exists' }).waitFor().then(() => true, () => false));
+  await page.getByRole('button', { name: 'Continue editing' }).click();
   page.once('dialog', (asking) => asking.accept());
 
   // Design documents, and names that were pages once.

@@ -20,7 +20,7 @@ export async function run({ page, open, check, server }) {
   const now = (await server.request('PUT', `/${DB}/line`, `{"_rev":"${old}","n":2.0,"what":"present"}`)).json.rev;
 
   await open(`database/${DB}/_doc/tree?part=revisions`);
-  const list = page.getByRole('list', { name: 'Revisions, the newest first' });
+  const list = page.getByRole('list', { name: 'Revisions, newest first' });
   await list.waitFor();
   const said = (await list.getByRole('listitem').allInnerTexts()).map((each) => each.replace(/\s+/g, ' ').trim());
   const row = (rev) => said.find((each) => each.startsWith(rev)) ?? '';
@@ -29,13 +29,13 @@ export async function run({ page, open, check, server }) {
   check('and what is not there any more', row('2-r2').includes('compacted') && row('3-a3').includes('compacted'), said);
   await list.getByRole('button', { name: '4-aaaa' }).click();
   const shown = page.getByRole('region', { name: 'Revision 4-aaaa' });
-  check('a revision is shown beside the present text', (await shown.getByRole('textbox', { name: 'Revision 4-aaaa' }).innerText()).includes('winner?') && (await shown.getByRole('textbox', { name: 'Present text' }).innerText()).includes('the winner'));
+  check('a revision is shown beside the present text', (await shown.getByRole('textbox', { name: 'Revision 4-aaaa' }).innerText()).includes('winner?') && (await shown.getByRole('textbox', { name: 'Current text' }).innerText()).includes('the winner'));
   await list.getByRole('button', { name: '2-r2' }).click();
-  check('of one that is gone it says so', await page.getByText('The content of this revision is gone').isVisible({ timeout: 3000 }).catch(() => false) || (await page.getByText('The content of this revision is gone').waitFor().then(() => true, () => false)));
+  check('of one that is gone it says so', await page.getByText('Compaction removed the content of this revision').isVisible({ timeout: 3000 }).catch(() => false) || (await page.getByText('Compaction removed the content of this revision').waitFor().then(() => true, () => false)));
 
   await open(`database/${DB}/_doc/line?part=revisions`);
   await list.getByRole('button', { name: old.slice(0, 10) }).click();
-  await page.getByRole('button', { name: 'Take as new text' }).click();
+  await page.getByRole('button', { name: 'Use as new text' }).click();
   const editor = page.getByRole('textbox', { name: 'Document as JSON' });
   await editor.filter({ hasText: '"old"' }).waitFor();
   check('an older revision is taken as the text, upon the present one', (await editor.innerText()).includes(now));
@@ -50,7 +50,7 @@ export async function run({ page, open, check, server }) {
   await list.waitFor();
   check('a deleted document has its revisions still', (await page.getByRole('heading', { level: 1 }).innerText()).includes('deleted') && (await list.getByRole('listitem').count()) === 4);
   await list.getByRole('button').nth(1).click();
-  await page.getByRole('button', { name: 'Take as new text' }).click();
+  await page.getByRole('button', { name: 'Use as new text' }).click();
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await page.getByRole('heading', { level: 1 }).filter({ hasNotText: 'deleted' }).filter({ hasNotText: 'not saved' }).waitFor();
   check('and can be brought back from them', (await server.request('GET', `/${DB}/line`)).text.includes('"n":1.0'));

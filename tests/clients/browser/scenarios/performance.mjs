@@ -1,5 +1,5 @@
 // Performance: what top, doctor, profile and the slow log show.
-import { readFile } from 'node:fs/promises';
+import { text as textOf } from 'node:stream/consumers';
 
 export const name = 'performance';
 
@@ -42,7 +42,7 @@ async function now(page, open, check) {
   const drawn = page.locator('.chart-line[d*=L]');
   await drawn.nth(7).waitFor({ state: 'attached', timeout: 20_000 });
   check('they are drawn, two lines each', (await drawn.count()) === 8, await drawn.count());
-  check('what threads do is a bar', await page.getByRole('img', { name: /What threads do: .*at rest/ }).isVisible());
+  check('what threads do is a bar', await page.getByRole('img', { name: /Thread activity: .*idle/ }).isVisible());
   await page.getByRole('button', { name: 'Databases', exact: true }).click();
   const databases = page.getByRole('table', { name: 'Databases' });
   await databases.getByRole('link', { name: 'performance-db' }).waitFor();
@@ -51,20 +51,20 @@ async function now(page, open, check) {
   await page.getByRole('table', { name: 'Views' }).getByRole('link', { name: 'performance-db/_design/d/_view/v' }).waitFor();
   check('so are views', true);
   await page.getByRole('button', { name: 'Requests', exact: true }).click();
-  await routes.getByRole('columnheader', { name: 'Requests for' }).getByRole('button').click();
-  await routes.getByRole('columnheader', { name: 'Requests for' }).getByRole('button').click();
+  await routes.getByRole('columnheader', { name: 'Endpoint' }).getByRole('button').click();
+  await routes.getByRole('columnheader', { name: 'Endpoint' }).getByRole('button').click();
   const names = async () => (await routes.getByRole('row').allInnerTexts()).slice(1).map((text) => text.split('\n')[0]);
   check('the table is sorted by any column', JSON.stringify(await names()) === JSON.stringify([...(await names())].sort()), await names());
   await page.getByRole('button', { name: 'Pause' }).click();
   const before = await page.locator('main').innerText();
   await page.waitForTimeout(3000);
   check('a pause stops it', (await page.locator('main').innerText()) === before);
-  await page.getByRole('button', { name: 'Go on' }).click();
+  await page.getByRole('button', { name: 'Resume' }).click();
 }
 
 async function doctor(page, server, open, check) {
   await page.getByRole('link', { name: 'Doctor' }).click();
-  await page.getByText(/databases looked at/).waitFor();
+  await page.getByText(/Checked .* databases in/).waitFor();
   check('doctor examines', true);
   const { json: examined } = await server.request('GET', '/_settee/doctor');
   await page.getByText('All checks').click();
@@ -72,7 +72,7 @@ async function doctor(page, server, open, check) {
   check('all checks are listed', (await checks.count()) === examined.checks.length + 1, await checks.count());
   const finding = { id: 'scans', area: 'data', severity: 'warning', subject: 'shop', says: '20 queries without an index', evidence: {}, why: 'each reads all', do: ['curl -X POST "$S/shop/_index"', '# fields with $eq first'] };
   await page.route('**/_settee/doctor', (route) => route.fulfill({ json: { ...examined, findings: [finding] } }));
-  await page.getByRole('button', { name: 'Examine again' }).click();
+  await page.getByRole('button', { name: 'Run again' }).click();
   const shown = page.getByRole('article').filter({ hasText: 'scans: shop' });
   await shown.waitFor();
   check('a finding has its severity and reason', /Warning/.test(await shown.innerText()) && /each reads all/.test(await shown.innerText()));
@@ -84,11 +84,11 @@ async function doctor(page, server, open, check) {
 async function profile(page, open, check) {
   await page.getByRole('link', { name: 'Profile' }).click();
   // Samples of waits are there however little the processor has to do.
-  await page.getByLabel('Of', { exact: true }).selectOption('waits');
+  await page.getByLabel('Type', { exact: true }).selectOption('waits');
   await page.getByLabel(/^Seconds/).fill('1');
-  await page.getByRole('button', { name: 'Start the profile' }).click();
-  await page.getByRole('status').filter({ hasText: 'watched' }).waitFor();
-  const graph = page.getByRole('group', { name: /Time by the clock/ });
+  await page.getByRole('button', { name: 'Start profiling' }).click();
+  await page.getByRole('status').filter({ hasText: 'Profiling' }).waitFor();
+  const graph = page.getByRole('group', { name: /Wall-clock time/ });
   await graph.waitFor();
   const frame = graph.getByRole('button', { name: /^requests: / });
   await frame.waitFor();
@@ -104,19 +104,19 @@ async function profile(page, open, check) {
   await page.getByLabel('Find a function').fill('');
   for (const [button, starts] of [['SVG', '<svg'], ['folded', '']]) {
     const [download] = await Promise.all([page.waitForEvent('download'), page.getByRole('button', { name: button, exact: true }).click()]);
-    const text = await readFile(await download.path(), 'utf8');
+    const text = await textOf(await download.createReadStream());
     check(`${button} is downloaded`, text.startsWith(starts) && text.includes('requests'), text.slice(0, 200));
   }
   check('pprof is a link', /format=pprof/.test(await page.getByRole('link', { name: 'pprof' }).getAttribute('href')));
-  await page.getByRole('button', { name: 'Start the profile' }).click();
+  await page.getByRole('button', { name: 'Start profiling' }).click();
   await page.getByLabel('Compare with').waitFor();
   await page.getByLabel('Compare with').selectOption({ index: 1 });
-  await page.getByRole('heading', { name: 'What grew most' }).waitFor();
+  await page.getByRole('heading', { name: 'Largest increases' }).waitFor();
   check('two profiles are compared', await page.getByText('larger share than before').isVisible());
   await page.getByLabel(/^Seconds/).fill('30');
-  await page.getByRole('button', { name: 'Start the profile' }).click();
+  await page.getByRole('button', { name: 'Start profiling' }).click();
   await page.getByRole('button', { name: 'Stop' }).click();
-  await page.getByRole('button', { name: 'Start the profile' }).waitFor();
+  await page.getByRole('button', { name: 'Start profiling' }).waitFor();
   check('a profile can be stopped', (await page.getByRole('alert').count()) === 0);
 }
 
@@ -124,7 +124,7 @@ async function slow(page, server, open, check) {
   await page.getByRole('link', { name: 'Slow requests' }).click();
   await page.getByText(/requests that take longer than/).waitFor();
   check('it says what the slow log tells', true);
-  await page.getByRole('table', { name: 'The slowest since this page was opened' }).waitFor();
+  await page.getByRole('table', { name: 'Slowest requests since you opened this page' }).waitFor();
   check('and what was slow meanwhile', true);
 }
 
@@ -143,7 +143,7 @@ async function numbersOnly({ server, page, open, check, login, context }) {
   check('who may see numbers sees them', true);
   check('but no doctor and no profile', (await page.getByRole('link', { name: 'Doctor' }).count()) + (await page.getByRole('link', { name: 'Profile' }).count()) === 0);
   await open('#/activetasks');
-  await page.getByText('Nothing runs in the background.').or(page.getByRole('table', { name: 'Active tasks' })).first().waitFor();
+  await page.getByText('No background tasks are running.').or(page.getByRole('table', { name: 'Active tasks' })).first().waitFor();
   check('and tasks', (await page.getByRole('alert').count()) === 0);
   check('and nothing is asked that is refused', refused.length === 0, refused);
   page.off('response', note);

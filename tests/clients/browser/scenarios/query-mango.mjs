@@ -24,8 +24,8 @@ export async function run({ server, check, page, open }) {
     await at({ selector: { type: 'rare', total: { $gte: 500 } } });
     await press('Explain');
     const steps = page.getByRole('list', { name: 'Explain' });
-    check('a scan is shown as one', await steps.getByText('Everything is scanned').waitFor().then(() => true));
-    check('the rejected candidate has its reason', await page.getByRole('row', { name: /wide/ }).getByText('The selector does not ask for all of its fields.').isVisible());
+    check('a scan is shown as one', await steps.getByText('Full scan').waitFor().then(() => true));
+    check('the rejected candidate has its reason', await page.getByRole('row', { name: /wide/ }).getByText('The selector does not use all of its fields.').isVisible());
     const suggestion = page.getByRole('region', { name: 'Suggested index' });
     check('an index is suggested: equal before ranges', (await suggestion.textContent()).includes('type, total'), await suggestion.textContent());
     await suggestion.getByRole('button', { name: 'Create and measure' }).click();
@@ -33,7 +33,7 @@ export async function run({ server, check, page, open }) {
     const examined = await suggestion.getByRole('row', { name: /Documents examined/ }).textContent();
     check('its gain is measured', /Documents examined2,00\d15/.test(examined), examined);
     await press('Explain');
-    await steps.getByText('Range of an index').waitFor();
+    await steps.getByText('Index range scan').waitFor();
     check('then a range of it is read', (await steps.textContent()).includes('type, total'), await steps.textContent());
 
     await at({ selector: { type: 'rare' }, aggregate: { group_by: ['city'], compute: { n: { $count: true }, sum: { $sum: 'total' } } } });

@@ -32,8 +32,8 @@ export async function run({ page, server, check, open }) {
   check('a state filters', true);
   await page.getByRole('combobox', { name: 'State' }).selectOption('');
   await page.getByLabel('Search replications').fill('many-0007');
-  await table.getByText('many-0007').or(table.getByText('Nobody answers at this address.')).first().waitFor();
-  await table.getByText('Nobody answers at this address.').waitFor({ timeout: 60_000 });
+  await table.getByText('many-0007').or(table.getByText('No server answers at this address.')).first().waitFor();
+  await table.getByText('No server answers at this address.').waitFor({ timeout: 60_000 });
   check('an error is said in words', true);
   check('a password of an address is not shown', !(await page.content()).includes('hunter2'));
   await table.getByRole('link').first().click();
@@ -43,7 +43,7 @@ export async function run({ page, server, check, open }) {
 
   await open('replication?q=many-001');
   await page.waitForFunction(() => document.querySelector('main')?.innerText.includes('10 of '));
-  await page.getByLabel('With those shown…').selectOption('delete');
+  await page.getByLabel('Actions for all shown…').selectOption('delete');
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByText('Deleted: 10').waitFor();
   const left = async () => (await server.request('GET', '/_replicator/_all_docs?startkey="many-001"&endkey="many-001\\ufff0"')).json.rows.length;

@@ -9,7 +9,7 @@ const DESIGN = {
   filters: { f: 'function () { return true; }' },
   validate_doc_update: 'function () {}',
 };
-const ONLY = 'Only admins of the database change this.';
+const ONLY = 'Only database admins can change this.';
 
 /** Pages, what is there for everybody, and which buttons and links admins have. */
 const PAGES = [

@@ -42,12 +42,12 @@ export async function run({ browser, base, server, check, page, open, login }) {
     check('a search that waits says for what, and how far that is', await shown(status(page, /^The index is being built: [\d,]+ of 1,52\d changes\.$/)));
     for (const [who, on] of [['a member', member], ['an admin', page]]) {
       check(`${who} is told that the index is built`, await shown(status(on, /^The index is being built/)));
-      await on.getByRole('button', { name: 'Search what is there already' }).click();
-      check(`${who} searches what is there already`, (await shown(status(on, `1–${FEW} of ${FEW}`))) && (await shown(on.getByText('The index is behind'))), await on.locator('main').innerText());
+      await on.getByRole('button', { name: 'Search the documents indexed so far' }).click();
+      check(`${who} searches what is there already`, (await shown(status(on, `1–${FEW} of ${FEW}`))) && (await shown(on.getByText('The index is stale'))), await on.locator('main').innerText());
     }
     await page.getByRole('button', { name: 'Search', exact: true }).click();
     check('and then waits for all', await shown(status(page, '1–25 of 1,520'), 240_000));
-    check('nothing is said any more', (await page.getByText(/The index is (behind|being built)/).count()) === 0);
+    check('nothing is said any more', (await page.getByText(/The index is (stale|being built)/).count()) === 0);
   } finally {
     await context.close();
     await server.request('DELETE', `/${db}`);
@@ -59,7 +59,7 @@ export async function run({ browser, base, server, check, page, open, login }) {
 /** A function that throws for each document gives an index that is up to date, and has nothing. */
 async function barren({ page, open, check, db, at }) {
   await open(at('_nouveau/barren', '*:*'));
-  check('an empty index says why nothing is found', await shown(page.getByText('The index has no documents: its function gave nothing')));
+  check('an empty index says why nothing is found', await shown(page.getByText('The index is empty: its function indexed nothing')));
   await open(`#/database/${db}/_search`);
   check('and is marked in the list', await shown(page.getByRole('table', { name: 'Text indexes' }).getByText('nothing indexed')));
 }

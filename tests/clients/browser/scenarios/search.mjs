@@ -95,13 +95,13 @@ async function asking({ page, open, check, db }) {
   }
   check('all pages together are all hits', all.size === 60, all.size);
   check('and then there are no more', await page.getByRole('button', { name: 'Next rows' }).isDisabled());
-  await page.getByRole('button', { name: 'Rows before' }).click();
+  await page.getByRole('button', { name: 'Previous rows' }).click();
   check('a page before is shown again', await shown(status(page, '26–50 of 60')));
   await page.getByText('Options', { exact: true }).click();
   await page.getByLabel('Sort', { exact: true }).fill('-year');
-  await page.getByLabel('Hits on a page').fill('1000');
+  await page.getByLabel('Hits per page').fill('1000');
   check('more hits than a page has are told', await shown(page.getByText('A number from 1 to 200')));
-  await page.getByLabel('Hits on a page').fill('2');
+  await page.getByLabel('Hits per page').fill('2');
   await page.getByLabel('Show documents').check();
   await page.getByRole('button', { name: 'Search', exact: true }).click();
   await status(page, '1–2 of 60').waitFor();
@@ -116,8 +116,8 @@ async function asking({ page, open, check, db }) {
 
 /** By the options of a search that has groups. */
 async function grouping({ page, check }) {
-  check('with groups, a number of hits is that of each', (await shown(page.getByLabel('Hits of a group'))) && (await page.getByLabel('Hits on a page').count()) === 0);
-  await page.getByLabel('Sort of groups').fill('-year');
+  check('with groups, a number of hits is that of each', (await shown(page.getByLabel('Hits per group'))) && (await page.getByLabel('Hits per page').count()) === 0);
+  await page.getByLabel('Sort groups by').fill('-year');
   await page.getByLabel('Groups', { exact: true }).fill('2');
   await page.getByRole('button', { name: 'Search', exact: true }).click();
   check('as many groups as are asked for', await shown(status(page, '2+ groups')));
@@ -135,7 +135,7 @@ async function narrowing({ page, open, check, db }) {
   await counted({ page, check });
   await page.reload();
   check('what it is narrowed to is in the address', await shown(status(page, '1–17 of 17')));
-  await page.getByRole('button', { name: 'Without tag: Old Films' }).click();
+  await page.getByRole('button', { name: 'Remove tag: Old Films' }).click();
   check('and can be taken away', await shown(status(page, '1–25 of 50')));
 }
 
@@ -175,24 +175,24 @@ async function listed({ page, open, check, server, db }) {
   await page.keyboard.press('Enter');
   check('an index of Mango is asked too', await shown(hits(page).getByRole('link', { name: 'd-01' })));
   await page.getByRole('link', { name: 'Definition' }).click();
-  check('and is not edited here', await shown(page.getByText('This is the index of a Mango query.')));
+  check('and is not edited here', await shown(page.getByText('This is a Mango index.')));
   await open(`#/database/${db}/_design/books`);
   check('a design document leads to its text indexes', await shown(page.getByRole('link', { name: 'old', exact: true })));
 }
 
 async function refused({ page, open, check, db }) {
   await open(at(db, '_nouveau/all', { q: '*og' }));
-  check('a query that is refused has its help', await shown(page.getByText('A pattern has a letter first')));
+  check('a query that is refused has its help', await shown(page.getByText('A pattern starts with a letter')));
   await open(at(db, '_search/old', { q: 'dog AND (' }));
-  check('and one that cannot be read', await shown(page.getByText('These signs have a meaning')));
+  check('and one that cannot be read', await shown(page.getByText('These characters have a special meaning')));
   await page.getByLabel('Query', { exact: true }).fill('unicorn');
   await page.keyboard.press('Enter');
-  check('nothing found is said', await shown(page.getByText('Nothing was found.')));
+  check('nothing found is said', await shown(page.getByText('No hits.')));
   await page.getByText('Options', { exact: true }).click();
-  await page.getByLabel('Counts by ranges').fill('year 2000');
-  check('ranges that are none are told', await shown(page.getByText('braces leave the bound out')));
+  await page.getByLabel('Facets: counts by range').fill('year 2000');
+  check('ranges that are none are told', await shown(page.getByText('braces exclude the bound')));
   await open(at(db, '_search/none'));
-  check('an index that is not there is said', await shown(page.getByText('It is not there.')));
+  check('an index that is not there is said', await shown(page.getByText('Not found.')));
 }
 
 /** Who is no admin searches, and is offered no analyzers. */
@@ -208,7 +208,7 @@ async function others({ browser, base, server, check, login, db, reader }) {
     await page.getByRole('link', { name: 'Definition' }).click();
     await page.getByRole('textbox', { name: 'Index function', exact: true }).waitFor();
     check('and is not offered what is for admins', (await page.getByText('Try an analyzer').count()) === 0);
-    check('nor to save', (await shown(page.getByText('Only admins of the database change this.'))) && (await page.getByRole('button', { name: 'Save', exact: true }).count()) === 0);
+    check('nor to save', (await shown(page.getByText('Only database admins can change this.'))) && (await page.getByRole('button', { name: 'Save', exact: true }).count()) === 0);
   } finally {
     await context.close();
   }
@@ -219,7 +219,7 @@ async function deleting({ page, open, check, server, db }) {
   await page.getByRole('button', { name: 'Delete', exact: true }).click();
   await page.getByRole('dialog').getByRole('button', { name: 'Delete' }).click();
   await page.getByRole('button', { name: 'Clean up' }).click();
-  check('an index is deleted, and its files are cleaned up', await shown(page.getByText('Indexes of nobody are removed.')));
+  check('an index is deleted, and its files are cleaned up', await shown(page.getByText('Unused indexes removed.')));
   const { text } = await server.request('GET', `/${db}/_design/books`);
   check('and the others stay', !text.includes('"old"') && text.includes('"nouveau":{"all"'), text);
 }

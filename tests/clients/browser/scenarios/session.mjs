@@ -59,7 +59,7 @@ export async function run({ context, page, base, open, check, login, server }) {
   await open('#/activetasks');
   await context.clearCookies();
   await page.getByRole('alert').first().waitFor({ timeout: 10_000 });
-  check('a page that asks by itself says that it needs a login', await page.getByText('This needs a login.').isVisible());
+  check('a page that asks by itself says that it needs a login', await page.getByText('You need to log in.').isVisible());
   check('and asks for no password unasked', (await dialog.count()) === 0);
 
   // Who comes with no session gets the login first.

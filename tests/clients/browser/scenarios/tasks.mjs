@@ -8,7 +8,7 @@ const SLOW_MAP = 'function (doc) { var n = 0; for (var i = 0; i < 120000; i++) n
 export async function run({ page, server, open, check }) {
   await page.route('**/_active_tasks', (route) => route.fulfill({ json: [] }));
   await open('#/activetasks');
-  await page.getByText('Nothing runs in the background.').waitFor();
+  await page.getByText('No background tasks are running.').waitFor();
   check('without tasks it says so', true);
 
   // What the server does not do by itself in a test: shards of a cluster, compactions, replications.
@@ -63,7 +63,7 @@ export async function run({ page, server, open, check }) {
     await asked;
     await server.request('DELETE', '/tasks-real');
   }
-  await page.getByText('Nothing runs in the background.').or(table).first().waitFor();
+  await page.getByText('No background tasks are running.').or(table).first().waitFor();
   await page.waitForFunction(() => !document.body.innerText.includes('tasks-real'), undefined, { timeout: 15_000 });
   check('and goes when it is done', true);
 

@@ -30,12 +30,12 @@ export async function run({ browser, page, base, server, check, open, login, wid
   let now = (await server.request('GET', doc)).json;
   check('roles change, other fields survive', now.roles.join() === 'sales' && now.mail === 'anna@example.org', now);
   await page.getByLabel('New password', { exact: true }).fill('second');
-  await page.getByLabel('New password again').fill('secnod');
-  await page.getByText('The two are not the same.').waitFor();
+  await page.getByLabel('Repeat new password').fill('secnod');
+  await page.getByText('The passwords differ.').waitFor();
   check('a typing error is told', await page.getByRole('button', { name: 'Change password' }).isDisabled());
-  await page.getByLabel('New password again').fill('second');
+  await page.getByLabel('Repeat new password').fill('second');
   await page.getByRole('button', { name: 'Change password' }).click();
-  await page.getByText('The password is changed.').waitFor();
+  await page.getByText('Password changed.').waitFor();
   const logIn = async (password, who = user) => (await fetch(`${server.url}/_session`, { method: 'POST', headers: { 'content-type': 'application/json' }, body: JSON.stringify({ name: who, password }) })).status;
   check('the new password counts', (await logIn('second')) === 200 && (await logIn('first')) === 401);
   now = (await server.request('GET', doc)).json;
@@ -54,7 +54,7 @@ export async function run({ browser, page, base, server, check, open, login, wid
   await own.goto(new URL('#/users', base).href);
   await own.getByRole('heading', { level: 1, name: 'My account' }).waitFor();
   check('who is no admin sees the own account only', (await own.getByRole('link', { name: 'Server admins' }).count()) === 0);
-  await own.getByText('On this server only administrators read and change').waitFor();
+  await own.getByText('On this server, only administrators can change user documents').waitFor();
   check('where users are closed to users, it says so', true);
   // Administrators may open them.
   const closed = (await server.request('GET', '/_users/_security')).json;
@@ -62,14 +62,14 @@ export async function run({ browser, page, base, server, check, open, login, wid
   await server.request('PUT', editable, '"true"');
   await server.request('PUT', '/_users/_security', { ...closed, members: { names: [], roles: [] } });
   await own.reload();
-  await own.getByLabel('Present password').fill('wrong');
+  await own.getByLabel('Current password').fill('wrong');
   await own.getByLabel('New password', { exact: true }).fill('third');
-  await own.getByLabel('New password again').fill('third');
+  await own.getByLabel('Repeat new password').fill('third');
   await own.getByRole('button', { name: 'Change password' }).click();
-  await own.getByText('This is not the present password.').waitFor();
-  await own.getByLabel('Present password').fill('second');
+  await own.getByText('The current password is wrong.').waitFor();
+  await own.getByLabel('Current password').fill('second');
   await own.getByRole('button', { name: 'Change password' }).click();
-  await own.getByText('The password is changed.').waitFor();
+  await own.getByText('Password changed.').waitFor();
   check('the own password is changed', (await logIn('third')) === 200);
   await context.close();
   await server.request('PUT', '/_users/_security', closed);
@@ -90,5 +90,5 @@ export async function run({ browser, page, base, server, check, open, login, wid
   await page.getByText(`Deleted: ${boss}`).waitFor();
   check('and deleted', (await logIn('bossy', boss)) === 401);
   await open('changePassword');
-  check("Fauxton's address of the own password", await page.getByLabel('Present password').isVisible());
+  check("Fauxton's address of the own password", await page.getByLabel('Current password').isVisible());
 }

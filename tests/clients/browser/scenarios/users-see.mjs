@@ -18,16 +18,16 @@ export async function run({ page, server, check, open }) {
     await server.request('PUT', `/${db}/_security`, of);
   }
   await open('users/see');
-  await page.getByLabel('Name of the user').fill(user);
-  await page.getByRole('button', { name: 'Find out' }).click();
-  const table = page.getByRole('table', { name: 'What can X see?' });
+  await page.getByLabel('User name').fill(user);
+  await page.getByRole('button', { name: 'Check' }).click();
+  const table = page.getByRole('table', { name: 'Check permissions' });
   await page.getByLabel('Search databases').fill('users-see-');
   const wants = {
     'users-see-team-db': /read and write.*its members have the role users-see-team/s,
-    'users-see-named': /read and write.*is named among its members/s,
-    'users-see-his': /everything.*is named among its admins/s,
-    'users-see-closed': /nothing.*neither name nor a role/s,
-    'users-see-open': /read and write.*everybody is one/s,
+    'users-see-named': /read and write.*is one of its members/s,
+    'users-see-his': /everything.*is one of its admins/s,
+    'users-see-closed': /nothing.*neither the name nor a role/s,
+    'users-see-open': /read and write.*the database is public/s,
   };
   for (const [db, want] of Object.entries(wants)) {
     const row = table.getByRole('row').filter({ hasText: db });
@@ -38,16 +38,16 @@ export async function run({ page, server, check, open }) {
     const may = (await fetch(`${server.url}/${db}/_all_docs`, { headers: { authorization } })).status === 200;
     check(`${db}: the server says the same`, may === !/nothing/.test(text), may);
   }
-  await page.getByLabel('Only databases with rights').check();
+  await page.getByLabel('Only databases with permissions').check();
   await table.getByRole('row').filter({ hasText: 'users-see-closed' }).waitFor({ state: 'detached' });
   check('those without rights can be left out', true);
-  await page.getByLabel('Only databases with rights').uncheck();
-  await page.getByLabel('Name of the user').fill('');
-  await page.getByRole('button', { name: 'Find out' }).click();
+  await page.getByLabel('Only databases with permissions').uncheck();
+  await page.getByLabel('User name').fill('');
+  await page.getByRole('button', { name: 'Check' }).click();
   await table.getByRole('row').filter({ hasText: 'users-see-named' }).filter({ hasText: 'nothing' }).waitFor();
   check('somebody who is not logged in sees what is open', /read and write/.test(await table.getByRole('row').filter({ hasText: 'users-see-open' }).innerText()));
-  await page.getByLabel('Name of the user').fill(server.admin.split(':')[0]);
-  await page.getByRole('button', { name: 'Find out' }).click();
+  await page.getByLabel('User name').fill(server.admin.split(':')[0]);
+  await page.getByRole('button', { name: 'Check' }).click();
   await table.getByRole('row').filter({ hasText: 'users-see-closed' }).filter({ hasText: 'is a server admin' }).waitFor();
   check('a server admin sees everything', true);
 }

@@ -96,7 +96,7 @@ async function preview({ page, check, server, db }) {
   check('the preview shows rows of what is not saved', await page.getByText(/rows of 100 documents/).isVisible());
   check('and failures by line', await page.getByText(/\(line 2\)/).isVisible());
   if (has) {
-    const inParts = page.getByText('But reduced in two parts first');
+    const inParts = page.getByText('But when it is reduced in two parts first');
     check('a built-in reduction has no warning', (await inParts.count()) === 0);
     await page.getByLabel('Reduce', { exact: true }).selectOption('custom');
     await write(page, 'Reduce function', 'function (keys, values) {\n  return values.length;\n}');
@@ -132,10 +132,10 @@ async function functions({ page, check, open, db, raw }) {
   await page.getByRole('button', { name: 'Load' }).click();
   await page.waitForFunction(() => [...document.querySelectorAll('settee-editor')].some((each) => each.shadowRoot?.textContent.includes('"tea"')));
   await page.getByRole('button', { name: 'Check' }).click();
-  check('a validation accepts in a dry run', await page.getByText('The write is accepted.').waitFor().then(() => true));
-  await write(page, 'New text', '{"_id":"d-003"}');
+  check('a validation accepts in a dry run', await page.getByText('The validation accepts the write.').waitFor().then(() => true));
+  await write(page, 'New document', '{"_id":"d-003"}');
   await page.getByRole('button', { name: 'Check' }).click();
-  check('and forbids', await page.getByText(/The write is forbidden/).waitFor().then(() => true));
+  check('and forbids', await page.getByText(/The validation forbids the write/).waitFor().then(() => true));
   await write(page, 'Validation of writes', 'function (n) { if (!n.type) throw {forbidden: "edited"}; }');
   await page.getByRole('button', { name: 'Save', exact: true }).click();
   await saved(page);
@@ -145,7 +145,7 @@ async function functions({ page, check, open, db, raw }) {
 async function others({ page, check, open, db, raw }) {
   await open(`#/database/${db}/_design/shop`);
   await page.getByRole('button', { name: 'New function' }).click();
-  await page.getByLabel('What').selectOption('shows');
+  await page.getByLabel('Type').selectOption('shows');
   await page.getByLabel('Name of the function').fill('card');
   await page.getByRole('button', { name: 'Create' }).click();
   await page.getByRole('textbox', { name: 'Show', exact: true }).waitFor();

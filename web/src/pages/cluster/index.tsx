@@ -2,8 +2,8 @@ import type { JSX } from 'preact';
 import { ApiError, ask, useResource } from '../../api';
 import type { Place } from '../../router';
 import { Badge, Loading, Problem } from '../../ui';
-import { NodeFacts } from './node';
 import { Members } from './members';
+import { NodeFacts } from './node';
 import { Shards } from './shards';
 import { Slots } from './slots';
 import { say } from './texts';
@@ -22,15 +22,22 @@ async function load(signal: AbortSignal, background: boolean): Promise<Whole> {
   const [membership, status, up] = await Promise.all([
     ask<Membership>('GET', '/_membership', options),
     member(options),
-    ask<{ status: string }>('GET', '/_up', options).catch(unless(404, { status: 'maintenance_mode' })),
+    ask<{ status: string }>('GET', '/_up', options).catch(
+      unless(404, { status: 'maintenance_mode' }),
+    ),
   ]);
   return { membership, status, up: up.status };
 }
 
 /** Only a server with a log is a member of a cluster. */
-async function member(options: { signal: AbortSignal; background: boolean }): Promise<Status | undefined> {
+async function member(options: {
+  signal: AbortSignal;
+  background: boolean;
+}): Promise<Status | undefined> {
   const { log } = await ask<{ log?: string }>('GET', '/_node/_local/_config/cluster', options);
-  return log ? ask<Status>('GET', '/_settee/cluster', options).catch(unless(404, undefined)) : undefined;
+  return log
+    ? ask<Status>('GET', '/_settee/cluster', options).catch(unless(404, undefined))
+    : undefined;
 }
 
 /** An answer in place of an error of a status. */
@@ -48,7 +55,11 @@ export default function Cluster({ place }: { place: Place }): JSX.Element {
     <>
       <div class="page-head">
         <h1>{t.title}</h1>
-        {data && <Badge kind={data.up === 'ok' ? 'good' : 'warn'}>{data.up === 'ok' ? t.up : data.up === 'maintenance_mode' ? t.maintenance : data.up}</Badge>}
+        {data && (
+          <Badge kind={data.up === 'ok' ? 'good' : 'warn'}>
+            {data.up === 'ok' ? t.up : data.up === 'maintenance_mode' ? t.maintenance : data.up}
+          </Badge>
+        )}
       </div>
       <Problem error={error} retry={reload} />
       {!data && !error && <Loading />}

@@ -1,14 +1,30 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask, path } from '../../api';
-import { Badge, Button, Copyable, Dialog, Problem, confirm, say as toast } from '../../ui';
+import { Badge, Button, Copyable, confirm, Dialog, Problem, say as toast } from '../../ui';
 import { say } from './texts';
 import type { Member, Membership, Status } from './types';
 
-export function Members({ membership, status, reload }: { membership: Membership; status: Status | undefined; reload: () => void }): JSX.Element {
+export function Members({
+  membership,
+  status,
+  reload,
+}: {
+  membership: Membership;
+  status: Status | undefined;
+  reload: () => void;
+}): JSX.Element {
   const t = say();
   const [isAdding, setAdding] = useState(false);
-  const members: Member[] = status?.nodes ?? [...new Set([...membership.cluster_nodes, ...membership.all_nodes])].map((name) => ({ node: '', name, address: '', is_live: membership.all_nodes.includes(name), is_me: membership.cluster_nodes.length === 1 }));
+  const members: Member[] =
+    status?.nodes ??
+    [...new Set([...membership.cluster_nodes, ...membership.all_nodes])].map((name) => ({
+      node: '',
+      name,
+      address: '',
+      is_live: membership.all_nodes.includes(name),
+      is_me: membership.cluster_nodes.length === 1,
+    }));
   const remove = (member: Member) =>
     confirm({
       title: t.removeTitle,
@@ -52,13 +68,30 @@ export function Members({ membership, status, reload }: { membership: Membership
               <tr key={member.name}>
                 <td>{member.name}</td>
                 <td>
-                  <Badge kind={member.is_live || member.is_me ? 'good' : 'bad'}>{member.is_me ? t.thisNode : !membership.cluster_nodes.includes(member.name) ? t.joining : member.is_live ? t.alive : t.silent}</Badge>
+                  <Badge kind={member.is_live || member.is_me ? 'good' : 'bad'}>
+                    {member.is_me
+                      ? t.thisNode
+                      : !membership.cluster_nodes.includes(member.name)
+                        ? t.joining
+                        : member.is_live
+                          ? t.alive
+                          : t.silent}
+                  </Badge>
                 </td>
                 {status && (
                   <>
                     <td class="mono">{member.address}</td>
                     <td class="mono wide-only">{member.node}</td>
-                    <td class="end">{!member.is_me && <Button kind="plain" icon="remove" label={`${t.remove}: ${member.name}`} onClick={() => remove(member)} />}</td>
+                    <td class="end">
+                      {!member.is_me && (
+                        <Button
+                          kind="plain"
+                          icon="remove"
+                          label={`${t.remove}: ${member.name}`}
+                          onClick={() => remove(member)}
+                        />
+                      )}
+                    </td>
                   </>
                 )}
               </tr>
@@ -78,7 +111,9 @@ function AddNode({ onClose }: { onClose: () => void }): JSX.Element {
   const make = async () => {
     setFailed(undefined);
     try {
-      setToken((await ask<{ token: string }>('POST', '/_settee/cluster/tokens', { body: {} })).token);
+      setToken(
+        (await ask<{ token: string }>('POST', '/_settee/cluster/tokens', { body: {} })).token,
+      );
     } catch (error) {
       setFailed(error);
     }
@@ -89,7 +124,9 @@ function AddNode({ onClose }: { onClose: () => void }): JSX.Element {
         <p>{t.tokenText}</p>
         <Problem error={failed} />
         {token ? (
-          <Copyable text={`settee cluster join --data /var/lib/settee --token ${token} --name NAME --address HOST:5986`} />
+          <Copyable
+            text={`settee cluster join --data /var/lib/settee --token ${token} --name NAME --address HOST:5986`}
+          />
         ) : (
           <Button kind="primary" onClick={make}>
             {t.makeToken}

@@ -1,8 +1,9 @@
 import type { JSX } from 'preact';
 import { ask, isAdmin, useResource } from '../../api';
 import { bytes, count, duration } from '../../i18n';
-import { Button, Loading, Problem, confirm, say as toast } from '../../ui';
-import { Meter, Stack, budgetName } from '../performance/meter';
+import { Button, confirm, Loading, Problem, say as toast } from '../../ui';
+import { budgetName } from '../performance/figures';
+import { Meter, Stack } from '../performance/meter';
 import { say } from './texts';
 import type { System, Versions } from './types';
 
@@ -13,12 +14,21 @@ interface Facts {
 
 async function load(signal: AbortSignal, background: boolean): Promise<Facts> {
   const options = { signal, background };
-  const [system, versions] = await Promise.all([ask<System>('GET', '/_node/_local/_system', options), ask<Versions>('GET', '/_node/_local/_versions', options)]);
+  const [system, versions] = await Promise.all([
+    ask<System>('GET', '/_node/_local/_system', options),
+    ask<Versions>('GET', '/_node/_local/_versions', options),
+  ]);
   return { system, versions };
 }
 
 /** The node that answers: what it is, what it has open, and how full its memory is. */
-export function NodeFacts({ isInMaintenance, reload: again }: { isInMaintenance: boolean; reload: () => void }): JSX.Element {
+export function NodeFacts({
+  isInMaintenance,
+  reload: again,
+}: {
+  isInMaintenance: boolean;
+  reload: () => void;
+}): JSX.Element {
   const t = say();
   const { data, error, reload } = useResource<Facts>('facts', load, 5000);
   return (
@@ -48,13 +58,36 @@ function Maintenance({ isOn, reload }: { isOn: boolean; reload: () => void }): J
     toast(t.saved);
     reload();
   };
-  if (isOn) return <Button icon="play" onClick={() => set('"false"')}>{t.leave}</Button>;
-  return <Button icon="pause" onClick={() => confirm({ title: t.maintenanceMode, text: t.enterText, action: t.enter, kind: 'primary', work: () => set('"true"') })}>{t.enter}</Button>;
+  if (isOn)
+    return (
+      <Button icon="play" onClick={() => set('"false"')}>
+        {t.leave}
+      </Button>
+    );
+  return (
+    <Button
+      icon="pause"
+      onClick={() =>
+        confirm({
+          title: t.maintenanceMode,
+          text: t.enterText,
+          action: t.enter,
+          kind: 'primary',
+          work: () => set('"true"'),
+        })
+      }
+    >
+      {t.enter}
+    </Button>
+  );
 }
 
 function Numbers({ system, versions }: Facts): JSX.Element {
   const t = say();
-  const waiting = Object.entries(system.message_queues ?? {}).filter((pair): pair is [string, number] => typeof pair[1] === 'number' && t.queueNames[pair[0]] !== undefined);
+  const waiting = Object.entries(system.message_queues ?? {}).filter(
+    (pair): pair is [string, number] =>
+      typeof pair[1] === 'number' && t.queueNames[pair[0]] !== undefined,
+  );
   const rows: [string, string | undefined][] = [
     [t.uptime, duration(system.uptime)],
     [t.databases, some(system.databases)],
@@ -64,7 +97,12 @@ function Numbers({ system, versions }: Facts): JSX.Element {
     [t.connections, some(system.open_connections)],
     [t.feeds, some(system.open_feeds)],
     [t.threads, some(system.process_count)],
-    [t.queues, waiting.length > 0 ? waiting.map(([name, n]) => `${t.queueNames[name]} ${count(n)}`).join(', ') : undefined],
+    [
+      t.queues,
+      waiting.length > 0
+        ? waiting.map(([name, n]) => `${t.queueNames[name]} ${count(n)}`).join(', ')
+        : undefined,
+    ],
     ...versionsOf(versions),
   ];
   return (
@@ -84,29 +122,52 @@ function Numbers({ system, versions }: Facts): JSX.Element {
   );
 }
 
-function versionsOf({ settee, couchdb, javascript_engine: js, collation_driver: icu, erlang }: Versions): [string, string | undefined][] {
+function versionsOf({
+  settee,
+  couchdb,
+  javascript_engine: js,
+  collation_driver: icu,
+  erlang,
+}: Versions): [string, string | undefined][] {
   return [
     ['Settee', settee],
     ['CouchDB', couchdb],
     ['Erlang', erlang?.version],
     ['JavaScript', js && [js.name, js.version].filter(Boolean).join(' ')],
-    ['Unicode', icu && [icu.name, icu.collator_version ?? icu.library_version].filter(Boolean).join(' ')],
+    [
+      'Unicode',
+      icu && [icu.name, icu.collator_version ?? icu.library_version].filter(Boolean).join(' '),
+    ],
   ];
 }
 
 function Memory({ system: { memory } }: Facts): JSX.Element {
   const t = say();
   const budgets = Object.entries(memory.budgets ?? {});
-  const others = Object.entries(memory).filter((pair): pair is [string, number] => typeof pair[1] === 'number');
+  const others = Object.entries(memory).filter(
+    (pair): pair is [string, number] => typeof pair[1] === 'number',
+  );
   return (
     <div class="card">
       <h3>{t.memory}</h3>
-      {memory.resident !== undefined && memory.limit !== undefined && <Meter label={t.process} used={memory.resident} of={memory.limit} />}
+      {memory.resident !== undefined && memory.limit !== undefined && (
+        <Meter label={t.process} used={memory.resident} of={memory.limit} />
+      )}
       {budgets.map(([name, { used, budget, peak }]) => (
         <Meter key={name} label={budgetName(name)} used={used} of={budget} peak={peak} />
       ))}
       {budgets.length > 0 && <small class="soft">{t.peak}</small>}
-      {budgets.length === 0 && <Stack label={t.memory} parts={others.map(([name, value], n) => ({ name, value, colour: n + 1, said: bytes(value) }))} />}
+      {budgets.length === 0 && (
+        <Stack
+          label={t.memory}
+          parts={others.map(([name, value], n) => ({
+            name,
+            value,
+            colour: n + 1,
+            said: bytes(value),
+          }))}
+        />
+      )}
     </div>
   );
 }
@@ -120,7 +181,19 @@ function Storage({ files }: { files: Record<string, number> }): JSX.Element {
       <h3>
         {t.storage} <span class="soft">{bytes(all)}</span>
       </h3>
-      {all > 0 ? <Stack label={t.storage} parts={parts.map(([name, value], n) => ({ name: t.files[name] ?? name, value, colour: n + 1, said: bytes(value) }))} /> : <p class="soft small">{t.notYet}</p>}
+      {all > 0 ? (
+        <Stack
+          label={t.storage}
+          parts={parts.map(([name, value], n) => ({
+            name: t.files[name] ?? name,
+            value,
+            colour: n + 1,
+            said: bytes(value),
+          }))}
+        />
+      ) : (
+        <p class="soft small">{t.notYet}</p>
+      )}
     </div>
   );
 }

@@ -38,7 +38,12 @@ export interface Budget {
 
 export interface System {
   uptime: number;
-  memory: { resident?: number; limit?: number; limit_said_by?: string; budgets?: Record<string, Budget> } & Record<string, unknown>;
+  memory: {
+    resident?: number;
+    limit?: number;
+    limit_said_by?: string;
+    budgets?: Record<string, Budget>;
+  } & Record<string, unknown>;
   keyspace_bytes?: Record<string, number>;
   process_count?: number;
   open_connections?: number;

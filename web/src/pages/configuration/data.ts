@@ -33,24 +33,48 @@ export type Values = Record<string, Record<string, string>>;
 export async function load(signal: AbortSignal): Promise<Settings> {
   const [told, values] = await Promise.all([table(signal), ask<Values>('GET', CONFIG, { signal })]);
   const known = new Set(told?.map(nameOf));
-  const others = Object.entries(values).flatMap(([section, keys]) => Object.entries(keys).map(([key, value]) => plain(section, key, value)));
+  const others = Object.entries(values).flatMap(([section, keys]) =>
+    Object.entries(keys).map(([key, value]) => plain(section, key, value)),
+  );
   const all = [...(told ?? []), ...others.filter((setting) => !known.has(nameOf(setting)))];
-  return { all: all.map((setting) => ({ ...setting, secret: setting.secret ?? isSecret(setting) })), isTold: told !== undefined };
+  return {
+    all: all.map((setting) => ({ ...setting, secret: setting.secret ?? isSecret(setting) })),
+    isTold: told !== undefined,
+  };
 }
 
 async function table(signal: AbortSignal): Promise<Setting[] | undefined> {
   try {
-    const told = await ask<Setting[] | { settings: Setting[] }>('GET', '/_node/_local/_settee/settings', { signal });
+    const told = await ask<Setting[] | { settings: Setting[] }>(
+      'GET',
+      '/_node/_local/_settee/settings',
+      { signal },
+    );
     return Array.isArray(told) ? told : told.settings;
   } catch (error) {
     // CouchDB has other words for a path that it does not know, by version.
-    if (error instanceof ApiError && error.status >= 400 && error.status < 500 && error.status !== 401 && error.status !== 403) return undefined;
+    if (
+      error instanceof ApiError &&
+      error.status >= 400 &&
+      error.status < 500 &&
+      error.status !== 401 &&
+      error.status !== 403
+    )
+      return undefined;
     throw error;
   }
 }
 
 function plain(section: string, key: string, value: string): Setting {
-  return { section, key, value, default: null, help: '', restart: false, kind: value === 'true' || value === 'false' ? 'bool' : 'text' };
+  return {
+    section,
+    key,
+    value,
+    default: null,
+    help: '',
+    restart: false,
+    kind: value === 'true' || value === 'false' ? 'bool' : 'text',
+  };
 }
 
 export function nameOf({ section, key }: Pick<Setting, 'section' | 'key'>): string {
@@ -59,11 +83,19 @@ export function nameOf({ section, key }: Pick<Setting, 'section' | 'key'>): stri
 
 /** What is shown to nobody who only looks. */
 function isSecret({ section, key }: Setting): boolean {
-  return section === 'admins' || section === 'jwt_keys' || /(^|_)(secret|password|passwd|token)$/.test(key) || /\bpassword\b/.test(key);
+  return (
+    section === 'admins' ||
+    section === 'jwt_keys' ||
+    /(^|_)(secret|password|passwd|token)$/.test(key) ||
+    /\bpassword\b/.test(key)
+  );
 }
 
 /** Sets it; `null` takes away what is set, so that the default is in force. */
-export async function put({ section, key }: Pick<Setting, 'section' | 'key'>, value: string | null): Promise<void> {
+export async function put(
+  { section, key }: Pick<Setting, 'section' | 'key'>,
+  value: string | null,
+): Promise<void> {
   const to = CONFIG + path(section, key);
   if (value !== null) {
     await ask('PUT', to, { body: JSON.stringify(value) });
@@ -76,4 +108,17 @@ export async function put({ section, key }: Pick<Setting, 'section' | 'key'>, va
 
 export async function section(name: string, signal: AbortSignal): Promise<Record<string, string>> {
   return ask('GET', `${CONFIG}${path(name)}`, { signal });
+}
+
+/**
+ * Whether a setting has every word of a search in its name, help or value; secrets are not
+ * searched.
+ */
+export function fits(setting: Setting, search: string): boolean {
+  const value = setting.secret ? '' : (setting.value ?? setting.default ?? '');
+  const text = `${nameOf(setting)} ${setting.help} ${value}`.toLowerCase();
+  return search
+    .toLowerCase()
+    .split(/\s+/)
+    .every((word) => text.includes(word));
 }

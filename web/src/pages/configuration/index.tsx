@@ -1,5 +1,5 @@
 import type { JSX } from 'preact';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { Tabs } from '../../ui';
 import { Cors } from './cors';
 import { Settings } from './settings';

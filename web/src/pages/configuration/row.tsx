@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { Badge, Button, Choice, Form, TextField, complain, confirm, say, words } from '../../ui';
-import { type Setting, nameOf, put } from './data';
+import { Badge, Button, Choice, complain, confirm, Form, say, TextField, words } from '../../ui';
+import { nameOf, put, type Setting } from './data';
 import { t } from './texts';
 
 /** A setting: what it means, what is in force, and how to change that. */
@@ -9,7 +9,9 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
   const w = t();
   const [isEdited, setEdited] = useState(false);
   const name = nameOf(setting);
-  /** A secret that is set is not known here: nothing brings it back, so that its end is asked about. */
+  /**
+   * A secret that is set is not known here: nothing brings it back, so that its end is asked about.
+   */
   const isLost = setting.secret === true && setting.value !== null;
   /** Changes it; what was set before can be brought back. */
   const change = async (value: string | null) => {
@@ -17,12 +19,20 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
     const work = async () => {
       await put(setting, value);
       const undo = isLost ? undefined : () => put(setting, before).then(done);
-      say(value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name), undo);
+      say(
+        value === null ? w.removed(name) : setting.restart ? w.savedRestart(name) : w.saved(name),
+        undo,
+      );
       setEdited(false);
       done();
     };
     if (!isLost) return work();
-    await confirm({ title: w.lostTitle(name), text: w.lostText, action: value === null ? w.unset : words().save, work });
+    await confirm({
+      title: w.lostTitle(name),
+      text: w.lostText,
+      action: value === null ? w.unset : words().save,
+      work,
+    });
   };
   return (
     <div class="configuration-row">
@@ -50,8 +60,20 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
           <Value setting={setting} />
           {setting.section !== 'admins' && !setting.file_only && (
             <span class="configuration-acts">
-              {setting.value !== null && <Button kind="plain" icon={setting.default === null ? 'remove' : 'reload'} label={`${setting.default === null ? w.unset : w.toDefault}: ${name}`} onClick={() => change(null).catch(complain)} />}
-              <Button kind="plain" icon="edit" label={w.edit(name)} onClick={() => setEdited(true)} />
+              {setting.value !== null && (
+                <Button
+                  kind="plain"
+                  icon={setting.default === null ? 'remove' : 'reload'}
+                  label={`${setting.default === null ? w.unset : w.toDefault}: ${name}`}
+                  onClick={() => change(null).catch(complain)}
+                />
+              )}
+              <Button
+                kind="plain"
+                icon="edit"
+                label={w.edit(name)}
+                onClick={() => setEdited(true)}
+              />
             </span>
           )}
         </div>
@@ -63,11 +85,21 @@ export function Row({ setting, done }: { setting: Setting; done: () => void }): 
 function Value({ setting }: { setting: Setting }): JSX.Element {
   const w = t();
   const { value, default: usual, secret } = setting;
-  const said = (text: string) => (text === '' ? <span class="soft">{w.empty}</span> : <code>{text}</code>);
-  if (value === null) return <span class="configuration-text soft">{usual === null ? w.noDefault : said(usual)}</span>;
+  const said = (text: string) =>
+    text === '' ? <span class="soft">{w.empty}</span> : <code>{text}</code>;
+  if (value === null)
+    return (
+      <span class="configuration-text soft">{usual === null ? w.noDefault : said(usual)}</span>
+    );
   return (
     <span class="configuration-text">
-      {secret ? <span aria-label={w.secret}>••••••••</span> : said(value)}
+      {secret ? (
+        <span role="img" aria-label={w.secret}>
+          ••••••••
+        </span>
+      ) : (
+        said(value)
+      )}
       {usual !== null && value !== usual && (
         <small class="soft">
           {w.default} {said(usual)}
@@ -77,7 +109,15 @@ function Value({ setting }: { setting: Setting }): JSX.Element {
   );
 }
 
-function Edit({ setting, save, onClose }: { setting: Setting; save: (value: string) => Promise<void>; onClose: () => void }): JSX.Element {
+function Edit({
+  setting,
+  save,
+  onClose,
+}: {
+  setting: Setting;
+  save: (value: string) => Promise<void>;
+  onClose: () => void;
+}): JSX.Element {
   const w = t();
   const now = setting.secret ? '' : (setting.value ?? setting.default ?? '');
   const [value, setValue] = useState(now);
@@ -87,9 +127,22 @@ function Edit({ setting, save, onClose }: { setting: Setting; save: (value: stri
     <div class="configuration-edit" onKeyDown={(event) => event.key === 'Escape' && onClose()}>
       <Form onSubmit={() => save(value)} submit={words().save} onCancel={onClose}>
         {isChoice ? (
-          <Choice label={w.value} value={value} of={choices.map((each) => [each, each] as const)} onChange={setValue} />
+          <Choice
+            label={w.value}
+            value={value}
+            of={choices.map((each) => [each, each] as const)}
+            onChange={setValue}
+          />
         ) : (
-          <TextField label={w.value} type={setting.secret ? 'password' : 'text'} value={value} onInput={setValue} hint={setting.secret ? w.secretHint : w.kinds[setting.kind]} autocomplete={setting.secret ? 'new-password' : 'off'} focus />
+          <TextField
+            label={w.value}
+            type={setting.secret ? 'password' : 'text'}
+            value={value}
+            onInput={setValue}
+            hint={setting.secret ? w.secretHint : w.kinds[setting.kind]}
+            autocomplete={setting.secret ? 'new-password' : 'off'}
+            focus
+          />
         )}
       </Form>
     </div>

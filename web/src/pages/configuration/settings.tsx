@@ -3,8 +3,19 @@ import { useState } from 'preact/hooks';
 import { useResource } from '../../api';
 import { count } from '../../i18n';
 import { link, place, refine } from '../../router';
-import { Button, Check, Dialog, Empty, Form, Loading, Problem, TextField, say, words } from '../../ui';
-import { type Setting, load, nameOf, put } from './data';
+import {
+  Button,
+  Check,
+  Dialog,
+  Empty,
+  Form,
+  Loading,
+  Problem,
+  say,
+  TextField,
+  words,
+} from '../../ui';
+import { fits, load, nameOf, put, type Setting } from './data';
 import { Row } from './row';
 import { t } from './texts';
 
@@ -13,15 +24,35 @@ export function Settings(): JSX.Element {
   const { data, error, reload } = useResource('settings', load);
   const [isNew, setNew] = useState(false);
   const query = place.value.query;
-  const [search, only, isSet] = [query.get('q') ?? '', query.get('section') ?? '', query.has('set')];
+  const [search, only, isSet] = [
+    query.get('q') ?? '',
+    query.get('section') ?? '',
+    query.has('set'),
+  ];
   if (!data) return error === undefined ? <Loading /> : <Problem error={error} retry={reload} />;
   const sections = [...new Set(data.all.map((setting) => setting.section))];
-  const shown = data.all.filter((setting) => (!only || setting.section === only) && (!isSet || setting.value !== null) && fits(setting, search));
+  const shown = data.all.filter(
+    (setting) =>
+      (!only || setting.section === only) &&
+      (!isSet || setting.value !== null) &&
+      fits(setting, search),
+  );
   return (
     <>
       <div class="bar">
-        <input type="search" aria-label={w.search} placeholder={words().search} value={search} onInput={(event) => refine({ q: event.currentTarget.value })} />
-        <select class="narrow" aria-label={w.section} value={only} onChange={(event) => refine({ section: event.currentTarget.value })}>
+        <input
+          type="search"
+          aria-label={w.search}
+          placeholder={words().search}
+          value={search}
+          onInput={(event) => refine({ q: event.currentTarget.value })}
+        />
+        <select
+          class="narrow"
+          aria-label={w.section}
+          value={only}
+          onChange={(event) => refine({ section: event.currentTarget.value })}
+        >
           <option value="">{w.allSections}</option>
           {sections.map((section) => (
             <option key={section} value={section} selected={section === only}>
@@ -29,7 +60,13 @@ export function Settings(): JSX.Element {
             </option>
           ))}
         </select>
-        {data.isTold && <Check label={w.onlySet} value={isSet} onChange={(is) => refine({ set: is ? '1' : undefined })} />}
+        {data.isTold && (
+          <Check
+            label={w.onlySet}
+            value={isSet}
+            onChange={(is) => refine({ set: is ? '1' : undefined })}
+          />
+        )}
         <span class="soft" role="status">
           {words().rows(count(shown.length))}
         </span>
@@ -42,14 +79,27 @@ export function Settings(): JSX.Element {
       {!data.isTold && <p class="notice">{w.fewTold}</p>}
       {shown.length === 0 && <Empty icon="search" title={w.nothing} />}
       {sections.map((section) => (
-        <Section key={section} name={section} settings={shown.filter((setting) => setting.section === section)} done={reload} />
+        <Section
+          key={section}
+          name={section}
+          settings={shown.filter((setting) => setting.section === section)}
+          done={reload}
+        />
       ))}
       {isNew && <NewSetting sections={sections} onClose={() => setNew(false)} done={reload} />}
     </>
   );
 }
 
-function Section({ name, settings, done }: { name: string; settings: Setting[]; done: () => void }): JSX.Element | null {
+function Section({
+  name,
+  settings,
+  done,
+}: {
+  name: string;
+  settings: Setting[];
+  done: () => void;
+}): JSX.Element | null {
   if (settings.length === 0) return null;
   return (
     <section class="configuration-section" aria-label={name}>
@@ -66,13 +116,15 @@ function Section({ name, settings, done }: { name: string; settings: Setting[]; 
   );
 }
 
-function fits(setting: Setting, search: string): boolean {
-  const value = setting.secret ? '' : (setting.value ?? setting.default ?? '');
-  const text = `${nameOf(setting)} ${setting.help} ${value}`.toLowerCase();
-  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
-}
-
-function NewSetting({ sections, onClose, done }: { sections: string[]; onClose: () => void; done: () => void }): JSX.Element {
+function NewSetting({
+  sections,
+  onClose,
+  done,
+}: {
+  sections: string[];
+  onClose: () => void;
+  done: () => void;
+}): JSX.Element {
   const w = t();
   const [section, setSection] = useState('');
   const [key, setKey] = useState('');
@@ -87,7 +139,15 @@ function NewSetting({ sections, onClose, done }: { sections: string[]; onClose: 
   return (
     <Dialog title={w.add} onClose={onClose}>
       <Form onSubmit={submit} submit={words().save} onCancel={onClose}>
-        <TextField label={w.section} value={section} onInput={setSection} list={sections} autocomplete="off" focus required />
+        <TextField
+          label={w.section}
+          value={section}
+          onInput={setSection}
+          list={sections}
+          autocomplete="off"
+          focus
+          required
+        />
         <TextField label={w.key} value={key} onInput={setKey} autocomplete="off" required />
         <TextField label={w.value} value={value} onInput={setValue} autocomplete="off" />
       </Form>

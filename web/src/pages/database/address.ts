@@ -1,6 +1,14 @@
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 
-export type Part = 'documents' | 'views' | 'query' | 'search' | 'changes' | 'permissions' | 'settings' | 'document';
+export type Part =
+  | 'documents'
+  | 'views'
+  | 'query'
+  | 'search'
+  | 'changes'
+  | 'permissions'
+  | 'settings'
+  | 'document';
 
 /** What an address within a database means. */
 export interface Where {
@@ -11,8 +19,15 @@ export interface Where {
   place: Place;
 }
 
-/** The address of a document. Fauxton's `{db}/{id}` would mean a page, with an id such as `changes` or `new`. */
-export function docLink(db: string, id: string, query?: Record<string, string | undefined>): string {
+/**
+ * The address of a document. Fauxton's `{db}/{id}` would mean a page, with an id such as `changes`
+ * or `new`.
+ */
+export function docLink(
+  db: string,
+  id: string,
+  query?: Record<string, string | undefined>,
+): string {
   return link(['database', db, '_doc', id], query);
 }
 
@@ -40,7 +55,9 @@ export function where(place: Place): Where {
       return as('search');
     case '_design':
       if (rest[1] === '_search' || rest[1] === '_nouveau') return as('search');
-      return rest.length > 1 && rest.at(-1) === 'edit' && !rest[1]?.startsWith('_') ? document(`_design/${rest.slice(0, -1).join('/')}`) : as('views');
+      return rest.length > 1 && rest.at(-1) === 'edit' && !rest[1]?.startsWith('_')
+        ? document(`_design/${rest.slice(0, -1).join('/')}`)
+        : as('views');
     case '_find':
     case '_index':
       return as('query');
@@ -59,6 +76,8 @@ export function where(place: Place): Where {
     }
     default:
       // Fauxton has a page of a document's conflicts beside it.
-      return document([first, ...rest.filter((part, n) => n < rest.length - 1 || part !== 'conflicts')].join('/'));
+      return document(
+        [first, ...rest.filter((part, n) => n < rest.length - 1 || part !== 'conflicts')].join('/'),
+      );
   }
 }

@@ -3,7 +3,7 @@ import { useEffect } from 'preact/hooks';
 import { ApiError, ask, path, useResource } from '../../api';
 import { bytes, count } from '../../i18n';
 import { lazy } from '../../lazy';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { Badge, Problem, Tabs } from '../../ui';
 import type { Info } from '../databases/infos';
 import { type Part, where } from './address';
@@ -48,18 +48,30 @@ const last = new Map<string, Info>();
 export default function Database({ place }: { place: Place }): JSX.Element {
   const db = place.parts[1] ?? '';
   const found = where(place);
-  const told = useResource(db, (signal, background) => ask<Info>('GET', path(db), { signal, background }), POLL_MS);
+  const told = useResource(
+    db,
+    (signal, background) => ask<Info>('GET', path(db), { signal, background }),
+    POLL_MS,
+  );
   useEffect(() => {
     if (told.data) last.set(db, told.data);
   }, [told.data]);
   // Of narrow tabs, the one that is shown is to be seen.
   const info = told.data ?? last.get(db);
-  if (told.error instanceof ApiError && (told.data === undefined || told.error.status === 404)) return <Missing db={db} error={told.error} retry={told.reload} />;
+  if (told.error instanceof ApiError && (told.data === undefined || told.error.status === 404))
+    return <Missing db={db} error={told.error} retry={told.reload} />;
   if (found.part === 'document')
     return (
       <>
         <Crumbs db={db} isParent />
-        <Document key={found.id} db={db} place={found.place} id={found.id} info={info} reload={told.reload} />
+        <Document
+          key={found.id}
+          db={db}
+          place={found.place}
+          id={found.id}
+          info={info}
+          reload={told.reload}
+        />
       </>
     );
   const Shown = PARTS[found.part];
@@ -71,7 +83,11 @@ export default function Database({ place }: { place: Place }): JSX.Element {
           <h1>{db}</h1>
           <Facts info={info} />
         </div>
-        <Tabs label={t().parts} current={found.part} tabs={TABS.map(([id, to]) => ({ id, name: t()[id], href: link(['database', db, to]) }))} />
+        <Tabs
+          label={t().parts}
+          current={found.part}
+          tabs={TABS.map(([id, to]) => ({ id, name: t()[id], href: link(['database', db, to]) }))}
+        />
       </header>
       <Shown db={db} place={found.place} info={info} reload={told.reload} />
     </>
@@ -106,7 +122,15 @@ function Facts({ info }: { info: Info | undefined }): JSX.Element {
   );
 }
 
-function Missing({ db, error, retry }: { db: string; error: unknown; retry: () => void }): JSX.Element {
+function Missing({
+  db,
+  error,
+  retry,
+}: {
+  db: string;
+  error: unknown;
+  retry: () => void;
+}): JSX.Element {
   return (
     <>
       <Crumbs db={db} />

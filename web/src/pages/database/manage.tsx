@@ -12,16 +12,27 @@ export function listed(security: Json | undefined, group: Group, kind: Kind): st
   return Array.isArray(list) ? list.filter((each) => typeof each === 'string') : [];
 }
 
-/** Whether who is asking may write design documents, make and clean up indexes, and change permissions. */
+/**
+ * Whether who is asking may write design documents, make and clean up indexes, and change
+ * permissions.
+ */
 export function mayManage(security: Json | undefined): boolean {
   const { name = null, roles = [] } = session.value ?? {};
-  return isAdmin.value || (name !== null && listed(security, 'admins', 'names').includes(name)) || listed(security, 'admins', 'roles').some((role) => roles.includes(role));
+  return (
+    isAdmin.value ||
+    (name !== null && listed(security, 'admins', 'names').includes(name)) ||
+    listed(security, 'admins', 'roles').some((role) => roles.includes(role))
+  );
 }
 
 /** The same for a database; `undefined` while it is not known. */
 export function useMayManage(db: string): boolean | undefined {
-  const told = useResource(isAdmin.value ? undefined : `security ${db}`, (signal) => read('GET', `${path(db)}/_security`, { signal }));
-  return isAdmin.value || told.data !== undefined || told.error !== undefined ? mayManage(told.data) : undefined;
+  const told = useResource(isAdmin.value ? undefined : `security ${db}`, (signal) =>
+    read('GET', `${path(db)}/_security`, { signal }),
+  );
+  return isAdmin.value || told.data !== undefined || told.error !== undefined
+    ? mayManage(told.data)
+    : undefined;
 }
 
 /** What is said to who may not. */

@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { ask, path } from '../../api';
 import { go } from '../../router';
-import { Check, Dialog, Form, TextField, confirm, say, words } from '../../ui';
+import { Check, confirm, Dialog, Form, say, TextField, words } from '../../ui';
 import { t } from './texts';
 
 const NAME = /^[a-z][a-z0-9_$()+/-]*$/;
@@ -16,7 +16,9 @@ export function Create({ onClose }: { onClose: () => void }): JSX.Element {
   const [n, setN] = useState('');
   const isGood = NAME.test(name) || SYSTEM.includes(name);
   const create = async () => {
-    await ask('PUT', path(name), { query: { partitioned: isPartitioned || undefined, q: q || undefined, n: n || undefined } });
+    await ask('PUT', path(name), {
+      query: { partitioned: isPartitioned || undefined, q: q || undefined, n: n || undefined },
+    });
     onClose();
     say(t().wasCreated(name));
     go(['database', name, '_all_docs']);
@@ -24,15 +26,41 @@ export function Create({ onClose }: { onClose: () => void }): JSX.Element {
   return (
     <Dialog title={t().create} onClose={onClose}>
       <Form onSubmit={create} submit={words().create} onCancel={onClose} disabled={!isGood}>
-        <TextField label={words().name} value={name} onInput={setName} focus required autocomplete="off" hint={t().rule} error={name !== '' && !isGood ? t().rule : undefined} />
-        <Check label={t().isPartitioned} hint={t().partitionedHint} value={isPartitioned} onChange={setPartitioned} />
+        <TextField
+          label={words().name}
+          value={name}
+          onInput={setName}
+          focus
+          required
+          autocomplete="off"
+          hint={t().rule}
+          error={name !== '' && !isGood ? t().rule : undefined}
+        />
+        <Check
+          label={t().isPartitioned}
+          hint={t().partitionedHint}
+          value={isPartitioned}
+          onChange={setPartitioned}
+        />
         <details>
           <summary>
             <small>{t().options}</small>
           </summary>
           <div class="card">
-            <TextField label={t().shards} type="number" value={q} onInput={setQ} hint={t().shardsHint} />
-            <TextField label={t().copies} type="number" value={n} onInput={setN} hint={t().copiesHint} />
+            <TextField
+              label={t().shards}
+              type="number"
+              value={q}
+              onInput={setQ}
+              hint={t().shardsHint}
+            />
+            <TextField
+              label={t().copies}
+              type="number"
+              value={n}
+              onInput={setN}
+              hint={t().copiesHint}
+            />
           </div>
         </details>
       </Form>

@@ -2,20 +2,38 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { ask, isAdmin, useResource } from '../../api';
 import { bytes, count } from '../../i18n';
-import { type Place, go, link, refine } from '../../router';
-import { Badge, Button, type Column, Empty, Form, Loading, Problem, Table, TextField, words } from '../../ui';
-import { Create, askToDelete } from './create';
+import { go, link, type Place, refine } from '../../router';
+import {
+  Badge,
+  Button,
+  type Column,
+  Empty,
+  Form,
+  Loading,
+  Problem,
+  Table,
+  TextField,
+  words,
+} from '../../ui';
+import { askToDelete, Create } from './create';
 import { type Info, type Infos, useInfos } from './infos';
 import { t } from './texts';
 
 type Order = 'name' | 'documents' | 'size';
 
 const POLL_MS = 60_000;
-const BY: Record<Exclude<Order, 'name'>, (info: Info) => number> = { documents: (info) => info.doc_count, size: (info) => info.sizes.file };
+const BY: Record<Exclude<Order, 'name'>, (info: Info) => number> = {
+  documents: (info) => info.doc_count,
+  size: (info) => info.sizes.file,
+};
 
 export function Databases({ place }: { place: Place }): JSX.Element {
   const [isCreating, setCreating] = useState(false);
-  const names = useResource('databases', (signal, background) => ask<string[]>('GET', '/_all_dbs', { signal, background }), POLL_MS);
+  const names = useResource(
+    'databases',
+    (signal, background) => ask<string[]>('GET', '/_all_dbs', { signal, background }),
+    POLL_MS,
+  );
   const search = place.query.get('search') ?? '';
   const sort = (place.query.get('sort') ?? 'name') as Order;
   const isDown = place.query.has('down');
@@ -25,7 +43,10 @@ export function Databases({ place }: { place: Place }): JSX.Element {
     const wanted = search.toLowerCase();
     return all?.filter((name) => name.includes(wanted)) ?? [];
   }, [all, search]);
-  const sorted = useMemo(() => order(found, sort, isDown, infos), [found, sort, isDown, sort === 'name' ? 0 : infos.known]);
+  const sorted = useMemo(
+    () => order(found, sort, isDown, infos),
+    [found, sort, isDown, sort === 'name' ? 0 : infos.known],
+  );
   const open = (event: Event) => {
     event.preventDefault();
     const to = sorted.find((name) => name === search) ?? sorted[0];
@@ -48,14 +69,31 @@ export function Databases({ place }: { place: Place }): JSX.Element {
       {all && (
         <>
           <form class="bar" role="search" onSubmit={open}>
-            <input type="search" aria-label={t().find} placeholder={t().find} value={search} autocapitalize="off" spellcheck={false} onInput={(event) => refine({ search: event.currentTarget.value })} />
+            <input
+              type="search"
+              aria-label={t().find}
+              placeholder={t().find}
+              value={search}
+              autocapitalize="off"
+              spellcheck={false}
+              onInput={(event) => refine({ search: event.currentTarget.value })}
+            />
             <span class="soft" role="status">
-              {found.length === all.length ? t().all(count(all.length)) : t().some(count(found.length), count(all.length))}
-              {sort !== 'name' && infos.known < all.length && infos.error === undefined && ` · ${t().sorting(count(infos.known), count(all.length))}`}
+              {found.length === all.length
+                ? t().all(count(all.length))
+                : t().some(count(found.length), count(all.length))}
+              {sort !== 'name' &&
+                infos.known < all.length &&
+                infos.error === undefined &&
+                ` · ${t().sorting(count(infos.known), count(all.length))}`}
             </span>
           </form>
           <Problem error={infos.error} />
-          {sorted.length === 0 ? <None isAll={all.length === 0} /> : <List names={sorted} infos={infos} sort={sort} isDown={isDown} reload={names.reload} />}
+          {sorted.length === 0 ? (
+            <None isAll={all.length === 0} />
+          ) : (
+            <List names={sorted} infos={infos} sort={sort} isDown={isDown} reload={names.reload} />
+          )}
         </>
       )}
     </>
@@ -72,7 +110,19 @@ function order(names: string[], sort: Order, isDown: boolean, infos: Infos): str
   return valued.sort((a, b) => (isDown ? b[1] - a[1] : a[1] - b[1])).map(([name]) => name);
 }
 
-function List({ names, infos, sort, isDown, reload }: { names: string[]; infos: Infos; sort: Order; isDown: boolean; reload: () => void }): JSX.Element {
+function List({
+  names,
+  infos,
+  sort,
+  isDown,
+  reload,
+}: {
+  names: string[];
+  infos: Infos;
+  sort: Order;
+  isDown: boolean;
+  reload: () => void;
+}): JSX.Element {
   const by = (to: Order) => () => {
     // Numbers begin with the largest, names with the first.
     const down = sort === to ? !isDown : to !== 'name';
@@ -97,9 +147,30 @@ function List({ names, infos, sort, isDown, reload }: { names: string[]; infos: 
         </>
       ),
     },
-    { id: 'documents', name: t().documents, width: '6rem', align: 'end', sort: by('documents'), cell: (name) => fact(name, (info) => count(info.doc_count)) },
-    { id: 'deleted', name: t().deleted, width: '7rem', align: 'end', isExtra: true, cell: (name) => fact(name, (info) => count(info.doc_del_count)) },
-    { id: 'size', name: t().size, width: '5.5rem', align: 'end', sort: by('size'), cell: (name) => fact(name, (info) => bytes(info.sizes.file)) },
+    {
+      id: 'documents',
+      name: t().documents,
+      width: '6rem',
+      align: 'end',
+      sort: by('documents'),
+      cell: (name) => fact(name, (info) => count(info.doc_count)),
+    },
+    {
+      id: 'deleted',
+      name: t().deleted,
+      width: '7rem',
+      align: 'end',
+      isExtra: true,
+      cell: (name) => fact(name, (info) => count(info.doc_del_count)),
+    },
+    {
+      id: 'size',
+      name: t().size,
+      width: '5.5rem',
+      align: 'end',
+      sort: by('size'),
+      cell: (name) => fact(name, (info) => bytes(info.sizes.file)),
+    },
   ];
   if (isAdmin.value)
     columns.push({
@@ -107,7 +178,14 @@ function List({ names, infos, sort, isDown, reload }: { names: string[]; infos: 
       name: '',
       width: '52px',
       isExtra: true,
-      cell: (name) => <Button kind="plain" icon="remove" label={t().delete(name)} onClick={async () => (await askToDelete(name)) && reload()} />,
+      cell: (name) => (
+        <Button
+          kind="plain"
+          icon="remove"
+          label={t().delete(name)}
+          onClick={async () => (await askToDelete(name)) && reload()}
+        />
+      ),
     });
   return (
     <Table
@@ -134,7 +212,11 @@ function OpenByName(): JSX.Element {
   const [name, setName] = useState('');
   return (
     <div class="card">
-      <Form onSubmit={async () => go(['database', name, '_all_docs'])} submit={t().go} disabled={name === ''}>
+      <Form
+        onSubmit={async () => go(['database', name, '_all_docs'])}
+        submit={t().go}
+        disabled={name === ''}
+      >
         <TextField label={t().open} hint={t().openDo} value={name} onInput={setName} />
       </Form>
     </div>

@@ -22,7 +22,10 @@ interface Told {
   error?: string;
 }
 
-/** As many as a server answers at once, unless it is told otherwise (`max_db_number_for_dbs_info_req`). */
+/**
+ * As many as a server answers at once, unless it is told otherwise
+ * (`max_db_number_for_dbs_info_req`).
+ */
 const CHUNK = 100;
 const PAGE = 2000;
 const POLL_MS = 15_000;
@@ -39,7 +42,11 @@ export interface Infos {
 
 /** What is known of databases: of those that are seen, and of all of them while `needsAll`. */
 export function useInfos(needsAll: boolean, names: string[] | undefined): Infos {
-  const kept = useRef({ map: new Map<string, Info | null>(), asked: new Set<string>(), seen: [] as string[] }).current;
+  const kept = useRef({
+    map: new Map<string, Info | null>(),
+    asked: new Set<string>(),
+    seen: [] as string[],
+  }).current;
   const [, draw] = useState(0);
   const [error, setError] = useState<unknown>();
   const keep = (told: Told[]) => {
@@ -49,16 +56,24 @@ export function useInfos(needsAll: boolean, names: string[] | undefined): Infos 
   const load = async (wanted: string[]) => {
     for (const name of wanted) kept.asked.add(name);
     try {
-      for (let n = 0; n < wanted.length; n += CHUNK) keep(await ask<Told[]>('POST', '/_dbs_info', { body: { keys: wanted.slice(n, n + CHUNK) }, background: true }));
+      for (let n = 0; n < wanted.length; n += CHUNK)
+        keep(
+          await ask<Told[]>('POST', '/_dbs_info', {
+            body: { keys: wanted.slice(n, n + CHUNK) },
+            background: true,
+          }),
+        );
     } catch (thrown) {
       for (const name of wanted) kept.asked.delete(name);
       setError(thrown);
     }
   };
   useEffect(() => {
-    if (!needsAll || !names || names.every((name) => kept.map.has(name))) return undefined;
+    if (!needsAll || !names || names.every((name) => kept.map.has(name))) return;
     const control = new AbortController();
-    void loadAll(keep, control.signal).catch((thrown: unknown) => !control.signal.aborted && setError(thrown));
+    void loadAll(keep, control.signal).catch(
+      (thrown: unknown) => !control.signal.aborted && setError(thrown),
+    );
     return () => control.abort();
   }, [needsAll, names]);
   usePoll(() => void load(kept.seen), POLL_MS);
@@ -76,7 +91,10 @@ export function useInfos(needsAll: boolean, names: string[] | undefined): Infos 
 
 async function loadAll(keep: (told: Told[]) => void, signal: AbortSignal): Promise<void> {
   for (let last: string | undefined; ; ) {
-    const query = last === undefined ? { limit: PAGE } : { limit: PAGE, startkey: JSON.stringify(last), skip: 1 };
+    const query =
+      last === undefined
+        ? { limit: PAGE }
+        : { limit: PAGE, startkey: JSON.stringify(last), skip: 1 };
     const told = await ask<Told[]>('GET', '/_dbs_info', { query, signal, background: true });
     keep(told);
     last = told.at(-1)?.key;

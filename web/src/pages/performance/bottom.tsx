@@ -6,12 +6,22 @@ import { say } from './texts';
 const ROWS = 15;
 
 /** The functions with most time by themselves; beside another profile, those that grew most. */
-export function Bottom({ profile, before }: { profile: Profile; before: Profile | undefined }): JSX.Element {
+export function Bottom({
+  profile,
+  before,
+}: {
+  profile: Profile;
+  before: Profile | undefined;
+}): JSX.Element {
   const t = say();
   const now = totals(profile.root);
   const was = before && totals(before.root);
   const rows = [...now].map(([name, of]) => ({ name, ...of, before: was?.get(name)?.all ?? 0 }));
-  const shown = was ? rows.filter((row) => row.all - row.before > 0.001).sort((a, b) => b.all - b.before - (a.all - a.before)) : rows.filter((row) => row.self > 0).sort((a, b) => b.self - a.self);
+  const shown = was
+    ? rows
+        .filter((row) => row.all - row.before > 0.001)
+        .sort((a, b) => b.all - b.before - (a.all - a.before))
+    : rows.filter((row) => row.self > 0).sort((a, b) => b.self - a.self);
   return (
     <section class="part">
       <h2>{was ? t.grew : t.top}</h2>

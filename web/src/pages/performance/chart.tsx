@@ -31,19 +31,23 @@ const VALUE_SPACE = 30;
 /** What is pointed at, in seconds of the clock: in all charts the same. */
 const pointed = signal<number | undefined>(undefined);
 
-/** Lines over time. What they show stands beside them in words, so that they are no more than a picture. */
+/**
+ * Lines over time. What they show stands beside them in words, so that they are no more than a
+ * picture.
+ */
 export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Element {
   const box = useRef<HTMLDivElement>(null);
   const [width, setWidth] = useState(0);
   useEffect(() => {
     const element = box.current;
-    if (!element) return undefined;
+    if (!element) return;
     const observer = new ResizeObserver(() => setWidth(element.clientWidth));
     observer.observe(element);
     return () => observer.disconnect();
   }, []);
   const [first = 0, last = 0] = [times[0], times.at(-1)];
-  const most = Math.max(least, ...lines.flatMap((line) => line.values.map((value) => value ?? 0))) * 1.1;
+  const most =
+    Math.max(least, ...lines.flatMap((line) => line.values.map((value) => value ?? 0))) * 1.1;
   const inner = Math.max(1, width - LEFT - RIGHT);
   const x = (at: number) => LEFT + (last > first ? (at - first) / (last - first) : 1) * inner;
   const y = (value: number) => HEIGHT - BOTTOM - (value / most) * (HEIGHT - TOP - BOTTOM);
@@ -52,7 +56,14 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
     pointed.value = first + Math.min(1, Math.max(0, share)) * (last - first);
   };
   return (
-    <div class="chart" ref={box} role="img" aria-label={label} onPointerMove={move} onPointerLeave={() => (pointed.value = undefined)}>
+    <div
+      class="chart"
+      ref={box}
+      role="img"
+      aria-label={label}
+      onPointerMove={move}
+      onPointerLeave={() => (pointed.value = undefined)}
+    >
       {width > 0 && (
         <svg width={width} height={HEIGHT} aria-hidden="true">
           {steps(0, most, nice((most * VALUE_SPACE) / (HEIGHT - TOP - BOTTOM))).map((value) => (
@@ -65,12 +76,21 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
           ))}
           {times.length > 1 &&
             steps(first, last, timeStep(last - first, inner)).map((at) => (
-              <text key={at} x={x(at)} y={HEIGHT - 5} text-anchor={x(at) < LEFT + 24 ? 'start' : x(at) > width - 40 ? 'end' : 'middle'}>
+              <text
+                key={at}
+                x={x(at)}
+                y={HEIGHT - 5}
+                text-anchor={x(at) < LEFT + 24 ? 'start' : x(at) > width - 40 ? 'end' : 'middle'}
+              >
                 {clock(at)}
               </text>
             ))}
           {lines.map((line) => (
-            <path key={line.colour} class={`chart-line is-${line.colour}`} d={pathOf(line.values, (value, n) => `${round(x(times[n] ?? 0))} ${round(y(value))}`)} />
+            <path
+              key={line.colour}
+              class={`chart-line is-${line.colour}`}
+              d={pathOf(line.values, (value, n) => `${round(x(times[n] ?? 0))} ${round(y(value))}`)}
+            />
           ))}
           <Pointed times={times} x={x} />
         </svg>
@@ -82,15 +102,24 @@ export function Chart({ label, times, lines, say, least }: ChartProps): JSX.Elem
 
 function Pointed({ times, x }: { times: number[]; x: (at: number) => number }): JSX.Element | null {
   const n = nearest(times);
-  return n === undefined ? null : <path class="is-soft" d={`M${round(x(times[n] ?? 0))} ${TOP}V${HEIGHT - BOTTOM}`} />;
+  return n === undefined ? null : (
+    <path class="is-soft" d={`M${round(x(times[n] ?? 0))} ${TOP}V${HEIGHT - BOTTOM}`} />
+  );
 }
 
 /** Says what is below the pointer. */
 function Values({ times, lines, say }: Omit<ChartProps, 'label' | 'least'>): JSX.Element | null {
   const n = nearest(times);
   if (n === undefined) return null;
-  const told = (value: number | null | undefined) => (value == null ? '–' : say(value));
-  return <output class="chart-point">{[clock(times[n] ?? 0), ...lines.map((line) => `${line.name} ${told(line.values[n])}`)].join('  ')}</output>;
+  const told = (value: number | null | undefined) =>
+    value === null || value === undefined ? '–' : say(value);
+  return (
+    <output class="chart-point">
+      {[clock(times[n] ?? 0), ...lines.map((line) => `${line.name} ${told(line.values[n])}`)].join(
+        '  ',
+      )}
+    </output>
+  );
 }
 
 /** Which of the times is nearest to what is pointed at. */
@@ -104,7 +133,11 @@ function nearest(times: number[]): number | undefined {
 
 /** A line through what there is: where a value is missing, it begins anew. */
 function pathOf(values: (number | null)[], place: (value: number, n: number) => string): string {
-  return values.map((value, n) => (value === null ? '' : `${n === 0 || values[n - 1] === null ? 'M' : 'L'}${place(value, n)}`)).join('');
+  return values
+    .map((value, n) =>
+      value === null ? '' : `${n === 0 || values[n - 1] === null ? 'M' : 'L'}${place(value, n)}`,
+    )
+    .join('');
 }
 
 function round(value: number): number {
@@ -125,9 +158,16 @@ function timeStep(seconds: number, inner: number): number {
 /** The multiples of a step between two values. */
 function steps(from: number, to: number, step: number): number[] {
   const begin = Math.ceil(from / step);
-  return Array.from({ length: Math.max(0, Math.floor(to / step) - begin + 1) }, (_, n) => (begin + n) * step);
+  return Array.from(
+    { length: Math.max(0, Math.floor(to / step) - begin + 1) },
+    (_, n) => (begin + n) * step,
+  );
 }
 
 function clock(at: number): string {
-  return new Intl.DateTimeFormat(language.value, { hour: '2-digit', minute: '2-digit', second: '2-digit' }).format(at * 1000);
+  return new Intl.DateTimeFormat(language.value, {
+    hour: '2-digit',
+    minute: '2-digit',
+    second: '2-digit',
+  }).format(at * 1000);
 }

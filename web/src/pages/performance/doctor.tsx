@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { ask, server, useResource } from '../../api';
 import { count, duration } from '../../i18n';
-import { Badge, Button, Copyable, Empty, Loading, Problem, complain, words } from '../../ui';
+import { Badge, Button, Copyable, complain, Empty, Loading, Problem, words } from '../../ui';
 import { say } from './texts';
 
 interface Finding {
@@ -34,15 +34,24 @@ interface Examined {
   took_ms: number;
 }
 
-const KINDS: Record<string, 'bad' | 'warn' | 'info' | 'good' | ''> = { error: 'bad', warning: 'warn', note: 'info', ok: 'good', skipped: '' };
+const KINDS: Record<string, 'bad' | 'warn' | 'info' | 'good' | ''> = {
+  error: 'bad',
+  warning: 'warn',
+  note: 'info',
+  ok: 'good',
+  skipped: '',
+};
 
 /** What is wrong with the server, and what does something about it. */
 export default function Doctor(): JSX.Element {
   const t = say();
-  const { data, error, isLoading, reload } = useResource('doctor', (signal) => ask<Examined>('GET', '/_settee/doctor', { signal }));
+  const { data, error, isLoading, reload } = useResource('doctor', (signal) =>
+    ask<Examined>('GET', '/_settee/doctor', { signal }),
+  );
   const again = async () => {
     reload();
-    // The button waits as long as the next answer takes, more or less: examinations take up to some seconds, one at a time.
+    // The button waits as long as the next answer takes, more or less: examinations take up to some
+    // seconds, one at a time.
     await new Promise((done) => setTimeout(done, Math.min(3000, data?.took_ms ?? 500) + 200));
   };
   return (
@@ -56,10 +65,19 @@ export default function Doctor(): JSX.Element {
       <Problem error={error} retry={reload} />
       {isLoading && <Loading />}
       {data && data.findings.length === 0 && <Empty icon="check" title={t.fine} />}
-      {data?.findings.map((finding) => <Found key={`${finding.id} ${finding.subject ?? ''} ${finding.says}`} finding={finding} notTold={data.checks.find((check) => check.id === finding.id)?.not_told} />)}
+      {data?.findings.map((finding) => (
+        <Found
+          key={`${finding.id} ${finding.subject ?? ''} ${finding.says}`}
+          finding={finding}
+          notTold={data.checks.find((check) => check.id === finding.id)?.not_told}
+        />
+      ))}
       {data?.findings.some((finding) => finding.do?.some((each) => each.includes('$S'))) && (
         <p class="small">
-          {t.commandsSay} <Copyable text={`S=${server.href.replace(/^(https?:\/\/)/, '$1NAME:PASSWORD@').replace(/\/$/, '')}`} />
+          {t.commandsSay}{' '}
+          <Copyable
+            text={`S=${server.href.replace(/^(https?:\/\/)/, '$1NAME:PASSWORD@').replace(/\/$/, '')}`}
+          />
         </p>
       )}
       {data && <Checks data={data} />}
@@ -69,10 +87,20 @@ export default function Doctor(): JSX.Element {
 
 function examined(data: Examined): string {
   const { all = 0, looked_at, not_looked_at } = data.databases;
-  return say().examined(count(looked_at ?? all - (not_looked_at ?? 0)), count(all), duration(data.took_ms / 1000));
+  return say().examined(
+    count(looked_at ?? all - (not_looked_at ?? 0)),
+    count(all),
+    duration(data.took_ms / 1000),
+  );
 }
 
-function Found({ finding, notTold }: { finding: Finding; notTold: number | undefined }): JSX.Element {
+function Found({
+  finding,
+  notTold,
+}: {
+  finding: Finding;
+  notTold: number | undefined;
+}): JSX.Element {
   const t = say();
   return (
     <article class={`finding ${finding.severity}`}>
@@ -84,7 +112,9 @@ function Found({ finding, notTold }: { finding: Finding; notTold: number | undef
       <p class="soft">
         {t.why}: <span lang="en">{finding.why}</span>
       </p>
-      {finding.do?.map((each) => <Do key={each} text={each} />)}
+      {finding.do?.map((each) => (
+        <Do key={each} text={each} />
+      ))}
       {notTold ? <small class="soft">{t.notTold(count(notTold))}</small> : null}
     </article>
   );
@@ -96,7 +126,12 @@ function Do({ text }: { text: string }): JSX.Element {
   return (
     <div class="command">
       <pre>{text}</pre>
-      <Button kind="plain" icon="copy" label={words().copy} onClick={() => navigator.clipboard.writeText(text).catch(complain)} />
+      <Button
+        kind="plain"
+        icon="copy"
+        label={words().copy}
+        onClick={() => navigator.clipboard.writeText(text).catch(complain)}
+      />
     </div>
   );
 }
@@ -108,11 +143,17 @@ function Checks({ data }: { data: Examined }): JSX.Element {
   return (
     <details>
       <summary>
-        {t.checks} <span class="soft">{t.checkCounts(count(ok), count(data.checks.length - ok - skipped), count(skipped))}</span>
+        {t.checks}{' '}
+        <span class="soft">
+          {t.checkCounts(count(ok), count(data.checks.length - ok - skipped), count(skipped))}
+        </span>
       </summary>
       {data.not_looked_at && data.not_looked_at.length > 0 && (
         <p class="notice">
-          {t.notLooked}: {data.not_looked_at.map((each) => (typeof each === 'string' ? each : JSON.stringify(each))).join(', ')}
+          {t.notLooked}:{' '}
+          {data.not_looked_at
+            .map((each) => (typeof each === 'string' ? each : JSON.stringify(each)))
+            .join(', ')}
         </p>
       )}
       <div class="scrolls" tabIndex={0} role="region" aria-label={t.checks}>
@@ -134,8 +175,14 @@ function Checks({ data }: { data: Examined }): JSX.Element {
                   <code class="soft">{check.id}</code>
                 </td>
                 <td>
-                  <Badge kind={KINDS[check.outcome] ?? ''}>{t.severities[check.outcome] ?? check.outcome}</Badge>
-                  {check.why && <small class="soft block" lang="en">{check.why}</small>}
+                  <Badge kind={KINDS[check.outcome] ?? ''}>
+                    {t.severities[check.outcome] ?? check.outcome}
+                  </Badge>
+                  {check.why && (
+                    <small class="soft block" lang="en">
+                      {check.why}
+                    </small>
+                  )}
                 </td>
                 <td lang="en">{check.looks_at}</td>
                 <td lang="en">{check.finds}</td>

@@ -2,13 +2,22 @@ import type { JSX } from 'preact';
 import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { count, duration, percent } from '../../i18n';
 import { Button, style } from '../../ui';
-import { type Frame, type Profile, colour, seen, shares } from './flame';
+import { colour, type Frame, type Profile, seen, shares } from './flame';
 import { say } from './texts';
 
 const ROW = 20;
 
-/** A flame graph: what a function calls stands above it. A click fills the width with it; arrow keys go to what calls it, to what it calls, and beside it. */
-export function Graph({ profile, before }: { profile: Profile; before: Profile | undefined }): JSX.Element {
+/**
+ * A flame graph: what a function calls stands above it. A click fills the width with it; arrow keys
+ * go to what calls it, to what it calls, and beside it.
+ */
+export function Graph({
+  profile,
+  before,
+}: {
+  profile: Profile;
+  before: Profile | undefined;
+}): JSX.Element {
   const t = say();
   const [zoom, setZoom] = useState<Frame>(profile.root);
   const [text, setText] = useState('');
@@ -22,7 +31,7 @@ export function Graph({ profile, before }: { profile: Profile; before: Profile |
     setOver(undefined);
   }, [profile]);
   useEffect(() => {
-    if (!box.current) return undefined;
+    if (!box.current) return;
     const observer = new ResizeObserver(([entry]) => entry && setWidth(entry.contentRect.width));
     observer.observe(box.current);
     return () => observer.disconnect();
@@ -30,10 +39,15 @@ export function Graph({ profile, before }: { profile: Profile; before: Profile |
   const frames = useMemo(() => seen(zoom, 1 / Math.max(200, width)), [zoom, width]);
   const was = useMemo(() => before && shares(before.root), [before]);
   const depth = frames.reduce((most, frame) => Math.max(most, frame.depth), 0);
-  const isFound = (frame: Frame) => text !== '' && frame.name.toLowerCase().includes(text.toLowerCase());
+  const isFound = (frame: Frame) =>
+    text !== '' && frame.name.toLowerCase().includes(text.toLowerCase());
   const all = t.all;
   const told = (frame: Frame) => {
-    const now = t.frameSays(frame.name || all, percent(frame.width), profile.unit === 'us' ? duration(frame.value / 1e6) : t.total(count(frame.value)));
+    const now = t.frameSays(
+      frame.name || all,
+      percent(frame.width),
+      profile.unit === 'us' ? duration(frame.value / 1e6) : t.total(count(frame.value)),
+    );
     return was ? `${now}. ${t.before}: ${percent(was(frame))}` : now;
   };
   const focus = (frame: Frame | undefined) => {
@@ -44,8 +58,14 @@ export function Graph({ profile, before }: { profile: Profile; before: Profile |
   };
   const move = (event: KeyboardEvent) => {
     const largest = [...current.children].sort((a, b) => b.value - a.value)[0];
-    const beside = (by: number) => current.parent?.children[current.parent.children.indexOf(current) + by];
-    const to: Record<string, Frame | undefined> = { ArrowUp: largest, ArrowDown: current.parent, ArrowLeft: beside(-1), ArrowRight: beside(1) };
+    const beside = (by: number) =>
+      current.parent?.children[current.parent.children.indexOf(current) + by];
+    const to: Record<string, Frame | undefined> = {
+      ArrowUp: largest,
+      ArrowDown: current.parent,
+      ArrowLeft: beside(-1),
+      ArrowRight: beside(1),
+    };
     if (event.key === 'Escape') setZoom(profile.root);
     if (!(event.key in to)) return;
     event.preventDefault();
@@ -55,7 +75,13 @@ export function Graph({ profile, before }: { profile: Profile; before: Profile |
   return (
     <div class="part">
       <div class="bar">
-        <input type="search" aria-label={t.find} placeholder={t.find} value={text} onInput={(event) => setText(event.currentTarget.value)} />
+        <input
+          type="search"
+          aria-label={t.find}
+          placeholder={t.find}
+          value={text}
+          onInput={(event) => setText(event.currentTarget.value)}
+        />
         {text !== '' && <span class="soft">{t.found(percent(share(profile.root, isFound)))}</span>}
         {zoom !== profile.root && <Button onClick={() => setZoom(profile.root)}>{t.all}</Button>}
         {was && (
@@ -64,9 +90,32 @@ export function Graph({ profile, before }: { profile: Profile; before: Profile |
           </small>
         )}
       </div>
-      <div class="flame" ref={(element) => ((box.current = element), style(element, { height: `${(depth + 1) * ROW}px` }))} role="group" aria-label={profile.name} onKeyDown={move} onMouseLeave={() => setOver(undefined)}>
+      <div
+        class="flame"
+        ref={(element) => {
+          box.current = element;
+          style(element, { height: `${(depth + 1) * ROW}px` });
+        }}
+        role="group"
+        aria-label={profile.name}
+        onKeyDown={move}
+        onMouseLeave={() => setOver(undefined)}
+      >
         {frames.map((frame) => (
-          <Bar key={key(frame)} {...{ frame, zoom, depth, width }} tab={frame === current ? 0 : -1} label={told(frame)} isFound={isFound(frame)} paint={isFound(frame) ? '#8b2fc9' : colour(frame, was?.(frame))} name={frame.name || all} onOver={() => setOver(frame)} onPress={() => (setZoom(frame), setCurrent(frame))} />
+          <Bar
+            key={key(frame)}
+            {...{ frame, zoom, depth, width }}
+            tab={frame === current ? 0 : -1}
+            label={told(frame)}
+            isFound={isFound(frame)}
+            paint={isFound(frame) ? '#8b2fc9' : colour(frame, was?.(frame))}
+            name={frame.name || all}
+            onOver={() => setOver(frame)}
+            onPress={() => {
+              setZoom(frame);
+              setCurrent(frame);
+            }}
+          />
         ))}
       </div>
       <p class="flame-said mono" aria-live="polite">
@@ -76,13 +125,53 @@ export function Graph({ profile, before }: { profile: Profile; before: Profile |
   );
 }
 
-function Bar({ frame, zoom, depth, width, tab, label, isFound, paint, name, onOver, onPress }: { frame: Frame; zoom: Frame; depth: number; width: number; tab: number; label: string; isFound: boolean; paint: string; name: string; onOver: () => void; onPress: () => void }): JSX.Element {
+function Bar({
+  frame,
+  zoom,
+  depth,
+  width,
+  tab,
+  label,
+  isFound,
+  paint,
+  name,
+  onOver,
+  onPress,
+}: {
+  frame: Frame;
+  zoom: Frame;
+  depth: number;
+  width: number;
+  tab: number;
+  label: string;
+  isFound: boolean;
+  paint: string;
+  name: string;
+  onOver: () => void;
+  onPress: () => void;
+}): JSX.Element {
   const isOuter = frame.depth < zoom.depth;
   const x = isOuter ? 0 : (frame.x - zoom.x) / zoom.width;
   const share = isOuter ? 1 : frame.width / zoom.width;
-  const place = (element: HTMLElement | null) => style(element, { 'inset-inline-start': `${x * 100}%`, width: `calc(${share * 100}% - 1px)`, 'inset-block-start': `${(depth - frame.depth) * ROW}px`, 'background-color': paint });
+  const place = (element: HTMLElement | null) =>
+    style(element, {
+      'inset-inline-start': `${x * 100}%`,
+      width: `calc(${share * 100}% - 1px)`,
+      'inset-block-start': `${(depth - frame.depth) * ROW}px`,
+      'background-color': paint,
+    });
   return (
-    <button type="button" tabIndex={tab} class={`${isOuter ? 'outer' : ''} ${isFound ? 'found' : ''}`} aria-label={label} title={label} ref={place} onMouseEnter={onOver} onFocus={onOver} onClick={onPress}>
+    <button
+      type="button"
+      tabIndex={tab}
+      class={`${isOuter ? 'outer' : ''} ${isFound ? 'found' : ''}`}
+      aria-label={label}
+      title={label}
+      ref={place}
+      onMouseEnter={onOver}
+      onFocus={onOver}
+      onClick={onPress}
+    >
       {share * width > 24 ? name : ''}
     </button>
   );
@@ -100,5 +189,7 @@ function key(frame: Frame): number {
 
 /** The share of what is found, once for each stack. */
 function share(frame: Frame, isFound: (frame: Frame) => boolean): number {
-  return isFound(frame) ? frame.width : frame.children.reduce((sum, child) => sum + share(child, isFound), 0);
+  return isFound(frame)
+    ? frame.width
+    : frame.children.reduce((sum, child) => sum + share(child, isFound), 0);
 }

@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { type Frame, type Snapshot, between } from './snapshot';
+import { between, type Frame, type Snapshot } from './snapshot';
 
 /** Ten minutes, of which charts show the last. */
 const POINTS_MAX = 300;
@@ -21,5 +21,6 @@ export function note(now: Snapshot): void {
   last = now;
   for (const [name, n] of Object.entries(now.queues)) peaks[name] = Math.max(peaks[name] ?? 0, n);
   // A gap of minutes is no second's rate.
-  if (frame && frame.seconds < 30) points.value = [...points.value.slice(1 - POINTS_MAX), { at: Date.now() / 1000, frame }];
+  if (frame && frame.seconds < 30)
+    points.value = [...points.value.slice(1 - POINTS_MAX), { at: Date.now() / 1000, frame }];
 }

@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { isAdmin } from '../../api';
 import { lazy } from '../../lazy';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { type Tab, Tabs } from '../../ui';
 import { Now } from './now';
 import { say } from './texts';
@@ -16,7 +16,11 @@ export default function Performance({ place }: { place: Place }): JSX.Element {
   // Doctor, profile and configuration are for administrators; numbers are for `_metrics` too.
   const ids = isAdmin.value ? (['now', 'doctor', 'profile', 'slow'] as const) : (['now'] as const);
   const current = ids.find((id) => id === place.parts[1]) ?? 'now';
-  const tabs: Tab[] = ids.map((id) => ({ id, name: t[id], href: link(id === 'now' ? ['performance'] : ['performance', id]) }));
+  const tabs: Tab[] = ids.map((id) => ({
+    id,
+    name: t[id],
+    href: link(id === 'now' ? ['performance'] : ['performance', id]),
+  }));
   return (
     <>
       <div class="page-head">

@@ -1,17 +1,7 @@
 import type { JSX } from 'preact';
-import { bytes, percent, texts } from '../../i18n';
+import { bytes, percent } from '../../i18n';
 import { style } from '../../ui';
 import './meter.css';
-
-const budgets = texts<Record<string, string>>(
-  { block_cache: 'Block cache', documents: 'Documents read', write_buffers: 'Write buffers', bodies: 'Bodies of requests', open_databases: 'Open databases', index_builds: 'Index builds', index_rows: 'Rows of indexes' },
-  { block_cache: 'Blockcache', documents: 'Gelesene Dokumente', write_buffers: 'Schreibpuffer', bodies: 'Inhalte von Anfragen', open_databases: 'Offene Datenbanken', index_builds: 'Indexaufbau', index_rows: 'Zeilen von Indexen' },
-);
-
-/** What a budget of memory is for. */
-export function budgetName(name: string): string {
-  return budgets()[name] ?? name.replaceAll('_', ' ');
-}
 
 export interface Part {
   name: string;
@@ -23,7 +13,19 @@ export interface Part {
 }
 
 /** How much of what there is is used, and the most that it was. */
-export function Meter({ label, used, of, peak, say = bytes }: { label: string; used: number; of: number; peak?: number | undefined; say?: (value: number) => string }): JSX.Element {
+export function Meter({
+  label,
+  used,
+  of,
+  peak,
+  say = bytes,
+}: {
+  label: string;
+  used: number;
+  of: number;
+  peak?: number | undefined;
+  say?: (value: number) => string;
+}): JSX.Element {
   const share = of > 0 ? Math.min(1, used / of) : 0;
   const text = `${say(used)} / ${say(of)}`;
   return (
@@ -32,9 +34,27 @@ export function Meter({ label, used, of, peak, say = bytes }: { label: string; u
       <span class="end soft">
         {text} {of > 0 && <b>{percent(used / of)}</b>}
       </span>
-      <div class="meter-bar" role="meter" aria-label={label} aria-valuemin={0} aria-valuemax={1} aria-valuenow={Math.round(share * 1000) / 1000} aria-valuetext={text}>
-        <div class={share > 0.95 ? 'bad' : share > 0.8 ? 'warn' : ''} ref={(element) => style(element, { 'inline-size': `${share * 100}%` })} />
-        {peak !== undefined && peak > used && of > 0 && <i ref={(element) => style(element, { 'inset-inline-start': `${Math.min(1, peak / of) * 100}%` })} title={say(peak)} />}
+      <div
+        class="meter-bar"
+        role="meter"
+        aria-label={label}
+        aria-valuemin={0}
+        aria-valuemax={1}
+        aria-valuenow={Math.round(share * 1000) / 1000}
+        aria-valuetext={text}
+      >
+        <div
+          class={share > 0.95 ? 'bad' : share > 0.8 ? 'warn' : ''}
+          ref={(element) => style(element, { 'inline-size': `${share * 100}%` })}
+        />
+        {peak !== undefined && peak > used && of > 0 && (
+          <i
+            ref={(element) =>
+              style(element, { 'inset-inline-start': `${Math.min(1, peak / of) * 100}%` })
+            }
+            title={say(peak)}
+          />
+        )}
       </div>
     </div>
   );
@@ -47,9 +67,18 @@ export function Stack({ label, parts }: { label: string; parts: Part[] }): JSX.E
   const said = (part: Part) => part.said ?? percent(part.value / all);
   return (
     <div class="stack">
-      <div class="stack-bar" role="img" aria-label={`${label}: ${shown.map((part) => `${part.name} ${said(part)}`).join(', ')}`}>
+      <div
+        class="stack-bar"
+        role="img"
+        aria-label={`${label}: ${shown.map((part) => `${part.name} ${said(part)}`).join(', ')}`}
+      >
         {shown.map((part) => (
-          <div key={part.name} class={`colour-${part.colour % 12}`} title={`${part.name}: ${said(part)}`} ref={(element) => style(element, { 'flex-grow': String(part.value / all) })} />
+          <div
+            key={part.name}
+            class={`colour-${part.colour % 12}`}
+            title={`${part.name}: ${said(part)}`}
+            ref={(element) => style(element, { 'flex-grow': String(part.value / all) })}
+          />
         ))}
       </div>
       <ul class="stack-key">

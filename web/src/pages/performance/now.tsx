@@ -5,15 +5,32 @@ import { bytes, count, duration, percent } from '../../i18n';
 import { type Place, refine } from '../../router';
 import { Button, Empty, Loading, Problem } from '../../ui';
 import { Chart, type ChartProps } from './chart';
+import { budgetName, short } from './figures';
 import { note, peaks, points } from './history';
-import { Meter, Stack, budgetName } from './meter';
+import { Meter, Stack } from './meter';
 import type { Frame, Snapshot } from './snapshot';
 import { Busiest } from './tables';
 import { say } from './texts';
 
 const EVERY_MS = 2000;
 /** Each state has the same colour everywhere. */
-const STATES = ['idle', 'network', 'answer', 'auth', 'parse', 'read', 'write', 'sync', 'functions', 'index', 'sort', 'compaction', 'replication', 'accept', 'other'];
+const STATES = [
+  'idle',
+  'network',
+  'answer',
+  'auth',
+  'parse',
+  'read',
+  'write',
+  'sync',
+  'functions',
+  'index',
+  'sort',
+  'compaction',
+  'replication',
+  'accept',
+  'other',
+];
 
 async function load(signal: AbortSignal, background: boolean): Promise<Snapshot> {
   const told = await ask<Snapshot>('GET', '/_settee/top', { signal, background });
@@ -44,7 +61,11 @@ export function Now({ place }: { place: Place }): JSX.Element {
             <span class="grow soft">
               {frame.now.node} · Settee {frame.now.version} · {t.upFor(duration(frame.now.at))}
             </span>
-            <Button icon={paused ? 'play' : 'pause'} aria-pressed={paused !== undefined} onClick={() => setPaused(paused ? undefined : points.value)}>
+            <Button
+              icon={paused ? 'play' : 'pause'}
+              aria-pressed={paused !== undefined}
+              onClick={() => setPaused(paused ? undefined : points.value)}
+            >
               {paused ? t.goOn : t.pause}
             </Button>
           </div>
@@ -64,13 +85,40 @@ export function Now({ place }: { place: Place }): JSX.Element {
 function Charts({ seen }: { seen: typeof points.value }): JSX.Element {
   const t = say();
   const times = useMemo(() => seen.map((point) => point.at), [seen]);
-  const line = (name: string, colour: string, value: (frame: Frame) => number) => ({ name, colour, values: seen.map((point) => value(point.frame)) });
+  const line = (name: string, colour: string, value: (frame: Frame) => number) => ({
+    name,
+    colour,
+    values: seen.map((point) => value(point.frame)),
+  });
   const perS = (value: number) => t.perSecond(short(value));
   const charts: Omit<ChartProps, 'times'>[] = [
-    { label: t.requests, say: perS, least: 1, lines: [line(t.requests, 'accent', (f) => f.requests), line(t.writes, 'warn', (f) => f.writes)] },
-    { label: t.latency, say: duration, least: 0.001, lines: [line(t.most, 'warn', (f) => f.p99), line(t.half, 'accent', (f) => f.p50)] },
-    { label: t.processors, say: short, least: 0.1, lines: [line(t.server, 'accent', (f) => f.cpu), line(t.functions, 'warn', (f) => f.workers)] },
-    { label: t.traffic, say: (n) => t.perSecond(bytes(n)), least: 1000, lines: [line(t.sent, 'accent', (f) => f.sent), line(t.received, 'warn', (f) => f.received)] },
+    {
+      label: t.requests,
+      say: perS,
+      least: 1,
+      lines: [
+        line(t.requests, 'accent', (f) => f.requests),
+        line(t.writes, 'warn', (f) => f.writes),
+      ],
+    },
+    {
+      label: t.latency,
+      say: duration,
+      least: 0.001,
+      lines: [line(t.most, 'warn', (f) => f.p99), line(t.half, 'accent', (f) => f.p50)],
+    },
+    {
+      label: t.processors,
+      say: short,
+      least: 0.1,
+      lines: [line(t.server, 'accent', (f) => f.cpu), line(t.functions, 'warn', (f) => f.workers)],
+    },
+    {
+      label: t.traffic,
+      say: (n) => t.perSecond(bytes(n)),
+      least: 1000,
+      lines: [line(t.sent, 'accent', (f) => f.sent), line(t.received, 'warn', (f) => f.received)],
+    },
   ];
   return (
     <div class="charts">
@@ -95,7 +143,12 @@ function Charts({ seen }: { seen: typeof points.value }): JSX.Element {
 function Figures({ frame }: { frame: Frame }): JSX.Element {
   const t = say();
   const { now } = frame;
-  const queues = Object.entries(now.queues).filter(([name]) => peaks[name]).map(([name, n]) => `${t.queueNames[name] ?? name} ${count(n)} (${t.mostSeen} ${count(peaks[name] ?? n)})`);
+  const queues = Object.entries(now.queues)
+    .filter(([name]) => peaks[name])
+    .map(
+      ([name, n]) =>
+        `${t.queueNames[name] ?? name} ${count(n)} (${t.mostSeen} ${count(peaks[name] ?? n)})`,
+    );
   const all: [string, string][] = [
     [t.inFlight, count(now.in_flight)],
     [t.connections, count(now.connections)],
@@ -104,7 +157,11 @@ function Figures({ frame }: { frame: Frame }): JSX.Element {
     [t.syncs, t.perSecond(short(frame.syncs))],
     [t.batch, short(frame.aBatch)],
     [t.databasesOpen, t.of(count(now.open_databases), count(now.all_databases))],
-    [t.replications, count(now.replications.running) + (now.replications.crashing ? `, ${t.crashing(count(now.replications.crashing))}` : '')],
+    [
+      t.replications,
+      count(now.replications.running) +
+        (now.replications.crashing ? `, ${t.crashing(count(now.replications.crashing))}` : ''),
+    ],
     [t.waiting, queues.join(', ') || '0'],
   ];
   return (
@@ -126,7 +183,14 @@ function Threads({ frame }: { frame: Frame }): JSX.Element {
   return (
     <div class="card">
       <h2>{t.doing}</h2>
-      <Stack label={t.doing} parts={parts.map(([state, value]) => ({ name: t.states[state] ?? state, value, colour: colour(state) }))} />
+      <Stack
+        label={t.doing}
+        parts={parts.map(([state, value]) => ({
+          name: t.states[state] ?? state,
+          value,
+          colour: colour(state),
+        }))}
+      />
       <table class="plain" aria-label={t.tables.threads}>
         <thead>
           <tr>
@@ -137,14 +201,18 @@ function Threads({ frame }: { frame: Frame }): JSX.Element {
           </tr>
         </thead>
         <tbody>
-          {frame.threads.filter((thread) => thread.alive > 0 || thread.cpu > 0).sort((a, b) => b.cpu - a.cpu || b.alive - a.alive).slice(0, 12).map((thread) => (
-            <tr key={thread.name}>
-              <td class="mono">{thread.name}</td>
-              <td class="end">{thread.alive || '–'}</td>
-              <td class="end">{percent(thread.cpu)}</td>
-              <td class="soft">{busiest(thread.states)}</td>
-            </tr>
-          ))}
+          {frame.threads
+            .filter((thread) => thread.alive > 0 || thread.cpu > 0)
+            .sort((a, b) => b.cpu - a.cpu || b.alive - a.alive)
+            .slice(0, 12)
+            .map((thread) => (
+              <tr key={thread.name}>
+                <td class="mono">{thread.name}</td>
+                <td class="end">{thread.alive || '–'}</td>
+                <td class="end">{percent(thread.cpu)}</td>
+                <td class="soft">{busiest(thread.states)}</td>
+              </tr>
+            ))}
         </tbody>
       </table>
     </div>
@@ -155,7 +223,11 @@ function Threads({ frame }: { frame: Frame }): JSX.Element {
 function busiest(states: Record<string, number>): string {
   const t = say();
   const all = Object.entries(states).filter(([state, share]) => state !== 'idle' && share >= 0.001);
-  return all.sort((a, b) => b[1] - a[1]).slice(0, 2).map(([state, share]) => `${t.states[state] ?? state} ${percent(share)}`).join(', ');
+  return all
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, 2)
+    .map(([state, share]) => `${t.states[state] ?? state} ${percent(share)}`)
+    .join(', ');
 }
 
 function Memory({ frame: { now } }: { frame: Frame }): JSX.Element {
@@ -174,9 +246,4 @@ function Memory({ frame: { now } }: { frame: Frame }): JSX.Element {
       {size !== null && <Meter label={t.storage} used={files} of={size} />}
     </div>
   );
-}
-
-/** Few digits: rates change all the time. */
-export function short(value: number): string {
-  return count(value < 10 ? Math.round(value * 100) / 100 : Math.round(value));
 }

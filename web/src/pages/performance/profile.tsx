@@ -5,7 +5,7 @@ import { ApiError, isAborted, send, url } from '../../api';
 import { count, duration, moment, percent } from '../../i18n';
 import { Button, Choice, Empty, Problem, Progress, TextField } from '../../ui';
 import { Bottom } from './bottom';
-import { type Profile, grow, shares, svg } from './flame';
+import { grow, type Profile, shares, svg } from './flame';
 import { Graph } from './graph';
 import { say } from './texts';
 
@@ -15,7 +15,13 @@ let ids = 0;
 
 type Of = 'cpu' | 'waits';
 
-function keep(name: string, folded: string, unit: Profile['unit'], told: Profile['told'] = {}, query: Profile['query'] = {}): Profile | undefined {
+function keep(
+  name: string,
+  folded: string,
+  unit: Profile['unit'],
+  told: Profile['told'] = {},
+  query: Profile['query'] = {},
+): Profile | undefined {
   const root = grow(folded);
   if (!root) return undefined;
   const profile = { id: ++ids, name, folded, root, unit, told, query };
@@ -42,10 +48,21 @@ export default function Page(): JSX.Element {
     setBegan(Date.now());
     const query = { seconds: Number(seconds), hz: Number(hz), of };
     try {
-      const response = await send('GET', '/_settee/profile', { query: { ...query, format: 'folded' }, signal: control.current.signal });
+      const response = await send('GET', '/_settee/profile', {
+        query: { ...query, format: 'folded' },
+        signal: control.current.signal,
+      });
       const header = response.headers.get('x-settee-profile') ?? '';
-      const told = Object.fromEntries(header.split(' ').map((pair) => [pair.split('=')[0] ?? '', Number(pair.split('=')[1])]));
-      const made = keep(t.taken(of === 'cpu' ? t.cpuTime : t.waits, moment(Date.now())), await response.text(), of === 'cpu' ? 'samples' : 'us', told, query);
+      const told = Object.fromEntries(
+        header.split(' ').map((pair) => [pair.split('=')[0] ?? '', Number(pair.split('=')[1])]),
+      );
+      const made = keep(
+        t.taken(of === 'cpu' ? t.cpuTime : t.waits, moment(Date.now())),
+        await response.text(),
+        of === 'cpu' ? 'samples' : 'us',
+        told,
+        query,
+      );
       setEmpty(!made);
       if (made) setShown(made.id);
     } catch (thrown) {
@@ -62,13 +79,36 @@ export default function Page(): JSX.Element {
   };
   const profile = taken.value.find((each) => each.id === shown) ?? taken.value[0];
   const before = taken.value.find((each) => each.id === other && each !== profile);
-  const isRight = Number(seconds) >= 1 && Number(seconds) <= 300 && Number(hz) >= 1 && Number(hz) <= 1000;
+  const isRight =
+    Number(seconds) >= 1 && Number(seconds) <= 300 && Number(hz) >= 1 && Number(hz) <= 1000;
   return (
     <>
-      <form class="asks" onSubmit={(event) => (event.preventDefault(), began === 0 && isRight && void run())}>
-        <Choice label={t.kind} value={of} of={[['cpu', t.cpuTime], ['waits', t.waits]]} onChange={setOf} />
-        <TextField label={`${t.seconds} (1–300)`} type="number" value={seconds} onInput={setSeconds} required />
-        {of === 'cpu' && <TextField label={`${t.hz} (1–1000)`} type="number" value={hz} onInput={setHz} required />}
+      <form
+        class="asks"
+        onSubmit={(event) => {
+          event.preventDefault();
+          if (began === 0 && isRight) void run();
+        }}
+      >
+        <Choice
+          label={t.kind}
+          value={of}
+          of={[
+            ['cpu', t.cpuTime],
+            ['waits', t.waits],
+          ]}
+          onChange={setOf}
+        />
+        <TextField
+          label={`${t.seconds} (1–300)`}
+          type="number"
+          value={seconds}
+          onInput={setSeconds}
+          required
+        />
+        {of === 'cpu' && (
+          <TextField label={`${t.hz} (1–1000)`} type="number" value={hz} onInput={setHz} required />
+        )}
         {began === 0 ? (
           <button type="submit" class="primary" disabled={!isRight}>
             {t.start}
@@ -91,8 +131,27 @@ export default function Page(): JSX.Element {
       {profile && !isEmpty && (
         <>
           <div class="asks">
-            {taken.value.length > 1 && <Choice label={t.profiles} value={String(profile.id)} of={taken.value.map((each) => [String(each.id), each.name] as const)} onChange={(id) => setShown(Number(id))} />}
-            {taken.value.length > 1 && <Choice label={t.compare} value={String(before?.id ?? '')} of={[['', t.nothingElse], ...taken.value.filter((each) => each !== profile).map((each) => [String(each.id), each.name] as const)]} onChange={(id) => setOther(Number(id))} />}
+            {taken.value.length > 1 && (
+              <Choice
+                label={t.profiles}
+                value={String(profile.id)}
+                of={taken.value.map((each) => [String(each.id), each.name] as const)}
+                onChange={(id) => setShown(Number(id))}
+              />
+            )}
+            {taken.value.length > 1 && (
+              <Choice
+                label={t.compare}
+                value={String(before?.id ?? '')}
+                of={[
+                  ['', t.nothingElse],
+                  ...taken.value
+                    .filter((each) => each !== profile)
+                    .map((each) => [String(each.id), each.name] as const),
+                ]}
+                onChange={(id) => setOther(Number(id))}
+              />
+            )}
             <Downloads profile={profile} before={before} />
           </div>
           <p class="soft small">{quality(profile)}</p>
@@ -107,7 +166,14 @@ export default function Page(): JSX.Element {
 function quality({ name, told, root, unit }: Profile): string {
   const t = say();
   const all = unit === 'us' ? duration(root.value / 1e6) : t.total(count(told.total ?? root.value));
-  return [name, all, told.total && told.unknown !== undefined ? t.unknown(percent(told.unknown / told.total)) : '', told.lost ? t.lost(count(told.lost)) : ''].filter(Boolean).join(' · ');
+  return [
+    name,
+    all,
+    told.total && told.unknown !== undefined ? t.unknown(percent(told.unknown / told.total)) : '',
+    told.lost ? t.lost(count(told.lost)) : '',
+  ]
+    .filter(Boolean)
+    .join(' · ');
 }
 
 function Running({ began, seconds }: { began: number; seconds: number }): JSX.Element {
@@ -128,19 +194,39 @@ function Running({ began, seconds }: { began: number; seconds: number }): JSX.El
   );
 }
 
-function Downloads({ profile, before }: { profile: Profile; before: Profile | undefined }): JSX.Element {
+function Downloads({
+  profile,
+  before,
+}: {
+  profile: Profile;
+  before: Profile | undefined;
+}): JSX.Element {
   const t = say();
   const name = `settee-${new Date().toISOString().slice(0, 19).replace(/[:T]/g, '-')}`;
   return (
     <div class="bar">
-      <Button icon="download" onClick={() => save(`${name}.svg`, svg(profile.root, profile.name, before && shares(before.root)), 'image/svg+xml')}>
+      <Button
+        icon="download"
+        onClick={() =>
+          save(
+            `${name}.svg`,
+            svg(profile.root, profile.name, before && shares(before.root)),
+            'image/svg+xml',
+          )
+        }
+      >
         SVG
       </Button>
       <Button icon="download" onClick={() => save(`${name}.folded`, profile.folded, 'text/plain')}>
         folded
       </Button>
       {profile.query.seconds !== undefined && (
-        <a class="button" href={url('/_settee/profile', { ...profile.query, format: 'pprof' }).href} download={`${name}.pb.gz`} title={t.pprofHint}>
+        <a
+          class="button"
+          href={url('/_settee/profile', { ...profile.query, format: 'pprof' }).href}
+          download={`${name}.pb.gz`}
+          title={t.pprofHint}
+        >
           pprof
         </a>
       )}
@@ -157,7 +243,13 @@ function save(name: string, text: string, type: string): void {
   setTimeout(() => URL.revokeObjectURL(address), 10_000);
 }
 
-function FileButton({ label, onFile }: { label: string; onFile: (file: File | undefined) => void }): JSX.Element {
+function FileButton({
+  label,
+  onFile,
+}: {
+  label: string;
+  onFile: (file: File | undefined) => void;
+}): JSX.Element {
   const input = useRef<HTMLInputElement>(null);
   const take = () => {
     onFile(input.current?.files?.[0]);

@@ -6,10 +6,15 @@ import { Empty, Loading, Problem } from '../../ui';
 import { points } from './history';
 import { say } from './texts';
 
-/** No endpoint gives the slow log's lines: what is known is where they are, and which kinds of requests were slow while this page was open. */
+/**
+ * No endpoint gives the slow log's lines: what is known is where they are, and which kinds of
+ * requests were slow while this page was open.
+ */
 export default function Slow(): JSX.Element {
   const t = say();
-  const { data, error, isLoading, reload } = useResource('log', (signal) => ask<Record<string, string>>('GET', '/_node/_local/_config/log', { signal }));
+  const { data, error, isLoading, reload } = useResource('log', (signal) =>
+    ask<Record<string, string>>('GET', '/_node/_local/_config/log', { signal }),
+  );
   const limit = Number(data?.slow_time ?? 1000);
   const file = data?.slow_file ?? '';
   return (
@@ -24,7 +29,13 @@ export default function Slow(): JSX.Element {
             <p>
               {t.slowTime} <b>{duration(limit / 1000)}</b>
               {duration(limit / 1000).endsWith('.') ? ' ' : '. '}
-              {file ? <>{t.slowFile} <code>{file}</code>.</> : t.slowInLog}
+              {file ? (
+                <>
+                  {t.slowFile} <code>{file}</code>.
+                </>
+              ) : (
+                t.slowInLog
+              )}
             </p>
           )}
           <p class="soft small">{t.slowWhere}</p>
@@ -44,7 +55,8 @@ function Slowest(): JSX.Element {
   const longest = new Map<string, { at: number; max: number; p99: number }>();
   for (const { at, frame } of points.value) {
     for (const route of frame.routes) {
-      if (route.perS > 0 && route.max > (longest.get(route.route)?.max ?? 0)) longest.set(route.route, { at, max: route.max, p99: route.p99 });
+      if (route.perS > 0 && route.max > (longest.get(route.route)?.max ?? 0))
+        longest.set(route.route, { at, max: route.max, p99: route.p99 });
     }
   }
   const rows = [...longest].sort((a, b) => b[1].max - a[1].max).slice(0, 20);

@@ -25,13 +25,21 @@ export interface Snapshot {
   open_indexes: number;
   replications: { running: number; pending: number; crashing: number };
   routes: RouteSums[];
-  threads: { clocks: Clock[]; cpu_seconds: Record<string, number>; worker_cpu_seconds: number | null };
+  threads: {
+    clocks: Clock[];
+    cpu_seconds: Record<string, number>;
+    worker_cpu_seconds: number | null;
+  };
   databases: UseSums[];
   views: UseSums[];
   functions: UseSums[];
   tasks: Task[];
   queues: Record<string, number>;
-  memory: { resident: number; limit: number; parts: Record<string, { budget: number; used: number; peak?: number }> };
+  memory: {
+    resident: number;
+    limit: number;
+    parts: Record<string, { budget: number; used: number; peak?: number }>;
+  };
   disk: { free: number | null; size: number | null; files: Record<string, number> };
 }
 
@@ -116,11 +124,14 @@ export interface Frame {
 export function between(a: Snapshot, b: Snapshot): Frame | undefined {
   if (a.started !== b.started || b.at <= a.at) return undefined;
   const seconds = b.at - a.at;
-  const rate = (name: keyof Snapshot) => Math.max(0, (b[name] as number) - (a[name] as number)) / seconds;
+  const rate = (name: keyof Snapshot) =>
+    Math.max(0, (b[name] as number) - (a[name] as number)) / seconds;
   const cpu = (s: Snapshot) => Object.values(s.threads.cpu_seconds).reduce((sum, n) => sum + n, 0);
   const batches = rate('commit_batches');
   const before = new Map(a.routes.map((route) => [route.route, route]));
-  const all: Times = b.routes.flatMap((route) => grown(before.get(route.route)?.times ?? [], route.times)).sort((x, y) => x[0] - y[0]);
+  const all: Times = b.routes
+    .flatMap((route) => grown(before.get(route.route)?.times ?? [], route.times))
+    .sort((x, y) => x[0] - y[0]);
   return {
     now: b,
     seconds,
@@ -132,7 +143,9 @@ export function between(a: Snapshot, b: Snapshot): Frame | undefined {
     sent: rate('sent_bytes'),
     received: rate('received_bytes'),
     cpu: Math.max(0, cpu(b) - cpu(a)) / seconds,
-    workers: Math.max(0, (b.threads.worker_cpu_seconds ?? 0) - (a.threads.worker_cpu_seconds ?? 0)) / seconds,
+    workers:
+      Math.max(0, (b.threads.worker_cpu_seconds ?? 0) - (a.threads.worker_cpu_seconds ?? 0)) /
+      seconds,
     p50: quantile(all, 0.5),
     p99: quantile(all, 0.99),
     routes: b.routes.map((now) => routeRates(before.get(now.route), now, seconds)),
@@ -144,15 +157,26 @@ export function between(a: Snapshot, b: Snapshot): Frame | undefined {
 }
 
 function routeRates(was: RouteSums | undefined, now: RouteSums, seconds: number): RouteRates {
-  const rate = (name: 'requests' | 'refused' | 'failed') => Math.max(0, now[name] - (was?.[name] ?? 0)) / seconds;
+  const rate = (name: 'requests' | 'refused' | 'failed') =>
+    Math.max(0, now[name] - (was?.[name] ?? 0)) / seconds;
   const times = grown(was?.times ?? [], now.times);
-  return { route: now.route, perS: rate('requests'), refused: rate('refused'), failed: rate('failed'), p50: quantile(times, 0.5), p99: quantile(times, 0.99), max: (times.at(-1)?.[0] ?? 0) / 1e6 };
+  return {
+    route: now.route,
+    perS: rate('requests'),
+    refused: rate('refused'),
+    failed: rate('failed'),
+    p50: quantile(times, 0.5),
+    p99: quantile(times, 0.99),
+    max: (times.at(-1)?.[0] ?? 0) / 1e6,
+  };
 }
 
 /** What came to a distribution. */
 function grown(before: Times, now: Times): Times {
   const was = new Map(before);
-  return now.map(([us, n]): [number, number] => [us, n - (was.get(us) ?? 0)]).filter(([, n]) => n > 0);
+  return now
+    .map(([us, n]): [number, number] => [us, n - (was.get(us) ?? 0)])
+    .filter(([, n]) => n > 0);
 }
 
 /** The seconds that a share of all do not exceed; 0 of none. */
@@ -176,8 +200,18 @@ function uses(before: UseSums[], now: UseSums[], toldAt: number, seconds: number
       if (of.since < toldAt) return [];
       was = undefined;
     }
-    const rate = (name: 'requests' | 'writes' | 'bytes' | 'seconds') => Math.max(0, of[name] - (was?.[name] ?? 0)) / seconds;
-    return [{ name: of.name, perS: rate('requests'), writes: rate('writes'), busy: rate('seconds'), functions: 0, bytes: rate('bytes') }];
+    const rate = (name: 'requests' | 'writes' | 'bytes' | 'seconds') =>
+      Math.max(0, of[name] - (was?.[name] ?? 0)) / seconds;
+    return [
+      {
+        name: of.name,
+        perS: rate('requests'),
+        writes: rate('writes'),
+        busy: rate('seconds'),
+        functions: 0,
+        bytes: rate('bytes'),
+      },
+    ];
   });
 }
 
@@ -192,12 +226,16 @@ function views(a: Snapshot, b: Snapshot, seconds: number): UseRates[] {
   return [...all.values()];
 }
 
-/** The share of each state in what clocks counted, the largest first; rest aside they are 1 together with it. */
+/**
+ * The share of each state in what clocks counted, the largest first; rest aside they are 1 together
+ * with it.
+ */
 function states(a: Clock[], b: Clock[]): Record<string, number> {
   const spent: Record<string, number> = {};
   for (const now of b) {
     const was = a.find((clock) => clock.name === now.name);
-    for (const [state, seconds] of Object.entries(now.states)) spent[state] = (spent[state] ?? 0) + Math.max(0, seconds - (was?.states[state] ?? 0));
+    for (const [state, seconds] of Object.entries(now.states))
+      spent[state] = (spent[state] ?? 0) + Math.max(0, seconds - (was?.states[state] ?? 0));
   }
   const all = Object.values(spent).reduce((sum, n) => sum + n, 0) || 1;
   return Object.fromEntries(Object.entries(spent).map(([state, n]) => [state, n / all]));
@@ -205,10 +243,23 @@ function states(a: Clock[], b: Clock[]): Record<string, number> {
 
 function threads(a: Snapshot, b: Snapshot, seconds: number): ThreadRates[] {
   const all = new Map<string, ThreadRates>();
-  for (const [name, spent] of Object.entries(b.threads.cpu_seconds)) all.set(name, { name, alive: 0, cpu: Math.max(0, spent - (a.threads.cpu_seconds[name] ?? 0)) / seconds, states: {} });
+  for (const [name, spent] of Object.entries(b.threads.cpu_seconds))
+    all.set(name, {
+      name,
+      alive: 0,
+      cpu: Math.max(0, spent - (a.threads.cpu_seconds[name] ?? 0)) / seconds,
+      states: {},
+    });
   for (const clock of b.threads.clocks) {
     const of = all.get(clock.name) ?? { name: clock.name, alive: 0, cpu: 0, states: {} };
-    all.set(clock.name, { ...of, alive: clock.alive, states: states(a.threads.clocks.filter((was) => was.name === clock.name), [clock]) });
+    all.set(clock.name, {
+      ...of,
+      alive: clock.alive,
+      states: states(
+        a.threads.clocks.filter((was) => was.name === clock.name),
+        [clock],
+      ),
+    });
   }
   return [...all.values()];
 }

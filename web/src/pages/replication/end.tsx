@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { Button, Choice, TextField, complain } from '../../ui';
+import { Button, Choice, complain, TextField } from '../../ui';
 import type { End } from './model';
-import { type Tested, probe } from './probe';
+import { probe, type Tested } from './probe';
 import { t } from './texts';
 
 interface Props {
@@ -18,7 +18,16 @@ interface Props {
 }
 
 /** One end: where it is, who asks, and a test of both. */
-export function EndForm({ title, end, own, dbs, creates, error, focus, onChange }: Props): JSX.Element {
+export function EndForm({
+  title,
+  end,
+  own,
+  dbs,
+  creates,
+  error,
+  focus,
+  onChange,
+}: Props): JSX.Element {
   const w = t();
   const [tested, setTested] = useState<Tested | undefined>();
   const change = (part: Partial<End>) => {
@@ -30,14 +39,52 @@ export function EndForm({ title, end, own, dbs, creates, error, focus, onChange 
   return (
     <fieldset class="card replication-end" aria-label={title}>
       <h2>{title}</h2>
-      <Choice label={w.where} value={end.kind} of={[['here', w.fromHere], ['remote', w.remote]]} onChange={(kind) => change({ kind })} />
+      <Choice
+        label={w.where}
+        value={end.kind}
+        of={[
+          ['here', w.fromHere],
+          ['remote', w.remote],
+        ]}
+        onChange={(kind) => change({ kind })}
+      />
       {end.kind === 'here' ? (
-        <TextField label={w.database} value={end.db} list={dbs} onInput={(db) => change({ db })} error={error} focus={focus} autocomplete="off" />
+        <TextField
+          label={w.database}
+          value={end.db}
+          list={dbs}
+          onInput={(db) => change({ db })}
+          error={error}
+          focus={focus}
+          autocomplete="off"
+        />
       ) : (
-        <TextField label={w.address} value={end.address} onInput={(address) => change({ address })} placeholder="https://example.org/database" hint={w.addressHint} error={error} autocomplete="off" />
+        <TextField
+          label={w.address}
+          value={end.address}
+          onInput={(address) => change({ address })}
+          placeholder="https://example.org/database"
+          hint={w.addressHint}
+          error={error}
+          autocomplete="off"
+        />
       )}
-      <TextField label={w.user} value={end.user} onInput={(user) => change({ user })} hint={w.userHint} autocomplete="off" />
-      <TextField label={w.password} type="password" value={end.password} onInput={(password) => change({ password })} placeholder={end.kept ? w.keptPassword : ''} hint={end.kept ? w.kept : undefined} autocomplete="new-password" />
+      <TextField
+        label={w.user}
+        value={end.user}
+        onInput={(user) => change({ user })}
+        hint={w.userHint}
+        autocomplete="off"
+      />
+      <TextField
+        label={w.password}
+        type="password"
+        value={end.password}
+        onInput={(password) => change({ password })}
+        placeholder={end.kept ? w.keptPassword : ''}
+        hint={end.kept ? w.kept : undefined}
+        autocomplete="new-password"
+      />
       <div class="row-of">
         <Button icon="check" disabled={isMissing} onClick={test}>
           {w.test}

@@ -2,8 +2,8 @@ import type { JSX } from 'preact';
 import { useResource } from '../../api';
 import { count, moment } from '../../i18n';
 import { go, link } from '../../router';
-import { Badge, Button, Copyable, Loading, Problem, complain, confirm, words } from '../../ui';
-import { type Job, isContinuous, one, transient } from './jobs';
+import { Badge, Button, Copyable, complain, confirm, Loading, Problem, words } from '../../ui';
+import { isContinuous, type Job, one, transient } from './jobs';
 import { KINDS, pauseAll, removeAll, resumeAll, runs } from './list';
 import { t } from './texts';
 import { bare, meaning } from './words';
@@ -12,17 +12,35 @@ const EVERY_MS = 2000;
 
 /** A replication that has a document. */
 export function JobPage({ db, doc }: { db: string; doc: string }): JSX.Element {
-  const resource = useResource(`${db}/${doc}`, (signal, background) => one(signal, background, db, doc), EVERY_MS);
+  const resource = useResource(
+    `${db}/${doc}`,
+    (signal, background) => one(signal, background, db, doc),
+    EVERY_MS,
+  );
   return <Page title={doc} {...resource} />;
 }
 
 /** One that `_replicate` began. */
 export function OncePage({ id }: { id: string }): JSX.Element {
-  const resource = useResource(id, (signal, background) => transient(signal, background, id), EVERY_MS);
+  const resource = useResource(
+    id,
+    (signal, background) => transient(signal, background, id),
+    EVERY_MS,
+  );
   return <Page title={id} {...resource} />;
 }
 
-function Page({ title, data, error, reload }: { title: string; data: Job | undefined; error: unknown; reload: () => void }): JSX.Element {
+function Page({
+  title,
+  data,
+  error,
+  reload,
+}: {
+  title: string;
+  data: Job | undefined;
+  error: unknown;
+  reload: () => void;
+}): JSX.Element {
   const w = t();
   return (
     <>
@@ -44,7 +62,13 @@ function Page({ title, data, error, reload }: { title: string; data: Job | undef
 function Acts({ job, done }: { job: Job; done: () => void }): JSX.Element {
   const w = t();
   const leave = () => go(['replication']);
-  const ask = () => confirm({ title: w.cancel, text: w.cancelText, action: w.cancel, work: () => removeAll([job], leave) });
+  const ask = () =>
+    confirm({
+      title: w.cancel,
+      text: w.cancelText,
+      action: w.cancel,
+      work: () => removeAll([job], leave),
+    });
   if (job.db === null)
     return (
       <Button icon="close" onClick={ask}>
@@ -82,7 +106,14 @@ function Details({ job }: { job: Job }): JSX.Element {
     [w.updated, job.updated && moment(job.updated)],
     [w.rate, job.rate === undefined ? '' : count(Math.round(job.rate))],
     [w.failures, job.failures > 0 && job.state !== 'paused' ? count(job.failures) : ''],
-    [w.document, job.db === null ? w.noDocument : <a href={link(['database', job.db, job.doc])}>{`${job.db} / ${job.doc}`}</a>],
+    [
+      w.document,
+      job.db === null ? (
+        w.noDocument
+      ) : (
+        <a href={link(['database', job.db, job.doc])}>{`${job.db} / ${job.doc}`}</a>
+      ),
+    ],
     [w.job, job.id ? <Copyable text={job.id} /> : ''],
   ];
   return (
@@ -101,12 +132,14 @@ function Details({ job }: { job: Job }): JSX.Element {
       )}
       <table class="plain replication-facts">
         <tbody>
-          {rows.filter(([, value]) => value !== '').map(([name, value]) => (
-            <tr key={name}>
-              <th scope="row">{name}</th>
-              <td>{value}</td>
-            </tr>
-          ))}
+          {rows
+            .filter(([, value]) => value !== '')
+            .map(([name, value]) => (
+              <tr key={name}>
+                <th scope="row">{name}</th>
+                <td>{value}</td>
+              </tr>
+            ))}
         </tbody>
       </table>
       <div class="cards replication-parts">
@@ -120,7 +153,9 @@ function Details({ job }: { job: Job }): JSX.Element {
 /** What `info` counts, and what it holds else. */
 function Counters({ job }: { job: Job }): JSX.Element | null {
   const w = t();
-  const told = Object.entries(job.info).filter(([name, value]) => name !== 'error' && value !== null && typeof value !== 'object');
+  const told = Object.entries(job.info).filter(
+    ([name, value]) => name !== 'error' && value !== null && typeof value !== 'object',
+  );
   if (told.length === 0) return null;
   return (
     <section class="card">
@@ -160,7 +195,11 @@ function History({ job }: { job: Job }): JSX.Element {
                 <td>{moment(event.timestamp)}</td>
                 <td>
                   {w.events[event.type] ?? event.type}
-                  {event.reason && <small class="replication-line replication-told">{meaning(event.reason) ?? bare(event.reason)}</small>}
+                  {event.reason && (
+                    <small class="replication-line replication-told">
+                      {meaning(event.reason) ?? bare(event.reason)}
+                    </small>
+                  )}
                 </td>
               </tr>
             ))}

@@ -1,7 +1,24 @@
 import { ApiError, ask, path } from '../../api';
 
-export type State = 'initializing' | 'running' | 'pending' | 'crashing' | 'error' | 'failed' | 'paused' | 'completed';
-export const STATES: readonly State[] = ['running', 'pending', 'initializing', 'crashing', 'error', 'failed', 'paused', 'completed'];
+export type State =
+  | 'initializing'
+  | 'running'
+  | 'pending'
+  | 'crashing'
+  | 'error'
+  | 'failed'
+  | 'paused'
+  | 'completed';
+export const STATES: readonly State[] = [
+  'running',
+  'pending',
+  'initializing',
+  'crashing',
+  'error',
+  'failed',
+  'paused',
+  'completed',
+];
 
 /** A replication, as `_scheduler/docs` or, without a document, `_scheduler/jobs` tells of it. */
 export interface Job {
@@ -25,7 +42,9 @@ export interface Job {
   history: { timestamp: string; type: string; reason?: string }[];
 }
 
-/** Documents of this reason stay where they are and do not run: what CouchDB leaves alone as failed. */
+/**
+ * Documents of this reason stay where they are and do not run: what CouchDB leaves alone as failed.
+ */
 export const PAUSED = 'paused';
 
 /** CouchDB answers 100 unless it is asked for more. */
@@ -52,10 +71,19 @@ export async function replicators(signal?: AbortSignal, background = false): Pro
   return all.filter((db) => db === '_replicator' || db.endsWith('/_replicator'));
 }
 
-async function pages(to: string, member: 'docs' | 'jobs', signal: AbortSignal, background: boolean): Promise<Told[]> {
+async function pages(
+  to: string,
+  member: 'docs' | 'jobs',
+  signal: AbortSignal,
+  background: boolean,
+): Promise<Told[]> {
   const all: Told[] = [];
-  for (;;) {
-    const told = await ask<{ total_rows: number; docs?: Told[]; jobs?: Told[] }>('GET', to, { query: { limit: PAGE, skip: all.length }, signal, background });
+  while (true) {
+    const told = await ask<{ total_rows: number; docs?: Told[]; jobs?: Told[] }>('GET', to, {
+      query: { limit: PAGE, skip: all.length },
+      signal,
+      background,
+    });
     const rows = told[member] ?? [];
     all.push(...rows);
     if (rows.length < PAGE) return all;
@@ -63,9 +91,18 @@ async function pages(to: string, member: 'docs' | 'jobs', signal: AbortSignal, b
 }
 
 /** Everything that replicates, has replicated and is to replicate. */
-export async function load(signal: AbortSignal, background: boolean, dbs: string[]): Promise<Job[]> {
-  const docs = dbs.map((db) => pages(`/_scheduler/docs${path(db)}`, 'docs', signal, background).catch(gone));
-  const [jobs, ...kept] = await Promise.all([pages('/_scheduler/jobs', 'jobs', signal, background), ...docs]);
+export async function load(
+  signal: AbortSignal,
+  background: boolean,
+  dbs: string[],
+): Promise<Job[]> {
+  const docs = dbs.map((db) =>
+    pages(`/_scheduler/docs${path(db)}`, 'docs', signal, background).catch(gone),
+  );
+  const [jobs, ...kept] = await Promise.all([
+    pages('/_scheduler/jobs', 'jobs', signal, background),
+    ...docs,
+  ]);
   return [...jobs.filter((job) => job.doc_id === null), ...kept.flat()].map(read);
 }
 
@@ -75,21 +112,32 @@ function gone(error: unknown): Told[] {
 }
 
 /** One of a document, with its history where it is a job. */
-export async function one(signal: AbortSignal, background: boolean, db: string, doc: string): Promise<Job> {
+export async function one(
+  signal: AbortSignal,
+  background: boolean,
+  db: string,
+  doc: string,
+): Promise<Job> {
   const told = await ask<Told>('GET', `/_scheduler/docs${path(db, doc)}`, { signal, background });
-  const job = told.id ? await ask<Told>('GET', `/_scheduler/jobs${path(told.id)}`, { signal, background }).catch(gone) : undefined;
+  const job = told.id
+    ? await ask<Told>('GET', `/_scheduler/jobs${path(told.id)}`, { signal, background }).catch(gone)
+    : undefined;
   return read({ ...told, history: Array.isArray(job) ? [] : (job?.history ?? []) });
 }
 
 /** One that `_replicate` began. */
-export async function transient(signal: AbortSignal, background: boolean, id: string): Promise<Job> {
+export async function transient(
+  signal: AbortSignal,
+  background: boolean,
+  id: string,
+): Promise<Job> {
   return read(await ask<Told>('GET', `/_scheduler/jobs${path(id)}`, { signal, background }));
 }
 
 function read(told: Told): Job {
   const info = typeof told.info === 'string' ? { error: told.info } : (told.info ?? {});
   const count = (name: string) => (typeof info[name] === 'number' ? info[name] : undefined);
-  const error = typeof info['error'] === 'string' ? info['error'] : '';
+  const error = typeof info.error === 'string' ? info.error : '';
   const written = count('docs_written');
   const isPaused = told.state === 'failed' && error === PAUSED;
   const job = {
@@ -128,7 +176,10 @@ function rate(key: string, written: number | undefined): number | undefined {
   const now = Date.now();
   const last = seen.get(key);
   if (last && now - last.at < 900) return last.rate;
-  const rate = last && written >= last.written ? ((written - last.written) * 1000) / (now - last.at) : undefined;
+  const rate =
+    last && written >= last.written
+      ? ((written - last.written) * 1000) / (now - last.at)
+      : undefined;
   seen.set(key, { at: now, written, rate });
   return rate;
 }

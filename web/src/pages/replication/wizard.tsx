@@ -4,10 +4,10 @@ import { ask, docPath, isAdmin, path, read as readJson, session, useResource } f
 import { count } from '../../i18n';
 import { member, print, text } from '../../json';
 import { go, link, setGuard } from '../../router';
-import { Form, Loading, Problem, complain, say, words } from '../../ui';
+import { complain, Form, Loading, Problem, say, words } from '../../ui';
 import { document } from './act';
 import { EndForm } from './end';
-import { type Model, blank, problems, read, write } from './model';
+import { blank, type Model, problems, read, write } from './model';
 import { How, More } from './options';
 import { ownAddresses } from './own';
 import { t } from './texts';
@@ -18,7 +18,10 @@ interface Surroundings {
 }
 
 async function surroundings(signal: AbortSignal): Promise<Surroundings> {
-  const [own, dbs] = await Promise.all([ownAddresses(signal), ask<string[]>('GET', '/_all_dbs', { signal }).catch(() => [])]);
+  const [own, dbs] = await Promise.all([
+    ownAddresses(signal),
+    ask<string[]>('GET', '/_all_dbs', { signal }).catch(() => []),
+  ]);
   return { own: own[0] ?? '', dbs };
 }
 
@@ -29,7 +32,15 @@ export function New({ source }: { source: string }): JSX.Element {
     <>
       <Head title={w.new} />
       <Problem error={error} retry={reload} />
-      {data ? <Wizard first={{ ...blank(session.value?.name ?? '', data.own, source), isKept: isAdmin.value }} {...data} isNew /> : error === undefined && <Loading />}
+      {data ? (
+        <Wizard
+          first={{ ...blank(session.value?.name ?? '', data.own, source), isKept: isAdmin.value }}
+          {...data}
+          isNew
+        />
+      ) : (
+        error === undefined && <Loading />
+      )}
     </>
   );
 }
@@ -43,7 +54,11 @@ export function Edit({ db, doc }: { db: string; doc: string }): JSX.Element {
     <>
       <Head title={t().editTitle(doc)} />
       <Problem error={error} retry={reload} />
-      {data ? <Wizard first={data.model} {...data.around} isNew={false} /> : error === undefined && <Loading />}
+      {data ? (
+        <Wizard first={data.model} {...data.around} isNew={false} />
+      ) : (
+        error === undefined && <Loading />
+      )}
     </>
   );
 }
@@ -63,7 +78,12 @@ function Head({ title }: { title: string }): JSX.Element {
   );
 }
 
-function Wizard({ first, own: _, dbs, isNew }: Surroundings & { first: Model; isNew: boolean }): JSX.Element {
+function Wizard({
+  first,
+  own: _,
+  dbs,
+  isNew,
+}: Surroundings & { first: Model; isNew: boolean }): JSX.Element {
   const w = t();
   const [given] = useState(first);
   const [model, setModel] = useState(given);
@@ -83,14 +103,27 @@ function Wizard({ first, own: _, dbs, isNew }: Surroundings & { first: Model; is
     setTried(true);
     if (Object.keys(problems(model)).length > 0) {
       // The first field that is wrong is where to go on.
-      setTimeout(() => globalThis.document.querySelector<HTMLElement>('.replication-form [aria-invalid="true"]')?.focus());
+      setTimeout(() =>
+        globalThis.document
+          .querySelector<HTMLElement>('.replication-form [aria-invalid="true"]')
+          ?.focus(),
+      );
       return;
     }
     if (model.isKept) await keep(model);
     else await once(model);
   };
   const end = (side: 'source' | 'target') => (
-    <EndForm title={w[side]} end={model[side]} own={model.own} dbs={dbs} creates={side === 'target' && model.createTarget} error={wrong[side]} focus={side === 'source' && isNew} onChange={(to) => change({ [side]: to })} />
+    <EndForm
+      title={w[side]}
+      end={model[side]}
+      own={model.own}
+      dbs={dbs}
+      creates={side === 'target' && model.createTarget}
+      error={wrong[side]}
+      focus={side === 'source' && isNew}
+      onChange={(to) => change({ [side]: to })}
+    />
   );
   return (
     <div class="replication-form">
@@ -99,7 +132,13 @@ function Wizard({ first, own: _, dbs, isNew }: Surroundings & { first: Model; is
           {end('source')}
           {end('target')}
         </div>
-        <How model={model} wrong={wrong} onChange={change} isNew={isNew} replicators={dbs.filter((db) => db === '_replicator' || db.endsWith('/_replicator'))} />
+        <How
+          model={model}
+          wrong={wrong}
+          onChange={change}
+          isNew={isNew}
+          replicators={dbs.filter((db) => db === '_replicator' || db.endsWith('/_replicator'))}
+        />
         <More model={model} wrong={wrong} onChange={change} />
       </Form>
     </div>
@@ -109,7 +148,9 @@ function Wizard({ first, own: _, dbs, isNew }: Surroundings & { first: Model; is
 /** From a document: written anew, it begins anew. */
 async function keep(model: Model): Promise<void> {
   const body = print(write(model));
-  const told = model.id ? await readJson('PUT', docPath(model.keptIn, model.id), { body }) : await readJson('POST', path(model.keptIn), { body });
+  const told = model.id
+    ? await readJson('PUT', docPath(model.keptIn, model.id), { body })
+    : await readJson('POST', path(model.keptIn), { body });
   const id = text(member(told, 'id'));
   say(t().begun(id));
   setGuard(undefined);
@@ -118,11 +159,27 @@ async function keep(model: Model): Promise<void> {
 
 const AT_ONCE_MS = 1500;
 
-/** By `_replicate`, which answers when it is done: who looks need not wait for that, but for what is wrong at once. */
+/**
+ * By `_replicate`, which answers when it is done: who looks need not wait for that, but for what is
+ * wrong at once.
+ */
 async function once(model: Model): Promise<void> {
-  const request = ask<{ _local_id?: string; docs_written?: number; history?: { docs_written?: number }[] }>('POST', '/_replicate', { body: print(write(model)), background: true });
-  const end = request.then((told) => say(told._local_id ? t().begun(told._local_id) : t().ended(count(told.history?.[0]?.docs_written ?? told.docs_written ?? 0))));
-  const isOver = await Promise.race([end.then(() => true), new Promise<boolean>((resolve) => setTimeout(() => resolve(false), AT_ONCE_MS))]);
+  const request = ask<{
+    _local_id?: string;
+    docs_written?: number;
+    history?: { docs_written?: number }[];
+  }>('POST', '/_replicate', { body: print(write(model)), background: true });
+  const end = request.then((told) =>
+    say(
+      told._local_id
+        ? t().begun(told._local_id)
+        : t().ended(count(told.history?.[0]?.docs_written ?? told.docs_written ?? 0)),
+    ),
+  );
+  const isOver = await Promise.race([
+    end.then(() => true),
+    new Promise<boolean>((resolve) => setTimeout(() => resolve(false), AT_ONCE_MS)),
+  ]);
   if (!isOver) {
     say(t().runs);
     end.catch(complain);

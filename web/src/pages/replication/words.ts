@@ -25,7 +25,10 @@ export function decode(text: string): string {
   }
 }
 
-/** What an error of a replication means; `undefined` for one that only the server's own words describe. */
+/**
+ * What an error of a replication means; `undefined` for one that only the server's own words
+ * describe.
+ */
 export function meaning(error: string): string | undefined {
   const w = t().errors;
   if (/specified by document|already started|duplicate_job/.test(error)) return w.same;

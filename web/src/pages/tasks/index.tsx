@@ -2,9 +2,9 @@ import type { ComponentChildren, JSX } from 'preact';
 import { useRef } from 'preact/hooks';
 import { ask, isAdmin, useResource } from '../../api';
 import { count, duration, moment, percent } from '../../i18n';
-import { type Place, link, refine } from '../../router';
+import { link, type Place, refine } from '../../router';
 import { Button, type Column, Empty, Loading, Problem, Progress, Table } from '../../ui';
-import { Rates, type Task, type Work, merge, share } from './merge';
+import { merge, Rates, share, type Task, type Work } from './merge';
 import { say } from './texts';
 import './tasks.css';
 
@@ -27,7 +27,9 @@ export default function Tasks({ place }: { place: Place }): JSX.Element {
   }
   const all = seen.current.all;
   const kind = place.query.get('type') ?? '';
-  const kinds = [...new Set([...all.map((work) => work.type), ...(kind ? [kind] : [])])].sort();
+  const kinds = [...new Set([...all.map((work) => work.type), ...(kind ? [kind] : [])])].sort(
+    (a, b) => a.localeCompare(b),
+  );
   return (
     <>
       <div class="page-head">
@@ -38,9 +40,15 @@ export default function Tasks({ place }: { place: Place }): JSX.Element {
       {kinds.length > 1 && (
         <div class="bar" role="group" aria-label={t.kind}>
           {['', ...kinds].map((each) => (
-            <Button key={each} aria-pressed={each === kind} onClick={() => refine({ type: each || undefined })}>
+            <Button
+              key={each}
+              aria-pressed={each === kind}
+              onClick={() => refine({ type: each || undefined })}
+            >
               {each ? nameOf(each) : t.all}
-              <span class="soft">{count(each ? all.filter((work) => work.type === each).length : all.length)}</span>
+              <span class="soft">
+                {count(each ? all.filter((work) => work.type === each).length : all.length)}
+              </span>
             </Button>
           ))}
         </div>
@@ -50,7 +58,13 @@ export default function Tasks({ place }: { place: Place }): JSX.Element {
           <small>{t.nothingText}</small>
         </Empty>
       )}
-      {all.length > 0 && <List all={all.filter((work) => !kind || work.type === kind)} rates={rates.current} place={place} />}
+      {all.length > 0 && (
+        <List
+          all={all.filter((work) => !kind || work.type === kind)}
+          rates={rates.current}
+          place={place}
+        />
+      )}
     </>
   );
 }
@@ -64,42 +78,113 @@ function List({ all, rates, place }: { all: Work[]; rates: Rates; place: Place }
     what: (work) => work.database || (work.task.source ?? ''),
     progress: (work) => share(work) ?? -1,
     rate: (work) => rates.of(work) ?? -1,
-    left: (work) => rates.left(work) ?? Infinity,
+    left: (work) => rates.left(work) ?? Number.POSITIVE_INFINITY,
     started: (work) => work.started,
   };
   const value = sorters[by] ?? ((work: Work) => work.started);
-  const rows = [...all].sort((a, b) => compare(value(a), value(b)) * (isDown ? -1 : 1) || a.started - b.started || compare(a.key, b.key));
-  const sort = (id: string) => () => refine({ sort: id, down: by === id && !isDown ? '1' : undefined });
-  const column = (id: string, name: string, width: string, cell: (work: Work) => ComponentChildren, more: Partial<Column<Work>> = {}): Column<Work> => ({ id, name, width, cell, ...(sorters[id] ? { sort: sort(id) } : {}), ...more });
+  const rows = [...all].sort(
+    (a, b) =>
+      compare(value(a), value(b)) * (isDown ? -1 : 1) ||
+      a.started - b.started ||
+      compare(a.key, b.key),
+  );
+  const sort = (id: string) => () =>
+    refine({ sort: id, down: by === id && !isDown ? '1' : undefined });
+  const column = (
+    id: string,
+    name: string,
+    width: string,
+    cell: (work: Work) => ComponentChildren,
+    more: Partial<Column<Work>> = {},
+  ): Column<Work> => ({
+    id,
+    name,
+    width,
+    cell,
+    ...(sorters[id] ? { sort: sort(id) } : {}),
+    ...more,
+  });
   const isOneNode = new Set(all.flatMap((work) => work.nodes)).size < 2;
   const columns = [
     column('what', t.what, 'minmax(0, 3fr)', (work) => <What work={work} />),
     column('progress', t.progress, 'minmax(7rem, 2fr)', (work) => <How work={work} />),
-    column('rate', t.rate, '6rem', (work) => <Rate value={rates.of(work)} isOpen={work.task.continuous === true} />, { align: 'end', isExtra: true }),
+    column(
+      'rate',
+      t.rate,
+      '6rem',
+      (work) => <Rate value={rates.of(work)} isOpen={work.task.continuous === true} />,
+      { align: 'end', isExtra: true },
+    ),
     column('left', t.left, '4.8rem', (work) => known(rates.left(work), duration), { align: 'end' }),
-    column('started', t.started, '13.5rem', (work) => <Started at={work.started} />, { isExtra: true }),
-    ...(isOneNode ? [] : [column('node', t.node, 'minmax(0, 1fr)', (work) => <span title={work.nodes.join(', ')}>{work.nodes.join(', ') || '–'}</span>, { isExtra: true })]),
+    column('started', t.started, '13.5rem', (work) => <Started at={work.started} />, {
+      isExtra: true,
+    }),
+    ...(isOneNode
+      ? []
+      : [
+          column(
+            'node',
+            t.node,
+            'minmax(0, 1fr)',
+            (work) => <span title={work.nodes.join(', ')}>{work.nodes.join(', ') || '–'}</span>,
+            { isExtra: true },
+          ),
+        ]),
   ];
-  return <Table label={t.label} columns={columns} count={rows.length} row={(n) => rows[n]} rowHeight={54} sorted={{ by, isDown }} />;
+  return (
+    <Table
+      label={t.label}
+      columns={columns}
+      count={rows.length}
+      row={(n) => rows[n]}
+      rowHeight={54}
+      sorted={{ by, isDown }}
+    />
+  );
+}
+
+/** The page of what a task works on. */
+function pageOf({ type, database, design }: Work): string | undefined {
+  if (type === 'replication') return link(['replication']);
+  if (!database) return undefined;
+  return link(
+    design ? ['database', database, '_design', design] : ['database', database, '_all_docs'],
+  );
+}
+
+/** The database, and the design document, that a task works on. */
+function objectOf({ database, design }: Work): string | undefined {
+  return database && design ? `${database} / ${design}` : database;
 }
 
 function What({ work }: { work: Work }): JSX.Element {
   const t = say();
   const { source, target, continuous } = work.task;
   const isReplication = work.type === 'replication';
-  const to = isReplication ? link(['replication']) : work.database ? link(['database', work.database, work.design ? '_design' : '_all_docs', ...(work.design ? [work.design] : [])]) : undefined;
-  const name = isReplication && source ? between(source, target ?? '') : work.database ? work.database + (work.design ? ` / ${work.design}` : '') : t.store;
+  const to = pageOf(work);
+  const name =
+    isReplication && source ? between(source, target ?? '') : (objectOf(work) ?? t.store);
   return (
     <div class="two-lines">
       {to ? (
-        <a class="cut" href={to} title={isReplication && source ? `${bare(source)} → ${bare(target ?? '')}` : name}>
+        <a
+          class="cut"
+          href={to}
+          title={isReplication && source ? `${bare(source)} → ${bare(target ?? '')}` : name}
+        >
           {name}
         </a>
       ) : (
         <span class="cut">{name}</span>
       )}
       <small class="soft cut">
-        {[nameOf(work.type), work.shards > 1 && t.shards(count(work.shards)), isReplication && continuous && t.continuous].filter(Boolean).join(' · ')}
+        {[
+          nameOf(work.type),
+          work.shards > 1 && t.shards(count(work.shards)),
+          isReplication && continuous && t.continuous,
+        ]
+          .filter(Boolean)
+          .join(' · ')}
       </small>
     </div>
   );
@@ -111,7 +196,13 @@ function How({ work }: { work: Work }): JSX.Element {
   const { docs_written, doc_write_failures, changes_pending } = work.task;
   const told =
     work.type === 'replication'
-      ? [t.written(count(docs_written ?? 0)), changes_pending ? t.waits(count(changes_pending)) : '', doc_write_failures ? t.failed(count(doc_write_failures)) : ''].filter(Boolean).join(' · ')
+      ? [
+          t.written(count(docs_written ?? 0)),
+          changes_pending ? t.waits(count(changes_pending)) : '',
+          doc_write_failures ? t.failed(count(doc_write_failures)) : '',
+        ]
+          .filter(Boolean)
+          .join(' · ')
       : work.total === undefined
         ? count(work.done)
         : t.ofTotal(count(work.done), count(work.total));
@@ -141,7 +232,9 @@ function Started({ at }: { at: number }): JSX.Element {
   return (
     <div class="two-lines">
       <span>{moment(at * 1000)}</span>
-      <small class="soft">{say().seconds(duration(Math.max(0, Math.round(Date.now() / 1000 - at))))}</small>
+      <small class="soft">
+        {say().seconds(duration(Math.max(0, Math.round(Date.now() / 1000 - at))))}
+      </small>
     </div>
   );
 }

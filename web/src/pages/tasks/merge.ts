@@ -49,9 +49,14 @@ function one(task: Task): Work {
   const design = (task.design_document ?? '').replace(/^_design\//, '');
   const isReplication = task.type === 'replication';
   const done = task.changes_done ?? task.docs_written ?? 0;
-  const pending = isReplication && typeof task.changes_pending === 'number' ? done + task.changes_pending : undefined;
+  const pending =
+    isReplication && typeof task.changes_pending === 'number'
+      ? done + task.changes_pending
+      : undefined;
   return {
-    key: [task.type, isReplication ? (task.replication_id ?? task.source) : database, design].join(' '),
+    key: [task.type, isReplication ? (task.replication_id ?? task.source) : database, design].join(
+      ' ',
+    ),
     type: task.type,
     database,
     design,
@@ -76,7 +81,8 @@ export function merge(tasks: Task[]): Work[] {
     }
     same.shards++;
     same.done += work.done;
-    same.total = same.total === undefined || work.total === undefined ? undefined : same.total + work.total;
+    same.total =
+      same.total === undefined || work.total === undefined ? undefined : same.total + work.total;
     same.started = Math.min(same.started, work.started);
     same.updated = Math.max(same.updated, work.updated);
     same.nodes = [...new Set([...same.nodes, ...work.nodes])];
@@ -99,8 +105,13 @@ export class Rates {
   note(all: Work[], now: number): void {
     const next = new Map<string, { at: number; done: number }[]>();
     for (const work of all) {
-      const before = (this.seen.get(work.key) ?? []).filter((point) => now - point.at < WINDOW_MS && point.done <= work.done);
-      next.set(work.key, before.at(-1)?.at === now ? before : [...before, { at: now, done: work.done }]);
+      const before = (this.seen.get(work.key) ?? []).filter(
+        (point) => now - point.at < WINDOW_MS && point.done <= work.done,
+      );
+      next.set(
+        work.key,
+        before.at(-1)?.at === now ? before : [...before, { at: now, done: work.done }],
+      );
     }
     this.seen = next;
   }
@@ -109,7 +120,8 @@ export class Rates {
   of(work: Work): number | undefined {
     const points = this.seen.get(work.key) ?? [];
     const [first, last] = [points[0], points.at(-1)];
-    if (first && last && last.at - first.at > 1000) return ((last.done - first.done) / (last.at - first.at)) * 1000;
+    if (first && last && last.at - first.at > 1000)
+      return ((last.done - first.done) / (last.at - first.at)) * 1000;
     const seconds = work.updated - work.started;
     return seconds > 0 && work.type !== 'replication' ? work.done / seconds : undefined;
   }

@@ -10,12 +10,16 @@ import { PasswordForm } from './user';
 export function Account(): JSX.Element {
   const w = t();
   const { name, roles } = session.value ?? { name: null, roles: [] };
-  const { data, error, reload } = useResource(name === null ? undefined : `account ${name}`, (signal) => keeper(name ?? '', signal));
+  const { data, error, reload } = useResource(
+    name === null ? undefined : `account ${name}`,
+    (signal) => keeper(name ?? '', signal),
+  );
   if (name === null) return <Empty icon="users" title={w.nobody} />;
   return (
     <>
       <p>
-        {w.youAre} <strong>{name}</strong> {roles.length > 0 ? <Roles of={roles} /> : <span class="soft">({w.noRoles})</span>}
+        {w.youAre} <strong>{name}</strong>{' '}
+        {roles.length > 0 ? <Roles of={roles} /> : <span class="soft">({w.noRoles})</span>}
       </p>
       <Problem error={error} retry={reload} />
       {data === 'elsewhere' && <p class="notice">{w.elsewhere}</p>}
@@ -24,7 +28,10 @@ export function Account(): JSX.Element {
       {data === undefined && error === undefined && <Loading />}
       {(data === 'users' || data === 'config') && (
         <div class="cards">
-          <PasswordForm old={(password) => isRight(name, password)} onSave={(password) => save(name, password, data)} />
+          <PasswordForm
+            old={(password) => isRight(name, password)}
+            onSave={(password) => save(name, password, data)}
+          />
         </div>
       )}
     </>
@@ -35,7 +42,12 @@ type Keeper = 'config' | 'users' | 'closed' | 'elsewhere';
 
 /** Where somebody's password is kept. */
 async function keeper(name: string, signal: AbortSignal): Promise<Keeper> {
-  if (isAdmin.value) return (await admins(signal)).includes(name) ? 'config' : (await userIfAny(name, signal)) ? 'users' : 'elsewhere';
+  if (isAdmin.value)
+    return (await admins(signal)).includes(name)
+      ? 'config'
+      : (await userIfAny(name, signal))
+        ? 'users'
+        : 'elsewhere';
   const own = user(name, signal).then(() => 'users' as const);
   return own.catch((error: unknown) => {
     if (error instanceof ApiError && error.status === 404) return 'elsewhere';

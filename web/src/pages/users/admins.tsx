@@ -1,7 +1,7 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { logIn, session, useResource } from '../../api';
-import { Badge, Button, Dialog, Form, Loading, Problem, TextField, confirm, say } from '../../ui';
+import { Badge, Button, confirm, Dialog, Form, Loading, Problem, say, TextField } from '../../ui';
 import { admins, putAdmin, removeAdmin } from './data';
 import { t } from './texts';
 
@@ -45,7 +45,12 @@ export function Admins({ isNew }: { isNew: boolean }): JSX.Element {
                 <td>
                   <div class="row-of users-acts">
                     <Button onClick={() => setEdited(name)}>{w.changePassword}</Button>
-                    <Button icon="remove" label={`${w.deleteAdmin}: ${name}`} disabled={data.length === 1} onClick={() => take(name)} />
+                    <Button
+                      icon="remove"
+                      label={`${w.deleteAdmin}: ${name}`}
+                      disabled={data.length === 1}
+                      onClick={() => take(name)}
+                    />
                   </div>
                 </td>
               </tr>
@@ -53,13 +58,30 @@ export function Admins({ isNew }: { isNew: boolean }): JSX.Element {
           </tbody>
         </table>
       )}
-      {edited !== undefined && <AdminForm name={edited} taken={data ?? []} onClose={() => setEdited(undefined)} done={reload} />}
+      {edited !== undefined && (
+        <AdminForm
+          name={edited}
+          taken={data ?? []}
+          onClose={() => setEdited(undefined)}
+          done={reload}
+        />
+      )}
     </>
   );
 }
 
 /** A new one, where `name` is empty; otherwise a new password. */
-function AdminForm({ name, taken, onClose, done }: { name: string; taken: string[]; onClose: () => void; done: () => void }): JSX.Element {
+function AdminForm({
+  name,
+  taken,
+  onClose,
+  done,
+}: {
+  name: string;
+  taken: string[];
+  onClose: () => void;
+  done: () => void;
+}): JSX.Element {
   const w = t();
   const [typed, setTyped] = useState(name);
   const [password, setPassword] = useState('');
@@ -69,15 +91,41 @@ function AdminForm({ name, taken, onClose, done }: { name: string; taken: string
     await putAdmin(who, password);
     // The own session ended with the old password.
     if (who === session.value?.name) await logIn(who, password);
-    say(name === '' ? w.created(who) : w.changed, name === '' ? () => removeAdmin(who).then(done) : undefined);
+    say(
+      name === '' ? w.created(who) : w.changed,
+      name === '' ? () => removeAdmin(who).then(done) : undefined,
+    );
     done();
     onClose();
   };
   return (
     <Dialog title={name === '' ? w.newAdmin : `${w.changePassword}: ${name}`} onClose={onClose}>
-      <Form onSubmit={submit} submit={name === '' ? w.create : w.changePassword} onCancel={onClose} disabled={isTaken}>
-        {name === '' && <TextField label={w.name} value={typed} onInput={setTyped} error={isTaken ? w.taken : undefined} autocomplete="off" focus required />}
-        <TextField label={name === '' ? w.password : w.newPassword} type="password" value={password} onInput={setPassword} autocomplete="new-password" focus={name !== ''} required />
+      <Form
+        onSubmit={submit}
+        submit={name === '' ? w.create : w.changePassword}
+        onCancel={onClose}
+        disabled={isTaken}
+      >
+        {name === '' && (
+          <TextField
+            label={w.name}
+            value={typed}
+            onInput={setTyped}
+            error={isTaken ? w.taken : undefined}
+            autocomplete="off"
+            focus
+            required
+          />
+        )}
+        <TextField
+          label={name === '' ? w.password : w.newPassword}
+          type="password"
+          value={password}
+          onInput={setPassword}
+          autocomplete="new-password"
+          focus={name !== ''}
+          required
+        />
       </Form>
     </Dialog>
   );

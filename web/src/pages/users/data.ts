@@ -1,5 +1,5 @@
 import { ask, docPath, path, read } from '../../api';
-import { type Json, Obj, from, member, print, text } from '../../json';
+import { from, type Json, member, Obj, print, text } from '../../json';
 
 const PREFIX = 'org.couchdb.user:';
 export const ADMINS = '/_node/_local/_config/admins';
@@ -28,10 +28,18 @@ export function rolesOf(doc: Json | undefined): string[] {
 
 /** Users whose names begin so; without a beginning all, as far as they are few. */
 export async function users(beginning: string, signal: AbortSignal): Promise<Users> {
-  const query = { include_docs: true, limit: ALL_MAX + 1, startkey: JSON.stringify(idOf(beginning)), endkey: JSON.stringify(`${idOf(beginning)}\ufff0`) };
+  const query = {
+    include_docs: true,
+    limit: ALL_MAX + 1,
+    startkey: JSON.stringify(idOf(beginning)),
+    endkey: JSON.stringify(`${idOf(beginning)}\ufff0`),
+  };
   const told = await read('GET', '/_users/_all_docs', { query, signal });
   const rows = member(told, 'rows');
-  const all = (Array.isArray(rows) ? rows : []).map((row) => ({ name: text(member(row, 'id')).slice(PREFIX.length), roles: rolesOf(member(row, 'doc')) }));
+  const all = (Array.isArray(rows) ? rows : []).map((row) => ({
+    name: text(member(row, 'id')).slice(PREFIX.length),
+    roles: rolesOf(member(row, 'doc')),
+  }));
   return { users: all.slice(0, ALL_MAX), isAll: beginning === '' && all.length <= ALL_MAX };
 }
 
@@ -42,7 +50,11 @@ export async function user(name: string, signal?: AbortSignal): Promise<Obj> {
 
 /** A user document, or none where the name is no user's: as an admin asks. */
 export async function userIfAny(name: string, signal?: AbortSignal): Promise<Obj | undefined> {
-  const told = await read('POST', '/_users/_all_docs', { query: { include_docs: true }, body: { keys: [idOf(name)] }, signal });
+  const told = await read('POST', '/_users/_all_docs', {
+    query: { include_docs: true },
+    body: { keys: [idOf(name)] },
+    signal,
+  });
   const rows = member(told, 'rows');
   const doc = Array.isArray(rows) ? member(rows[0], 'doc') : undefined;
   return doc instanceof Obj ? doc : undefined;
@@ -73,7 +85,9 @@ export async function remove(name: string): Promise<() => Promise<void>> {
 
 /** Names of server admins. */
 export async function admins(signal?: AbortSignal): Promise<string[]> {
-  return Object.keys(await ask<Record<string, string>>('GET', ADMINS, { signal })).sort();
+  return Object.keys(await ask<Record<string, string>>('GET', ADMINS, { signal })).sort((a, b) =>
+    a.localeCompare(b),
+  );
 }
 
 export async function putAdmin(name: string, password: string): Promise<void> {
@@ -86,5 +100,21 @@ export async function removeAdmin(name: string): Promise<void> {
 
 /** Roles as they are typed. */
 export function split(roles: string): string[] {
-  return [...new Set(roles.split(/[,\n]/).map((role) => role.trim()).filter(Boolean))];
+  return [
+    ...new Set(
+      roles
+        .split(/[,\n]/)
+        .map((role) => role.trim())
+        .filter(Boolean),
+    ),
+  ];
+}
+
+/** The users that have every word of a search in their name or a role. */
+export function matching(all: User[], search: string): User[] {
+  const words = search.toLowerCase().split(/\s+/);
+  return all.filter(({ name, roles }) => {
+    const text = `${name} ${roles.join(' ')}`.toLowerCase();
+    return words.every((word) => text.includes(word));
+  });
 }

@@ -1,6 +1,6 @@
 import type { JSX } from 'preact';
 import { isAdmin } from '../../api';
-import { type Place, link } from '../../router';
+import { link, type Place } from '../../router';
 import { Tabs } from '../../ui';
 import { Account } from './account';
 import { Admins } from './admins';
@@ -14,7 +14,12 @@ import './users.css';
 export default function Users({ place }: { place: Place }): JSX.Element {
   const w = t();
   const [area, tab = '', ...rest] = place.parts;
-  const fromFauxton: Record<string, string> = { account: 'account', changePassword: 'account', createAdmin: 'admins', addAdmin: 'admins' };
+  const fromFauxton: Record<string, string> = {
+    account: 'account',
+    changePassword: 'account',
+    createAdmin: 'admins',
+    addAdmin: 'admins',
+  };
   const current = !isAdmin.value ? 'account' : (fromFauxton[area ?? ''] ?? (tab || 'users'));
   if (current === 'user') return <UserPage name={rest.join('/')} />;
   const tabs = [
@@ -29,7 +34,15 @@ export default function Users({ place }: { place: Place }): JSX.Element {
         <h1>{isAdmin.value ? w.title : w.account}</h1>
       </div>
       {isAdmin.value && <Tabs label={w.title} tabs={tabs} current={current} />}
-      {current === 'account' ? <Account /> : current === 'admins' ? <Admins isNew={area === 'createAdmin' || area === 'addAdmin'} /> : current === 'see' ? <See /> : <UserList />}
+      {current === 'account' ? (
+        <Account />
+      ) : current === 'admins' ? (
+        <Admins isNew={area === 'createAdmin' || area === 'addAdmin'} />
+      ) : current === 'see' ? (
+        <See />
+      ) : (
+        <UserList />
+      )}
     </>
   );
 }

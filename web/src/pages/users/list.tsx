@@ -3,8 +3,21 @@ import { useState } from 'preact/hooks';
 import { ApiError, useResource } from '../../api';
 import { count } from '../../i18n';
 import { link, place, refine } from '../../router';
-import { Badge, Button, type Column, Dialog, Empty, Form, Loading, Problem, Table, TextField, say, words } from '../../ui';
-import { type User, create, remove, split, users } from './data';
+import {
+  Badge,
+  Button,
+  type Column,
+  Dialog,
+  Empty,
+  Form,
+  Loading,
+  Problem,
+  say,
+  Table,
+  TextField,
+  words,
+} from '../../ui';
+import { create, matching, remove, split, type User, users } from './data';
 import { t } from './texts';
 
 export function UserList(): JSX.Element {
@@ -13,14 +26,17 @@ export function UserList(): JSX.Element {
   const [isNew, setNew] = useState(false);
   const all = useResource('users', (signal) => users('', signal));
   const isMany = all.data !== undefined && !all.data.isAll;
-  const begun = useResource(isMany && search ? `users ${search}` : undefined, (signal) => users(search, signal));
-  if (all.error !== undefined && !all.data) return all.error instanceof ApiError && all.error.status === 404 ? <Empty icon="users" title={w.noDb} /> : <Problem error={all.error} retry={all.reload} />;
+  const begun = useResource(isMany && search ? `users ${search}` : undefined, (signal) =>
+    users(search, signal),
+  );
+  if (all.error !== undefined && !all.data)
+    return all.error instanceof ApiError && all.error.status === 404 ? (
+      <Empty icon="users" title={w.noDb} />
+    ) : (
+      <Problem error={all.error} retry={all.reload} />
+    );
   if (!all.data) return <Loading />;
-  const shown = isMany ? (search ? (begun.data?.users ?? []) : all.data.users) : all.data.users.filter((user) => fits(user, search));
-  const columns: Column<User>[] = [
-    { id: 'name', name: w.name, cell: (user) => <a href={link(['users', 'user', user.name])}>{user.name}</a> },
-    { id: 'roles', name: w.roles, cell: (user) => <Roles of={user.roles} /> },
-  ];
+  const shown = isMany && search ? (begun.data?.users ?? []) : matching(all.data.users, search);
   const reload = () => {
     all.reload();
     begun.reload();
@@ -28,7 +44,13 @@ export function UserList(): JSX.Element {
   return (
     <>
       <div class="bar">
-        <input type="search" aria-label={isMany ? w.searchBegin : w.search} placeholder={isMany ? w.searchBegin : words().search} value={search} onInput={(event) => refine({ q: event.currentTarget.value })} />
+        <input
+          type="search"
+          aria-label={isMany ? w.searchBegin : w.search}
+          placeholder={isMany ? w.searchBegin : words().search}
+          value={search}
+          onInput={(event) => refine({ q: event.currentTarget.value })}
+        />
         <span class="soft" role="status">
           {words().rows(`${count(shown.length)}${isMany && shown.length >= 2000 ? '+' : ''}`)}
         </span>
@@ -38,17 +60,36 @@ export function UserList(): JSX.Element {
         </Button>
       </div>
       <Problem error={all.error ?? begun.error} retry={reload} />
-      {shown.length > 0 ? (
-        <Table label={w.users} columns={columns} count={shown.length} row={(n) => shown[n]} href={(user) => link(['users', 'user', user.name])} />
-      ) : begun.isLoading ? (
-        <Loading />
-      ) : (
-        <Empty icon="users" title={search ? w.nothing : w.noUsers}>
-          {!search && <p>{w.noUsersDo}</p>}
-        </Empty>
-      )}
+      {begun.isLoading ? <Loading /> : <Users shown={shown} isSearch={search !== ''} />}
       {isNew && <NewUser onClose={() => setNew(false)} done={reload} />}
     </>
+  );
+}
+
+function Users({ shown, isSearch }: { shown: User[]; isSearch: boolean }): JSX.Element {
+  const w = t();
+  if (shown.length === 0)
+    return (
+      <Empty icon="users" title={isSearch ? w.nothing : w.noUsers}>
+        {!isSearch && <p>{w.noUsersDo}</p>}
+      </Empty>
+    );
+  const columns: Column<User>[] = [
+    {
+      id: 'name',
+      name: w.name,
+      cell: (user) => <a href={link(['users', 'user', user.name])}>{user.name}</a>,
+    },
+    { id: 'roles', name: w.roles, cell: (user) => <Roles of={user.roles} /> },
+  ];
+  return (
+    <Table
+      label={w.users}
+      columns={columns}
+      count={shown.length}
+      row={(n) => shown[n]}
+      href={(user) => link(['users', 'user', user.name])}
+    />
   );
 }
 
@@ -60,11 +101,6 @@ export function Roles({ of }: { of: string[] }): JSX.Element {
       ))}
     </span>
   );
-}
-
-function fits(user: User, search: string): boolean {
-  const text = `${user.name} ${user.roles.join(' ')}`.toLowerCase();
-  return search.toLowerCase().split(/\s+/).every((word) => text.includes(word));
 }
 
 function NewUser({ onClose, done }: { onClose: () => void; done: () => void }): JSX.Element {
@@ -81,9 +117,29 @@ function NewUser({ onClose, done }: { onClose: () => void; done: () => void }): 
   return (
     <Dialog title={w.newUser} onClose={onClose}>
       <Form onSubmit={submit} submit={w.create} onCancel={onClose}>
-        <TextField label={w.name} value={name} onInput={setName} autocomplete="off" focus required />
-        <TextField label={w.password} type="password" value={password} onInput={setPassword} autocomplete="new-password" required />
-        <TextField label={w.roles} value={roles} onInput={setRoles} hint={w.rolesHint} autocomplete="off" />
+        <TextField
+          label={w.name}
+          value={name}
+          onInput={setName}
+          autocomplete="off"
+          focus
+          required
+        />
+        <TextField
+          label={w.password}
+          type="password"
+          value={password}
+          onInput={setPassword}
+          autocomplete="new-password"
+          required
+        />
+        <TextField
+          label={w.roles}
+          value={roles}
+          onInput={setRoles}
+          hint={w.rolesHint}
+          autocomplete="off"
+        />
       </Form>
     </Dialog>
   );

@@ -4,7 +4,15 @@ export interface Security {
   members?: { names?: string[]; roles?: string[] };
 }
 
-export type Why = 'server' | 'adminName' | 'adminRole' | 'memberName' | 'memberRole' | 'public' | 'own' | 'none';
+export type Why =
+  | 'server'
+  | 'adminName'
+  | 'adminRole'
+  | 'memberName'
+  | 'memberRole'
+  | 'public'
+  | 'own'
+  | 'none';
 
 export interface Rights {
   read: boolean;
@@ -16,8 +24,19 @@ export interface Rights {
 }
 
 /** What somebody may do in a database, by CouchDB's rules. Nobody's name is `null`. */
-export function rights(db: string, security: Security, name: string | null, roles: string[]): Rights {
-  const may = (level: 0 | 1 | 2 | 3, why: Why, role = ''): Rights => ({ read: level > 0, write: level > 1, admin: level > 2, why, role });
+export function rights(
+  db: string,
+  security: Security,
+  name: string | null,
+  roles: string[],
+): Rights {
+  const may = (level: 0 | 1 | 2 | 3, why: Why, role = ''): Rights => ({
+    read: level > 0,
+    write: level > 1,
+    admin: level > 2,
+    why,
+    role,
+  });
   if (roles.includes('_admin')) return may(3, 'server', '_admin');
   const common = (given: string[] | undefined) => given?.find((role) => roles.includes(role));
   const named = (given: string[] | undefined) => name !== null && (given?.includes(name) ?? false);
@@ -30,5 +49,9 @@ export function rights(db: string, security: Security, name: string | null, role
   if (!named(names) && role === undefined && !isPublic) return may(0, 'none');
   // Whoever is let in there meets rules of its own.
   if (db === '_users') return may(name === null ? 0 : 1, 'own');
-  return named(names) ? may(2, 'memberName') : role !== undefined ? may(2, 'memberRole', role) : may(2, 'public');
+  return named(names)
+    ? may(2, 'memberName')
+    : role !== undefined
+      ? may(2, 'memberRole', role)
+      : may(2, 'public');
 }

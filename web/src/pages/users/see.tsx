@@ -3,9 +3,20 @@ import { useEffect, useMemo, useRef, useState } from 'preact/hooks';
 import { ask, isAborted, path, useResource } from '../../api';
 import { count } from '../../i18n';
 import { link, place } from '../../router';
-import { Badge, Button, Check, type Column, Form, Progress, Table, TextField, complain, words } from '../../ui';
+import {
+  Badge,
+  Button,
+  Check,
+  type Column,
+  complain,
+  Form,
+  Progress,
+  Table,
+  TextField,
+  words,
+} from '../../ui';
 import { admins, rolesOf, split, userIfAny, users } from './data';
-import { type Rights, type Security, rights } from './rights';
+import { type Rights, rights, type Security } from './rights';
 import { t } from './texts';
 
 interface Row {
@@ -33,10 +44,13 @@ export function See(): JSX.Element {
   const [roles, setRoles] = useState('');
   const [run, setRun] = useState<Run | undefined>();
   const control = useRef<AbortController | undefined>(undefined);
-  const names = useResource('names', (signal) => users('', signal).then((all) => all.users.map((user) => user.name)));
+  const names = useResource('names', (signal) =>
+    users('', signal).then((all) => all.users.map((user) => user.name)),
+  );
   const start = async (who: string, given: string) => {
     control.current?.abort();
-    const mine = (control.current = new AbortController());
+    const mine = new AbortController();
+    control.current = mine;
     const all = [...(await rolesFor(who, mine.signal)), ...split(given)];
     try {
       await examine(who || null, [...new Set(all)], mine.signal, setRun);
@@ -57,8 +71,21 @@ export function See(): JSX.Element {
       <div class="users-see">
         <Form onSubmit={() => start(name.trim(), roles)} submit={w.go}>
           <div class="cards">
-            <TextField label={w.who} value={name} onInput={setName} hint={w.whoHint} list={names.data ?? []} autocomplete="off" />
-            <TextField label={w.roles} value={roles} onInput={setRoles} hint={w.rolesHint} autocomplete="off" />
+            <TextField
+              label={w.who}
+              value={name}
+              onInput={setName}
+              hint={w.whoHint}
+              list={names.data ?? []}
+              autocomplete="off"
+            />
+            <TextField
+              label={w.roles}
+              value={roles}
+              onInput={setRoles}
+              hint={w.rolesHint}
+              autocomplete="off"
+            />
           </div>
         </Form>
       </div>
@@ -75,17 +102,24 @@ async function rolesFor(name: string, signal: AbortSignal): Promise<string[]> {
 }
 
 /** Asks all databases for their security, a few at a time. */
-async function examine(name: string | null, roles: string[], signal: AbortSignal, show: (run: Run) => void): Promise<void> {
+async function examine(
+  name: string | null,
+  roles: string[],
+  signal: AbortSignal,
+  show: (run: Run) => void,
+): Promise<void> {
   const dbs = await ask<string[]>('GET', '/_all_dbs', { signal });
   const rows: Row[] = [];
-  const tell = (isRunning: boolean) => show({ name: name ?? '', roles, rows: [...rows], of: dbs.length, isRunning });
+  const tell = (isRunning: boolean) =>
+    show({ name: name ?? '', roles, rows: [...rows], of: dbs.length, isRunning });
   tell(true);
   for (let at = 0; at < dbs.length; at += CHUNK) {
     const chunk = dbs.slice(at, at + CHUNK);
     const found: Row[] = [];
     let next = 0;
     const work = async () => {
-      for (let n = next++; n < chunk.length; n = next++) found[n] = await look(chunk[n] ?? '', name, roles, signal);
+      for (let n = next++; n < chunk.length; n = next++)
+        found[n] = await look(chunk[n] ?? '', name, roles, signal);
     };
     await Promise.all(Array.from({ length: AT_ONCE }, work));
     rows.push(...found);
@@ -94,11 +128,24 @@ async function examine(name: string | null, roles: string[], signal: AbortSignal
   if (dbs.length === 0) tell(false);
 }
 
-async function look(db: string, name: string | null, roles: string[], signal: AbortSignal): Promise<Row> {
+async function look(
+  db: string,
+  name: string | null,
+  roles: string[],
+  signal: AbortSignal,
+): Promise<Row> {
   // A server admin needs no database's leave.
   if (roles.includes('_admin')) return { db, rights: rights(db, {}, name, roles) };
   try {
-    return { db, rights: rights(db, await ask<Security>('GET', `${path(db)}/_security`, { signal }), name, roles) };
+    return {
+      db,
+      rights: rights(
+        db,
+        await ask<Security>('GET', `${path(db)}/_security`, { signal }),
+        name,
+        roles,
+      ),
+    };
   } catch (error) {
     if (isAborted(error)) throw error;
     return { db, rights: undefined };
@@ -109,31 +156,66 @@ function Result({ run, stop }: { run: Run; stop: () => void }): JSX.Element {
   const w = t();
   const [search, setSearch] = useState('');
   const [onlyMay, setOnlyMay] = useState(false);
-  const shown = useMemo(() => run.rows.filter((row) => row.db.includes(search.toLowerCase()) && (!onlyMay || row.rights?.read !== false)), [run, search, onlyMay]);
-  const sum = (what: 'read' | 'write' | 'admin') => count(run.rows.filter((row) => row.rights?.[what]).length);
+  const shown = useMemo(
+    () =>
+      run.rows.filter(
+        (row) => row.db.includes(search.toLowerCase()) && (!onlyMay || row.rights?.read !== false),
+      ),
+    [run, search, onlyMay],
+  );
+  const sum = (what: 'read' | 'write' | 'admin') =>
+    count(run.rows.filter((row) => row.rights?.[what]).length);
   const columns: Column<Row>[] = [
-    { id: 'right', name: w.right, width: '136px', cell: (row) => row.rights && <Badge kind={row.rights.admin ? 'warn' : row.rights.write ? 'good' : ''}>{w.rights[level(row.rights)]}</Badge> },
+    {
+      id: 'right',
+      name: w.right,
+      width: '136px',
+      cell: (row) =>
+        row.rights && (
+          <Badge kind={row.rights.admin ? 'warn' : row.rights.write ? 'good' : ''}>
+            {w.rights[level(row.rights)]}
+          </Badge>
+        ),
+    },
     { id: 'db', name: `${w.database}, ${w.why}`, cell: (row) => <Where row={row} /> },
   ];
   return (
     <>
       <p role="status">
-        <strong>{w.sums(sum('read'), sum('write'), sum('admin'))}</strong> <span class="soft">{run.name && w.fromUser(run.name, run.roles.join(', ') || w.noRoles)}</span>
+        <strong>{w.sums(sum('read'), sum('write'), sum('admin'))}</strong>{' '}
+        <span class="soft">
+          {run.name && w.fromUser(run.name, run.roles.join(', ') || w.noRoles)}
+        </span>
       </p>
       {run.isRunning && (
         <div class="row-of">
           <span class="grow">
-            <Progress value={run.rows.length / Math.max(1, run.of)} label={w.progress(count(run.rows.length), count(run.of))} />
+            <Progress
+              value={run.rows.length / Math.max(1, run.of)}
+              label={w.progress(count(run.rows.length), count(run.of))}
+            />
           </span>
           <span class="soft">{w.progress(count(run.rows.length), count(run.of))}</span>
           <Button onClick={stop}>{w.stop}</Button>
         </div>
       )}
       <div class="bar">
-        <input type="search" aria-label={w.filter} placeholder={words().search} value={search} onInput={(event) => setSearch(event.currentTarget.value)} />
+        <input
+          type="search"
+          aria-label={w.filter}
+          placeholder={words().search}
+          value={search}
+          onInput={(event) => setSearch(event.currentTarget.value)}
+        />
         <Check label={w.onlyMay} value={onlyMay} onChange={setOnlyMay} />
       </div>
-      <Table label={w.see} columns={columns} count={shown.length} row={(n) => shown[n]} rowHeight={52} />
+      <Table
+        label={w.see}
+        columns={columns}
+        count={shown.length}
+        row={(n) => shown[n]}
+        rowHeight={52}
+      />
       <small class="soft">{w.memberNote}</small>
     </>
   );

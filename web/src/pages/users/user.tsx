@@ -3,12 +3,25 @@ import { useState } from 'preact/hooks';
 import { useResource } from '../../api';
 import { Obj, print } from '../../json';
 import { go, link } from '../../router';
-import { Button, Form, Loading, Problem, TextField, complain, say } from '../../ui';
+import { Button, complain, Form, Loading, Problem, say, TextField } from '../../ui';
 import { change, idOf, remove, rolesOf, split, user } from './data';
 import { t } from './texts';
 
 /** What the server makes of passwords, and what has controls of its own. */
-const KNOWN = ['_id', '_rev', 'name', 'type', 'roles', 'password_scheme', 'pbkdf2_prf', 'iterations', 'derived_key', 'salt', 'password_sha', 'password'];
+const KNOWN = [
+  '_id',
+  '_rev',
+  'name',
+  'type',
+  'roles',
+  'password_scheme',
+  'pbkdf2_prf',
+  'iterations',
+  'derived_key',
+  'salt',
+  'password_sha',
+  'password',
+];
 
 export function UserPage({ name }: { name: string }): JSX.Element {
   const w = t();
@@ -41,7 +54,11 @@ export function UserPage({ name }: { name: string }): JSX.Element {
         </div>
       </div>
       <Problem error={error} retry={reload} />
-      {data ? <Cards key={name} name={name} doc={data} done={reload} /> : error === undefined && <Loading />}
+      {data ? (
+        <Cards key={name} name={name} doc={data} done={reload} />
+      ) : (
+        error === undefined && <Loading />
+      )}
     </>
   );
 }
@@ -65,7 +82,15 @@ function Cards({ name, doc, done }: { name: string; doc: Obj; done: () => void }
   );
 }
 
-function RolesForm({ name, roles, done }: { name: string; roles: string[]; done: () => void }): JSX.Element {
+function RolesForm({
+  name,
+  roles,
+  done,
+}: {
+  name: string;
+  roles: string[];
+  done: () => void;
+}): JSX.Element {
   const w = t();
   const [typed, setTyped] = useState(roles.join(', '));
   const submit = async () => {
@@ -77,14 +102,26 @@ function RolesForm({ name, roles, done }: { name: string; roles: string[]; done:
     <section class="card">
       <h2>{w.roles}</h2>
       <Form onSubmit={submit} submit={w.saveRoles} disabled={split(typed).join() === roles.join()}>
-        <TextField label={w.roles} value={typed} onInput={setTyped} hint={w.rolesHint} autocomplete="off" />
+        <TextField
+          label={w.roles}
+          value={typed}
+          onInput={setTyped}
+          hint={w.rolesHint}
+          autocomplete="off"
+        />
       </Form>
     </section>
   );
 }
 
 /** A new password, typed twice; `old` asks for the present one, and answers whether it is. */
-export function PasswordForm({ onSave, old }: { onSave: (password: string) => Promise<unknown>; old?: (password: string) => Promise<boolean> }): JSX.Element {
+export function PasswordForm({
+  onSave,
+  old,
+}: {
+  onSave: (password: string) => Promise<unknown>;
+  old?: (password: string) => Promise<boolean>;
+}): JSX.Element {
   const w = t();
   const [present, setPresent] = useState('');
   const [password, setPassword] = useState('');
@@ -104,10 +141,42 @@ export function PasswordForm({ onSave, old }: { onSave: (password: string) => Pr
   return (
     <section class="card">
       <h2>{w.changePassword}</h2>
-      <Form onSubmit={submit} submit={w.changePassword} disabled={password === '' || password !== again}>
-        {old && <TextField label={w.oldPassword} type="password" value={present} onInput={(to) => (setWrong(false), setPresent(to))} error={isWrong ? w.wrong : undefined} autocomplete="current-password" required />}
-        <TextField label={w.newPassword} type="password" value={password} onInput={setPassword} autocomplete="new-password" required />
-        <TextField label={w.again} type="password" value={again} onInput={setAgain} error={isOther ? w.notSame : undefined} autocomplete="new-password" required />
+      <Form
+        onSubmit={submit}
+        submit={w.changePassword}
+        disabled={password === '' || password !== again}
+      >
+        {old && (
+          <TextField
+            label={w.oldPassword}
+            type="password"
+            value={present}
+            onInput={(to) => {
+              setWrong(false);
+              setPresent(to);
+            }}
+            error={isWrong ? w.wrong : undefined}
+            autocomplete="current-password"
+            required
+          />
+        )}
+        <TextField
+          label={w.newPassword}
+          type="password"
+          value={password}
+          onInput={setPassword}
+          autocomplete="new-password"
+          required
+        />
+        <TextField
+          label={w.again}
+          type="password"
+          value={again}
+          onInput={setAgain}
+          error={isOther ? w.notSame : undefined}
+          autocomplete="new-password"
+          required
+        />
       </Form>
     </section>
   );

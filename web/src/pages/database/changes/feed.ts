@@ -1,5 +1,5 @@
 import { signal } from '@preact/signals';
-import { type Query, ApiError, ask, isAborted, lines, path, send } from '../../../api';
+import { ApiError, ask, isAborted, lines, path, type Query, send } from '../../../api';
 import { type Json, parse, text } from '../../../json';
 
 /** What is asked for. */
@@ -23,14 +23,17 @@ export interface Change {
   line: string;
 }
 
-const ROWS_MAX = 5_000;
+const ROWS_MAX = 5000;
 /** Documents can be large: characters that are held. */
 const CHARACTERS_MAX = 32_000_000;
 const RECENT = 100;
 const WAITS_MS = [500, 1000, 2000, 5000];
 const HEARTBEAT_MS = 20_000;
 
-/** A continuous feed. What comes goes to a bounded buffer at once; `drawn` changes at most once a frame. */
+/**
+ * A continuous feed. What comes goes to a bounded buffer at once; `drawn` changes at most once a
+ * frame.
+ */
 export class Feed {
   readonly drawn = signal(0);
   readonly state = signal<State>('starting');
@@ -59,7 +62,7 @@ export class Feed {
 
   /** The newest is 0. */
   at(index: number): Change | undefined {
-    return this.kept[this.kept.length - 1 - index];
+    return index < this.kept.length ? this.kept.at(-1 - index) : undefined;
   }
 
   start(): void {
@@ -93,7 +96,10 @@ export class Feed {
     for (let failed = 0; !stop.aborted; ) {
       try {
         this.seq ??= await this.begin(stop);
-        const response = await this.ask({ feed: 'continuous', since: this.seq, heartbeat: HEARTBEAT_MS }, stop);
+        const response = await this.ask(
+          { feed: 'continuous', since: this.seq, heartbeat: HEARTBEAT_MS },
+          stop,
+        );
         failed = 0;
         this.state.value = 'live';
         this.error.value = undefined;
@@ -111,14 +117,20 @@ export class Feed {
       }
       if (stop.aborted) return;
       this.state.value = 'waiting';
-      await new Promise((resolve) => setTimeout(resolve, WAITS_MS[Math.min(failed++, WAITS_MS.length - 1)]));
+      await new Promise((resolve) =>
+        setTimeout(resolve, WAITS_MS[Math.min(failed++, WAITS_MS.length - 1)]),
+      );
     }
   }
 
   private ask(query: Query, signal: AbortSignal): Promise<Response> {
     const { db, body, includeDocs } = this.wanted;
     const all = { ...this.wanted.query, ...query, include_docs: includeDocs || undefined };
-    return send(body === undefined ? 'GET' : 'POST', `${path(db)}/_changes`, { query: all, body, signal });
+    return send(body === undefined ? 'GET' : 'POST', `${path(db)}/_changes`, {
+      query: all,
+      body,
+      signal,
+    });
   }
 
   /** Where the feed begins. What came last is asked for once, from its end. */
@@ -128,16 +140,21 @@ export class Feed {
     const info = await ask<{ update_seq: string }>('GET', path(db), { signal: stop });
     const response = await this.ask({ descending: true, limit: RECENT }, stop);
     const rows: string[] = [];
-    for await (const part of lines(response)) rows.push(...part.filter((line) => line.startsWith('{"seq"')).map((line) => line.replace(/,\s*$/, '')));
+    for await (const part of lines(response))
+      rows.push(
+        ...part
+          .filter((line) => line.startsWith('{"seq"'))
+          .map((line) => line.replace(/,\s*$/, '')),
+      );
     this.add(rows.reverse());
     return String(info.update_seq);
   }
 
   private take(part: string[]): void {
-    const last = part[part.length - 1] ?? '';
+    const last = part.at(-1) ?? '';
     const isEnd = last.startsWith('{"last_seq"');
     const rows = isEnd ? part.slice(0, -1) : part;
-    const seq = seqOf(last) ?? seqOf(rows[rows.length - 1] ?? '');
+    const seq = seqOf(last) ?? seqOf(rows.at(-1) ?? '');
     if (seq !== undefined) this.seq = seq;
     this.add(rows);
   }
@@ -150,7 +167,8 @@ export class Feed {
     }
     let gone = Math.max(0, this.kept.length - ROWS_MAX);
     for (let n = 0; n < gone; n++) this.characters -= this.kept[n]?.line.length ?? 0;
-    while (this.characters > CHARACTERS_MAX && gone < this.kept.length - 1) this.characters -= this.kept[gone++]?.line.length ?? 0;
+    while (this.characters > CHARACTERS_MAX && gone < this.kept.length - 1)
+      this.characters -= this.kept[gone++]?.line.length ?? 0;
     if (gone > 0) this.kept.splice(0, gone);
     if (rows.length > 0 && this.frame === 0) this.frame = requestAnimationFrame(() => this.draw());
   }
@@ -165,24 +183,34 @@ export class Feed {
     const now = performance.now();
     this.marks = [...this.marks.filter(([at]) => at > now - 3000), [now, this.count]];
     const [first] = this.marks;
-    this.rate.value = first && now > first[0] ? Math.max(0, Math.round(((this.count - first[1]) * 1000) / (now - first[0]))) : 0;
+    this.rate.value =
+      first && now > first[0]
+        ? Math.max(0, Math.round(((this.count - first[1]) * 1000) / (now - first[0])))
+        : 0;
   }
 }
 
-/** The sequence of a line, of either `seq` or `last_seq`: a text, or a number in CouchDB's oldest way. */
+/**
+ * The sequence of a line, of either `seq` or `last_seq`: a text, or a number in CouchDB's oldest
+ * way.
+ */
 function seqOf(line: string): string | undefined {
   const found = /^\{"(?:last_)?seq":\s*("(?:[^"\\]|\\.)*"|\d+)/.exec(line)?.[1];
   return found === undefined ? undefined : text(parse(found)) || found;
 }
 
-const HEAD = /^\{"seq":\s*(?:"[^"]*"|\d+|null),\s*"id":\s*"((?:[^"\\]|\\.)*)",\s*"changes":\s*\[[^\]]*\](,\s*"deleted":\s*true)?/;
+const HEAD =
+  /^\{"seq":\s*(?:"[^"]*"|\d+|null),\s*"id":\s*"((?:[^"\\]|\\.)*)",\s*"changes":\s*\[[^\]]*\](,\s*"deleted":\s*true)?/;
 
 /** What of a line can be said without parsing it, documents and all. */
 export function headOf(line: string): { id: string; isDeleted: boolean } {
   const found = HEAD.exec(line);
   if (!found) return { id: '', isDeleted: /"deleted":\s*true/.test(line) };
   const raw = found[1] ?? '';
-  return { id: raw.includes('\\') ? text(parse(`"${raw}"`)) : raw, isDeleted: found[2] !== undefined };
+  return {
+    id: raw.includes('\\') ? text(parse(`"${raw}"`)) : raw,
+    isDeleted: found[2] !== undefined,
+  };
 }
 
 const parsed = new WeakMap<Change, Json>();

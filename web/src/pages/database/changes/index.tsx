@@ -1,12 +1,13 @@
 import type { JSX } from 'preact';
 import { useEffect, useMemo } from 'preact/hooks';
 import { count } from '../../../i18n';
-import { type Json, Obj, member, print, text } from '../../../json';
+import { type Json, member, Obj, print, text } from '../../../json';
 import type { Place } from '../../../router';
 import { Badge, Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
 import { toDocument } from '../views/shared';
+import { type Choices, choicesOf, wantedOf } from './choices';
 import { type Change, Feed, headOf, read } from './feed';
-import { Options, type Choices, choicesOf, wantedOf } from './options';
+import { Options } from './options';
 import { say } from './texts';
 
 /** The changes of a database as they happen. */
@@ -33,14 +34,30 @@ function Bar({ feed }: { feed: Feed }): JSX.Element {
   const isRunning = state === 'live' || state === 'starting' || state === 'waiting';
   return (
     <div class="bar">
-      <Button icon={isRunning ? 'pause' : 'play'} kind={isRunning ? undefined : 'primary'} onClick={() => (isRunning ? feed.stop() : feed.start())}>
+      <Button
+        icon={isRunning ? 'pause' : 'play'}
+        kind={isRunning ? undefined : 'primary'}
+        onClick={() => (isRunning ? feed.stop() : feed.start())}
+      >
         {isRunning ? t.pause : t.goOn}
       </Button>
       <Button icon="remove" onClick={() => feed.clear()}>
         {t.clear}
       </Button>
       <span role="status">
-        <Badge kind={state === 'live' ? 'good' : state === 'waiting' || state === 'paused' ? 'warn' : state === 'ended' ? 'bad' : ''}>{t[state]}</Badge>
+        <Badge
+          kind={
+            state === 'live'
+              ? 'good'
+              : state === 'waiting' || state === 'paused'
+                ? 'warn'
+                : state === 'ended'
+                  ? 'bad'
+                  : ''
+          }
+        >
+          {t[state]}
+        </Badge>
       </span>
       <Counts feed={feed} />
     </div>
@@ -76,11 +93,41 @@ function Rows({ feed, db, choices }: { feed: Feed; db: string; choices: Choices 
   const columns: Column<Change>[] = [
     { id: 'id', name: t.id, width: 'minmax(8rem, 2fr)', cell: (row) => <Id db={db} row={row} /> },
     { id: 'what', name: t.what, width: '6rem', cell: (row) => <What row={row} /> },
-    { id: 'rev', name: t.rev, width: choices.includeDocs ? '9rem' : 'minmax(0, 2fr)', isExtra: true, cell: (row) => <code>{revs(read(row)).join(' ')}</code> },
-    ...(choices.includeDocs ? [{ id: 'doc', name: t.doc, width: 'minmax(0, 4fr)', isExtra: true, cell: (row: Change) => <code>{content(read(row))}</code> }] : []),
-    { id: 'seq', name: t.seq, width: '8rem', isExtra: true, cell: (row) => <Seq value={member(read(row), 'seq')} /> },
+    {
+      id: 'rev',
+      name: t.rev,
+      width: choices.includeDocs ? '9rem' : 'minmax(0, 2fr)',
+      isExtra: true,
+      cell: (row) => <code>{revs(read(row)).join(' ')}</code>,
+    },
+    ...(choices.includeDocs
+      ? [
+          {
+            id: 'doc',
+            name: t.doc,
+            width: 'minmax(0, 4fr)',
+            isExtra: true,
+            cell: (row: Change) => <code>{content(read(row))}</code>,
+          },
+        ]
+      : []),
+    {
+      id: 'seq',
+      name: t.seq,
+      width: '8rem',
+      isExtra: true,
+      cell: (row) => <Seq value={member(read(row), 'seq')} />,
+    },
   ];
-  return <Table label={t.label} columns={columns} count={feed.size} row={(index) => feed.at(index)} href={(row) => toDocument(db, headOf(row.line).id)} />;
+  return (
+    <Table
+      label={t.label}
+      columns={columns}
+      count={feed.size}
+      row={(index) => feed.at(index)}
+      href={(row) => toDocument(db, headOf(row.line).id)}
+    />
+  );
 }
 
 function Id({ db, row }: { db: string; row: Change }): JSX.Element {
@@ -91,7 +138,11 @@ function Id({ db, row }: { db: string; row: Change }): JSX.Element {
 function What({ row }: { row: Change }): JSX.Element {
   const t = say();
   if (headOf(row.line).isDeleted) return <Badge kind="bad">{t.deleted}</Badge>;
-  return revs(read(row))[0]?.startsWith('1-') ? <Badge kind="good">{t.created}</Badge> : <Badge>{t.changed}</Badge>;
+  return revs(read(row))[0]?.startsWith('1-') ? (
+    <Badge kind="good">{t.created}</Badge>
+  ) : (
+    <Badge>{t.changed}</Badge>
+  );
 }
 
 function Seq({ value }: { value: Json | undefined }): JSX.Element {
@@ -108,5 +159,8 @@ function content(row: Json): string {
   const doc = member(row, 'doc');
   if (!(doc instanceof Obj)) return '';
   // Both have columns of their own.
-  return print(new Obj([...doc].filter(([name]) => name !== '_id' && name !== '_rev'))).slice(0, 400);
+  return print(new Obj([...doc].filter(([name]) => name !== '_id' && name !== '_rev'))).slice(
+    0,
+    400,
+  );
 }

@@ -3,18 +3,34 @@ import { useMemo, useState } from 'preact/hooks';
 import { useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Json, JsonError, Obj, print } from '../../../json';
-import { Button, Check, Editor, Empty, Loading, Problem, explainJson, say as tell } from '../../../ui';
+import {
+  Button,
+  Check,
+  Editor,
+  Empty,
+  explainJson,
+  Loading,
+  Problem,
+  say as tell,
+} from '../../../ui';
 import type { Draft } from './draft';
 import { readLeaves } from './leaves';
 import { type Failed, NotKept, resolve } from './resolve';
-import { say } from './text';
+import { say } from './texts';
 import { type Leaf, short } from './tree';
 
 export function Conflicts({ draft }: { draft: Draft }): JSX.Element {
   const t = say();
-  const leaves = useResource(`${draft.path} ${draft.changes.value}`, (signal) => readLeaves(draft, signal));
+  const leaves = useResource(`${draft.path} ${draft.changes.value}`, (signal) =>
+    readLeaves(draft, signal),
+  );
   const [failed, setFailed] = useState<Failed[]>([]);
-  if (!leaves.data) return leaves.error === undefined ? <Loading /> : <Problem error={leaves.error} retry={leaves.reload} />;
+  if (!leaves.data)
+    return leaves.error === undefined ? (
+      <Loading />
+    ) : (
+      <Problem error={leaves.error} retry={leaves.reload} />
+    );
   const live = leaves.data.filter((leaf) => !leaf.isDeleted);
   return (
     <div class="fill conflicts">
@@ -35,7 +51,12 @@ export function Conflicts({ draft }: { draft: Draft }): JSX.Element {
           <p>{t.noConflictsText}</p>
         </Empty>
       ) : (
-        <Solver key={live.map((leaf) => leaf.rev).join()} draft={draft} leaves={live} onFailed={setFailed} />
+        <Solver
+          key={live.map((leaf) => leaf.rev).join()}
+          draft={draft}
+          leaves={live}
+          onFailed={setFailed}
+        />
       )}
     </div>
   );
@@ -48,7 +69,15 @@ function shown(leaf: Leaf, field: string): string | undefined {
 }
 
 /** All leaves side by side, field by field; what is chosen makes the text that is kept. */
-function Solver({ draft, leaves, onFailed }: { draft: Draft; leaves: Leaf[]; onFailed: (failed: Failed[]) => void }): JSX.Element {
+function Solver({
+  draft,
+  leaves,
+  onFailed,
+}: {
+  draft: Draft;
+  leaves: Leaf[];
+  onFailed: (failed: Failed[]) => void;
+}): JSX.Element | null {
   const t = say();
   const [kept, setKept] = useState(0);
   /** Of which leaf a field is taken, where not of the one that is kept. */
@@ -56,11 +85,21 @@ function Solver({ draft, leaves, onFailed }: { draft: Draft; leaves: Leaf[]; onF
   const [isShort, setShort] = useState(true);
   const [typed, setTyped] = useState<string | undefined>();
   const [error, setError] = useState<unknown>();
-  const fields = useMemo(() => [...new Set(leaves.flatMap((leaf) => [...leaf.doc.keys()]))].filter((field) => field !== '_id' && field !== '_rev'), [leaves]);
-  const different = useMemo(() => new Set(fields.filter((field) => new Set(leaves.map((leaf) => shown(leaf, field))).size > 1)), [fields]);
+  const fields = useMemo(
+    () =>
+      [...new Set(leaves.flatMap((leaf) => [...leaf.doc.keys()]))].filter(
+        (field) => field !== '_id' && field !== '_rev',
+      ),
+    [leaves],
+  );
+  const different = useMemo(
+    () =>
+      new Set(fields.filter((field) => new Set(leaves.map((leaf) => shown(leaf, field))).size > 1)),
+    [fields],
+  );
   const base = leaves[kept] ?? leaves[0];
   const merged = useMemo(() => (base ? print(merge(base, leaves, picks), 2) : ''), [base, picks]);
-  if (!base) return <></>;
+  if (!base) return null;
   const result = typed ?? merged;
   const keep = (index: number) => {
     setKept(index);
@@ -95,7 +134,13 @@ function Solver({ draft, leaves, onFailed }: { draft: Draft; leaves: Leaf[]; onF
               {leaves.map((leaf, index) => (
                 <th key={leaf.rev}>
                   <label class="pick" title={leaf.rev}>
-                    <input type="radio" name="kept" checked={index === kept} aria-label={`${t.keep} ${leaf.rev}`} onChange={() => keep(index)} />
+                    <input
+                      type="radio"
+                      name="kept"
+                      checked={index === kept}
+                      aria-label={`${t.keep} ${leaf.rev}`}
+                      onChange={() => keep(index)}
+                    />
                     <span>
                       {t.keep} <code>{short(leaf.rev)}</code> {leaf.isWinner && `(${t.winner})`}
                     </span>
@@ -114,9 +159,18 @@ function Solver({ draft, leaves, onFailed }: { draft: Draft; leaves: Leaf[]; onF
                   </th>
                   {leaves.map((leaf, index) => (
                     <td key={leaf.rev} class={(picks[field] ?? kept) === index ? 'taken' : ''}>
+                      {/* biome-ignore lint/a11y/noLabelWithoutControl: the control is there when the revisions differ */}
                       <label class="pick">
                         {/* Attachments stay with their revision: another has no content for them. */}
-                        {different.has(field) && field !== '_attachments' && <input type="radio" name={`field-${field}`} checked={(picks[field] ?? kept) === index} aria-label={t.takeField(field, leaf.rev)} onChange={() => pick(field, index)} />}
+                        {different.has(field) && field !== '_attachments' && (
+                          <input
+                            type="radio"
+                            name={`field-${field}`}
+                            checked={(picks[field] ?? kept) === index}
+                            aria-label={t.takeField(field, leaf.rev)}
+                            onChange={() => pick(field, index)}
+                          />
+                        )}
                         <Value text={shown(leaf, field)} />
                       </label>
                     </td>
@@ -143,12 +197,17 @@ function Solver({ draft, leaves, onFailed }: { draft: Draft; leaves: Leaf[]; onF
 
 function Wrong({ error }: { error: unknown }): JSX.Element | null {
   const t = say();
-  if (error instanceof JsonError) return <p class="notice warn" role="alert">{explainJson(error)}</p>;
+  if (error instanceof JsonError)
+    return (
+      <p class="notice warn" role="alert">
+        {explainJson(error)}
+      </p>
+    );
   if (!(error instanceof NotKept)) return <Problem error={error} />;
   return (
     <>
       <p class="notice warn">{t.notKept}</p>
-      <Problem error={error.because} />
+      <Problem error={error.cause} />
     </>
   );
 }
@@ -170,4 +229,3 @@ function merge(base: Leaf, leaves: Leaf[], picks: Record<string, number>): Obj {
   }
   return doc;
 }
-

@@ -1,9 +1,9 @@
 import { signal } from '@preact/signals';
-import { ApiError, type Query, ask, docPath, path, read, send, url } from '../../../api';
+import { ApiError, ask, docPath, path, type Query, read, send, url } from '../../../api';
 import { type Json, JsonError, Obj, parse, print, text as textOf } from '../../../json';
-import { lineOf, plain, put } from './source';
 import { mistakeWords } from '../../../ui';
-import { say } from './text';
+import { lineOf, plain, put } from './source';
+import { say } from './texts';
 
 export interface Wrong {
   line: number;
@@ -11,7 +11,10 @@ export interface Wrong {
   text: string;
 }
 
-/** What the server has now, where that is not what the draft began with; `undefined` when it was deleted. */
+/**
+ * What the server has now, where that is not what the draft began with; `undefined` when it was
+ * deleted.
+ */
 export interface Clash {
   theirs: Obj | undefined;
 }
@@ -72,10 +75,14 @@ export class Draft {
     this.wrongs.value = [];
     try {
       if (this.id === undefined) await this.begin(stop);
-      else this.take((await read('GET', this.path, { query: { conflicts: true }, signal: stop })) as Obj);
+      else
+        this.take(
+          (await read('GET', this.path, { query: { conflicts: true }, signal: stop })) as Obj,
+        );
     } catch (error) {
       if (stop?.aborted) return;
-      if (error instanceof ApiError && error.status === 404 && error.reason === 'deleted') this.takeDeleted();
+      if (error instanceof ApiError && error.status === 404 && error.reason === 'deleted')
+        this.takeDeleted();
       else {
         this.error.value = error;
         if (this.state.value === 'loading') this.state.value = 'failed';
@@ -88,7 +95,8 @@ export class Draft {
     const doc = new Obj([['_id', uuids[0] ?? '']]);
     if (this.clone !== undefined) {
       const from = (await read('GET', docPath(this.db, this.clone), { signal: stop })) as Obj;
-      for (const [name, value] of plain(from)) if (name !== '_id' && name !== '_rev') doc.set(name, value);
+      for (const [name, value] of plain(from))
+        if (name !== '_id' && name !== '_rev') doc.set(name, value);
       if (this.clone.startsWith('_design/')) doc.set('_id', `${this.clone}-copy`);
     }
     this.base = '';
@@ -148,7 +156,9 @@ export class Draft {
       this.wrongs.value = [{ line: 1, text: say().noObject }];
     } catch (error) {
       if (!(error instanceof JsonError)) throw error;
-      this.wrongs.value = [{ line: error.line, column: error.column, text: mistakeWords()[error.problem] }];
+      this.wrongs.value = [
+        { line: error.line, column: error.column, text: mistakeWords()[error.problem] },
+      ];
     }
     return undefined;
   }
@@ -169,8 +179,16 @@ export class Draft {
     const doc = this.parsed();
     if (!doc) return undefined;
     const id = doc.get('_id');
-    if ((id !== undefined && (typeof id !== 'string' || id === '')) || (this.id !== undefined && id !== undefined && id !== this.id)) {
-      this.wrongs.value = [{ line: lineOf(this.text, '_id'), text: this.id === undefined ? say().idText : say().idOther(this.id) }];
+    if (
+      (id !== undefined && (typeof id !== 'string' || id === '')) ||
+      (this.id !== undefined && id !== undefined && id !== this.id)
+    ) {
+      this.wrongs.value = [
+        {
+          line: lineOf(this.text, '_id'),
+          text: this.id === undefined ? say().idText : say().idOther(this.id),
+        },
+      ];
       return undefined;
     }
     const sent = this.text;
@@ -184,12 +202,24 @@ export class Draft {
     }
   }
 
-  private async send(doc: Obj, sent: string, id: string | undefined): Promise<{ id: string; rev: string }> {
+  private async send(
+    doc: Obj,
+    sent: string,
+    id: string | undefined,
+  ): Promise<{ id: string; rev: string }> {
     if (id === undefined) return ask('POST', path(this.db), { body: sent });
     const to = docPath(this.db, id);
-    if (this.clone === undefined || this.id !== undefined || doc.has('_rev') || !doc.has('_attachments')) return ask('PUT', to, { body: sent });
+    if (
+      this.clone === undefined ||
+      this.id !== undefined ||
+      doc.has('_rev') ||
+      !doc.has('_attachments')
+    )
+      return ask('PUT', to, { body: sent });
     // The server copies the attachments with the document; the text goes upon the copy.
-    const copy = await ask<{ rev: string }>('COPY', docPath(this.db, this.clone), { headers: { destination: encodeURIComponent(id) } });
+    const copy = await ask<{ rev: string }>('COPY', docPath(this.db, this.clone), {
+      headers: { destination: encodeURIComponent(id) },
+    });
     try {
       return await ask('PUT', to, { body: put(sent, '_rev', copy.rev) });
     } catch (error) {
@@ -205,9 +235,12 @@ export class Draft {
       return;
     }
     const attachments = doc.get('_attachments');
-    const isAsStored = !(attachments instanceof Obj) || [...attachments.values()].every((each) => each instanceof Obj && each.has('stub'));
+    const isAsStored =
+      !(attachments instanceof Obj) ||
+      [...attachments.values()].every((each) => each instanceof Obj && each.has('stub'));
     const isSame = this.text === sent;
-    if (doc.get('_deleted') === true || (isSame && (!isAsStored || this.state.value === 'deleted'))) return this.load();
+    if (doc.get('_deleted') === true || (isSame && (!isAsStored || this.state.value === 'deleted')))
+      return this.load();
     doc.set('_rev', rev);
     this.doc.value = doc;
     this.state.value = 'there';
@@ -218,17 +251,24 @@ export class Draft {
 
   private async refused(error: unknown, doc: Obj): Promise<void> {
     if (error instanceof ApiError && error.status === 409) return this.collide(doc.get('_id'));
-    const member = error instanceof ApiError ? /special document member: (\S+)/.exec(error.reason)?.[1] : undefined;
-    if (member) this.wrongs.value = [{ line: lineOf(this.text, member), text: say().special(member) }];
+    const member =
+      error instanceof ApiError
+        ? /special document member: (\S+)/.exec(error.reason)?.[1]
+        : undefined;
+    if (member)
+      this.wrongs.value = [{ line: lineOf(this.text, member), text: say().special(member) }];
     else this.error.value = error;
   }
 
   /** Somebody else was faster: what is there now is shown beside the own text. */
   async collide(id: Json | undefined = this.id): Promise<void> {
     try {
-      this.clash.value = { theirs: plain((await read('GET', docPath(this.db, textOf(id)))) as Obj) };
+      this.clash.value = {
+        theirs: plain((await read('GET', docPath(this.db, textOf(id)))) as Obj),
+      };
     } catch (error) {
-      if (error instanceof ApiError && error.status === 404) this.clash.value = { theirs: undefined };
+      if (error instanceof ApiError && error.status === 404)
+        this.clash.value = { theirs: undefined };
       else this.error.value = error;
     }
   }
@@ -250,7 +290,8 @@ export class Draft {
     let text = put(this.text, '_rev', clash.theirs?.get('_rev'));
     // Attachments that nobody touched here are those that are there now.
     const before = this.doc.value?.get('_attachments');
-    if (print(before ?? null) === print(mine.get('_attachments') ?? null)) text = put(text, '_attachments', clash.theirs?.get('_attachments'));
+    if (print(before ?? null) === print(mine.get('_attachments') ?? null))
+      text = put(text, '_attachments', clash.theirs?.get('_attachments'));
     this.write(text);
     return this.save();
   }
@@ -266,7 +307,10 @@ export class Draft {
     }
   }
 
-  /** Puts or removes an attachment upon the present revision: upon a later one too, unless there is unsaved text of an earlier one. */
+  /**
+   * Puts or removes an attachment upon the present revision: upon a later one too, unless there is
+   * unsaved text of an earlier one.
+   */
   async withRev(name: string, work: (rev: string) => Promise<string>): Promise<void> {
     for (let tries = 0; ; tries++) {
       try {
@@ -316,7 +360,9 @@ export class Draft {
     this.write(text);
   }
 
-  /** Deletes it; answers how to take that back. Where it had conflicts, one of them takes its place. */
+  /**
+   * Deletes it; answers how to take that back. Where it had conflicts, one of them takes its place.
+   */
   async remove(): Promise<() => Promise<unknown>> {
     const rev = this.rev;
     const before = this.doc.value;
@@ -328,7 +374,9 @@ export class Draft {
     }
     return async () => {
       // What was deleted has no attachments: they are sent again with the revision before it.
-      const whole = before?.has('_attachments') ? await (await send('GET', this.path, { query: { rev, attachments: true } })).text() : print(before ?? null);
+      const whole = before?.has('_attachments')
+        ? await (await send('GET', this.path, { query: { rev, attachments: true } })).text()
+        : print(before ?? null);
       await send('PUT', this.path, { body: put(whole, '_rev', undefined) });
     };
   }

@@ -3,10 +3,16 @@ import { useMemo } from 'preact/hooks';
 import { print } from '../../../json';
 import { Button, Compare, Editor, Icon, inLine } from '../../../ui';
 import type { Draft } from './draft';
-import { say } from './text';
+import { say } from './texts';
 
 /** The document as text, and what came of saving it. */
-export function Edit({ draft, onSave }: { draft: Draft; onSave: (work?: () => Promise<string | undefined>) => Promise<void> }): JSX.Element {
+export function Edit({
+  draft,
+  onSave,
+}: {
+  draft: Draft;
+  onSave: (work?: () => Promise<string | undefined>) => Promise<void>;
+}): JSX.Element {
   const t = say();
   const { text, round } = draft.shown.value;
   const wrongs = draft.wrongs.value;
@@ -30,14 +36,29 @@ export function Edit({ draft, onSave }: { draft: Draft; onSave: (work?: () => Pr
       ))}
       {clash && <Clashed draft={draft} onSave={onSave} />}
       <div class="fill" hidden={clash !== undefined}>
-        <Editor key={round} mode="json" label={t.editor} value={text} mistakes={wrongs} onChange={(now) => draft.change(now)} onSave={save} focus />
+        <Editor
+          key={round}
+          mode="json"
+          label={t.editor}
+          value={text}
+          mistakes={wrongs}
+          onChange={(now) => draft.change(now)}
+          onSave={save}
+          focus
+        />
       </div>
     </>
   );
 }
 
 /** What is there now beside the own text: nobody's work is lost without a choice. */
-function Clashed({ draft, onSave }: { draft: Draft; onSave: (work?: () => Promise<string | undefined>) => Promise<void> }): JSX.Element {
+function Clashed({
+  draft,
+  onSave,
+}: {
+  draft: Draft;
+  onSave: (work?: () => Promise<string | undefined>) => Promise<void>;
+}): JSX.Element {
   const t = say();
   const theirs = draft.clash.value?.theirs;
   const before = useMemo(() => (theirs ? print(theirs, 2) : ''), [theirs]);
@@ -52,7 +73,9 @@ function Clashed({ draft, onSave }: { draft: Draft; onSave: (work?: () => Promis
           {t.goOn}
         </Button>
         <Button onClick={() => draft.takeTheirs()}>{t.takeTheirs}</Button>
-        <Button onClick={() => onSave(() => draft.saveUpon())}>{theirs ? t.saveMine : t.saveAnew}</Button>
+        <Button onClick={() => onSave(() => draft.saveUpon())}>
+          {theirs ? t.saveMine : t.saveAnew}
+        </Button>
       </div>
       <Sides left={t.theirs} right={t.mine} />
       <Compare before={before} after={draft.now} labels={[t.theirs, t.mine]} />

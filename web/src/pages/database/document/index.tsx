@@ -3,8 +3,18 @@ import { useEffect, useLayoutEffect, useMemo } from 'preact/hooks';
 import { ApiError, returns } from '../../../api';
 import { count } from '../../../i18n';
 import { Obj } from '../../../json';
-import { type Place, go, link, place as here, setGuard } from '../../../router';
-import { Badge, Button, Icon, Loading, Problem, Tabs, confirm, say as tell, words } from '../../../ui';
+import { go, place as here, link, type Place, setGuard } from '../../../router';
+import {
+  Badge,
+  Button,
+  confirm,
+  Icon,
+  Loading,
+  Problem,
+  Tabs,
+  say as tell,
+  words,
+} from '../../../ui';
 import { docLink } from '../address';
 import { Attachments } from './attachments';
 import { Conflicts } from './conflicts';
@@ -12,7 +22,7 @@ import './document.css';
 import { Draft } from './draft';
 import { Edit } from './edit';
 import { Revisions } from './revisions';
-import { say } from './text';
+import { say } from './texts';
 import { Uploads } from './upload';
 
 interface Props {
@@ -58,8 +68,22 @@ export default function Document({ db, id, place }: Props): JSX.Element {
   const isThere = state === 'there' || state === 'deleted';
   return (
     <div class="document fill">
-      <Head draft={draft} part={part} onPart={(to) => go(place.parts, { ...Object.fromEntries(place.query), part: to })} />
-      {isThere && !id?.startsWith('_local/') && <Tabs label={t.views} current={part} tabs={PARTS.map((each) => ({ id: each, name: names[each], href: link(place.parts, { part: each === 'json' ? undefined : each }) }))} />}
+      <Head
+        draft={draft}
+        part={part}
+        onPart={(to) => go(place.parts, { ...Object.fromEntries(place.query), part: to })}
+      />
+      {isThere && !id?.startsWith('_local/') && (
+        <Tabs
+          label={t.views}
+          current={part}
+          tabs={PARTS.map((each) => ({
+            id: each,
+            name: names[each],
+            href: link(place.parts, { part: each === 'json' ? undefined : each }),
+          }))}
+        />
+      )}
       {state === 'loading' && <Loading />}
       {state === 'failed' && <Problem error={draft.error.value} retry={() => void draft.load()} />}
       {(isThere || state === 'new') && (
@@ -70,7 +94,9 @@ export default function Document({ db, id, place }: Props): JSX.Element {
             <Edit draft={draft} onSave={(work) => saveDraft(draft, work)} />
           </div>
           {isThere && part === 'attachments' && <Attachments draft={draft} uploads={uploads} />}
-          {isThere && part === 'revisions' && <Revisions draft={draft} onTaken={() => go(place.parts)} />}
+          {isThere && part === 'revisions' && (
+            <Revisions draft={draft} onTaken={() => go(place.parts)} />
+          )}
           {isThere && part === 'conflicts' && <Conflicts draft={draft} />}
         </>
       )}
@@ -87,7 +113,11 @@ function useUnsaved(isDirty: boolean): void {
   const now = here.value;
   useLayoutEffect(() => {
     const path = location.hash.replace(/\?.*/s, '');
-    setGuard(isDirty ? () => location.hash.replace(/\?.*/s, '') === path || window.confirm(words().unsaved) : undefined);
+    setGuard(
+      isDirty
+        ? () => location.hash.replace(/\?.*/s, '') === path || window.confirm(words().unsaved)
+        : undefined,
+    );
     return () => setGuard(undefined);
   }, [isDirty, now]);
 }
@@ -96,9 +126,16 @@ function useUnsaved(isDirty: boolean): void {
 function useSaveKey(draft: Draft): void {
   useEffect(() => {
     const press = (event: KeyboardEvent) => {
-      if (event.defaultPrevented || event.key !== 's' || !(event.ctrlKey || event.metaKey) || document.querySelector('dialog[open]')) return;
+      if (
+        event.defaultPrevented ||
+        event.key !== 's' ||
+        !(event.ctrlKey || event.metaKey) ||
+        document.querySelector('dialog[open]')
+      )
+        return;
       event.preventDefault();
-      if (!draft.clash.value && (draft.isDirty.value || draft.state.value !== 'there')) void saveDraft(draft);
+      if (!draft.clash.value && (draft.isDirty.value || draft.state.value !== 'there'))
+        void saveDraft(draft);
     };
     addEventListener('keydown', press);
     return () => removeEventListener('keydown', press);
@@ -115,7 +152,15 @@ async function saveDraft(draft: Draft, work = () => draft.save()): Promise<void>
   location.hash = docLink(draft.db, id);
 }
 
-function Head({ draft, part, onPart }: { draft: Draft; part: string; onPart: (part: string) => void }): JSX.Element {
+function Head({
+  draft,
+  part,
+  onPart,
+}: {
+  draft: Draft;
+  part: string;
+  onPart: (part: string) => void;
+}): JSX.Element {
   const { db, id, clone } = draft;
   const t = say();
   const state = draft.state.value;
@@ -127,17 +172,36 @@ function Head({ draft, part, onPart }: { draft: Draft; part: string; onPart: (pa
     <>
       <div class="page-head">
         <h1>
-          {id ?? (clone === undefined ? t.fresh : t.cloneOf(clone))} {id?.startsWith('_design/') && <Badge kind="info">{t.design}</Badge>} {state === 'deleted' && <Badge kind="bad">{t.isDeleted}</Badge>} {isDirty && <Badge kind="warn">{t.unsaved}</Badge>}
+          {id ?? (clone === undefined ? t.fresh : t.cloneOf(clone))}{' '}
+          {id?.startsWith('_design/') && <Badge kind="info">{t.design}</Badge>}{' '}
+          {state === 'deleted' && <Badge kind="bad">{t.isDeleted}</Badge>}{' '}
+          {isDirty && <Badge kind="warn">{t.unsaved}</Badge>}
         </h1>
         <div class="row-of">
           {isThere && (
             <>
-              <Button kind="plain" icon="reload" label={words().reload} onClick={() => reload(draft)} />
-              <a class="button" href={draft.href({})} target="_blank" rel="noreferrer" aria-label={t.raw} title={t.raw}>
+              <Button
+                kind="plain"
+                icon="reload"
+                label={words().reload}
+                onClick={() => reload(draft)}
+              />
+              <a
+                class="button"
+                href={draft.href({})}
+                target="_blank"
+                rel="noreferrer"
+                aria-label={t.raw}
+                title={t.raw}
+              >
                 <Icon name="document" />
                 <span class="wide">{t.raw}</span>
               </a>
-              <Button icon="copy" label={t.clone} onClick={() => go(['database', db, '_new'], { clone: id })}>
+              <Button
+                icon="copy"
+                label={t.clone}
+                onClick={() => go(['database', db, '_new'], { clone: id })}
+              >
                 <span class="wide">{t.clone}</span>
               </Button>
               <Button icon="remove" label={words().delete} onClick={() => remove(draft)}>
@@ -151,7 +215,13 @@ function Head({ draft, part, onPart }: { draft: Draft; part: string; onPart: (pa
             </Button>
           )}
           {canSave && (
-            <Button kind="primary" icon="check" disabled={draft.isSaving.value || (isThere && !isDirty)} onClick={() => saveDraft(draft)} aria-keyshortcuts="Control+S">
+            <Button
+              kind="primary"
+              icon="check"
+              disabled={draft.isSaving.value || (isThere && !isDirty)}
+              onClick={() => saveDraft(draft)}
+              aria-keyshortcuts="Control+S"
+            >
               {words().save}
             </Button>
           )}
@@ -159,7 +229,10 @@ function Head({ draft, part, onPart }: { draft: Draft; part: string; onPart: (pa
       </div>
       {conflicts > 0 && part !== 'conflicts' && (
         <p class="notice warn row-of">
-          {t.conflictNote(count(conflicts))} <button type="button" onClick={() => onPart('conflicts')}>{t.resolve}</button>
+          {t.conflictNote(count(conflicts))}{' '}
+          <button type="button" onClick={() => onPart('conflicts')}>
+            {t.resolve}
+          </button>
         </p>
       )}
     </>
@@ -187,8 +260,18 @@ async function remove(draft: Draft): Promise<void> {
     setGuard(undefined);
     go(['database', db, '_all_docs']);
   };
-  const warning = hasConflicts ? t.removeConflicts : draft.isDirty.value ? t.removeDirty : undefined;
-  if (warning) return void (await confirm({ title: t.removeAsk(id), text: warning, action: words().delete, work }));
+  const warning = hasConflicts
+    ? t.removeConflicts
+    : draft.isDirty.value
+      ? t.removeDirty
+      : undefined;
+  if (warning)
+    return void (await confirm({
+      title: t.removeAsk(id),
+      text: warning,
+      action: words().delete,
+      work,
+    }));
   try {
     await work();
   } catch (error) {

@@ -4,9 +4,9 @@ import { send, useResource } from '../../../api';
 import { bytes } from '../../../i18n';
 import { parse, print } from '../../../json';
 import { Dialog, Editor, Loading, Problem } from '../../../ui';
-import { type Attachment, attachmentHref } from './attachments';
+import { type Attachment, attachmentHref } from './attachment';
 import type { Draft } from './draft';
-import { say } from './text';
+import { say } from './texts';
 
 const TEXT_MAX = 1_000_000;
 const MEDIA_MAX = 200_000_000;
@@ -18,11 +18,24 @@ function kindOf({ type, name }: Attachment): Kind {
   if (major === 'image' || major === 'audio' || major === 'video') return major;
   if (/json$/.test(minor) || /\.json$/i.test(name)) return 'json';
   // HTML too is shown as its text: run here, it could do all that its reader may.
-  if (major === 'text' || /xml|javascript|yaml|x-sh|sql|csv/.test(minor) || /\.(txt|md|log|csv|ya?ml|toml|ini|rs|js|ts|css|html?)$/i.test(name)) return 'text';
+  if (
+    major === 'text' ||
+    /xml|javascript|yaml|x-sh|sql|csv/.test(minor) ||
+    /\.(txt|md|log|csv|ya?ml|toml|ini|rs|js|ts|css|html?)$/i.test(name)
+  )
+    return 'text';
   return undefined;
 }
 
-export function Preview({ draft, of, onClose }: { draft: Draft; of: Attachment; onClose: () => void }): JSX.Element {
+export function Preview({
+  draft,
+  of,
+  onClose,
+}: {
+  draft: Draft;
+  of: Attachment;
+  onClose: () => void;
+}): JSX.Element {
   const t = say();
   const kind = kindOf(of);
   const isMedia = kind === 'image' || kind === 'audio' || kind === 'video';
@@ -35,41 +48,90 @@ export function Preview({ draft, of, onClose }: { draft: Draft; of: Attachment; 
             {t.download}
           </a>
         </p>
-        {kind === undefined ? <p class="notice">{t.noPreview}</p> : isMedia && of.size > MEDIA_MAX ? <p class="notice">{t.tooLarge}</p> : kind === 'image' ? <Picture draft={draft} of={of} /> : isMedia ? <Media draft={draft} of={of} kind={kind} /> : <Text draft={draft} of={of} isJson={kind === 'json'} />}
+        {kind === undefined ? (
+          <p class="notice">{t.noPreview}</p>
+        ) : isMedia && of.size > MEDIA_MAX ? (
+          <p class="notice">{t.tooLarge}</p>
+        ) : kind === 'image' ? (
+          <Picture draft={draft} of={of} />
+        ) : isMedia ? (
+          <Media draft={draft} of={of} kind={kind} />
+        ) : (
+          <Text draft={draft} of={of} isJson={kind === 'json'} />
+        )}
       </div>
     </Dialog>
   );
 }
 
-function load(draft: Draft, of: Attachment, signal: AbortSignal, headers?: Record<string, string>): Promise<Response> {
-  return send('GET', `${draft.path}/${encodeURIComponent(of.name)}`, { query: { rev: draft.rev }, signal, headers: { accept: '*/*', ...headers } });
+function load(
+  draft: Draft,
+  of: Attachment,
+  signal: AbortSignal,
+  headers?: Record<string, string>,
+): Promise<Response> {
+  return send('GET', `${draft.path}/${encodeURIComponent(of.name)}`, {
+    query: { rev: draft.rev },
+    signal,
+    headers: { accept: '*/*', ...headers },
+  });
 }
 
-/** By its own address, where the server keeps it from running anything: as a blob, an SVG that is opened by itself would run as this page. */
+/**
+ * By its own address, where the server keeps it from running anything: as a blob, an SVG that is
+ * opened by itself would run as this page.
+ */
 function Picture({ draft, of }: { draft: Draft; of: Attachment }): JSX.Element {
   const [isBroken, setBroken] = useState(false);
   if (isBroken) return <p class="notice">{say().noPreview}</p>;
   return <img src={attachmentHref(draft, of.name)} alt={of.name} onError={() => setBroken(true)} />;
 }
 
-function Media({ draft, of, kind }: { draft: Draft; of: Attachment; kind: 'audio' | 'video' }): JSX.Element {
-  const content = useResource(`${draft.path}/${of.name} ${of.digest}`, async (signal) => (await load(draft, of, signal)).blob());
+function Media({
+  draft,
+  of,
+  kind,
+}: {
+  draft: Draft;
+  of: Attachment;
+  kind: 'audio' | 'video';
+}): JSX.Element {
+  const content = useResource(`${draft.path}/${of.name} ${of.digest}`, async (signal) =>
+    (await load(draft, of, signal)).blob(),
+  );
   const [source, setSource] = useState<string | undefined>();
   useEffect(() => {
-    if (!content.data) return undefined;
+    if (!content.data) return;
     const made = URL.createObjectURL(content.data);
     setSource(made);
     return () => URL.revokeObjectURL(made);
   }, [content.data]);
   if (content.error !== undefined) return <Problem error={content.error} retry={content.reload} />;
   if (source === undefined) return <Loading />;
-  return kind === 'audio' ? <audio src={source} controls aria-label={of.name} /> : <video src={source} controls aria-label={of.name} />;
+  return kind === 'audio' ? (
+    <audio src={source} controls aria-label={of.name} />
+  ) : (
+    <video src={source} controls aria-label={of.name} />
+  );
 }
 
-function Text({ draft, of, isJson }: { draft: Draft; of: Attachment; isJson: boolean }): JSX.Element {
+function Text({
+  draft,
+  of,
+  isJson,
+}: {
+  draft: Draft;
+  of: Attachment;
+  isJson: boolean;
+}): JSX.Element {
   const isCut = of.size > TEXT_MAX;
   const content = useResource(`${draft.path}/${of.name} ${of.digest}`, async (signal) => {
-    const response = await load(draft, of, signal, isCut ? { range: `bytes=0-${TEXT_MAX - 1}` } : {});
+    const response = await load(
+      draft,
+      of,
+      signal,
+      isCut ? { range: `bytes=0-${TEXT_MAX - 1}` } : {},
+    );
     const text = (await (await response.blob()).slice(0, TEXT_MAX).text()) || '';
     return isJson && !isCut ? pretty(text) : text;
   });
@@ -78,7 +140,12 @@ function Text({ draft, of, isJson }: { draft: Draft; of: Attachment; isJson: boo
   return (
     <>
       {isCut && <p class="notice">{say().firstPart(bytes(TEXT_MAX))}</p>}
-      <Editor mode={isJson ? 'json' : /javascript/.test(of.type) ? 'javascript' : 'text'} label={of.name} value={content.data} isReadOnly />
+      <Editor
+        mode={isJson ? 'json' : /javascript/.test(of.type) ? 'javascript' : 'text'}
+        label={of.name}
+        value={content.data}
+        isReadOnly
+      />
     </>
   );
 }

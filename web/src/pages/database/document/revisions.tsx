@@ -3,24 +3,37 @@ import { useState } from 'preact/hooks';
 import { ApiError, read, useResource } from '../../../api';
 import { count } from '../../../i18n';
 import { type Obj, print } from '../../../json';
-import { Badge, Button, Compare, Empty, Loading, Problem, say as tell, style } from '../../../ui';
+import { Badge, Button, Compare, Empty, Loading, Problem, style, say as tell } from '../../../ui';
 import type { Draft } from './draft';
 import { Sides } from './edit';
 import { readTree } from './leaves';
-import { say } from './text';
+import { say } from './texts';
 import { type Node, short } from './tree';
 
 /** The tree of revisions as a picture, and one of them beside the present text. */
 export function Revisions({ draft, onTaken }: { draft: Draft; onTaken: () => void }): JSX.Element {
-  const tree = useResource(`${draft.path} ${draft.changes.value}`, (signal) => readTree(draft, signal));
+  const tree = useResource(`${draft.path} ${draft.changes.value}`, (signal) =>
+    readTree(draft, signal),
+  );
   const [chosen, setChosen] = useState<string | undefined>();
   const nodes = tree.data;
-  if (!nodes) return tree.error === undefined ? <Loading /> : <Problem error={tree.error} retry={tree.reload} />;
+  if (!nodes)
+    return tree.error === undefined ? (
+      <Loading />
+    ) : (
+      <Problem error={tree.error} retry={tree.reload} />
+    );
   const node = nodes.find((each) => each.rev === chosen);
   return (
     <div class="revisions">
       <Tree nodes={nodes} chosen={chosen} onChoose={setChosen} />
-      <div class="fill">{node ? <Revision key={node.rev} draft={draft} node={node} onTaken={onTaken} /> : <Empty icon="branch" title={say().chooseRev} />}</div>
+      <div class="fill">
+        {node ? (
+          <Revision key={node.rev} draft={draft} node={node} onTaken={onTaken} />
+        ) : (
+          <Empty icon="branch" title={say().chooseRev} />
+        )}
+      </div>
     </div>
   );
 }
@@ -28,7 +41,15 @@ export function Revisions({ draft, onTaken }: { draft: Draft; onTaken: () => voi
 const ROW = 32;
 const LANE = 18;
 
-function Tree({ nodes, chosen, onChoose }: { nodes: Node[]; chosen: string | undefined; onChoose: (rev: string) => void }): JSX.Element {
+function Tree({
+  nodes,
+  chosen,
+  onChoose,
+}: {
+  nodes: Node[];
+  chosen: string | undefined;
+  onChoose: (rev: string) => void;
+}): JSX.Element {
   const t = say();
   const lanes = Math.max(...nodes.map((node) => node.lane)) + 1;
   const width = lanes * LANE + 6;
@@ -36,7 +57,16 @@ function Tree({ nodes, chosen, onChoose }: { nodes: Node[]; chosen: string | und
   const at = (node: Node, row: number) => ({ x: node.lane * LANE + 12, y: row * ROW + ROW / 2 });
   return (
     <div class="tree">
-      <svg ref={(element) => style(element as unknown as HTMLElement, { width: `${width}px`, height: `${nodes.length * ROW}px` })} viewBox={`0 0 ${width} ${nodes.length * ROW}`} aria-hidden="true">
+      <svg
+        ref={(element) =>
+          style(element as unknown as HTMLElement, {
+            width: `${width}px`,
+            height: `${nodes.length * ROW}px`,
+          })
+        }
+        viewBox={`0 0 ${width} ${nodes.length * ROW}`}
+        aria-hidden="true"
+      >
         {nodes.map((node, row) => {
           const parent = rows.get(node.parent ?? '');
           const to = parent === undefined ? undefined : nodes[parent];
@@ -44,19 +74,32 @@ function Tree({ nodes, chosen, onChoose }: { nodes: Node[]; chosen: string | und
         })}
         {nodes.map((node, row) => {
           const { x, y } = at(node, row);
-          return <circle key={node.rev} class={looks(node)} cx={x} cy={y} r={node.leaf ? 5.5 : 4} />;
+          return (
+            <circle key={node.rev} class={looks(node)} cx={x} cy={y} r={node.leaf ? 5.5 : 4} />
+          );
         })}
       </svg>
       <ol aria-label={t.tree}>
         {nodes.map((node) => (
-          <li key={node.rev} ref={(element) => style(element, { 'padding-inline-start': `${width}px` })}>
+          <li
+            key={node.rev}
+            ref={(element) => style(element, { 'padding-inline-start': `${width}px` })}
+          >
             {node.more > 0 ? (
               <span class="soft">{t.older(count(node.more))}</span>
             ) : (
-              <button type="button" class="plain" aria-pressed={node.rev === chosen} title={node.rev} onClick={() => onChoose(node.rev)}>
+              <button
+                type="button"
+                class="plain"
+                aria-pressed={node.rev === chosen}
+                title={node.rev}
+                onClick={() => onChoose(node.rev)}
+              >
                 <code>{short(node.rev)}</code>
                 {node.leaf?.isWinner && <Badge kind="good">{t.winner}</Badge>}
-                {node.leaf && !node.leaf.isWinner && !node.leaf.isDeleted && <Badge kind="warn">{t.conflict}</Badge>}
+                {node.leaf && !node.leaf.isWinner && !node.leaf.isDeleted && (
+                  <Badge kind="warn">{t.conflict}</Badge>
+                )}
                 {node.leaf?.isDeleted && <Badge kind="bad">{t.isDeleted}</Badge>}
                 {node.isThere === false && <Badge>{t.compacted}</Badge>}
               </button>
@@ -75,7 +118,9 @@ interface Point {
 
 /** Down in its own lane, and over to the parent's in the last row. */
 function edge(from: Point, to: Point): string {
-  return from.x === to.x ? `M${from.x} ${from.y}V${to.y}` : `M${from.x} ${from.y}V${to.y - ROW}C${from.x} ${to.y - ROW / 3} ${to.x} ${to.y - ROW / 1.5} ${to.x} ${to.y}`;
+  return from.x === to.x
+    ? `M${from.x} ${from.y}V${to.y}`
+    : `M${from.x} ${from.y}V${to.y - ROW}C${from.x} ${to.y - ROW / 3} ${to.x} ${to.y - ROW / 1.5} ${to.x} ${to.y}`;
 }
 
 function looks({ leaf, isThere }: Node): string {
@@ -85,7 +130,11 @@ function looks({ leaf, isThere }: Node): string {
 }
 
 /** A revision's content; `undefined` where it is not there any more. */
-async function readRevision(draft: Draft, rev: string, signal: AbortSignal): Promise<Obj | undefined> {
+async function readRevision(
+  draft: Draft,
+  rev: string,
+  signal: AbortSignal,
+): Promise<Obj | undefined> {
   try {
     return (await read('GET', draft.path, { query: { rev }, signal })) as Obj;
   } catch (error) {
@@ -94,11 +143,26 @@ async function readRevision(draft: Draft, rev: string, signal: AbortSignal): Pro
   }
 }
 
-function Revision({ draft, node, onTaken }: { draft: Draft; node: Node; onTaken: () => void }): JSX.Element {
+function Revision({
+  draft,
+  node,
+  onTaken,
+}: {
+  draft: Draft;
+  node: Node;
+  onTaken: () => void;
+}): JSX.Element {
   const t = say();
   const { rev } = node;
-  const content = useResource(`${draft.path} ${rev}`, async (signal) => ({ doc: node.leaf?.doc ?? (await readRevision(draft, rev, signal)) }));
-  if (!content.data) return content.error === undefined ? <Loading /> : <Problem error={content.error} retry={content.reload} />;
+  const content = useResource(`${draft.path} ${rev}`, async (signal) => ({
+    doc: node.leaf?.doc ?? (await readRevision(draft, rev, signal)),
+  }));
+  if (!content.data)
+    return content.error === undefined ? (
+      <Loading />
+    ) : (
+      <Problem error={content.error} retry={content.reload} />
+    );
   const { doc } = content.data;
   const take = () => {
     if (!doc) return;
@@ -126,7 +190,11 @@ function Revision({ draft, node, onTaken }: { draft: Draft; node: Node; onTaken:
       {doc ? (
         <>
           <Sides left={`${t.thisRev} ${short(rev)}`} right={t.present} />
-          <Compare before={print(doc, 2)} after={draft.now} labels={[`${t.thisRev} ${rev}`, t.present]} />
+          <Compare
+            before={print(doc, 2)}
+            after={draft.now}
+            labels={[`${t.thisRev} ${rev}`, t.present]}
+          />
         </>
       ) : (
         <p class="notice">{t.gone}</p>

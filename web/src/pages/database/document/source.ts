@@ -27,17 +27,26 @@ function stringEnd(source: string, at: number): number {
 }
 
 function valueEnd(source: string, at: number): number {
+  const first = source[at] ?? '';
+  if (first === '"') return stringEnd(source, at);
+  if (first === '{' || first === '[') return nestedEnd(source, at);
+  const length = source.slice(at).search(/[\s,\]}]/);
+  return length < 0 ? source.length : at + length;
+}
+
+/** The end of an object or array. */
+function nestedEnd(source: string, at: number): number {
   let depth = 0;
-  for (let now = at; now < source.length; now++) {
+  let now = at;
+  while (now < source.length) {
     const character = source[now] ?? '';
     if (character === '"') {
-      now = stringEnd(source, now) - 1;
-      if (depth === 0) return now + 1;
-    } else if (character === '{' || character === '[') depth++;
-    else if (character === '}' || character === ']') {
-      if (depth === 0) return now;
-      if (--depth === 0) return now + 1;
-    } else if (depth === 0 && (character === ',' || /\s/.test(character))) return now;
+      now = stringEnd(source, now);
+      continue;
+    }
+    now++;
+    if (character === '{' || character === '[') depth++;
+    else if ((character === '}' || character === ']') && --depth === 0) return now;
   }
   return source.length;
 }
@@ -50,7 +59,12 @@ function members(source: string): Span[] {
     const nameEnd = stringEnd(source, at);
     const valueFrom = spaceEnd(source, spaceEnd(source, nameEnd) + 1);
     const valueTo = valueEnd(source, valueFrom);
-    all.push({ name: JSON.parse(source.slice(at, nameEnd)) as string, from: at, valueFrom, valueTo });
+    all.push({
+      name: JSON.parse(source.slice(at, nameEnd)) as string,
+      from: at,
+      valueFrom,
+      valueTo,
+    });
     at = spaceEnd(source, valueTo);
     if (source[at] === ',') at = spaceEnd(source, at + 1);
   }
@@ -63,17 +77,23 @@ export function put(source: string, name: string, value: Json | undefined): stri
   const index = all.findLastIndex((span) => span.name === name);
   const span = all[index];
   const isLong = source.includes('\n');
-  const printed = value === undefined ? '' : isLong ? print(value, 2).replaceAll('\n', '\n  ') : print(value);
-  if (span && value !== undefined) return source.slice(0, span.valueFrom) + printed + source.slice(span.valueTo);
+  const printed =
+    value === undefined ? '' : isLong ? print(value, 2).replaceAll('\n', '\n  ') : print(value);
+  if (span && value !== undefined)
+    return source.slice(0, span.valueFrom) + printed + source.slice(span.valueTo);
   if (span) {
     const before = all[index - 1];
     const from = before ? before.valueTo : span.from;
-    return source.slice(0, from) + source.slice(before ? span.valueTo : (all[index + 1]?.from ?? span.valueTo));
+    return (
+      source.slice(0, from) +
+      source.slice(before ? span.valueTo : (all[index + 1]?.from ?? span.valueTo))
+    );
   }
   if (value === undefined) return source;
   const member = `${JSON.stringify(name)}:${isLong ? ' ' : ''}${printed}`;
   const after = (name === '_rev' && all.find((each) => each.name === '_id')) || all.at(-1);
-  if (after) return `${source.slice(0, after.valueTo)},${isLong ? '\n  ' : ''}${member}${source.slice(after.valueTo)}`;
+  if (after)
+    return `${source.slice(0, after.valueTo)},${isLong ? '\n  ' : ''}${member}${source.slice(after.valueTo)}`;
   return isLong ? `{\n  ${member}\n}` : `{${member}}`;
 }
 
@@ -86,6 +106,7 @@ export function lineOf(source: string, name: string): number {
 /** A document without what describes its state only. */
 export function plain(doc: Obj): Obj {
   const kept = new Obj(doc);
-  for (const name of ['_conflicts', '_deleted_conflicts', '_revisions', '_revs_info', '_local_seq']) kept.delete(name);
+  for (const name of ['_conflicts', '_deleted_conflicts', '_revisions', '_revs_info', '_local_seq'])
+    kept.delete(name);
   return kept;
 }

@@ -31,7 +31,15 @@ export function shape(leaves: Leaf[], there: Map<string, boolean>): Node[] {
   leaves.forEach((leaf, lane) => {
     for (const [n, rev] of leaf.history.entries()) {
       if (nodes.has(rev)) break;
-      nodes.set(rev, { rev, generation: generation(rev), parent: leaf.history[n + 1], lane, leaf: n === 0 ? leaf : undefined, isThere: there.get(rev), more: 0 });
+      nodes.set(rev, {
+        rev,
+        generation: generation(rev),
+        parent: leaf.history[n + 1],
+        lane,
+        leaf: n === 0 ? leaf : undefined,
+        isThere: there.get(rev),
+        more: 0,
+      });
     }
   });
   return fold(nodes).sort((a, b) => b.generation - a.generation || a.lane - b.lane);
@@ -40,13 +48,20 @@ export function shape(leaves: Leaf[], there: Map<string, boolean>): Node[] {
 /** Long runs of compacted revisions become one. */
 function fold(nodes: Map<string, Node>): Node[] {
   const children = new Map<string, number>();
-  for (const { parent } of nodes.values()) if (parent) children.set(parent, (children.get(parent) ?? 0) + 1);
-  const isDull = (node: Node | undefined): node is Node => node !== undefined && node.isThere === false && !node.leaf && children.get(node.rev) === 1;
+  for (const { parent } of nodes.values())
+    if (parent) children.set(parent, (children.get(parent) ?? 0) + 1);
+  const isDull = (node: Node | undefined): node is Node =>
+    node !== undefined && node.isThere === false && !node.leaf && children.get(node.rev) === 1;
   const gone = new Set<string>();
   for (const node of nodes.values()) {
     if (gone.has(node.rev) || !isDull(node)) continue;
     const run = [node];
-    for (let next = nodes.get(node.parent ?? ''); isDull(next) && next.lane === node.lane; next = nodes.get(next.parent ?? '')) run.push(next);
+    for (
+      let next = nodes.get(node.parent ?? '');
+      isDull(next) && next.lane === node.lane;
+      next = nodes.get(next.parent ?? '')
+    )
+      run.push(next);
     if (run.length < RUN_MIN) continue;
     for (const each of run.slice(1)) gone.add(each.rev);
     node.more = run.length;

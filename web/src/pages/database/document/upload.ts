@@ -13,10 +13,15 @@ export interface Upload {
   error?: unknown;
 }
 
-/** Files on their way into a document: one after the other, as each needs the revision that the one before made. */
+/**
+ * Files on their way into a document: one after the other, as each needs the revision that the one
+ * before made.
+ */
 export class Uploads {
   readonly all = signal<Upload[]>([]);
-  readonly isBusy = computed(() => this.all.value.some(({ state }) => state === 'waiting' || state === 'sending'));
+  readonly isBusy = computed(() =>
+    this.all.value.some(({ state }) => state === 'waiting' || state === 'sending'),
+  );
   private ids = 0;
   private isRunning = false;
   private control: AbortController | undefined;
@@ -27,7 +32,9 @@ export class Uploads {
   ) {}
 
   add(files: { name: string; file: File }[]): void {
-    const fresh = files.map(({ name, file }): Upload => ({ id: ++this.ids, name, file, done: 0, state: 'waiting' }));
+    const fresh = files.map(
+      ({ name, file }): Upload => ({ id: ++this.ids, name, file, done: 0, state: 'waiting' }),
+    );
     this.all.value = [...this.all.value, ...fresh];
     void this.run();
   }
@@ -74,30 +81,53 @@ export class Uploads {
     try {
       const { signal } = this.control;
       const to = `${this.draft.path}/${encodeURIComponent(name)}`;
-      await this.draft.withRev(name, (rev) => transmit(url(to, { rev }), file, signal, (done) => this.change(id, { done })));
+      await this.draft.withRev(name, (rev) =>
+        transmit(url(to, { rev }), file, signal, (done) => this.change(id, { done })),
+      );
       this.forget(id);
       this.onDone(name);
     } catch (error) {
-      this.change(id, this.control.signal.aborted ? { state: 'stopped' } : { state: 'failed', error });
+      this.change(
+        id,
+        this.control.signal.aborted ? { state: 'stopped' } : { state: 'failed', error },
+      );
     }
   }
 }
 
-/** `fetch` does not tell how much was sent. The file is read as it is sent, so that it may be larger than memory. */
-async function transmit(to: URL, file: File, signal: AbortSignal, onProgress: (done: number) => void): Promise<string> {
-  for (;;) {
+/**
+ * `fetch` does not tell how much was sent. The file is read as it is sent, so that it may be larger
+ * than memory.
+ */
+async function transmit(
+  to: URL,
+  file: File,
+  signal: AbortSignal,
+  onProgress: (done: number) => void,
+): Promise<string> {
+  while (true) {
     const { status, text, requestId } = await transmitOnce(to, file, signal, onProgress);
     const told = parsed(text);
     if (status < 300 && told.rev) return told.rev;
     if (status === 401 && (await isOver())) {
       isExpired.value = true;
       await renewed(signal);
-    }
-    else throw new ApiError(status, told.error ?? String(status), told.reason ?? text.slice(0, 500), requestId);
+    } else
+      throw new ApiError(
+        status,
+        told.error ?? String(status),
+        told.reason ?? text.slice(0, 500),
+        requestId,
+      );
   }
 }
 
-function transmitOnce(to: URL, file: File, signal: AbortSignal, onProgress: (done: number) => void): Promise<{ status: number; text: string; requestId: string | null }> {
+function transmitOnce(
+  to: URL,
+  file: File,
+  signal: AbortSignal,
+  onProgress: (done: number) => void,
+): Promise<{ status: number; text: string; requestId: string | null }> {
   return new Promise((resolve, reject) => {
     const request = new XMLHttpRequest();
     request.open('PUT', to);
@@ -109,7 +139,12 @@ function transmitOnce(to: URL, file: File, signal: AbortSignal, onProgress: (don
       shown = performance.now();
       onProgress(loaded / Math.max(1, total));
     };
-    request.onload = () => resolve({ status: request.status, text: request.responseText, requestId: request.getResponseHeader('x-couch-request-id') });
+    request.onload = () =>
+      resolve({
+        status: request.status,
+        text: request.responseText,
+        requestId: request.getResponseHeader('x-couch-request-id'),
+      });
     request.onerror = () => reject(new LostError());
     request.onabort = () => reject(new DOMException('', 'AbortError'));
     signal.addEventListener('abort', () => request.abort());

@@ -5,14 +5,26 @@ import { count } from '../../../i18n';
 import { print } from '../../../json';
 import { Button, complain, confirm, say, words } from '../../../ui';
 import type { Info } from '../../databases/infos';
-import { type Chosen, type Removal, UNDO_BYTES_MAX, UNDO_MAX, remove } from './remove';
+import { type Chosen, type Removal, remove, UNDO_BYTES_MAX, UNDO_MAX } from './remove';
 import { rowsOf } from './rows';
 import { t } from './texts';
 
 const CHUNK = 200;
 
 /** What can be done with the selected documents. */
-export function Bulk({ db, info, chosen, clear, changed }: { db: string; info: Info; chosen: Map<string, string>; clear: () => void; changed: () => void }): JSX.Element {
+export function Bulk({
+  db,
+  info,
+  chosen,
+  clear,
+  changed,
+}: {
+  db: string;
+  info: Info;
+  chosen: Map<string, string>;
+  clear: () => void;
+  changed: () => void;
+}): JSX.Element {
   const [done, setDone] = useState(0);
   const all = [...chosen].map(([id, rev]): Chosen => ({ id, rev }));
   const run = async (isKept: boolean) => {
@@ -27,11 +39,18 @@ export function Bulk({ db, info, chosen, clear, changed }: { db: string; info: I
   const ask = () => {
     const bytes = (info.sizes.external / Math.max(1, info.doc_count)) * all.length;
     if (all.length <= UNDO_MAX && bytes <= UNDO_BYTES_MAX) return run(true).catch(complain);
-    return confirm({ title: t().deleteTitle, text: t().deleteText(count(all.length)), action: words().delete, work: () => run(false) });
+    return confirm({
+      title: t().deleteTitle,
+      text: t().deleteText(count(all.length)),
+      action: words().delete,
+      work: () => run(false),
+    });
   };
   return (
     <>
-      <strong role="status">{done > 0 ? t().deleting(count(done), count(all.length)) : t().selected(count(all.length))}</strong>
+      <strong role="status">
+        {done > 0 ? t().deleting(count(done), count(all.length)) : t().selected(count(all.length))}
+      </strong>
       <Button icon="remove" onClick={ask}>
         {words().delete}
       </Button>
@@ -47,7 +66,13 @@ export function Bulk({ db, info, chosen, clear, changed }: { db: string; info: I
 
 function tell({ removed, failed, conflicts, undo }: Removal, changed: () => void): void {
   const back = undo && (() => undo().finally(changed));
-  if (removed > 0) say([t().wasDeleted(count(removed)), conflicts > 0 && t().left(count(conflicts))].filter(Boolean).join(' '), back);
+  if (removed > 0)
+    say(
+      [t().wasDeleted(count(removed)), conflicts > 0 && t().left(count(conflicts))]
+        .filter(Boolean)
+        .join(' '),
+      back,
+    );
   const [first] = failed;
   if (first) complain(new Error(t().failed(count(failed.length), ...first)));
 }
@@ -56,11 +81,16 @@ function tell({ removed, failed, conflicts, undo }: Removal, changed: () => void
 async function download(db: string, all: Chosen[]): Promise<void> {
   const docs: string[] = [];
   for (let n = 0; n < all.length; n += CHUNK) {
-    const told = await read('POST', `${path(db)}/_all_docs`, { query: { include_docs: true }, body: { keys: all.slice(n, n + CHUNK).map(({ id }) => id) } });
+    const told = await read('POST', `${path(db)}/_all_docs`, {
+      query: { include_docs: true },
+      body: { keys: all.slice(n, n + CHUNK).map(({ id }) => id) },
+    });
     for (const { doc } of rowsOf(told)) if (doc) docs.push(print(doc));
   }
   const anchor = document.createElement('a');
-  anchor.href = URL.createObjectURL(new Blob(['[\n', docs.join(',\n'), '\n]\n'], { type: 'application/json' }));
+  anchor.href = URL.createObjectURL(
+    new Blob(['[\n', docs.join(',\n'), '\n]\n'], { type: 'application/json' }),
+  );
   anchor.download = `${db.replaceAll('/', '-')}.json`;
   anchor.click();
   setTimeout(() => URL.revokeObjectURL(anchor.href), 60_000);

@@ -13,9 +13,13 @@ export function fieldsOf(rows: Iterable<DocRow>): string[] {
   const counts = new Map<string, number>();
   for (const { id, doc } of rows) {
     if (!doc || id.startsWith('_design/')) continue;
-    for (const name of doc.keys()) if (!name.startsWith('_')) counts.set(name, (counts.get(name) ?? 0) + 1);
+    for (const name of doc.keys())
+      if (!name.startsWith('_')) counts.set(name, (counts.get(name) ?? 0) + 1);
   }
-  return [...counts].sort((a, b) => b[1] - a[1]).slice(0, SHOWN_MAX).map(([name]) => name);
+  return [...counts]
+    .sort((a, b) => b[1] - a[1])
+    .slice(0, SHOWN_MAX)
+    .map(([name]) => name);
 }
 
 export function usual(fields: string[]): string[] {
@@ -35,7 +39,19 @@ export function chosenFields(db: string): string[] | undefined {
 }
 
 /** Lets choose the columns. */
-export function Fields({ db, fields, shown, onClose, onChange }: { db: string; fields: string[]; shown: string[]; onClose: () => void; onChange: () => void }): JSX.Element {
+export function Fields({
+  db,
+  fields,
+  shown,
+  onClose,
+  onChange,
+}: {
+  db: string;
+  fields: string[];
+  shown: string[];
+  onClose: () => void;
+  onChange: () => void;
+}): JSX.Element {
   const [chosen, setChosen] = useState(shown);
   const choose = (to: string[] | undefined) => {
     if (to) localStorage.setItem(kept(db), JSON.stringify(to));
@@ -46,12 +62,31 @@ export function Fields({ db, fields, shown, onClose, onChange }: { db: string; f
   const all = [...fields, ...chosen.filter((field) => !fields.includes(field))];
   return (
     <Dialog title={t().fields} onClose={onClose}>
-      <form onSubmit={(event) => (event.preventDefault(), onClose())}>
+      <form
+        onSubmit={(event) => {
+          event.preventDefault();
+          onClose();
+        }}
+      >
         <small class="soft">{t().fieldsHint}</small>
         <div class="options">
           {all.map((field) => {
             const isOn = chosen.includes(field);
-            return <Check key={field} label={field} value={isOn} disabled={!isOn && chosen.length >= MOST} onChange={(on) => choose(on ? all.filter((each) => each === field || chosen.includes(each)) : chosen.filter((each) => each !== field))} />;
+            return (
+              <Check
+                key={field}
+                label={field}
+                value={isOn}
+                disabled={!isOn && chosen.length >= MOST}
+                onChange={(on) =>
+                  choose(
+                    on
+                      ? all.filter((each) => each === field || chosen.includes(each))
+                      : chosen.filter((each) => each !== field),
+                  )
+                }
+              />
+            );
           })}
         </div>
         <div class="actions">

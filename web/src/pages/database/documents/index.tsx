@@ -5,11 +5,11 @@ import { link, refine } from '../../../router';
 import { Button, Check, Empty, Icon, Loading, Problem, words } from '../../../ui';
 import type { PartProps } from '..';
 import { Bulk } from './bulk';
-import { Fields, chosenFields, fieldsOf, usual } from './fields';
+import { chosenFields, Fields, fieldsOf, usual } from './fields';
 import { DocsJson } from './json';
 import { Jump } from './jump';
 import { Options } from './options';
-import { type Range, queryOf, rangeOf } from './range';
+import { queryOf, type Range, rangeOf } from './range';
 import type { DocRow, Rows } from './rows';
 import { DocsTable, type Picking } from './table';
 import { t } from './texts';
@@ -45,56 +45,141 @@ export default function Documents({ db, place, info, reload }: PartProps): JSX.E
   return (
     <>
       <div class="docs-head">
-        <div class="bar">
-          <div class="group" role="group" aria-label={t().how}>
-            <button type="button" aria-pressed={!isJson} onClick={() => refine({ view: undefined })}>
-              {t().table}
-            </button>
-            <button type="button" aria-pressed={isJson} onClick={() => refine({ view: 'json' })}>
-              {t().json}
-            </button>
-          </div>
-          {!isJson && <Check label={t().withDocs} value={withDocs} onChange={(on) => refine({ include_docs: String(on) })} />}
-          {!isJson && withDocs && rows && <Columns db={db} rows={rows} />}
-          <Button icon="filter" aria-expanded={isOpen} aria-pressed={!isAll} onClick={() => setOpen(!isOpen)}>
-            {t().range}
-          </Button>
-          {rows && <Jump rows={rows} to={jump} />}
-          <Button kind="plain" icon="reload" label={words().reload} onClick={changed} />
-          <a class="button primary push" href={link(['database', db, 'new'])}>
-            <Icon name="add" />
-            {t().create}
-          </a>
-        </div>
-        {isOpen && <Options key={key} range={range} isPartitioned={info?.props?.partitioned ?? false} />}
+        <Head
+          {...{ db, rows, isJson, withDocs, isOpen, isAll, jump, changed }}
+          toggle={() => setOpen(!isOpen)}
+        />
+        {isOpen && (
+          <Options key={key} range={range} isPartitioned={info?.props?.partitioned ?? false} />
+        )}
         <Problem error={rows?.error} retry={again} />
         <div class={chosen.size > 0 ? 'bar picked' : 'bar status'}>
           {chosen.size > 0 && info ? (
-            <Bulk db={db} info={info} chosen={chosen} clear={() => setChosen(new Map())} changed={changed} />
+            <Bulk
+              db={db}
+              info={info}
+              chosen={chosen}
+              clear={() => setChosen(new Map())}
+              changed={changed}
+            />
           ) : (
-            rows?.count !== undefined && (
-              <span class="soft" role="status">
-                {isAll ? t().all(count(rows.count)) : t().some(count(rows.count), count(rows.total))}
-              </span>
-            )
+            rows && <Count rows={rows} range={range} />
           )}
-          {chosen.size === 0 && !isAll && <Within range={range} />}
-          {rows?.count !== undefined && rows.count > 0 && chosen.size < rows.count && (
+          {chosen.size < (rows?.count ?? 0) && (
             <Button kind="plain" onClick={selectAll}>
               {t().selectAll}
             </Button>
           )}
         </div>
       </div>
-      {rows?.count === undefined ? (
-        rows?.error === undefined && <Loading lines={10} />
-      ) : rows.count === 0 ? (
-        <None isAll={isAll} db={db} />
-      ) : isJson ? (
-        <DocsJson key={key} db={db} rows={rows} from={Math.min(goTo.index, Math.max(0, rows.count - 1))} setFrom={jump} seen={seen} picking={picking} />
-      ) : (
-        <Rowed key={key} {...{ db, rows, withDocs, seen, picking }} goTo={goTo.round > 0 ? goTo : undefined} />
+      <Body {...{ db, rows, isAll, isJson, withDocs, goTo, jump, seen, picking }} key={key} />
+    </>
+  );
+}
+
+/** The documents, as a table or as JSON. */
+function Body({
+  db,
+  rows,
+  isAll,
+  isJson,
+  withDocs,
+  goTo,
+  jump,
+  seen,
+  picking,
+}: {
+  db: string;
+  rows: Rows | undefined;
+  isAll: boolean;
+  isJson: boolean;
+  withDocs: boolean;
+  goTo: { index: number; round: number };
+  jump: (index: number) => void;
+  seen: (from: number, to: number) => void;
+  picking: Picking;
+}): JSX.Element | null {
+  if (rows?.count === undefined) return rows?.error === undefined ? <Loading lines={10} /> : null;
+  if (rows.count === 0) return <None isAll={isAll} db={db} />;
+  if (isJson)
+    return (
+      <DocsJson
+        db={db}
+        rows={rows}
+        from={Math.min(goTo.index, Math.max(0, rows.count - 1))}
+        setFrom={jump}
+        seen={seen}
+        picking={picking}
+      />
+    );
+  return (
+    <Rowed {...{ db, rows, withDocs, seen, picking }} goTo={goTo.round > 0 ? goTo : undefined} />
+  );
+}
+
+/** The buttons above the documents. */
+function Head({
+  db,
+  rows,
+  isJson,
+  withDocs,
+  isOpen,
+  isAll,
+  jump,
+  toggle,
+  changed,
+}: {
+  db: string;
+  rows: Rows | undefined;
+  isJson: boolean;
+  withDocs: boolean;
+  isOpen: boolean;
+  isAll: boolean;
+  jump: (index: number) => void;
+  toggle: () => void;
+  changed: () => void;
+}): JSX.Element {
+  return (
+    <div class="bar">
+      <div class="group" role="group" aria-label={t().how}>
+        <button type="button" aria-pressed={!isJson} onClick={() => refine({ view: undefined })}>
+          {t().table}
+        </button>
+        <button type="button" aria-pressed={isJson} onClick={() => refine({ view: 'json' })}>
+          {t().json}
+        </button>
+      </div>
+      {!isJson && (
+        <Check
+          label={t().withDocs}
+          value={withDocs}
+          onChange={(on) => refine({ include_docs: String(on) })}
+        />
       )}
+      {!isJson && withDocs && rows && <Columns db={db} rows={rows} />}
+      <Button icon="filter" aria-expanded={isOpen} aria-pressed={!isAll} onClick={toggle}>
+        {t().range}
+      </Button>
+      {rows && <Jump rows={rows} to={jump} />}
+      <Button kind="plain" icon="reload" label={words().reload} onClick={changed} />
+      <a class="button primary push" href={link(['database', db, 'new'])}>
+        <Icon name="add" />
+        {t().create}
+      </a>
+    </div>
+  );
+}
+
+function Count({ rows, range }: { rows: Rows; range: Range }): JSX.Element {
+  const isAll = Object.keys(range).length === 0;
+  return (
+    <>
+      {rows.count !== undefined && (
+        <span class="soft" role="status">
+          {isAll ? t().all(count(rows.count)) : t().some(count(rows.count), count(rows.total))}
+        </span>
+      )}
+      {!isAll && <Within range={range} />}
     </>
   );
 }
@@ -107,7 +192,18 @@ function pickIn(old: Map<string, string>, picked: DocRow[], isOn: boolean): Map<
   return now;
 }
 
-function Rowed({ db, rows, ...rest }: { db: string; rows: Rows; withDocs: boolean; seen: (from: number, to: number) => void; goTo: { index: number; round: number } | undefined; picking: Picking }): JSX.Element {
+function Rowed({
+  db,
+  rows,
+  ...rest
+}: {
+  db: string;
+  rows: Rows;
+  withDocs: boolean;
+  seen: (from: number, to: number) => void;
+  goTo: { index: number; round: number } | undefined;
+  picking: Picking;
+}): JSX.Element {
   // Of the rows that came first, so that columns stay while one scrolls.
   const first = useMemo(() => usual(fieldsOf(rows.loaded())), [rows]);
   return <DocsTable db={db} rows={rows} fields={chosenFields(db) ?? first} {...rest} />;
@@ -125,7 +221,15 @@ function Columns({ db, rows }: { db: string; rows: Rows }): JSX.Element {
   return (
     <>
       <Button onClick={() => setOpen(true)}>{t().fields}</Button>
-      {isOpen && <Fields db={db} fields={fields} shown={chosenFields(db) ?? usual(fields)} onClose={close} onChange={() => undefined} />}
+      {isOpen && (
+        <Fields
+          db={db}
+          fields={fields}
+          shown={chosenFields(db) ?? usual(fields)}
+          onClose={close}
+          onChange={() => undefined}
+        />
+      )}
     </>
   );
 }

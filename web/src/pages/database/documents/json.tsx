@@ -11,11 +11,28 @@ const PAGE = 20;
 const SHOWN_MAX = 50_000;
 
 /** Documents as they are, some at a time. */
-export function DocsJson({ db, rows, from, setFrom, seen, picking }: { db: string; rows: Rows; from: number; setFrom: (from: number) => void; seen: (from: number, to: number) => void; picking: Picking }): JSX.Element {
+export function DocsJson({
+  db,
+  rows,
+  from,
+  setFrom,
+  seen,
+  picking,
+}: {
+  db: string;
+  rows: Rows;
+  from: number;
+  setFrom: (from: number) => void;
+  seen: (from: number, to: number) => void;
+  picking: Picking;
+}): JSX.Element {
   const all = rows.count ?? 0;
   const to = Math.min(all, from + PAGE);
   useEffect(() => seen(from, to), [from, to, rows]);
-  const shown = Array.from({ length: to - from }, (_, n) => [from + n, rows.row(from + n)] as const);
+  const shown = Array.from(
+    { length: to - from },
+    (_, n) => [from + n, rows.row(from + n)] as const,
+  );
   return (
     <>
       <ul class="docs-json" key={from} tabIndex={0} aria-label={t().list}>
@@ -52,7 +69,10 @@ export function DocsJson({ db, rows, from, setFrom, seen, picking }: { db: strin
 }
 
 function Text({ row }: { row: DocRow }): JSX.Element | null {
-  const text = useMemo(() => row.doc && print(new Obj([...row.doc].filter(([name]) => name !== '_conflicts')), 2), [row.doc]);
+  const text = useMemo(
+    () => row.doc && print(new Obj([...row.doc].filter(([name]) => name !== '_conflicts')), 2),
+    [row.doc],
+  );
   if (text === undefined) return null;
   return (
     <pre tabIndex={0}>

@@ -2,11 +2,17 @@ import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { refine } from '../../../router';
 import { Button, Check, Field, TextField } from '../../../ui';
-import { type Range, beginning, queryOf } from './range';
+import { beginning, queryOf, type Range } from './range';
 import { t } from './texts';
 
 /** What of `_all_docs` can be chosen. */
-export function Options({ range, isPartitioned }: { range: Range; isPartitioned: boolean }): JSX.Element {
+export function Options({
+  range,
+  isPartitioned,
+}: {
+  range: Range;
+  isPartitioned: boolean;
+}): JSX.Element {
   const [start, setStart] = useState(range.start ?? '');
   const [end, setEnd] = useState(range.end ?? '');
   const [prefix, setPrefix] = useState('');
@@ -37,14 +43,25 @@ export function Options({ range, isPartitioned }: { range: Range; isPartitioned:
   return (
     <form class="card" onSubmit={apply} aria-label={t().range}>
       <div class="options">
-        {isPartitioned && <TextField label={t().partition} value={partition} onInput={setPartition} />}
+        {isPartitioned && (
+          <TextField label={t().partition} value={partition} onInput={setPartition} />
+        )}
         <TextField label={t().prefix} hint={t().prefixHint} value={prefix} onInput={begin} focus />
         <TextField label={t().start} value={start} onInput={setStart} />
         <TextField label={t().end} value={end} onInput={setEnd} />
         <TextField label={t().limit} type="number" value={limit} onInput={setLimit} />
         <TextField label={t().skip} type="number" value={skip} onInput={setSkip} />
         <Field label={t().keys} hint={t().keysHint}>
-          {(id, described) => <textarea id={id} aria-describedby={described} rows={2} spellcheck={false} value={keys} onInput={(event) => setKeys(event.currentTarget.value)} />}
+          {(id, described) => (
+            <textarea
+              id={id}
+              aria-describedby={described}
+              rows={2}
+              spellcheck={false}
+              value={keys}
+              onInput={(event) => setKeys(event.currentTarget.value)}
+            />
+          )}
         </Field>
         <div>
           <Check label={t().descending} value={isDown} onChange={setDown} />

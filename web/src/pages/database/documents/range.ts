@@ -34,7 +34,8 @@ export function rangeOf(query: URLSearchParams): Range {
 
 /** As it stands in an address. */
 export function queryOf(range: Range): Record<string, string | undefined> {
-  const quoted = (value: string | undefined) => (value === undefined ? undefined : JSON.stringify(value));
+  const quoted = (value: string | undefined) =>
+    value === undefined ? undefined : JSON.stringify(value);
   return {
     startkey: quoted(range.start),
     endkey: quoted(range.end),

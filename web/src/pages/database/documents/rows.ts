@@ -1,5 +1,5 @@
-import { type Query, isAborted, path, read } from '../../../api';
-import { type Json, Num, Obj, member, number, text } from '../../../json';
+import { isAborted, path, type Query, read } from '../../../api';
+import { type Json, member, Num, number, Obj, text } from '../../../json';
 import type { Range } from './range';
 
 export interface DocRow {
@@ -23,8 +23,9 @@ const ALL_PAGE = 5000;
 const REST_MS = 40;
 
 /**
- * The rows of `_all_docs`, of which those pages are loaded that are seen. `count` is exact: offsets tell how many are outside of the range.
- * A page is reached from the nearest row that is known, in either direction, as `skip` over a million rows is slow.
+ * The rows of `_all_docs`, of which those pages are loaded that are seen. `count` is exact: offsets
+ * tell how many are outside of the range. A page is reached from the nearest row that is known, in
+ * either direction, as `skip` over a million rows is slow.
  */
 export class Rows {
   count: number | undefined;
@@ -49,7 +50,10 @@ export class Rows {
     private readonly size: number,
     private readonly changed: () => void,
   ) {
-    this.to = range.partition === undefined || range.keys ? `${path(db)}/_all_docs` : `${path(db, '_partition', range.partition)}/_all_docs`;
+    this.to =
+      range.partition === undefined || range.keys
+        ? `${path(db)}/_all_docs`
+        : `${path(db, '_partition', range.partition)}/_all_docs`;
   }
 
   /** Finds out how many there are, and has the first of them. */
@@ -81,11 +85,15 @@ export class Rows {
   /** These are looked at. */
   seen(from: number, to: number): void {
     if (this.count === undefined || this.range.keys) return;
-    const [first, last] = [Math.floor(from / this.size), Math.floor(Math.max(from, to - 1) / this.size)];
+    const [first, last] = [
+      Math.floor(from / this.size),
+      Math.floor(Math.max(from, to - 1) / this.size),
+    ];
     for (const [page, one] of this.asked) if (page < first - 1 || page > last + 1) one.abort();
     clearTimeout(this.timer);
     this.timer = setTimeout(() => {
-      for (let page = first; page <= last; page++) if (!this.pages.has(page) && !this.asked.has(page)) void this.load(page);
+      for (let page = first; page <= last; page++)
+        if (!this.pages.has(page) && !this.asked.has(page)) void this.load(page);
       if (this.isOpen && to >= (this.count ?? 0)) void this.load(last + 1);
     }, REST_MS);
   }
@@ -105,8 +113,18 @@ export class Rows {
     let left = this.count ?? 0;
     let last: string | undefined;
     while (left > 0) {
-      const from = last === undefined ? { startkey: this.range.start, skip: this.range.skip } : { startkey: last, skip: 1 };
-      const rows = rowsOf(await this.ask({ ...from, ...this.until(), limit: Math.min(ALL_PAGE, left), descending: this.range.isDown }));
+      const from =
+        last === undefined
+          ? { startkey: this.range.start, skip: this.range.skip }
+          : { startkey: last, skip: 1 };
+      const rows = rowsOf(
+        await this.ask({
+          ...from,
+          ...this.until(),
+          limit: Math.min(ALL_PAGE, left),
+          descending: this.range.isDown,
+        }),
+      );
       if (rows.length === 0) return;
       yield rows;
       left -= rows.length;
@@ -115,9 +133,14 @@ export class Rows {
   }
 
   private async loadKeys(keys: string[]): Promise<void> {
-    const told = await read('POST', this.to, { body: { keys }, query: this.docs(), signal: this.control.signal });
+    const told = await read('POST', this.to, {
+      body: { keys },
+      query: this.docs(),
+      signal: this.control.signal,
+    });
     const rows = rowsOf(told);
-    for (let n = 0; n < rows.length; n += this.size) this.pages.set(n / this.size, rows.slice(n, n + this.size));
+    for (let n = 0; n < rows.length; n += this.size)
+      this.pages.set(n / this.size, rows.slice(n, n + this.size));
     this.total = number(member(told, 'total_rows'));
     this.count = rows.length;
   }
@@ -126,7 +149,14 @@ export class Rows {
     const { start, end, isExclusive, isDown, skip, limit } = this.range;
     const size = Math.min(this.size, limit ?? this.size);
     const [first, far] = await Promise.all([
-      this.ask({ startkey: start, skip, ...this.until(), descending: isDown, limit: size, ...this.docs() }),
+      this.ask({
+        startkey: start,
+        skip,
+        ...this.until(),
+        descending: isDown,
+        limit: size,
+        ...this.docs(),
+      }),
       end === undefined ? undefined : this.ask({ startkey: end, descending: !isDown, limit: 1 }),
     ]);
     const rows = rowsOf(first);
@@ -135,10 +165,12 @@ export class Rows {
     this.isOpen = !(offset instanceof Num) || (far !== undefined && !(after instanceof Num));
     this.base = number(offset);
     this.isEndOut = isExclusive === true && far !== undefined && rowsOf(far)[0]?.id === end;
-    const all = this.isOpen ? rows.length : Math.max(0, this.total - this.base - number(after) - (this.isEndOut ? 1 : 0));
+    const all = this.isOpen
+      ? rows.length
+      : Math.max(0, this.total - this.base - number(after) - (this.isEndOut ? 1 : 0));
     // An empty range has no offset of its own.
     this.count = rows.length < size ? rows.length : Math.min(all, limit ?? all);
-    this.isOpen &&= rows.length === this.size && this.count < (limit ?? Infinity);
+    this.isOpen &&= rows.length === this.size && this.count < (limit ?? Number.POSITIVE_INFINITY);
     this.keep(0, rows);
   }
 
@@ -162,24 +194,57 @@ export class Rows {
   }
 
   private grow(from: number, found: number): void {
-    this.count = Math.max(this.count ?? 0, Math.min(from + found, this.range.limit ?? Infinity));
-    this.isOpen = found === this.size && this.count < (this.range.limit ?? Infinity);
+    this.count = Math.max(
+      this.count ?? 0,
+      Math.min(from + found, this.range.limit ?? Number.POSITIVE_INFINITY),
+    );
+    this.isOpen =
+      found === this.size && this.count < (this.range.limit ?? Number.POSITIVE_INFINITY);
   }
 
   /** The rows from one on, by the shortest way. */
   private async reach(from: number, limit: number, signal: AbortSignal): Promise<DocRow[]> {
     const { start, end, isDown = false, skip = 0 } = this.range;
     const last = from + limit - 1;
-    let ahead: { distance: number; startkey: string | undefined } = { distance: from + skip, startkey: start };
+    let ahead: { distance: number; startkey: string | undefined } = {
+      distance: from + skip,
+      startkey: start,
+    };
     let back: { distance: number; startkey: string | undefined } | undefined;
     // From the end, where it is the range's own.
-    if (!this.isOpen && this.range.limit === undefined) back = { distance: (this.count ?? 0) - 1 - last + (this.isEndOut ? 1 : 0), startkey: end };
+    if (!this.isOpen && this.range.limit === undefined)
+      back = { distance: (this.count ?? 0) - 1 - last + (this.isEndOut ? 1 : 0), startkey: end };
     for (const { index, id } of this.anchors) {
-      if (index <= from && from - index < ahead.distance) ahead = { distance: from - index, startkey: id };
-      if (index >= last && (!back || index - last < back.distance)) back = { distance: index - last, startkey: id };
+      if (index <= from && from - index < ahead.distance)
+        ahead = { distance: from - index, startkey: id };
+      if (index >= last && (!back || index - last < back.distance))
+        back = { distance: index - last, startkey: id };
     }
-    if (!back || ahead.distance <= back.distance) return rowsOf(await this.ask({ startkey: ahead.startkey, skip: ahead.distance, ...this.until(), descending: isDown, limit, ...this.docs() }, signal));
-    const told = await this.ask({ startkey: back.startkey, skip: back.distance, endkey: start, descending: !isDown, limit, ...this.docs() }, signal);
+    if (!back || ahead.distance <= back.distance)
+      return rowsOf(
+        await this.ask(
+          {
+            startkey: ahead.startkey,
+            skip: ahead.distance,
+            ...this.until(),
+            descending: isDown,
+            limit,
+            ...this.docs(),
+          },
+          signal,
+        ),
+      );
+    const told = await this.ask(
+      {
+        startkey: back.startkey,
+        skip: back.distance,
+        endkey: start,
+        descending: !isDown,
+        limit,
+        ...this.docs(),
+      },
+      signal,
+    );
     return rowsOf(told).reverse();
   }
 
@@ -188,14 +253,22 @@ export class Rows {
     const [first, last] = [rows[0], rows.at(-1)];
     const from = page * this.size;
     this.anchors = this.anchors.filter(({ index }) => Math.floor(index / this.size) !== page);
-    if (first && last) this.anchors.push({ index: from, id: first.id }, { index: from + rows.length - 1, id: last.id });
+    if (first && last)
+      this.anchors.push(
+        { index: from, id: first.id },
+        { index: from + rows.length - 1, id: last.id },
+      );
     if (this.pages.size <= PAGES_MAX) return;
-    const far = [...this.pages.keys()].reduce((a, b) => (Math.abs(b - page) > Math.abs(a - page) ? b : a));
+    const far = [...this.pages.keys()].reduce((a, b) =>
+      Math.abs(b - page) > Math.abs(a - page) ? b : a,
+    );
     this.pages.delete(far);
   }
 
   private until(): Query {
-    return this.range.end === undefined ? {} : { endkey: this.range.end, inclusive_end: this.range.isExclusive ? false : undefined };
+    return this.range.end === undefined
+      ? {}
+      : { endkey: this.range.end, inclusive_end: this.range.isExclusive ? false : undefined };
   }
 
   private docs(): Query {
@@ -203,7 +276,14 @@ export class Rows {
   }
 
   private async ask(query: Query, signal = this.control.signal): Promise<Json> {
-    const quoted = Object.entries(query).map(([name, value]) => [name, name.endsWith('key') && value !== undefined ? JSON.stringify(value) : name === 'descending' ? value || undefined : value]);
+    const quoted = Object.entries(query).map(([name, value]) => [
+      name,
+      name.endsWith('key') && value !== undefined
+        ? JSON.stringify(value)
+        : name === 'descending'
+          ? value || undefined
+          : value,
+    ]);
     return read('GET', this.to, { query: Object.fromEntries(quoted) as Query, signal });
   }
 }
@@ -216,6 +296,12 @@ export function rowsOf(told: Json): DocRow[] {
 function rowOf(row: Json): DocRow {
   const doc = member(row, 'doc');
   const id = text(member(row, 'id')) || text(member(row, 'key'));
-  const missing = text(member(row, 'error')) || (member(row, 'value', 'deleted') === true ? 'deleted' : '');
-  return { id, rev: text(member(row, 'value', 'rev')), doc: doc instanceof Obj ? doc : undefined, ...(missing && { missing }) };
+  const missing =
+    text(member(row, 'error')) || (member(row, 'value', 'deleted') === true ? 'deleted' : '');
+  return {
+    id,
+    rev: text(member(row, 'value', 'rev')),
+    doc: doc instanceof Obj ? doc : undefined,
+    ...(missing && { missing }),
+  };
 }

@@ -22,7 +22,10 @@ interface Used {
   seen: (from: number, to: number) => void;
 }
 
-/** The rows of a range. They are loaded again when the database changed; what was there stays meanwhile. */
+/**
+ * The rows of a range. They are loaded again when the database changed; what was there stays
+ * meanwhile.
+ */
 export function useRows(db: string, range: Range, withDocs: boolean, info: Info | undefined): Used {
   const [shown, setShown] = useState<{ key: string; rows: Rows }>();
   const [, draw] = useState(0);
@@ -31,8 +34,10 @@ export function useRows(db: string, range: Range, withDocs: boolean, info: Info 
   const key = JSON.stringify([db, range, withDocs]);
   const isReady = info !== undefined;
   useEffect(() => {
-    if (!info) return undefined;
-    const size = withDocs ? Math.min(100, Math.max(5, Math.floor(PAGE_BYTES / Math.max(1, average(info))))) : 200;
+    if (!info) return;
+    const size = withDocs
+      ? Math.min(100, Math.max(5, Math.floor(PAGE_BYTES / Math.max(1, average(info)))))
+      : 200;
     let isBegun = false;
     const rows = new Rows(db, range, withDocs, size, () => {
       draw((n) => n + 1);

@@ -1,8 +1,8 @@
 import type { JSX } from 'preact';
 import { useId, useState } from 'preact/hooks';
 import { ask, isAdmin, path, read, useResource } from '../../../api';
-import { type Json, Obj, member, print } from '../../../json';
-import { Button, Icon, Loading, Problem, complain, confirm, say } from '../../../ui';
+import { type Json, member, Obj, print } from '../../../json';
+import { Button, complain, confirm, Icon, Loading, Problem, say } from '../../../ui';
 import type { PartProps } from '..';
 import { type Group, type Kind, listed, mayManage } from '../manage';
 import { t } from './texts';
@@ -15,7 +15,9 @@ function changed(security: Json, group: Group, kind: Kind, list: string[]): Obj 
 }
 
 function isPublic(security: Json): boolean {
-  return listed(security, 'members', 'names').length + listed(security, 'members', 'roles').length === 0;
+  return (
+    listed(security, 'members', 'names').length + listed(security, 'members', 'roles').length === 0
+  );
 }
 
 /** Who may read and write a database. */
@@ -24,7 +26,8 @@ export default function Permissions({ db }: PartProps): JSX.Element {
   const told = useResource(`security ${db}`, (signal) => read('GET', to, { signal }));
   const users = useResource(isAdmin.value ? 'user names' : undefined, userNames);
   const security = told.data;
-  if (told.error !== undefined && security === undefined) return <Problem error={told.error} retry={told.reload} />;
+  if (told.error !== undefined && security === undefined)
+    return <Problem error={told.error} retry={told.reload} />;
   if (security === undefined) return <Loading />;
   const put = async (next: Json) => {
     await ask('PUT', to, { body: print(next) });
@@ -33,7 +36,15 @@ export default function Permissions({ db }: PartProps): JSX.Element {
   const save = async (next: Json) => {
     const work = () => put(next);
     if (isPublic(next) && !isPublic(security)) {
-      if (!(await confirm({ title: t().publicTitle, text: t().publicText, action: t().publicDo, work }))) return;
+      if (
+        !(await confirm({
+          title: t().publicTitle,
+          text: t().publicText,
+          action: t().publicDo,
+          work,
+        }))
+      )
+        return;
     } else await work();
     say(t().saved, () => put(security));
   };
@@ -45,7 +56,14 @@ export default function Permissions({ db }: PartProps): JSX.Element {
         <p class="note">{hint}</p>
       </div>
       {(['names', 'roles'] as const).map((kind) => (
-        <List key={kind} kind={kind} values={listed(security, group, kind)} known={kind === 'names' ? users.data : undefined} mayEdit={mayEdit} onChange={(list) => save(changed(security, group, kind, list)).catch(complain)} />
+        <List
+          key={kind}
+          kind={kind}
+          values={listed(security, group, kind)}
+          known={kind === 'names' ? users.data : undefined}
+          mayEdit={mayEdit}
+          onChange={(list) => save(changed(security, group, kind, list)).catch(complain)}
+        />
       ))}
     </section>
   );
@@ -63,7 +81,11 @@ export default function Permissions({ db }: PartProps): JSX.Element {
 }
 
 async function userNames(signal: AbortSignal): Promise<string[]> {
-  const told = await ask<{ rows: { id: string }[] }>('GET', '/_users/_all_docs', { query: { startkey: '"org.couchdb.user:"', endkey: '"org.couchdb.user:\ufff0"', limit: 500 }, signal, background: true });
+  const told = await ask<{ rows: { id: string }[] }>('GET', '/_users/_all_docs', {
+    query: { startkey: '"org.couchdb.user:"', endkey: '"org.couchdb.user:\ufff0"', limit: 500 },
+    signal,
+    background: true,
+  });
   return told.rows.map(({ id }) => id.slice('org.couchdb.user:'.length));
 }
 
@@ -74,7 +96,11 @@ function Meaning({ security }: { security: Json }): JSX.Element {
         {t().publicNow}
       </p>
     );
-  const isAdminsOnly = [...listed(security, 'members', 'roles'), ...listed(security, 'admins', 'roles')].every((role) => role === '_admin') && listed(security, 'members', 'names').length + listed(security, 'admins', 'names').length === 0;
+  const isAdminsOnly =
+    [...listed(security, 'members', 'roles'), ...listed(security, 'admins', 'roles')].every(
+      (role) => role === '_admin',
+    ) &&
+    listed(security, 'members', 'names').length + listed(security, 'admins', 'names').length === 0;
   return (
     <p class="notice row-of" role="status">
       <Icon name="lock" />
@@ -83,7 +109,19 @@ function Meaning({ security }: { security: Json }): JSX.Element {
   );
 }
 
-function List({ kind, values, known, mayEdit, onChange }: { kind: Kind; values: string[]; known: string[] | undefined; mayEdit: boolean; onChange: (values: string[]) => Promise<unknown> }): JSX.Element {
+function List({
+  kind,
+  values,
+  known,
+  mayEdit,
+  onChange,
+}: {
+  kind: Kind;
+  values: string[];
+  known: string[] | undefined;
+  mayEdit: boolean;
+  onChange: (values: string[]) => Promise<unknown>;
+}): JSX.Element {
   const [value, setValue] = useState('');
   const id = useId();
   const label = kind === 'names' ? t().addName : t().addRole;
@@ -98,17 +136,36 @@ function List({ kind, values, known, mayEdit, onChange }: { kind: Kind; values: 
     <div class="field">
       <h3>{t()[kind]}</h3>
       <div class="row-of">
-        {values.length === 0 && <span class="note">{kind === 'names' ? t().noNames : t().noRoles}</span>}
+        {values.length === 0 && (
+          <span class="note">{kind === 'names' ? t().noNames : t().noRoles}</span>
+        )}
         {values.map((each) => (
           <span key={each} class="chip">
             <span>{each}</span>
-            {mayEdit && <Button kind="plain" icon="close" label={t().remove(each)} onClick={() => onChange(values.filter((other) => other !== each))} />}
+            {mayEdit && (
+              <Button
+                kind="plain"
+                icon="close"
+                label={t().remove(each)}
+                onClick={() => onChange(values.filter((other) => other !== each))}
+              />
+            )}
           </span>
         ))}
       </div>
       {mayEdit && (
         <form class="row-of" onSubmit={(event) => void add(event)}>
-          <input type="text" class="grow" aria-label={label} placeholder={label} list={known && `${id}-known`} value={value} autocapitalize="off" spellcheck={false} onInput={(event) => setValue(event.currentTarget.value)} />
+          <input
+            type="text"
+            class="grow"
+            aria-label={label}
+            placeholder={label}
+            list={known && `${id}-known`}
+            value={value}
+            autocapitalize="off"
+            spellcheck={false}
+            onInput={(event) => setValue(event.currentTarget.value)}
+          />
           {known && (
             <datalist id={`${id}-known`}>
               {known.map((name) => (

@@ -1,13 +1,15 @@
 import type { JSX } from 'preact';
 import { useEffect, useRef, useState } from 'preact/hooks';
-import { ApiError, path } from '../../../api';
+import { path } from '../../../api';
 import type { Json } from '../../../json';
-import { type Place, link, refine } from '../../../router';
-import { Button, Empty, Loading, Problem, TextField } from '../../../ui';
-import { Code, CopyCurl, curl, wrongJson } from '../views/shared';
-import { type Found, TEMPLATES, explain, find } from './ask';
+import { link, type Place, refine } from '../../../router';
+import { Button, Empty, Loading, TextField } from '../../../ui';
+import { Code, CopyCurl } from '../views/shared';
+import { curl, wrongJson } from '../views/source';
+import { explain, type Found, find, TEMPLATES } from './ask';
 import { Explained } from './explain';
 import { Indexes } from './indexes';
+import { Refused } from './refused';
 import { Results } from './results';
 import { say } from './texts';
 
@@ -18,10 +20,18 @@ export default function Query({ db, place }: { db: string; place: Place }): JSX.
   return (
     <div class="views-page">
       <nav class="row-of" aria-label="Mango">
-        <a class="button" href={link(['database', db, '_find'])} aria-current={isIndexes ? undefined : 'page'}>
+        <a
+          class="button"
+          href={link(['database', db, '_find'])}
+          aria-current={isIndexes ? undefined : 'page'}
+        >
           {t.query}
         </a>
-        <a class="button" href={link(['database', db, '_index'])} aria-current={isIndexes ? 'page' : undefined}>
+        <a
+          class="button"
+          href={link(['database', db, '_index'])}
+          aria-current={isIndexes ? 'page' : undefined}
+        >
           {t.indexes}
         </a>
       </nav>
@@ -72,13 +82,21 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
     setBusy(false);
   };
   const run = () => work(async () => ({ found: await find(db, partition, now), query: now }));
-  const tell = () => work(async () => ({ explained: await explain(db, partition, now), query: now }));
+  const tell = () =>
+    work(async () => ({ explained: await explain(db, partition, now), query: now }));
   const at = path(db) + (partition ? path('_partition', partition) : '');
   return (
     <div class="split">
       <div>
         <div class="bar">
-          <select class="short" aria-label={t.template} value="" onChange={(event) => use(TEMPLATES[event.currentTarget.value as keyof typeof TEMPLATES])}>
+          <select
+            class="short"
+            aria-label={t.template}
+            value=""
+            onChange={(event) =>
+              use(TEMPLATES[event.currentTarget.value as keyof typeof TEMPLATES])
+            }
+          >
             <option value="" disabled selected>
               {t.template}
             </option>
@@ -97,7 +115,13 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
             {t.run}
           </Button>
         </div>
-        <Code label={t.query} mode="json" value={begin} onChange={setNow} onSave={() => void run()} />
+        <Code
+          label={t.query}
+          mode="json"
+          value={begin}
+          onChange={setNow}
+          onSave={() => void run()}
+        />
         {wrong && (
           <p class="notice warn" role="status">
             {wrong}
@@ -116,22 +140,18 @@ function Editing({ db, place }: { db: string; place: Place }): JSX.Element {
             <span>{t.pressDo}</span>
           </Empty>
         )}
-        {answer && 'found' in answer && <Results key={answer.query} db={db} found={answer.found} more={async (bookmark) => find(db, partition, answer.query, bookmark)} />}
-        {answer && 'explained' in answer && <Explained db={db} partition={partition} query={answer.query} told={answer.explained} />}
+        {answer && 'found' in answer && (
+          <Results
+            key={answer.query}
+            db={db}
+            found={answer.found}
+            more={async (bookmark) => find(db, partition, answer.query, bookmark)}
+          />
+        )}
+        {answer && 'explained' in answer && (
+          <Explained db={db} partition={partition} query={answer.query} told={answer.explained} />
+        )}
       </div>
     </div>
   );
 }
-
-/** An error of Mango, and what to do about it. */
-export function Refused({ error, retry }: { error: unknown; retry?: () => void }): JSX.Element | null {
-  const help = error instanceof ApiError ? say().errors[error.error] : undefined;
-  if (error === undefined) return null;
-  return (
-    <>
-      <Problem error={error} {...(retry ? { retry } : {})} />
-      {help && <p class="notice">{help}</p>}
-    </>
-  );
-}
-

@@ -1,11 +1,20 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { count, duration } from '../../../i18n';
-import { type Json, Obj, member, parse, print } from '../../../json';
-import { Button, say as announce } from '../../../ui';
+import { type Json, member, Obj, parse, print } from '../../../json';
+import { say as announce, Button } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { type Stats, createIndex, deleteIndex, fieldsOf, find, indexBody, indexOf, suggest } from './ask';
-import { Refused } from './index';
+import {
+  createIndex,
+  deleteIndex,
+  fieldsOf,
+  find,
+  indexBody,
+  indexOf,
+  type Stats,
+  suggest,
+} from './ask';
+import { Refused } from './refused';
 import { say } from './texts';
 
 interface Measured {
@@ -27,7 +36,17 @@ async function best(db: string, partition: string, query: string): Promise<Stats
 }
 
 /** An index that would serve better, and what it gains, measured. */
-export function Suggestion({ db, partition, query, told }: { db: string; partition: string; query: string; told: Json }): JSX.Element {
+export function Suggestion({
+  db,
+  partition,
+  query,
+  told,
+}: {
+  db: string;
+  partition: string;
+  query: string;
+  told: Json;
+}): JSX.Element {
   const t = say();
   const may = useMayManage(db);
   const [measured, setMeasured] = useState<Measured>();
@@ -39,7 +58,7 @@ export function Suggestion({ db, partition, query, told }: { db: string; partiti
     setError(undefined);
     try {
       const before = isRefused ? undefined : await best(db, partition, query);
-      const made = await createIndex(db, indexBody(fields, { partitioned: partition !== '' ? true : false }));
+      const made = await createIndex(db, indexBody(fields, { partitioned: partition !== '' }));
       const index = { ddoc: made.id, name: made.name, type: 'json' };
       const body = parse(query) as Obj;
       body.set('use_index', [made.id.replace(/^_design\//, ''), made.name]);
@@ -121,7 +140,9 @@ function Gain({ before, after }: Measured): JSX.Element {
           ))}
         </tbody>
       </table>
-      <p class={factor > 1 ? 'notice good' : 'notice'}>{factor > 1 ? t.gain(count(Math.round(factor * 10) / 10)) : t.noGain}</p>
+      <p class={factor > 1 ? 'notice good' : 'notice'}>
+        {factor > 1 ? t.gain(count(Math.round(factor * 10) / 10)) : t.noGain}
+      </p>
     </>
   );
 }

@@ -3,14 +3,15 @@ import { useRef, useState } from 'preact/hooks';
 import { ask, isAdmin } from '../../../api';
 import { member, print } from '../../../json';
 import { link, setGuard } from '../../../router';
-import { Button, TextField, confirm, say as announce, words } from '../../../ui';
+import { say as announce, Button, confirm, TextField, words } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { type Design, change, put } from '../views/design';
-import { Code, useGuard, wrongJson } from '../views/shared';
+import { change, type Design, put } from '../views/design';
+import { modeOf } from '../views/language';
+import { Code, useGuard } from '../views/shared';
+import { wrongJson } from '../views/source';
 import { say as ofViews } from '../views/texts';
-import { modeOf } from '../views/view';
-import { ANALYZERS, type Draft, definitionOf, draftOf, valueOf } from './definition';
-import { type IndexProps, toIndex } from './index';
+import { ANALYZERS, analyzerOf, type Draft, definitionOf, draftOf } from './definition';
+import { type IndexProps, toIndex } from './links';
 import { Refused } from './refused';
 import { type Kind, MEMBER } from './request';
 import { say } from './texts';
@@ -27,11 +28,17 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
   const [error, setError] = useState<unknown>();
   // Keys repeat.
   const isSaving = useRef(false);
-  const set = (part: keyof Draft) => (value: string) => setDraft((old) => ({ ...old, [part]: value }));
-  const wrong = [/^\s*[{[]/.test(draft.analyzer) ? wrongJson(draft.analyzer) : undefined, wrongJson(draft.fields) ?? (/^\s*[^\s{]/.test(draft.fields) ? t.noFields : undefined)];
+  const set = (part: keyof Draft) => (value: string) =>
+    setDraft((old) => ({ ...old, [part]: value }));
+  const wrong = [
+    /^\s*[{[]/.test(draft.analyzer) ? wrongJson(draft.analyzer) : undefined,
+    wrongJson(draft.fields) ?? (/^\s*[^\s{]/.test(draft.fields) ? t.noFields : undefined),
+  ];
   const isWrong = wrong.some((each) => each !== undefined);
   const isMango = design.language === 'query';
-  const isChanged = !isMango && (saved === undefined || isWrong || print(definitionOf(kind, saved, draft)) !== print(saved));
+  const isChanged =
+    !isMango &&
+    (saved === undefined || isWrong || print(definitionOf(kind, saved, draft)) !== print(saved));
   useGuard(isChanged && may === true);
   if (isMango)
     return (
@@ -47,7 +54,12 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
     isSaving.current = true;
     setError(undefined);
     try {
-      setDesign(await change(db, design.name, (doc) => put(doc, at, definitionOf(kind, saved, draft)), { at, was: saved }));
+      setDesign(
+        await change(db, design.name, (doc) => put(doc, at, definitionOf(kind, saved, draft)), {
+          at,
+          was: saved,
+        }),
+      );
       announce(v.saved);
       // Only what is there can be asked: its page is shown with the new one.
       if (saved === undefined) {
@@ -61,7 +73,12 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
     }
   };
   const drop = () =>
-    confirm({ title: v.deleteOne(name), text: t.deleteText, action: words().delete, work: () => change(db, design.name, (doc) => put(doc, at, undefined), { at, was: saved }) }).then((done) => {
+    confirm({
+      title: v.deleteOne(name),
+      text: t.deleteText,
+      action: words().delete,
+      work: () => change(db, design.name, (doc) => put(doc, at, undefined), { at, was: saved }),
+    }).then((done) => {
       if (!done) return;
       setGuard(undefined);
       location.hash = link(['database', db, '_search']);
@@ -75,18 +92,43 @@ export function Edit({ db, kind, name, loaded }: IndexProps & { loaded: Design }
               {words().save}
             </Button>
           )}
-          {may && saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+          {may && saved !== undefined && (
+            <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />
+          )}
           <span class="grow" />
           <span class="soft">{kind}</span>
         </div>
         <OnlyAdmins may={may} />
         <Refused error={error} dismiss={() => setError(undefined)} />
-        <Code label={t.function} mode={modeOf(design.language)} value={begin.source} onChange={set('source')} onSave={() => void save()} isReadOnly={!may} />
+        <Code
+          label={t.function}
+          mode={modeOf(design.language)}
+          value={begin.source}
+          onChange={set('source')}
+          onSave={() => void save()}
+          isReadOnly={!may}
+        />
       </div>
       <div>
         <div class="views-options">
-          <TextField label={t.analyzer} value={draft.analyzer} onInput={set('analyzer')} list={ANALYZERS} placeholder="standard" error={wrong[0]} disabled={!may} />
-          <TextField label={t.fieldAnalyzers} value={draft.fields} onInput={set('fields')} placeholder='{"tag": "keyword"}' hint={t.strings} error={wrong[1]} disabled={!may} />
+          <TextField
+            label={t.analyzer}
+            value={draft.analyzer}
+            onInput={set('analyzer')}
+            list={ANALYZERS}
+            placeholder="standard"
+            error={wrong[0]}
+            disabled={!may}
+          />
+          <TextField
+            label={t.fieldAnalyzers}
+            value={draft.fields}
+            onInput={set('fields')}
+            placeholder='{"tag": "keyword"}'
+            hint={t.strings}
+            error={wrong[1]}
+            disabled={!may}
+          />
         </div>
         {isAdmin.value && <Analyze kind={kind} analyzer={draft.analyzer} />}
       </div>
@@ -107,7 +149,13 @@ function Analyze({ kind, analyzer }: { kind: Kind; analyzer: string }): JSX.Elem
     setError(undefined);
     setTokens(undefined);
     try {
-      setTokens((await ask<{ tokens: string[] }>('POST', `/${kind}_analyze`, { body: `{"analyzer":${print(valueOf(used) ?? 'standard')},"text":${JSON.stringify(text)}}` })).tokens);
+      setTokens(
+        (
+          await ask<{ tokens: string[] }>('POST', `/${kind}_analyze`, {
+            body: `{"analyzer":${print(analyzerOf(used) ?? 'standard')},"text":${JSON.stringify(text)}}`,
+          })
+        ).tokens,
+      );
     } catch (thrown) {
       setError(thrown);
     }

@@ -8,15 +8,12 @@ import { designOf, load } from '../views/design';
 import { say as ofViews } from '../views/texts';
 import { Edit } from './edit';
 import { Find } from './find';
+import { type IndexProps, toIndex } from './links';
 import { List } from './list';
 import { New } from './new';
 import { type Kind, MEMBER } from './request';
 import './search.css';
 import { say } from './texts';
-
-export function toIndex(db: string, design: string, kind: Kind, name: string, ...more: string[]): string {
-  return link(['database', db, '_design', design, kind, name, ...more]);
-}
 
 /** Text indexes of both interfaces: asked, and written. */
 export default function Search({ db, place, info }: PartProps): JSX.Element {
@@ -33,15 +30,12 @@ export default function Search({ db, place, info }: PartProps): JSX.Element {
         <span aria-hidden="true">/</span>
         <span>{name}</span>
       </nav>
-      <Loaded key={`${design}/${kind}/${name}/${isEdit}`} {...{ db, place, info, design, kind: kind as Kind, name, isEdit }} />
+      <Loaded
+        key={`${design}/${kind}/${name}/${isEdit}`}
+        {...{ db, place, info, design, kind: kind as Kind, name, isEdit }}
+      />
     </div>
   );
-}
-
-export interface IndexProps extends Pick<PartProps, 'db' | 'place' | 'info'> {
-  design: string;
-  kind: Kind;
-  name: string;
 }
 
 function Loaded({ isEdit, ...rest }: IndexProps & { isEdit: boolean }): JSX.Element {
@@ -49,7 +43,8 @@ function Loaded({ isEdit, ...rest }: IndexProps & { isEdit: boolean }): JSX.Elem
   const found = useResource(`${db}/${design}`, (signal) =>
     load(db, design, signal).catch((error: unknown) => {
       // A new index may be the first of its design document.
-      if (isEdit && error instanceof ApiError && error.status === 404) return designOf(from({ _id: `_design/${design}` }) as Obj);
+      if (isEdit && error instanceof ApiError && error.status === 404)
+        return designOf(from({ _id: `_design/${design}` }) as Obj);
       throw error;
     }),
   );
@@ -60,15 +55,29 @@ function Loaded({ isEdit, ...rest }: IndexProps & { isEdit: boolean }): JSX.Elem
     <>
       {isThere && (
         <nav class="row-of" aria-label={name}>
-          <a class="button" href={toIndex(db, design, kind, name)} aria-current={isEdit ? undefined : 'page'}>
+          <a
+            class="button"
+            href={toIndex(db, design, kind, name)}
+            aria-current={isEdit ? undefined : 'page'}
+          >
             {say().find}
           </a>
-          <a class="button" href={toIndex(db, design, kind, name, 'edit')} aria-current={isEdit ? 'page' : undefined}>
+          <a
+            class="button"
+            href={toIndex(db, design, kind, name, 'edit')}
+            aria-current={isEdit ? 'page' : undefined}
+          >
             {say().definition}
           </a>
         </nav>
       )}
-      {isEdit ? <Edit {...rest} loaded={found.data} /> : isThere ? <Find {...rest} doc={found.data.doc} /> : <Problem error={new ApiError(404, 'not_found', name, null)} />}
+      {isEdit ? (
+        <Edit {...rest} loaded={found.data} />
+      ) : isThere ? (
+        <Find {...rest} doc={found.data.doc} />
+      ) : (
+        <Problem error={new ApiError(404, 'not_found', name, null)} />
+      )}
     </>
   );
 }

@@ -18,17 +18,50 @@ export function New({ db, design }: { db: string; design: string }): JSX.Element
   const [kind, setKind] = useState<Kind>('_nouveau');
   const [typed, setName] = useState('');
   const [ddoc, name] = [to.trim().replace(/^_design\//, ''), typed.trim()];
-  const isTaken = all.data?.some((each) => each.name === ddoc && each.texts.some((one) => one.kind === kind && one.name === name)) ?? false;
+  const isTaken =
+    all.data?.some(
+      (each) =>
+        each.name === ddoc && each.texts.some((one) => one.kind === kind && one.name === name),
+    ) ?? false;
   if (!may) return <OnlyAdmins may={may} />;
   const create = async () => go(['database', db, '_design', ddoc, kind, name, 'edit']);
   return (
     <div class="card">
       <h2>{v.newText}</h2>
-      <Form onSubmit={create} submit={words().create} onCancel={() => history.back()} disabled={ddoc === '' || name === '' || isTaken}>
+      <Form
+        onSubmit={create}
+        submit={words().create}
+        onCancel={() => history.back()}
+        disabled={ddoc === '' || name === '' || isTaken}
+      >
         <div class="views-options">
-          <TextField label={v.newDesign} value={to} onInput={setTo} list={(all.data ?? []).filter((each) => each.language !== 'query').map((each) => each.name)} focus={design === ''} required />
-          <TextField label={v.name} value={typed} onInput={setName} focus={design !== ''} error={isTaken ? v.taken : undefined} required />
-          <Choice label={t.kind} value={kind} of={[['_nouveau', 'Nouveau'], ['_search', 'Clouseau']]} onChange={setKind} />
+          <TextField
+            label={v.newDesign}
+            value={to}
+            onInput={setTo}
+            list={(all.data ?? [])
+              .filter((each) => each.language !== 'query')
+              .map((each) => each.name)}
+            focus={design === ''}
+            required
+          />
+          <TextField
+            label={v.name}
+            value={typed}
+            onInput={setName}
+            focus={design !== ''}
+            error={isTaken ? v.taken : undefined}
+            required
+          />
+          <Choice
+            label={t.kind}
+            value={kind}
+            of={[
+              ['_nouveau', 'Nouveau'],
+              ['_search', 'Clouseau'],
+            ]}
+            onChange={setKind}
+          />
         </div>
       </Form>
     </div>

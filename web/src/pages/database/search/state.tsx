@@ -12,7 +12,11 @@ const POLL_MS = 4000;
 
 /** How an index is; asked again `after` it was searched. */
 export function useIndexState(of: Of, after?: unknown): Resource<State> {
-  const told = useResource(`${of.kind} ${of.db}/${of.design}/${of.name}`, (signal) => stateOf(of, signal), POLL_MS);
+  const told = useResource(
+    `${of.kind} ${of.db}/${of.design}/${of.name}`,
+    (signal) => stateOf(of, signal),
+    POLL_MS,
+  );
   useEffect(() => {
     if (after !== undefined) told.reload();
   }, [after]);
@@ -20,7 +24,11 @@ export function useIndexState(of: Of, after?: unknown): Resource<State> {
 }
 
 /** How much an index has, and whether it has all. */
-export function IndexState({ told: { data, error } }: { told: Resource<State> }): JSX.Element | null {
+export function IndexState({
+  told: { data, error },
+}: {
+  told: Resource<State>;
+}): JSX.Element | null {
   if (error !== undefined) {
     const told = error instanceof Error ? error.message : '';
     return (
@@ -34,7 +42,13 @@ export function IndexState({ told: { data, error } }: { told: Resource<State> })
   return (
     <>
       {ofDatabase().count(count(docs))}, {bytes(size)}{' '}
-      {behind > 0 ? <Badge kind="info">{ofViews().behind(count(behind))}</Badge> : isBarren ? <Badge kind="warn">{say().barren}</Badge> : <Badge kind="good">{ofViews().current}</Badge>}
+      {behind > 0 ? (
+        <Badge kind="info">{ofViews().behind(count(behind))}</Badge>
+      ) : isBarren ? (
+        <Badge kind="warn">{say().barren}</Badge>
+      ) : (
+        <Badge kind="good">{ofViews().current}</Badge>
+      )}
     </>
   );
 }

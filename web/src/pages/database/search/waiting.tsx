@@ -17,7 +17,11 @@ export function Waiting({ of, onNow }: { of: Of; onNow: () => void }): JSX.Eleme
     const timer = setTimeout(() => setLate(true), PATIENCE_MS);
     return () => clearTimeout(timer);
   }, []);
-  const { data } = useResource(isLate ? `progress ${of.kind} ${of.db}/${of.design}/${of.name}` : undefined, (signal) => progressOf(of, signal), POLL_MS);
+  const { data } = useResource(
+    isLate ? `progress ${of.kind} ${of.db}/${of.design}/${of.name}` : undefined,
+    (signal) => progressOf(of, signal),
+    POLL_MS,
+  );
   if (!data || data.done >= data.all) return null;
   const t = say();
   return (

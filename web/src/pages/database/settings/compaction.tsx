@@ -2,7 +2,7 @@ import type { JSX } from 'preact';
 import { useEffect, useState } from 'preact/hooks';
 import { ask, isAdmin, mayMeasure, path, useResource } from '../../../api';
 import { bytes, percent } from '../../../i18n';
-import { Button, Choice, Progress, complain, say } from '../../../ui';
+import { Button, Choice, complain, Progress, say } from '../../../ui';
 import type { Info } from '../../databases/infos';
 import { t } from './texts';
 
@@ -19,19 +19,33 @@ const POLL_MS = 1000;
 const LOOK_MS = 4000;
 
 /** Compacts, and shows how far that is. */
-export function Compaction({ db, info, reload }: { db: string; info: Info; reload: () => void }): JSX.Element {
+export function Compaction({
+  db,
+  info,
+  reload,
+}: {
+  db: string;
+  info: Info;
+  reload: () => void;
+}): JSX.Element | null {
   const [isLooking, setLooking] = useState(false);
   const [before, setBefore] = useState<number>();
   const isRunning = isLooking || info.compact_running === true;
-  const tasks = useResource(isRunning && mayMeasure.value ? `compaction ${db}` : undefined, (signal) => ask<Task[]>('GET', '/_active_tasks', { signal, background: true }), POLL_MS);
-  const mine = (tasks.data ?? []).filter((task) => task.type.endsWith('_compaction') && ofDatabase(task, db));
+  const tasks = useResource(
+    isRunning && mayMeasure.value ? `compaction ${db}` : undefined,
+    (signal) => ask<Task[]>('GET', '/_active_tasks', { signal, background: true }),
+    POLL_MS,
+  );
+  const mine = (tasks.data ?? []).filter(
+    (task) => task.type.endsWith('_compaction') && ofDatabase(task, db),
+  );
   useEffect(() => {
-    if (!isRunning) return undefined;
+    if (!isRunning) return;
     const timer = setInterval(reload, POLL_MS);
     return () => clearInterval(timer);
   }, [isRunning]);
   useEffect(() => {
-    if (!isLooking) return undefined;
+    if (!isLooking) return;
     const timer = setTimeout(() => setLooking(false), LOOK_MS);
     return () => clearTimeout(timer);
   }, [isLooking, mine.length]);
@@ -42,13 +56,16 @@ export function Compaction({ db, info, reload }: { db: string; info: Info; reloa
     setLooking(true);
     reload();
   };
-  if (!isAdmin.value) return <></>;
+  if (!isAdmin.value) return null;
   return (
     <section class="card" aria-label={t().compaction}>
       <h2>{t().compaction}</h2>
       <p class="note">{t().compactionHint}</p>
       <div class="row-of">
-        <Button disabled={info.compact_running ?? false} onClick={() => begin('/_compact', t().began).catch(complain)}>
+        <Button
+          disabled={info.compact_running ?? false}
+          onClick={() => begin('/_compact', t().began).catch(complain)}
+        >
           {t().compact}
         </Button>
         {before !== undefined && (
@@ -60,10 +77,14 @@ export function Compaction({ db, info, reload }: { db: string; info: Info; reloa
       {mine.map((task) => (
         <Running key={task.pid} task={task} />
       ))}
-      {mine.length === 0 && info.compact_running && <progress aria-label={t().running(t().database)} />}
+      {mine.length === 0 && info.compact_running && (
+        <progress aria-label={t().running(t().database)} />
+      )}
       <Views db={db} compact={(name) => begin(path('_compact', name), t().began).catch(complain)} />
       <div class="hinted">
-        <Button onClick={() => begin('/_view_cleanup', t().cleaned).catch(complain)}>{t().cleanup}</Button>
+        <Button onClick={() => begin('/_view_cleanup', t().cleaned).catch(complain)}>
+          {t().cleanup}
+        </Button>
         <p class="note">{t().cleanupHint}</p>
       </div>
     </section>
@@ -88,8 +109,16 @@ function Running({ task }: { task: Task }): JSX.Element {
   );
 }
 
-function Views({ db, compact }: { db: string; compact: (name: string) => Promise<unknown> }): JSX.Element {
-  const told = useResource(`designs ${db}`, (signal) => ask<{ rows: { id: string }[] }>('GET', `${path(db)}/_design_docs`, { signal }));
+function Views({
+  db,
+  compact,
+}: {
+  db: string;
+  compact: (name: string) => Promise<unknown>;
+}): JSX.Element {
+  const told = useResource(`designs ${db}`, (signal) =>
+    ask<{ rows: { id: string }[] }>('GET', `${path(db)}/_design_docs`, { signal }),
+  );
   const names = told.data?.rows.map(({ id }) => id.slice('_design/'.length)) ?? [];
   const [chosen, setChosen] = useState<string>();
   const name = chosen ?? names[0];
@@ -97,7 +126,12 @@ function Views({ db, compact }: { db: string; compact: (name: string) => Promise
   return (
     <div class="bar">
       <div class="grow">
-        <Choice label={t().view} value={name} of={names.map((each) => [each, each] as const)} onChange={setChosen} />
+        <Choice
+          label={t().view}
+          value={name}
+          of={names.map((each) => [each, each] as const)}
+          onChange={setChosen}
+        />
       </div>
       <Button class="low" onClick={() => compact(name)}>
         {t().compactViews}

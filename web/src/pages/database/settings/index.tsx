@@ -3,7 +3,7 @@ import { useState } from 'preact/hooks';
 import { ask, isAdmin, path, useResource } from '../../../api';
 import { bytes, count, moment } from '../../../i18n';
 import { go } from '../../../router';
-import { Button, Copyable, Form, Loading, Problem, TextField, say, words } from '../../../ui';
+import { Button, Copyable, Form, Loading, Problem, say, TextField, words } from '../../../ui';
 import { askToDelete } from '../../databases/create';
 import type { Info } from '../../databases/infos';
 import type { PartProps } from '..';
@@ -29,7 +29,11 @@ export default function Settings({ db, info, reload }: PartProps): JSX.Element {
             <h2>{t().danger}</h2>
             <p class="note">{t().deleteHint}</p>
             <div>
-              <Button kind="danger" icon="remove" onClick={async () => (await askToDelete(db)) && go([])}>
+              <Button
+                kind="danger"
+                icon="remove"
+                onClick={async () => (await askToDelete(db)) && go([])}
+              >
                 {t().delete}
               </Button>
             </div>
@@ -59,11 +63,28 @@ function Facts({ info }: { info: Info & More }): JSX.Element {
     [t().external, bytes(sizes.external)],
     [t().partitioned, info.props?.partitioned ? words().yes : words().no],
     [t().cluster, cluster && t().clusterText(cluster.q, cluster.n, cluster.r, cluster.w)],
-    [t().encrypted, encryption === undefined ? undefined : typeof encryption === 'string' ? encryption : encryption === false ? words().no : encryption === true ? words().yes : JSON.stringify(encryption)],
-    [t().format, info.disk_format_version === undefined ? undefined : String(info.disk_format_version)],
+    [
+      t().encrypted,
+      encryption === undefined
+        ? undefined
+        : typeof encryption === 'string'
+          ? encryption
+          : encryption === false
+            ? words().no
+            : encryption === true
+              ? words().yes
+              : JSON.stringify(encryption),
+    ],
+    [
+      t().format,
+      info.disk_format_version === undefined ? undefined : String(info.disk_format_version),
+    ],
     [t().since, started > 0 ? moment(started > 1e14 ? started / 1000 : started * 1000) : undefined],
     [t().seq, <Copyable text={String(info.update_seq)} />],
-    [t().purge, info.purge_seq === undefined ? undefined : <Copyable text={String(info.purge_seq)} />],
+    [
+      t().purge,
+      info.purge_seq === undefined ? undefined : <Copyable text={String(info.purge_seq)} />,
+    ],
   ];
   return (
     <table class="plain facts-table">
@@ -82,7 +103,9 @@ function Facts({ info }: { info: Info & More }): JSX.Element {
 }
 
 function Shards({ db }: { db: string }): JSX.Element | null {
-  const told = useResource(`shards ${db}`, (signal) => ask<{ shards: Record<string, string[]> }>('GET', `${path(db)}/_shards`, { signal }));
+  const told = useResource(`shards ${db}`, (signal) =>
+    ask<{ shards: Record<string, string[]> }>('GET', `${path(db)}/_shards`, { signal }),
+  );
   // Older servers, and databases of nodes themselves, have none.
   if (told.error !== undefined) return null;
   return (
@@ -140,8 +163,19 @@ function Limit({ to, label, hint }: { to: string; label: string; hint: string })
   };
   if (told.error !== undefined) return <Problem error={told.error} retry={told.reload} />;
   return (
-    <Form onSubmit={save} submit={words().save} disabled={!isGood || typed === undefined || typed === String(told.data)}>
-      <TextField label={label} hint={hint} type="number" value={value} onInput={setTyped} error={value !== '' && !isGood ? t().whole : undefined} />
+    <Form
+      onSubmit={save}
+      submit={words().save}
+      disabled={!isGood || typed === undefined || typed === String(told.data)}
+    >
+      <TextField
+        label={label}
+        hint={hint}
+        type="number"
+        value={value}
+        onInput={setTyped}
+        error={value !== '' && !isGood ? t().whole : undefined}
+      />
     </Form>
   );
 }

@@ -1,27 +1,61 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
-import { path, ask, useResource } from '../../../api';
+import { ask, path, useResource } from '../../../api';
 import { bytes, count } from '../../../i18n';
 import { go, link } from '../../../router';
-import { Badge, Button, Choice, Dialog, Form, TextField, complain, confirm, say as announce, words } from '../../../ui';
-import { toDocument } from './shared';
-import { NameDialog } from './ask';
-import { type Design, type Info, type Kind, KINDS, SINGLES, clone, infoOf, remove } from './design';
+import {
+  say as announce,
+  Badge,
+  Button,
+  Choice,
+  complain,
+  confirm,
+  Dialog,
+  Form,
+  TextField,
+  words,
+} from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
-import { toIndex } from '../search';
-import { toFunction, toView } from './index';
+import { toIndex } from '../search/links';
+import { NameDialog } from './ask';
+import { clone, type Design, type Info, infoOf, KINDS, type Kind, remove, SINGLES } from './design';
+import { toFunction, toView } from './links';
 import { StateBadge } from './list';
+import { toDocument } from './shared';
 import { say } from './texts';
 
 /** One design document: what it holds, and how its index is. */
-export function DesignPage({ db, design, onChange }: { db: string; design: Design; onChange: () => void }): JSX.Element {
+export function DesignPage({
+  db,
+  design,
+  onChange,
+}: {
+  db: string;
+  design: Design;
+  onChange: () => void;
+}): JSX.Element {
   const t = say();
   const [asked, setAsked] = useState<'clone' | 'function'>();
   const { name } = design;
   const may = useMayManage(db);
-  const info = useResource(design.views.length > 0 ? `info ${db}/${name}` : undefined, (signal) => infoOf(db, name, signal), 2000);
-  const drop = () => confirm({ title: t.deleteDesign, text: t.deleteDesignText, action: words().delete, type: name, work: () => remove(db, design) }).then((done) => done && go(['database', db, '_design']));
-  const compact = () => ask('POST', `${path(db)}/_compact${path(name)}`, { body: '' }).then(() => announce(t.compacted), complain);
+  const info = useResource(
+    design.views.length > 0 ? `info ${db}/${name}` : undefined,
+    (signal) => infoOf(db, name, signal),
+    2000,
+  );
+  const drop = () =>
+    confirm({
+      title: t.deleteDesign,
+      text: t.deleteDesignText,
+      action: words().delete,
+      type: name,
+      work: () => remove(db, design),
+    }).then((done) => done && go(['database', db, '_design']));
+  const compact = () =>
+    ask('POST', `${path(db)}/_compact${path(name)}`, { body: '' }).then(
+      () => announce(t.compacted),
+      complain,
+    );
   const copy = async (to: string) => {
     await clone(db, name, to);
     announce(t.cloned);
@@ -65,14 +99,45 @@ export function DesignPage({ db, design, onChange }: { db: string; design: Desig
           </a>
         )}
       </div>
-      <Links none={t.none} all={design.texts.map((each) => [each.name, toIndex(db, name, each.kind, each.name), each.kind])} />
+      <Links
+        none={t.none}
+        all={design.texts.map((each) => [
+          each.name,
+          toIndex(db, name, each.kind, each.name),
+          each.kind,
+        ])}
+      />
       <div class="bar">
         <h2>{t.functions}</h2>
         {may && <Button onClick={() => setAsked('function')}>{t.newFunction}</Button>}
       </div>
-      <Links none={t.none} all={design.functions.map((each) => [each.name || each.kind, toFunction(db, name, each.kind, each.name), t.kindNames[each.kind]])} />
-      {asked === 'clone' && <NameDialog title={t.clone} label={t.cloneTo} begin={`${name}-2`} onClose={() => setAsked(undefined)} work={copy} />}
-      {asked === 'function' && <NewFunction db={db} design={design} onClose={() => (setAsked(undefined), onChange())} />}
+      <Links
+        none={t.none}
+        all={design.functions.map((each) => [
+          each.name || each.kind,
+          toFunction(db, name, each.kind, each.name),
+          t.kindNames[each.kind],
+        ])}
+      />
+      {asked === 'clone' && (
+        <NameDialog
+          title={t.clone}
+          label={t.cloneTo}
+          begin={`${name}-2`}
+          onClose={() => setAsked(undefined)}
+          work={copy}
+        />
+      )}
+      {asked === 'function' && (
+        <NewFunction
+          db={db}
+          design={design}
+          onClose={() => {
+            setAsked(undefined);
+            onChange();
+          }}
+        />
+      )}
     </>
   );
 }
@@ -107,7 +172,13 @@ function Facts({ index }: { index: Info['view_index'] }): JSX.Element {
   );
 }
 
-function Links({ all, none }: { all: [name: string, href: string, kind: string][]; none: string }): JSX.Element {
+function Links({
+  all,
+  none,
+}: {
+  all: [name: string, href: string, kind: string][];
+  none: string;
+}): JSX.Element {
   if (all.length === 0) return <p class="soft">{none}</p>;
   return (
     <ul class="views-chips">
@@ -120,7 +191,15 @@ function Links({ all, none }: { all: [name: string, href: string, kind: string][
   );
 }
 
-function NewFunction({ db, design, onClose }: { db: string; design: Design; onClose: () => void }): JSX.Element {
+function NewFunction({
+  db,
+  design,
+  onClose,
+}: {
+  db: string;
+  design: Design;
+  onClose: () => void;
+}): JSX.Element {
   const t = say();
   const left = [...KINDS, ...SINGLES.filter((kind) => !design.doc.has(kind))];
   const [kind, setKind] = useState<Kind>('filters');
@@ -132,9 +211,27 @@ function NewFunction({ db, design, onClose }: { db: string; design: Design; onCl
   };
   return (
     <Dialog title={t.newFunction} onClose={onClose}>
-      <Form onSubmit={open} submit={words().create} onCancel={onClose} disabled={!isSingle && (name.trim() === '' || isTaken)}>
-        <Choice label={t.kind} value={kind} of={left.map((each) => [each, t.kindNames[each]] as const)} onChange={setKind} />
-        {!isSingle && <TextField label={t.functionName} value={name} onInput={setName} focus error={isTaken ? t.taken : undefined} />}
+      <Form
+        onSubmit={open}
+        submit={words().create}
+        onCancel={onClose}
+        disabled={!isSingle && (name.trim() === '' || isTaken)}
+      >
+        <Choice
+          label={t.kind}
+          value={kind}
+          of={left.map((each) => [each, t.kindNames[each]] as const)}
+          onChange={setKind}
+        />
+        {!isSingle && (
+          <TextField
+            label={t.functionName}
+            value={name}
+            onInput={setName}
+            focus
+            error={isTaken ? t.taken : undefined}
+          />
+        )}
       </Form>
     </Dialog>
   );

@@ -1,21 +1,32 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { docPath, path, read, session } from '../../../api';
-import { type Json, from, member, parse, print, text } from '../../../json';
+import { from, type Json, member, parse, print, text } from '../../../json';
 import { Button, Problem, TextField } from '../../../ui';
 import { NoPreview, preview } from './design';
-import { Code, wrongJson } from './shared';
+import { Code } from './shared';
+import { wrongJson } from './source';
 import { say } from './texts';
 
 /** What a validation would say of a write by somebody. */
-export function DryRun({ db, language, source }: { db: string; language: string; source: string }): JSX.Element {
+export function DryRun({
+  db,
+  language,
+  source,
+}: {
+  db: string;
+  language: string;
+  source: string;
+}): JSX.Element {
   const t = say();
   const [id, setId] = useState('');
   const [begin, setBegin] = useState({ next: '{\n  "_id": "example"\n}', last: 'null' });
   const [next, setNext] = useState(begin.next);
   const [last, setLast] = useState(begin.last);
   const [user, setUser] = useState(session.value?.name ?? '');
-  const [roles, setRoles] = useState(session.value?.roles.filter((role) => role !== '_admin').join(', ') ?? '');
+  const [roles, setRoles] = useState(
+    session.value?.roles.filter((role) => role !== '_admin').join(', ') ?? '',
+  );
   const [verdict, setVerdict] = useState<Json>();
   const [error, setError] = useState<unknown>();
   const wrong = wrongJson(next) ?? wrongJson(last);
@@ -35,8 +46,24 @@ export function DryRun({ db, language, source }: { db: string; language: string;
     setVerdict(undefined);
     try {
       const security = await read('GET', `${path(db)}/_security`);
-      const userCtx = from({ db, name: user.trim() || null, roles: roles.split(',').map((role) => role.trim()).filter((role) => role !== '') });
-      const told = await preview(db, { language, validate: from({ function: source, newDoc: parse(next), oldDoc: last.trim() === '' ? null : parse(last), userCtx, secObj: security }) });
+      const userCtx = from({
+        db,
+        name: user.trim() || null,
+        roles: roles
+          .split(',')
+          .map((role) => role.trim())
+          .filter((role) => role !== ''),
+      });
+      const told = await preview(db, {
+        language,
+        validate: from({
+          function: source,
+          newDoc: parse(next),
+          oldDoc: last.trim() === '' ? null : parse(last),
+          userCtx,
+          secObj: security,
+        }),
+      });
       setVerdict(told.validate);
     } catch (thrown) {
       setError(thrown);
@@ -55,7 +82,13 @@ export function DryRun({ db, language, source }: { db: string; language: string;
           void take();
         }}
       >
-        <input class="grow" aria-label={t.docId} placeholder={t.docId} value={id} onInput={(event) => setId(event.currentTarget.value)} />
+        <input
+          class="grow"
+          aria-label={t.docId}
+          placeholder={t.docId}
+          value={id}
+          onInput={(event) => setId(event.currentTarget.value)}
+        />
         <Button type="submit" disabled={id === ''}>
           {t.load}
         </Button>
@@ -96,7 +129,9 @@ function Verdict({ of }: { of: Json }): JSX.Element {
   const line = member(of, 'line');
   return (
     <p class="notice warn" role="status">
-      <strong>{error === 'forbidden' ? t.forbidden : error === 'unauthorized' ? t.unauthorized : t.failed}</strong>
+      <strong>
+        {error === 'forbidden' ? t.forbidden : error === 'unauthorized' ? t.unauthorized : t.failed}
+      </strong>
       {': '}
       {text(member(of, 'reason'))} {line ? `(${t.inLine(Number(print(line)))})` : ''}
     </p>

@@ -2,34 +2,63 @@ import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
 import { member } from '../../../json';
 import { go, setGuard } from '../../../router';
-import { Button, Problem, confirm, say as announce, words } from '../../../ui';
+import { say as announce, Button, confirm, Problem, words } from '../../../ui';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { NameDialog } from './ask';
-import { type Design, type Kind, SINGLES, change, differs, put, rename, sourceOf, valueOf } from './design';
+import {
+  change,
+  type Design,
+  differs,
+  edited,
+  type Kind,
+  put,
+  rename,
+  SINGLES,
+  sourceOf,
+} from './design';
 import { DryRun } from './dryrun';
-import { toDesign } from './index';
-import { Code, lineOf, located, useGuard } from './shared';
+import { modeOf } from './language';
+import { toDesign } from './links';
+import { Code, useGuard } from './shared';
+import { lineOf, located } from './source';
 import { say } from './texts';
-import { modeOf } from './view';
 
 const BEGIN: Record<Kind, string> = {
   filters: 'function (doc, req) {\n  return true;\n}',
-  updates: 'function (doc, req) {\n  return [doc, \'done\'];\n}',
+  updates: "function (doc, req) {\n  return [doc, 'done'];\n}",
   shows: 'function (doc, req) {\n  return {json: doc};\n}',
-  lists: 'function (head, req) {\n  var row;\n  start({headers: {\'Content-Type\': \'text/plain\'}});\n  while ((row = getRow())) send(row.key + \'\\n\');\n}',
-  validate_doc_update: 'function (newDoc, oldDoc, userCtx, secObj) {\n  if (!newDoc._deleted && !newDoc.type) {\n    throw {forbidden: \'type is missing\'};\n  }\n}',
-  rewrites: 'function (req) {\n  return {path: req.path.slice(4).join(\'/\')};\n}',
+  lists:
+    "function (head, req) {\n  var row;\n  start({headers: {'Content-Type': 'text/plain'}});\n  while ((row = getRow())) send(row.key + '\\n');\n}",
+  validate_doc_update:
+    "function (newDoc, oldDoc, userCtx, secObj) {\n  if (!newDoc._deleted && !newDoc.type) {\n    throw {forbidden: 'type is missing'};\n  }\n}",
+  rewrites: "function (req) {\n  return {path: req.path.slice(4).join('/')};\n}",
 };
 
 /** Edits a function of a design document that is no view; of a validation, what it would say. */
-export function FunctionPage({ db, design: loaded, kind, name }: { db: string; design: Design; kind: Kind; name: string }): JSX.Element {
+export function FunctionPage({
+  db,
+  design: loaded,
+  kind,
+  name,
+}: {
+  db: string;
+  design: Design;
+  kind: Kind;
+  name: string;
+}): JSX.Element {
   const t = say();
   const may = useMayManage(db);
   const [design, setDesign] = useState(loaded);
   const isSingle = (SINGLES as readonly string[]).includes(kind);
   const at = isSingle ? [kind] : [kind, name];
   const saved = member(design.doc, ...at);
-  const [begin] = useState(() => (saved === undefined ? (modeOf(design.language) === 'javascript' ? BEGIN[kind] : '') : sourceOf(saved)));
+  const [begin] = useState(() =>
+    saved === undefined
+      ? modeOf(design.language) === 'javascript'
+        ? BEGIN[kind]
+        : ''
+      : sourceOf(saved),
+  );
   const [source, setSource] = useState(begin);
   const [error, setError] = useState<unknown>();
   const [asked, setAsked] = useState<'clone' | 'rename'>();
@@ -38,7 +67,12 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
   const save = async () => {
     setError(undefined);
     try {
-      setDesign(await change(db, design.name, (doc) => put(doc, at, valueOf(source, saved)), { at, was: saved }));
+      setDesign(
+        await change(db, design.name, (doc) => put(doc, at, edited(source, saved)), {
+          at,
+          was: saved,
+        }),
+      );
       announce(t.saved);
     } catch (thrown) {
       setError(await located(thrown, source));
@@ -50,12 +84,22 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
   };
   const as = async (to: string) => {
     if (member(design.doc, kind, to) !== undefined) throw new Error(t.taken);
-    if (asked === 'clone') await change(db, design.name, (doc) => put(doc, [kind, to], valueOf(source, saved)));
-    else await change(db, design.name, (doc) => rename(put(doc, at, valueOf(source, saved)), at, to), { at, was: saved });
+    if (asked === 'clone')
+      await change(db, design.name, (doc) => put(doc, [kind, to], edited(source, saved)));
+    else
+      await change(db, design.name, (doc) => rename(put(doc, at, edited(source, saved)), at, to), {
+        at,
+        was: saved,
+      });
     leave(to);
   };
   const drop = () =>
-    confirm({ title: t.deleteOne(name || kind), text: t.kindNames[kind], action: words().delete, work: () => change(db, design.name, (doc) => put(doc, at, undefined), { at, was: saved }) }).then((done) => {
+    confirm({
+      title: t.deleteOne(name || kind),
+      text: t.kindNames[kind],
+      action: words().delete,
+      work: () => change(db, design.name, (doc) => put(doc, at, undefined), { at, was: saved }),
+    }).then((done) => {
       if (!done) return;
       setGuard(undefined);
       location.hash = toDesign(db, design.name);
@@ -74,8 +118,12 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
               {words().save}
             </Button>
             {!isSingle && <Button onClick={() => setAsked('clone')}>{t.clone}</Button>}
-            {!isSingle && saved !== undefined && <Button onClick={() => setAsked('rename')}>{t.rename}</Button>}
-            {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+            {!isSingle && saved !== undefined && (
+              <Button onClick={() => setAsked('rename')}>{t.rename}</Button>
+            )}
+            {saved !== undefined && (
+              <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />
+            )}
           </>
         )}
         <span class="grow" />
@@ -83,7 +131,15 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
       </div>
       <OnlyAdmins may={may} />
       <Problem error={error} dismiss={() => setError(undefined)} />
-      <Code label={t.kindNames[kind]} mode={isJson ? 'json' : modeOf(design.language)} value={begin} onChange={setSource} onSave={() => void save()} isReadOnly={!may} mistakes={mistakes} />
+      <Code
+        label={t.kindNames[kind]}
+        mode={isJson ? 'json' : modeOf(design.language)}
+        value={begin}
+        onChange={setSource}
+        onSave={() => void save()}
+        isReadOnly={!may}
+        mistakes={mistakes}
+      />
     </>
   );
   return (
@@ -98,7 +154,15 @@ export function FunctionPage({ db, design: loaded, kind, name }: { db: string; d
       ) : (
         editor
       )}
-      {asked && <NameDialog title={asked === 'clone' ? t.clone : t.rename} label={asked === 'clone' ? t.cloneTo : t.renameTo} begin={asked === 'clone' ? `${name}-2` : name} onClose={() => setAsked(undefined)} work={as} />}
+      {asked && (
+        <NameDialog
+          title={asked === 'clone' ? t.clone : t.rename}
+          label={asked === 'clone' ? t.cloneTo : t.renameTo}
+          begin={asked === 'clone' ? `${name}-2` : name}
+          onClose={() => setAsked(undefined)}
+          work={as}
+        />
+      )}
     </>
   );
 }

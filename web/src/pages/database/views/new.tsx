@@ -1,19 +1,13 @@
 import type { JSX } from 'preact';
 import { useState } from 'preact/hooks';
 import { useResource } from '../../../api';
+import { from } from '../../../json';
 import { go } from '../../../router';
 import { Form, TextField, words } from '../../../ui';
-import { from } from '../../../json';
 import { OnlyAdmins, useMayManage } from '../manage';
 import { change, designs, put } from './design';
+import { LANGUAGES } from './language';
 import { say } from './texts';
-
-const MAPS: Record<string, string> = {
-  javascript: 'function (doc) {\n  emit(doc._id, 1);\n}',
-  nodejs: 'function (doc) {\n  emit(doc._id, 1);\n}',
-  python: 'def fun(doc):\n    yield doc["_id"], 1',
-  erlang: 'fun({Doc}) ->\n  Emit(proplists:get_value(<<"_id">>, Doc), 1)\nend.',
-};
 
 /** Names a new view; it is written in its page and saved there. */
 export function NewView({ db, design }: { db: string; design: string }): JSX.Element {
@@ -36,17 +30,39 @@ export function NewView({ db, design }: { db: string; design: string }): JSX.Ele
   return (
     <div class="card">
       <h2>{t.newTitle}</h2>
-      <Form onSubmit={create} submit={words().create} onCancel={() => history.back()} disabled={ddoc === '' || name.trim() === '' || isTaken}>
+      <Form
+        onSubmit={create}
+        submit={words().create}
+        onCancel={() => history.back()}
+        disabled={ddoc === '' || name.trim() === '' || isTaken}
+      >
         <div class="views-options">
-          <TextField label={t.newDesign} value={to} onInput={setTo} list={(all.data ?? []).filter((each) => each.language !== 'query').map((each) => each.name)} focus={design === ''} required />
-          <TextField label={t.viewName} value={name} onInput={setName} focus={design !== ''} error={isTaken ? t.taken : undefined} required />
-          <TextField label={t.language} value={found?.language ?? language} onInput={setLanguage} list={Object.keys(MAPS)} />
+          <TextField
+            label={t.newDesign}
+            value={to}
+            onInput={setTo}
+            list={(all.data ?? [])
+              .filter((each) => each.language !== 'query')
+              .map((each) => each.name)}
+            focus={design === ''}
+            required
+          />
+          <TextField
+            label={t.viewName}
+            value={name}
+            onInput={setName}
+            focus={design !== ''}
+            error={isTaken ? t.taken : undefined}
+            required
+          />
+          <TextField
+            label={t.language}
+            value={found?.language ?? language}
+            onInput={setLanguage}
+            list={LANGUAGES}
+          />
         </div>
       </Form>
     </div>
   );
-}
-
-export function beginOf(language: string): string {
-  return MAPS[language] ?? '';
 }

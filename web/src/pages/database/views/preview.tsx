@@ -3,8 +3,9 @@ import { useState } from 'preact/hooks';
 import { count } from '../../../i18n';
 import type { Obj } from '../../../json';
 import { Button, type Column, Empty, Problem, Table } from '../../../ui';
-import { brief, toDocument } from './shared';
 import { type Failure, NoPreview, type Previewed, preview } from './design';
+import { toDocument } from './shared';
+import { brief } from './source';
 import { say } from './texts';
 
 const DOCS = 100;
@@ -12,7 +13,23 @@ const DOCS = 100;
 type Row = Previewed['rows'][number];
 
 /** The rows that functions would give, as they stand. */
-export function Preview({ db, language, map, reduce, design, onFailures, onSave }: { db: string; language: string; map: string; reduce: string; design: Obj; onFailures: (all: Failure[]) => void; onSave: () => Promise<unknown> }): JSX.Element {
+export function Preview({
+  db,
+  language,
+  map,
+  reduce,
+  design,
+  onFailures,
+  onSave,
+}: {
+  db: string;
+  language: string;
+  map: string;
+  reduce: string;
+  design: Obj;
+  onFailures: (all: Failure[]) => void;
+  onSave: () => Promise<unknown>;
+}): JSX.Element {
   const t = say();
   const [found, setFound] = useState<Previewed>();
   const [error, setError] = useState<unknown>();
@@ -20,7 +37,13 @@ export function Preview({ db, language, map, reduce, design, onFailures, onSave 
     setError(undefined);
     try {
       // The design document goes along for what the function requires of it.
-      const told = await preview(db, { language, map, reduce: reduce === '' ? undefined : reduce, docs: DOCS, design });
+      const told = await preview(db, {
+        language,
+        map,
+        reduce: reduce === '' ? undefined : reduce,
+        docs: DOCS,
+        design,
+      });
       setFound(told);
       onFailures(told.errors);
     } catch (thrown) {
@@ -31,7 +54,12 @@ export function Preview({ db, language, map, reduce, design, onFailures, onSave 
   const columns: Column<Row>[] = [
     { id: 'key', name: t.key, cell: (row) => <code>{brief(row.key)}</code> },
     { id: 'value', name: t.value, cell: (row) => <code>{brief(row.value)}</code> },
-    { id: 'id', name: t.id, isExtra: true, cell: (row) => <a href={toDocument(db, row.id)}>{row.id}</a> },
+    {
+      id: 'id',
+      name: t.id,
+      isExtra: true,
+      cell: (row) => <a href={toDocument(db, row.id)}>{row.id}</a>,
+    },
   ];
   return (
     <>
@@ -47,8 +75,7 @@ export function Preview({ db, language, map, reduce, design, onFailures, onSave 
       </div>
       {error instanceof NoPreview ? (
         <div class="notice warn" role="alert">
-          {t.noPreview} {t.noPreviewDo}{' '}
-          <Button onClick={onSave}>{t.saveAndRun}</Button>
+          {t.noPreview} {t.noPreviewDo} <Button onClick={onSave}>{t.saveAndRun}</Button>
         </div>
       ) : (
         <Problem error={error} retry={() => void run()} />
@@ -65,7 +92,17 @@ export function Preview({ db, language, map, reduce, design, onFailures, onSave 
           {t.inParts} <code>{brief(found.parts)}</code>. {t.inPartsDo}
         </p>
       )}
-      {found && (found.rows.length > 0 ? <Table label={t.preview} columns={columns} count={found.rows.length} row={(n) => found.rows[n]} /> : found.errors.length === 0 && <Empty icon="function" title={t.noRows} />)}
+      {found &&
+        (found.rows.length > 0 ? (
+          <Table
+            label={t.preview}
+            columns={columns}
+            count={found.rows.length}
+            row={(n) => found.rows[n]}
+          />
+        ) : (
+          found.errors.length === 0 && <Empty icon="function" title={t.noRows} />
+        ))}
     </>
   );
 }
@@ -80,7 +117,8 @@ function Failures({ db, all }: { db: string; all: Failure[] }): JSX.Element {
       <ul>
         {all.slice(0, FAILURES_MAX).map((each, n) => (
           <li key={n}>
-            {each.id && <a href={toDocument(db, each.id)}>{each.id}</a>} {each.line !== undefined && `(${t.inLine(each.line)}) `}
+            {each.id && <a href={toDocument(db, each.id)}>{each.id}</a>}{' '}
+            {each.line !== undefined && `(${t.inLine(each.line)}) `}
             <code>
               {each.error}: {each.reason}
             </code>

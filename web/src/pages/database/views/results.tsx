@@ -5,33 +5,82 @@ import { count } from '../../../i18n';
 import { type Json, member, number, text } from '../../../json';
 import { type Place, refine } from '../../../router';
 import { Button, type Column, Empty, Loading, Problem, Table } from '../../../ui';
-import { CopyCurl, brief, curl, toDocument } from './shared';
 import { Chooser } from './chooser';
 import { type Chosen, chosenOf, limitOf, requestOf } from './options';
+import { CopyCurl, toDocument } from './shared';
+import { brief, curl } from './source';
 import { say } from './texts';
 
 /** The rows of a saved view, for options that the address holds. */
-export function Results({ db, design, view, isReduced, place }: { db: string; design: string; view: string; isReduced: boolean; place: Place }): JSX.Element {
+export function Results({
+  db,
+  design,
+  view,
+  isReduced,
+  place,
+}: {
+  db: string;
+  design: string;
+  view: string;
+  isReduced: boolean;
+  place: Place;
+}): JSX.Element {
   const [round, setRound] = useState(0);
   const chosen = chosenOf(place.query);
   const request = requestOf(db, design, view, isReduced, chosen);
-  const info = useResource(`partitioned ${db}`, (signal) => ask<{ props?: { partitioned?: boolean } }>('GET', path(db), { signal }));
-  const found = useResource(`${JSON.stringify(request)} ${round}`, (signal) => read(request.method, request.to, { query: request.query, body: request.body, signal }));
+  const info = useResource(`partitioned ${db}`, (signal) =>
+    ask<{ props?: { partitioned?: boolean } }>('GET', path(db), { signal }),
+  );
+  const found = useResource(`${JSON.stringify(request)} ${round}`, (signal) =>
+    read(request.method, request.to, { query: request.query, body: request.body, signal }),
+  );
   const all = member(found.data, 'rows');
   const rows = Array.isArray(all) ? all : [];
   const failed = member(found.data, 'errors');
   return (
     <>
-      <Chooser key={place.query.toString()} chosen={chosen} isReduced={isReduced} isPartitioned={info.data?.props?.partitioned === true} onRun={() => setRound(round + 1)} />
-      <Paging data={found.data} chosen={chosen} rows={rows.length} curlText={() => curl(request.method, request.to, request.query, request.body)} />
+      <Chooser
+        key={place.query.toString()}
+        chosen={chosen}
+        isReduced={isReduced}
+        isPartitioned={info.data?.props?.partitioned === true}
+        onRun={() => setRound(round + 1)}
+      />
+      <Paging
+        data={found.data}
+        chosen={chosen}
+        rows={rows.length}
+        curlText={() => curl(request.method, request.to, request.query, request.body)}
+      />
       {found.error !== undefined && <Problem error={found.error} retry={found.reload} />}
       {Array.isArray(failed) && failed.length > 0 && <p class="notice warn">{brief(failed)}</p>}
-      {found.isLoading ? <Loading /> : found.data !== undefined && <Rows db={db} rows={rows} isIds={rows.some((row) => member(row, 'id') !== undefined)} hasDocs={request.query.include_docs === 'true'} />}
+      {found.isLoading ? (
+        <Loading />
+      ) : (
+        found.data !== undefined && (
+          <Rows
+            db={db}
+            rows={rows}
+            isIds={rows.some((row) => member(row, 'id') !== undefined)}
+            hasDocs={request.query.include_docs === 'true'}
+          />
+        )
+      )}
     </>
   );
 }
 
-function Paging({ data, chosen, rows, curlText }: { data: Json | undefined; chosen: Chosen; rows: number; curlText: () => string }): JSX.Element {
+function Paging({
+  data,
+  chosen,
+  rows,
+  curlText,
+}: {
+  data: Json | undefined;
+  chosen: Chosen;
+  rows: number;
+  curlText: () => string;
+}): JSX.Element {
   const t = say();
   const limit = limitOf(chosen);
   const skip = Number(chosen.skip ?? 0) || 0;
@@ -39,10 +88,28 @@ function Paging({ data, chosen, rows, curlText }: { data: Json | undefined; chos
   const to = (from: number) => refine({ skip: from > 0 ? String(from) : '' });
   return (
     <div class="bar">
-      <Button icon="left" label={t.before} disabled={skip === 0} onClick={() => to(Math.max(0, skip - limit))} />
-      <Button icon="right" label={t.next} disabled={rows < limit || limit === 0} onClick={() => to(skip + limit)} />
+      <Button
+        icon="left"
+        label={t.before}
+        disabled={skip === 0}
+        onClick={() => to(Math.max(0, skip - limit))}
+      />
+      <Button
+        icon="right"
+        label={t.next}
+        disabled={rows < limit || limit === 0}
+        onClick={() => to(skip + limit)}
+      />
       <span class="soft end" role="status">
-        {data === undefined ? '' : total === undefined || rows === 0 ? t.some(count(rows)) : t.total(count(number(member(data, 'offset')) + 1), count(number(member(data, 'offset')) + rows), count(number(total)))}
+        {data === undefined
+          ? ''
+          : total === undefined || rows === 0
+            ? t.some(count(rows))
+            : t.total(
+                count(number(member(data, 'offset')) + 1),
+                count(number(member(data, 'offset')) + rows),
+                count(number(total)),
+              )}
       </span>
       <span class="grow" />
       <CopyCurl text={curlText} />
@@ -50,7 +117,17 @@ function Paging({ data, chosen, rows, curlText }: { data: Json | undefined; chos
   );
 }
 
-function Rows({ db, rows, isIds, hasDocs }: { db: string; rows: Json[]; isIds: boolean; hasDocs: boolean }): JSX.Element {
+function Rows({
+  db,
+  rows,
+  isIds,
+  hasDocs,
+}: {
+  db: string;
+  rows: Json[];
+  isIds: boolean;
+  hasDocs: boolean;
+}): JSX.Element {
   const t = say();
   if (rows.length === 0)
     return (
@@ -61,10 +138,49 @@ function Rows({ db, rows, isIds, hasDocs }: { db: string; rows: Json[]; isIds: b
     );
   const id = (row: Json) => text(member(row, 'value', '_id')) || text(member(row, 'id'));
   const columns: Column<Json>[] = [
-    { id: 'key', name: t.key, cell: (row) => <code title={brief(member(row, 'key'))}>{brief(member(row, 'key'))}</code> },
-    { id: 'value', name: t.value, cell: (row) => <code title={brief(member(row, 'value'))}>{brief(member(row, 'value'))}</code> },
-    ...(isIds ? [{ id: 'id', name: t.id, isExtra: true, cell: (row: Json) => <a href={toDocument(db, text(member(row, 'id')))}>{text(member(row, 'id'))}</a> }] : []),
-    ...(hasDocs ? [{ id: 'doc', name: t.doc, width: 'minmax(0, 2fr)', isExtra: true, cell: (row: Json) => <code>{brief(member(row, 'doc'))}</code> }] : []),
+    {
+      id: 'key',
+      name: t.key,
+      cell: (row) => <code title={brief(member(row, 'key'))}>{brief(member(row, 'key'))}</code>,
+    },
+    {
+      id: 'value',
+      name: t.value,
+      cell: (row) => <code title={brief(member(row, 'value'))}>{brief(member(row, 'value'))}</code>,
+    },
+    ...(isIds
+      ? [
+          {
+            id: 'id',
+            name: t.id,
+            isExtra: true,
+            cell: (row: Json) => (
+              <a href={toDocument(db, text(member(row, 'id')))}>{text(member(row, 'id'))}</a>
+            ),
+          },
+        ]
+      : []),
+    ...(hasDocs
+      ? [
+          {
+            id: 'doc',
+            name: t.doc,
+            width: 'minmax(0, 2fr)',
+            isExtra: true,
+            cell: (row: Json) => <code>{brief(member(row, 'doc'))}</code>,
+          },
+        ]
+      : []),
   ];
-  return isIds ? <Table label={t.results} columns={columns} count={rows.length} row={(n) => rows[n]} href={(row) => toDocument(db, hasDocs ? id(row) : text(member(row, 'id')))} /> : <Table label={t.results} columns={columns} count={rows.length} row={(n) => rows[n]} />;
+  return isIds ? (
+    <Table
+      label={t.results}
+      columns={columns}
+      count={rows.length}
+      row={(n) => rows[n]}
+      href={(row) => toDocument(db, hasDocs ? id(row) : text(member(row, 'id')))}
+    />
+  ) : (
+    <Table label={t.results} columns={columns} count={rows.length} row={(n) => rows[n]} />
+  );
 }

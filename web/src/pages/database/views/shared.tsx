@@ -1,57 +1,12 @@
 import type { JSX } from 'preact';
 import { useLayoutEffect, useState } from 'preact/hooks';
-import { texts } from '../../../i18n';
-import { type Json, JsonError, parse, print } from '../../../json';
-import { setGuard } from '../../../router';
-import { ApiError, url } from '../../../api';
-import { Button, Editor, explainJson, words } from '../../../ui';
 import type { Mistake, Mode } from '../../../editor';
+import { setGuard } from '../../../router';
+import { Button, Editor, words } from '../../../ui';
 import './parts.css';
-
-const say = texts({ curl: 'Copy as curl' }, { curl: 'Als curl kopieren' });
-
-/** What is wrong with a text that should be JSON; `undefined` for nothing, and for an empty one. */
-export function wrongJson(source: string): string | undefined {
-  if (source.trim() === '') return undefined;
-  try {
-    parse(source);
-    return undefined;
-  } catch (error) {
-    if (!(error instanceof JsonError)) throw error;
-    return explainJson(error);
-  }
-}
+import { say } from './texts';
 
 export { docLink as toDocument } from '../address';
-
-/** A value on one line, not longer than a cell can show. */
-export function brief(value: Json | undefined, length = 300): string {
-  if (value === undefined) return '';
-  const all = print(value);
-  return all.length > length ? `${all.slice(0, length)}…` : all;
-}
-
-/** The line that a server's words about a function name. */
-export function lineOf(reason: string): number | undefined {
-  const found = /\bline:? (\d+)/i.exec(reason) ?? /(?:<[\w.]+>|\.js|\(function\)|map|reduce):(\d+)/.exec(reason);
-  return found ? Number(found[1]) : undefined;
-}
-
-/** The server refuses a function that it cannot compile, and does not always say in which line: then the grammar does. */
-export async function located(error: unknown, source: string): Promise<unknown> {
-  if (!(error instanceof ApiError) || error.error !== 'compilation_error' || lineOf(error.reason) !== undefined) return error;
-  const { lineOfMistake } = await import('../../../editor');
-  const line = lineOfMistake(source);
-  return line === undefined ? error : new ApiError(error.status, error.error, `${error.reason} (line ${line})`, error.requestId);
-}
-
-/** As a request of a shell. */
-export function curl(method: string, to: string, query: Record<string, string> = {}, body?: string): string {
-  const quoted = (part: string) => `'${part.replaceAll("'", "'\\''")}'`;
-  const parts = ['curl', ...(method === 'GET' ? [] : ['-X', method]), quoted(url(to, query).href)];
-  if (body !== undefined) parts.push('-H', quoted('Content-Type: application/json'), '-d', quoted(body));
-  return parts.join(' ');
-}
 
 export function CopyCurl({ text }: { text: () => string }): JSX.Element {
   const [isCopied, setCopied] = useState(false);
@@ -68,7 +23,21 @@ export function CopyCurl({ text }: { text: () => string }): JSX.Element {
 }
 
 /** An editor with its name above it. */
-export function Code({ label, isSmall, ...rest }: { label: string; isSmall?: boolean; value: string; mode: Mode; onChange?: (value: string) => void; onSave?: () => void; isReadOnly?: boolean; mistakes?: Mistake[]; focus?: boolean }): JSX.Element {
+export function Code({
+  label,
+  isSmall,
+  ...rest
+}: {
+  label: string;
+  isSmall?: boolean;
+  value: string;
+  mode: Mode;
+  onChange?: (value: string) => void;
+  onSave?: () => void;
+  isReadOnly?: boolean;
+  mistakes?: Mistake[];
+  focus?: boolean;
+}): JSX.Element {
   return (
     <div class={`views-code${isSmall ? ' small' : ''}`}>
       <span>{label}</span>
@@ -78,7 +47,17 @@ export function Code({ label, isSmall, ...rest }: { label: string; isSmall?: boo
 }
 
 /** One of few, as buttons. */
-export function Switch<T extends string>({ label, value, of, onChange }: { label: string; value: T; of: readonly (readonly [T, string])[]; onChange: (value: T) => void }): JSX.Element {
+export function Switch<T extends string>({
+  label,
+  value,
+  of,
+  onChange,
+}: {
+  label: string;
+  value: T;
+  of: readonly (readonly [T, string])[];
+  onChange: (value: T) => void;
+}): JSX.Element {
   return (
     <div class="row-of" role="group" aria-label={label}>
       {of.map(([each, name]) => (

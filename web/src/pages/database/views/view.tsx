@@ -1,29 +1,39 @@
 import type { JSX } from 'preact';
 import { useMemo, useState } from 'preact/hooks';
-import { member, text } from '../../../json';
-import { type Place, go, link, setGuard } from '../../../router';
-import { OnlyAdmins, useMayManage } from '../manage';
-import { Button, Choice, Problem, TextField, confirm, say as announce, words } from '../../../ui';
-import { Code, Switch, lineOf, located, useGuard } from './shared';
 import type { Mistake } from '../../../editor';
+import { type Json, member, type Obj, text } from '../../../json';
+import { go, link, type Place, setGuard } from '../../../router';
+import { say as announce, Button, confirm, Problem, words } from '../../../ui';
+import { OnlyAdmins, useMayManage } from '../manage';
 import { NameDialog } from './ask';
-import { type Design, type Failure, change, put, rename, sourceOf } from './design';
-import { toDesign } from './index';
-import { beginOf } from './new';
+import { change, type Design, type Failure, put, rename, sourceOf, withView } from './design';
+import { beginOf, modeOf } from './language';
 import { Preview } from './preview';
+import { Reduce } from './reduce';
 import { Results } from './results';
+import { Code, Switch, useGuard } from './shared';
+import { lineOf, located } from './source';
 import { say } from './texts';
 
-const BUILT_IN = ['_sum', '_count', '_stats', '_approx_count_distinct'];
-const FIRST_REDUCE = 'function (keys, values, rereduce) {\n  return sum(values);\n}';
-
 /** Edits a view, with a preview of what stands there and the rows of what is saved. */
-export function ViewPage({ db, design: loaded, view, place }: { db: string; design: Design; view: string; place: Place }): JSX.Element {
+export function ViewPage({
+  db,
+  design: loaded,
+  view,
+  place,
+}: {
+  db: string;
+  design: Design;
+  view: string;
+  place: Place;
+}): JSX.Element {
   const t = say();
   const may = useMayManage(db);
   const [design, setDesign] = useState(loaded);
   const saved = member(design.doc, 'views', view);
-  const [map, setMap] = useState(() => (saved === undefined ? beginOf(design.language) : sourceOf(member(saved, 'map'))));
+  const [map, setMap] = useState(() =>
+    saved === undefined ? beginOf(design.language) : sourceOf(member(saved, 'map')),
+  );
   const [reduce, setReduce] = useState(() => text(member(saved, 'reduce')));
   const [begin] = useState({ map, reduce: reduce.startsWith('_') ? '' : reduce });
   const [error, setError] = useState<unknown>();
@@ -31,13 +41,22 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
   const [show, setShow] = useState<'preview' | 'rows'>(saved === undefined ? 'preview' : 'rows');
   const [asked, setAsked] = useState<'clone' | 'rename'>();
   const [round, setRound] = useState(0);
-  const isChanged = saved === undefined || map !== sourceOf(member(saved, 'map')) || reduce !== text(member(saved, 'reduce'));
+  const isChanged =
+    saved === undefined ||
+    map !== sourceOf(member(saved, 'map')) ||
+    reduce !== text(member(saved, 'reduce'));
   useGuard(isChanged && may === true);
   const refused = useMemo(() => refusedAt(error), [error]);
-  const mistakes = useMemo(() => [...refused.map, ...failures.flatMap(({ line, reason }) => (line ? [{ line, text: reason }] : []))], [refused, failures]);
+  const mistakes = useMemo(
+    () => [
+      ...refused.map,
+      ...failures.flatMap(({ line, reason }) => (line ? [{ line, text: reason }] : [])),
+    ],
+    [refused, failures],
+  );
   if (design.language === 'query') return <Mango db={db} map={sourceOf(member(saved, 'map'))} />;
 
-  const put_ = (name: string) => (doc: Design['doc']) => put(put(doc, ['views', name, 'map'], map), ['views', name, 'reduce'], reduce === '' ? undefined : reduce);
+  const put_ = (name: string) => (doc: Obj) => withView(doc, name, map, reduce);
   const save = async () => {
     setError(undefined);
     try {
@@ -50,67 +69,195 @@ export function ViewPage({ db, design: loaded, view, place }: { db: string; desi
       setError(await located(thrown, isOfReduce(thrown) ? reduce : map));
     }
   };
-  const leave = (to: string[]) => {
+  const leave = (...to: string[]) => {
     setGuard(undefined);
-    go(to);
+    go(['database', db, '_design', design.name, ...to]);
   };
   const clone = async (to: string) => {
     if (member(design.doc, 'views', to) !== undefined) throw new Error(t.taken);
-    await change(db, design.name, (doc) => put(put_(to)(put(doc, ['views', to], saved ?? member(doc, 'views', view))), ['views', to, 'map'], map));
-    leave(['database', db, '_design', design.name, '_view', to]);
+    await change(db, design.name, (doc) =>
+      put(
+        put_(to)(put(doc, ['views', to], saved ?? member(doc, 'views', view))),
+        ['views', to, 'map'],
+        map,
+      ),
+    );
+    leave('_view', to);
   };
   const move = async (to: string) => {
     if (member(design.doc, 'views', to) !== undefined) throw new Error(t.taken);
-    await change(db, design.name, (doc) => rename(put_(view)(doc), ['views', view], to), { at: ['views', view], was: saved });
-    leave(['database', db, '_design', design.name, '_view', to]);
+    await change(db, design.name, (doc) => rename(put_(view)(doc), ['views', view], to), {
+      at: ['views', view],
+      was: saved,
+    });
+    leave('_view', to);
   };
   const drop = () =>
-    confirm({ title: t.deleteOne(view), text: t.deleteOneText, action: words().delete, work: () => change(db, design.name, (doc) => put(doc, ['views', view], undefined)) }).then((done) => {
-      if (!done) return;
-      setGuard(undefined);
-      location.hash = toDesign(db, design.name);
-    });
+    confirm({
+      title: t.deleteOne(view),
+      text: t.deleteOneText,
+      action: words().delete,
+      work: () => change(db, design.name, (doc) => put(doc, ['views', view], undefined)),
+    }).then((done) => done && leave());
   return (
     <div class="split">
       <div>
-        <div class="bar">
-          {may && (
-            <>
-              <Button kind="primary" onClick={save} disabled={!isChanged}>
-                {words().save}
-              </Button>
-              <Button onClick={() => setAsked('clone')}>{t.clone}</Button>
-              {saved !== undefined && <Button onClick={() => setAsked('rename')}>{t.rename}</Button>}
-              {saved !== undefined && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
-            </>
-          )}
-          <span class="grow" />
-          <span class="soft">{design.language}</span>
-        </div>
+        <Head
+          {...{ may, save, isChanged, drop }}
+          isSaved={saved !== undefined}
+          language={design.language}
+          ask={setAsked}
+        />
         <OnlyAdmins may={may} />
         <Problem error={error} dismiss={() => setError(undefined)} />
-        <Code label={t.map} mode={modeOf(design.language)} value={begin.map} onChange={setMap} onSave={() => void save()} isReadOnly={!may} mistakes={mistakes} />
-        <Reduce reduce={reduce} begin={begin.reduce} language={design.language} isReadOnly={!may} onChange={setReduce} onSave={() => void save()} mistakes={refused.reduce} />
+        <Code
+          label={t.map}
+          mode={modeOf(design.language)}
+          value={begin.map}
+          onChange={setMap}
+          onSave={() => void save()}
+          isReadOnly={!may}
+          mistakes={mistakes}
+        />
+        <Reduce
+          reduce={reduce}
+          begin={begin.reduce}
+          language={design.language}
+          isReadOnly={!may}
+          onChange={setReduce}
+          onSave={() => void save()}
+          mistakes={refused.reduce}
+        />
       </div>
-      <div>
-        {may && <Switch label={t.view} value={show} onChange={setShow} of={[['rows', t.results], ['preview', `${t.preview}: ${t.previewDocs}`]]} />}
-        {may && show === 'preview' ? (
-          <Preview db={db} language={design.language} map={map} reduce={reduce} design={design.doc} onFailures={setFailures} onSave={save} />
-        ) : (
-          <>
-            {may && isChanged && <p class="notice warn">{t.unsaved}</p>}
-            {saved !== undefined && <Results key={round} db={db} design={design.name} view={view} isReduced={member(saved, 'reduce') !== undefined} place={place} />}
-          </>
-        )}
-      </div>
-      {asked === 'clone' && <NameDialog title={t.clone} label={t.cloneTo} begin={`${view}-2`} onClose={() => setAsked(undefined)} work={clone} />}
-      {asked === 'rename' && <NameDialog title={t.rename} label={t.renameTo} begin={view} onClose={() => setAsked(undefined)} work={move} />}
+      <Output
+        {...{ db, design, view, place, map, reduce, may, isChanged, show, setShow, save, round }}
+        saved={saved}
+        onFailures={setFailures}
+      />
+      {asked && (
+        <NameDialog
+          title={t[asked]}
+          label={asked === 'clone' ? t.cloneTo : t.renameTo}
+          begin={asked === 'clone' ? `${view}-2` : view}
+          onClose={() => setAsked(undefined)}
+          work={asked === 'clone' ? clone : move}
+        />
+      )}
     </div>
   );
 }
 
-export function modeOf(language: string): 'javascript' | 'text' {
-  return language === 'javascript' || language === 'nodejs' || language === '' ? 'javascript' : 'text';
+/** The buttons above the functions of a view. */
+function Head({
+  may,
+  isSaved,
+  isChanged,
+  language,
+  save,
+  ask,
+  drop,
+}: {
+  may: boolean | undefined;
+  isSaved: boolean;
+  isChanged: boolean;
+  language: string;
+  save: () => Promise<void>;
+  ask: (name: 'clone' | 'rename') => void;
+  drop: () => void;
+}): JSX.Element {
+  const t = say();
+  return (
+    <div class="bar">
+      {may && (
+        <>
+          <Button kind="primary" onClick={save} disabled={!isChanged}>
+            {words().save}
+          </Button>
+          <Button onClick={() => ask('clone')}>{t.clone}</Button>
+          {isSaved && <Button onClick={() => ask('rename')}>{t.rename}</Button>}
+          {isSaved && <Button kind="plain" icon="remove" label={words().delete} onClick={drop} />}
+        </>
+      )}
+      <span class="grow" />
+      <span class="soft">{language}</span>
+    </div>
+  );
+}
+
+/** The rows of the saved view, or those of the functions as they are in the editor. */
+function Output({
+  db,
+  design,
+  view,
+  place,
+  map,
+  reduce,
+  saved,
+  may,
+  isChanged,
+  show,
+  setShow,
+  save,
+  round,
+  onFailures,
+}: {
+  db: string;
+  design: Design;
+  view: string;
+  place: Place;
+  map: string;
+  reduce: string;
+  saved: Json | undefined;
+  may: boolean | undefined;
+  isChanged: boolean;
+  show: 'preview' | 'rows';
+  setShow: (to: 'preview' | 'rows') => void;
+  save: () => Promise<void>;
+  /** Of the saves: after each the rows are loaded again. */
+  round: number;
+  onFailures: (all: Failure[]) => void;
+}): JSX.Element {
+  const t = say();
+  return (
+    <div>
+      {may && (
+        <Switch
+          label={t.view}
+          value={show}
+          onChange={setShow}
+          of={[
+            ['rows', t.results],
+            ['preview', `${t.preview}: ${t.previewDocs}`],
+          ]}
+        />
+      )}
+      {may && show === 'preview' ? (
+        <Preview
+          db={db}
+          language={design.language}
+          map={map}
+          reduce={reduce}
+          design={design.doc}
+          onFailures={onFailures}
+          onSave={save}
+        />
+      ) : (
+        <>
+          {may && isChanged && <p class="notice warn">{t.unsaved}</p>}
+          {saved !== undefined && (
+            <Results
+              key={round}
+              db={db}
+              design={design.name}
+              view={view}
+              isReduced={member(saved, 'reduce') !== undefined}
+              place={place}
+            />
+          )}
+        </>
+      )}
+    </div>
+  );
 }
 
 function isOfReduce(error: unknown): boolean {
@@ -124,38 +271,6 @@ function refusedAt(error: unknown): { map: Mistake[]; reduce: Mistake[] } {
   return isOfReduce(error) ? { map: [], reduce: mistakes } : { map: mistakes, reduce: [] };
 }
 
-/** None, one of the server's own, or a function. */
-function Reduce({ reduce, begin, language, isReadOnly, mistakes, onChange, onSave }: { reduce: string; begin: string; language: string; isReadOnly: boolean; mistakes: Mistake[]; onChange: (to: string) => void; onSave: () => void }): JSX.Element {
-  const t = say();
-  const isBuiltIn = reduce.startsWith('_');
-  const is = reduce === '' ? '' : BUILT_IN.includes(reduce) ? reduce : isBuiltIn ? 'other' : 'custom';
-  const [own, setOwn] = useState(begin || (modeOf(language) === 'javascript' ? FIRST_REDUCE : ''));
-  const choose = (to: string) => onChange(to === 'custom' ? own : to === 'other' ? '_top_10' : to);
-  return (
-    <>
-      <div class="views-options">
-        <Choice label={t.reduce} value={is} onChange={choose} of={[['', t.noReduce], ...BUILT_IN.map((name) => [name, name] as const), ['other', t.other], ['custom', t.custom]]} disabled={isReadOnly} />
-        {is === 'other' && <TextField label={t.builtIn} value={reduce} onInput={(to) => onChange(to.startsWith('_') ? to : `_${to}`)} list={['_first', '_last', '_top_10', '_bottom_10']} disabled={isReadOnly} />}
-      </div>
-      {is === 'custom' && (
-        <Code
-          isSmall
-          label={t.ownReduce}
-          mode={modeOf(language)}
-          value={own}
-          isReadOnly={isReadOnly}
-          mistakes={mistakes}
-          onSave={onSave}
-          onChange={(to) => {
-            setOwn(to);
-            onChange(to || ' ');
-          }}
-        />
-      )}
-    </>
-  );
-}
-
 function Mango({ db, map }: { db: string; map: string }): JSX.Element {
   const t = say();
   return (
@@ -167,4 +282,3 @@ function Mango({ db, map }: { db: string; map: string }): JSX.Element {
     </>
   );
 }
-
