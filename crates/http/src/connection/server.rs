@@ -5,13 +5,12 @@ use std::future::Future;
 use std::net::SocketAddr;
 use std::os::fd::AsFd as _;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
 use hyper::header::{
-    CACHE_CONTROL, CONNECTION, CONTENT_ENCODING, CONTENT_LENGTH, HeaderMap, HeaderName,
-    HeaderValue, LOCATION, SERVER, SET_COOKIE, WWW_AUTHENTICATE,
+    CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, LOCATION,
+    SERVER, SET_COOKIE, WWW_AUTHENTICATE,
 };
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioExecutor, TokioIo, TokioTimer};

@@ -131,7 +131,10 @@ pub async fn in_turn(
     turn: TextTurn,
     work: impl FnOnce() -> Result<String, ApiError> + Send + 'static,
 ) -> Result<Reply, ApiError> {
-    let text = turn.run(work).await.ok_or_else(|| ApiError::worker_failed("a search panicked"))?;
+    let text = turn
+        .run(work)
+        .await
+        .ok_or_else(|| ApiError::worker_failed("a search panicked"))?;
     Ok(Reply::json_bytes(200, text?))
 }
 

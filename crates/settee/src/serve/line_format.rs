@@ -207,13 +207,13 @@ impl LongPaths {
     }
 }
 
-struct Fields<'a> {
-    writer: Writer<'a>,
+struct Fields<'a, 'w> {
+    writer: Writer<'w>,
     written: fmt::Result,
     long_paths: &'a LongPaths,
 }
 
-impl Fields<'_> {
+impl Fields<'_, '_> {
     fn put(&mut self, field: &Field, value: impl FnOnce(&mut Writer<'_>) -> fmt::Result) {
         if self.written.is_ok() {
             let writer = &mut self.writer;
@@ -225,7 +225,7 @@ impl Fields<'_> {
     }
 }
 
-impl Visit for Fields<'_> {
+impl Visit for Fields<'_, '_> {
     fn record_str(&mut self, field: &Field, value: &str) {
         let is_plain = |b: u8| matches!(b, b' '..=b'~') && !matches!(b, b'"' | b'\\');
         let long_paths = self.long_paths;
