@@ -61,7 +61,7 @@ def test_pages(ctx):
     with ctx.server("pages") as server:
         database = Database(ctx, server, "db", "?q=3")
         database.edit(ctx.size(300, 2000))
-        for sort in (None, "_id", "-_id", ["n"], ["-n"], ["tag", "-n"], ["-tag"], ["nosuch"], ["relevance", "n"]):
+        for sort in (None, "_id", "-_id", ["n"], ["-n"], ["tag", "-n"], ["-tag"], ["nosuch"], ["<score>", "n"]):
             for q in ("*:*", "alpha beta"):
                 options = {} if sort is None else {"sort": sort}
                 whole = database.ids(q, **options)

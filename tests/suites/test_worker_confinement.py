@@ -206,7 +206,7 @@ exec unshare -m sh -c 'mount -t proc -o hidepid=invisible proc /proc && exec set
 
 def test_memory_of_hidden_workers(ctx):
     """A worker's memory is measured also where `/proc` hides the worker from the server."""
-    script = ctx.root / "hidden"
+    script = ctx.root / "start-hidden"
     script.write_text(HIDDEN.format(binary=shlex.quote(str(ctx.binary))), encoding="utf-8")
     script.chmod(0o755)
     server = ctx.server("hidden")

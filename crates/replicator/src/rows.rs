@@ -4,8 +4,8 @@
 use bytes::{Bytes, BytesMut};
 use document::json::skip::StringEnd;
 
-/// Longest row, in bytes: what is longer is no row.
-pub const ROW_BYTES_MAX: usize = 1 << 30;
+/// Longest row, in bytes: what is longer is no row. Documents are shorter, and their attachments are read apart.
+pub const ROW_BYTES_MAX: usize = 64 << 20;
 /// Longest text around the rows, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 

@@ -548,8 +548,8 @@ async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
         // Behind a proxy that is trusted it is the client's.
         place.seat.note_address(app.places.group_of(address));
     }
-    // Whoever asks whether the server is up needs no other place, and who logs in has none of a user yet.
-    if !place.seat.is_reserved() || is_only(req, "_up") || is_login(req) {
+    // Whoever asks whether the server is up needs no other place.
+    if !place.seat.is_reserved() || is_only(req, "_up") {
         return Ok(());
     }
     let class = match req.authenticated.is_some() {

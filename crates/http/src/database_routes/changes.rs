@@ -49,7 +49,14 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
                 permission: Permission::of(app, req, access),
                 is_revoked: false,
             };
-            let feed = LiveFeed::new(changes, kind, times, changed, app.stopping(), place);
+            let feed = LiveFeed::new(
+                changes,
+                kind,
+                times,
+                changed,
+                app.stopping(),
+                (place, &req.answers),
+            );
             Ok(feed.reply())
         }
     }

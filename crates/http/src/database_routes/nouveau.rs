@@ -371,7 +371,7 @@ fn top_n_of(n: i64) -> Result<usize, ApiError> {
     Ok(n as usize)
 }
 
-/// One field, or a list: `f`, `-f`, `relevance`.
+/// One field, or a list: `f`, `-f`, `<score>`.
 fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
     let refused = || invalid("sort", value);
     let fields = match value {
@@ -395,7 +395,7 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
         }
         let by = match field {
             "_id" => TextSortBy::Id,
-            "relevance" if !reversed => TextSortBy::Score,
+            "<score>" if !reversed => TextSortBy::Score,
             field => TextSortBy::Field(field.to_owned()),
         };
         Ok(TextSortKey { by, reversed })
@@ -621,7 +621,16 @@ mod tests {
 
     #[test]
     fn sorts_are_fields_with_a_sign() {
-        let keys = sort_of(&json!(["-a", "+b", "c", "_id", "relevance", "-relevance"])).unwrap();
+        let keys = sort_of(&json!([
+            "-a",
+            "+b",
+            "c",
+            "_id",
+            "<score>",
+            "relevance",
+            "-relevance"
+        ]))
+        .unwrap();
         let field = |name: &str| TextSortBy::Field(name.to_owned());
         let expected = [
             (field("a"), true),
@@ -629,6 +638,7 @@ mod tests {
             (field("c"), false),
             (TextSortBy::Id, false),
             (TextSortBy::Score, false),
+            (field("relevance"), false),
             (field("relevance"), true),
             // The id is last.
             (TextSortBy::Id, false),

@@ -12,6 +12,8 @@ use tokio::time::Instant;
 
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::answers::{Answers, Held};
+use crate::reply::stream::LONG_BYTES;
 use crate::shares::OpenFeed;
 
 /// What the feeds `normal` and `longpoll` begin with.
@@ -182,6 +184,9 @@ pub struct LiveFeed<S> {
     changed: watch::Receiver<u64>,
     stopping: watch::Receiver<bool>,
     state: State,
+    answers: Answers,
+    /// Memory of the piece that the client is taking.
+    held: Option<Held>,
     _place: OpenFeed,
 }
 
@@ -224,7 +229,7 @@ impl<S: LiveSource> LiveFeed<S> {
         times: FeedTimes,
         changed: watch::Receiver<u64>,
         stopping: watch::Receiver<bool>,
-        place: OpenFeed,
+        (place, answers): (OpenFeed, &Answers),
     ) -> Self {
         LiveFeed {
             source,
@@ -233,6 +238,8 @@ impl<S: LiveSource> LiveFeed<S> {
             changed,
             stopping,
             state: State::Head,
+            answers: answers.clone(),
+            held: None,
             _place: place,
         }
     }
@@ -242,7 +249,11 @@ impl<S: LiveSource> LiveFeed<S> {
         let kind = self.kind;
         let pieces = stream::unfold(self, |mut feed| async move {
             let mut out = Vec::new();
-            match feed.next(&mut out).await {
+            let next = feed.next(&mut out).await;
+            // While a feed waits it has nothing; what it made then is with the client until the next piece is wanted.
+            let bytes = out.capacity();
+            feed.held = (bytes > LONG_BYTES).then(|| feed.answers.count(bytes as u64));
+            match next {
                 Ok(()) if out.is_empty() => None,
                 Ok(()) => Some((Ok(Bytes::from(out)), feed)),
                 Err(e) => {
@@ -265,6 +276,7 @@ impl<S: LiveSource> LiveFeed<S> {
 
     /// Appends what comes next, waiting for it; nothing at the end.
     async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
+        self.held = None;
         match self.state {
             State::Done => return Ok(()),
             State::Head if self.kind == FeedKind::Longpoll => out.extend_from_slice(HEAD),

@@ -160,7 +160,7 @@ impl Piece {
 }
 
 /// A longer piece is counted, in bytes.
-const LONG_BYTES: usize = 16 << 10;
+pub const LONG_BYTES: usize = 16 << 10;
 /// So much of a piece is given to the connection at once, in bytes.
 const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 

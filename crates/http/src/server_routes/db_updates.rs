@@ -46,7 +46,14 @@ pub async fn route(app: &App, req: &Request) -> Answer {
     };
     if kind != FeedKind::Normal {
         let place = app.open_feed(req, db.name())?;
-        let feed = LiveFeed::new(updates, kind, times, changed, app.stopping(), place);
+        let feed = LiveFeed::new(
+            updates,
+            kind,
+            times,
+            changed,
+            app.stopping(),
+            (place, &req.answers),
+        );
         return Ok(feed.reply());
     }
     let mut out = HEAD.to_vec();

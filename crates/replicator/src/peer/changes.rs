@@ -19,7 +19,7 @@ const LINGER: Duration = Duration::from_millis(5);
 /// A batch is full when its rows take so many bytes, whatever their number.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Longest row without a document, in bytes: it names leaves.
-const BARE_ROW_BYTES_MAX: usize = 64 << 20;
+const BARE_ROW_BYTES_MAX: usize = 16 << 20;
 /// So much of a local feed is read at once, in bytes.
 const LOCAL_CHUNK_BYTES: usize = 64 << 10;
 
