@@ -401,11 +401,11 @@ def test_unread_pieces_are_in_the_table(ctx):
         api = server.api()
         api.expect((201, 202), "PUT", "/unread?q=2")
         api.expect(201, "POST", "/unread/_bulk_docs", {"docs": [{"_id": f"{number:04}", "a": "x" * 1000} for number in range(2000)]})
-        api.expect(201, "POST", "/unread/_bulk_docs", {"docs": [{"_id": f"z{number:03}", "a": "y" * 125_000} for number in range(20)]})
+        api.expect(201, "POST", "/unread/_bulk_docs", {"docs": [{"_id": f"z{number:03}", "a": "y" * 125_000} for number in range(120)]})
         forms = {
             "_all_docs": ("GET", "/unread/_all_docs?include_docs=true", None),
             "_all_docs of long documents": ("GET", '/unread/_all_docs?include_docs=true&startkey="z"', None),
-            "_bulk_get": ("POST", "/unread/_bulk_get", {"docs": [{"id": f"z{number:03}"} for number in range(20)]}),
+            "_bulk_get": ("POST", "/unread/_bulk_get", {"docs": [{"id": f"z{number:03}"} for number in range(120)]}),
             "_changes": ("GET", "/unread/_changes?include_docs=true", None),
             "a feed": ("GET", "/unread/_changes?feed=continuous&include_docs=true&heartbeat=60000", None),
         }

@@ -105,6 +105,7 @@ FLOOD_CLIENTS = 24
 CALM_SEARCHES = 20
 # In one queue for all, another database's search would take as long as each of the flood.
 SHARE_MIN = 3
+COSTLY_MS = 3
 
 
 def others_are_answered(ctx, server, kind, path, body):
@@ -117,7 +118,9 @@ def others_are_answered(ctx, server, kind, path, body):
     ctx.report.equal(f"{kind}: another database is answered", {answer.status for answer in answers}, {200}, quiet=True)
     calm_ms = statistics.median(server_ms(answer.headers["Server-Timing"]) for answer in answers)
     said = f"{calm_ms:.1f} ms, of the flood {flood.median_ms:.1f} ms, {flood.answers} answers"
-    ctx.report.check(f"{kind}: another database is served between", calm_ms * SHARE_MIN <= flood.median_ms, said)
+    # Of a search that costs next to nothing there is nothing to wait for.
+    if flood.median_ms >= COSTLY_MS:
+        ctx.report.check(f"{kind}: another database is served between", calm_ms * SHARE_MIN <= flood.median_ms, said)
     ctx.report.note(f"{kind}: another database: {said}")
     ctx.report.check(f"{kind}: the flood's threads give way to others", nice and min(nice) > 0, nice)
     ctx.report.equal(f"{kind}: all are answered", flood.statuses, {200})

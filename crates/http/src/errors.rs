@@ -166,7 +166,7 @@ impl ApiError {
     /// `methods` as CouchDB lists them, separated by commas.
     pub fn method_not_allowed(methods: &'static str) -> Self {
         let mut e = Self::new(405, "method_not_allowed", format!("Only {methods} allowed"));
-        if let Ok(v) = HeaderValue::from_str(&methods.replace(',', ", ")) {
+        if let Ok(v) = HeaderValue::from_str(&methods.replace(", ", ",").replace(',', ", ")) {
             e.headers.push((ALLOW, v));
         }
         e

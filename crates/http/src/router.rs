@@ -167,7 +167,10 @@ async fn below(app: &App, req: &mut Request, access: &Access, route: DatabaseRou
     match route {
         DatabaseRoute::Database => db::root(app, req, access).await,
         DatabaseRoute::Local(id) => documents::route(req, access, &id).await,
-        DatabaseRoute::Attachment(id, name) => attachments::route(req, access, &id, name).await,
+        DatabaseRoute::Attachment(id, name) => match documents::led_to_design(req, access, &id) {
+            Some(led) => Ok(led),
+            None => attachments::route(req, access, &id, name).await,
+        },
         DatabaseRoute::Design(id, route) => design(app, req, access, &id, route).await,
         DatabaseRoute::Listing(kind) => listing::list(app, req, access, kind).await,
         DatabaseRoute::ListingQueries(kind) => listing::queries(app, req, access, kind).await,

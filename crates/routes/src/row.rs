@@ -117,7 +117,11 @@ impl Row {
     /// Returns whether the route has the method. HEAD goes wherever GET goes.
     pub fn allows(&self, method: &str) -> bool {
         let method = if method == "HEAD" { "GET" } else { method };
-        self.methods == "*" || self.methods.split(',').any(|allowed| allowed == method)
+        self.methods == "*"
+            || self
+                .methods
+                .split(',')
+                .any(|allowed| allowed.trim() == method)
     }
 
     /// Returns whether requests with this method only read.

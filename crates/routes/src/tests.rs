@@ -23,7 +23,13 @@ fn every_row_is_reached_by_its_path() {
             None => part.to_owned(),
         };
         let path: Vec<String> = row.path.split('/').map(part).collect();
-        let method = row.methods.rsplit(',').next().unwrap().replace('*', "GET");
+        let method = row
+            .methods
+            .rsplit(',')
+            .next()
+            .unwrap()
+            .trim()
+            .replace('*', "GET");
         let found = find(&method, &segments(&path.join("/")));
         assert_eq!((found.row.path, found.row.methods), (row.path, row.methods));
     }

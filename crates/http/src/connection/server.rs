@@ -549,7 +549,7 @@ async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
         place.seat.note_address(app.places.group_of(address));
     }
     // Whoever asks whether the server is up needs no other place.
-    if !place.seat.is_reserved() || is_only(req, "_up") {
+    if !place.seat.is_reserved() || is_only(req, "/_up") {
         return Ok(());
     }
     let class = match req.authenticated.is_some() {

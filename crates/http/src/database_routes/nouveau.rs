@@ -371,6 +371,9 @@ fn top_n_of(n: i64) -> Result<usize, ApiError> {
     Ok(n as usize)
 }
 
+/// The score in an order, as Nouveau has it.
+const SCORE: &str = "<score>";
+
 /// One field, or a list: `f`, `-f`, `<score>`.
 fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
     let refused = || invalid("sort", value);
@@ -388,14 +391,15 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
         let reversed = text.starts_with('-');
         let field = text.strip_prefix(['-', '+']).unwrap_or(text);
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
-        if field.is_empty() || !field.chars().all(is_of_name) {
+        let is_field = !field.is_empty() && field.chars().all(is_of_name);
+        if !is_field && text != SCORE {
             return Err(ApiError::bad_request(format!(
                 "{text} is not a valid sort parameter"
             )));
         }
         let by = match field {
             "_id" => TextSortBy::Id,
-            "<score>" if !reversed => TextSortBy::Score,
+            SCORE => TextSortBy::Score,
             field => TextSortBy::Field(field.to_owned()),
         };
         Ok(TextSortKey { by, reversed })

@@ -34,13 +34,20 @@ pub fn no_local_id() -> ApiError {
 
 /// A document whose id is one segment of the path, in which slashes are encoded.
 pub async fn one_segment(req: &mut Request, access: &Access, id: &str) -> Answer {
-    if id.starts_with("_design/") && matches!(req.method.as_str(), "GET" | "HEAD") {
-        return Ok(Reply::empty(301).location(&design_url(req, access, id)));
+    if let Some(led) = led_to_design(req, access, id) {
+        return Ok(led);
     }
     if id == "_local/" {
         return Err(no_local_id());
     }
     route(req, access, id).await
+}
+
+/// Redirects a read of a design document, or of what is below it, whose id is one segment of the path: its slash is encoded.
+pub fn led_to_design(req: &Request, access: &Access, id: &str) -> Option<Reply> {
+    let is_read = matches!(req.method.as_str(), "GET" | "HEAD");
+    let is_led = is_read && id.starts_with("_design/");
+    is_led.then(|| Reply::empty(301).location(&design_url(req, access, id)))
 }
 
 /// A document.

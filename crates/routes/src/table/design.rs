@@ -75,7 +75,7 @@ pub(super) static DESIGN: &[Row] = &[
         ]),
     Row::database("*", "/{db}/_design/{ddoc}/_search_disk_size", Class::Design, |c| design(c, DesignRoute::SearchDiskSize(vec![]))),
     Row::database("*", "/{db}/_design/{ddoc}/_search_disk_size/{path...}", Class::Design, |c| design(c, DesignRoute::SearchDiskSize(c.rest("path")))),
-    Row::database("GET,POST", "/{db}/_design/{ddoc}/_nouveau/{index}", Class::Nouveau, |c| design(c, DesignRoute::Nouveau(vec![c.text("index")])))
+    Row::database("GET, POST", "/{db}/_design/{ddoc}/_nouveau/{index}", Class::Nouveau, |c| design(c, DesignRoute::Nouveau(vec![c.text("index")])))
         .post_reads().body(BodyClass::Small)
         .operations(&[
             get("Searches a text index of Nouveau's interface.", "Hits").query(&[&SEARCH, &NOUVEAU]),
