@@ -211,7 +211,7 @@ def test_memory_of_hidden_workers(ctx):
     script.chmod(0o755)
     server = ctx.server("hidden")
     server.binary = str(script)
-    with server.start():
+    with server:
         api = server.api()
         api.expect(201, "PUT", "/db")
         # An iterator needs the engine: it is not one of the functions that are taken apart.
