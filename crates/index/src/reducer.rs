@@ -333,7 +333,7 @@ mod tests {
             local_seq: false,
             partitioned: false,
         };
-        let limit = Some(ReduceLimit::default());
+        let limit = Some(crate::ReduceLimit::default());
         let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit, &Owner::default());
         let state = |value: &[u8]| {
             let (key, id) = (b"1".as_slice(), b"\"d\"".as_slice());

@@ -150,14 +150,15 @@ mod tests {
 
     #[test]
     fn slashes_of_a_database_may_be_encoded_or_not() {
+        let owned = |path: &[&str]| path.iter().map(|&s| s.to_owned()).collect::<Vec<String>>();
         for (path, db, id) in [
             (vec!["_replicator"], "_replicator", None),
             (vec!["a", "_replicator", "x"], "a/_replicator", Some("x")),
             (vec!["a/_replicator", "x"], "a/_replicator", Some("x")),
         ] {
-            assert_eq!(docs_path(&path), Some((db.to_owned(), id)));
+            assert_eq!(docs_path(&owned(&path)), Some((db.to_owned(), id)));
         }
-        assert_eq!(docs_path(&["a", "b"]), None);
-        assert_eq!(docs_path(&["_replicator", "a", "b"]), None);
+        assert_eq!(docs_path(&owned(&["a", "b"])), None);
+        assert_eq!(docs_path(&owned(&["_replicator", "a", "b"])), None);
     }
 }

@@ -252,7 +252,7 @@ pub fn functions_of(data: &Path) -> Result<Arc<dyn Languages>, Failure> {
         data: Some(data.to_owned()),
         ..ServeOptions::default()
     })?;
-    Ok(languages::start(&config)?)
+    languages::start(&config)
 }
 
 /// Logs what in the configuration means nothing, or lets others read secrets.
