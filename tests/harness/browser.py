@@ -22,11 +22,8 @@ def names():
     return {name: re.search(r"^export const short = true", source, re.M) is not None for name, source in sources.items()}
 
 
-def scenarios(ctx, server, base=None, authority=None, only=None, theme=None, browser=None):
-    """Runs all scenarios, or one of them, in the pages at `base`, which may be those of a proxy with a certificate of this authority.
-
-    `browser` is the address of a shared one (harness/shared_browser.py); by default they start one.
-    """
+def scenarios(ctx, server, base=None, authority=None, only=None, theme=None):
+    """Runs all scenarios, or one of them, in the pages at `base`, which may be those of a proxy with a certificate of this authority."""
     shots = ctx.folder("shots")
     command = [
         "node",
@@ -37,7 +34,7 @@ def scenarios(ctx, server, base=None, authority=None, only=None, theme=None, bro
         base or f"{server.url}/_utils/",
     ]
     command += ["--binary", ctx.binary, "--shots", shots, *([] if ctx.soak else ["--short"])]
-    command += [*(["--only", only] if only else []), *(["--theme", theme] if theme else []), *(["--connect", browser] if browser else [])]
+    command += [*(["--only", only] if only else []), *(["--theme", theme] if theme else [])]
     env = {**os.environ, "NODE_PATH": str(node_modules(ctx, FOLDER))}
     if authority:
         command.append("--insecure")

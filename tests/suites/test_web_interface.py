@@ -9,7 +9,6 @@ import pytest
 
 from harness.browser import CHROMIUM, names, scenarios
 from harness.packages import node_modules
-from harness.shared_browser import end, shared_browser
 
 pytestmark = pytest.mark.may_be_retried
 
@@ -54,20 +53,12 @@ def cases():
             yield pytest.param(name, theme, marks=marks, id=f"{name}-{theme}" if theme else name)
 
 
-@pytest.fixture(scope="session")
-def browsers():
-    """Ends what `shared_browser` started in this process."""
-    yield
-    end()
-
-
 @pytest.mark.parametrize(("scenario", "theme"), cases())
-@pytest.mark.usefixtures("browsers")
 def test_in_a_browser(ctx, scenario, theme):
     if not CHROMIUM.exists():
         ctx.report.check("Chromium is there", False, "no /usr/bin/chromium: run `make setup-test`")
         return
     # Scenarios log in more often, and more wrongly, than the default of the lockout permits.
-    with ctx.server(admin="admin:secret", options=["--set", "chttpd_auth_lockout/mode=off"]) as server, shared_browser(ctx) as browser:
-        scenarios(ctx, server, only=scenario, theme=theme, browser=browser)
+    with ctx.server(admin="admin:secret", options=["--set", "chttpd_auth_lockout/mode=off"]) as server:
+        scenarios(ctx, server, only=scenario, theme=theme)
         ctx.report.check("no panic", "panicked" not in server.log(), server.log()[-1500:])

@@ -1,7 +1,6 @@
 // Runs the scenarios of the web interface in Chromium, one after another:
 //   node run.mjs --server http://NAME:PASSWORD@127.0.0.1:PORT --base http://127.0.0.1:PORT/_utils/
-//     [--only NAME[,NAME…]] [--theme light|dark] [--short] [--binary PATH] [--shots FOLDER] [--insecure] [--connect ADDRESS]
-// Each scenario has a context of its own, in a new browser, or in the one of shared.mjs at ADDRESS.
+//     [--only NAME[,NAME…]] [--theme light|dark] [--short] [--binary PATH] [--shots FOLDER] [--insecure]
 // Each check is a line of JSON: {"scenario", "what", "ok", "detail"}. The last line says how many there were: {"done", "failed"}.
 //
 // A scenario exports `name` and `run`, and may export `short` (it is part of `make test`), `themes` (run in light and in dark),
@@ -27,7 +26,6 @@ const { values: options } = parseArgs({
     // The base has a certificate that nobody knows.
     insecure: { type: 'boolean', default: false },
     chromium: { type: 'string', default: '/usr/bin/chromium' },
-    connect: { type: 'string' },
   },
 });
 const SECONDS = 120;
@@ -152,15 +150,11 @@ function pageTools(context, page) {
   return { login, open };
 }
 
-function launch() {
-  return chromium.launch({ executablePath: options.chromium, args: ['--no-sandbox', '--disable-dev-shm-usage', ...(options.insecure ? ['--ignore-certificate-errors'] : [])] });
-}
-
 async function main() {
   if (options.shots) await mkdir(options.shots, { recursive: true });
   const scenarios = await all();
   if (options.only && scenarios.length === 0) tell('runner', 'there is such a scenario', false, options.only);
-  const browser = await (options.connect ? chromium.connect(options.connect) : launch());
+  const browser = await chromium.launch({ executablePath: options.chromium, args: ['--no-sandbox', '--disable-dev-shm-usage', ...(options.insecure ? ['--ignore-certificate-errors'] : [])] });
   try {
     for (const scenario of scenarios) for (const variant of variants(scenario)) await one(browser, scenario, variant);
   } finally {
@@ -169,7 +163,7 @@ async function main() {
   console.log(JSON.stringify(counts));
 }
 
-// Playwright ends its browser, or its contexts in a shared one, when this process ends, however it ends.
+// Playwright ends its browser when this process ends, however it ends.
 main().then(
   () => process.exit(counts.failed ? 1 : 0),
   (error) => {

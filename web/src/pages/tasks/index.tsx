@@ -162,8 +162,7 @@ function What({ work }: { work: Work }): JSX.Element {
   const { source, target, continuous } = work.task;
   const isReplication = work.type === 'replication';
   const to = pageOf(work);
-  const name =
-    isReplication && source ? between(source, target ?? '') : (objectOf(work) ?? t.store);
+  const name = isReplication && source ? between(source, target ?? '') : objectOf(work) || t.store;
   return (
     <div class="two-lines">
       {to ? (
