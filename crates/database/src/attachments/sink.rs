@@ -23,12 +23,15 @@ const GZIP_OS_UNIX: u8 = 3;
 pub struct SinkOptions {
     /// The client sends gzipped bytes, which are stored as they come.
     pub encoded: bool,
-    /// Number of the bytes before they were gzipped, as the client says. When it does not say, the bytes must be gzip, and
-    /// what they inflate to no larger than what is taken; the length is that of the gzipped bytes, as in CouchDB.
+    /// Number of bytes before they were gzipped, as the client states it. If it does not, the length is that of the gzipped
+    /// bytes, as in CouchDB.
+    ///
+    /// Bytes that are not gzip are refused if there is no length. If there is one, they come from a replication, which must
+    /// not lose them: they are stored without an encoding, so that every reader gets the same bytes.
     pub length: Option<u64>,
     /// The MD5 that the bytes must have, as they are sent.
     pub md5: Option<[u8; 16]>,
-    /// Most bytes that are taken.
+    /// Maximum number of bytes, as they are sent and as they inflate.
     pub bytes_max: Option<u64>,
 }
 
@@ -131,6 +134,9 @@ struct Work {
     gzip: Option<GzEncoder<Vec<u8>>>,
     /// Counts what the client compressed.
     counting: Option<MultiGzDecoder<Counter>>,
+    /// The bytes were said to be gzip and are not, and are stored all the same.
+    is_broken: bool,
+    has_length: bool,
     /// Bytes as they are sent.
     sent: u64,
 }
@@ -147,8 +153,11 @@ impl Work {
             stored_md5: Md5::new(),
             sent_md5: (gzip.is_some() && options.md5.is_some()).then(Md5::new),
             gzip,
-            counting: (options.encoded && options.length.is_none())
+            counting: options
+                .encoded
                 .then(|| MultiGzDecoder::new(Counter::up_to(options.bytes_max))),
+            is_broken: false,
+            has_length: options.length.is_some(),
             sent: 0,
         }
     }
@@ -164,7 +173,7 @@ impl Work {
         }
         if let Some(counting) = &mut self.counting {
             let counted = counting.write_all(bytes);
-            counted.map_err(|_| counting.get_ref().refusal())?;
+            self.check_count(counted)?;
         }
         let Some(gzip) = &mut self.gzip else {
             return self.store(bytes);
@@ -174,19 +183,40 @@ impl Work {
         self.store(&compressed)
     }
 
+    fn check_count(&mut self, counted: std::io::Result<()>) -> Result<(), Error> {
+        if let (Err(_), Some(counting)) = (counted, &self.counting) {
+            let refusal = counting.get_ref().refusal();
+            if !self.has_length || matches!(refusal, Error::AttachmentTooLarge) {
+                return Err(refusal);
+            }
+            self.counting = None;
+            self.is_broken = true;
+        }
+        Ok(())
+    }
+
     fn store(&mut self, bytes: &[u8]) -> Result<(), Error> {
         self.stored_md5.update(bytes);
         Ok(self.upload.write(bytes)?)
     }
 
     fn finish(mut self, options: &SinkOptions) -> Result<Uploaded, Error> {
+        if let Some(counting) = &mut self.counting {
+            let counted = counting.try_finish();
+            self.check_count(counted)?;
+        }
+        let inflated = self
+            .counting
+            .take()
+            .map(|counting| counting.get_ref().bytes);
+        let encoded = options.encoded && !self.is_broken;
         let encoding = match self.gzip.take() {
             Some(gzip) => {
                 let rest = gzip.finish().map_err(cannot_compress)?;
                 self.store(&rest)?;
                 Encoding::Gzip
             }
-            None if options.encoded => Encoding::Gzip,
+            None if encoded => Encoding::Gzip,
             None => Encoding::Identity,
         };
         let md5: [u8; 16] = self.stored_md5.finalize().into();
@@ -194,15 +224,11 @@ impl Work {
         if options.md5.is_some_and(|wanted| wanted != sent_md5) {
             return Err(Error::DigestMismatch);
         }
-        if let Some(mut counting) = self.counting.take() {
-            let counted = counting.try_finish();
-            counted.map_err(|_| counting.get_ref().refusal())?;
-        }
-        let length = options.length.filter(|_| options.encoded);
+        let length = options.length.filter(|_| encoded).unwrap_or(self.sent);
         Ok(Uploaded {
             md5,
-            length: length.unwrap_or(self.sent),
-            length_unsure: options.encoded,
+            length,
+            length_unsure: encoded && inflated != Some(length),
             encoding,
             content: self.upload.finish()?,
         })

@@ -160,6 +160,45 @@ fn an_upload_is_checked() {
 }
 
 #[test]
+fn replicated_bytes_that_are_not_gzip_are_stored_as_they_are() {
+    let dir = tempfile::tempdir().unwrap();
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("a", with_shards(1)).await.unwrap();
+        let whole = gzip(&text(300_000));
+        let encoded = |length| SinkOptions {
+            encoded: true,
+            length: Some(length),
+            ..SinkOptions::default()
+        };
+        for bytes in [b"text".as_slice(), &whole[..whole.len() - 1], b""] {
+            let uploaded = upload(&db, "f", "text/plain", bytes, encoded(300_000))
+                .await
+                .unwrap();
+            assert_eq!(uploaded.encoding, Encoding::Identity);
+            assert_eq!(uploaded.length, bytes.len() as u64);
+        }
+        for (length, is_unsure) in [(300_000, false), (7, true)] {
+            let uploaded = upload(&db, "f", "text/plain", &whole, encoded(length))
+                .await
+                .unwrap();
+            let attachment = uploaded.attachment("f", "text/plain", None);
+            assert_eq!(attachment.encoding, Encoding::Gzip);
+            assert_eq!(
+                (attachment.length, attachment.length_unsure),
+                (length, is_unsure)
+            );
+        }
+        let small = SinkOptions {
+            bytes_max: Some(299_999),
+            ..encoded(300_000)
+        };
+        let refused = upload(&db, "f", "text/plain", &whole, small).await;
+        assert!(matches!(refused, Err(Error::AttachmentTooLarge)));
+    });
+}
+
+#[test]
 fn what_a_client_gzipped_is_checked_and_goes_when_nobody_holds_it() {
     let dir = tempfile::tempdir().unwrap();
     let databases = open(dir.path());

@@ -86,7 +86,7 @@ export async function run({ context, page, base, open, check, login, server }) {
   await open('#/_config');
   const refusal = page.getByRole('alert').first();
   await refusal.waitFor();
-  check('who is logged in and may not is told so', /You may not see or do this\./.test(await refusal.innerText()), await refusal.innerText());
+  check('who is logged in and may not is told so', /You do not have permission to do this\./.test(await refusal.innerText()), await refusal.innerText());
   check('and is asked for no password', (await dialog.count()) === 0);
   await login();
 }
