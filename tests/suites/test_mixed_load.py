@@ -137,7 +137,8 @@ class Load:
         files = len(os.listdir(f"{process}/fd")) - workers
         return {
             "workers": workers,
-            "unbudgeted": memory["allocated"] / MIB - sum(parts.values()),
+            # The workers' memory is in other processes.
+            "unbudgeted": memory["allocated"] / MIB - sum(used for name, used in parts.items() if name != "workers"),
             "requests": self.count,
             "parts": {"allocated": memory["allocated"] / MIB, **parts},
             "log_bound": memory["budgets"]["write_buffers"]["budget"] / MIB,
