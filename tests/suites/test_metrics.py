@@ -440,8 +440,10 @@ def test_prometheus_reads(ctx):
         api.expect(200, "POST", "/db/_find", {"selector": {"n": 1}})
         text = api.get("/_node/_local/_prometheus").raw
         checked = subprocess.run([tool(ctx, "promtool"), "check", "metrics"], input=text, capture_output=True, timeout=60)
-        said = (checked.stdout + checked.stderr).decode()
-        ctx.report.check("promtool check metrics is content", checked.returncode == 0 and not said, said)
+        # CouchDB has gauges with such names.
+        of_couchdb = re.compile(r"couchdb_\w+_count non-histogram and non-summary metrics should not have \"_count\" suffix")
+        said = [line for line in (checked.stdout + checked.stderr).decode().splitlines() if not of_couchdb.fullmatch(line)]
+        ctx.report.check("promtool check metrics is content", not said, said)
         prometheus = Prometheus(ctx, server)
         ctx.report.check("Prometheus scrapes it", wait_until(lambda: [v for _, v in prometheus.query('up{job="settee"}')] == [1.0], 30))
         for n in range(500):

@@ -130,6 +130,12 @@ async fn database_here(app: &App, req: &mut Request, name: &str, route: Database
         {
             access.db.design(id)?;
         }
+        if let DatabaseRoute::Partition(partition) = &route
+            && req.method == "POST"
+            && partition.starts_with('_')
+        {
+            database::check_partition(partition)?;
+        }
         return Err(ApiError::method_not_allowed(req.row.methods));
     }
     match route {

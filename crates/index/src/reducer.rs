@@ -346,7 +346,7 @@ mod tests {
         assert_eq!(reducers.finalize(0, 0, &small).unwrap(), b"\"x\"");
         assert_eq!(
             reducers.finalize(0, 0, &all).unwrap_err().to_string(),
-            "Reduce output must shrink more rapidly: input size: 10001 output size: 10000 context: "
+            "Reduce output must shrink more rapidly: input size: 10001 output size: 10000 context: /"
         );
     }
 }

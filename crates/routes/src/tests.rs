@@ -19,7 +19,9 @@ fn found(request: &str) -> Found {
 fn every_row_is_reached_by_its_path() {
     for row in rows() {
         let part = |part: &str| match part.strip_prefix('{') {
-            Some(name) => name.trim_end_matches(['.', '}']).to_owned(),
+            // More segments than any path of its beginning has.
+            Some(name) if name.ends_with("...}") => "a/b/c/d/e".to_owned(),
+            Some(name) => name.trim_end_matches('}').to_owned(),
             None => part.to_owned(),
         };
         let path: Vec<String> = row.path.split('/').map(part).collect();
@@ -258,18 +260,14 @@ fn a_new_route_needs_one_row() {
 
 #[test]
 fn segments_after_some_routes_mean_nothing() {
-    for path in [
-        "/_up/x",
-        "/_session/x/y",
-        "/_node/_local/_system/x",
-        "/_all_dbs/x",
-    ] {
+    for path in ["/_up/x", "/_session/x/y", "/_node/_local/_system/x"] {
         let row = found(&format!("GET {path}")).row;
         assert!(
             path.starts_with(&row.path.replace("{node-name}", "_local")),
             "{path}"
         );
     }
+    assert_eq!(found("GET /_all_dbs/x").row.path, "/_all_dbs/{path...}");
     assert_eq!(
         found("GET /_reshard/jobs/1/x").row.path,
         "/_reshard/jobs/{jobid}"

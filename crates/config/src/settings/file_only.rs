@@ -82,6 +82,7 @@ mod tests {
         ("chttpd", "authentication_handlers"),
         // `_cluster_setup` sets it, as in CouchDB: an address of this machine, checked as such.
         ("chttpd", "bind_address"),
+        ("chttpd", "peer_header"),
         ("chttpd", "prefer_minimal"),
         ("chttpd", "server_options"),
         ("chttpd", "socket_options"),

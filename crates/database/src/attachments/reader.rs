@@ -1,6 +1,6 @@
 //! Reading an attachment's content.
 
-use std::io::{BufRead, Read};
+use std::io::{BufRead, ErrorKind, Read};
 use std::ops::Range;
 
 use bytes::Bytes;
@@ -10,12 +10,17 @@ use storage::Content;
 
 use crate::Error;
 
+/// So much of what a client gzipped is decoded in advance, to see whether it is gzip.
+const CHECKED_BYTES: u64 = 8 << 20;
+
 /// About as many bytes as a piece of decoded content has.
 const PIECE_BYTES: usize = 128 << 10;
 
 /// The bytes of an attachment, piece by piece. Between two pieces it holds a chunk at most.
 pub struct AttachmentReader {
     source: Source,
+    /// The client gzipped the bytes, and they may be no gzip: CouchDB stores such uploads, and so does this server.
+    is_unsure: bool,
     /// Bytes to be passed over, then bytes to be given.
     skip: u64,
     left: u64,
@@ -42,23 +47,30 @@ impl AttachmentReader {
         };
         AttachmentReader {
             source,
+            is_unsure: attachment.length_unsure,
             skip: range.start,
             left: range.end.saturating_sub(range.start),
         }
     }
 
-    /// The next piece, not empty; `None` at the end. Blocks for the reading of a chunk, or, when it has to decode up to where a
+    /// The next piece, not empty. Bytes that are not gzip, though they were uploaded as such, are returned as they are stored:
+    /// an error would come in the middle of an answer with other documents. `None` at the end. Blocks for the reading of a chunk, or, when it has to decode up to where a
     /// range begins, for longer.
     ///
     /// # Errors
-    /// Corruption; bytes that are not gzip though they were uploaded as such.
+    /// Corruption; bytes that cease to be gzip after 8 MiB.
     pub fn next_piece(&mut self) -> Result<Option<Bytes>, Error> {
         if self.left == 0 {
             return Ok(None);
         }
         if let Source::ToDecode(content) = &self.source {
-            let decoder = MultiGzDecoder::new(Chunks::new(content.clone()));
-            self.source = Source::Decoded(Box::new(decoder));
+            self.source = match self.is_unsure && !is_gzip(content)? {
+                true => Source::Stored(content.clone()),
+                false => {
+                    let decoder = MultiGzDecoder::new(Chunks::new(content.clone()));
+                    Source::Decoded(Box::new(decoder))
+                }
+            };
         }
         let mut piece = match &mut self.source {
             Source::Stored(content) | Source::ToDecode(content) => {
@@ -84,6 +96,17 @@ impl AttachmentReader {
             return Ok(None);
         }
         Ok(Some(piece.into()))
+    }
+}
+
+/// Returns whether the beginning of a content is gzip.
+fn is_gzip(content: &Content) -> Result<bool, Error> {
+    let decoder = MultiGzDecoder::new(Chunks::new(content.clone()));
+    match std::io::copy(&mut decoder.take(CHECKED_BYTES), &mut std::io::sink()) {
+        Ok(_) => Ok(true),
+        // The store's errors.
+        Err(e) if e.kind() == ErrorKind::Other => Err(undecodable(e)),
+        Err(_) => Ok(false),
     }
 }
 

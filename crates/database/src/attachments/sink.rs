@@ -26,8 +26,8 @@ pub struct SinkOptions {
     /// Number of bytes before they were gzipped, as the client states it. If it does not, the length is that of the gzipped
     /// bytes, as in CouchDB.
     ///
-    /// Bytes that are not gzip are refused if there is no length. If there is one, they come from a replication, which must
-    /// not lose them: they are stored without an encoding, so that every reader gets the same bytes.
+    /// Bytes that are not gzip are refused if there is no length. If there is one, they are stored, as in CouchDB: a
+    /// replication must not lose them.
     pub length: Option<u64>,
     /// The MD5 that the bytes must have, as they are sent.
     pub md5: Option<[u8; 16]>,
@@ -134,8 +134,6 @@ struct Work {
     gzip: Option<GzEncoder<Vec<u8>>>,
     /// Counts what the client compressed.
     counting: Option<MultiGzDecoder<Counter>>,
-    /// The bytes were said to be gzip and are not, and are stored all the same.
-    is_broken: bool,
     has_length: bool,
     /// Bytes as they are sent.
     sent: u64,
@@ -156,7 +154,6 @@ impl Work {
             counting: options
                 .encoded
                 .then(|| MultiGzDecoder::new(Counter::up_to(options.bytes_max))),
-            is_broken: false,
             has_length: options.length.is_some(),
             sent: 0,
         }
@@ -190,7 +187,6 @@ impl Work {
                 return Err(refusal);
             }
             self.counting = None;
-            self.is_broken = true;
         }
         Ok(())
     }
@@ -209,14 +205,13 @@ impl Work {
             .counting
             .take()
             .map(|counting| counting.get_ref().bytes);
-        let encoded = options.encoded && !self.is_broken;
         let encoding = match self.gzip.take() {
             Some(gzip) => {
                 let rest = gzip.finish().map_err(cannot_compress)?;
                 self.store(&rest)?;
                 Encoding::Gzip
             }
-            None if encoded => Encoding::Gzip,
+            None if options.encoded => Encoding::Gzip,
             None => Encoding::Identity,
         };
         let md5: [u8; 16] = self.stored_md5.finalize().into();
@@ -224,11 +219,14 @@ impl Work {
         if options.md5.is_some_and(|wanted| wanted != sent_md5) {
             return Err(Error::DigestMismatch);
         }
-        let length = options.length.filter(|_| encoded).unwrap_or(self.sent);
+        let length = options
+            .length
+            .filter(|_| options.encoded)
+            .unwrap_or(self.sent);
         Ok(Uploaded {
             md5,
             length,
-            length_unsure: encoded && inflated != Some(length),
+            length_unsure: options.encoded && inflated != Some(length),
             encoding,
             content: self.upload.finish()?,
         })

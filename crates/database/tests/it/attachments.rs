@@ -160,7 +160,7 @@ fn an_upload_is_checked() {
 }
 
 #[test]
-fn replicated_bytes_that_are_not_gzip_are_stored_as_they_are() {
+fn stated_lengths_of_gzipped_bytes_are_checked() {
     let dir = tempfile::tempdir().unwrap();
     let databases = open(dir.path());
     runtime().block_on(async {
@@ -175,8 +175,13 @@ fn replicated_bytes_that_are_not_gzip_are_stored_as_they_are() {
             let uploaded = upload(&db, "f", "text/plain", bytes, encoded(300_000))
                 .await
                 .unwrap();
-            assert_eq!(uploaded.encoding, Encoding::Identity);
-            assert_eq!(uploaded.length, bytes.len() as u64);
+            let attachment = uploaded.attachment("f", "text/plain", None);
+            assert_eq!(attachment.encoding, Encoding::Gzip);
+            assert_eq!(
+                (attachment.length, attachment.length_unsure),
+                (300_000, true)
+            );
+            assert_eq!(bytes_of(&db, "f", &attachment, None, true), bytes);
         }
         for (length, is_unsure) in [(300_000, false), (7, true)] {
             let uploaded = upload(&db, "f", "text/plain", &whole, encoded(length))

@@ -83,6 +83,7 @@ fn make_first<F: PieceMaker>(
     if more && first.len() < CHUNK_BYTES && !stops(next) {
         more = next.next(&mut first)?;
     }
+    shrink(&mut first);
     Ok((first, more))
 }
 
@@ -172,6 +173,8 @@ struct Making<F> {
     seen: u64,
     /// So many pieces are still made apart, whether requests come or not.
     still_apart: u32,
+    /// Bytes of the last piece: the next one may be as long.
+    last_bytes: usize,
     /// The last piece took so long that no thread that serves requests should make the next one.
     is_slow: bool,
     apart: Option<oneshot::Receiver<(Made, F)>>,
@@ -186,6 +189,7 @@ impl<F: PieceMaker> Making<F> {
             next: Some(next),
             seen: short_requests_seen(),
             still_apart: 0,
+            last_bytes: 0,
             is_slow: false,
             apart: None,
         }
@@ -193,7 +197,9 @@ impl<F: PieceMaker> Making<F> {
 
     /// What the piece takes, about, that is made while the client takes the one before.
     fn ahead_bytes(&self) -> usize {
-        self.apart.as_ref().map_or(0, |_| CHUNK_BYTES)
+        self.apart
+            .as_ref()
+            .map_or(0, |_| self.last_bytes.max(CHUNK_BYTES))
     }
 
     /// The next piece; none at the end.
@@ -226,6 +232,7 @@ impl<F: PieceMaker> Making<F> {
             }
         };
         let (piece, more) = made?;
+        self.last_bytes = piece.len();
         let seen = std::mem::replace(&mut self.seen, short_requests_seen());
         self.still_apart = match seen == self.seen {
             true => self.still_apart.saturating_sub(1),
@@ -252,7 +259,15 @@ fn make(next: &mut impl PieceMaker) -> Made {
     let _reads = telemetry::enter(State::Read);
     let mut piece = Vec::with_capacity(CHUNK_BYTES + (8 << 10));
     let more = next.next(&mut piece)?;
+    shrink(&mut piece);
     Ok((piece, more))
+}
+
+/// Gives back what a long piece has more than it needs: it is counted by its length, and may be held for long.
+fn shrink(piece: &mut Vec<u8>) {
+    if piece.len() > LONG_BYTES && piece.capacity() - piece.len() > piece.len() / 4 {
+        piece.shrink_to_fit();
+    }
 }
 
 /// The same with pieces that take long to make: each is made on a thread for blocking work.

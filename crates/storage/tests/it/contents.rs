@@ -493,15 +493,7 @@ fn attachments_of_many_gigabytes_are_counted_in_full() {
 
 /// A copy of a store that is still open.
 fn copy_of(path: &Path) -> std::path::PathBuf {
-    let copy = path.with_extension("copy");
-    std::fs::create_dir_all(&copy).unwrap();
-    for entry in std::fs::read_dir(path).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() && entry.file_name() != "LOCK" {
-            std::fs::copy(entry.path(), copy.join(entry.file_name())).unwrap();
-        }
-    }
-    copy
+    crate::slots::crash::copy(path, path.with_extension("copy"))
 }
 
 #[test]

@@ -1,5 +1,7 @@
 //! What a crash leaves: position and data of one moment.
 
+use std::collections::BTreeMap;
+use std::ffi::OsString;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
@@ -31,16 +33,33 @@ fn record(world: &World, n: u64) -> SlotWrite {
     write
 }
 
-/// A copy of the files of a store that is open, as a crash would leave them.
+/// A copy of the files of a store that is open, as a crash would leave them: at a moment when the engine writes nothing of its
+/// own accord, as it does to flush.
 pub fn copy(from: &Path, to: PathBuf) -> PathBuf {
-    std::fs::create_dir_all(&to).unwrap();
-    for entry in std::fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        if entry.file_type().unwrap().is_file() && entry.file_name() != "LOCK" {
-            std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
+    loop {
+        let before = files(from);
+        drop(std::fs::remove_dir_all(&to));
+        std::fs::create_dir_all(&to).unwrap();
+        let copied = before.keys().all(|name| {
+            let copied = std::fs::copy(from.join(name), to.join(name));
+            copied.is_ok()
+        });
+        if copied && files(from) == before {
+            return to;
         }
     }
-    to
+}
+
+/// Names and lengths.
+fn files(directory: &Path) -> BTreeMap<OsString, u64> {
+    let entries = std::fs::read_dir(directory).unwrap().map(Result::unwrap);
+    entries
+        .filter(|entry| entry.file_name() != "LOCK")
+        // Another file may have been removed meanwhile.
+        .filter_map(|entry| Some((entry.file_name(), entry.metadata().ok()?)))
+        .filter(|(_, metadata)| metadata.is_file())
+        .map(|(name, metadata)| (name, metadata.len()))
+        .collect()
 }
 
 /// Digests of both shards, and the outcome, after each record.

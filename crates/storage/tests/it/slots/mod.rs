@@ -3,7 +3,7 @@
 mod copy;
 mod copy_contents;
 mod copy_refusals;
-mod crash;
+pub mod crash;
 mod dump;
 mod history;
 mod model;
