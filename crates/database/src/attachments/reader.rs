@@ -10,7 +10,7 @@ use storage::Content;
 
 use crate::Error;
 
-/// So much of what a client gzipped is decoded in advance, to see whether it is gzip.
+/// The maximum number of decoded bytes that are checked before the first piece.
 const CHECKED_BYTES: u64 = 8 << 20;
 
 /// About as many bytes as a piece of decoded content has.

@@ -263,7 +263,7 @@ fn make(next: &mut impl PieceMaker) -> Made {
     Ok((piece, more))
 }
 
-/// Gives back what a long piece has more than it needs: it is counted by its length, and may be held for long.
+/// Frees the unused capacity of a long piece, which is counted by its length.
 fn shrink(piece: &mut Vec<u8>) {
     if piece.len() > LONG_BYTES && piece.capacity() - piece.len() > piece.len() / 4 {
         piece.shrink_to_fit();
