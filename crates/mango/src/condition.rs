@@ -5,6 +5,7 @@ use crate::compare::{Operand, Order};
 use crate::json::{self, Elements, Kind, Members, string};
 use crate::pcre::Pattern;
 use crate::selector::{At, Node};
+use crate::work;
 
 /// What a value that is present has to fulfil.
 #[derive(Clone, Debug)]
@@ -193,6 +194,9 @@ impl Condition {
     }
 
     pub(crate) fn matches(&self, value: &[u8], order: Order) -> bool {
+        if work::is_over(value.len()) {
+            return false;
+        }
         match self {
             Self::Is(relation, operand) => relation.holds(operand.compare(value, order)),
             Self::In(operands) => is_in(value, operands, order),
@@ -230,7 +234,9 @@ fn elements(value: &[u8]) -> Option<Elements<'_>> {
 /// Of an array it is the elements that are looked up, not the array.
 fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
     match elements(value) {
-        Some(mut all) => all.any(|element| operands.hold(element, order)),
+        Some(mut all) => {
+            all.any(|element| work::is_over(element.len()) || operands.hold(element, order))
+        }
         None => operands.hold(value, order),
     }
 }

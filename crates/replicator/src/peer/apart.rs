@@ -13,7 +13,7 @@ use futures_util::stream;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use super::http::{HttpPeer, MISSING_WAIT, Put, cause, edit_json};
+use super::http::{HttpPeer, MISSING_WAIT, Put, cause, edit_json, whole_document};
 use super::local::LocalPeer;
 use super::{Body, Doc, Peer, Refused, retry};
 use crate::error::Error;
@@ -111,9 +111,9 @@ async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
     write: impl FnOnce(Vec<Doc>) -> F,
     id: &str,
 ) -> Result<Tried, Error> {
-    let text = match response.bytes().await {
+    let text = match whole_document(response).await {
         Ok(text) => text,
-        Err(e) => return Ok(Tried::Again(cause(&e))),
+        Err(told) => return Ok(Tried::Again(told)),
     };
     if serde_json::from_slice::<serde::de::IgnoredAny>(&text).is_err() {
         return Ok(Tried::Again("the answer is not JSON".into()));

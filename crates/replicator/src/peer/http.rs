@@ -34,6 +34,7 @@ use super::ways::{Rights, TOKEN, Ways};
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
+use crate::rows::ROW_BYTES_MAX;
 use crate::settings::Settings;
 use crate::traced::Asking;
 
@@ -546,6 +547,14 @@ fn retried(status: u16) -> bool {
 
 async fn whole(response: Response) -> Result<Answer, Failed> {
     whole_up_to(response, ANSWER_BYTES_MAX).await
+}
+
+/// The text of a document that is read alone, or why there is none.
+pub async fn whole_document(response: Response) -> Result<Bytes, String> {
+    let answer = whole_up_to(response, ROW_BYTES_MAX).await;
+    answer
+        .map(|answer| answer.body)
+        .map_err(|failed| failed.told)
 }
 
 /// A whole answer of at most so many bytes: a server that never ends is not listened to for ever.
