@@ -27,7 +27,7 @@ pub fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> on
 #[derive(Debug)]
 pub(crate) struct Threads {
     name: &'static str,
-    /// What each does first: it lowers its priority.
+    /// Called first by each thread, to lower its priority.
     begin: fn(),
     threads_max: usize,
     state: Mutex<Queue>,

@@ -21,7 +21,7 @@ pub fn give_way(nice: i32) {
 }
 
 /// Lowers the priority of the calling thread, and leaves it the usual short turns: for many threads that each work for a client. In long
-/// turns ([`give_way`]) they would keep waking threads waiting while they hold a lock, or for each other's turns: beside a flood of searches
+/// turns ([`give_way`]) they would keep waking threads waiting while they hold a lock, or for each other's turns: during a flood of searches
 /// (Linux 6.18, two cores) the p99 of another database's searches was 36 ms with nice 5 and long turns, 17 ms with nice 0 and short ones,
 /// and 12 ms with nice 5 and short ones.
 pub fn lower_priority(nice: i32) {

@@ -12,7 +12,7 @@ use crate::attachments::ShownAttachments;
 pub trait ChangeFilter: Send + Sync {
     /// Whether `matches` wants the document's JSON.
     fn needs_doc(&self) -> bool;
-    /// Whether `matches` may take long for a document.
+    /// Whether `matches` may need more time than reading the document.
     fn is_heavy(&self) -> bool {
         false
     }
@@ -79,7 +79,7 @@ impl Filter {
         matches!(self, Filter::Batch(_)) || self.is_heavy()
     }
 
-    /// Whether documents are judged here, and take long.
+    /// Whether the feed judges documents itself, and needs more time for that than for reading them.
     pub(super) fn is_heavy(&self) -> bool {
         matches!(self, Filter::Custom(filter) if filter.is_heavy())
     }

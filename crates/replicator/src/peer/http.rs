@@ -549,7 +549,7 @@ async fn whole(response: Response) -> Result<Answer, Failed> {
     whole_up_to(response, ANSWER_BYTES_MAX).await
 }
 
-/// The text of a document that is read alone, or why there is none.
+/// The text of a document that is read alone, or the error.
 pub async fn whole_document(response: Response) -> Result<Bytes, String> {
     let answer = whole_up_to(response, ROW_BYTES_MAX).await;
     answer
