@@ -1,32 +1,32 @@
 //! `settee bench record` and `settee bench replay`.
 
-use crate::Failure;
-use crate::cli::{RecordOptions, ReplayOptions, with_credentials};
-use crate::commands::runtime;
+use command_line::{Failure, RecordOptions, ReplayOptions, take_credentials, with_credentials};
+
+use crate::runtime;
 
 /// Records until Ctrl-C or SIGTERM.
 pub fn record(options: RecordOptions) -> Result<(), Failure> {
     let file = options.output.display().to_string();
     let mut server =
-        reqwest::Url::parse(&options.to).map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+        url::Url::parse(&options.to).map_err(|e| Failure::usage(format!("no URL: {e}")))?;
     // They are not for the screen.
-    super::take_credentials(&mut server);
+    take_credentials(&mut server);
     let recording = bench::RecordOptions {
         listen: options.listen,
         server: options.to,
         file: options.output,
     };
     let ready = |address| {
-        say!(
+        command_line::print(format_args!(
             "Recording what is asked of http://{address}, for {server}, into {file}; Ctrl-C ends it"
-        );
+        ));
     };
-    let recorded = runtime()?
+    let recorded = runtime::start()?
         .block_on(bench::record(recording, ready))
         .map_err(Failure::new)?;
-    say!("{} requests are in {file}", recorded.requests);
+    command_line::print(format_args!("{} requests are in {file}", recorded.requests));
     for (reason, count) in &recorded.left_out {
-        say!("{count} left out: {reason}");
+        command_line::print(format_args!("{count} left out: {reason}"));
     }
     Ok(())
 }
@@ -39,7 +39,7 @@ pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
         speed: options.speed,
         json: options.json,
     };
-    let report = runtime()?
+    let report = runtime::start()?
         .block_on(bench::replay(replaying, &mut std::io::stdout()))
         .map_err(Failure::new)?;
     match report.errors {

@@ -3,7 +3,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use crate::{Error, SLICE};
+use super::error::Error;
+use super::slice::SLICE;
 
 /// A design document for calls of its other functions.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]

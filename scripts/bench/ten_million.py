@@ -1,27 +1,20 @@
-#!/usr/bin/env python3
-"""Measures loading of ten million documents with random ids over HTTP, indexes over them, memory, disk and a restart.
+"""Loading of ten million documents with random ids over HTTP, indexes over them, memory, disk and a restart.
 
-usage: bench_ten_million.py --binary PATH [--docs N] [--clients N] [--bulk N] [--json FILE]
-
-`make bench-ten-million`. The server is a private instance as those of bench_peers.py, in a temporary folder; it takes about 3 GB of disk. Documents are
+The server is a private instance in a temporary folder; it takes about 3 GB of disk. Documents are
 of about 100 bytes: {"_id":"<32 hexadecimal digits>","group":"group-123","number":123456,"amount":12.34}. Clients are processes that send bulks one after
 another. What is printed: seconds of each million, and the rest as it comes.
 """
 
-import argparse
-import base64
 import http.client
 import json
 import multiprocessing
 import os
 import pathlib
 import statistics
-import subprocess
-import sys
 import tempfile
 import time
 
-from bench_peers import Failed, Instance
+from instances import Failed, Settee
 
 DATABASE = "million"
 GROUPS = 1000
@@ -29,23 +22,9 @@ MAP = "function (doc) { emit(doc.group, doc.amount); }"
 LEVELS_MAP = "function (doc) { emit([doc.number % 10, doc.number], doc.amount); }"
 
 
-class Settee(Instance):
-    name, user = "settee", "admin"
-
-    def __init__(self, folder, binary):
-        super().__init__(folder)
-        self.binary = binary
-        self.data = self.folder / "data"
-        self.data.mkdir()
-        settings = self.data / "local.ini"
-        settings.touch(mode=0o600)
-        settings.write_text(f"[admins]\n{self.user} = {self.password}\n[log]\nlevel = warning\n")
-
-    def command(self):
-        return [self.binary, "serve", "--data", self.data, "--port", str(self.port), "--bind", "127.0.0.1"]
-
+class WatchedSettee(Settee):
     def client(self):
-        return Client(self.port, self.user, self.password)
+        return Client(self.port, self.authorization)
 
     def memory_mb(self, which):
         text = pathlib.Path(f"/proc/{self.process.pid}/status").read_text()
@@ -69,10 +48,9 @@ class Settee(Instance):
 
 
 class Client:
-    def __init__(self, port, user, password):
+    def __init__(self, port, authorization):
         self.connection = http.client.HTTPConnection("127.0.0.1", port, timeout=3600)
-        token = base64.b64encode(f"{user}:{password}".encode()).decode()
-        self.headers = {"Authorization": f"Basic {token}", "Content-Type": "application/json"}
+        self.headers = {"Authorization": authorization, "Content-Type": "application/json"}
 
     def ask(self, method, path, body=None):
         if isinstance(body, dict):
@@ -108,7 +86,7 @@ def load(server, docs, clients, size):
     with multiprocessing.Pool(clients) as pool:
         for begin in range(0, docs, part):
             share = part // clients
-            address = (server.port, server.user, server.password)
+            address = (server.port, server.authorization)
             began = time.monotonic()
             pool.starmap(send, [(address, begin + n * share, share, size) for n in range(clients)])
             took.append(time.monotonic() - began)
@@ -155,10 +133,17 @@ def index(client, found):
         print(f"{what:40}{found[what] * 1000:12,.1f} ms", flush=True)
 
 
-def run(options):
+def add_options(parser):
+    parser.add_argument("--docs", type=int, default=10_000_000)
+    parser.add_argument("--clients", type=int, default=2)
+    parser.add_argument("--bulk", type=int, default=5_000)
+    parser.add_argument("--load-only", action="store_true", help="no indexes")
+
+
+def run(options, _):
     found = {}
     with tempfile.TemporaryDirectory(prefix="settee-million-", ignore_cleanup_errors=True) as folder:
-        server = Settee(folder, pathlib.Path(options.binary).resolve())
+        server = WatchedSettee(folder, pathlib.Path(options.binary).resolve())
         with server:
             client = server.client()
             client.ask("PUT", f"/{DATABASE}")
@@ -180,23 +165,4 @@ def run(options):
             counted = json.loads(server.client().ask("GET", f"/{DATABASE}"))["doc_count"]
             found["restart"] = time.monotonic() - began
             print(f"restart until the database answers {found['restart']:.2f} s, {counted:,} documents")
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", required=True)
-    parser.add_argument("--docs", type=int, default=10_000_000)
-    parser.add_argument("--clients", type=int, default=2)
-    parser.add_argument("--bulk", type=int, default=5_000)
-    parser.add_argument("--load-only", action="store_true", help="no indexes")
-    parser.add_argument("--json", help="a file for all that was measured")
-    try:
-        run(parser.parse_args())
-    except (Failed, subprocess.SubprocessError) as failed:
-        sys.exit(f"bench_ten_million: {failed}")
-
-
-if __name__ == "__main__":
-    main()
+    options.keep(found)

@@ -7,7 +7,7 @@ use serde::Serialize;
 
 /// A figure of CouchDB 3.5.0 that somebody measured elsewhere.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
-pub struct Quoted {
+pub struct CouchDbFigure {
     /// In the unit of the line that it stands beside.
     pub value: f64,
     /// What differs from this run's workload, or what else was noted.
@@ -20,7 +20,7 @@ pub struct Quoted {
 const LAPTOP: &str = "290,406 other declarations, 8 shards, 4-core laptop";
 
 /// The figure for a line, when there is one.
-pub(crate) fn figure(line: &str) -> Option<Quoted> {
+pub(crate) fn figure(line: &str) -> Option<CouchDbFigure> {
     let (value, remark) = match line {
         "single" => (345.0, "p50 2.7 ms, p99 5.8 ms"),
         "bulk_doc_1000" => (17_400.0, "best run 22,700"),
@@ -44,7 +44,7 @@ pub(crate) fn figure(line: &str) -> Option<Quoted> {
         "ids_random bytes on disk" => (185e6, "100,000 documents, 114 MB after compaction"),
         _ => return None,
     };
-    Some(Quoted {
+    Some(CouchDbFigure {
         value,
         remark,
         comparable: !line.starts_with("ids_") && remark != LAPTOP,

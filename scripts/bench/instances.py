@@ -1,13 +1,6 @@
-#!/usr/bin/env python3
-"""Measures Settee beside PostgreSQL, Redis and SQLite, on this machine: `make bench-peers`.
+"""Private servers for measurements: each in a folder, on a free port of 127.0.0.1, with a random password."""
 
-usage: bench_peers.py --binary PATH [--install] [--only NAME] [ARGUMENT OF SETTEE BENCH...]
-
-Each peer is a private instance in a temporary folder, on a free port of 127.0.0.1, with a random password. It is not the system's service, and
-it is stopped in the end, also when something fails. Settee is a server of its own that `settee bench` starts.
-"""
-
-import argparse
+import base64
 import glob
 import os
 import pathlib
@@ -17,7 +10,6 @@ import signal
 import socket
 import subprocess
 import sys
-import tempfile
 import time
 
 PACKAGES = {"postgresql": "postgresql", "redis": "redis-server"}
@@ -135,6 +127,24 @@ class Instance:
         return f"{self.scheme}://127.0.0.1:{self.port}/{self.database}"
 
 
+class Settee(Instance):
+    """The program under test, with one admin."""
+
+    name, scheme, user = "settee", "http", "admin"
+
+    def __init__(self, folder, binary):
+        super().__init__(folder)
+        self.binary, self.data = binary, self.folder / "data"
+        self.authorization = "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
+        self.data.mkdir()
+        settings = self.data / "local.ini"
+        settings.touch(mode=0o600)
+        settings.write_text(f"[admins]\n{self.user} = {self.password}\n[log]\nlevel = warning\n")
+
+    def command(self):
+        return [self.binary, "serve", "--data", self.data, "--port", str(self.port), "--bind", "127.0.0.1"]
+
+
 class PostgreSQL(Instance):
     name, scheme, user, database = "postgresql", "postgres", "settee", "postgres"
     # Fast shutdown: clients are cut off.
@@ -168,7 +178,7 @@ class SQLite(Instance):
     name, scheme, user, database = "sqlite", "fts5", "nobody", ""
 
     def command(self):
-        program = pathlib.Path(__file__).with_name("bench_fts5.py")
+        program = pathlib.Path(__file__).with_name("fts5.py")
         return [sys.executable, program, "--port", str(self.port), "--folder", self.folder]
 
 
@@ -190,52 +200,3 @@ class Redis(Instance):
         config.touch(mode=0o600)
         config.write_text("".join(f"{name} {value}\n" for name, value in lines.items()))
         return [redis_program(), config]
-
-
-def measure(kind, binary, arguments):
-    """Returns the exit status of `settee bench`."""
-    with tempfile.TemporaryDirectory(prefix="settee-peers-", ignore_cleanup_errors=True) as folder:
-        os.chmod(folder, 0o755)
-        with kind(folder) as peer:
-            command = [binary, "bench", "--peer", peer.url(), *arguments]
-            bench = subprocess.Popen(command, env=peer.environment())
-            try:
-                return bench.wait()
-            except BaseException:
-                # It ends its own server, and tidies up, before its peer goes.
-                bench.terminate()
-                bench.wait()
-                raise
-
-
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", required=True)
-    parser.add_argument("--install", action="store_true", help="install what is missing, by apt-get")
-    parser.add_argument("--only", choices=[*PACKAGES, SQLite.name])
-    options, arguments = parser.parse_known_args()
-    # Ended by a signal, everything is still stopped.
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        if options.install:
-            install()
-        is_search = any(argument == "search" or argument.startswith("peer_search") for argument in arguments)
-        kinds = [kind for kind in (PostgreSQL, Redis) if kind.name in installed() and options.only in (None, kind.name)]
-        # SQLite is measured in searches alone, which Redis has not.
-        if is_search:
-            kinds = [kind for kind in kinds if kind is not Redis]
-            kinds += [SQLite] if options.only in (None, SQLite.name) else []
-        idle, why = (Redis, "Redis does not search") if is_search else (SQLite, "SQLite only searches: ask for search, or for a peer_search_...")
-        if options.only == idle.name:
-            raise Failed(why)
-        if not kinds:
-            missing = f"{options.only} is not" if options.only else "neither PostgreSQL nor Redis is"
-            raise Failed(f"{missing} installed; --install gets what is missing from Debian")
-        statuses = [measure(kind, options.binary, arguments) for kind in kinds]
-    except Failed as failed:
-        sys.exit(f"bench_peers: {failed}")
-    sys.exit(max(statuses))
-
-
-if __name__ == "__main__":
-    main()

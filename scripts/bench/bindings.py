@@ -1,39 +1,28 @@
-#!/usr/bin/env python3
-"""Measures the databases in Python's and Node's own processes beside the same over HTTP.
+"""The databases in Python's and Node's own processes beside the same over HTTP.
 
-usage: bench_bindings.py --binary PATH [--packages FOLDER] [--seconds S] [--rounds N] [--json FILE]
-
-`make bench-bindings`. FOLDER has the wheel and the tarball that `make bindings` builds. They are installed into a temporary folder, and each
+The folder of --packages has the wheel and the tarball that `make bindings` builds. They are installed into a temporary folder, and each
 language has one process, which measures slices in turns: in process, then over one connection kept open to a server on this
 machine. A row's figure is the median of the rounds, with the lowest and the highest. Every write is on the disk before it is
 acknowledged, in both.
 """
 
-import argparse
 import json
 import os
 import pathlib
 import subprocess
-import sys
 import tempfile
 
+from instances import Settee
+
 HERE = pathlib.Path(__file__).resolve().parent
-sys.path.insert(0, str(HERE.parent / "tests"))
-sys.dont_write_bytecode = True
-
-from harness import server as servers  # noqa: E402
-
+CHECKOUT = HERE.parent.parent
 ROWS = {"bulk": "bulks of 1,000, documents/s", "put": "single puts/s", "get": "single gets/s"}
 
 
-def arguments():
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--binary", required=True)
-    parser.add_argument("--packages", type=pathlib.Path, default=HERE.parent / "bindings" / "dist")
+def add_options(parser):
+    parser.add_argument("--packages", type=pathlib.Path, default=CHECKOUT / "bindings" / "dist")
     parser.add_argument("--seconds", type=float, default=2, help="of a slice")
     parser.add_argument("--rounds", type=int, default=7)
-    parser.add_argument("--json", type=pathlib.Path)
-    return parser.parse_args()
 
 
 def installed(options, root):
@@ -41,31 +30,36 @@ def installed(options, root):
     (wheel,) = options.packages.glob("*.whl")
     (tarball,) = options.packages.glob("*.tgz")
     venv, node = root / "venv", root / "node"
-    run(["python3", "-m", "venv", venv])
-    run([venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel])
+    call(["python3", "-m", "venv", venv])
+    call([venv / "bin" / "python", "-m", "pip", "install", "--quiet", "--no-index", "--disable-pip-version-check", wheel])
     node.mkdir()
     (node / "package.json").write_text('{"private": true}\n', encoding="utf-8")
-    run(["npm", "install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", tarball], cwd=node)
-    scripts = HERE / "bench_bindings"
+    call(["npm", "install", "--offline", "--no-audit", "--no-fund", "--loglevel=error", tarball], cwd=node)
     return {
-        "Python": ([venv / "bin" / "python", scripts / "measure.py"], root),
-        "Node": (["node", scripts / "measure.mjs"], node),
+        "Python": ([venv / "bin" / "python", HERE / "in_process.py"], root),
+        "Node": (["node", HERE / "in_process.mjs"], node),
     }
 
 
-def run(command, cwd=None):
+def call(command, cwd=None):
     subprocess.run([str(part) for part in command], cwd=cwd, check=True, stdin=subprocess.DEVNULL)
 
 
-def main():
-    options = arguments()
+def run(options, _):
     results = {}
     with tempfile.TemporaryDirectory(prefix="settee-bench-") as root:
         root = pathlib.Path(root)
         commands = installed(options, root)
         for language, (command, cwd) in commands.items():
-            with servers.Server(options.binary, root / f"server-{language}") as server:
-                asked = [server.url, server.admin, root / f"data-{language}", options.seconds, options.rounds]
+            (root / language).mkdir()
+            with Settee(root / language, options.binary) as server:
+                asked = [
+                    f"http://127.0.0.1:{server.port}",
+                    f"{server.user}:{server.password}",
+                    root / f"data-{language}",
+                    options.seconds,
+                    options.rounds,
+                ]
                 done = subprocess.run(
                     [str(part) for part in [*command, *asked]],
                     cwd=cwd,
@@ -77,8 +71,7 @@ def main():
                 )
             results[language] = json.loads(done.stdout)
             tell(language, results[language])
-    if options.json:
-        options.json.write_text(json.dumps(results, indent=1) + "\n", encoding="utf-8")
+    options.keep(results)
 
 
 def tell(language, measured):
@@ -95,7 +88,3 @@ def median(values):
 
 def shown(values):
     return f"{median(values):,.0f} ({values[0]:,.0f}–{values[-1]:,.0f})"
-
-
-if __name__ == "__main__":
-    main()

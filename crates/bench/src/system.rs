@@ -82,7 +82,7 @@ impl Populated {
 }
 
 /// A server, or a cluster, and what this run has made on it.
-pub(crate) struct Side {
+pub(crate) struct System {
     /// The server, or the cluster's first node.
     pub(crate) target: Rc<Target>,
     /// All nodes, the first among them.
@@ -99,7 +99,7 @@ pub(crate) struct Side {
     populated: RefCell<HashMap<(Shape, u64), Populated>>,
 }
 
-impl Side {
+impl System {
     /// A server, or a cluster's first node, and its process.
     pub(crate) fn new(target: Target, pid: Option<u32>) -> Self {
         let target = Rc::new(target);
@@ -141,7 +141,7 @@ impl Side {
         Self::call_node(&self.target, method, path, body).await
     }
 
-    /// [`Side::call`] of one node.
+    /// [`System::call`] of one node.
     pub(crate) async fn call_node(
         node: &Target,
         method: &str,
@@ -174,7 +174,7 @@ impl Side {
         Self::require_of(&self.target, method, path, body).await
     }
 
-    /// [`Side::require`] of one node.
+    /// [`System::require`] of one node.
     pub(crate) async fn require_of(
         node: &Target,
         method: &str,
@@ -192,13 +192,13 @@ impl Side {
         })
     }
 
-    /// Like [`Side::require`], with the body as JSON; a body that is no JSON is null.
+    /// Like [`System::require`], with the body as JSON; a body that is no JSON is null.
     pub(crate) async fn json(&self, method: &str, path: &str) -> Result<Value, BenchError> {
         let reply = self.require(method, path, None).await?;
         Ok(serde_json::from_slice(&reply).unwrap_or_default())
     }
 
-    /// The name of a database of this run, noted so that [`Side::clean_up`] deletes it.
+    /// The name of a database of this run, noted so that [`System::clean_up`] deletes it.
     pub(crate) fn claim(&self, workload: &str) -> String {
         let name = format!("settee-bench-{}-{}", self.run, workload.replace('_', "-"));
         self.databases.borrow_mut().insert(name.clone());
@@ -437,12 +437,12 @@ impl Side {
 }
 
 async fn has_documents(node: &Target, path: &str, documents: u64) -> Result<bool, BenchError> {
-    let (status, info) = Side::call_node(node, "GET", path, None).await?;
+    let (status, info) = System::call_node(node, "GET", path, None).await?;
     let info: Value = serde_json::from_slice(&info).unwrap_or_default();
     Ok(status == 200 && info["doc_count"].as_u64() >= Some(documents))
 }
 
-/// What [`Side::fill`] writes.
+/// What [`System::fill`] writes.
 pub(crate) struct Fill<'a> {
     pub(crate) database: &'a str,
     pub(crate) shape: Shape,

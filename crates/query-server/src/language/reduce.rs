@@ -1,6 +1,6 @@
 //! Custom reduce functions.
 
-use crate::Error;
+use super::error::Error;
 
 /// One row for a custom reduce: key, document id and value, as JSON text.
 #[derive(Clone, Copy, Debug)]

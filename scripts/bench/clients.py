@@ -1,31 +1,24 @@
-#!/usr/bin/env python3
-"""Measures Settee beside PostgreSQL and Redis with clients that are none of ours: wrk, pgbench and redis-benchmark.
+"""Settee beside PostgreSQL and Redis with the clients of others: wrk, pgbench and redis-benchmark.
 
-usage: bench_clients.py --binary PATH [--install] [--docs N] [--seconds S] [--rounds N] [--connections N] [--json FILE] [ROW...]
-
-`make bench-clients`. All run on this machine, in private instances as those of bench_peers.py, and are measured in turns: a round is one
+All run on this machine, in private instances, and are measured in turns: a round is one
 measurement of each. What is printed is the median of the rounds, with the lowest and the highest. PostgreSQL's statements are prepared; its
 documents are jsonb, with an index on the two fields that `find` asks for. Redis answers a write when it is synced, as the others do.
 """
 
-import argparse
-import base64
 import json
 import os
 import pathlib
 import random
 import re
 import shutil
-import signal
 import statistics
 import subprocess
-import sys
 import tempfile
 import time
 import urllib.error
 import urllib.request
 
-from bench_peers import Failed, Instance, PostgreSQL, Redis, install, postgres_programs
+from instances import Failed, PostgreSQL, Redis, Settee, install, postgres_programs
 
 CUSTOMERS = 1000
 BULK_DOCS = 5000
@@ -52,21 +45,10 @@ def key(number):
     return f"doc-{number:08}"
 
 
-class Settee(Instance):
-    name, scheme, user = "settee", "http", "admin"
-
+class MeasuredSettee(Settee):
     def __init__(self, folder, binary, docs):
-        super().__init__(folder)
-        self.binary, self.docs, self.written = binary, docs, 0
-        self.authorization = "Basic " + base64.b64encode(f"{self.user}:{self.password}".encode()).decode()
-
-    def command(self):
-        data = self.folder / "data"
-        data.mkdir()
-        settings = data / "local.ini"
-        settings.touch(mode=0o600)
-        settings.write_text(f"[admins]\n{self.user} = {self.password}\n")
-        return [self.binary, "serve", "--data", data, "--port", str(self.port), "--bind", "127.0.0.1"]
+        super().__init__(folder, binary)
+        self.docs, self.written = docs, 0
 
     def ask(self, method, path, body=None):
         data = None if body is None else json.dumps(body).encode()
@@ -263,35 +245,26 @@ def tell(row, connections, rates):
         )
 
 
-def main():
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--binary", required=True)
+def add_options(parser):
     parser.add_argument("--install", action="store_true", help="install what is missing, by apt-get")
     parser.add_argument("--docs", type=int, default=200_000)
     parser.add_argument("--seconds", type=int, default=5)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--connections", type=int, default=64, help="at most")
-    parser.add_argument("--json", help="a file for all that was measured")
     parser.add_argument("rows", nargs="*", choices=[*ROWS, []], metavar="ROW", help=", ".join(ROWS))
-    options = parser.parse_args()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
-    try:
-        if options.install:
-            install(["wrk"])
-        missing = [name for name in ("wrk", "redis-benchmark") if not shutil.which(name)]
-        if missing or not postgres_programs():
-            raise Failed(f"{', '.join(missing) or 'PostgreSQL'} missing; --install gets it from Debian")
-        run(options)
-    except Failed as failed:
-        sys.exit(f"bench_clients: {failed}")
 
 
-def run(options):
+def run(options, _):
+    if options.install:
+        install(["wrk"])
+    missing = [name for name in ("wrk", "redis-benchmark") if not shutil.which(name)]
+    if missing or not postgres_programs():
+        raise Failed(f"{', '.join(missing) or 'PostgreSQL'} missing; --install gets it from Debian")
     with tempfile.TemporaryDirectory(prefix="settee-clients-", ignore_cleanup_errors=True) as folder:
         os.chmod(folder, 0o755)
         binary = pathlib.Path(options.binary).resolve()
         with (
-            Settee(folder, binary, options.docs) as settee,
+            MeasuredSettee(folder, binary, options.docs) as settee,
             MeasuredPostgreSQL(folder, options.docs) as postgres,
             MeasuredRedis(folder, options.docs) as redis,
         ):
@@ -299,9 +272,4 @@ def run(options):
             for server in servers.values():
                 server.fill()
             found = measure(servers, options.rows or list(ROWS), options, folder)
-    if options.json:
-        pathlib.Path(options.json).write_text(json.dumps(found, indent=1) + "\n")
-
-
-if __name__ == "__main__":
-    main()
+    options.keep(found)

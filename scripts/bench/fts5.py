@@ -1,9 +1,9 @@
 #!/usr/bin/env python3
 """SQLite's FTS5 as a peer of `settee bench`: a line of JSON is an order, and a line of JSON its answer.
 
-usage: bench_fts5.py --port PORT --folder FOLDER
+usage: fts5.py --port PORT --folder FOLDER
 
-`bench_peers.py` starts it. It serves one connection at a time, on 127.0.0.1, since SQLite has one writer and Python one thread at work.
+`scripts/bench peers` starts it. It serves one connection at a time, on 127.0.0.1, since SQLite has one writer and Python one thread at work.
 """
 
 import argparse

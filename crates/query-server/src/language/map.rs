@@ -3,7 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
-use crate::Error;
+use super::error::Error;
 
 /// One document for a map function.
 #[derive(Clone, Copy, Debug)]
@@ -212,7 +212,7 @@ pub trait Mapper: Send {
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
 
     /// The same for the first of `docs`, at least one if there is any: answers how many. Others wait for their turn, so that
-    /// it comes to an end after about [`SLICE`](crate::SLICE).
+    /// it comes to an end after about [`SLICE`](super::SLICE).
     ///
     /// # Errors
     /// As of [`Mapper::map`].

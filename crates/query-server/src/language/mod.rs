@@ -1,0 +1,21 @@
+//! What a language of users' functions has to do: run map functions ([`Mapper`]), custom reduce functions ([`Reducer`]) and
+//! all other functions of design documents ([`Designs`]).
+//!
+//! Documents, keys and values are JSON text. All calls block: the caller is a worker thread. Nothing here runs a function:
+//! the crate `functions` has the JavaScript engine, the rest of this crate the languages that run in processes of their own.
+
+mod design;
+mod error;
+mod line;
+mod map;
+mod reduce;
+mod slice;
+
+pub use self::design::{DesignDoc, Designs, ListIo};
+pub use self::error::{Error, status_of};
+pub use self::line::one_line;
+pub use self::map::{
+    Doc, Emit, Emits, Indexes, MapGroup, Mapper, Mark, Owner, THROWN_BYTES_MAX, Thrown,
+};
+pub use self::reduce::{ReduceRow, Reducer};
+pub use self::slice::SLICE;
