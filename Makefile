@@ -15,7 +15,7 @@
 # make pictures  those of the web interface in README and manual, in Chromium
 # make soak     all tests at full length; in parts of at most two hours each: make soak-simulation, soak-units, soak-cluster,
 #               soak-stores, soak-search, soak-http, soak-programs
-# make build    the binary alone
+# make build    the programs alone
 # make dist     what is released, in ./dist: tarballs, Debian package, container recipe, bill of materials, sums (docs/src/developers/releases.md)
 # make release-check  the list of what has to hold before a release; builds everything twice (about half an hour of two cores)
 # make bindings the packages for Python and Node, in ./bindings/dist
@@ -66,15 +66,15 @@ setup-dist:
 setup-test:
 	@bash scripts/setup.sh test
 
-# The binary as it is shipped is $CARGO_TARGET_DIR/dist/settee, its debug information settee.debug beside it.
-binary = $(env) cargo build --release --bin settee && bash scripts/strip.sh
+# The programs as they are shipped are $CARGO_TARGET_DIR/dist/settee and settee-bench, their debug information beside them.
+binary = $(env) cargo build --release --bin settee --bin settee-bench && bash scripts/strip.sh
 
 build: setup
 	@$(binary)
 
 # Built in a target directory of its own, with other flags: the same bytes everywhere.
 dist: setup-dist
-	@$(env) built=$$(bash packaging/build.sh) && python3 packaging/dist.py --binary "$$built/settee" --debug "$$built/settee.debug"
+	@$(env) built=$$(bash packaging/build.sh) && python3 packaging/dist.py --binary "$$built/settee" --debug
 
 release-check: setup-dist setup-test
 	@$(env) python3 packaging/release_check.py $(ARGS)
@@ -95,6 +95,7 @@ lint: setup-test
 # Clippy has the profile of the program, whose dependencies' build scripts it shares.
 lint-alone:
 	@$(env) cargo fmt --all --check
+	@$(env) python3 scripts/circles.py
 	@$(env) cargo clippy --quiet --release --workspace --all-targets -- -D warnings
 	@$(env) cargo fetch --locked --quiet # of other systems too: cargo-deny looks at all
 	@$(env) $$SETTEE_CACHE/tools/bin/cargo-deny --offline --log-level error check licenses bans sources
@@ -138,7 +139,7 @@ check:
 	@$(stage) lint $(MAKE) --no-print-directory lint-alone
 	@$(stage) web $(MAKE) --no-print-directory web-alone
 	@$(env) selected=$$(python3 scripts/changed_tests.py $(SINCE)) && eval "$$selected" && echo "unit tests of: $${packages:-no package}" \
-	  && $(stage) build cargo build --quiet --bin settee --tests --workspace \
+	  && $(stage) build cargo build --quiet --bin settee --bin settee-bench --tests --workspace \
 	  && { [ -z "$$packages" ] || $(stage) unit $(nextest) --workspace --no-tests pass -E "$$packages"; } \
 	  && { [ -z "$$packages" ] || $(stage) examples cargo test --quiet --workspace --doc; } \
 	  && python3 tests/run.py --stage --quick --changed "$$suites" --binary "$$CARGO_TARGET_DIR/debug/settee"
@@ -179,17 +180,17 @@ bench: build
 	@$(env) $(settee) bench $(BENCH_ARGS)
 
 bench-peers: build
-	@$(env) python3 scripts/bench_peers.py --install --binary $(settee) $(BENCH_ARGS)
+	@$(env) python3 scripts/bench peers --install --binary $(settee) $(BENCH_ARGS)
 
 bench-clients: build
-	@$(env) python3 scripts/bench_clients.py --install --binary $(settee) $(BENCH_ARGS)
+	@$(env) python3 scripts/bench clients --install --binary $(settee) $(BENCH_ARGS)
 
 bench-ten-million: build
-	@$(env) python3 scripts/bench_ten_million.py --binary $(settee) $(BENCH_ARGS)
+	@$(env) python3 scripts/bench ten-million --binary $(settee) $(BENCH_ARGS)
 
 bench-bindings: bindings
 	@$(binary)
-	@$(env) python3 scripts/bench_bindings.py --binary $(settee) $(BENCH_ARGS)
+	@$(env) python3 scripts/bench bindings --binary $(settee) $(BENCH_ARGS)
 
 pictures: setup-test
 	@$(binary)

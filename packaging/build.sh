@@ -1,11 +1,11 @@
 #!/usr/bin/env bash
-# Builds the binary that is released, in a target directory of its own, and prints where it is: the same bytes whoever builds
-# it, in whatever checkout and target directory, with the toolchain of rust-toolchain.toml on the same system.
+# Builds the programs that are released, in a target directory of their own, and prints where they are: the same bytes whoever
+# builds them, in whatever checkout and target directory, with the toolchain of rust-toolchain.toml on the same system.
 #
 #   packaging/build.sh [TARGET_DIRECTORY]       (default: dist-build in cargo's)
 #
 # Beside what `make build` does: paths are mapped to names that are the same everywhere, in Rust and in C; no time is kept; and
-# the binary has the list of its crates in it (`cargo audit bin`, cargo-auditable).
+# the programs have the lists of their crates in them (`cargo audit bin`, cargo-auditable).
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
@@ -44,13 +44,13 @@ done
 export CC=settee-cc CXX=settee-c++ PATH="$target/cc:$SETTEE_CACHE/tools/bin:$PATH"
 
 bash scripts/rocksdb.sh >&2
-cargo auditable build --locked --release --bin settee >&2
+cargo auditable build --locked --release --bin settee --bin settee-bench >&2
 bash scripts/strip.sh >&2
 
 # What the maps have missed would differ elsewhere, and tells of the machine.
-found=$(strings -n 4 "$target/dist/settee" | { grep -F -e "$checkout/" -e "$cargo_home/" -e "$target/" || true; } | sort -u)
+found=$(strings -n 4 "$target/dist/settee" "$target/dist/settee-bench" | { grep -F -e "$checkout/" -e "$cargo_home/" -e "$target/" || true; } | sort -u)
 if [ -n "$found" ]; then
-  printf 'build: the binary names paths of this machine:\n%s\n' "$found" >&2
+  printf 'build: the programs name paths of this machine:\n%s\n' "$found" >&2
   exit 1
 fi
 printf '%s\n' "$target/dist"

@@ -1,9 +1,11 @@
 #!/usr/bin/env python3
-"""Makes what is released of a built binary: tarballs, the Debian package, the bill of materials, and their SHA-256 sums.
+"""Makes what is released of the built programs: tarballs, the Debian package, the bill of materials, and their SHA-256 sums.
 
-usage: dist.py --binary FILE [--debug FILE] [--out DIR] [--version VERSION] [--quick]
+usage: dist.py --binary FILE [--debug] [--out DIR] [--version VERSION] [--quick]
 
-The same binary and commit give the same bytes: names are sorted, owners are root, times are the commit's (SOURCE_DATE_EPOCH).
+FILE is `settee`; `settee-bench` is beside it, and with --debug the debug information of both, as scripts/strip.sh leaves them.
+
+The same programs and commit give the same bytes: names are sorted, owners are root, times are the commit's (SOURCE_DATE_EPOCH).
 What is in the tarball: docs/src/operations/install.md. `--quick` is for tests: hardly compressed, and without the bill of materials.
 """
 
@@ -25,6 +27,8 @@ import licences
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 PACKAGING = CHECKOUT / "packaging"
+# Each with its crate.
+PROGRAMS = {"settee": "settee", "settee-bench": "bench"}
 COMPLETIONS = {
     "bash": "share/bash-completion/completions/settee",
     "zsh": "share/zsh/site-functions/_settee",
@@ -35,7 +39,7 @@ COMPLETIONS = {
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--binary", type=pathlib.Path, required=True)
-    parser.add_argument("--debug", type=pathlib.Path, help="its debug information, a tarball of its own")
+    parser.add_argument("--debug", action="store_true", help="their debug information too, in a tarball of its own")
     parser.add_argument("--out", type=pathlib.Path, default=CHECKOUT / "dist")
     parser.add_argument("--version", help="of the Debian package, when it is not the binary's: for tests of upgrades")
     parser.add_argument("--quick", action="store_true")
@@ -69,15 +73,17 @@ def make(options):
             made.append(out / f"{name}-debug.tar.gz")
             folder = temporary / f"{name}-debug"
             folder.mkdir()
-            shutil.copyfile(options.debug, folder / "settee.debug")
+            for program in PROGRAMS:
+                shutil.copyfile(binary.with_name(f"{program}.debug"), folder / f"{program}.debug")
             pack(folder, made[-1], epoch, level)
         if deb.can_be_made():
             made.append(deb.build(tree, temporary / "debian", out, options.version or version, epoch, options.quick))
         else:
             print("dist: no Debian package, as debhelper is not installed", file=sys.stderr)
     if not options.quick:
-        made.append(out / f"{name}.cdx.json")
-        bill_of_materials(made[-1], epoch)
+        bills = {crate: out / f"{name.replace('settee', program, 1)}.cdx.json" for program, crate in PROGRAMS.items()}
+        bills_of_materials(bills, epoch)
+        made += bills.values()
     sums = out / "SHA256SUMS"
     sums.write_text("".join(f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in sorted(made)), encoding="ascii")
     return [*made, sums]
@@ -102,7 +108,8 @@ def commit_time():
 
 def fill(tree, binary):
     """What is installed below /usr or /usr/local, and `etc`."""
-    install(tree / "bin/settee", binary.read_bytes(), 0o755)
+    for program in PROGRAMS:
+        install(tree / "bin" / program, binary.with_name(program).read_bytes(), 0o755)
     run = lambda *arguments: subprocess.run([binary, *arguments], capture_output=True, check=True).stdout
     for shell, place in COMPLETIONS.items():
         install(tree / place, run("completions", shell))
@@ -154,11 +161,19 @@ def pack(folder, path, epoch, level):
             tar.add(entry, arcname=entry.relative_to(folder.parent).as_posix(), recursive=False, filter=told)
 
 
-def bill_of_materials(path, epoch):
-    """CycloneDX, of what the binary is linked from: crates with versions, licences and check sums."""
-    crate = CHECKOUT / "crates/settee"
+def bills_of_materials(paths, epoch):
+    """Writes in CycloneDX what each program is linked from: crates with versions, licences and check sums. `paths` has a file by crate."""
     tools = pathlib.Path(os.environ.get("SETTEE_CACHE") or pathlib.Path.home() / ".cache/settee") / "tools/bin"
-    command = [tools / "cargo-cyclonedx", "cyclonedx", "--manifest-path", crate / "Cargo.toml", "--format", "json", "--target", licences.host()]
+    command = [
+        tools / "cargo-cyclonedx",
+        "cyclonedx",
+        "--manifest-path",
+        CHECKOUT / "crates/settee/Cargo.toml",
+        "--format",
+        "json",
+        "--target",
+        licences.host(),
+    ]
     command += ["--no-build-deps", "--override-filename", "settee-bill"]
     written = "settee-bill.json"
     try:
@@ -169,14 +184,15 @@ def bill_of_materials(path, epoch):
             stdout=subprocess.DEVNULL,
             env={**os.environ, "SOURCE_DATE_EPOCH": str(epoch), "CARGO_NET_OFFLINE": "true"},
         )
-        bill = (crate / written).read_text(encoding="utf-8")
+        bills = {crate: (CHECKOUT / "crates" / crate / written).read_text(encoding="utf-8") for crate in paths}
     finally:
         # It writes one beside each crate of the workspace.
         for each in [*CHECKOUT.glob(f"crates/*/{written}"), *CHECKOUT.glob(f"bindings/*/{written}")]:
             each.unlink()
-    # Crates of this workspace are named by where the checkout is.
-    bill = bill.replace(f"path+file://{CHECKOUT}/", "path+file:///settee/").replace(f"file://{CHECKOUT}/", "file:///settee/")
-    path.write_text(json.dumps(json.loads(bill), indent=1, sort_keys=True) + "\n", encoding="utf-8")
+    for crate, path in paths.items():
+        # Crates of this workspace are named by where the checkout is.
+        bill = bills[crate].replace(f"path+file://{CHECKOUT}/", "path+file:///settee/").replace(f"file://{CHECKOUT}/", "file:///settee/")
+        path.write_text(json.dumps(json.loads(bill), indent=1, sort_keys=True) + "\n", encoding="utf-8")
 
 
 if __name__ == "__main__":

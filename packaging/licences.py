@@ -1,5 +1,5 @@
 #!/usr/bin/env python3
-"""Prints the licences of all that is linked into the binary: each crate with the licence that it names, then every text once.
+"""Prints the licences of all that is linked into the programs: each crate with the licence that it names, then every text once.
 
 The texts are those that the crates bring, with the copyrights in them; libraries in C and C++ are within crates.
 
@@ -61,11 +61,11 @@ def metadata(target):
 
 
 def linked(told):
-    """The crates of others that `settee` needs to run, by name and version."""
+    """The crates of others that the programs `settee` and `settee-bench` need to run, by name and version."""
     packages = {package["id"]: package for package in told["packages"]}
     nodes = {node["id"]: node for node in told["resolve"]["nodes"]}
-    [root] = [package["id"] for package in told["packages"] if package["name"] == "settee" and not package["source"]]
-    seen, to_see = {root}, [root]
+    roots = [package["id"] for package in told["packages"] if package["name"] in ("settee", "bench") and not package["source"]]
+    seen, to_see = set(roots), list(roots)
     while to_see:
         for dependency in nodes[to_see.pop()]["deps"]:
             is_linked = any(kind["kind"] is None for kind in dependency["dep_kinds"]) or packages[dependency["pkg"]]["name"] in ALSO_LINKED

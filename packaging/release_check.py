@@ -125,7 +125,7 @@ def built():
     run("git", "-C", clone, "checkout", "--quiet", "--force", "--detach", "FETCH_HEAD")
     run("git", "-C", clone, "clean", "--quiet", "-ffd")
     places = [build(CHECKOUT, {}), build(clone, {"CARGO_TARGET_DIR": str(elsewhere / "target")})]
-    for name in ("settee", "settee.debug"):
+    for name in ("settee", "settee.debug", "settee-bench", "settee-bench.debug"):
         sums = [hashlib.sha256((place / name).read_bytes()).hexdigest() for place in places]
         if sums[0] != sums[1]:
             raise Failed(f"{name} differs: {sums[0]} in {places[0]}, {sums[1]} in {places[1]}")
@@ -137,24 +137,26 @@ def build(checkout, environment):
 
 
 def crates():
-    """the binary tells its crates"""
-    place = build(CHECKOUT, {})
-    with tempfile.NamedTemporaryFile() as section:
-        run("objcopy", "--dump-section", f".dep-v0={section.name}", place / "settee", "/dev/null")
-        told = json.loads(zlib.decompress(pathlib.Path(section.name).read_bytes()))
-    names = {package["name"] for package in told["packages"]}
-    if not {"settee", "tokio", "librocksdb-sys"} <= names:
-        raise Failed(f"only these: {sorted(names)}")
-    return f"{len(names)} crates"
+    """the programs list their crates"""
+    place, counts = build(CHECKOUT, {}), []
+    for program, wanted in (("settee", {"settee", "tokio", "librocksdb-sys"}), ("settee-bench", {"bench", "tokio"})):
+        with tempfile.NamedTemporaryFile() as section:
+            run("objcopy", "--dump-section", f".dep-v0={section.name}", place / program, "/dev/null")
+            listed = json.loads(zlib.decompress(pathlib.Path(section.name).read_bytes()))
+        names = {package["name"] for package in listed["packages"]}
+        if not wanted <= names:
+            raise Failed(f"{program} lists only these: {sorted(names)}")
+        counts.append(f"{program} {len(names)}")
+    return f"{', '.join(counts)} crates"
 
 
 def artefacts():
-    """made twice of that binary, all that is released has the same bytes"""
+    """made twice of those programs, all that is released has the same bytes"""
     place = build(CHECKOUT, {})
     sums = []
     with tempfile.TemporaryDirectory(prefix="settee-release-") as temporary:
         for out in (pathlib.Path(temporary), DIST):
-            run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", place / "settee.debug", "--out", out)
+            run(sys.executable, CHECKOUT / "packaging/dist.py", "--binary", place / "settee", "--debug", "--out", out)
             sums.append((out / "SHA256SUMS").read_text().splitlines())
     differ = sorted(set(sums[0]) ^ set(sums[1]))
     if differ:

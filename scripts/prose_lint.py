@@ -28,7 +28,7 @@ SKIPPED_FOLDERS = {".git", "node_modules", "target", "dist", "book", "data", "cl
 # Made from other sources, which are searched themselves; and a list of CouchDB's routes in its own words.
 SKIPPED_FILES = {"docs/src/reference/configuration.md", "tests/api.md"}
 # Doc comments that users read: help of the command line, and the settings, from which default.ini and a page are made.
-DOC_COMMENTS_FOR_USERS = ("crates/settee/src/cli", "crates/config/src/settings/")
+DOC_COMMENTS_FOR_USERS = ("crates/settee/src/cli", "crates/command-line/src/bench.rs", "crates/config/src/settings/")
 PRINTED_MAX = 40
 
 Finding = collections.namedtuple("Finding", "path line kind name found use")

@@ -1,20 +1,28 @@
 #!/usr/bin/env bash
-# Makes of the binary that cargo built the one that is run and shipped: without debug information, which lies beside it in
-# settee.debug. Debuggers and backtraces of panics find it there. The names of functions stay, for `settee profile`: people
-# install the binary alone. That is 11 MB of 62.
+# Makes the programs that are run and shipped of those that cargo built, `settee` and `settee-bench`: without debug information,
+# which is in settee.debug and settee-bench.debug beside them. Debuggers and backtraces of panics find it there. The names of
+# functions stay, for `settee profile`: people install the programs alone.
+#
+#   scripts/strip.sh [PROFILE]        (default: release)
 set -euo pipefail
 cd "$(dirname "$0")/.."
 . scripts/env.sh
 
-built="$CARGO_TARGET_DIR/release/settee"
+profile=${1:-release}
 dist="$CARGO_TARGET_DIR/dist"
 
-[ "$dist/settee" -nt "$built" ] && exit 0
 mkdir -p "$dist"
-objcopy --only-keep-debug --compress-debug-sections=zlib "$built" "$dist/settee.debug.new"
-mv "$dist/settee.debug.new" "$dist/settee.debug"
-(
-  cd "$dist"
-  objcopy --strip-debug --add-gnu-debuglink=settee.debug "$built" settee.new
-  mv settee.new settee
-)
+for name in settee settee-bench; do
+  built="$CARGO_TARGET_DIR/$profile/$name"
+  [ "$dist/$name" -nt "$built" ] && continue
+  # Names of data are of use to nobody without debug information: 5 % of the program.
+  nm "$built" | awk '$2 ~ /^[bBdDrRvV]$/ { data[$3] } $2 ~ /^[tTwWiI]$/ { code[$3] } END { for (name in data) if (!(name in code)) print name }' >"$dist/$name.data"
+  objcopy --only-keep-debug --compress-debug-sections=zlib "$built" "$dist/$name.debug.new"
+  mv "$dist/$name.debug.new" "$dist/$name.debug"
+  (
+    cd "$dist"
+    objcopy --strip-debug --strip-symbols="$name.data" --add-gnu-debuglink="$name.debug" "$built" "$name.new"
+    mv "$name.new" "$name"
+    rm "$name.data"
+  )
+done

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Puts together the file system of the container image: the program, the four libraries that it is linked with, the
+# Puts together the file system of the container image: the programs, the four libraries that they are linked with, the
 # certificates of public authorities, a user, and nothing else; no shell. Run in the first stage of the Containerfile, and
 # by tests where there are no containers. Needs a Debian with libstdc++6 and ca-certificates.
 #
@@ -13,12 +13,12 @@ mkdir -p "$root/usr/bin" "$root/usr/share/settee" "$root/usr/share/doc" "$root/e
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 tar -xzf "$tarball" -C "$work" --strip-components=1
-cp "$work/bin/settee" "$root/usr/bin/settee"
+cp "$work/bin/settee" "$work/bin/settee-bench" "$root/usr/bin/"
 cp -R "$work/share/settee/." "$root/usr/share/settee/"
 cp -R "$work/share/doc/settee" "$root/usr/share/doc/settee"
 
 # Where each library is looked for, with the licences of the packages that they are from.
-ldd "$root/usr/bin/settee" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p' | while read -r library; do
+ldd "$root/usr/bin/settee" "$root/usr/bin/settee-bench" | sed -n 's/.*=> \(\/[^ ]*\) .*/\1/p; s/^[[:space:]]*\(\/[^ ]*\) (.*/\1/p' | while read -r library; do
   mkdir -p "$root$(dirname "$library")"
   cp -L "$library" "$root$library"
 done

@@ -4,6 +4,7 @@ import base64
 import concurrent.futures
 import json
 import os
+import pathlib
 import re
 import signal
 import socket
@@ -121,6 +122,21 @@ def test_options_that_make_no_sense(ctx):
     ):
         done = bench(ctx, *arguments)
         report.check(f"bench {' '.join(arguments)} is refused", done.returncode == status and said in done.stderr, (done.returncode, done.stderr))
+
+
+def test_the_program_of_its_own(ctx):
+    report = ctx.report
+    done = bench(ctx, "lightning", "--scale", 0.01, "--seconds", 0.5, "--json")
+    report.equal("the database without HTTP is measured", (done.returncode, done.stderr), (0, ""))
+    line = lines_of(done)["lightning"][0]
+    report.check("bulks of 1,000 are counted", line["count"] >= 1000 and line["count"] % 1000 == 0, line)
+    report.check("of the process that the database is in", line["cpu_seconds"] is not None and line["peak_resident_bytes"] > 0, line)
+    with ctx.server("recorded") as server:
+        recorder = Recorder(ctx, server.url, ctx.folder("program") / "recording.jsonl")
+        # Terminal, signals and exit status are then its own.
+        name = pathlib.Path(f"/proc/{recorder.process.pid}/comm").read_text(encoding="utf-8").strip()
+        report.equal("`settee bench` becomes settee-bench", name, "settee-bench")
+        recorder.stop()
 
 
 # --- faults
@@ -457,16 +473,16 @@ def test_servers_that_are_gone(ctx):
 def test_peers(ctx):
     """All at once: nothing here is about how fast anything is, and most of the time is waiting for servers to be at rest."""
     report = ctx.report
-    sys.path.insert(0, str(ctx.checkout / "scripts"))
-    import bench_peers
+    sys.path.insert(0, str(ctx.checkout / "scripts" / "bench"))
+    import instances
 
     sizes = ("--scale", 0.001, "--seconds", 0.1, "--connections", 3, "--json")
 
     def beside(name, *workloads):
-        command = [sys.executable, ctx.checkout / "scripts" / "bench_peers.py", "--binary", ctx.binary, "--only", name, *workloads, *map(str, sizes)]
+        command = [sys.executable, ctx.checkout / "scripts" / "bench", "peers", "--binary", ctx.binary, "--only", name, *workloads, *map(str, sizes)]
         return subprocess.run(command, capture_output=True, text=True, timeout=TIMEOUT_S)
 
-    there = [name for name in bench_peers.PACKAGES if name in bench_peers.installed()]
+    there = [name for name in instances.PACKAGES if name in instances.installed()]
     with ctx.server("rows") as server, concurrent.futures.ThreadPoolExecutor() as pool:
         running = {name: pool.submit(beside, name) for name in there}
         running["sqlite"] = pool.submit(beside, "sqlite", "search")
@@ -474,7 +490,7 @@ def test_peers(ctx):
         lines = lines_of(done)
         report.equal("the rows of peers are measured on a server alone", (done.returncode, len(lines)), (0, 18))
         done = {name: each.result() for name, each in running.items()}
-    for name in bench_peers.PACKAGES:
+    for name in instances.PACKAGES:
         if name not in there:
             report.skip(f"Settee beside {name}", f"{name} is not installed; make bench-peers installs it")
         elif report.equal(f"Settee beside {name}: ends well", (done[name].returncode, done[name].stderr), (0, "")):

@@ -2,6 +2,7 @@
 
 import pathlib
 import re
+import shutil
 import subprocess
 import sys
 import tomllib
@@ -48,7 +49,7 @@ FOLLOWED_THERE = {
 # Taken for CouchDB's sake.
 READ_BY_NOBODY = {"chttpd/socket_options"}
 # Crates that read no running server's settings, or declare them.
-OTHER_CRATES = {"bench", "config", "load", "migrate"}
+OTHER_CRATES = {"bench", "command-line", "config", "load", "migrate"}
 NO_ROUTES = {"/_users", "/_replicator", "/_global_changes"}
 ARCHITECTURE_WORDS_MAX = 2500
 
@@ -215,6 +216,31 @@ def test_the_source_map_has_files_that_exist(ctx):
                 missing += [] if any((source / path).exists() for source in sources) else [f"{heading}: {path}"]
     ctx.report.check("the source map has paths", named > 150, named)
     ctx.report.equal("paths of the source map that do not exist", missing, [])
+
+
+def test_circles_between_files_are_seen(ctx):
+    """`make lint` fails when more files of a crate than recorded depend on each other."""
+    root = ctx.folder("circles")
+    (root / "scripts").mkdir()
+    (root / "crates/x/src").mkdir(parents=True)
+    shutil.copy(ctx.checkout / "scripts/circles.py", root / "scripts")
+    (root / "crates/x/Cargo.toml").touch()
+    circles = lambda *options: subprocess.run([sys.executable, root / "scripts/circles.py", *options], capture_output=True, text=True, check=False)
+    files = {
+        "lib": "mod a;\nmod b;\npub use a::A;\n",
+        "a": "use crate::b::{self, B as Other};\npub struct A(Other);\n",
+        # A comment, a text, a module of tests and a path through an export that is another crate's are no uses.
+        "b": '//! [`A`](crate::a::A)\npub struct B;\nconst S: &str = "crate::a::A";\nuse std::fmt as a;\nmod tests { use crate::A; }\n',
+    }
+    for name, text in files.items():
+        (root / f"crates/x/src/{name}.rs").write_text(text, encoding="utf-8")
+    ctx.report.equal("the numbers are recorded", circles("--record").returncode, 0)
+    ctx.report.equal("files without a circle", (root / "scripts/circles.txt").read_text(), "  0 crates/x\n")
+    ctx.report.equal("nothing has grown", (circles().returncode, circles().stdout), (0, ""))
+    for use in ("use crate::A;", "fn f(_: &super::a::A) {}", "use crate::{a::A as Z};", "mod inner { use super::super::A; }"):
+        (root / "crates/x/src/b.rs").write_text(f"{files['b']}{use}\n", encoding="utf-8")
+        said = circles()
+        ctx.report.check(f"a circle by `{use}` fails", said.returncode == 1 and "2 files of crates/x" in said.stdout, said)
 
 
 def pages(ctx):

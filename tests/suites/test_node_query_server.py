@@ -19,9 +19,9 @@ ALONE_ONE_IN = 8
 
 def lay_out(folder, crates):
     """Puts the server and its prelude into a folder, as settee does. Gives the server's path."""
-    source = (crates / "prelude" / "src" / "lib.rs").read_text()
-    parts = re.findall(r'include_str!\("\.\./(js/[a-z_]+\.js)"\)', source)
-    text = "".join((crates / "prelude" / part).read_text() for part in parts)
+    source = (crates / "query-server" / "src" / "prelude.rs").read_text()
+    parts = re.findall(r'include_str!\("\.\./(prelude/[a-z_]+\.js)"\)', source)
+    text = "".join((crates / "query-server" / part).read_text() for part in parts)
     (folder / "prelude.js").write_text('(function (host) {\n"use strict";\n' + text + "return api;\n})\n")
     server = folder / "node-server.js"
     server.write_text((crates / "query-server" / "node" / "node-server.js").read_text())

@@ -29,6 +29,7 @@ EPOCH = 1_700_000_000
 IN_THE_TARBALL = [
     "INSTALL.md",
     "bin/settee",
+    "bin/settee-bench",
     "etc/settee/settee.ini",
     "lib/systemd/system/settee.service",
     "share/bash-completion/completions/settee",
@@ -43,6 +44,11 @@ IN_THE_TARBALL = [
     "share/settee/monitoring/dashboard.json",
     "share/zsh/site-functions/_settee",
 ]
+COMPLETIONS = {
+    "bash": "share/bash-completion/completions/settee",
+    "fish": "share/fish/vendor_completions.d/settee.fish",
+    "zsh": "share/zsh/site-functions/_settee",
+}
 # systemd's own measure, from 0 (nothing may be done) to 10; times ten.
 EXPOSURE_MAX = 20
 
@@ -113,7 +119,7 @@ def test_same_bytes_again(ctx, released):
 
 
 def test_completions(ctx, released):
-    scripts = {shell: released.tree / path for shell, path in (("bash", IN_THE_TARBALL[4]), ("fish", IN_THE_TARBALL[8]), ("zsh", IN_THE_TARBALL[14]))}
+    scripts = {shell: released.tree / path for shell, path in COMPLETIONS.items()}
     said = shell(
         f'. {scripts["bash"]}; COMP_WORDS=(settee he); COMP_CWORD=1; COMP_LINE="settee he"; _settee settee he settee; echo "${{COMPREPLY[@]}}"'
     )
@@ -188,9 +194,17 @@ def test_debian_package(ctx, released):
     for script in ("config", "postinst", "prerm", "postrm"):
         ctx.report.check(f"{script} is a shell script", shell(f"sh -n {control / script}").returncode == 0)
     contents = subprocess.run(["dpkg-deb", "--contents", deb], capture_output=True, text=True, check=True).stdout
-    wanted = ["-rwxr-xr-x root/root", "-rw-r----- root/root", "-rw-r--r-- root/root", "-rw-r--r-- root/root", "-rw-r--r-- root/root"]
+    wanted = [
+        "-rwxr-xr-x root/root",
+        "-rwxr-xr-x root/root",
+        "-rw-r----- root/root",
+        "-rw-r--r-- root/root",
+        "-rw-r--r-- root/root",
+        "-rw-r--r-- root/root",
+    ]
     places = [
         "usr/bin/settee",
+        "usr/bin/settee-bench",
         "etc/settee/settee.ini",
         "lib/systemd/system/settee.service",
         "usr/share/zsh/vendor-completions/_settee",
@@ -201,6 +215,23 @@ def test_debian_package(ctx, released):
     if shutil.which("lintian"):
         said = subprocess.run(["lintian", "--allow-root", "--fail-on=error,warning", deb], capture_output=True, text=True, check=False)
         ctx.report.check("lintian finds nothing", said.returncode == 0, said.stdout)
+
+
+def test_bench_is_a_program_of_its_own(ctx, released):
+    report, listed = ctx.report, ["bench", "--list"]
+    said = subprocess.run([released.tree / "bin/settee", *listed], capture_output=True, text=True, check=False)
+    report.check("the tarball's settee starts the settee-bench beside it", said.returncode == 0 and "get_random" in said.stdout, said)
+    alone = ctx.folder("alone")
+    shutil.copy(released.tree / "bin/settee", alone)
+    start = lambda path: subprocess.run([alone / "settee", *listed], capture_output=True, text=True, check=False, env={"PATH": path})
+    said = start("/nowhere")
+    report.check(
+        "without it, the error says what is missing and where it is looked for",
+        said.returncode == 1 and "settee-bench" in said.stderr and str(alone) in said.stderr and "PATH" in said.stderr,
+        said,
+    )
+    said = start(f"/nowhere:{released.tree / 'bin'}")
+    report.check("one in PATH is found", said.returncode == 0 and "get_random" in said.stdout, said)
 
 
 def test_first_steps(ctx, released):
@@ -276,7 +307,7 @@ def test_image(ctx, released):
     volume.chmod(0o700)
     size = sum(path.stat().st_size for path in root.rglob("*") if path.is_file() and not path.is_symlink())
     report.note(f"the image's file system is {size / 1e6:.0f} MB")
-    report.equal("there is one program", [path.name for path in (root / "usr/bin").iterdir()], ["settee"])
+    report.equal("there are two programs", sorted(path.name for path in (root / "usr/bin").iterdir()), ["settee", "settee-bench"])
     try_image(ctx, root, volume)
 
 
@@ -284,6 +315,8 @@ def try_image(ctx, root, volume):
     report = ctx.report
     port = free_port()
     inside = ["unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-c", AS_IN_A_CONTAINER, "sh", root, volume]
+    said = subprocess.run([*inside, "bench", "--list"], capture_output=True, text=True, check=False)
+    report.check("the image's settee starts its settee-bench", said.returncode == 0 and "get_random" in said.stdout, said)
     command = [*inside, "serve", "--data", "/var/lib/settee", "--bind", "127.0.0.1", "--port", str(port), "--couchdb-variables"]
     log_path = ctx.root / "image.log"
     with log_path.open("wb") as log:

@@ -2,8 +2,8 @@
 
 use serde::Serialize;
 
-use crate::gather::{Of, OfRepeat, Rounds, comparable};
-use crate::report::{Figure, Line};
+use crate::lines::{Figure, Line};
+use crate::rounds::{Of, OfRepeat, Rounds, comparable};
 use crate::stats::{self, Difference, Interval};
 
 /// One figure of A over the same of B, or of this run over a saved one.
@@ -156,7 +156,7 @@ impl Comparison {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::gather::Round;
+    use crate::rounds::Round;
 
     fn rounds_of(rates: &[u64], us: u64) -> Rounds {
         let round = |rate: &u64| Round {

@@ -4,9 +4,9 @@ use std::path::{Path, PathBuf};
 
 use crate::error::BenchError;
 use crate::html;
+use crate::options::BenchOptions;
 use crate::profile::Flame;
 use crate::report::Report;
-use crate::run::BenchOptions;
 use crate::saved::{self, FOR_ALL, OWNER_ONLY, Output, Saved};
 
 pub(crate) struct Files {

@@ -1,13 +1,13 @@
-//! One measurement of a workload: prepared on every side, then in rounds that take turns.
+//! One measurement of a workload: prepared on every system, then in rounds that take turns.
 
 use std::time::Duration;
 
 use crate::error::BenchError;
+use crate::lines::Figure;
 use crate::pace::Pace;
 use crate::profile;
 use crate::progress;
-use crate::report::Figure;
-use crate::side::Part;
+use crate::system::Part;
 use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
 /// Workloads that are about what happens beside a load: a rate, or a number of requests, is not for them.
@@ -59,7 +59,7 @@ impl Turns {
 }
 
 impl Bench {
-    /// Prepares a workload on every side, measures its rounds in turns, and finishes it.
+    /// Prepares a workload on every system, measures its rounds in turns, and finishes it.
     pub(crate) async fn measure<W: Workload>(
         &mut self,
         name: &str,
@@ -71,16 +71,16 @@ impl Bench {
             repeats => format!("{name}, {} of {repeats}", self.repeat + 1),
         };
         self.set_pace(Pace::default());
-        let mut states: Vec<Option<W::State>> = self.sides.iter().map(|_| None).collect();
+        let mut states: Vec<Option<W::State>> = self.systems.iter().map(|_| None).collect();
         for at in self.order(0) {
-            let side = &self.sides[at];
-            spinner.set_message(format!("{repeat}: preparing {}", side.target.label));
-            states[at] = Some(workload.prepare(side).await?);
+            let system = &self.systems[at];
+            spinner.set_message(format!("{repeat}: preparing {}", system.target.label));
+            states[at] = Some(workload.prepare(system).await?);
         }
         let pace = self.pace_of(name);
         let rounds = pace.rounds(workload.rounds());
         let length = Duration::from_secs_f64(self.options.seconds / f64::from(rounds));
-        let is_sliced = workload.is_sliced() && self.sides.len() > 1 && pace == Pace::default();
+        let is_sliced = workload.is_sliced() && self.systems.len() > 1 && pace == Pace::default();
         self.keep_connections(is_sliced);
         let mut turn = 0;
         let mut measured = Ok(());
@@ -108,17 +108,17 @@ impl Bench {
         for (at, state) in states.into_iter().enumerate() {
             spinner.set_message(format!(
                 "{repeat}: finishing {}",
-                self.sides[at].target.label
+                self.systems[at].target.label
             ));
-            let state = state.expect("every side has been prepared");
-            let outcome = workload.finish(&self.sides[at], state).await?;
+            let state = state.expect("every system has been prepared");
+            let outcome = workload.finish(&self.systems[at], state).await?;
             self.add_outcome(at, outcome);
         }
         spinner.finish_and_clear();
         Ok(())
     }
 
-    /// Measures a round of all sides. `number` counts turns.
+    /// Measures a round on all systems. `number` counts turns.
     async fn measure_round<W: Workload>(
         &mut self,
         workload: &W,
@@ -127,12 +127,12 @@ impl Bench {
         number: &mut u32,
     ) -> Result<(), BenchError> {
         let mut measured: Vec<(f64, Vec<Part>)> = Vec::new();
-        measured.resize_with(self.sides.len(), Default::default);
+        measured.resize_with(self.systems.len(), Default::default);
         while let Some(length) = turns.next() {
             for at in self.order(*number) {
-                let (side, state) = (&self.sides[at], states[at].as_mut());
-                let state = state.expect("every side has been prepared");
-                let parts = workload.round(side, state, length).await?;
+                let (system, state) = (&self.systems[at], states[at].as_mut());
+                let state = state.expect("every system has been prepared");
+                let parts = workload.round(system, state, length).await?;
                 parts.iter().for_each(|part| turns.took(part.slice.seconds));
                 measured[at].0 = self.clock.now_s();
                 Part::append_all(&mut measured[at].1, parts);
@@ -147,9 +147,9 @@ impl Bench {
         Ok(())
     }
 
-    /// The sides in the order of a turn. It alternates, since whoever comes second finds another machine.
+    /// The systems in the order of a turn. It alternates, since whoever comes second finds another machine.
     pub(crate) fn order(&self, turn: u32) -> Vec<usize> {
-        let mut order: Vec<usize> = (0..self.sides.len()).collect();
+        let mut order: Vec<usize> = (0..self.systems.len()).collect();
         if (self.repeat + turn) % 2 == 1 {
             order.reverse();
         }
@@ -161,13 +161,13 @@ impl Bench {
     }
 
     fn keep_connections(&self, wanted: bool) {
-        self.sides
+        self.systems
             .iter()
-            .for_each(|side| side.keep_connections(wanted));
+            .for_each(|system| system.keep_connections(wanted));
     }
 
     pub(crate) fn set_pace(&self, pace: Pace) {
-        self.sides.iter().for_each(|side| side.set_pace(pace));
+        self.systems.iter().for_each(|system| system.set_pace(pace));
     }
 
     /// How the options want a workload to be sent.
@@ -185,7 +185,7 @@ impl Bench {
         pace
     }
 
-    /// A round more of each side that is not counted, during which the server takes a profile of itself.
+    /// A round more of each system that is not counted, during which the server takes a profile of itself.
     async fn take_profiles<W: Workload>(
         &mut self,
         name: &str,
@@ -196,12 +196,12 @@ impl Bench {
             self.options.seconds / f64::from(ROUNDS),
         ));
         for (at, state) in states.iter_mut().enumerate() {
-            let side = &self.sides[at];
+            let system = &self.systems[at];
             let title = format!("{name} on {}", ["A", "B"][at]);
-            let state = state.as_mut().expect("every side has been prepared");
+            let state = state.as_mut().expect("every system has been prepared");
             let (flame, round) = tokio::join!(
-                profile::take(side, title, seconds),
-                workload.round(side, state, Duration::from_secs(seconds)),
+                profile::take(system, title, seconds),
+                workload.round(system, state, Duration::from_secs(seconds)),
             );
             round?;
             match flame {

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::error::BenchError;
-use crate::side::Side;
+use crate::system::System;
 
 /// Larger pictures are refused: a report is to be opened in a browser.
 const SVG_BYTES_MAX: u64 = 32 << 20;
@@ -50,11 +50,11 @@ pub(crate) fn seconds(length: Duration) -> u64 {
 }
 
 /// Asks a server for a flame graph of the next seconds. None with a remark when it has none.
-pub(crate) async fn take(side: &Side, title: String, seconds: u64) -> Result<Flame, String> {
+pub(crate) async fn take(system: &System, title: String, seconds: u64) -> Result<Flame, String> {
     let path = format!("/_settee/profile?seconds={seconds}&format=svg");
-    let label = &side.target.label;
+    let label = &system.target.label;
     let failed = |what: String| format!("no flame graph: {title}: {label} {what}");
-    match side.call("GET", &path, None).await {
+    match system.call("GET", &path, None).await {
         Ok((200, svg)) => match String::from_utf8(svg) {
             Ok(svg) if svg.contains("<svg") => Ok(Flame { title, svg }),
             _ => Err(failed("answered with something that is no SVG".to_owned())),

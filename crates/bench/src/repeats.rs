@@ -108,7 +108,7 @@ impl Bench {
                 if self.changed.is_empty() {
                     // All of them, or none: half a cluster is nothing to measure.
                     let mut all = Vec::new();
-                    for node in self.sides.iter().flat_map(|side| &side.nodes) {
+                    for node in self.systems.iter().flat_map(|system| &system.nodes) {
                         all.push(Changed::remember(node, section, key).await?);
                     }
                     self.changed = all;
@@ -134,8 +134,8 @@ impl Bench {
 
     async fn clean_up_unshared(&self) {
         if !self.options.keep {
-            for side in self.sides.iter().chain(&self.second) {
-                side.clean_up_unshared().await;
+            for system in self.systems.iter().chain(&self.second) {
+                system.clean_up_unshared().await;
             }
         }
     }

@@ -1,7 +1,6 @@
 //! One run: servers are found, workloads measured in interleaved rounds, databases deleted, results printed.
 
 use std::io::Write;
-use std::path::{Path, PathBuf};
 use std::rc::Rc;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,151 +11,28 @@ use tokio::task::LocalSet;
 
 use crate::ceilings;
 use crate::error::BenchError;
-use crate::faults::Launch;
 use crate::files::Files;
 use crate::gather::Gathering;
 use crate::machine::{Account, Busy, Machine, unquiet};
+use crate::options::{BenchOptions, Embedded};
 use crate::pace::Pace;
 use crate::peer::Peer;
 use crate::procfs;
 use crate::report::{Failure, Report, Server};
-use crate::side::Side;
 use crate::stats;
 use crate::sweep::Plan;
+use crate::system::System;
 use crate::table;
 use crate::target::Target;
 use crate::timeline::{Events, Sampler, with_descendants};
-use crate::workload::{self, Bench, Mix};
+use crate::warnings;
+use crate::workload::{self, Bench};
 
 /// A loop cannot be faster than its client.
 const RATE_MAX: f64 = 1_000_000.0;
 const REPEATS_MAX: u32 = 1_000;
 /// The machine is looked at for a fifth of a timed part's seconds before anything is measured, within these bounds.
 const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
-
-/// What to measure, and where.
-#[derive(Debug, Clone)]
-pub struct BenchOptions {
-    /// One or two servers, each with its URL, `http://user:password@host:port`, or clusters, each with its nodes' URLs. With two, their
-    /// rounds are interleaved.
-    pub servers: Vec<Vec<String>>,
-    /// Of a run with one server: another one, for what takes two servers. Without it that one plays both parts.
-    pub second_url: Option<String>,
-    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` where a cluster is measured, and all others
-    /// where there is none.
-    pub workloads: Vec<String>,
-    /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
-    pub scale: f64,
-    /// Seconds that a timed part is measured on each server, over all rounds.
-    pub seconds: f64,
-    /// Print the report as one JSON object instead of tables.
-    pub json: bool,
-    /// Clients of the concurrent reads.
-    pub connections: usize,
-    /// How often each workload is measured as a whole. From 5 on figures have intervals.
-    pub repeats: u32,
-    /// Requests a second that timed parts are sent, whatever the server does. By default each client sends the next request when it
-    /// has the reply to the former one.
-    pub rate: Option<f64>,
-    /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
-    pub requests: Option<u64>,
-    /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is put
-    /// back at the end.
-    pub sweep: Option<String>,
-    /// Keep all that was measured in this file.
-    pub save: Option<PathBuf>,
-    /// Compare the first server with that of a run that was saved.
-    pub compare: Option<PathBuf>,
-    /// Write the report as one HTML file.
-    pub report: Option<PathBuf>,
-    /// Flame graphs for the HTML report, as SVG files: of A, of B.
-    pub flames: Vec<PathBuf>,
-    /// Ask servers for flame graphs of themselves during a round that is not counted.
-    pub profile: bool,
-    /// Declarations of 16 KB that views are built over, at scale 1; the published benchmark has 290,000.
-    pub view_docs: u64,
-    /// 300-byte documents that views are built over, at scale 1.
-    pub view_small_docs: u64,
-    /// Rows of the large index, at scale 1.
-    pub view_rows: u64,
-    /// Leave the databases on the server.
-    pub keep: bool,
-    /// Process of the first server, for CPU and memory. Found by itself for loopback URLs.
-    pub local_pid: Option<u32>,
-    /// Where the embedded database is made; a folder in the system's temporary one by default.
-    pub embedded_dir: Option<PathBuf>,
-    /// Where the raw append + fdatasync rate is measured: best on the disk of the server's data. The system's
-    /// temporary folder by default.
-    pub disk_dir: Option<PathBuf>,
-    /// What the workload `mix` does; the preset `mixed` by default.
-    pub mix: Option<Mix>,
-    /// A PostgreSQL, Redis or SQLite that is measured beside the one server, in the workloads of the group `peers`: `postgres://…`, `redis://…` or
-    /// `fts5://…`.
-    pub peer: Option<String>,
-    /// How the workloads of the group `faults` start a server; without it they cannot run.
-    pub launch: Option<Launch>,
-}
-
-impl Default for BenchOptions {
-    fn default() -> Self {
-        Self {
-            servers: Vec::new(),
-            second_url: None,
-            workloads: Vec::new(),
-            scale: 1.0,
-            seconds: 10.0,
-            json: false,
-            connections: 64,
-            repeats: 1,
-            rate: None,
-            requests: None,
-            sweep: None,
-            save: None,
-            compare: None,
-            report: None,
-            flames: Vec::new(),
-            profile: false,
-            view_docs: 20_000,
-            view_small_docs: 200_000,
-            view_rows: 1_000_000,
-            keep: false,
-            local_pid: None,
-            embedded_dir: None,
-            disk_dir: None,
-            mix: None,
-            peer: None,
-            launch: None,
-        }
-    }
-}
-
-impl BenchOptions {
-    /// Is this a run whose figures are to be believed later, so that ceilings, machine and processes are looked at, too?
-    fn is_thorough(&self) -> bool {
-        let files = [&self.save, &self.compare, &self.report];
-        self.repeats > 1 || self.sweep.is_some() || files.iter().any(|file| file.is_some())
-    }
-
-    pub(crate) fn disk_dir(&self) -> PathBuf {
-        self.disk_dir.clone().unwrap_or_else(std::env::temp_dir)
-    }
-}
-
-/// A database without HTTP, for the workload `lightning`. The bench crate knows no database crate: the caller
-/// brings one.
-pub trait Embedded: Send {
-    /// Makes an empty database in an empty folder.
-    ///
-    /// # Errors
-    /// Any text; it ends the workload.
-    fn open(&mut self, dir: &Path) -> Result<(), String>;
-
-    /// Writes documents, each an id and a JSON object without `_id`, as one durable bulk.
-    ///
-    /// # Errors
-    /// Any text; it ends the workload.
-    fn bulk(&mut self, documents: Vec<(String, String)>) -> Result<(), String>;
-}
 
 /// Measures, prints the report to `out`, writes the files that the options name, and returns it. Progress goes to standard error.
 ///
@@ -222,7 +98,11 @@ async fn measure_and_clean_up(
     workload::check_faults(&selected, &options)?;
     let mut bench = prepared(options, embedded).await?;
     let thorough = bench.options.is_thorough();
-    let pids: Vec<Vec<u32>> = bench.sides.iter().map(|side| side.pids.clone()).collect();
+    let pids: Vec<Vec<u32>> = bench
+        .systems
+        .iter()
+        .map(|system| system.pids.clone())
+        .collect();
     let ours = ours(&bench);
     let sampler = thorough
         .then(|| Sampler::start(&bench.clock, pids, ours.clone()))
@@ -251,7 +131,7 @@ async fn measure_and_clean_up(
 /// faults.
 fn ours(bench: &Bench) -> Vec<u32> {
     let servers = bench.report.servers.iter().map(|server| &server.pids);
-    let second = bench.second.iter().map(|side| &side.pids);
+    let second = bench.second.iter().map(|system| &system.pids);
     let mut pids: Vec<u32> = servers.chain(second).flatten().copied().collect();
     pids.push(std::process::id());
     pids
@@ -269,15 +149,15 @@ async fn prepared(
         Some(url) => Some(Peer::open(url).await?),
         None => None,
     };
-    let (mut sides, mut servers) = servers(&options).await?;
+    let (mut systems, mut servers) = servers(&options).await?;
     servers.extend(peer.as_ref().map(Peer::server));
     let mut second = match &options.second_url {
         Some(url) => Some(side_of(Target::resolve(url).await?, None)),
         None => None,
     };
     let clock = Rc::new(Events::new());
-    for side in sides.iter_mut().chain(&mut second) {
-        side.events = Rc::clone(&clock);
+    for system in systems.iter_mut().chain(&mut second) {
+        system.events = Rc::clone(&clock);
     }
     let began = SystemTime::now().duration_since(UNIX_EPOCH);
     Ok(Bench {
@@ -304,7 +184,7 @@ async fn prepared(
         sweep,
         changed: Vec::new(),
         options,
-        sides,
+        systems,
         connections_max,
         embedded,
     })
@@ -333,11 +213,11 @@ async fn measure_ceilings(bench: &Bench) -> Result<Vec<ceilings::Ceiling>, Bench
     bench.clock.begin("ceilings".to_owned());
     // A workload that has failed may have left its own.
     bench
-        .sides
+        .systems
         .iter()
-        .for_each(|side| side.set_pace(Pace::default()));
+        .for_each(|system| system.set_pace(Pace::default()));
     let (options, disk) = (&bench.options, bench.options.disk_dir());
-    ceilings::measure(&bench.sides, options.connections, &disk, options.seconds).await
+    ceilings::measure(&bench.systems, options.connections, &disk, options.seconds).await
 }
 
 /// What the machine does while nothing is measured.
@@ -381,7 +261,7 @@ fn finished(bench: Bench) -> Report {
             .warnings
             .push(format!("the machine was not quiet: {}", unquiet.join("; ")));
     }
-    report.warnings.extend(ceilings::warnings(&report));
+    report.warnings.extend(warnings::warnings(&report));
     if report.repeats > 1 && (report.repeats as usize) < stats::REPEATS_MIN {
         let (repeats, min) = (report.repeats, stats::REPEATS_MIN);
         report.notes.push(format!(
@@ -459,33 +339,33 @@ fn raise_open_files() -> usize {
     usize::try_from(files.saturating_sub(FILES_FOR_OTHER_THINGS)).unwrap_or(usize::MAX)
 }
 
-async fn servers(options: &BenchOptions) -> Result<(Vec<Side>, Vec<Server>), BenchError> {
-    let mut sides = Vec::new();
+async fn servers(options: &BenchOptions) -> Result<(Vec<System>, Vec<Server>), BenchError> {
+    let mut systems = Vec::new();
     let mut servers = Vec::new();
     for (at, urls) in options.servers.iter().enumerate() {
         let (first, others) = urls.split_first().expect("checked before");
         let target = Target::resolve(first).await?;
-        let mut side = side_of(target, options.local_pid.filter(|_| at == 0));
+        let mut system = side_of(target, options.local_pid.filter(|_| at == 0));
         for url in others {
             let target = Target::resolve(url).await?;
             let pid = listener(&target);
-            side.add_node(target, pid);
+            system.add_node(target, pid);
         }
-        let labels: Vec<&str> = side.nodes.iter().map(|node| &*node.label).collect();
+        let labels: Vec<&str> = system.nodes.iter().map(|node| &*node.label).collect();
         servers.push(Server {
             url: labels.join(" "),
-            nodes: side.nodes.len(),
-            product: product(&side).await?,
-            pids: side.pids.clone(),
+            nodes: system.nodes.len(),
+            product: product(&system).await?,
+            pids: system.pids.clone(),
         });
-        sides.push(side);
+        systems.push(system);
     }
-    Ok((sides, servers))
+    Ok((systems, servers))
 }
 
-fn side_of(target: Target, pid: Option<u32>) -> Side {
+fn side_of(target: Target, pid: Option<u32>) -> System {
     let pid = pid.or_else(|| listener(&target));
-    Side::new(target, pid)
+    System::new(target, pid)
 }
 
 fn listener(target: &Target) -> Option<u32> {
@@ -497,10 +377,10 @@ fn listener(target: &Target) -> Option<u32> {
 }
 
 /// What `GET /` says; asks for `_all_dbs` too, so that wrong credentials are found before anything is measured.
-async fn product(side: &Side) -> Result<String, BenchError> {
-    let welcome = side.json("GET", "/").await?;
-    for node in &side.nodes {
-        Side::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
+async fn product(system: &System) -> Result<String, BenchError> {
+    let welcome = system.json("GET", "/").await?;
+    for node in &system.nodes {
+        System::require_of(node, "GET", "/_all_dbs?limit=1", None).await?;
     }
     Ok(product_of(&welcome))
 }
@@ -536,14 +416,14 @@ async fn clean_up(bench: &mut Bench) {
             reason: error.to_string(),
         });
     }
-    for side in bench.sides.iter().chain(&bench.second) {
-        let reason = match side.clean_up().await {
+    for system in bench.systems.iter().chain(&bench.second) {
+        let reason = match system.clean_up().await {
             Ok(left) if left.is_empty() => continue,
             Ok(left) => format!("still there: {}", left.join(", ")),
             Err(error) => error.to_string(),
         };
         bench.report.failures.push(Failure {
-            workload: format!("deleting the databases on {}", side.target.label),
+            workload: format!("deleting the databases on {}", system.target.label),
             reason,
         });
     }

@@ -12,9 +12,10 @@ use serde::{Deserialize, Serialize};
 
 use crate::compare::{self, Against};
 use crate::error::BenchError;
-use crate::gather::Rounds;
+use crate::lines::Line;
 use crate::machine::Machine;
-use crate::report::{Line, Report};
+use crate::report::Report;
+use crate::rounds::Rounds;
 use crate::timeline::Timeline;
 
 const FORMAT: &str = "settee bench";
@@ -320,8 +321,8 @@ pub(crate) fn bytes(report: &Report) -> Result<Vec<u8>, BenchError> {
 mod tests {
     use super::*;
     use crate::gather::Gathering;
-    use crate::side::Part;
     use crate::slice::Slice;
+    use crate::system::Part;
     use std::time::Duration;
 
     fn report(us: u64) -> Report {

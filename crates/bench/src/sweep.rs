@@ -9,8 +9,9 @@ use serde_json::Value;
 use crate::client::Connection;
 use crate::compare::{self, Comparison, How};
 use crate::error::BenchError;
-use crate::gather::{Gathering, Rounds};
-use crate::report::{Line, Measured};
+use crate::gather::Gathering;
+use crate::lines::{Line, Measured};
+use crate::rounds::Rounds;
 use crate::stats::{self, Interval};
 use crate::target::Target;
 
@@ -332,8 +333,8 @@ pub(crate) fn decide(lines: &mut [SweepLine]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::side::Part;
     use crate::slice::Slice;
+    use crate::system::Part;
 
     fn setting(section: &str, key: &str) -> Subject {
         Subject::Setting {

@@ -6,9 +6,10 @@ use comfy_table::presets::NOTHING;
 use comfy_table::{CellAlignment, Table};
 
 use crate::compare::Comparison;
+use crate::couchdb::CouchDbFigure;
+use crate::lines::{Figure, Line, Measured, Ratio, Spread};
 use crate::numbers::{bytes, milliseconds, number, ratio as ratio_text};
-use crate::quoted::Quoted;
-use crate::report::{Figure, Line, Measured, Ratio, Report, Server, Spread};
+use crate::report::{Report, Server};
 use crate::sweep::{Sweep, SweepLine};
 
 const LETTERS: [&str; 2] = ["A", "B"];
@@ -241,8 +242,8 @@ fn remarks(report: &Report, out: &mut dyn Write) -> io::Result<()> {
     for failure in &report.failures {
         writeln!(out, "failed: {}: {}", failure.workload, failure.reason)?;
     }
-    let quoted = report.lines.iter().any(|line| line.quoted.is_some());
-    if quoted {
+    let is_quoted = report.lines.iter().any(|line| line.couchdb.is_some());
+    if is_quoted {
         writeln!(
             out,
             "\"CouchDB 3.5\": quoted from the manual (CouchDB 3.5.0 on a 2-core machine), not measured in this run"
@@ -297,8 +298,8 @@ fn single(lines: &[Line]) -> Table {
             side.errors.to_string(),
             cpu(side),
             peak(side),
-            quoted(line.quoted),
-            times(side.rate.value, line.quoted),
+            couchdb(line.couchdb),
+            times(side.rate.value, line.couchdb),
         ]);
     }
     align(&mut table, &[0, 2, 14]);
@@ -344,7 +345,7 @@ fn comparison(lines: &[Line]) -> Table {
             both(&|side| side.errors.to_string()),
             both(&cpu),
             both(&peak),
-            quoted(line.quoted),
+            couchdb(line.couchdb),
         ]);
     }
     align(&mut table, &[0, 3, 11]);
@@ -364,7 +365,7 @@ fn figures(figures: &[Figure], servers: usize) -> Table {
                 .iter()
                 .map(|side| side.map_or_else(dash, number)),
         );
-        row.push(quoted(figure.quoted));
+        row.push(couchdb(figure.couchdb));
         table.add_row(row);
     }
     align(&mut table, &[0, 1, servers + 2]);
@@ -441,20 +442,20 @@ fn range(spread: Spread) -> String {
     format!("{}..{}", number(spread.min), number(spread.max))
 }
 
-fn quoted(quoted: Option<Quoted>) -> String {
-    match quoted {
+fn couchdb(figure: Option<CouchDbFigure>) -> String {
+    match figure {
         None => dash(),
-        Some(Quoted {
+        Some(CouchDbFigure {
             value, remark: "", ..
         }) => number(value),
-        Some(Quoted { value, remark, .. }) => format!("{} ({remark})", number(value)),
+        Some(CouchDbFigure { value, remark, .. }) => format!("{} ({remark})", number(value)),
     }
 }
 
-fn times(rate: f64, quoted: Option<Quoted>) -> String {
-    quoted
-        .filter(|quoted| quoted.comparable)
-        .map_or_else(dash, |quoted| ratio_text(rate / quoted.value))
+fn times(rate: f64, figure: Option<CouchDbFigure>) -> String {
+    figure
+        .filter(|figure| figure.comparable)
+        .map_or_else(dash, |figure| ratio_text(rate / figure.value))
 }
 
 #[cfg(test)]
@@ -463,12 +464,12 @@ mod tests {
 
     #[test]
     fn a_quoted_figure_keeps_its_remark() {
-        let figure = Quoted {
+        let figure = CouchDbFigure {
             value: 345.0,
             remark: "p50 2.7 ms",
             comparable: true,
         };
-        assert_eq!(quoted(Some(figure)), "345 (p50 2.7 ms)");
+        assert_eq!(couchdb(Some(figure)), "345 (p50 2.7 ms)");
         assert_eq!(times(3_450.0, Some(figure)), "10.0");
         assert_eq!(times(3_450.0, None), "-");
     }

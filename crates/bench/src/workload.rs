@@ -4,6 +4,7 @@ mod attachments;
 mod bulk;
 mod catalogue;
 mod cluster;
+mod definition;
 mod disk;
 mod fairness;
 mod find;
@@ -27,6 +28,7 @@ pub use catalogue::{Description, workloads};
 pub use operations::Mix;
 
 pub(crate) use catalogue::{RATIOS, select};
+pub(crate) use definition::{Outcome, ROUNDS, Workload};
 pub(crate) use disk::append_and_sync;
 pub(crate) use named::check_faults;
 pub(crate) use operations::Caller;
@@ -36,15 +38,12 @@ pub(crate) use saturated::alone;
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::gather::Gathering;
+use crate::options::{BenchOptions, Embedded};
 use crate::peer::Peer;
 use crate::report::Report;
-use crate::run::{BenchOptions, Embedded};
-use crate::side::{Part, Side};
 use crate::sweep::{Changed, Plan};
+use crate::system::System;
 use crate::timeline::Events;
-
-/// Rounds of a timed workload. Their extremes are the spread.
-pub(crate) const ROUNDS: u32 = 5;
 
 /// Workloads of `_bulk_docs`: name, documents, how many a request, and how many clients.
 const BULKS: [(&str, Shape, u64, usize); 6] = [
@@ -56,52 +55,12 @@ const BULKS: [(&str, Shape, u64, usize); 6] = [
     ("bulk_300", Shape::Bytes300, 1_000, 1),
 ];
 
-/// What a workload does on one server. It is prepared once; `round` is then called in turns with the other server.
-pub(crate) trait Workload {
-    /// What preparing made: databases, request bytes.
-    type State;
-
-    /// How often [`Workload::round`] is called; workloads of a fixed amount of work have one round.
-    fn rounds(&self) -> u32 {
-        ROUNDS
-    }
-
-    /// May a round with two servers be measured in many short turns, of which the sums count? Not where a turn has a beginning that takes
-    /// time, or work that it leaves behind.
-    fn is_sliced(&self) -> bool {
-        false
-    }
-
-    async fn prepare(&self, side: &Side) -> Result<Self::State, BenchError>;
-
-    /// Measures each part for about `length`.
-    async fn round(
-        &self,
-        side: &Side,
-        state: &mut Self::State,
-        length: Duration,
-    ) -> Result<Vec<Part>, BenchError>;
-
-    /// Single values, and remarks, after the last round.
-    async fn finish(&self, _side: &Side, _state: Self::State) -> Result<Outcome, BenchError> {
-        Ok(Outcome::default())
-    }
-}
-
-/// What a workload has to say on one server besides its parts.
-#[derive(Debug, Default)]
-pub(crate) struct Outcome {
-    /// Name, unit, value.
-    pub(crate) figures: Vec<(String, &'static str, f64)>,
-    pub(crate) notes: Vec<String>,
-}
-
 /// A run in progress.
 pub(crate) struct Bench {
     pub(crate) options: BenchOptions,
-    pub(crate) sides: Vec<Side>,
+    pub(crate) systems: Vec<System>,
     /// Of a run with one server: a second one, for what takes two.
-    pub(crate) second: Option<Side>,
+    pub(crate) second: Option<System>,
     pub(crate) report: Report,
     pub(crate) peer: Option<Peer>,
     /// As many connections as the limit of open files allows.
@@ -121,7 +80,7 @@ pub(crate) struct Bench {
 impl Bench {
     /// Columns of the report: the servers, and the peer.
     pub(crate) fn columns(&self) -> usize {
-        self.sides.len() + usize::from(self.peer.is_some())
+        self.systems.len() + usize::from(self.peer.is_some())
     }
 
     /// Measures a workload once.
@@ -238,19 +197,19 @@ impl Bench {
 
     async fn measure_replication(&mut self) -> Result<(), BenchError> {
         let documents = self.scaled(100_000);
-        let sides = &self.sides;
+        let systems = &self.systems;
         let urls: Vec<&str> = self.options.servers.iter().map(|urls| &*urls[0]).collect();
         for at in self.order(0) {
-            let side = &sides[at];
+            let system = &systems[at];
             let second = self.second.as_ref().zip(self.options.second_url.as_deref());
             // Of two servers each pulls from itself: one that gives changes faster would make the other look faster.
-            let (other, other_url) = second.unwrap_or((side, urls[at]));
+            let (other, other_url) = second.unwrap_or((system, urls[at]));
             let from = replication::End {
-                side: other,
+                system: other,
                 url: other_url,
             };
             let to = replication::End {
-                side,
+                system,
                 url: urls[at],
             };
             for part in replication::measure(from, to, documents).await? {
@@ -302,8 +261,7 @@ impl Bench {
     fn measure_embedded(&mut self) -> Result<(), BenchError> {
         let Some(embedded) = self.embedded.as_mut() else {
             self.report.notes.push(
-                "lightning: skipped, this program was built without an embedded database"
-                    .to_owned(),
+                "lightning: skipped, there is no settee beside settee-bench or in PATH".to_owned(),
             );
             return Ok(());
         };

@@ -1,6 +1,7 @@
 //! Design documents: reading them for calls of their functions, and which are refused when they are written.
 
 use std::borrow::Cow;
+use std::sync::Arc;
 
 use document::{DocId, RevTree};
 use functions::{DesignDoc, Error as FunctionError, JAVASCRIPT, Languages, Place, language_name};
@@ -11,10 +12,10 @@ use serde_json::{Map, Value};
 use crate::Error;
 use crate::database::Database;
 use crate::read::{Read, ReadOptions};
-use crate::validators::read_selector;
+use crate::validators::{QUERY, Validator, read_selector};
 
-/// Language of views that are made of fields instead of functions (Mango).
-pub(crate) const QUERY: &str = "query";
+/// Separates the hash of a set of design documents from hashes of other things.
+const DESIGNS_HASH: &[u8] = b"settee designs 1";
 
 /// What is looked at in the text of a design document.
 #[derive(Deserialize)]
@@ -59,6 +60,37 @@ impl Database {
         }
         found.sort_by(|a, b| a.id.cmp(&b.id));
         Ok(found)
+    }
+
+    /// Reads the validators, unless they are known.
+    pub(crate) fn validators(&self) -> Result<Arc<[Validator]>, Error> {
+        // Read before the documents: what changes while they are read is found at the next write.
+        let version = self.designs_version();
+        if let Some(known) = self.validators_found.known(version) {
+            return Ok(known);
+        }
+        let designs = self.validating_design_docs()?;
+        let found: Arc<[Validator]> = designs.into_iter().map(Validator::new).collect();
+        self.validators_found.keep(version, found.clone());
+        Ok(found)
+    }
+
+    /// Returns a hash of the design documents that validate now, never 0. It is equal on all nodes that have equal ones.
+    ///
+    /// # Errors
+    /// Those of reading them.
+    pub fn designs_hash(&self) -> Result<u64, Error> {
+        let mut hasher = blake3::Hasher::new();
+        hasher.update(DESIGNS_HASH);
+        for validator in self.validators()?.iter() {
+            for text in [&validator.design.id, &validator.design.rev] {
+                hasher.update(&(text.len() as u64).to_be_bytes());
+                hasher.update(text.as_bytes());
+            }
+        }
+        let mut first = [0; 8];
+        hasher.finalize_xof().fill(&mut first);
+        Ok(u64::from_be_bytes(first).max(1))
     }
 
     fn validating(

@@ -15,11 +15,10 @@ use index::reduce::Builtin;
 use index::{ReduceSpec, Spec, Tried, ViewSpec};
 use storage::RecordHead;
 
-use crate::design::QUERY;
 use crate::rules::DatabaseAs;
 use crate::select::{IdMerge, Views};
 use crate::validate::allowed;
-use crate::validators::{judge, read_selector};
+use crate::validators::{QUERY, judge, read_selector};
 use crate::{Error, Read, ReadOptions};
 
 /// Documents of one preview.

@@ -11,9 +11,8 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-use crate::Error;
-use crate::database::Database;
-use crate::design::QUERY;
+/// Language of design documents that are made of fields and selectors instead of functions (Mango).
+pub(crate) const QUERY: &str = "query";
 
 /// The reason of CouchDB for an edit that a selector refuses.
 const NOT_VALID: &str = "document is not valid";
@@ -117,9 +116,6 @@ fn selector_of_design(json: &[u8]) -> Result<Selector, String> {
 #[derive(Default)]
 pub(crate) struct Validators(RwLock<Option<(u64, Arc<[Validator]>)>>);
 
-/// Separates the hash of a set of design documents from hashes of other things.
-const DESIGNS_HASH: &[u8] = b"settee designs 1";
-
 impl Validators {
     /// Returns `None` when design documents have changed since, or were never read.
     pub fn known(&self, version: u64) -> Option<Arc<[Validator]>> {
@@ -127,37 +123,9 @@ impl Validators {
         let (of, validators) = known.as_ref()?;
         (*of == version).then(|| validators.clone())
     }
-}
 
-impl Database {
-    /// Reads the validators, unless they are known.
-    pub(crate) fn validators(&self) -> Result<Arc<[Validator]>, Error> {
-        // Read before the documents: what changes while they are read is found at the next write.
-        let version = self.designs_version();
-        if let Some(known) = self.validators_found.known(version) {
-            return Ok(known);
-        }
-        let designs = self.validating_design_docs()?;
-        let found: Arc<[Validator]> = designs.into_iter().map(Validator::new).collect();
-        *self.validators_found.0.write() = Some((version, found.clone()));
-        Ok(found)
-    }
-
-    /// Returns a hash of the design documents that validate now, never 0. It is equal on all nodes that have equal ones.
-    ///
-    /// # Errors
-    /// Those of reading them.
-    pub fn designs_hash(&self) -> Result<u64, Error> {
-        let mut hasher = blake3::Hasher::new();
-        hasher.update(DESIGNS_HASH);
-        for validator in self.validators()?.iter() {
-            for text in [&validator.design.id, &validator.design.rev] {
-                hasher.update(&(text.len() as u64).to_be_bytes());
-                hasher.update(text.as_bytes());
-            }
-        }
-        let mut first = [0; 8];
-        hasher.finalize_xof().fill(&mut first);
-        Ok(u64::from_be_bytes(first).max(1))
+    /// Keeps the validators that were read at a version.
+    pub fn keep(&self, version: u64, validators: Arc<[Validator]>) {
+        *self.0.write() = Some((version, validators));
     }
 }

@@ -9,7 +9,7 @@ use profiler::Label;
 use projection::Projection;
 use query_server::{Pools, Settings};
 
-use language::Owner;
+use query_server::language::Owner;
 
 use crate::js::{Engine, Options};
 use crate::places::{Admission, Lane, Place, Places};

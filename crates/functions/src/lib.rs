@@ -4,8 +4,8 @@
 //! It knows documents, keys and values as JSON text; it knows nothing of indexes, databases or HTTP.
 //! All calls block: the caller is a worker thread.
 //!
-//! What a language has to do is said in the crate `language`, whose traits are those of this crate too. QuickJS itself is the
-//! crate `quickjs`, the analysis of map functions `projection`, other languages `query-server`.
+//! The module `language` of the crate `query-server` defines the traits of a language, which this crate exports too.
+//! QuickJS itself is the crate `quickjs`, the analysis of map functions `projection`, other languages `query-server`.
 
 #![forbid(unsafe_code)]
 
@@ -17,10 +17,10 @@ mod places;
 pub mod times;
 
 pub use functions::{Functions, JAVASCRIPT, language_name};
-pub use language::{
-    DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
-    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown,
-};
 pub use languages::{Languages, NoLanguages};
 pub use places::{Admission, Lane, Place, Places, answer_limits};
 pub use query_server;
+pub use query_server::language::{
+    DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
+    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown,
+};

@@ -3,8 +3,8 @@
 use std::sync::LazyLock;
 use std::time::Instant;
 
-use language::Owner;
 use parking_lot::Mutex;
+use query_server::language::Owner;
 use telemetry::{Use, Used};
 
 static TIMES: LazyLock<(Instant, Mutex<Used>)> =

@@ -5,7 +5,7 @@
 
 use std::time::{Duration, Instant};
 
-use language::{Doc, Emits, Indexes, MapGroup, Owner};
+use query_server::language::{Doc, Emits, Indexes, MapGroup, Owner};
 use query_server::{Pools, Settings, builtin_command};
 
 const DOCS: usize = 1000;

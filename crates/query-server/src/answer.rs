@@ -2,7 +2,7 @@
 
 use document::DocError;
 
-use language::{Emit, Emits, Error};
+use crate::language::{Emit, Emits, Error};
 
 /// One line of a query server, read.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -84,7 +84,7 @@ const BUILTINS: &[Builtin] = &[
         runs_on: "node",
         files: &[
             ("node-server.js", include_str!("../node/node-server.js")),
-            ("prelude.js", prelude::PRELUDE),
+            ("prelude.js", crate::prelude::PRELUDE),
         ],
         arguments: &["{dir}/node-server.js"],
         environment: &[],

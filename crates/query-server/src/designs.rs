@@ -3,11 +3,11 @@
 use std::sync::Arc;
 
 use crate::answer::{Answer, elements, plain};
+use crate::language::{DesignDoc, Designs, Error, ListIo};
 use crate::pool::{Lease, Pool};
 use crate::prepare;
 use crate::process::{Process, Taught};
 use crate::settings::command_start;
-use language::{DesignDoc, Designs, Error, ListIo};
 
 pub(crate) struct ExternalDesigns {
     pool: Arc<Pool>,

@@ -11,9 +11,11 @@ mod answer;
 mod builtin;
 mod cpu;
 mod designs;
+pub mod language;
 mod lines;
 mod map;
 mod pool;
+pub mod prelude;
 mod process;
 mod reduce;
 mod settings;
@@ -21,7 +23,7 @@ mod starter;
 
 use std::sync::{Arc, mpsc};
 
-use language::{Designs, Error, MapGroup, Mapper, Reducer};
+use crate::language::{Designs, Error, MapGroup, Mapper, Reducer};
 use pool::{Lease, Pool};
 use process::{Process, ReduceFunction, Taught};
 use settings::command_start;

@@ -6,9 +6,9 @@ use std::time::Instant;
 
 use super::{add_fun, add_lib, prepare};
 use crate::answer::{Answer, Unreadable, add_emits};
+use crate::language::{Doc, Emits, Error, MapGroup, Mapper, SLICE, Thrown, one_line};
 use crate::pool::{Lease, Pool};
 use crate::process::{Process, Taught};
-use language::{Doc, Emits, Error, MapGroup, Mapper, SLICE, Thrown, one_line};
 
 /// Documents that are sent ahead of the answers.
 const AHEAD_DOCS: usize = 100;

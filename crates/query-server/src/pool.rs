@@ -8,10 +8,10 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 
 use crate::builtin::Programs;
+use crate::language::Error;
 use crate::process::{Process, Taught};
 use crate::settings::Settings;
 use crate::starter::Request;
-use language::Error;
 
 /// A process that was used within this time is left to its user as long as another can be started.
 const STILL_WANTED: Duration = Duration::from_secs(1);
@@ -437,7 +437,7 @@ mod tests {
     fn who_was_taught_what_is_wanted_is_taken_first() {
         let pool = pool(3);
         let leases: Vec<Lease> = (0..3).map(|_| pool.lease("yes", |_| 0).unwrap()).collect();
-        let map = Taught::Maps(Arc::new(language::MapGroup::default()));
+        let map = Taught::Maps(Arc::new(crate::language::MapGroup::default()));
         for (mut lease, taught) in
             leases
                 .into_iter()

@@ -16,9 +16,9 @@ use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::answer::{Answer, Unreadable};
 use crate::cpu::Told;
+use crate::language::{DesignDoc, Error, MapGroup};
 use crate::lines::{Lines, Read};
 use crate::settings::Settings;
-use language::{DesignDoc, Error, MapGroup};
 
 /// Log lines of one process that are passed on for each answer; the rest is dropped.
 const LOG_LINES_MAX: usize = 100;

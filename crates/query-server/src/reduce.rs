@@ -4,10 +4,10 @@ use std::sync::Arc;
 
 use super::{add_lib, prepare};
 use crate::answer::{Answer, elements};
+use crate::language::{Error, ReduceRow, Reducer};
 use crate::pool::Pool;
 use crate::process::{ReduceFunction, Taught};
 use crate::settings::command_start;
-use language::{Error, ReduceRow, Reducer};
 
 pub(crate) struct ExternalReducer {
     pool: Arc<Pool>,

@@ -2,6 +2,7 @@
 //! count it, and what the OpenAPI description says. [`find`] matches a path once; everything that depends on the path is a property of the [`Row`] or the [`Route`]
 //! that it returns.
 
+mod captures;
 mod class;
 mod operation;
 mod parameters;
@@ -9,6 +10,7 @@ mod route;
 mod row;
 mod table;
 mod tree;
+mod who;
 
 pub use class::{CLASSES, Class};
 pub use operation::Operation;
@@ -17,9 +19,10 @@ pub use route::{
     DatabaseRoute, DesignRoute, ListingKind, NodeRoute, ReshardRoute, Route, SchedulerRoute,
     ServerRoute,
 };
-pub use row::{BodyClass, Cluster, Rewrites, Row, Who};
+pub use row::{BodyClass, Cluster, Rewrites, Row};
 pub use table::{UNKNOWN, rows};
 pub use tree::{Found, find};
+pub use who::Who;
 
 /// Returns whether requests with this method never change anything.
 pub fn is_read(method: &str) -> bool {

@@ -1,7 +1,7 @@
 //! What clients are told of a route: its operations, as the OpenAPI description lists them.
 
 use crate::parameters::Group;
-use crate::row::Who;
+use crate::who::Who;
 
 /// The content type of most bodies.
 pub const JSON: &str = "application/json";

@@ -2,6 +2,7 @@
 
 use std::sync::LazyLock;
 
+use crate::captures::Captures;
 use crate::route::{DatabaseRoute, Route, ServerRoute};
 use crate::row::Row;
 use crate::table::{UNKNOWN, rows};
@@ -25,10 +26,7 @@ fn find_in(tree: &Node, method: &str, segments: &[Vec<u8>]) -> Found {
     let allowed = rows.iter().find(|row| row.allows(method));
     // The last row has the text of a 405 answer.
     let row = *allowed.or(rows.last()).unwrap_or(&&UNKNOWN);
-    let captures = Captures {
-        path: row.path,
-        segments,
-    };
+    let captures = Captures::new(row.path, segments);
     let route = match captures.invalid() {
         None => (row.route)(&captures),
         Some(0) => Route::Server(ServerRoute::NoDatabase),
@@ -38,50 +36,6 @@ fn find_in(tree: &Node, method: &str, segments: &[Vec<u8>]) -> Found {
         Some(_) => Route::Server(ServerRoute::Missing),
     };
     Found { row, route }
-}
-
-/// The segments that the parameters of a row stand for.
-pub(crate) struct Captures<'a> {
-    path: &'static str,
-    segments: &'a [Vec<u8>],
-}
-
-impl Captures<'_> {
-    /// Returns the position of a segment that stands for a text and is not UTF-8.
-    fn invalid(&self) -> Option<usize> {
-        let is_text = |part: &str| part.starts_with('{') && !part.ends_with("...}");
-        let mut parts = self.path.split('/').skip(1).zip(self.segments);
-        parts.position(|(part, segment)| is_text(part) && std::str::from_utf8(segment).is_err())
-    }
-
-    fn position(&self, name: &str) -> usize {
-        let of_name = |part: &str| {
-            let inner = part
-                .strip_prefix('{')
-                .and_then(|part| part.strip_suffix('}'));
-            inner.is_some_and(|inner| inner.strip_suffix("...").unwrap_or(inner) == name)
-        };
-        let position = self.path.split('/').skip(1).position(of_name);
-        position.expect("the row's path has the parameter")
-    }
-
-    /// Returns a segment.
-    pub fn text(&self, name: &str) -> String {
-        let segment = &self.segments[self.position(name)];
-        String::from_utf8_lossy(segment).into_owned()
-    }
-
-    /// Returns the segments from a parameter to the end.
-    pub fn rest(&self, name: &str) -> Vec<String> {
-        let segments = self.segments[self.position(name)..].iter();
-        let text = |segment: &Vec<u8>| String::from_utf8_lossy(segment).into_owned();
-        segments.map(text).collect()
-    }
-
-    /// Returns the segments from a parameter to the end, with the slashes between them.
-    pub fn joined(&self, name: &str) -> Vec<u8> {
-        self.segments[self.position(name)..].join(&b'/')
-    }
 }
 
 static TREE: LazyLock<Node> = LazyLock::new(|| Node::of(rows()));

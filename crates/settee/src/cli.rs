@@ -9,43 +9,7 @@ use clap::{Args, Parser, Subcommand};
 pub use backup::{
     BackupCommand, BackupOptions, ListOptions, PruneOptions, RestoreOptions, VerifyOptions,
 };
-
-/// The environment variable with NAME:PASSWORD for URLs that name nobody: a command line can be read by everybody on the
-/// machine.
-pub const CREDENTIALS: &str = "SETTEE_CREDENTIALS";
-
-/// The URLs of a server or of a cluster's nodes. A comma that does not end a URL belongs to it.
-pub fn nodes_of(text: &str) -> Vec<String> {
-    let mut nodes: Vec<String> = vec![];
-    for part in text.split(',') {
-        match nodes.last_mut().filter(|_| !part.contains("://")) {
-            Some(last) => last.extend([",", part]),
-            None => nodes.push(part.to_owned()),
-        }
-    }
-    nodes
-}
-
-/// The URL with name and password of the environment, unless it has its own.
-pub fn with_credentials(url: &str) -> String {
-    match std::env::var(CREDENTIALS) {
-        Ok(credentials) => add_credentials(url, &credentials),
-        Err(_) => url.to_owned(),
-    }
-}
-
-fn add_credentials(url: &str, credentials: &str) -> String {
-    let parsed = reqwest::Url::parse(url);
-    let (Ok(mut parsed), Some((name, password))) = (parsed, credentials.split_once(':')) else {
-        return url.to_owned();
-    };
-    if parsed.username().is_empty() && parsed.password().is_none() {
-        // Both fail only for URLs that can hold no credentials. They encode all that needs it but percent signs, which who reads the URL decodes.
-        let _ = parsed.set_username(&name.replace('%', "%25"));
-        let _ = parsed.set_password(Some(&password.replace('%', "%25")));
-    }
-    parsed.into()
-}
+pub use command_line::{CREDENTIALS, PEER_CREDENTIALS, with_credentials};
 
 /// A document database with CouchDB's HTTP API.
 #[derive(Parser)]
@@ -83,7 +47,7 @@ pub enum Command {
     /// Run the server in the foreground until SIGTERM or SIGINT
     Serve(ServeOptions),
     /// Measure a CouchDB-compatible server, or two against each other
-    Bench(Box<BenchOptions>),
+    Bench(Box<command_line::BenchOptions>),
     /// Load JSON documents, files or dumps into a database
     Load(LoadOptions),
     /// Back up a running server: to a directory on its machine, or to an object store
@@ -125,6 +89,12 @@ pub enum Command {
     /// Run functions of design documents for a server; started by it
     #[command(hide = true)]
     FunctionsWorker,
+    /// Write bulks of documents from standard input to a database of this process; started by settee-bench
+    #[command(hide = true)]
+    EmbeddedWriter {
+        /// The directory of the database
+        directory: PathBuf,
+    },
 }
 
 #[derive(Args)]
@@ -353,138 +323,6 @@ pub struct ServeOptions {
 }
 
 #[derive(Args)]
-#[command(args_conflicts_with_subcommands = true)]
-pub struct BenchOptions {
-    #[command(subcommand)]
-    pub traffic: Option<Traffic>,
-    /// A server, with NAME:PASSWORD@, or the nodes of a cluster as URLs with commas between them. May be given twice: the
-    /// two are measured in turns and compared. Without it, a server of its own is started
-    #[arg(long, visible_alias = "cluster", value_name = "URL[,URL]")]
-    pub url: Vec<String>,
-    /// Workloads to run; `--list` names them, and `views`, `cluster`, `ycsb`, `faults` and `peers` are groups. Without any,
-    /// all but those of the groups `cluster`, `ycsb`, `faults` and `peers` and `mix`; where a cluster is measured, only those
-    /// of `cluster`, as only they ask all its nodes
-    #[arg(value_name = "WORKLOAD")]
-    pub workloads: Vec<String>,
-    /// List the workloads
-    #[arg(long)]
-    pub list: bool,
-    /// Share of the full sizes
-    #[arg(long, default_value_t = 1.0)]
-    pub scale: f64,
-    /// Seconds of each timed workload
-    #[arg(long, default_value_t = 5.0)]
-    pub seconds: f64,
-    /// Connections of the read workloads
-    #[arg(long, default_value_t = 64)]
-    pub connections: usize,
-    /// Measure each workload so often as a whole, from 5 on with 95 % confidence intervals, and say of two servers which
-    /// figures differ; 10 are a good number
-    #[arg(long, value_name = "NUMBER", default_value_t = 1)]
-    pub repeats: u32,
-    /// Send so many requests a second, whatever the server does (an open loop): latency counts from when a request was due
-    #[arg(long, value_name = "PER_SECOND")]
-    pub rate: Option<f64>,
-    /// End a timed part when each connection has sent so many requests, instead of by --seconds
-    #[arg(long, value_name = "NUMBER")]
-    pub requests: Option<u64>,
-    /// Measure at several values: connections=1,16,64 or a setting of the server, SECTION/KEY=a,b, which is put back
-    /// afterwards. The first value is measured again at the end
-    #[arg(long, value_name = "WHAT=VALUES")]
-    pub sweep: Option<String>,
-    /// Keep all that was measured in a file
-    #[arg(long, value_name = "FILE")]
-    pub save: Option<PathBuf>,
-    /// Compare with a run that was saved
-    #[arg(long, value_name = "FILE")]
-    pub compare: Option<PathBuf>,
-    /// Write a report with charts, one HTML file that needs no network
-    #[arg(long, value_name = "FILE.html")]
-    pub report: Option<PathBuf>,
-    /// A flame graph for the report, of A; given twice, of A and of B
-    #[arg(long, value_name = "FILE.svg")]
-    pub flame: Vec<PathBuf>,
-    /// Have the servers take flame graphs of themselves for the report, in a round that is not counted
-    #[arg(long)]
-    pub profile: bool,
-    /// Views: declarations of 16 KB (the published benchmark has 290000)
-    #[arg(long, value_name = "NUMBER", default_value_t = 20_000)]
-    pub docs: u64,
-    /// Views: documents of 300 bytes
-    #[arg(long, value_name = "NUMBER", default_value_t = 200_000)]
-    pub small_docs: u64,
-    /// Views: rows of the large index
-    #[arg(long, value_name = "NUMBER", default_value_t = 1_000_000)]
-    pub rows: u64,
-    /// Views: a query server for the server that is started without --url, like python=/usr/bin/couchpy; Node and
-    /// Erlang are there. May be given more than once
-    #[arg(long, value_name = "LANGUAGE=COMMAND")]
-    pub query_server: Vec<String>,
-    /// Print JSON for machines
-    #[arg(long)]
-    pub json: bool,
-    /// Keep the databases made
-    #[arg(long)]
-    pub keep: bool,
-    #[command(flatten)]
-    pub named: NamedWorkloads,
-}
-
-/// What the workloads need that run only when they are named.
-#[derive(Args)]
-pub struct NamedWorkloads {
-    /// The workload `mix`: read-heavy, write-heavy, mixed, or operations with weights like read=70,update=20,bulk=5,view=5,
-    /// or a file of these
-    #[arg(long, value_name = "MIX")]
-    pub mix: Option<String>,
-    /// A PostgreSQL, Redis or SQLite that the server is measured beside, in the workloads of the group `peers`:
-    /// postgres://NAME:PASSWORD@HOST:PORT/DATABASE, redis://HOST:PORT or fts5://HOST:PORT. SETTEE_PEER_CREDENTIALS=NAME:PASSWORD in the
-    /// environment stands for its name and password
-    #[arg(long, value_name = "URL")]
-    pub peer: Option<String>,
-    /// The settee that the workloads of the group `faults` start and kill; without it, this program
-    #[arg(long, value_name = "FILE")]
-    pub faults_binary: Option<PathBuf>,
-}
-
-/// Real requests.
-#[derive(Subcommand)]
-pub enum Traffic {
-    /// Write down what clients ask a server, as a proxy between them, without credentials; ends with Ctrl-C
-    Record(RecordOptions),
-    /// Ask a server what was written down, and compare
-    Replay(ReplayOptions),
-}
-
-#[derive(Args)]
-pub struct RecordOptions {
-    /// Where clients connect
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:5985")]
-    pub listen: std::net::SocketAddr,
-    /// The server, http://HOST:PORT; clients bring their own credentials
-    #[arg(long, value_name = "URL")]
-    pub to: String,
-    /// The recording, a new file
-    #[arg(short, long, value_name = "FILE")]
-    pub output: PathBuf,
-}
-
-#[derive(Args)]
-pub struct ReplayOptions {
-    /// A recording
-    pub file: PathBuf,
-    /// The server, http://NAME:PASSWORD@HOST:PORT; all requests are this user's
-    #[arg(long, value_name = "URL")]
-    pub url: String,
-    /// How many times as fast as it was recorded, or max: each request when those before it have ended
-    #[arg(long, value_name = "FACTOR", default_value = "1")]
-    pub speed: bench::Speed,
-    /// Print JSON for machines
-    #[arg(long)]
-    pub json: bool,
-}
-
-#[derive(Args)]
 pub struct LoadOptions {
     /// A file, a directory, a URL (also of a CouchDB database), or - for standard input
     pub source: String,
@@ -595,26 +433,3 @@ attachments included, design and local documents, security objects, limits of re
 users, replications, and the settings that have a meaning here, admins with their password hashes among them. \
 Interrupted, it goes on with --continue, which also brings over what has changed since. At the end the revisions of \
 all documents are compared; differences are listed, and the exit status is 3.";
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn commas_divide_nodes_and_stay_in_passwords() {
-        let nodes = nodes_of("http://a:x,y@h:1,http://b:2,http://c:3");
-        assert_eq!(nodes, ["http://a:x,y@h:1", "http://b:2", "http://c:3"]);
-        assert_eq!(nodes_of("http://a:1"), ["http://a:1"]);
-    }
-
-    #[test]
-    fn credentials_are_for_urls_without() {
-        for (url, wanted) in [
-            ("http://127.0.0.1:5984", "http://a:b%3Ac%40@127.0.0.1:5984/"),
-            ("http://x:y@127.0.0.1:5984/", "http://x:y@127.0.0.1:5984/"),
-            ("no url", "no url"),
-        ] {
-            assert_eq!(add_credentials(url, "a:b:c@"), wanted);
-        }
-    }
-}

@@ -12,43 +12,17 @@ mod serve;
 use std::process::ExitCode;
 
 use clap::Parser;
+use command_line::Failure;
 
 /// Fragmentation is what grows a long-lived server: jemalloc gives memory back, to RocksDB's C++ too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
-/// A message for the person at the terminal, and the program's exit status.
-#[derive(Debug)]
-pub struct Failure {
-    /// What went wrong, and what to do about it.
-    pub message: String,
-    /// The exit status; the command line's help says what each means.
-    pub status: u8,
-}
-
-impl Failure {
-    /// Something went wrong while running.
-    pub fn new(message: impl ToString) -> Failure {
-        Failure {
-            message: message.to_string(),
-            status: 1,
-        }
-    }
-
-    /// The command or the configuration is wrong.
-    pub fn usage(message: impl ToString) -> Failure {
-        Failure {
-            message: message.to_string(),
-            status: 2,
-        }
-    }
-}
-
 fn main() -> ExitCode {
-    private::create_for_owner_only();
+    command_line::create_for_owner_only();
     let result = match cli::Cli::parse().command {
         cli::Command::Serve(options) => serve::run(options),
-        cli::Command::Bench(options) => commands::bench::run(*options),
+        cli::Command::Bench(_) => commands::bench::run(),
         cli::Command::Load(options) => commands::load::run(options),
         cli::Command::Backup(options) => commands::backup::run(&options),
         cli::Command::Restore(options) => commands::backup::restore::run(&options),
@@ -73,6 +47,7 @@ fn main() -> ExitCode {
             serve::allocator::of_worker();
             return functions::js::worker_main();
         }
+        cli::Command::EmbeddedWriter { directory } => commands::embedded_writer::run(&directory),
     };
     match result {
         Ok(()) => ExitCode::SUCCESS,

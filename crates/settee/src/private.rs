@@ -8,13 +8,6 @@ use std::path::Path;
 use config::Config;
 use config::settings::LogWriter;
 
-/// Has everything that this process creates from now on be its owner's alone, whatever the shell says: documents, configuration
-/// files, backups and logs hold passwords, or what they can be guessed from. The storage engine creates its files itself, so
-/// nothing less than the process's mask would do.
-pub fn create_for_owner_only() {
-    rustix::process::umask(rustix::fs::Mode::from_raw_mode(0o077));
-}
-
 /// Takes from others what they may do with the store, which an older version created for everybody to read. Its directory
 /// closes it; the files may be linked from backups elsewhere.
 pub fn tighten_store(store: &Path) {

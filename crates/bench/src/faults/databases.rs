@@ -4,8 +4,9 @@ use std::cell::Cell;
 use std::rc::Rc;
 use std::time::Instant;
 
+use super::launch::{Folder, Launch};
 use super::process::Process;
-use super::{Event, Folder, Launch, Suffered};
+use super::suffered::{Event, Suffered};
 use crate::error::BenchError;
 use crate::slice::Slice;
 use crate::target::Target;

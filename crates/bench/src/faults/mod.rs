@@ -4,24 +4,30 @@
 //! would. What was acknowledged is looked for afterwards; a server that has lost any of it fails the workload.
 
 mod databases;
+mod launch;
 mod ledger;
 mod load;
 mod process;
+mod suffered;
 mod timeline;
 
-use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
+use self::launch::Folder;
 use self::ledger::Ledger;
 use self::load::Load;
 use self::process::Process;
+use self::suffered::Event;
 use self::timeline::Timeline;
 use crate::error::BenchError;
-use crate::side::Part;
+use crate::system::Part;
 use crate::timeline::Events;
 use crate::workload::alone;
 
+pub use launch::Launch;
+
 pub(crate) use databases::measure_databases;
+pub(crate) use suffered::Suffered;
 
 /// Faults of one kind in a run; what is told of them is the median.
 const FAULTS: usize = 3;
@@ -32,44 +38,6 @@ const RECOVERY_MAX: Duration = Duration::from_secs(60);
 /// Share of the throughput before that counts as back.
 const RECOVERED: f64 = 0.9;
 const POLL: Duration = Duration::from_millis(20);
-
-/// How to start a server that may be killed.
-#[derive(Debug, Clone)]
-pub struct Launch {
-    /// The program.
-    pub program: PathBuf,
-    /// Its arguments, in which `{data}` stands for the folder of its data and `{port}` for the port on 127.0.0.1 that it listens on.
-    pub args: Vec<String>,
-    /// Environment variables that it gets in addition.
-    pub envs: Vec<(String, String)>,
-    /// `name:password` of an admin that it has by these.
-    pub credentials: String,
-    /// Where folders for data are made; each is removed in the end.
-    pub dir: PathBuf,
-}
-
-/// Something that happened at a moment of a run.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Event {
-    /// Seconds since the workload began.
-    pub(crate) at_seconds: f64,
-    /// What.
-    pub(crate) text: String,
-}
-
-/// What a workload of faults came to.
-#[derive(Default)]
-pub(crate) struct Suffered {
-    pub(crate) parts: Vec<Part>,
-    /// Name, unit, value.
-    pub(crate) figures: Vec<(String, &'static str, f64)>,
-    /// The same of what is counted, which several repeats add up.
-    pub(crate) counts: Vec<(String, &'static str, u64)>,
-    pub(crate) events: Vec<Event>,
-    pub(crate) notes: Vec<String>,
-    /// What the server promised and did not keep; none when all is there.
-    pub(crate) broken: Option<String>,
-}
 
 /// The kinds of faults under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -85,30 +53,6 @@ impl Fault {
         match self {
             Self::Kill => "faults_kill",
             Self::Stop(_) => "faults_stop",
-        }
-    }
-}
-
-/// A folder that is removed in the end, whatever happens.
-struct Folder(PathBuf);
-
-impl Folder {
-    fn new(launch: &Launch) -> Result<Self, BenchError> {
-        let name = format!("settee-faults-{:016x}", fastrand::u64(..));
-        let path = launch.dir.join(name);
-        std::fs::create_dir_all(&path)?;
-        Ok(Self(path))
-    }
-
-    fn path(&self) -> &Path {
-        &self.0
-    }
-}
-
-impl Drop for Folder {
-    fn drop(&mut self) {
-        if let Err(error) = std::fs::remove_dir_all(&self.0) {
-            eprintln!("settee: {} stays: {error}", self.0.display());
         }
     }
 }

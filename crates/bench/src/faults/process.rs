@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::Launch;
+use super::launch::Launch;
 use crate::client::{Connection, Discard};
 use crate::error::BenchError;
 use crate::target::Target;
@@ -59,6 +59,7 @@ impl Process {
         let log = File::options().create(true).append(true).open(&self.log)?;
         let child = Command::new(&self.launch.program)
             .args(self.launch.args.iter().map(place))
+            .env_remove(command_line::PROGRAM)
             .envs(self.launch.envs.iter().map(|(name, value)| (name, value)))
             .stdin(Stdio::null())
             .stdout(log.try_clone()?)

@@ -1,9 +1,10 @@
 //! The report's charts.
 
+use super::markup::{LETTERS, escape};
 use super::plot::{Plot, Scale};
-use super::{LETTERS, escape};
+use crate::lines::{Line, Measured};
 use crate::numbers::{bytes, milliseconds, number, ratio, short};
-use crate::report::{Line, Measured, Report};
+use crate::report::Report;
 use crate::stats::{Interval, MARGIN};
 use crate::sweep::SweepLine;
 use crate::timeline::{Sample, Timeline};

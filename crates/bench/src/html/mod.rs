@@ -4,41 +4,25 @@
 //! reach nothing, and the page's policy forbids whatever it does not have itself.
 
 mod charts;
+mod markup;
 mod page;
 mod plot;
 
 use std::fmt::Write as _;
-use std::time::{Duration, UNIX_EPOCH};
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 
+use self::markup::{LETTERS, escape, figure, table};
 use crate::compare::Comparison;
-use crate::numbers::{bytes, number, ratio, short};
+use crate::lines::{Line, Measured};
+use crate::numbers::{bytes, ratio};
 use crate::profile::Flame;
-use crate::report::{Line, Measured, Report};
-use crate::stats::REPEATS_MIN;
+use crate::report::Report;
 use crate::sweep::SweepLine;
 
-const LETTERS: [&str; 2] = ["A", "B"];
 /// More parts than this are folded, so that the page can be read from the top.
 const OPEN_PARTS_MAX: usize = 6;
-
-/// Text as it may stand in HTML, between tags and in quoted attributes.
-fn escape(text: &str) -> String {
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(character),
-        }
-    }
-    escaped
-}
 
 /// The whole page.
 pub(crate) fn page(report: &Report, flames: &[&Flame]) -> String {
@@ -76,37 +60,6 @@ pub(crate) fn page(report: &Report, flames: &[&Flame]) -> String {
     }
     html.push_str("</main></body></html>\n");
     html
-}
-
-/// Seconds since 1970 as a date and a time.
-fn date(seconds: u64) -> String {
-    httpdate::fmt_http_date(UNIX_EPOCH + Duration::from_secs(seconds))
-}
-
-fn tagged<'a>(tag: &str, cells: impl Iterator<Item = &'a str>) -> String {
-    cells.map(|cell| format!("<{tag}>{cell}</{tag}>")).collect()
-}
-
-/// A table; the cells are HTML.
-fn table(header: &[&str], rows: &[Vec<String>]) -> String {
-    let rows: String = rows
-        .iter()
-        .map(|row| {
-            let cells = tagged("td", row.iter().map(String::as_str));
-            format!("<tr>{cells}</tr>")
-        })
-        .collect();
-    format!(
-        "<div class=\"scroll\"><table><thead><tr>{}</tr></thead><tbody>{rows}</tbody></table></div>",
-        tagged("th", header.iter().copied())
-    )
-}
-
-fn figure(caption: &str, svg: &str) -> String {
-    format!(
-        "<figure><figcaption>{}</figcaption>{svg}</figure>",
-        escape(caption)
-    )
 }
 
 /// The two that are compared, as sentences call them.
@@ -396,32 +349,6 @@ fn pictures(flames: &[&Flame]) -> String {
         "<h2>Flame graphs</h2>{}",
         flames.iter().map(frame).collect::<String>()
     )
-}
-
-/// How much of a ceiling is used, in percent.
-fn percent(value: f64, ceiling: f64) -> String {
-    let share = value / ceiling * 100.0;
-    if share > 999.0 {
-        "over 999 %".to_owned()
-    } else if share.is_finite() {
-        format!("{} %", short(share))
-    } else {
-        "–".to_owned()
-    }
-}
-
-/// How often, for people.
-fn repeated(report: &Report) -> String {
-    match report.repeats as usize {
-        1 => "once; a range in square brackets is of the rounds".to_owned(),
-        repeats if repeats < REPEATS_MIN => {
-            format!("{repeats} times; intervals need {REPEATS_MIN}")
-        }
-        repeats => format!(
-            "{} times; a range in parentheses is a 95 % confidence interval",
-            number(repeats as f64).trim_end_matches(".0")
-        ),
-    }
 }
 
 #[cfg(test)]

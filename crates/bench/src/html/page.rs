@@ -1,10 +1,12 @@
 //! The report's sections of words and tables.
 
-use super::{LETTERS, charts, date, escape, percent, repeated, table};
+use super::charts;
+use super::markup::{LETTERS, date, escape, percent, table};
 use crate::ceilings::Ceiling;
+use crate::lines::{Figure, Line, Measured, Ratio};
 use crate::machine::Busy;
 use crate::numbers::{bytes, number, ratio, short};
-use crate::report::{Figure, Line, Measured, Ratio, Report};
+use crate::report::Report;
 use crate::stats::{FAMILY_LEVEL, MARGIN, REPEATS_MIN};
 
 /// What the page is about.
@@ -317,4 +319,18 @@ pub(super) fn reading(report: &Report) -> String {
         "<h2>How to read this</h2>{comparing}{open}<p>p99 is the latency that 1 request in 100 exceeds. CPU is in processors: 1.5 is one and a half of them all the time. \
          Point at a dot to see its value.</p>"
     )
+}
+
+/// How often, for people.
+fn repeated(report: &Report) -> String {
+    match report.repeats as usize {
+        1 => "once; a range in square brackets is of the rounds".to_owned(),
+        repeats if repeats < REPEATS_MIN => {
+            format!("{repeats} times; intervals need {REPEATS_MIN}")
+        }
+        repeats => format!(
+            "{} times; a range in parentheses is a 95 % confidence interval",
+            number(repeats as f64).trim_end_matches(".0")
+        ),
+    }
 }

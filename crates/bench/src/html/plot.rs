@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::escape;
+use super::markup::escape;
 use crate::numbers::short;
 
 const WIDTH: f64 = 440.0;

@@ -1,10 +1,12 @@
 //! What the page must not let through, and that it is whole.
 
+use std::time::Duration;
+
 use super::*;
 use crate::gather::Gathering;
 use crate::report::{Failure, Server};
-use crate::side::Part;
 use crate::slice::Slice;
+use crate::system::Part;
 use crate::timeline::{Event, Sample};
 
 const EVIL: &str = "</title></style><script>alert('x')</script><img src=x onerror=\"alert(1)\">";

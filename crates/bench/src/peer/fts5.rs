@@ -1,4 +1,4 @@
-//! SQLite's FTS5 behind `scripts/bench_fts5.py`: a connection with a line of JSON for each order, and one for each answer.
+//! SQLite's FTS5 behind `scripts/bench/fts5.py`: a connection with a line of JSON for each order, and one for each answer.
 
 use std::time::{Duration, Instant};
 
@@ -8,7 +8,8 @@ use tokio::net::TcpStream;
 use tokio::sync::Mutex;
 use url::Url;
 
-use super::{Documents, Row};
+use super::documents::Documents;
+use super::row::Row;
 use crate::error::BenchError;
 use crate::pace::{Pace, Pacing};
 use crate::slice::Slice;

@@ -3,7 +3,9 @@
 //! The same documents under the same ids, the same client process and number of connections, in rounds that take turns. Answers are compared
 //! before anything is measured. What decides how durable a peer's writes are is read from it and shown.
 
+mod documents;
 mod drive;
+mod durability;
 mod fts5;
 mod postgres;
 mod redis;
@@ -14,67 +16,23 @@ mod texts;
 
 use std::time::Duration;
 
+use command_line::PEER_CREDENTIALS;
 use url::Url;
 
-use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::pace::Pace;
 use crate::procfs;
 use crate::report::Server;
-use crate::side::{Part, Populated, Watch};
+use crate::system::{Part, Watch};
 use crate::target::without_credentials;
 
+pub(crate) use documents::Documents;
 pub(crate) use row::Row;
 pub(crate) use server::HttpRows;
 
 use self::fts5::Fts5;
 use self::postgres::Postgres;
 use self::redis::Redis;
-
-/// Documents in one bulk.
-const BULK_DOCS: u64 = 1_000;
-/// The environment variable with `NAME:PASSWORD` for a peer whose URL names nobody.
-pub const PEER_CREDENTIALS: &str = "SETTEE_PEER_CREDENTIALS";
-
-/// The documents that both have, and ids for new ones.
-#[derive(Clone)]
-pub(crate) struct Documents {
-    pub(crate) ids: Ids,
-    pub(crate) count: u64,
-    /// Of documents that are written while it is measured.
-    pub(crate) new: Ids,
-}
-
-impl Documents {
-    pub(crate) fn of(populated: &Populated) -> Self {
-        Self {
-            ids: populated.ids.clone(),
-            count: populated.documents,
-            new: Ids::new(Order::Sequential),
-        }
-    }
-
-    /// The id of a document by its number.
-    fn id(&self, number: u64) -> String {
-        let mut id = Vec::with_capacity(32);
-        self.ids.push_nth(&mut id, number);
-        String::from_utf8_lossy(&id).into_owned()
-    }
-
-    /// A new document: id and text.
-    fn next(&self) -> (String, String) {
-        let mut id = Vec::with_capacity(32);
-        let number = self.new.push_next(&mut id);
-        (String::from_utf8_lossy(&id).into_owned(), body(number))
-    }
-}
-
-/// A document's text without id.
-fn body(number: u64) -> String {
-    let mut body = Vec::with_capacity(320);
-    Shape::Bytes300.push_body(&mut body, number);
-    String::from_utf8_lossy(&body).into_owned()
-}
 
 /// What a peer is.
 enum Kind {
@@ -96,7 +54,7 @@ pub(crate) struct Peer {
 }
 
 impl Peer {
-    /// Connects to `postgres://…`, `redis://…`, or `fts5://…`, which is SQLite behind `scripts/bench_fts5.py`.
+    /// Connects to `postgres://…`, `redis://…`, or `fts5://…`, which is SQLite behind `scripts/bench/fts5.py`.
     pub(crate) async fn open(text: &str) -> Result<Self, BenchError> {
         let mut url = Url::parse(text).map_err(|error| BenchError::Url {
             url: "--peer".to_owned(),
@@ -283,32 +241,11 @@ fn add_credentials(url: &mut Url) -> Result<(), ()> {
     Ok(())
 }
 
-/// What is told of a peer's settings, with a warning for each that makes its writes less durable than the server's.
-fn durability(
-    peer: &str,
-    settings: &[(&'static str, String)],
-    wanted: &[(&str, &str)],
-) -> Vec<String> {
-    let shown = settings.iter().map(|(name, value)| match value.as_str() {
-        "" => format!("{name}=\"\""),
-        value => format!("{name}={value}"),
-    });
-    let mut notes = vec![format!("{peer}: {}", shown.collect::<Vec<_>>().join(", "))];
-    let is_set = |name: &str, wanted: &str| {
-        let mut settings = settings.iter();
-        settings.any(|(known, value)| *known == name && value == wanted)
-    };
-    for (name, value) in wanted.iter().filter(|(name, value)| !is_set(name, value)) {
-        notes.push(format!(
-            "{peer}: {name} is not {value}, so its writes are NOT as durable as the server's"
-        ));
-    }
-    notes
-}
-
 #[cfg(test)]
 mod tests {
+    use super::documents::body;
     use super::*;
+    use crate::documents::{Ids, Order, Shape};
 
     #[tokio::test]
     async fn what_is_no_peer_is_refused_without_showing_a_password() {

@@ -10,8 +10,11 @@ use serde_json::{Value, json};
 use tokio_postgres::{Client, Config, NoTls, Statement};
 use url::Url;
 
+use super::documents::{BULK_DOCS, Documents, body};
 use super::drive::Operation;
-use super::{BULK_DOCS, Documents, Row, body, durability, texts};
+use super::durability::durability;
+use super::row::Row;
+use super::texts;
 use crate::error::BenchError;
 use crate::slice::Slice;
 use crate::words;

@@ -7,8 +7,10 @@ use redis::{AsyncConnectionConfig, Client, cmd};
 use serde_json::Value;
 use url::Url;
 
+use super::documents::{BULK_DOCS, Documents, body};
 use super::drive::Operation;
-use super::{BULK_DOCS, Documents, Row, body, durability};
+use super::durability::durability;
+use super::row::Row;
 use crate::error::BenchError;
 
 /// No answer takes so long; the library's own limit is shorter than a slow disk's sync.

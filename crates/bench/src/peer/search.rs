@@ -5,12 +5,12 @@ use std::time::{Duration, Instant};
 use percent_encoding::{NON_ALPHANUMERIC, utf8_percent_encode};
 use serde_json::{Value, json};
 
-use super::Documents;
+use super::documents::Documents;
 use super::drive::FAILURES_IN_A_ROW_MAX;
 use crate::client::Connection;
 use crate::error::BenchError;
-use crate::side::Side;
 use crate::slice::Slice;
+use crate::system::System;
 use crate::words;
 
 /// The design document of the index that is searched in.
@@ -42,13 +42,13 @@ pub(super) enum Interface {
 
 impl Interface {
     /// The one that a server has.
-    pub(super) async fn of(side: &Side) -> Result<Option<Self>, BenchError> {
+    pub(super) async fn of(system: &System) -> Result<Option<Self>, BenchError> {
         let probe = json!({"analyzer": "standard", "text": "a"}).to_string();
         for (path, interface) in [
             ("/_nouveau_analyze", Self::Nouveau),
             ("/_search_analyze", Self::Clouseau),
         ] {
-            let (status, _) = side.call("POST", path, Some(probe.as_bytes())).await?;
+            let (status, _) = system.call("POST", path, Some(probe.as_bytes())).await?;
             if status == 200 {
                 return Ok(Some(interface));
             }
@@ -101,23 +101,25 @@ impl Interface {
     }
 
     /// Writes the design document of the index that is searched in, and waits until it is built.
-    pub(super) async fn prepare(self, side: &Side, database: &str) -> Result<(), BenchError> {
+    pub(super) async fn prepare(self, system: &System, database: &str) -> Result<(), BenchError> {
         let path = format!("/{database}/_design/{DESIGN}");
         let design = self.design("searched in").to_string();
-        let (status, _) = side.call("PUT", &path, Some(design.as_bytes())).await?;
+        let (status, _) = system.call("PUT", &path, Some(design.as_bytes())).await?;
         // It is there already: another workload has asked for it.
         if status != 409 && !(200..300).contains(&status) {
-            side.require("PUT", &path, Some(design.as_bytes())).await?;
+            system
+                .require("PUT", &path, Some(design.as_bytes()))
+                .await?;
         }
-        self.wait(side, database, DESIGN).await
+        self.wait(system, database, DESIGN).await
     }
 
     /// Searches until the index is built: a server that gives up waiting goes on building.
-    async fn wait(self, side: &Side, database: &str, design: &str) -> Result<(), BenchError> {
+    async fn wait(self, system: &System, database: &str, design: &str) -> Result<(), BenchError> {
         let path = self.path_of(database, design, "text:baba");
         let start = Instant::now();
         loop {
-            let (status, body) = side.call("GET", &path, None).await?;
+            let (status, body) = system.call("GET", &path, None).await?;
             if status == 200 {
                 return Ok(());
             }
@@ -132,7 +134,7 @@ impl Interface {
     /// Builds an index of all documents, from the moment when its design document is sent.
     pub(super) async fn build(
         self,
-        side: &Side,
+        system: &System,
         database: &str,
         built: &Built,
         documents: u64,
@@ -140,37 +142,40 @@ impl Interface {
         let path = built.path(database);
         let design = self.design(&built.0).to_string();
         let start = Instant::now();
-        side.require("PUT", &path, Some(design.as_bytes())).await?;
-        self.wait(side, database, &built.0).await?;
+        system
+            .require("PUT", &path, Some(design.as_bytes()))
+            .await?;
+        self.wait(system, database, &built.0).await?;
         Ok(Slice::of_one(documents, start.elapsed()))
     }
 
     /// Removes the index, and waits until its room was given back.
     pub(super) async fn remove(
         self,
-        side: &Side,
+        system: &System,
         database: &str,
         built: &Built,
     ) -> Result<(), BenchError> {
         let path = built.path(database);
-        let design = side.json("GET", &path).await?;
+        let design = system.json("GET", &path).await?;
         let rev = design["_rev"].as_str().unwrap_or_default();
-        side.require("DELETE", &format!("{path}?rev={rev}"), None)
+        system
+            .require("DELETE", &format!("{path}?rev={rev}"), None)
             .await?;
         let clean_up = format!("/{database}/{}_cleanup", self.route());
-        side.require("POST", &clean_up, Some(b"{}")).await?;
-        side.rest().await
+        system.require("POST", &clean_up, Some(b"{}")).await?;
+        system.rest().await
     }
 
     /// Writes a document with a word that is in no other, and searches for it, again and again: both together are one entry.
     pub(super) async fn fresh(
         self,
-        side: &Side,
+        system: &System,
         database: &str,
         documents: &Documents,
         length: Duration,
     ) -> Result<Slice, BenchError> {
-        let mut connection = Connection::open(&side.target).await?;
+        let mut connection = Connection::open(&system.target).await?;
         let mut slice = Slice::new();
         let mut failures_in_a_row = 0;
         let began = Instant::now();
@@ -179,11 +184,11 @@ impl Interface {
             let word = words::unheard_of();
             let put = format!("/{database}/{id}");
             let body = json!({"text": word}).to_string();
-            let write = side.target.request("PUT", &put, Some(body.as_bytes()));
+            let write = system.target.request("PUT", &put, Some(body.as_bytes()));
             let get = self.path(database, &format!("text:{word}"));
-            let search = side.target.request("GET", &get, None);
+            let search = system.target.request("GET", &get, None);
             if !connection.is_usable() {
-                connection = Connection::open(&side.target).await?;
+                connection = Connection::open(&system.target).await?;
             }
             let start = Instant::now();
             let answer = exchange_all(&mut connection, &[write, search]).await;

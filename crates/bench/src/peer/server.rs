@@ -5,12 +5,13 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
+use super::documents::{BULK_DOCS, Documents};
+use super::row::Row;
 use super::search::{Built, Interface};
-use super::{BULK_DOCS, Documents, Row};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
 use crate::slice::{Check, ClosedLoop, Requests};
+use crate::system::{Part, Populated, System};
 
 const INDEX: &str = "by-customer-and-amount";
 
@@ -24,37 +25,42 @@ pub(crate) struct HttpRows {
 
 impl HttpRows {
     /// Has the documents written, and what the row needs built.
-    pub(crate) async fn prepare(side: &Side, row: Row, documents: u64) -> Result<Self, BenchError> {
+    pub(crate) async fn prepare(
+        system: &System,
+        row: Row,
+        documents: u64,
+    ) -> Result<Self, BenchError> {
         let shape = match row.is_search() {
             true => Shape::Words,
             false => Shape::Bytes300,
         };
-        let populated = side.populated(shape, documents).await?;
+        let populated = system.populated(shape, documents).await?;
         let rows = Self {
             written: match row.writes() {
-                true => side.create(row.name()).await?,
+                true => system.create(row.name()).await?,
                 false => String::new(),
             },
             populated,
             interface: match row.is_search() {
-                true => Interface::of(side).await?,
+                true => Interface::of(system).await?,
                 false => None,
             },
         };
         if let Some(interface) = rows.interface
             && row != Row::SearchBuild
         {
-            interface.prepare(side, &rows.populated.database).await?;
-            side.rest().await?;
+            interface.prepare(system, &rows.populated.database).await?;
+            system.rest().await?;
         }
         if row == Row::Find {
             let index =
                 json!({"index": {"fields": ["customer", "amount"]}, "ddoc": INDEX, "name": INDEX});
             let path = format!("/{}/_index", rows.populated.database);
-            side.require("POST", &path, Some(index.to_string().as_bytes()))
+            system
+                .require("POST", &path, Some(index.to_string().as_bytes()))
                 .await?;
             // The first query waits until the index is built.
-            rows.find(side, &find(0, -1.0)).await?;
+            rows.find(system, &find(0, -1.0)).await?;
         }
         Ok(rows)
     }
@@ -65,7 +71,7 @@ impl HttpRows {
     }
 
     /// Whether the server does this work at all.
-    pub(crate) async fn does(&self, side: &Side, row: Row) -> Result<bool, BenchError> {
+    pub(crate) async fn does(&self, system: &System, row: Row) -> Result<bool, BenchError> {
         if row.is_search() {
             return Ok(self.interface.is_some());
         }
@@ -75,20 +81,20 @@ impl HttpRows {
         let path = format!("/{}/_find", self.populated.database);
         let probe =
             json!({"selector": {"_id": ""}, "aggregate": {"compute": {"n": {"$count": true}}}});
-        let (status, _) = side
+        let (status, _) = system
             .call("POST", &path, Some(probe.to_string().as_bytes()))
             .await?;
         Ok(status == 200)
     }
 
     /// See [`Peer::answer`](super::Peer::answer).
-    pub(crate) async fn answer(&self, side: &Side, row: Row) -> Result<Value, BenchError> {
+    pub(crate) async fn answer(&self, system: &System, row: Row) -> Result<Value, BenchError> {
         let documents = self.documents();
         match row {
             Row::Get | Row::GetRandom => {
                 let number = documents.count / 2;
                 let path = format!("/{}/{}", self.populated.database, documents.id(number));
-                let mut document = side.json("GET", &path).await?;
+                let mut document = system.json("GET", &path).await?;
                 if let Some(members) = document.as_object_mut() {
                     members.retain(|name, _| !name.starts_with('_'));
                 }
@@ -103,19 +109,19 @@ impl HttpRows {
                 };
                 let query = wanted.in_lucene(&wanted.fixed());
                 let path = interface.path(&self.populated.database, &query);
-                let answer = side.json("GET", &path).await?;
+                let answer = system.json("GET", &path).await?;
                 Ok(json!({"hits": interface.hits(&answer)}))
             }
             Row::Find => {
-                let found = self.find(side, &find(7, 100.0)).await?;
+                let found = self.find(system, &find(7, 100.0)).await?;
                 Ok(numbers(&found["docs"]))
             }
             Row::Scan => {
-                let found = self.find(side, &scan(documents.count)).await?;
+                let found = self.find(system, &scan(documents.count)).await?;
                 Ok(numbers(&found["docs"]))
             }
             Row::Aggregate => {
-                let found = self.find(side, &aggregate()).await?;
+                let found = self.find(system, &aggregate()).await?;
                 let groups = found["groups"].as_array().cloned().unwrap_or_default();
                 let sums = groups
                     .iter()
@@ -125,9 +131,9 @@ impl HttpRows {
         }
     }
 
-    async fn find(&self, side: &Side, query: &Value) -> Result<Value, BenchError> {
+    async fn find(&self, system: &System, query: &Value) -> Result<Value, BenchError> {
         let path = format!("/{}/_find", self.populated.database);
-        let reply = side
+        let reply = system
             .require("POST", &path, Some(query.to_string().as_bytes()))
             .await?;
         Ok(serde_json::from_slice(&reply).unwrap_or_default())
@@ -136,7 +142,7 @@ impl HttpRows {
     /// Measures a row for about `length`.
     pub(crate) async fn round(
         &self,
-        side: &Side,
+        system: &System,
         row: Row,
         documents: &Documents,
         connections: usize,
@@ -148,27 +154,27 @@ impl HttpRows {
             let database = &self.populated.database;
             let (name, unit) = (row.name(), row.unit());
             if row == Row::SearchFresh {
-                let measuring = interface.fresh(side, database, documents, length);
-                return side.part(name, unit, measuring).await;
+                let measuring = interface.fresh(system, database, documents, length);
+                return system.part(name, unit, measuring).await;
             }
             let built = Built::new();
-            let measuring = interface.build(side, database, &built, documents.count);
-            let part = side.part(name, unit, measuring).await?;
-            interface.remove(side, database, &built).await?;
+            let measuring = interface.build(system, database, &built, documents.count);
+            let part = system.part(name, unit, measuring).await?;
+            interface.remove(system, database, &built).await?;
             return Ok(part);
         }
         let check = match row {
             Row::Bulk => Check::Bulk,
             _ => Check::Status,
         };
-        let requests = |_| self.requests(side, row, documents.clone());
-        let running = ClosedLoop::timed(&side.target, length, check);
+        let requests = |_| self.requests(system, row, documents.clone());
+        let running = ClosedLoop::timed(&system.target, length, check);
         let running = running.run(row.clients(connections), requests);
-        side.part(row.name(), row.unit(), running).await
+        system.part(row.name(), row.unit(), running).await
     }
 
-    fn requests(&self, side: &Side, row: Row, documents: Documents) -> Requests {
-        let (target, database) = (Rc::clone(&side.target), self.populated.database.clone());
+    fn requests(&self, system: &System, row: Row, documents: Documents) -> Requests {
+        let (target, database) = (Rc::clone(&system.target), self.populated.database.clone());
         let written = self.written.clone();
         let interface = self.interface;
         let mut bulk = Vec::new();

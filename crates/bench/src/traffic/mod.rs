@@ -18,4 +18,4 @@ mod tee;
 pub use compare::{ClassReport, Difference, ReplayReport};
 pub use entry::RecordingError;
 pub use proxy::{RecordOptions, Recorded, record};
-pub use replay::{ReplayOptions, Speed, replay};
+pub use replay::{ReplayOptions, replay};

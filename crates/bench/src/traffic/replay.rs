@@ -13,6 +13,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use bytes::Bytes;
+use command_line::Speed;
 use http_body_util::{BodyExt as _, Full};
 use hyper::client::conn::http1::{SendRequest, handshake};
 use hyper::header::{AUTHORIZATION, ETAG, HOST};
@@ -43,27 +44,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const ABORTED_AFTER_MIN: Duration = Duration::from_millis(20);
 /// So many requests without an answer in a row end the replay.
 const ERRORS_IN_A_ROW_MAX: u64 = 1_000;
-
-/// How fast recorded requests are sent.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub enum Speed {
-    /// So many times as fast as they were recorded.
-    Times(f64),
-    /// Each when all have ended that had ended before it was recorded.
-    Full,
-}
-
-impl std::str::FromStr for Speed {
-    type Err = String;
-
-    fn from_str(text: &str) -> Result<Self, String> {
-        match text.parse::<f64>() {
-            _ if text == "max" => Ok(Self::Full),
-            Ok(times) if (0.001..=100_000.0).contains(&times) => Ok(Self::Times(times)),
-            _ => Err("a factor from 0.001 to 100000, or max".to_owned()),
-        }
-    }
-}
 
 /// What to replay, and where.
 #[derive(Debug, Clone)]
@@ -108,7 +88,7 @@ pub async fn replay(
 async fn replay_all(options: ReplayOptions) -> Result<ReplayReport, BenchError> {
     let mut recording = Recording::open(&options.file)?;
     let target = Target::resolve(&options.server).await?;
-    crate::side::Side::require_of(&target, "GET", "/", None).await?;
+    crate::system::System::require_of(&target, "GET", "/", None).await?;
     let shared = Rc::new(Shared {
         target,
         names: Names::default(),

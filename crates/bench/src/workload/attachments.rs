@@ -7,8 +7,8 @@ use std::time::Duration;
 use super::Workload;
 use super::read::repeat;
 use crate::error::BenchError;
-use crate::side::{Part, Side};
 use crate::slice::{Check, ClosedLoop, Requests};
+use crate::system::{Part, System};
 
 const MB: u64 = 1_000_000;
 
@@ -35,7 +35,7 @@ impl Attachments {
 
 /// Appends the request that puts `bytes`, the first of them replaced by `number`.
 fn push_put(
-    side: &crate::target::Target,
+    system: &crate::target::Target,
     path: &str,
     number: u64,
     bytes: &[u8],
@@ -46,7 +46,7 @@ fn push_put(
         bytes.len()
     );
     out.reserve(bytes.len() + 512);
-    side.write_request(out, "PUT", path, &headers, None);
+    system.write_request(out, "PUT", path, &headers, None);
     let start = out.len();
     out.extend_from_slice(bytes);
     let number = number.to_le_bytes();
@@ -61,13 +61,13 @@ impl Workload for Attachments {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Prepared, BenchError> {
-        let database = side.create("attachments").await?;
+    async fn prepare(&self, system: &System) -> Result<Prepared, BenchError> {
+        let database = system.create("attachments").await?;
         let bytes = self.bytes();
         let path = format!("/{database}/0/bytes");
         let mut put = Vec::new();
-        push_put(&side.target, &path, 0, &bytes, &mut put);
-        let once = ClosedLoop::exhaustive(&side.target, Check::Status);
+        push_put(&system.target, &path, 0, &bytes, &mut put);
+        let once = ClosedLoop::exhaustive(&system.target, Check::Status);
         let requests = |_| -> Requests {
             let mut put = Some(put.clone());
             Box::new(move |request| {
@@ -79,11 +79,11 @@ impl Workload for Attachments {
         if let Some(reason) = stored.errors.first {
             return Err(BenchError::Options(format!(
                 "attachments: {} does not take {} MB: {reason}",
-                side.target.label, self.megabytes
+                system.target.label, self.megabytes
             )));
         }
         Ok(Prepared {
-            get: side.target.request("GET", &path, None),
+            get: system.target.request("GET", &path, None),
             database,
             bytes: Rc::new(bytes),
             documents: Rc::new(Cell::new(1)),
@@ -92,13 +92,13 @@ impl Workload for Attachments {
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Prepared,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let megabytes = self.megabytes;
         let requests = |_| -> Requests {
-            let (target, bytes) = (Rc::clone(&side.target), Rc::clone(&state.bytes));
+            let (target, bytes) = (Rc::clone(&system.target), Rc::clone(&state.bytes));
             let (database, documents) = (state.database.clone(), Rc::clone(&state.documents));
             Box::new(move |request| {
                 let number = documents.replace(documents.get() + 1);
@@ -107,11 +107,11 @@ impl Workload for Attachments {
                 Some(megabytes)
             })
         };
-        let timed = || ClosedLoop::timed(&side.target, length, Check::Status);
-        let writing = side.part("attachments_put", "MB", timed().run(1, requests));
+        let timed = || ClosedLoop::timed(&system.target, length, Check::Status);
+        let writing = system.part("attachments_put", "MB", timed().run(1, requests));
         let writing = writing.await?;
         let get = repeat(state.get.clone(), megabytes);
-        let reading = side.part("attachments_get", "MB", timed().run(1, get));
+        let reading = system.part("attachments_get", "MB", timed().run(1, get));
         Ok(vec![writing, reading.await?])
     }
 }

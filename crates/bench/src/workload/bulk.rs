@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::Workload;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{Part, Side};
 use crate::slice::{Check, ClosedLoop, Requests};
+use crate::system::{Part, System};
 
 /// `_bulk_docs` of new documents with sequential ids.
 pub(crate) struct Bulk {
@@ -41,23 +41,23 @@ impl Workload for Bulk {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
         Ok(Written {
-            path: format!("/{}/_bulk_docs", side.create(self.name).await?),
+            path: format!("/{}/_bulk_docs", system.create(self.name).await?),
             ids: Ids::new(Order::Sequential),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Written,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let (shape, documents) = (self.shape, self.documents);
         let requests = |_| -> Requests {
             let (target, path, ids) = (
-                Rc::clone(&side.target),
+                Rc::clone(&system.target),
                 state.path.clone(),
                 state.ids.clone(),
             );
@@ -69,8 +69,8 @@ impl Workload for Bulk {
                 Some(documents)
             })
         };
-        let writing = ClosedLoop::timed(&side.target, length, Check::Bulk);
-        let part = side.part(self.name, "docs", writing.run(self.clients, requests));
+        let writing = ClosedLoop::timed(&system.target, length, Check::Bulk);
+        let part = system.part(self.name, "docs", writing.run(self.clients, requests));
         Ok(vec![part.await?])
     }
 }

@@ -7,8 +7,8 @@ use super::Workload;
 use super::saturated::alone;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{BULK_DOCS, Part, Populated, Side, Watch};
 use crate::slice::{Check, Requests, Slice, spread};
+use crate::system::{BULK_DOCS, Part, Populated, System, Watch};
 use crate::target::Target;
 
 const BULK_CLIENTS: usize = 10;
@@ -23,9 +23,9 @@ pub(crate) struct Written {
 
 impl Written {
     /// A new one that all nodes know.
-    async fn new(side: &Side, name: &str) -> Result<Self, BenchError> {
-        let database = side.create(name).await?;
-        side.settled(&database, 0).await?;
+    async fn new(system: &System, name: &str) -> Result<Self, BenchError> {
+        let database = system.create(name).await?;
+        system.settled(&database, 0).await?;
         Ok(Self {
             database,
             ids: Ids::new(Order::Sequential),
@@ -75,9 +75,9 @@ fn gets(populated: &Populated, node: &Rc<Target>, query: &'static str) -> Reques
 }
 
 /// Documents that all nodes have.
-async fn populated(side: &Side, documents: u64) -> Result<Populated, BenchError> {
-    let populated = side.populated(Shape::Bytes300, documents).await?;
-    side.settled(&populated.database, documents).await?;
+async fn populated(system: &System, documents: u64) -> Result<Populated, BenchError> {
+    let populated = system.populated(Shape::Bytes300, documents).await?;
+    system.settled(&populated.database, documents).await?;
     Ok(populated)
 }
 
@@ -100,19 +100,19 @@ impl Workload for Put {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
-        Written::new(side, self.name).await
+    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
+        Written::new(system, self.name).await
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Written,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let puts = |node: &Rc<Target>, _| state.puts(node);
-        let writing = spread(&side.nodes, self.clients, length, Check::Status, puts);
-        Ok(vec![side.part(self.name, "docs", writing).await?])
+        let writing = spread(&system.nodes, self.clients, length, Check::Status, puts);
+        Ok(vec![system.part(self.name, "docs", writing).await?])
     }
 }
 
@@ -126,19 +126,19 @@ impl Workload for Bulk {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
-        Written::new(side, "cluster_bulk").await
+    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
+        Written::new(system, "cluster_bulk").await
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Written,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let bulks = |node: &Rc<Target>, _| state.bulks(node);
-        let writing = spread(&side.nodes, BULK_CLIENTS, length, Check::Bulk, bulks);
-        Ok(vec![side.part("cluster_bulk", "docs", writing).await?])
+        let writing = spread(&system.nodes, BULK_CLIENTS, length, Check::Bulk, bulks);
+        Ok(vec![system.part("cluster_bulk", "docs", writing).await?])
     }
 }
 
@@ -167,21 +167,21 @@ impl Workload for Get {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
-        populated(side, self.documents).await
+    async fn prepare(&self, system: &System) -> Result<Populated, BenchError> {
+        populated(system, self.documents).await
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Populated,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let mut parts = Vec::new();
         for (name, query, clients) in self.parts() {
             let read = |node: &Rc<Target>, _| gets(state, node, query);
-            let reading = spread(&side.nodes, clients, length, Check::Status, read);
-            parts.push(side.part(name, "req", reading).await?);
+            let reading = spread(&system.nodes, clients, length, Check::Status, read);
+            parts.push(system.part(name, "req", reading).await?);
         }
         Ok(parts)
     }
@@ -199,23 +199,23 @@ impl Workload for Mixed {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<(Populated, Written), BenchError> {
-        let populated = populated(side, self.documents).await?;
-        Ok((populated, Written::new(side, "cluster_mixed").await?))
+    async fn prepare(&self, system: &System) -> Result<(Populated, Written), BenchError> {
+        let populated = populated(system, self.documents).await?;
+        Ok((populated, Written::new(system, "cluster_mixed").await?))
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         (populated, written): &mut (Populated, Written),
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let gets = |node: &Rc<Target>, _| gets(populated, node, "");
         let puts = |node: &Rc<Target>, _| written.puts(node);
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let (read, wrote): (Slice, Slice) = tokio::try_join!(
-            spread(&side.nodes, MIXED_READERS, length, Check::Status, gets),
-            spread(&side.nodes, MIXED_WRITERS, length, Check::Status, puts),
+            spread(&system.nodes, MIXED_READERS, length, Check::Status, gets),
+            spread(&system.nodes, MIXED_WRITERS, length, Check::Status, puts),
         )?;
         Ok(vec![
             watch.part("cluster_mixed_get", "req", read),

@@ -9,8 +9,8 @@ use super::saturated::{alone, probe};
 use super::{Outcome, Workload};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{BULK_DOCS, Fill, Part, Populated, Side};
 use crate::slice::{Check, ClosedLoop, Slice, connect};
+use crate::system::{BULK_DOCS, Fill, Part, Populated, System};
 
 /// Different documents that the reader asks for.
 const DOCUMENTS_READ: usize = 1_000;
@@ -57,16 +57,16 @@ impl Fairness {
     /// Keeps the server busy for ever, or for `length` where that ends by itself.
     async fn keep_busy(
         &self,
-        side: &Side,
+        system: &System,
         state: &State,
         who: Neighbour,
         length: Duration,
     ) -> Result<(), BenchError> {
         let database = &state.populated.database;
         if who == Neighbour::Crowd {
-            let clients = connect(&side.target, self.crowd).await?;
+            let clients = connect(&system.target, self.crowd).await?;
             let request = state.documents.first().cloned().unwrap_or_default();
-            let crowd = ClosedLoop::timed(&side.target, length * 2, Check::Status);
+            let crowd = ClosedLoop::timed(&system.target, length * 2, Check::Status);
             crowd.run_on(clients, repeat(request, 1)).await?;
             return Ok(());
         }
@@ -75,28 +75,32 @@ impl Fairness {
                 Neighbour::Scan => {
                     let query = json!({"selector": {"nobody": "has this"}, "limit": 1});
                     let path = format!("/{database}/_find");
-                    side.require("POST", &path, Some(query.to_string().as_bytes()))
+                    system
+                        .require("POST", &path, Some(query.to_string().as_bytes()))
                         .await?;
                 }
                 Neighbour::Changes => {
                     let path = format!("/{database}/_changes?include_docs=true");
-                    side.require("GET", &path, None).await?;
+                    system.require("GET", &path, None).await?;
                 }
                 Neighbour::BulkLoad => {
-                    let loaded = side.create("fairness_load").await?;
-                    load(side, &loaded, LOADED).await?;
-                    side.require("DELETE", &format!("/{loaded}"), None).await?;
-                }
-                Neighbour::Compaction => side.compact(database).await?,
-                Neighbour::Replication => {
-                    let copy = side.create("fairness_copy").await?;
-                    let request = json!({
-                        "source": side.target.endpoint(database),
-                        "target": side.target.endpoint(&copy),
-                    });
-                    side.require("POST", "/_replicate", Some(request.to_string().as_bytes()))
+                    let loaded = system.create("fairness_load").await?;
+                    load(system, &loaded, LOADED).await?;
+                    system
+                        .require("DELETE", &format!("/{loaded}"), None)
                         .await?;
-                    side.require("DELETE", &format!("/{copy}"), None).await?;
+                }
+                Neighbour::Compaction => system.compact(database).await?,
+                Neighbour::Replication => {
+                    let copy = system.create("fairness_copy").await?;
+                    let request = json!({
+                        "source": system.target.endpoint(database),
+                        "target": system.target.endpoint(&copy),
+                    });
+                    system
+                        .require("POST", "/_replicate", Some(request.to_string().as_bytes()))
+                        .await?;
+                    system.require("DELETE", &format!("/{copy}"), None).await?;
                 }
                 Neighbour::Crowd => return Ok(()),
             }
@@ -104,7 +108,7 @@ impl Fairness {
     }
 }
 
-async fn load(side: &Side, database: &str, documents: u64) -> Result<(), BenchError> {
+async fn load(system: &System, database: &str, documents: u64) -> Result<(), BenchError> {
     let fill = Fill {
         database,
         shape: Shape::Bytes300,
@@ -113,15 +117,15 @@ async fn load(side: &Side, database: &str, documents: u64) -> Result<(), BenchEr
         bulk: BULK_DOCS,
         clients: 1,
     };
-    side.fill(fill).await.map(drop)
+    system.fill(fill).await.map(drop)
 }
 
 impl Workload for Fairness {
     type State = State;
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
-        let populated = side.populated(Shape::Bytes300, self.documents).await?;
-        let documents = populated.random_reads(&side.target, DOCUMENTS_READ);
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
+        let populated = system.populated(Shape::Bytes300, self.documents).await?;
+        let documents = populated.random_reads(&system.target, DOCUMENTS_READ);
         Ok(State {
             documents,
             populated,
@@ -132,16 +136,16 @@ impl Workload for Fairness {
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
-        let read = || probe((*side.target).clone(), state.documents.clone(), length);
+        let read = || probe((*system.target).clone(), state.documents.clone(), length);
         let idle = read().await?;
         let mut beside = vec![];
         for (_, who) in NEIGHBOURS {
             let busy = async {
-                self.keep_busy(side, state, who, length).await?;
+                self.keep_busy(system, state, who, length).await?;
                 std::future::pending::<Result<(), BenchError>>().await
             };
             beside.push(tokio::select! {
@@ -158,7 +162,7 @@ impl Workload for Fairness {
         Ok(parts)
     }
 
-    async fn finish(&self, _side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         let p99 = |slice: &Slice| slice.latencies_us.value_at_quantile(0.99) as f64;
         let idle = p99(&state.idle).max(1.0);
         let figure = |(at, (name, _)): (usize, &(&str, Neighbour))| {

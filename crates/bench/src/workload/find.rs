@@ -8,8 +8,8 @@ use serde_json::{Value, json};
 use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side, Watch};
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
+use crate::system::{Part, Populated, System, Watch};
 
 const RANGE_DOCS: u64 = 10;
 const COVERED_ROWS: u64 = 100;
@@ -34,10 +34,16 @@ impl State {
 }
 
 /// Creates an index, and waits with a query until it is built.
-async fn build(side: &Side, database: &str, fields: &[&str], name: &str) -> Result<(), BenchError> {
+async fn build(
+    system: &System,
+    database: &str,
+    fields: &[&str],
+    name: &str,
+) -> Result<(), BenchError> {
     let index = json!({"index": {"fields": fields}, "ddoc": name, "name": name});
     let path = format!("/{database}/_index");
-    side.require("POST", &path, Some(index.to_string().as_bytes()))
+    system
+        .require("POST", &path, Some(index.to_string().as_bytes()))
         .await?;
     let selector: Value = fields
         .iter()
@@ -47,7 +53,7 @@ async fn build(side: &Side, database: &str, fields: &[&str], name: &str) -> Resu
     let query =
         json!({"selector": selector, "use_index": [name, name], "fields": fields, "limit": 1});
     let path = format!("/{database}/_find");
-    let answer = side
+    let answer = system
         .require("POST", &path, Some(query.to_string().as_bytes()))
         .await?;
     let answer: Value = serde_json::from_slice(&answer).unwrap_or_default();
@@ -61,11 +67,11 @@ async fn build(side: &Side, database: &str, fields: &[&str], name: &str) -> Resu
     Ok(())
 }
 
-async fn remove(side: &Side, database: &str, name: &str) -> Result<(), BenchError> {
+async fn remove(system: &System, database: &str, name: &str) -> Result<(), BenchError> {
     let path = format!("/{database}/_index/{name}/json/{name}");
-    side.require("DELETE", &path, None).await?;
+    system.require("DELETE", &path, None).await?;
     let path = format!("/{database}/_view_cleanup");
-    side.require("POST", &path, Some(b"{}")).await?;
+    system.require("POST", &path, Some(b"{}")).await?;
     Ok(())
 }
 
@@ -73,7 +79,7 @@ impl Find {
     /// Queries at random places of the index on `number`, by all connections.
     async fn range(
         &self,
-        side: &Side,
+        system: &System,
         state: &State,
         name: &'static str,
         length: Duration,
@@ -83,7 +89,7 @@ impl Find {
         let starts = self.documents.saturating_sub(rows).max(1);
         let path = state.find();
         let requests = |_| -> Requests {
-            let (target, path) = (Rc::clone(&side.target), path.clone());
+            let (target, path) = (Rc::clone(&system.target), path.clone());
             Box::new(move |request| {
                 let from = fastrand::u64(..starts);
                 let to = from + rows;
@@ -94,24 +100,25 @@ impl Find {
                 Some(1)
             })
         };
-        let reading = ClosedLoop::timed(&side.target, length, Check::Status);
-        side.part(name, "req", reading.run(self.connections, requests))
+        let reading = ClosedLoop::timed(&system.target, length, Check::Status);
+        system
+            .part(name, "req", reading.run(self.connections, requests))
             .await
     }
 
     /// One query that no index serves and that finds next to nothing; the units are the documents of the database.
     async fn scan(
         &self,
-        side: &Side,
+        system: &System,
         state: &State,
         name: &'static str,
         selector: Value,
         expected: usize,
     ) -> Result<Part, BenchError> {
         let query = json!({"selector": selector, "limit": 2}).to_string();
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let start = Instant::now();
-        let answer = side
+        let answer = system
             .require("POST", &state.find(), Some(query.as_bytes()))
             .await?;
         let elapsed = start.elapsed();
@@ -134,9 +141,9 @@ impl Workload for Find {
         FIND_ROUNDS
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
-        let populated = side.populated(Shape::Bytes300, self.documents).await?;
-        build(side, &populated.database, &["number"], "by-number").await?;
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
+        let populated = system.populated(Shape::Bytes300, self.documents).await?;
+        build(system, &populated.database, &["number"], "by-number").await?;
         Ok(State {
             populated,
             builds: 0,
@@ -145,16 +152,16 @@ impl Workload for Find {
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let covered = r#","fields":["_id","number"]"#;
         let mut parts = vec![
-            self.range(side, state, "find_range_10", length, RANGE_DOCS, "")
+            self.range(system, state, "find_range_10", length, RANGE_DOCS, "")
                 .await?,
             self.range(
-                side,
+                system,
                 state,
                 "find_covered_100",
                 length,
@@ -167,31 +174,31 @@ impl Workload for Find {
         // The index is left out of these: a document may lack the field that `$exists` asks for.
         let two = json!({"$or": [{"number": last}, {"absent": last}]});
         parts.push(
-            self.scan(side, state, "find_scan_two_fields", two, 1)
+            self.scan(system, state, "find_scan_two_fields", two, 1)
                 .await?,
         );
         let one = json!({"$or": [{"text": {"$size": 1}}, {"text": {"$beginsWith": "no"}}]});
         parts.push(
-            self.scan(side, state, "find_scan_one_field", one, 0)
+            self.scan(system, state, "find_scan_one_field", one, 0)
                 .await?,
         );
         state.builds += 1;
         let name = format!("two-fields-{}", state.builds);
         let database = state.populated.database.clone();
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let start = Instant::now();
-        build(side, &database, &["customer", "amount"], &name).await?;
+        build(system, &database, &["customer", "amount"], &name).await?;
         let elapsed = start.elapsed();
         let mut slice = Slice::new();
         slice.record(self.documents, elapsed);
         slice.seconds = elapsed.as_secs_f64();
         parts.push(watch.part("find_build_two_fields", "docs", slice));
-        remove(side, &database, &name).await?;
+        remove(system, &database, &name).await?;
         Ok(parts)
     }
 
-    async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
-        remove(side, &state.populated.database, "by-number").await?;
+    async fn finish(&self, system: &System, state: State) -> Result<Outcome, BenchError> {
+        remove(system, &state.populated.database, "by-number").await?;
         Ok(Outcome {
             notes: vec![format!(
                 "find_range_10: {RANGE_DOCS} documents, find_covered_100: {COVERED_ROWS} rows of the key, at random places, by {} connections; find_scan: one query over {} documents",

@@ -5,7 +5,7 @@ use std::time::Duration;
 use super::{Outcome, Workload};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{BULK_DOCS, Fill, Part, Side};
+use crate::system::{BULK_DOCS, Fill, Part, System};
 
 /// The same documents once with sequential and once with random ids, over `_bulk_docs`, one client.
 pub(crate) struct IdOrders {
@@ -21,7 +21,7 @@ pub(crate) struct Databases {
 impl IdOrders {
     async fn write(
         &self,
-        side: &Side,
+        system: &System,
         name: &'static str,
         database: &str,
         ids: &Ids,
@@ -34,7 +34,7 @@ impl IdOrders {
             bulk: BULK_DOCS,
             clients: 1,
         };
-        side.part(name, "docs", side.fill(fill)).await
+        system.part(name, "docs", system.fill(fill)).await
     }
 }
 
@@ -45,49 +45,49 @@ impl Workload for IdOrders {
         1
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Databases, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<Databases, BenchError> {
         Ok(Databases {
-            sequential: side.create("ids_sequential").await?,
-            random: side.create("ids_random").await?,
+            sequential: system.create("ids_sequential").await?,
+            random: system.create("ids_random").await?,
             figures: Vec::new(),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Databases,
         _length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let sequential = Ids::new(Order::Sequential);
         let name = state.sequential.clone();
         let first = self
-            .write(side, "ids_sequential", &name, &sequential)
+            .write(system, "ids_sequential", &name, &sequential)
             .await?;
         if first.slice.errors.count == 0 {
-            side.remember(Shape::Bytes75, self.documents, name, sequential);
+            system.remember(Shape::Bytes75, self.documents, name, sequential);
         }
         let random = Ids::new(Order::Random);
         let second = self
-            .write(side, "ids_random", &state.random, &random)
+            .write(system, "ids_random", &state.random, &random)
             .await?;
         for (line, database) in [
             ("ids_sequential", &state.sequential),
             ("ids_random", &state.random),
         ] {
-            push_sizes(side, &mut state.figures, line, database, "").await?;
+            push_sizes(system, &mut state.figures, line, database, "").await?;
         }
         Ok(vec![first, second])
     }
 
-    async fn finish(&self, side: &Side, mut state: Databases) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, mut state: Databases) -> Result<Outcome, BenchError> {
         for (line, database) in [
             ("ids_sequential", &state.sequential),
             ("ids_random", &state.random),
         ] {
-            side.compact(database).await?;
+            system.compact(database).await?;
             push_sizes(
-                side,
+                system,
                 &mut state.figures,
                 line,
                 database,
@@ -103,13 +103,13 @@ impl Workload for IdOrders {
 }
 
 async fn push_sizes(
-    side: &Side,
+    system: &System,
     figures: &mut Vec<(String, &'static str, f64)>,
     line: &str,
     database: &str,
     when: &str,
 ) -> Result<(), BenchError> {
-    let (file, active) = side.sizes(database).await?;
+    let (file, active) = system.sizes(database).await?;
     let named = [("bytes on disk", file), ("bytes active", active)];
     figures.extend(
         named

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 
 use crate::documents::{Ids, Order};
 use crate::error::BenchError;
-use crate::run::{BenchOptions, Embedded};
-use crate::side::{BULK_DOCS, Part, Watch};
+use crate::options::{BenchOptions, Embedded};
 use crate::slice::Slice;
+use crate::system::{BULK_DOCS, Part, Watch};
 
 /// Measures `rounds` rounds on a new database, whose folder is deleted afterwards unless it is to be kept.
 pub(crate) fn measure(
@@ -54,7 +54,7 @@ fn measure_in(
     let ids = Ids::new(Order::Sequential);
     (0..rounds)
         .map(|_| {
-            let watch = Watch::start(&[std::process::id()]);
+            let watch = Watch::start(&[embedded.process_id()]);
             let slice = round(embedded, &ids, length)?;
             Ok(watch.part("lightning", "docs", slice))
         })

@@ -9,8 +9,8 @@ use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::procfs;
 use crate::progress;
-use crate::side::{Part, Side};
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
+use crate::system::{Part, System};
 
 const DOCUMENTS: u64 = 5;
 const CLIENTS: usize = 8;
@@ -28,7 +28,7 @@ impl ManyDbs {
     /// One request for each database, made by `write` from its name.
     async fn for_each(
         &self,
-        side: &Side,
+        system: &System,
         what: &str,
         names: Vec<String>,
         check: Check,
@@ -44,7 +44,7 @@ impl ManyDbs {
                 Some(write(request, &name))
             })
         };
-        let slice = ClosedLoop::exhaustive(&side.target, check)
+        let slice = ClosedLoop::exhaustive(&system.target, check)
             .run(CLIENTS, requests)
             .await;
         bar.finish_and_clear();
@@ -59,35 +59,35 @@ impl Workload for ManyDbs {
         1
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Before, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<Before, BenchError> {
         Ok(Before {
-            resident_bytes: side.pid.and_then(procfs::resident_bytes),
+            resident_bytes: system.pid.and_then(procfs::resident_bytes),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         _state: &mut Before,
         _length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let names: Vec<String> = (0..self.databases)
-            .map(|number| side.claim(&format!("many-{number}")))
+            .map(|number| system.claim(&format!("many-{number}")))
             .collect();
-        let target = Rc::clone(&side.target);
+        let target = Rc::clone(&system.target);
         let create = move |request: &mut Vec<u8>, name: &str| {
             target.write_request(request, "PUT", &format!("/{name}"), "", None);
             1
         };
         let creating = self.for_each(
-            side,
+            system,
             "creating databases",
             names.clone(),
             Check::Status,
             create,
         );
-        let created = side.part("many_dbs_create", "dbs", creating).await?;
-        let target = Rc::clone(&side.target);
+        let created = system.part("many_dbs_create", "dbs", creating).await?;
+        let target = Rc::clone(&system.target);
         let ids = Ids::new(Order::Sequential);
         let fill = move |request: &mut Vec<u8>, name: &str| {
             let mut body = Vec::new();
@@ -101,13 +101,13 @@ impl Workload for ManyDbs {
             );
             DOCUMENTS
         };
-        let filling = self.for_each(side, "filling databases", names, Check::Bulk, fill);
-        let filled = side.part("many_dbs_fill", "docs", filling).await?;
+        let filling = self.for_each(system, "filling databases", names, Check::Bulk, fill);
+        let filled = system.part("many_dbs_fill", "docs", filling).await?;
         Ok(vec![created, filled])
     }
 
-    async fn finish(&self, side: &Side, before: Before) -> Result<Outcome, BenchError> {
-        let after = side.pid.and_then(procfs::resident_bytes);
+    async fn finish(&self, system: &System, before: Before) -> Result<Outcome, BenchError> {
+        let after = system.pid.and_then(procfs::resident_bytes);
         let figures = [
             ("many_dbs resident before", before.resident_bytes),
             ("many_dbs resident after", after),

@@ -9,11 +9,11 @@ use super::{Bench, Mix, Outcome, ROUNDS};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::faults::{Fault, Suffered, measure, measure_databases};
+use crate::options::BenchOptions;
 use crate::pace::Pace;
 use crate::peer::{Documents, HttpRows, Peer, Row};
 use crate::progress;
 use crate::report::Failure;
-use crate::run::BenchOptions;
 
 /// The mix when none is asked for.
 const DEFAULT_MIX: &str = "mixed";
@@ -146,8 +146,8 @@ impl Bench {
             for at in order {
                 let part = match (prepared.get(at), &self.peer) {
                     (Some((rows, documents)), _) => {
-                        let side = &self.sides[at];
-                        rows.round(side, row, documents, connections, length)
+                        let system = &self.systems[at];
+                        rows.round(system, row, documents, connections, length)
                             .await?
                     }
                     (None, Some(peer)) if has_peer => {
@@ -165,8 +165,8 @@ impl Bench {
         spinner.finish_and_clear();
         if row == Row::SearchFresh {
             // Another repeat begins without what this one has written.
-            for (side, (_, documents)) in self.sides.iter().zip(&prepared) {
-                side.forget(Shape::Words, documents.count);
+            for (system, (_, documents)) in self.systems.iter().zip(&prepared) {
+                system.forget(Shape::Words, documents.count);
             }
             self.peer.iter_mut().for_each(Peer::forget_texts);
         }
@@ -180,10 +180,10 @@ impl Bench {
     ) -> Result<Option<Vec<(HttpRows, Documents)>>, BenchError> {
         let count = self.scaled(200_000);
         let mut prepared = Vec::new();
-        for side in &self.sides {
-            let rows = HttpRows::prepare(side, row, count).await?;
-            if !rows.does(side, row).await? {
-                let label = &side.target.label;
+        for system in &self.systems {
+            let rows = HttpRows::prepare(system, row, count).await?;
+            if !rows.does(system, row).await? {
+                let label = &system.target.label;
                 let note = format!("{}: skipped, {label} does no such work", row.name());
                 self.note(note);
                 return Ok(None);
@@ -204,7 +204,7 @@ impl Bench {
             return Ok(false);
         };
         peer.prepare(row, documents).await?;
-        let of_server = rows.answer(&self.sides[0], row).await?;
+        let of_server = rows.answer(&self.systems[0], row).await?;
         let of_peer = peer.answer(row, documents).await?;
         if of_server == of_peer {
             return Ok(true);

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
 use crate::slice::{Check, ClosedLoop, Requests};
+use crate::system::{Part, Populated, System};
 
 /// The same request from every client, again and again.
 pub(crate) fn repeat(request: Vec<u8>, units: u64) -> impl FnMut(usize) -> Requests {
@@ -39,42 +39,42 @@ impl Workload for Get {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Prepared, BenchError> {
-        let path = format!("/{}/document", side.create("get").await?);
+    async fn prepare(&self, system: &System) -> Result<Prepared, BenchError> {
+        let path = format!("/{}/document", system.create("get").await?);
         let mut body = Vec::new();
         Shape::Bytes300.push_body(&mut body, 1);
-        side.require("PUT", &path, Some(&body)).await?;
-        let size = side.require("GET", &path, None).await?.len();
+        system.require("PUT", &path, Some(&body)).await?;
+        let size = system.require("GET", &path, None).await?.len();
         let constant = format!("/_settee/constant?size={size}");
-        let has_constant = side.call("GET", &constant, None).await?.0 == 200;
+        let has_constant = system.call("GET", &constant, None).await?.0 == 200;
         Ok(Prepared {
-            document: side.target.request("GET", &path, None),
-            constant: has_constant.then(|| side.target.request("GET", &constant, None)),
+            document: system.target.request("GET", &path, None),
+            constant: has_constant.then(|| system.target.request("GET", &constant, None)),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Prepared,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let measured = |request: &Vec<u8>| {
-            ClosedLoop::timed(&side.target, length, Check::Status)
+            ClosedLoop::timed(&system.target, length, Check::Status)
                 .run(self.connections, repeat(request.clone(), 1))
         };
-        let mut parts = vec![side.part("get", "req", measured(&state.document)).await?];
+        let mut parts = vec![system.part("get", "req", measured(&state.document)).await?];
         if let Some(constant) = &state.constant {
-            parts.push(side.part("constant", "req", measured(constant)).await?);
+            parts.push(system.part("constant", "req", measured(constant)).await?);
         }
         Ok(parts)
     }
 
-    async fn finish(&self, side: &Side, state: Prepared) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, state: Prepared) -> Result<Outcome, BenchError> {
         let missing = state.constant.is_none().then(|| {
             format!(
                 "constant: skipped on {}, it has no /_settee/constant",
-                side.target.label
+                system.target.label
             )
         });
         Ok(Outcome {
@@ -97,18 +97,18 @@ impl Workload for GetRandom {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
-        side.populated(Shape::Bytes300, self.documents).await
+    async fn prepare(&self, system: &System) -> Result<Populated, BenchError> {
+        system.populated(Shape::Bytes300, self.documents).await
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Populated,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let requests = |_| -> Requests {
-            let (target, populated) = (Rc::clone(&side.target), state.clone());
+            let (target, populated) = (Rc::clone(&system.target), state.clone());
             let mut path = format!("/{}/", populated.database).into_bytes();
             let root = path.len();
             Box::new(move |request| {
@@ -121,8 +121,8 @@ impl Workload for GetRandom {
                 Some(1)
             })
         };
-        let reading = ClosedLoop::timed(&side.target, length, Check::Status);
-        let part = side.part("get_random", "req", reading.run(self.connections, requests));
+        let reading = ClosedLoop::timed(&system.target, length, Check::Status);
+        let part = system.part("get_random", "req", reading.run(self.connections, requests));
         Ok(vec![part.await?])
     }
 }

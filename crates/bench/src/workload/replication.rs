@@ -6,15 +6,15 @@ use serde_json::{Value, json};
 
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{BULK_DOCS, Fill, Part, Side};
 use crate::slice::Slice;
+use crate::system::{BULK_DOCS, Fill, Part, System};
 
 /// Each time into another database.
 const ROUNDS: u32 = 3;
 
 /// A server, and its URL with credentials for the server that replicates.
 pub(crate) struct End<'a> {
-    pub(crate) side: &'a Side,
+    pub(crate) system: &'a System,
     pub(crate) url: &'a str,
 }
 
@@ -24,10 +24,10 @@ pub(crate) async fn measure(
     to: End<'_>,
     documents: u64,
 ) -> Result<Vec<Part>, BenchError> {
-    let source = from.side.populated(Shape::Foo, documents).await?;
+    let source = from.system.populated(Shape::Foo, documents).await?;
     let mut parts = vec![];
     for _ in 0..ROUNDS {
-        let database = to.side.create("replication_bulk").await?;
+        let database = to.system.create("replication_bulk").await?;
         let fill = Fill {
             database: &database,
             shape: Shape::Foo,
@@ -36,26 +36,26 @@ pub(crate) async fn measure(
             bulk: BULK_DOCS,
             clients: 1,
         };
-        let filling = to.side.fill(fill);
+        let filling = to.system.fill(fill);
         parts.push(
-            to.side
+            to.system
                 .part("replication_bulk_docs", "docs", filling)
                 .await?,
         );
-        let target = to.side.create("replication").await?;
+        let target = to.system.create("replication").await?;
         let request = json!({
             "source": format!("{}/{}", from.url.trim_end_matches('/'), source.database),
             "target": format!("{}/{target}", to.url.trim_end_matches('/')),
         });
-        let pulling = pull(to.side, request.to_string(), documents);
-        parts.push(to.side.part("replication", "docs", pulling).await?);
+        let pulling = pull(to.system, request.to_string(), documents);
+        parts.push(to.system.part("replication", "docs", pulling).await?);
     }
     Ok(parts)
 }
 
-async fn pull(side: &Side, request: String, documents: u64) -> Result<Slice, BenchError> {
+async fn pull(system: &System, request: String, documents: u64) -> Result<Slice, BenchError> {
     let start = Instant::now();
-    let reply = side
+    let reply = system
         .require("POST", "/_replicate", Some(request.as_bytes()))
         .await?;
     let took = start.elapsed();

@@ -10,8 +10,8 @@ use super::read::repeat;
 use super::{Outcome, Workload};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Side, Watch};
 use crate::slice::{Check, ClosedLoop, Requests, Slice, connect};
+use crate::system::{Part, System, Watch};
 use crate::target::Target;
 
 /// GETs of one document from many connections, and beside them one connection that asks for the configuration, which
@@ -30,44 +30,44 @@ pub(crate) struct Prepared {
 impl Workload for Saturated {
     type State = Prepared;
 
-    async fn prepare(&self, side: &Side) -> Result<Prepared, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<Prepared, BenchError> {
         let mut names = Vec::new();
         for number in 0..self.databases {
-            names.push(side.create(&format!("saturated-{number}")).await?);
+            names.push(system.create(&format!("saturated-{number}")).await?);
         }
-        let document = format!("/{}/document", side.create("saturated").await?);
+        let document = format!("/{}/document", system.create("saturated").await?);
         let mut body = Vec::new();
         Shape::Bytes300.push_body(&mut body, 1);
-        side.require("PUT", &document, Some(&body)).await?;
+        system.require("PUT", &document, Some(&body)).await?;
         Ok(Prepared {
-            document: side.target.request("GET", &document, None),
-            config: side.target.request("GET", "/_node/_local/_config", None),
-            dbs_info: dbs_info_request(side, &names).await?,
+            document: system.target.request("GET", &document, None),
+            config: system.target.request("GET", "/_node/_local/_config", None),
+            dbs_info: dbs_info_request(system, &names).await?,
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Prepared,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
-        let target = &*side.target;
+        let target = &*system.target;
         let probe = |request: &Vec<u8>| probe(target.clone(), vec![request.clone()], length);
-        let config_idle = side
+        let config_idle = system
             .part("config_idle", "req", probe(&state.config))
             .await?;
-        let dbs_info_idle = side
+        let dbs_info_idle = system
             .part("dbs_info_idle", "req", probe(&state.dbs_info))
             .await?;
         let clients = connect(target, self.connections).await?;
-        let loading = ClosedLoop::timed(&side.target, length * 2, Check::Status)
+        let loading = ClosedLoop::timed(&system.target, length * 2, Check::Status)
             .run_on(clients, repeat(state.document.clone(), 1));
         let probing = async {
             let config = probe(&state.config).await?;
             Ok::<_, BenchError>((config, probe(&state.dbs_info).await?))
         };
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let (load, probed) = tokio::join!(loading, probing);
         let (config, dbs_info) = probed?;
         Ok(vec![
@@ -79,7 +79,7 @@ impl Workload for Saturated {
         ])
     }
 
-    async fn finish(&self, _side: &Side, _state: Prepared) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, _state: Prepared) -> Result<Outcome, BenchError> {
         Ok(Outcome {
             notes: vec![format!(
                 "saturated: {} connections, {} databases in _dbs_info",
@@ -94,14 +94,14 @@ impl Workload for Saturated {
 const DBS_INFO_LIMIT: u64 = 100;
 
 /// A server that has no GET of `_dbs_info` (CouchDB before 3.2) is asked by POST with the databases' names.
-async fn dbs_info_request(side: &Side, names: &[String]) -> Result<Vec<u8>, BenchError> {
+async fn dbs_info_request(system: &System, names: &[String]) -> Result<Vec<u8>, BenchError> {
     let path = format!("/_dbs_info?limit={DBS_INFO_LIMIT}");
-    if side.call("GET", &path, None).await?.0 == 200 {
-        return Ok(side.target.request("GET", &path, None));
+    if system.call("GET", &path, None).await?.0 == 200 {
+        return Ok(system.target.request("GET", &path, None));
     }
     let keys = serde_json::json!({ "keys": names[..names.len().min(DBS_INFO_LIMIT as usize)] });
     let body = keys.to_string();
-    Ok(side
+    Ok(system
         .target
         .request("POST", "/_dbs_info", Some(body.as_bytes())))
 }

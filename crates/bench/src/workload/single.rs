@@ -8,8 +8,8 @@ use super::disk;
 use super::{Outcome, Workload};
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{Part, Side};
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
+use crate::system::{Part, System};
 
 /// PUT of new `{"foo":"bar"}` documents.
 pub(crate) struct Single {
@@ -67,14 +67,14 @@ impl Single {
 
     async fn write(
         &self,
-        side: &Side,
+        system: &System,
         state: &Written,
         length: Duration,
     ) -> Result<Slice, BenchError> {
         let (query, headers) = (self.query, self.headers);
         let requests = |_| -> Requests {
             let (target, database, ids) = (
-                Rc::clone(&side.target),
+                Rc::clone(&system.target),
                 state.database.clone(),
                 state.ids.clone(),
             );
@@ -86,10 +86,10 @@ impl Single {
                 Some(1)
             })
         };
-        let mut writing = ClosedLoop::timed(&side.target, length, Check::Status);
+        let mut writing = ClosedLoop::timed(&system.target, length, Check::Status);
         writing.follow_up = self.commits.then(|| {
             let path = format!("/{}/_ensure_full_commit", state.database);
-            Rc::new(side.target.request("POST", &path, Some(b"")))
+            Rc::new(system.target.request("POST", &path, Some(b"")))
         });
         writing.run(self.clients, requests).await
     }
@@ -108,21 +108,22 @@ impl Workload for Single {
         self.query.is_empty()
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Written, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<Written, BenchError> {
         Ok(Written {
-            database: side.create(self.name).await?,
+            database: system.create(self.name).await?,
             ids: Ids::new(Order::Sequential),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Written,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let mut parts = vec![
-            side.part(self.name, "docs", self.write(side, state, length))
+            system
+                .part(self.name, "docs", self.write(system, state, length))
                 .await?,
         ];
         if let Some(dir) = &self.raw_disk {
@@ -138,7 +139,7 @@ impl Workload for Single {
         Ok(parts)
     }
 
-    async fn finish(&self, _side: &Side, _state: Written) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, _state: Written) -> Result<Outcome, BenchError> {
         let notes = self.raw_disk.iter().map(|dir| {
             format!(
                 "raw_fdatasync: 1 KB appends + fdatasync in {}, on this machine; it bounds `single` only if the \

@@ -6,8 +6,8 @@ use super::Workload;
 use super::read::repeat;
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
 use crate::slice::{Check, ClosedLoop};
+use crate::system::{Part, Populated, System};
 
 /// `_all_docs?skip=…&limit=1`, where skip is nine tenths of the documents.
 pub(crate) struct Skip {
@@ -22,16 +22,16 @@ impl Workload for Skip {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Self::State, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<Self::State, BenchError> {
         Ok((
-            side.populated(Shape::Bytes75, self.small).await?,
-            side.populated(Shape::Bytes75, self.large).await?,
+            system.populated(Shape::Bytes75, self.small).await?,
+            system.populated(Shape::Bytes75, self.large).await?,
         ))
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         (small, large): &mut Self::State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
@@ -40,11 +40,12 @@ impl Workload for Skip {
         for (name, populated) in [("skip_of_10000", small), ("skip_of_1000000", large)] {
             let skip = populated.documents / 10 * 9;
             let path = format!("/{}/_all_docs?skip={skip}&limit=1", populated.database);
-            let request = side.target.request("GET", &path, None);
+            let request = system.target.request("GET", &path, None);
             let reading =
-                ClosedLoop::timed(&side.target, length, Check::Rows(br#""value":{"rev":"#));
+                ClosedLoop::timed(&system.target, length, Check::Rows(br#""value":{"rev":"#));
             parts.push(
-                side.part(name, "req", reading.run(1, repeat(request, 1)))
+                system
+                    .part(name, "req", reading.run(1, repeat(request, 1)))
                     .await?,
             );
         }

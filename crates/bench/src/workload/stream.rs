@@ -6,8 +6,8 @@ use super::Workload;
 use super::read::repeat;
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
 use crate::slice::{Check, ClosedLoop};
+use crate::system::{Part, Populated, System};
 
 /// One client that reads a listing from its beginning to its end.
 pub(crate) struct Stream {
@@ -53,20 +53,20 @@ impl Workload for Stream {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<Populated, BenchError> {
-        side.populated(Shape::Bytes300, self.documents).await
+    async fn prepare(&self, system: &System) -> Result<Populated, BenchError> {
+        system.populated(Shape::Bytes300, self.documents).await
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut Populated,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let path = format!("/{}/{}", state.database, self.path);
-        let request = side.target.request("GET", &path, None);
-        let reading = ClosedLoop::timed(&side.target, length, Check::Rows(self.row));
-        let part = side.part(
+        let request = system.target.request("GET", &path, None);
+        let reading = ClosedLoop::timed(&system.target, length, Check::Rows(self.row));
+        let part = system.part(
             self.name,
             "rows",
             reading.run(1, repeat(request, state.documents)),

@@ -11,8 +11,8 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use language::Error;
 use parking_lot::Mutex;
+use query_server::language::Error;
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::Processes;

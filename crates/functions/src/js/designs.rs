@@ -8,8 +8,8 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use language::{DesignDoc, Designs, Error, ListIo, SLICE};
 use projection::{Arguments, LeftBehind, left_behind};
+use query_server::language::{DesignDoc, Designs, Error, ListIo, SLICE};
 use quickjs::{Limit, Limits};
 
 use super::environment::{Entered, Prelude, limit_error};

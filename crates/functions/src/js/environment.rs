@@ -3,8 +3,8 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use language::Error;
-use prelude::PRELUDE;
+use query_server::language::Error;
+use query_server::prelude::PRELUDE;
 use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, Kept, Limit, Limits, Scope};
 use quickjs::{Script, Value};
 

@@ -4,7 +4,7 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::time::Instant;
 
-use language::{Error, ListIo};
+use query_server::language::{Error, ListIo};
 use quickjs::{Clock, Host, Reply};
 
 use super::log::Log;

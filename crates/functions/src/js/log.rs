@@ -3,7 +3,7 @@
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
-use language::one_line;
+use query_server::language::one_line;
 
 /// Lines that one heap may log in each [`WINDOW`].
 const LINES: u32 = 10;

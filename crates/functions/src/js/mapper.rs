@@ -7,9 +7,9 @@ use std::ops::Range;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
 use profiler::Label;
 use projection::{Arguments, LeftBehind, left_behind};
+use query_server::language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
 use quickjs::{BuildError, Form, Kept, Limit, Limits, Scope, Value};
 use telemetry::Tick;
 
@@ -59,8 +59,10 @@ fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bo
     let modules = entered.modules(group.lib.as_deref())?;
     match group.indexes {
         Indexes::No => {}
-        Indexes::Nouveau => entered.run(prelude::INDEX_OF_NOUVEAU, c"nouveau.js")?,
-        Indexes::Clouseau => entered.run(prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?,
+        Indexes::Nouveau => entered.run(query_server::prelude::INDEX_OF_NOUVEAU, c"nouveau.js")?,
+        Indexes::Clouseau => {
+            entered.run(query_server::prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?
+        }
     }
     let mut functions = Vec::with_capacity(group.maps.len());
     let mut is_verbatim = true;

@@ -26,7 +26,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use language::{Designs, Error, MapGroup, Mapper, Reducer};
+use query_server::language::{Designs, Error, MapGroup, Mapper, Reducer};
 use quickjs::Limits;
 
 use designs::{Heaps, ThreadDesigns};

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use language::{Error, ReduceRow, Reducer};
 use projection::{Arguments, LeftBehind, left_behind};
+use query_server::language::{Error, ReduceRow, Reducer};
 use quickjs::{Kept, Limits, Value};
 use telemetry::State;
 

@@ -4,7 +4,7 @@
 //! hundred kilobytes, so it is left out between the calls of functions that are known to leave nothing
 //! ([`projection::left_behind`]).
 
-use language::Error;
+use query_server::language::Error;
 use quickjs::{Context, Enter, Heap, Host, Limit, Limits, RewindingHeap, Scope};
 
 use super::environment::{Entered, Environment, new_heap};

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use language::{Doc, Emits, Indexes, MapGroup, Mapper, Owner};
+use query_server::language::{Doc, Emits, Indexes, MapGroup, Mapper, Owner};
 
 use super::Options;
 use super::environment::{Environment, Prelude, new_heap};

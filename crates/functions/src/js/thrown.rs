@@ -2,7 +2,7 @@
 
 use std::ffi::CStr;
 
-use language::Error;
+use query_server::language::Error;
 use quickjs::{Failed, Scope, Value};
 
 /// What is said of a thrown value that cannot be shown.

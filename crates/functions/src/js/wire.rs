@@ -7,7 +7,7 @@ use std::time::Duration;
 use super::Options;
 use super::log::Line;
 use confine::Confinement;
-use language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
+use query_server::language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
 
 /// Longest frame that is read.
 const FRAME_MAX: u32 = 1 << 30;

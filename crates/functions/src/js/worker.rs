@@ -18,7 +18,7 @@ use rustix::thread::{set_name, set_no_new_privs};
 use super::profile::Profiled;
 use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
-use language::{Doc, Emits, Error, ListIo, ReduceRow};
+use query_server::language::{Doc, Emits, Error, ListIo, ReduceRow};
 
 /// Definitions that a worker keeps, and their bytes. Their heaps are bounded where they are idle.
 const DEFINITIONS_MAX: usize = 64;

@@ -3,7 +3,7 @@
 use crate::common;
 
 use common::{Fake, ddoc};
-use language::{DesignDoc, Designs, Error, ListIo};
+use query_server::language::{DesignDoc, Designs, Error, ListIo};
 use query_server::{Pools, Settings};
 
 fn show(designs: &mut dyn Designs, ddoc: &DesignDoc) -> String {

@@ -3,8 +3,8 @@
 use crate::common;
 
 use common::{group, map, real_servers, row};
-use language::{DesignDoc, Error, ListIo};
 use query_server::Pools;
+use query_server::language::{DesignDoc, Error, ListIo};
 
 fn pools() -> Pools {
     Pools::new(real_servers()).expect("a thread")

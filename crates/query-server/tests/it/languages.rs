@@ -6,7 +6,7 @@ use crate::common;
 use std::time::{Duration, Instant};
 
 use common::{Row, group, map, real_servers, row, wait_until_gone};
-use language::{Error, ReduceRow};
+use query_server::language::{Error, ReduceRow};
 use query_server::{Pools, Settings};
 
 fn pools() -> Pools {

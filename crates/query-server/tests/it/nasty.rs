@@ -5,7 +5,7 @@ use crate::common;
 use std::time::Duration;
 
 use common::{Fake, group, map, map_with, row};
-use language::Error;
+use query_server::language::Error;
 use query_server::{Pools, Settings};
 
 const DOCS: &[&str] = &["{}", r#"{"a":1}"#, "{}", "{}"];

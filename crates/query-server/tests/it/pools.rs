@@ -6,7 +6,7 @@ use std::sync::{Arc, Barrier};
 use std::time::Duration;
 
 use common::{Fake, ddoc, group, map, map_with, row, wait_until_gone};
-use language::{Error, ListIo, MapGroup, Owner, ReduceRow};
+use query_server::language::{Error, ListIo, MapGroup, Owner, ReduceRow};
 use query_server::{Pools, ReduceLimit, Settings};
 
 #[test]

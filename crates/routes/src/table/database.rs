@@ -1,6 +1,6 @@
 //! Paths of a database, except those of its design documents.
 
-use super::{database, ddoc_id, index_ddoc_id, local_id};
+use super::place::{database, ddoc_id, index_ddoc_id, local_id};
 use crate::class::Class;
 use crate::operation::{ANY, copy, delete, get, post, put};
 use crate::parameters::{
@@ -8,7 +8,8 @@ use crate::parameters::{
     SEARCH, VIEW, WRITE,
 };
 use crate::route::{DatabaseRoute, ListingKind};
-use crate::row::{BodyClass, Cluster, Row, Who};
+use crate::row::{BodyClass, Cluster, Row};
+use crate::who::Who;
 
 /// The content type of HTML forms with files.
 const FORM: &str = "multipart/form-data";

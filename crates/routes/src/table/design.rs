@@ -1,13 +1,14 @@
 //! Paths of a design document.
 
-use super::design;
+use super::place::design;
 use crate::class::Class;
 use crate::operation::{ANY, copy, delete, get, post, put};
 use crate::parameters::{
     CLOUSEAU, FULL, INFO, NOUVEAU, PAGE, RANGE, READ, REV, SEARCH, VIEW, WRITE,
 };
 use crate::route::DesignRoute;
-use crate::row::{BodyClass, Row, Who};
+use crate::row::{BodyClass, Row};
+use crate::who::Who;
 
 /// The content type of HTML forms with files.
 const FORM: &str = "multipart/form-data";

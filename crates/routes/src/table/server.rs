@@ -1,11 +1,12 @@
 //! Paths of the server.
 
-use super::node;
+use super::place::node;
 use crate::class::Class;
 use crate::operation::{ANY, delete, get, post, put};
 use crate::parameters::{ANALYZE, FEED, IDS, NAMES, NEXT, PAGE, PERSIST, PROFILE, SESSION, SIZE};
 use crate::route::{NodeRoute, ReshardRoute, Route, SchedulerRoute, ServerRoute};
-use crate::row::{BodyClass, Cluster, Row, Who};
+use crate::row::{BodyClass, Cluster, Row};
+use crate::who::Who;
 
 /// Rows. One that others do not precede by more literals is the fallback for what they do not match.
 #[rustfmt::skip]

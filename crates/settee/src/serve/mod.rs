@@ -31,7 +31,7 @@ use telemetry::State;
 use self::listen::{BoundPorts, bind, reload_on_hangup, unusable};
 use self::traces::Traces;
 use crate::Failure;
-use crate::cli::{CREDENTIALS, ServeOptions};
+use crate::cli::{CREDENTIALS, PEER_CREDENTIALS, ServeOptions};
 use crate::data::{Made, STORE};
 use crate::private;
 
@@ -295,7 +295,7 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
         .filter(|(k, _)| k != "SETTEE_CACHE" && k != "SETTEE_VECTORS")
         // Of `settee migrate` and other commands, with a password in it.
         .filter(|(k, _)| {
-            !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != bench::PEER_CREDENTIALS
+            !k.starts_with("SETTEE_MIGRATE_") && k != CREDENTIALS && k != PEER_CREDENTIALS
         })
         .collect();
     if options.couchdb_variables {

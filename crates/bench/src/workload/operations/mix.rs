@@ -14,7 +14,7 @@ use super::run::{Done, Operator, Updates, overwrite, run, update};
 use super::weights::Weights;
 use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
-use crate::side::{Fill, Part, Side, Watch};
+use crate::system::{Fill, Part, System, Watch};
 
 /// Documents of a bulk, rows of a scan, and rows that a view, `_find` and `_changes` are asked for.
 const BULK_DOCS: u64 = 100;
@@ -270,22 +270,24 @@ impl Operator for Client {
 
 impl MixWorkload {
     /// What views and queries need, built before the clock runs.
-    async fn index(&self, side: &Side, client: &Client) -> Result<(), BenchError> {
+    async fn index(&self, system: &System, client: &Client) -> Result<(), BenchError> {
         let database = &client.database;
         if self.mix.has(Kind::View) {
             let map = "function (doc) { emit(doc.customer, doc.amount); }";
             let design = json!({"views": {"by_customer": {"map": map, "reduce": "_sum"}}});
             let path = format!("/{database}/_design/mix");
-            side.require("PUT", &path, Some(design.to_string().as_bytes()))
+            system
+                .require("PUT", &path, Some(design.to_string().as_bytes()))
                 .await?;
         }
         if self.mix.has(Kind::Find) {
             let index = json!({"index": {"fields": ["number"]}, "name": "by-number"});
             let path = format!("/{database}/_index");
-            side.require("POST", &path, Some(index.to_string().as_bytes()))
+            system
+                .require("POST", &path, Some(index.to_string().as_bytes()))
                 .await?;
         }
-        let mut caller = Caller::connect(&side.target).await?;
+        let mut caller = Caller::connect(&system.target).await?;
         let mut client = client.clone();
         for kind in [Kind::View, Kind::Find] {
             if self.mix.has(kind) {
@@ -303,8 +305,8 @@ impl Workload for MixWorkload {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
-        let database = side.create("mix").await?;
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
+        let database = system.create("mix").await?;
         let ids = Ids::new(Order::Sequential);
         let fill = Fill {
             database: &database,
@@ -314,7 +316,7 @@ impl Workload for MixWorkload {
             bulk: FILL_BULK,
             clients: FILL_CLIENTS,
         };
-        if let Some(body) = side.fill(fill).await?.errors.first {
+        if let Some(body) = system.fill(fill).await?.errors.first {
             return Err(BenchError::Refused {
                 what: format!("POST /{database}/_bulk_docs"),
                 status: 0,
@@ -329,7 +331,7 @@ impl Workload for MixWorkload {
             pool: Pool::new(self.mix.keys, self.documents, grows),
             rng: fastrand::Rng::new(),
         };
-        self.index(side, &client).await?;
+        self.index(system, &client).await?;
         Ok(State {
             client,
             updates: Updates::default(),
@@ -338,27 +340,27 @@ impl Workload for MixWorkload {
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let client = |_| Client {
             rng: fastrand::Rng::new(),
             ..state.client.clone()
         };
-        let ran = run(&side.target, self.connections, length, client).await?;
+        let ran = run(&system.target, self.connections, length, client).await?;
         state.updates.add(&ran);
         Ok(ran.into_parts("mix", watch, line))
     }
 
-    async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, state: State) -> Result<Outcome, BenchError> {
         let mut notes = vec![format!(
             "mix: {} documents of 300 bytes, {:?} keys, {} connections; an update is a GET and a PUT, a bulk {BULK_DOCS} documents, \
              a scan {SCAN_ROWS} rows with documents, the other queries {ROWS} rows",
             self.documents, self.mix.keys, self.connections
         )];
-        notes.extend(state.updates.note("mix", &side.target.label));
+        notes.extend(state.updates.note("mix", &system.target.label));
         Ok(Outcome {
             notes,
             ..Outcome::default()

@@ -3,8 +3,8 @@
 use super::distribution::fnv_64;
 use crate::error::BenchError;
 use crate::progress;
-use crate::side::Side;
 use crate::slice::{Check, ClosedLoop, Requests};
+use crate::system::System;
 use std::cell::Cell;
 use std::rc::Rc;
 
@@ -49,12 +49,12 @@ pub(crate) fn body(rng: &mut fastrand::Rng) -> Vec<u8> {
 }
 
 /// Writes the records below `records` into an empty database.
-pub(crate) async fn load(side: &Side, database: &str, records: u64) -> Result<(), BenchError> {
+pub(crate) async fn load(system: &System, database: &str, records: u64) -> Result<(), BenchError> {
     let next = Rc::new(Cell::new(0));
     let bar = progress::bar(records, format!("filling {database}"));
     let path = format!("/{database}/_bulk_docs");
     let requests = |client| -> Requests {
-        let (target, next) = (Rc::clone(&side.target), Rc::clone(&next));
+        let (target, next) = (Rc::clone(&system.target), Rc::clone(&next));
         let (path, bar) = (path.clone(), bar.clone());
         let mut rng = fastrand::Rng::with_seed(client as u64);
         let mut bulk = Vec::new();
@@ -70,7 +70,7 @@ pub(crate) async fn load(side: &Side, database: &str, records: u64) -> Result<()
             Some(to - from)
         })
     };
-    let loading = ClosedLoop::exhaustive(&side.target, Check::Bulk);
+    let loading = ClosedLoop::exhaustive(&system.target, Check::Bulk);
     let slice = loading.run(FILL_CLIENTS, requests).await;
     bar.finish_and_clear();
     match slice?.errors.first {

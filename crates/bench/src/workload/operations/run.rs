@@ -9,8 +9,8 @@ use super::caller::Caller;
 use super::kind::Kind;
 use crate::error::BenchError;
 use crate::pace::{OpenLoop, Pacing, Turns};
-use crate::side::{Part, Watch};
 use crate::slice::Slice;
+use crate::system::{Part, Watch};
 use crate::target::Target;
 
 /// A client whose operations fail so often in a row gives up.

@@ -15,7 +15,7 @@ use super::records;
 use super::run::{Done, Operator, Updates, overwrite, run, update};
 use super::weights::Weights;
 use crate::error::BenchError;
-use crate::side::{Part, Side, Watch};
+use crate::system::{Part, System, Watch};
 
 /// Most documents of a scan; each number up to it is as frequent.
 const SCAN_DOCS_MAX: u64 = 100;
@@ -148,9 +148,9 @@ impl Workload for Ycsb {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
-        let database = side.create(self.name).await?;
-        records::load(side, &database, self.records).await?;
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
+        let database = system.create(self.name).await?;
+        records::load(system, &database, self.records).await?;
         let grows = self.weights.has(Kind::Insert);
         let client = Client {
             database,
@@ -166,26 +166,26 @@ impl Workload for Ycsb {
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let client = |_| Client {
             rng: fastrand::Rng::new(),
             ..state.client.clone()
         };
-        let ran = run(&side.target, self.connections, length, client).await?;
+        let ran = run(&system.target, self.connections, length, client).await?;
         state.updates.add(&ran);
         Ok(ran.into_parts(self.name, watch, |kind| self.line(kind)))
     }
 
-    async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, state: State) -> Result<Outcome, BenchError> {
         let mut notes = vec![format!(
             "{}: {} records of 10 x 100 bytes, {:?} keys, {} connections; an update is a GET for the revision and a PUT",
             self.name, self.records, self.keys, self.connections
         )];
-        notes.extend(state.updates.note(self.name, &side.target.label));
+        notes.extend(state.updates.note(self.name, &system.target.label));
         Ok(Outcome {
             notes,
             ..Outcome::default()

@@ -9,8 +9,8 @@ use super::tasks::Tasks;
 use crate::error::BenchError;
 use crate::processes::{Sampler, Usage};
 use crate::progress;
-use crate::side::{Part, Side, Watch};
 use crate::slice::Slice;
+use crate::system::{Part, System, Watch};
 use crate::workload::Outcome;
 
 /// A build that takes longer has failed.
@@ -32,7 +32,7 @@ pub(super) struct View {
 ///
 /// `autoupdate` false keeps the server from building before it is asked.
 pub(super) async fn put_design(
-    side: &Side,
+    system: &System,
     database: &str,
     language: &str,
     views: &[View],
@@ -52,23 +52,26 @@ pub(super) async fn put_design(
         .collect();
     let design = json!({ "language": language, "autoupdate": autoupdate, "views": sources });
     let path = format!("/{database}/_design/{name}");
-    side.require("PUT", &path, Some(design.to_string().as_bytes()))
+    system
+        .require("PUT", &path, Some(design.to_string().as_bytes()))
         .await?;
     Ok(name)
 }
 
 /// Deletes a design document and its index.
 pub(super) async fn remove_design(
-    side: &Side,
+    system: &System,
     database: &str,
     design: &str,
 ) -> Result<(), BenchError> {
     let path = format!("/{database}/_design/{design}");
-    let stored = side.json("GET", &path).await?;
+    let stored = system.json("GET", &path).await?;
     let rev = stored["_rev"].as_str().unwrap_or_default();
-    side.require("DELETE", &format!("{path}?rev={rev}"), None)
+    system
+        .require("DELETE", &format!("{path}?rev={rev}"), None)
         .await?;
-    side.require("POST", &format!("/{database}/_view_cleanup"), Some(b"{}"))
+    system
+        .require("POST", &format!("/{database}/_view_cleanup"), Some(b"{}"))
         .await?;
     Ok(())
 }
@@ -76,11 +79,11 @@ pub(super) async fn remove_design(
 /// Asks for one row until the index is up to date; returns how many rows the view has.
 ///
 /// A server that gives up waiting (CouchDB's `timeout`) goes on building, so it is asked again.
-pub(super) async fn wait_for(side: &Side, view_path: &str) -> Result<u64, BenchError> {
+pub(super) async fn wait_for(system: &System, view_path: &str) -> Result<u64, BenchError> {
     let path = format!("{view_path}?limit=1&reduce=false");
     let start = Instant::now();
     loop {
-        let (status, body) = side.call("GET", &path, None).await?;
+        let (status, body) = system.call("GET", &path, None).await?;
         if status == 200 {
             let answer: Value = serde_json::from_slice(&body).unwrap_or_default();
             return Ok(answer["total_rows"].as_u64().unwrap_or(0));
@@ -117,21 +120,21 @@ pub(super) struct Built {
 
 impl Build<'_> {
     /// The clock runs from the moment when the design document is sent: a server may begin before it is asked.
-    pub(super) async fn run(&self, side: &Side) -> Result<Built, BenchError> {
-        let sampler = Sampler::start(side.pid);
-        let watch = Watch::start(&side.pids);
+    pub(super) async fn run(&self, system: &System) -> Result<Built, BenchError> {
+        let sampler = Sampler::start(system.pid);
+        let watch = Watch::start(&system.pids);
         let bar = progress::bar(self.documents, self.part.to_owned());
         let mut tasks = Tasks::default();
         let start = Instant::now();
-        let design = put_design(side, self.database, self.language, self.views, true).await?;
+        let design = put_design(system, self.database, self.language, self.views, true).await?;
         let design_id = format!("_design/{design}");
         let view = format!(
             "/{}/{design_id}/_view/{}",
             self.database, self.views[0].name
         );
         let rows = tokio::select! {
-            rows = wait_for(side, &view) => rows,
-            failed = tasks.watch(side, self.database, &design_id, &bar) => Err(failed.err().unwrap_or(BenchError::Interrupted)),
+            rows = wait_for(system, &view) => rows,
+            failed = tasks.watch(system, self.database, &design_id, &bar) => Err(failed.err().unwrap_or(BenchError::Interrupted)),
         };
         let elapsed = start.elapsed();
         bar.finish_and_clear();
@@ -192,13 +195,13 @@ impl Ledger {
     /// All languages must come to the same reduction of the same view; an error of the part when they do not.
     pub(super) async fn compare(
         &mut self,
-        side: &Side,
+        system: &System,
         kind: &'static str,
         language: &'static str,
         view_path: &str,
         slice: &mut Slice,
     ) -> Result<(), BenchError> {
-        let found = side.json("GET", view_path).await?["rows"].take();
+        let found = system.json("GET", view_path).await?["rows"].take();
         let (first, expected) = self
             .reductions
             .entry(kind)

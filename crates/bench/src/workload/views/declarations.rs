@@ -10,7 +10,7 @@ use super::extraction::Sample;
 use super::languages::{self, Language, Present, Source};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
+use crate::system::{Part, Populated, System};
 use crate::workload::{Outcome, Workload};
 
 /// Declarations of about 16 KB, one row each.
@@ -29,7 +29,7 @@ impl Declarations {
 
     async fn build(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         language: &'static Language,
         kind: &'static str,
@@ -47,14 +47,14 @@ impl Declarations {
             language: language.name,
             views: &[source.summed()],
         };
-        let mut built = build.run(side).await?;
+        let mut built = build.run(system).await?;
         let path = format!("/{database}/_design/{}/_view/v", built.design);
         state
             .ledger
-            .compare(side, kind, language.name, &path, &mut built.part.slice)
+            .compare(system, kind, language.name, &path, &mut built.part.slice)
             .await?;
         state.ledger.note(&built);
-        remove_design(side, &database, &built.design).await?;
+        remove_design(system, &database, &built.design).await?;
         Ok(Some(built.part))
     }
 
@@ -84,31 +84,31 @@ impl Workload for Declarations {
         BUILD_ROUNDS
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
         Ok(State {
-            populated: side.populated(Shape::Declaration, self.documents).await?,
-            present: languages::present(side).await?,
+            populated: system.populated(Shape::Declaration, self.documents).await?,
+            present: languages::present(system).await?,
             ledger: Ledger::default(),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         _length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let mut parts = Vec::new();
         for language in state.present.languages.clone() {
             for (kind, source) in [("trivial", language.trivial), ("real", language.real)] {
-                parts.extend(self.build(side, state, language, kind, source).await?);
+                parts.extend(self.build(system, state, language, kind, source).await?);
             }
         }
         parts.push(self.extract());
         Ok(parts)
     }
 
-    async fn finish(&self, _side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         let mut outcome = state.ledger.outcome();
         outcome.notes = state.present.notes;
         outcome.notes.push(format!(

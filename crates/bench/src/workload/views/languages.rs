@@ -4,7 +4,7 @@ use serde_json::json;
 
 use super::build::View;
 use crate::error::BenchError;
-use crate::side::Side;
+use crate::system::System;
 
 /// CouchDB's name of the error for a language that it has no server for.
 const UNKNOWN: &str = "unknown_query_language";
@@ -83,21 +83,22 @@ pub(super) struct Present {
 }
 
 /// Tries each language on one document.
-pub(super) async fn present(side: &Side) -> Result<Present, BenchError> {
-    let database = side.create("languages").await?;
+pub(super) async fn present(system: &System) -> Result<Present, BenchError> {
+    let database = system.create("languages").await?;
     let document = json!({"type": "order", "customer": "a", "amount": 1}).to_string();
-    side.require("PUT", &format!("/{database}/a"), Some(document.as_bytes()))
+    system
+        .require("PUT", &format!("/{database}/a"), Some(document.as_bytes()))
         .await?;
     let mut present = Present {
         languages: Vec::new(),
         notes: Vec::new(),
     };
     for language in &LANGUAGES {
-        let refusal = refusal(side, &database, language).await?;
+        let refusal = refusal(system, &database, language).await?;
         match refusal {
             None => present.languages.push(language),
             Some(body) => {
-                let (name, server) = (language.name, &side.target.label);
+                let (name, server) = (language.name, &system.target.label);
                 present.notes.push(if body.contains(UNKNOWN) {
                     format!("{name}: absent on {server} ({UNKNOWN})")
                 } else {
@@ -111,7 +112,7 @@ pub(super) async fn present(side: &Side) -> Result<Present, BenchError> {
 
 /// What the server says when it cannot run the language.
 async fn refusal(
-    side: &Side,
+    system: &System,
     database: &str,
     language: &Language,
 ) -> Result<Option<String>, BenchError> {
@@ -121,10 +122,10 @@ async fn refusal(
     });
     let path = format!("/{database}/_design/{}", language.name);
     let body = design.to_string();
-    let (status, reply) = side.call("PUT", &path, Some(body.as_bytes())).await?;
+    let (status, reply) = system.call("PUT", &path, Some(body.as_bytes())).await?;
     if !(200..300).contains(&status) {
         return Ok(Some(String::from_utf8_lossy(&reply).into_owned()));
     }
-    let (status, reply) = side.call("GET", &format!("{path}/_view/v"), None).await?;
+    let (status, reply) = system.call("GET", &format!("{path}/_view/v"), None).await?;
     Ok((status != 200).then(|| String::from_utf8_lossy(&reply).into_owned()))
 }

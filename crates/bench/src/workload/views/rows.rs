@@ -11,8 +11,8 @@ use super::build::{Build, Ledger, View, put_design, remove_design, wait_for};
 use crate::documents::Shape;
 use crate::error::BenchError;
 use crate::procfs;
-use crate::side::{Part, Populated, Side, Watch};
 use crate::slice::{Check, ClosedLoop, Requests, Slice};
+use crate::system::{Part, Populated, System, Watch};
 use crate::workload::saturated::probe;
 use crate::workload::{Outcome, Workload};
 
@@ -78,10 +78,10 @@ impl Index {
 
 impl Rows {
     /// Builds both, the large one under measurement.
-    async fn build(&self, side: &Side, state: &mut State) -> Result<Part, BenchError> {
+    async fn build(&self, system: &System, state: &mut State) -> Result<Part, BenchError> {
         let database = state.large.populated.database.clone();
-        let folders = folders(side).await?;
-        side.compact(&database).await?;
+        let folders = folders(system).await?;
+        system.compact(&database).await?;
         let before = folder_bytes(&folders);
         let build = Build {
             part: "rows_build",
@@ -91,18 +91,18 @@ impl Rows {
             language: "javascript",
             views: &[VIEW],
         };
-        let built = build.run(side).await?;
+        let built = build.run(system).await?;
         state.ledger.note(&built);
-        let sizes = compacted_sizes(side, &database, &built.design).await?;
+        let sizes = compacted_sizes(system, &database, &built.design).await?;
         let grown = folder_bytes(&folders).zip(before);
         self.note_sizes(&mut state.figures, &sizes, grown);
         // Building before it is asked for would take the work out of the measured query.
-        remove_design(side, &database, &built.design).await?;
+        remove_design(system, &database, &built.design).await?;
         for index in [&mut state.large, &mut state.small] {
             let database = index.populated.database.clone();
-            let design = put_design(side, &database, "javascript", &[VIEW], false).await?;
+            let design = put_design(system, &database, "javascript", &[VIEW], false).await?;
             index.design = Some(design);
-            wait_for(side, &index.view()).await?;
+            wait_for(system, &index.view()).await?;
         }
         Ok(built.part)
     }
@@ -140,14 +140,18 @@ impl Rows {
 
     async fn reads(
         &self,
-        side: &Side,
+        system: &System,
         index: &Index,
         names: &Names,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let rows = index.populated.documents;
         let view = index.view();
-        let get = |query: &str| side.target.request("GET", &format!("{view}{query}"), None);
+        let get = |query: &str| {
+            system
+                .target
+                .request("GET", &format!("{view}{query}"), None)
+        };
         let ranges = (0..500).map(|_| {
             let (from, to) = (fastrand::u64(..rows), fastrand::u64(..rows));
             get(&format!("?startkey=%5B1,{from}%5D&endkey=%5B8,{to}%5D"))
@@ -159,8 +163,8 @@ impl Rows {
             (names.range, ranges),
             (names.group_level, vec![get("?group_level=1")]),
         ] {
-            let measuring = probe((*side.target).clone(), requests, length);
-            parts.push(side.part(name, "req", measuring).await?);
+            let measuring = probe((*system.target).clone(), requests, length);
+            parts.push(system.part(name, "req", measuring).await?);
         }
         Ok(parts)
     }
@@ -168,15 +172,15 @@ impl Rows {
     /// Changes documents, then measures the query that brings the index up to date.
     async fn catch_up(
         &self,
-        side: &Side,
+        system: &System,
         index: &Index,
         name: &'static str,
     ) -> Result<Part, BenchError> {
         let changed = CHANGED_DOCS.min(index.populated.documents / 2);
-        change(side, &index.populated, changed).await?;
-        let watch = Watch::start(&side.pids);
+        change(system, &index.populated, changed).await?;
+        let watch = Watch::start(&system.pids);
         let start = Instant::now();
-        let rows = wait_for(side, &index.view()).await?;
+        let rows = wait_for(system, &index.view()).await?;
         let elapsed = start.elapsed();
         let mut slice = Slice::new();
         slice.record(changed, elapsed);
@@ -189,11 +193,11 @@ impl Rows {
     }
 
     /// What the connection and the HTTP stack take of a read's latency.
-    async fn constant(&self, side: &Side, length: Duration) -> Result<Part, BenchError> {
+    async fn constant(&self, system: &System, length: Duration) -> Result<Part, BenchError> {
         let path = format!("/_settee/constant?size={CONSTANT_BYTES}");
-        let request = side.target.request("GET", &path, None);
-        let measuring = probe((*side.target).clone(), vec![request], length);
-        side.part("constant_alone", "req", measuring).await
+        let request = system.target.request("GET", &path, None);
+        let measuring = probe((*system.target).clone(), vec![request], length);
+        system.part("constant_alone", "req", measuring).await
     }
 }
 
@@ -204,9 +208,9 @@ impl Workload for Rows {
         BUILD_ROUNDS
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
         let index = async |documents: u64| {
-            let populated = side.populated(Shape::Tiny, documents).await?;
+            let populated = system.populated(Shape::Tiny, documents).await?;
             Ok::<_, BenchError>(Index {
                 populated,
                 design: None,
@@ -218,34 +222,34 @@ impl Workload for Rows {
             small: index((self.rows / TIMES).max(10)).await?,
             ledger: Ledger::default(),
             figures: Vec::new(),
-            has_constant: side.call("GET", &constant, None).await?.0 == 200,
+            has_constant: system.call("GET", &constant, None).await?.0 == 200,
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let mut parts = Vec::new();
         if state.large.design.is_none() {
-            parts.push(self.build(side, state).await?);
+            parts.push(self.build(system, state).await?);
         }
         for (index, names) in [(&state.small, &SMALL), (&state.large, &LARGE)] {
-            parts.extend(self.reads(side, index, names, length).await?);
-            parts.push(self.catch_up(side, index, names.catch_up).await?);
+            parts.extend(self.reads(system, index, names, length).await?);
+            parts.push(self.catch_up(system, index, names.catch_up).await?);
         }
         if state.has_constant {
-            parts.push(self.constant(side, length).await?);
+            parts.push(self.constant(system, length).await?);
         }
         Ok(parts)
     }
 
-    async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, system: &System, state: State) -> Result<Outcome, BenchError> {
         for index in [&state.large, &state.small] {
             if let Some(design) = &index.design {
-                remove_design(side, &index.populated.database, design).await?;
+                remove_design(system, &index.populated.database, design).await?;
             }
         }
         let mut outcome = state.ledger.outcome();
@@ -267,7 +271,7 @@ fn keys_and_values_bytes(rows: u64) -> u64 {
 }
 
 /// Writes new revisions of documents spread over the whole database.
-async fn change(side: &Side, populated: &Populated, changed: u64) -> Result<(), BenchError> {
+async fn change(system: &System, populated: &Populated, changed: u64) -> Result<(), BenchError> {
     let step = populated.documents / changed.max(1);
     let ids: HashMap<String, u64> = (0..changed)
         .map(|at| {
@@ -278,7 +282,7 @@ async fn change(side: &Side, populated: &Populated, changed: u64) -> Result<(), 
         .collect();
     let path = format!("/{}/_all_docs", populated.database);
     let keys = json!({ "keys": ids.keys().collect::<Vec<_>>() }).to_string();
-    let reply = side.require("POST", &path, Some(keys.as_bytes())).await?;
+    let reply = system.require("POST", &path, Some(keys.as_bytes())).await?;
     let listed: Value = serde_json::from_slice(&reply).unwrap_or_default();
     // The number changes places with none of another document, so the rows stay as many and as long.
     let docs: Vec<Value> = listed["rows"]
@@ -294,7 +298,7 @@ async fn change(side: &Side, populated: &Populated, changed: u64) -> Result<(), 
         .collect();
     let body = json!({ "docs": docs }).to_string().into_bytes();
     let path = format!("/{}/_bulk_docs", populated.database);
-    let mut bulk = Some(side.target.request("POST", &path, Some(&body)));
+    let mut bulk = Some(system.target.request("POST", &path, Some(&body)));
     let units = docs.len() as u64;
     let once = |_| -> Requests {
         let mut bulk = bulk.take();
@@ -303,7 +307,7 @@ async fn change(side: &Side, populated: &Populated, changed: u64) -> Result<(), 
             Some(units)
         })
     };
-    let writing = ClosedLoop::exhaustive(&side.target, Check::Bulk);
+    let writing = ClosedLoop::exhaustive(&system.target, Check::Bulk);
     let slice = writing.run(1, once).await?;
     match slice.errors.first {
         None if slice.count == changed => Ok(()),
@@ -316,12 +320,16 @@ async fn change(side: &Side, populated: &Populated, changed: u64) -> Result<(), 
 }
 
 /// `sizes` of the index after a compaction of it.
-async fn compacted_sizes(side: &Side, database: &str, design: &str) -> Result<Value, BenchError> {
+async fn compacted_sizes(
+    system: &System,
+    database: &str,
+    design: &str,
+) -> Result<Value, BenchError> {
     let compact = format!("/{database}/_compact/{design}");
-    side.require("POST", &compact, Some(b"{}")).await?;
+    system.require("POST", &compact, Some(b"{}")).await?;
     let path = format!("/{database}/_design/{design}/_info");
     for _ in 0..COMPACTION_POLLS_MAX {
-        let info = side.json("GET", &path).await?["view_index"].take();
+        let info = system.json("GET", &path).await?["view_index"].take();
         if info["compact_running"] != Value::Bool(true) {
             return Ok(info["sizes"].clone());
         }
@@ -333,8 +341,8 @@ async fn compacted_sizes(side: &Side, database: &str, design: &str) -> Result<Va
 }
 
 /// Where a local server keeps documents and indexes, as its configuration says.
-async fn folders(side: &Side) -> Result<Vec<PathBuf>, BenchError> {
-    let Some(pid) = side.pid else {
+async fn folders(system: &System) -> Result<Vec<PathBuf>, BenchError> {
+    let Some(pid) = system.pid else {
         return Ok(Vec::new());
     };
     let base = procfs::working_directory(pid).unwrap_or_default();
@@ -345,7 +353,7 @@ async fn folders(side: &Side) -> Result<Vec<PathBuf>, BenchError> {
     let mut folders: Vec<PathBuf> = Vec::new();
     for key in ["database_dir", "view_index_dir"] {
         let path = format!("/_node/_local/_config/couchdb/{key}");
-        let (status, reply) = side.call("GET", &path, None).await?;
+        let (status, reply) = system.call("GET", &path, None).await?;
         let folder: Option<String> = serde_json::from_slice(&reply).ok();
         if let Some(folder) = folder.filter(|_| status == 200) {
             let folder = base.join(folder);

@@ -6,8 +6,8 @@ use super::BUILD_ROUNDS;
 use super::build::{Build, Ledger, View, remove_design};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
 use crate::slice::Slice;
+use crate::system::{Part, Populated, System};
 use crate::workload::{Outcome, Workload};
 
 const VIEWS: [View; 4] = [
@@ -46,7 +46,7 @@ pub(crate) struct State {
 impl Several {
     async fn build(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         part: &'static str,
         views: &[View],
@@ -60,9 +60,9 @@ impl Several {
             language: "javascript",
             views,
         };
-        let built = build.run(side).await?;
+        let built = build.run(system).await?;
         state.ledger.note(&built);
-        remove_design(side, &database, &built.design).await?;
+        remove_design(system, &database, &built.design).await?;
         Ok(built.part)
     }
 }
@@ -74,20 +74,22 @@ impl Workload for Several {
         BUILD_ROUNDS
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
         Ok(State {
-            populated: side.populated(Shape::Bytes300, self.documents).await?,
+            populated: system.populated(Shape::Bytes300, self.documents).await?,
             ledger: Ledger::default(),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         _length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
-        let together = self.build(side, state, "several_together", &VIEWS).await?;
+        let together = self
+            .build(system, state, "several_together", &VIEWS)
+            .await?;
         let mut singly = Part {
             name: "several_singly",
             unit: "docs",
@@ -97,7 +99,7 @@ impl Workload for Several {
         };
         for view in &VIEWS {
             let one = std::slice::from_ref(view);
-            let part = self.build(side, state, "several_one_alone", one).await?;
+            let part = self.build(system, state, "several_one_alone", one).await?;
             singly.slice.seconds += part.slice.seconds;
             singly.slice.merge(part.slice);
             singly.peak_resident_bytes = singly.peak_resident_bytes.max(part.peak_resident_bytes);
@@ -110,7 +112,7 @@ impl Workload for Several {
         Ok(vec![together, singly])
     }
 
-    async fn finish(&self, _side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         Ok(state.ledger.outcome())
     }
 }

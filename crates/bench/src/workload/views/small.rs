@@ -8,7 +8,7 @@ use super::build::{Build, Ledger, View, remove_design};
 use super::languages::{self, Present};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
+use crate::system::{Part, Populated, System};
 use crate::workload::{Outcome, Workload};
 
 /// A map that reads the names of all members cannot be given only some of them.
@@ -32,7 +32,7 @@ pub(crate) struct State {
 impl FirstBuilds {
     async fn build(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         part: &'static str,
         language: &'static str,
@@ -50,16 +50,16 @@ impl FirstBuilds {
             language,
             views: &[view],
         };
-        let mut built = build.run(side).await?;
+        let mut built = build.run(system).await?;
         if view.reduce.is_some() && part.starts_with("first_build ") {
             let path = format!("/{database}/_design/{}/_view/v", built.design);
             state
                 .ledger
-                .compare(side, "small", language, &path, &mut built.part.slice)
+                .compare(system, "small", language, &path, &mut built.part.slice)
                 .await?;
         }
         state.ledger.note(&built);
-        remove_design(side, &database, &built.design).await?;
+        remove_design(system, &database, &built.design).await?;
         Ok(Some(built.part))
     }
 }
@@ -71,24 +71,24 @@ impl Workload for FirstBuilds {
         BUILD_ROUNDS
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
         Ok(State {
-            populated: side.populated(Shape::Bytes300, self.documents).await?,
-            present: languages::present(side).await?,
+            populated: system.populated(Shape::Bytes300, self.documents).await?,
+            present: languages::present(system).await?,
             ledger: Ledger::default(),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         _length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let mut parts = Vec::new();
         for language in state.present.languages.clone() {
             let (part, view) = (language.small.part, language.small.summed());
-            parts.extend(self.build(side, state, part, language.name, view).await?);
+            parts.extend(self.build(system, state, part, language.name, view).await?);
         }
         let javascript = languages::javascript();
         let map_only = javascript.small.map_only();
@@ -96,12 +96,15 @@ impl Workload for FirstBuilds {
             ("first_build_map_only", map_only),
             ("first_build_unprojected", UNPROJECTED),
         ] {
-            parts.extend(self.build(side, state, part, javascript.name, view).await?);
+            parts.extend(
+                self.build(system, state, part, javascript.name, view)
+                    .await?,
+            );
         }
         Ok(parts)
     }
 
-    async fn finish(&self, _side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         let mut outcome = state.ledger.outcome();
         outcome.notes = state.present.notes;
         Ok(outcome)

@@ -6,8 +6,8 @@ use std::time::{Duration, Instant};
 use super::build::{View, put_design, remove_design, wait_for};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side, Watch};
 use crate::slice::Slice;
+use crate::system::{Part, Populated, System, Watch};
 use crate::workload::saturated::{alone, probe};
 use crate::workload::{Outcome, Workload};
 
@@ -37,26 +37,26 @@ impl WhileBuilding {
     /// Builds one index after the other for ever; counts the documents of those that were finished.
     async fn build_for_ever(
         &self,
-        side: &Side,
+        system: &System,
         database: &str,
         done: &Cell<u64>,
     ) -> Result<(), BenchError> {
         loop {
-            let design = put_design(side, database, "javascript", &[VIEW], true).await?;
+            let design = put_design(system, database, "javascript", &[VIEW], true).await?;
             let path = format!("/{database}/_design/{design}");
-            wait_for(side, &format!("{path}/_view/v")).await?;
-            remove_design(side, database, &design).await?;
+            wait_for(system, &format!("{path}/_view/v")).await?;
+            remove_design(system, database, &design).await?;
             done.set(done.get() + self.documents);
         }
     }
 
     /// An unfinished build goes on when nobody waits for it any more.
-    async fn remove_all(&self, side: &Side, database: &str) -> Result<(), BenchError> {
+    async fn remove_all(&self, system: &System, database: &str) -> Result<(), BenchError> {
         let path = format!("/{database}/_design_docs");
-        let listed = side.json("GET", &path).await?;
+        let listed = system.json("GET", &path).await?;
         for row in listed["rows"].as_array().into_iter().flatten() {
             let id = row["id"].as_str().unwrap_or_default();
-            match remove_design(side, database, id.trim_start_matches("_design/")).await {
+            match remove_design(system, database, id.trim_start_matches("_design/")).await {
                 // The build that was given up may have been removing it just then.
                 Err(BenchError::Refused { status: 404, .. }) => {}
                 removed => removed?,
@@ -69,37 +69,38 @@ impl WhileBuilding {
 impl Workload for WhileBuilding {
     type State = State;
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
-        let populated = side.populated(Shape::Bytes300, self.documents).await?;
-        let documents = populated.random_reads(&side.target, DOCUMENTS_READ);
-        let finished = side.create("finished").await?;
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
+        let populated = system.populated(Shape::Bytes300, self.documents).await?;
+        let documents = populated.random_reads(&system.target, DOCUMENTS_READ);
+        let finished = system.create("finished").await?;
         let mut body = Vec::new();
         Shape::Bytes300.push_body(&mut body, 1);
-        side.require("PUT", &format!("/{finished}/a"), Some(&body))
+        system
+            .require("PUT", &format!("/{finished}/a"), Some(&body))
             .await?;
-        let design = put_design(side, &finished, "javascript", &[VIEW], true).await?;
+        let design = put_design(system, &finished, "javascript", &[VIEW], true).await?;
         let view = format!("/{finished}/_design/{design}/_view/v");
-        wait_for(side, &view).await?;
+        wait_for(system, &view).await?;
         Ok(State {
             populated,
             documents,
-            finished_view: vec![side.target.request("GET", &view, None)],
+            finished_view: vec![system.target.request("GET", &view, None)],
             latencies: std::array::from_fn(|_| Slice::new()),
         })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
         let database = state.populated.database.clone();
         let read =
-            |requests: &Vec<Vec<u8>>| probe((*side.target).clone(), requests.clone(), length);
+            |requests: &Vec<Vec<u8>>| probe((*system.target).clone(), requests.clone(), length);
         let get_idle = read(&state.documents).await?;
         let view_idle = read(&state.finished_view).await?;
-        let watch = Watch::start(&side.pids);
+        let watch = Watch::start(&system.pids);
         let (done, start) = (Cell::new(0), Instant::now());
         let reading = async {
             let get = read(&state.documents).await?;
@@ -107,7 +108,7 @@ impl Workload for WhileBuilding {
         };
         let (get_beside, view_beside) = tokio::select! {
             read = reading => read?,
-            failed = self.build_for_ever(side, &database, &done) => {
+            failed = self.build_for_ever(system, &database, &done) => {
                 return Err(failed.err().unwrap_or(BenchError::Interrupted));
             }
         };
@@ -115,7 +116,7 @@ impl Workload for WhileBuilding {
         built.record(done.get(), start.elapsed());
         built.seconds = start.elapsed().as_secs_f64();
         let builds = watch.part("builds_beside_reads", "docs", built);
-        self.remove_all(side, &database).await?;
+        self.remove_all(system, &database).await?;
         let slices = [get_idle, view_idle, get_beside, view_beside];
         for (whole, slice) in state.latencies.iter_mut().zip(&slices) {
             whole.merge(slice.clone());
@@ -135,7 +136,7 @@ impl Workload for WhileBuilding {
         Ok(parts)
     }
 
-    async fn finish(&self, _side: &Side, state: State) -> Result<Outcome, BenchError> {
+    async fn finish(&self, _side: &System, state: State) -> Result<Outcome, BenchError> {
         let p99 = |at: usize| state.latencies[at].latencies_us.value_at_quantile(0.99) as f64;
         let figures =
             [("documents", 0, 2), ("a finished view", 1, 3)].map(|(what, idle, beside)| {

@@ -8,7 +8,7 @@ use serde_json::Value;
 
 use crate::client::Connection;
 use crate::error::BenchError;
-use crate::side::Side;
+use crate::system::System;
 
 const POLL: Duration = Duration::from_millis(200);
 
@@ -39,19 +39,19 @@ impl Tasks {
     /// Polls for ever; progress is the sum over the tasks, which are one a shard.
     pub(super) async fn watch(
         &mut self,
-        side: &Side,
+        system: &System,
         database: &str,
         design: &str,
         bar: &ProgressBar,
     ) -> Result<(), BenchError> {
-        let request = side.target.request("GET", "/_active_tasks", None);
-        let mut connection = Connection::open(&side.target).await?;
+        let request = system.target.request("GET", "/_active_tasks", None);
+        let mut connection = Connection::open(&system.target).await?;
         let mut tick = tokio::time::interval(POLL);
         tick.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
         loop {
             tick.tick().await;
             if !connection.is_usable() {
-                connection = Connection::open(&side.target).await?;
+                connection = Connection::open(&system.target).await?;
             }
             let mut body = Vec::new();
             // Progress is for people to look at: a poll that fails is left out.

@@ -6,8 +6,8 @@ use std::time::Duration;
 use super::build::{View, put_design, remove_design, wait_for};
 use crate::documents::Shape;
 use crate::error::BenchError;
-use crate::side::{Part, Populated, Side};
 use crate::slice::{Check, ClosedLoop, Requests};
+use crate::system::{Part, Populated, System};
 use crate::workload::read::repeat;
 use crate::workload::{Outcome, Workload};
 
@@ -39,15 +39,16 @@ pub(crate) struct State {
 impl ViewReads {
     async fn measure(
         &self,
-        side: &Side,
+        system: &System,
         name: &'static str,
         unit: &'static str,
         length: Duration,
         check: Check,
         requests: impl FnMut(usize) -> Requests,
     ) -> Result<Part, BenchError> {
-        let reading = ClosedLoop::timed(&side.target, length, check);
-        side.part(name, unit, reading.run(self.connections, requests))
+        let reading = ClosedLoop::timed(&system.target, length, check);
+        system
+            .part(name, unit, reading.run(self.connections, requests))
             .await
     }
 }
@@ -59,22 +60,22 @@ impl Workload for ViewReads {
         true
     }
 
-    async fn prepare(&self, side: &Side) -> Result<State, BenchError> {
-        let populated = side.populated(Shape::Bytes300, self.documents).await?;
-        let design = put_design(side, &populated.database, "javascript", &VIEWS, true).await?;
+    async fn prepare(&self, system: &System) -> Result<State, BenchError> {
+        let populated = system.populated(Shape::Bytes300, self.documents).await?;
+        let design = put_design(system, &populated.database, "javascript", &VIEWS, true).await?;
         for view in &VIEWS {
             let path = format!(
                 "/{}/_design/{design}/_view/{}",
                 populated.database, view.name
             );
-            wait_for(side, &path).await?;
+            wait_for(system, &path).await?;
         }
         Ok(State { populated, design })
     }
 
     async fn round(
         &self,
-        side: &Side,
+        system: &System,
         state: &mut State,
         length: Duration,
     ) -> Result<Vec<Part>, BenchError> {
@@ -88,18 +89,18 @@ impl Workload for ViewReads {
             ("view_group_level", "by_number?group_level=1"),
             ("view_whole_reduce", "by_number"),
         ] {
-            let request = side
+            let request = system
                 .target
                 .request("GET", &format!("{views}/{query}"), None);
             let requests = repeat(request, 1);
-            let part = self.measure(side, name, "req", length, Check::Status, requests);
+            let part = self.measure(system, name, "req", length, Check::Status, requests);
             parts.push(part.await?);
         }
         // The last hundred numbers of a digit have fewer rows behind them.
         let numbers = self.documents.saturating_sub(10 * RANGE_ROWS).max(1);
         let rows = RANGE_ROWS.min(self.documents / 10);
         let ranges = |_| -> Requests {
-            let (target, views) = (Rc::clone(&side.target), views.clone());
+            let (target, views) = (Rc::clone(&system.target), views.clone());
             Box::new(move |request| {
                 let (digit, number) = (fastrand::u64(..10), fastrand::u64(..numbers));
                 let start = if numbers > 1 { number } else { 0 };
@@ -111,13 +112,13 @@ impl Workload for ViewReads {
             })
         };
         let check = Check::Rows(br#""value":"#);
-        let part = self.measure(side, "view_range_100", "rows", length, check, ranges);
+        let part = self.measure(system, "view_range_100", "rows", length, check, ranges);
         parts.push(part.await?);
         Ok(parts)
     }
 
-    async fn finish(&self, side: &Side, state: State) -> Result<Outcome, BenchError> {
-        remove_design(side, &state.populated.database, &state.design).await?;
+    async fn finish(&self, system: &System, state: State) -> Result<Outcome, BenchError> {
+        remove_design(system, &state.populated.database, &state.design).await?;
         Ok(Outcome {
             notes: vec![format!(
                 "view_range_100: ranges of {RANGE_ROWS} rows at random places, by {} connections",

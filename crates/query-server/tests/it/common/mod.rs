@@ -4,8 +4,8 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
-use language::{DesignDoc, Doc, Emits, Error, Indexes, MapGroup, Owner};
 use procfs::process::{Process, Stat};
+use query_server::language::{DesignDoc, Doc, Emits, Error, Indexes, MapGroup, Owner};
 use query_server::{Pools, Settings};
 use tempfile::TempDir;
 
@@ -118,7 +118,10 @@ pub fn map(pools: &Pools, group: &MapGroup, bodies: &[&str]) -> Result<Vec<Row>,
     map_with(&mut *pools.mapper(group)?, bodies)
 }
 
-pub fn map_with(mapper: &mut dyn language::Mapper, bodies: &[&str]) -> Result<Vec<Row>, Error> {
+pub fn map_with(
+    mapper: &mut dyn query_server::language::Mapper,
+    bodies: &[&str],
+) -> Result<Vec<Row>, Error> {
     let members: Vec<String> = (0..bodies.len())
         .map(|n| format!(r#""_id":"d{n}","_rev":"1-967a00dff5e02add41819138abb3284d""#))
         .collect();

@@ -1,0 +1,153 @@
+//! `settee bench`: from the command line to a run.
+
+use std::path::{Path, PathBuf};
+
+use command_line::{BenchOptions, Failure, nodes_of, with_credentials};
+
+use crate::embedded::Writer;
+use crate::runtime;
+use crate::server::OwnServer;
+use crate::settee;
+
+/// Measures, prints the report, and fails when a workload failed or a request was answered with an error.
+pub fn run(options: BenchOptions) -> Result<(), Failure> {
+    if options.list {
+        let line =
+            |w: &bench::Description| command_line::print(format_args!("{:<22} {}", w.name, w.what));
+        bench::workloads().iter().for_each(line);
+        return Ok(());
+    }
+    let runtime = runtime::start()?;
+    let scratch = Scratch::new()?;
+    let nodes = |urls: &String| nodes_of(urls).iter().map(|u| with_credentials(u)).collect();
+    let mut servers: Vec<Vec<String>> = options.url.iter().map(nodes).collect();
+    let mut own = vec![];
+    if servers.is_empty() {
+        let server = OwnServer::start(&scratch.0.join("server"), &options.query_server)?;
+        servers.push(vec![server.url.clone()]);
+        own.push(server);
+    }
+    let second_url = if !own.is_empty() && wants_second(&options) {
+        let server = OwnServer::start(&scratch.0.join("second"), &[])?;
+        let url = server.url.clone();
+        own.push(server);
+        Some(url)
+    } else {
+        None
+    };
+    let program = settee::find().ok();
+    let embedded = program.clone().map(|program| {
+        let writer: Box<dyn bench::Embedded> = Box::new(Writer::new(program));
+        writer
+    });
+    let run = bench_options(options, servers, second_url, program, &scratch.0)?;
+    let report = runtime
+        .block_on(bench::run(run, embedded, &mut std::io::stdout()))
+        .map_err(Failure::new)?;
+    drop(own);
+    refuse_failures(&report)
+}
+
+/// Whether one of the workloads takes two servers.
+fn wants_second(options: &BenchOptions) -> bool {
+    let all = options.workloads.is_empty() && options.named.peer.is_none();
+    all || options.workloads.iter().any(|name| name == "replication")
+}
+
+/// The options of a run with `scratch` as its folder.
+fn bench_options(
+    options: BenchOptions,
+    servers: Vec<Vec<String>>,
+    second_url: Option<String>,
+    program: Option<PathBuf>,
+    scratch: &Path,
+) -> Result<bench::BenchOptions, Failure> {
+    let named = options.named;
+    let mix = named.mix.as_deref().map(bench::Mix::named).transpose();
+    let launch = named.faults_binary.or(program);
+    Ok(bench::BenchOptions {
+        mix: mix.map_err(Failure::usage)?,
+        peer: named.peer,
+        launch: launch
+            .map(|program| launched(program, scratch))
+            .transpose()?,
+        servers,
+        second_url,
+        workloads: options.workloads,
+        scale: options.scale,
+        seconds: options.seconds,
+        json: options.json,
+        connections: options.connections,
+        repeats: options.repeats,
+        rate: options.rate,
+        requests: options.requests,
+        sweep: options.sweep,
+        save: options.save,
+        compare: options.compare,
+        report: options.report,
+        flames: options.flame,
+        profile: options.profile,
+        view_docs: options.docs,
+        view_small_docs: options.small_docs,
+        view_rows: options.rows,
+        keep: options.keep,
+        embedded_dir: Some(scratch.join("embedded")),
+        disk_dir: Some(scratch.to_owned()),
+        ..bench::BenchOptions::default()
+    })
+}
+
+fn refuse_failures(report: &bench::Report) -> Result<(), Failure> {
+    if !report.failures.is_empty() || report.errors() > 0 {
+        return Err(Failure::new(format!(
+            "{} workloads failed, {} requests were answered with errors",
+            report.failures.len(),
+            report.errors()
+        )));
+    }
+    Ok(())
+}
+
+/// How the workloads of faults start a server.
+fn launched(program: PathBuf, dir: &Path) -> Result<bench::Launch, Failure> {
+    let args = [
+        "serve",
+        "--bind",
+        "127.0.0.1",
+        "--port",
+        "{port}",
+        "--data",
+        "{data}",
+        "--set",
+        "log/level=warning",
+    ];
+    let password = settee::random_password()?;
+    Ok(bench::Launch {
+        program,
+        args: args.map(str::to_owned).to_vec(),
+        // Everybody on the machine can read a command line.
+        envs: vec![("SETTEE__admins__bench".to_owned(), password.clone())],
+        credentials: format!("bench:{password}"),
+        dir: dir.to_owned(),
+    })
+}
+
+/// A directory for the run, removed at its end.
+struct Scratch(PathBuf);
+
+impl Scratch {
+    fn new() -> Result<Scratch, Failure> {
+        let dir = std::env::temp_dir().join(format!("settee-bench-{}", std::process::id()));
+        // One that is there may be a trap: its name can be guessed.
+        std::fs::create_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
+        Ok(Scratch(dir))
+    }
+}
+
+impl Drop for Scratch {
+    fn drop(&mut self) {
+        if let Err(e) = std::fs::remove_dir_all(&self.0) {
+            eprintln!("settee: {} stays: {e}", self.0.display());
+        }
+    }
+}

@@ -1,0 +1,75 @@
+//! A server of this installation, for a measurement without `--url`.
+
+use std::io::{BufRead as _, BufReader};
+use std::path::Path;
+use std::process::{Child, Command, Stdio};
+
+use command_line::Failure;
+
+use crate::settee;
+
+/// Query servers that Settee bundles: languages to be measured on a server that is started for the run.
+const BUILT_IN: [&str; 2] = ["nodejs=builtin", "erlang=builtin"];
+
+/// A server that ends with this value.
+pub struct OwnServer {
+    child: Child,
+    /// Its URL, with the name and password of its admin.
+    pub url: String,
+}
+
+impl OwnServer {
+    /// Starts a server with its data in `dir`, and waits until it listens.
+    pub fn start(dir: &Path, query_servers: &[String]) -> Result<OwnServer, Failure> {
+        let password = settee::random_password()?;
+        let servers = BUILT_IN
+            .into_iter()
+            .chain(query_servers.iter().map(String::as_str));
+        let child = Command::new(settee::find()?)
+            .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
+            .arg(dir)
+            .env_remove(command_line::PROGRAM)
+            // Everybody on the machine can read a command line.
+            .env("SETTEE__admins__bench", &password)
+            .args(["--set", "log/level=warning"])
+            // A build of an index is slow, and is measured.
+            .args(["--set", "log/slow_time=0"])
+            .args(
+                servers.flat_map(|server| ["--set".to_owned(), format!("query_servers/{server}")]),
+            )
+            .stdout(Stdio::piped())
+            .spawn()
+            .map_err(Failure::new)?;
+        let mut server = OwnServer {
+            child,
+            url: String::new(),
+        };
+        let address = server.listening_address()?;
+        server.url = format!("http://bench:{password}@{address}");
+        Ok(server)
+    }
+
+    /// Reads the first line that the server prints. Whatever fails, the server is ended.
+    fn listening_address(&mut self) -> Result<String, Failure> {
+        let out = self.child.stdout.take();
+        let out = out.ok_or_else(|| Failure::new("the server has no output"))?;
+        let mut line = String::new();
+        BufReader::new(out)
+            .read_line(&mut line)
+            .map_err(Failure::new)?;
+        line.trim()
+            .strip_prefix("Settee is listening on http://")
+            .map(str::to_owned)
+            .ok_or_else(|| Failure::new("the server to be measured did not start"))
+    }
+}
+
+impl Drop for OwnServer {
+    fn drop(&mut self) {
+        if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
+            // It may have ended by itself.
+            let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
+        }
+        drop(self.child.wait());
+    }
+}

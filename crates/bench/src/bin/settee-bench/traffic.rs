@@ -1,0 +1,49 @@
+//! `settee bench record` and `settee bench replay`.
+
+use command_line::{Failure, RecordOptions, ReplayOptions, take_credentials, with_credentials};
+
+use crate::runtime;
+
+/// Records until Ctrl-C or SIGTERM.
+pub fn record(options: RecordOptions) -> Result<(), Failure> {
+    let file = options.output.display().to_string();
+    let mut server =
+        url::Url::parse(&options.to).map_err(|e| Failure::usage(format!("no URL: {e}")))?;
+    // They are not for the screen.
+    take_credentials(&mut server);
+    let recording = bench::RecordOptions {
+        listen: options.listen,
+        server: options.to,
+        file: options.output,
+    };
+    let ready = |address| {
+        command_line::print(format_args!(
+            "Recording what is asked of http://{address}, for {server}, into {file}; Ctrl-C ends it"
+        ));
+    };
+    let recorded = runtime::start()?
+        .block_on(bench::record(recording, ready))
+        .map_err(Failure::new)?;
+    command_line::print(format_args!("{} requests are in {file}", recorded.requests));
+    for (reason, count) in &recorded.left_out {
+        command_line::print(format_args!("{count} left out: {reason}"));
+    }
+    Ok(())
+}
+
+/// Replays. A status that differs is no failure: it is what a replay is there to show.
+pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
+    let replaying = bench::ReplayOptions {
+        file: options.file,
+        server: with_credentials(&options.url),
+        speed: options.speed,
+        json: options.json,
+    };
+    let report = runtime::start()?
+        .block_on(bench::replay(replaying, &mut std::io::stdout()))
+        .map_err(Failure::new)?;
+    match report.errors {
+        0 => Ok(()),
+        errors => Err(Failure::new(format!("{errors} requests got no answer"))),
+    }
+}

@@ -1,0 +1,188 @@
+//! Lines of the report: parts and single values, each with a column for each server.
+
+use serde::Serialize;
+
+use crate::couchdb::{self, CouchDbFigure};
+use crate::pace::OpenLoop;
+use crate::rounds::Rounds;
+use crate::stats::{self, Interval};
+
+/// A part of a workload.
+#[derive(Debug, Clone, Serialize)]
+pub struct Line {
+    /// The workload that the part belongs to.
+    pub workload: String,
+    /// The part's name.
+    pub name: String,
+    /// What the rate counts: docs, req, rows.
+    pub unit: String,
+    /// One entry a server; none where it was not measured.
+    pub sides: Vec<Option<Measured>>,
+    /// A's rate over B's, when there are two servers.
+    pub a_over_b: Option<Spread>,
+    /// CouchDB's figure from the manual: quoted, not measured in this run.
+    pub couchdb: Option<CouchDbFigure>,
+}
+
+/// A part's measurement on one server.
+#[derive(Debug, Clone, Serialize)]
+pub struct Measured {
+    /// Units that succeeded.
+    pub count: u64,
+    /// Measured time in seconds.
+    pub seconds: f64,
+    /// Units a second over all rounds, and the slowest and fastest round.
+    pub rate: Spread,
+    /// Units a second in each round.
+    pub round_rates: Vec<f64>,
+    /// The rate's 95 % interval over the repeats.
+    pub rate_interval: Option<Interval>,
+    /// Average latency of a request in milliseconds.
+    pub latency_ms_mean: f64,
+    /// Median latency in milliseconds.
+    pub latency_ms_p50: f64,
+    /// The median's interval over the repeats.
+    pub latency_ms_p50_interval: Option<Interval>,
+    /// 90th percentile in milliseconds.
+    pub latency_ms_p90: f64,
+    /// 95th percentile in milliseconds.
+    pub latency_ms_p95: f64,
+    /// 99th percentile in milliseconds.
+    pub latency_ms_p99: f64,
+    /// The 99th percentile's interval over the repeats.
+    pub latency_ms_p99_interval: Option<Interval>,
+    /// 99.9th percentile in milliseconds.
+    pub latency_ms_p999: f64,
+    /// Slowest request in milliseconds.
+    pub latency_ms_max: f64,
+    /// Requests or documents that failed.
+    pub errors: u64,
+    /// The first failure: status and body.
+    pub first_error: Option<String>,
+    /// CPU time of the nodes' processes, user and system.
+    pub cpu_seconds: Option<f64>,
+    /// Peak resident memory of the nodes' processes during the part, in bytes, added up.
+    pub peak_resident_bytes: Option<u64>,
+    /// Bytes that the load client sent and received.
+    pub bytes: u64,
+    /// Processors that the load client's thread used, of the one that it can; none where it did not measure.
+    pub client_cpu: Option<f64>,
+    /// Share of the time in which the load client was ready to run, and all processors were taken.
+    pub client_waited: Option<f64>,
+    /// Of parts that were sent at a rate.
+    pub open: Option<OpenLoop>,
+    /// All rounds, with their latencies.
+    #[serde(skip)]
+    pub(crate) rounds: Rounds,
+}
+
+/// A value with its extremes over the rounds.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Spread {
+    /// The value over all rounds.
+    pub value: f64,
+    /// The lowest round.
+    pub min: f64,
+    /// The highest round.
+    pub max: f64,
+}
+
+/// A single value.
+#[derive(Debug, Clone, Serialize)]
+pub struct Figure {
+    /// What it is.
+    pub name: String,
+    /// bytes, seconds, ….
+    pub unit: String,
+    /// One entry a server: the value. Of several repeats it is the average, and of what is counted, like writes that were lost, the sum.
+    pub sides: Vec<Option<f64>>,
+    /// One entry a server: the interval over the repeats; none of what is counted.
+    pub intervals: Vec<Option<Interval>>,
+    /// Each server's value in each repeat.
+    #[serde(skip)]
+    pub(crate) repeats: Vec<Vec<f64>>,
+    /// CouchDB's figure from the manual: quoted, not measured in this run.
+    pub couchdb: Option<CouchDbFigure>,
+}
+
+impl Figure {
+    /// Without a value yet.
+    pub(crate) fn new(name: String, unit: &str, columns: usize) -> Self {
+        Self {
+            couchdb: couchdb::figure(&name),
+            name,
+            unit: unit.to_owned(),
+            sides: vec![None; columns],
+            intervals: vec![None; columns],
+            repeats: vec![Vec::new(); columns],
+        }
+    }
+
+    /// Takes in what a repeat counted on a side.
+    pub(crate) fn count(&mut self, side: usize, count: u64) {
+        let values = &mut self.repeats[side];
+        values.push(count as f64);
+        self.sides[side] = Some(values.iter().sum());
+    }
+
+    /// Takes in what a repeat found on a side.
+    pub(crate) fn add(&mut self, side: usize, value: f64) {
+        let values = &mut self.repeats[side];
+        values.push(value);
+        self.sides[side] = Some(values.iter().sum::<f64>() / values.len() as f64);
+        self.intervals[side] = stats::interval(values);
+    }
+}
+
+impl Spread {
+    pub(crate) fn exactly(value: f64) -> Self {
+        Self {
+            value,
+            min: value,
+            max: value,
+        }
+    }
+
+    /// The quotient with the widest extremes that the two spreads allow; none where it is not finite.
+    pub(crate) fn over(numerator: Self, denominator: Self) -> Option<Self> {
+        let spread = Self {
+            value: numerator.value / denominator.value,
+            min: numerator.min / denominator.max,
+            max: numerator.max / denominator.min,
+        };
+        spread.value.is_finite().then_some(spread)
+    }
+
+    /// A quotient with its extremes over pairs of rounds; none where it is not finite.
+    pub(crate) fn of_pairs(value: f64, over: &[f64], under: &[f64]) -> Option<Self> {
+        let ratios = over.iter().zip(under).map(|(over, under)| over / under);
+        let spread = Self::of_rounds(value, ratios.filter(|ratio| ratio.is_finite()));
+        value.is_finite().then_some(spread)
+    }
+
+    pub(crate) fn of_rounds(value: f64, rounds: impl Iterator<Item = f64>) -> Self {
+        rounds.fold(
+            Self {
+                value,
+                min: f64::INFINITY,
+                max: f64::NEG_INFINITY,
+            },
+            |spread, round| Self {
+                value,
+                min: spread.min.min(round),
+                max: spread.max.max(round),
+            },
+        )
+    }
+}
+
+/// One part or figure over another, on the same server.
+#[derive(Debug, Clone, Serialize)]
+pub struct Ratio {
+    /// Numerator.
+    pub over: String,
+    /// Denominator.
+    pub under: String,
+    /// One entry a server.
+    pub sides: Vec<Option<Spread>>,
+}

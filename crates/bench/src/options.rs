@@ -1,0 +1,135 @@
+//! The options of a run.
+
+use std::path::{Path, PathBuf};
+
+use crate::faults::Launch;
+use crate::workload::Mix;
+
+/// The workloads of a run, and their servers.
+#[derive(Debug, Clone)]
+pub struct BenchOptions {
+    /// One or two servers, each with its URL, `http://user:password@host:port`, or clusters, each with its nodes' URLs. With two, their
+    /// rounds are interleaved.
+    pub servers: Vec<Vec<String>>,
+    /// Of a run with one server: another one, for what takes two servers. Without it that one plays both parts.
+    pub second_url: Option<String>,
+    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` where a cluster is measured, and all others
+    /// where there is none.
+    pub workloads: Vec<String>,
+    /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
+    pub scale: f64,
+    /// Seconds that a timed part is measured on each server, over all rounds.
+    pub seconds: f64,
+    /// Print the report as one JSON object instead of tables.
+    pub json: bool,
+    /// Clients of the concurrent reads.
+    pub connections: usize,
+    /// How often each workload is measured as a whole. From 5 on figures have intervals.
+    pub repeats: u32,
+    /// Requests a second that timed parts are sent, whatever the server does. By default each client sends the next request when it
+    /// has the reply to the former one.
+    pub rate: Option<f64>,
+    /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
+    pub requests: Option<u64>,
+    /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is reset
+    /// at the end.
+    pub sweep: Option<String>,
+    /// Keep all that was measured in this file.
+    pub save: Option<PathBuf>,
+    /// Compare the first server with that of a run that was saved.
+    pub compare: Option<PathBuf>,
+    /// Write the report as one HTML file.
+    pub report: Option<PathBuf>,
+    /// Flame graphs for the HTML report, as SVG files: of A, of B.
+    pub flames: Vec<PathBuf>,
+    /// Ask servers for flame graphs of themselves during a round that is not counted.
+    pub profile: bool,
+    /// Declarations of 16 KB that views are built over, at scale 1; the published benchmark has 290,000.
+    pub view_docs: u64,
+    /// 300-byte documents that views are built over, at scale 1.
+    pub view_small_docs: u64,
+    /// Rows of the large index, at scale 1.
+    pub view_rows: u64,
+    /// Leave the databases on the server.
+    pub keep: bool,
+    /// Process of the first server, for CPU and memory. Found by itself for loopback URLs.
+    pub local_pid: Option<u32>,
+    /// Where the embedded database is made; a folder in the system's temporary one by default.
+    pub embedded_dir: Option<PathBuf>,
+    /// Where the raw append + fdatasync rate is measured: best on the disk of the server's data. The system's
+    /// temporary folder by default.
+    pub disk_dir: Option<PathBuf>,
+    /// What the workload `mix` does; the preset `mixed` by default.
+    pub mix: Option<Mix>,
+    /// A PostgreSQL, Redis or SQLite that is measured beside the one server, in the workloads of the group `peers`: `postgres://…`, `redis://…` or
+    /// `fts5://…`.
+    pub peer: Option<String>,
+    /// How the workloads of the group `faults` start a server; without it they cannot run.
+    pub launch: Option<Launch>,
+}
+
+impl Default for BenchOptions {
+    fn default() -> Self {
+        Self {
+            servers: Vec::new(),
+            second_url: None,
+            workloads: Vec::new(),
+            scale: 1.0,
+            seconds: 10.0,
+            json: false,
+            connections: 64,
+            repeats: 1,
+            rate: None,
+            requests: None,
+            sweep: None,
+            save: None,
+            compare: None,
+            report: None,
+            flames: Vec::new(),
+            profile: false,
+            view_docs: 20_000,
+            view_small_docs: 200_000,
+            view_rows: 1_000_000,
+            keep: false,
+            local_pid: None,
+            embedded_dir: None,
+            disk_dir: None,
+            mix: None,
+            peer: None,
+            launch: None,
+        }
+    }
+}
+
+impl BenchOptions {
+    /// Is this a run whose figures are to be believed later, so that ceilings, machine and processes are looked at, too?
+    pub(crate) fn is_thorough(&self) -> bool {
+        let files = [&self.save, &self.compare, &self.report];
+        self.repeats > 1 || self.sweep.is_some() || files.iter().any(|file| file.is_some())
+    }
+
+    pub(crate) fn disk_dir(&self) -> PathBuf {
+        self.disk_dir.clone().unwrap_or_else(std::env::temp_dir)
+    }
+}
+
+/// A database without HTTP, for the workload `lightning`. The bench crate knows no database crate: the caller
+/// brings one.
+pub trait Embedded: Send {
+    /// Makes an empty database in an empty folder.
+    ///
+    /// # Errors
+    /// Any text; it ends the workload.
+    fn open(&mut self, dir: &Path) -> Result<(), String>;
+
+    /// Writes documents, each an id and a JSON object without `_id`, as one durable bulk.
+    ///
+    /// # Errors
+    /// Any text; it ends the workload.
+    fn bulk(&mut self, documents: Vec<(String, String)>) -> Result<(), String>;
+
+    /// The process that the open database is in: its processor time and memory are measured.
+    fn process_id(&self) -> u32 {
+        std::process::id()
+    }
+}

@@ -1,0 +1,49 @@
+//! The interface of all workloads.
+
+use std::time::Duration;
+
+use crate::error::BenchError;
+use crate::system::{Part, System};
+
+/// Rounds of a timed workload. Their extremes are the spread.
+pub(crate) const ROUNDS: u32 = 5;
+
+/// A workload on one server. It is prepared once; then its rounds are interleaved with those of the other server.
+pub(crate) trait Workload {
+    /// The result of `prepare`: databases, request bytes.
+    type State;
+
+    /// How often [`Workload::round`] is called; workloads of a fixed amount of work have one round.
+    fn rounds(&self) -> u32 {
+        ROUNDS
+    }
+
+    /// May a round with two servers be measured in many short turns, of which the sums count? Not where a turn has a beginning that takes
+    /// time, or work that it leaves behind.
+    fn is_sliced(&self) -> bool {
+        false
+    }
+
+    async fn prepare(&self, system: &System) -> Result<Self::State, BenchError>;
+
+    /// Measures each part for about `length`.
+    async fn round(
+        &self,
+        system: &System,
+        state: &mut Self::State,
+        length: Duration,
+    ) -> Result<Vec<Part>, BenchError>;
+
+    /// Single values, and remarks, after the last round.
+    async fn finish(&self, _side: &System, _state: Self::State) -> Result<Outcome, BenchError> {
+        Ok(Outcome::default())
+    }
+}
+
+/// The single values and remarks of a workload on one server.
+#[derive(Debug, Default)]
+pub(crate) struct Outcome {
+    /// Name, unit, value.
+    pub(crate) figures: Vec<(String, &'static str, f64)>,
+    pub(crate) notes: Vec<String>,
+}

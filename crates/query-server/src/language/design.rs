@@ -1,0 +1,85 @@
+//! All other functions of design documents: filters, updates, shows, lists, validations and rewrites.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use super::error::Error;
+use super::slice::SLICE;
+
+/// A design document for calls of its other functions.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct DesignDoc {
+    /// `_design/name`
+    pub id: String,
+    /// Its revision, `1-967a…`.
+    pub rev: String,
+    /// What its functions are written in.
+    pub language: String,
+    /// The whole document's JSON text, with `_id` and `_rev`.
+    pub json: Arc<[u8]>,
+}
+
+/// Rows of a view for a list function, and where its output goes. Called in turn by [`Designs::list`].
+pub trait ListIo {
+    /// The list function called `start` (or wrote its first output): headers of the response as JSON text
+    /// (`{"headers":{…},"code":…}`, what CouchDB's protocol has in `["start", chunks, resp]`). Called once, before any chunk.
+    ///
+    /// # Errors
+    /// Nobody takes the answer any more. The list function ends, and [`Designs::list`] answers this error.
+    fn start(&mut self, response: &[u8]) -> Result<(), Error>;
+
+    /// A piece of output, decoded text.
+    ///
+    /// # Errors
+    /// As of [`ListIo::start`].
+    fn chunk(&mut self, text: &str) -> Result<(), Error>;
+
+    /// The next row (`{"id":…,"key":…,"value":…}`) as JSON text, `None` after the last.
+    ///
+    /// # Errors
+    /// As of [`ListIo::start`], or the view cannot be read.
+    fn row(&mut self) -> Result<Option<Vec<u8>>, Error>;
+}
+
+/// Calls design functions other than map and reduce.
+pub trait Designs: Send {
+    /// Calls the function at `path` (`["filters","f"]`, `["updates","u"]`, `["shows","s"]`, `["validate_doc_update"]`,
+    /// `["rewrites"]`, `["views","v","map"]` for a `_view` filter) with `args`, a JSON array as in CouchDB's protocol
+    /// (`["ddoc", id, path, args]`). Answers the protocol's reply as compact JSON text: `1` of a validation that passes,
+    /// `[true,[true,false]]` of filters, `["resp",{…}]` of a show, `["up",doc,{…}]` of an update, `["ok", {…}]` of a rewrite.
+    ///
+    /// # Errors
+    /// A `{"forbidden": …}` or `{"unauthorized": …}` thrown is [`Error::Forbidden`] or [`Error::Unauthorized`], anything else
+    /// that is thrown [`Error::Thrown`].
+    fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error>;
+
+    /// Calls it with each of `args`, for about as long as [`SLICE`]: answers the replies to the first of them, to one at least.
+    fn call_some(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[&[u8]],
+    ) -> Vec<Result<Vec<u8>, Error>> {
+        let started = Instant::now();
+        let mut replies = Vec::with_capacity(args.len());
+        for args in args {
+            replies.push(self.call(ddoc, path, args));
+            if started.elapsed() >= SLICE {
+                break;
+            }
+        }
+        replies
+    }
+
+    /// Runs the list function at `path` (`["lists","l"]`) with `args` = `[head, request]`.
+    ///
+    /// # Errors
+    /// What the function threw, the limit that it hit, or what `io` failed with.
+    fn list(
+        &mut self,
+        ddoc: &DesignDoc,
+        path: &[&str],
+        args: &[u8],
+        io: &mut dyn ListIo,
+    ) -> Result<(), Error>;
+}

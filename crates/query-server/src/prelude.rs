@@ -1,0 +1,26 @@
+//! The JavaScript that users' functions run in: CouchDB's helpers, modules and design functions.
+//!
+//! It is text for two engines: QuickJS in the crate `functions`, and Node in this crate.
+
+/// A script whose value is a function of its host that returns the functions to call. `prelude/environment.js` describes the
+/// host, `prelude/designs.js` the returned functions.
+///
+/// The host is an object of functions: `evaluate(source)`, `log(text)`, and for lists `listStart(json)`, `listChunk(text)`,
+/// `listRow()`, which gives the next row's JSON text or null.
+pub const PRELUDE: &str = concat!(
+    "(function (host) {\n\"use strict\";\n",
+    include_str!("../prelude/environment.js"),
+    include_str!("../prelude/sources.js"),
+    include_str!("../prelude/modules.js"),
+    include_str!("../prelude/content_types.js"),
+    include_str!("../prelude/render.js"),
+    include_str!("../prelude/designs.js"),
+    "return api;\n})\n",
+);
+
+/// A script that defines the global function `index(type, name, value, options)`. It calls `emit` with `[type, name]` and
+/// `[value, options.store]`. NaN and the infinities become null.
+pub const INDEX_OF_NOUVEAU: &str = include_str!("../prelude/nouveau.js");
+
+/// A script that defines the global function `index(name, value, options)`, which emits the name, and `[value, options]`.
+pub const INDEX_OF_CLOUSEAU: &str = include_str!("../prelude/clouseau.js");
