@@ -5,7 +5,7 @@ use std::sync::Arc;
 use document::{Rev, RevRef, StoredBody, write_json_string};
 use storage::{Body, Row, Shard};
 
-use super::{ChangeFilter, Changes, Filter, Framing, Style};
+use super::{ChangeFilter, Changes, Filter, Framing, KEPT_BYTES, Style};
 use crate::Error;
 use crate::attachments::ShownAttachments;
 use crate::read::write_leaves;
@@ -86,6 +86,8 @@ impl Changes {
                 out.extend_from_slice(b"\"\n\n");
             }
         }
+        json.clear();
+        json.shrink_to(KEPT_BYTES);
         self.json = json;
         self.rows += 1;
         Ok(())
