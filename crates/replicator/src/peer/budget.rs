@@ -71,7 +71,7 @@ fn lanes(sockets: usize, part: impl Fn(usize) -> usize) -> [Arc<Semaphore>; 3] {
 }
 
 impl Budget {
-    /// A budget of this many sockets, and with so many bytes for long answers.
+    /// A budget of this many sockets, with this many bytes for long answers.
     pub fn new(sockets: usize, answer_bytes: u64) -> Arc<Budget> {
         Arc::new(Budget {
             sockets,
@@ -144,7 +144,7 @@ pub struct Account {
 }
 
 impl Account {
-    /// What the long answers of its requests are counted by.
+    /// Counts the long answers of its requests.
     pub fn long_answers(&self) -> Counted {
         Counted {
             places: self.budget.long_answers.clone(),

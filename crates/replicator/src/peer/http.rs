@@ -47,7 +47,7 @@ const DOUBT_WAIT: Duration = Duration::from_millis(50);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// and what a server says of an error is shorter.
 const ERROR_BYTES_MAX: usize = 1 << 20;
-/// After so many bytes of an answer its length is believed, and memory reserved for all of it.
+/// An answer of this length gets memory for the length that it announced.
 const TRUSTED_BYTES: usize = 64 << 10;
 /// Longest way that redirects may lead.
 const REDIRECTS_MAX: usize = 10;
