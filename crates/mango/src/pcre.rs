@@ -35,7 +35,7 @@ pub(crate) struct Pattern {
 const WITHOUT_STOP_BYTES: usize = 4 << 10;
 /// A longer text that cannot be read with stops is not read: expressions with Unicode's words, and texts beyond ASCII.
 const UNSTOPPABLE_BYTES_MAX: usize = 64 << 10;
-/// A byte may cost as much as so many bytes of other values.
+/// The cost of a byte in the worst case, in bytes of other values.
 const WORST_BYTE_STEPS: usize = 1024;
 /// Bytes between two stops. A byte takes a nanosecond, and microseconds in the worst case, a state that is new.
 const STOP_BYTES: usize = 256;
