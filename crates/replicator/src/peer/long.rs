@@ -95,8 +95,8 @@ mod tests {
         }
     }
 
-    #[test]
-    fn long_answers_have_places_and_one_user_does_not_get_all() {
+    #[tokio::test]
+    async fn long_answers_have_places_and_one_user_does_not_get_all() {
         let places = places(0);
         let (mut first, mut second, mut other) = (
             holding(&places, "a"),
