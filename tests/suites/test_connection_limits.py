@@ -367,3 +367,35 @@ def test_gzipped_bodies_wait_before_they_swell(ctx):
         for connection in begun:
             connection.close()
         api.close()
+
+
+def test_admins_feeds_leave_places(ctx):
+    """Users' feeds take all places that are shared; feeds of a server admin do not take all that are reserved."""
+    with ctx.server(options=[*FLOOD, "--set", "chttpd_auth/iterations=10"]) as server:
+        api = server.api()
+        users = [add_user(api, f"user{number}", "db") for number in range(PLACES)]
+        feeds = [open_feed(server, credentials) for credentials in [*users, *[server.admin] * 6]]
+
+        def answered(credentials, path):
+            client = server.api(timeout=PATIENCE_S, credentials=credentials)
+            try:
+                return client.get(path).status
+            except Disconnected:
+                return None
+            finally:
+                client.close()
+
+        ups = [answered("", "/_up") for _ in range(5)]
+        ctx.report.check("/_up is answered", ups.count(200) >= 4, ups)
+        admins = [answered(None, "/db") for _ in range(5)]
+        ctx.report.check("and admins are", admins.count(200) >= 4, admins)
+        for feed in feeds:
+            feed.close()
+        ctx.report.check("users are when the feeds are gone", wait_until(lambda: answered(users[0], "/db") == 200), 20)
+
+
+def open_feed(server, credentials):
+    connection = connect(server)
+    head = f"GET /db/_changes?feed=continuous&heartbeat=2000 HTTP/1.1\r\nHost: x\r\nAuthorization: {basic(credentials)}\r\n\r\n"
+    connection.sendall(head.encode())
+    return connection

@@ -15,7 +15,7 @@ type Work = Box<dyn FnOnce() + Send>;
 pub fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
     static THREADS: LazyLock<Threads> = LazyLock::new(|| {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
-        Threads::new("apart", BACKGROUND_NICE, cores)
+        Threads::new("apart", || give_way(BACKGROUND_NICE), cores)
     });
     THREADS.start(move || {
         let _reads = telemetry::enter(State::Read);
@@ -27,7 +27,8 @@ pub fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> on
 #[derive(Debug)]
 pub(crate) struct Threads {
     name: &'static str,
-    nice: i32,
+    /// Called first by each thread, to lower its priority.
+    begin: fn(),
     threads_max: usize,
     state: Mutex<Queue>,
     has_work: Condvar,
@@ -50,10 +51,10 @@ impl std::fmt::Debug for Queue {
 
 impl Threads {
     /// No threads yet. They are kept in a static: they never end.
-    pub fn new(name: &'static str, nice: i32, threads_max: usize) -> Threads {
+    pub fn new(name: &'static str, begin: fn(), threads_max: usize) -> Threads {
         Threads {
             name,
-            nice,
+            begin,
             threads_max,
             state: Mutex::default(),
             has_work: Condvar::new(),
@@ -98,7 +99,7 @@ impl Threads {
     }
 
     fn work(&self) {
-        give_way(self.nice);
+        (self.begin)();
         loop {
             let next = self.next();
             if catch_unwind(AssertUnwindSafe(next)).is_err() {
@@ -128,7 +129,7 @@ mod tests {
 
     #[test]
     fn work_that_waits_for_other_work_has_a_thread_of_its_own() {
-        static THREADS: LazyLock<Threads> = LazyLock::new(|| Threads::new("test", 1, 3));
+        static THREADS: LazyLock<Threads> = LazyLock::new(|| Threads::new("test", || (), 3));
         for _ in 0..100 {
             let together = Arc::new(Barrier::new(3));
             let start = |number: usize| {
@@ -148,7 +149,7 @@ mod tests {
 
     #[test]
     fn a_panic_is_no_answer_and_ends_no_thread() {
-        static THREADS: LazyLock<Threads> = LazyLock::new(|| Threads::new("test", 1, 1));
+        static THREADS: LazyLock<Threads> = LazyLock::new(|| Threads::new("test", || (), 1));
         let panics = || -> usize { panic!("as it should") };
         assert!(THREADS.start(panics).blocking_recv().is_err());
         assert_eq!(THREADS.start(|| 1).blocking_recv(), Ok(1));

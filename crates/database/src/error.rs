@@ -90,6 +90,12 @@ impl From<fair_queue::Busy> for Error {
     }
 }
 
+impl From<mango::TookTooLong> for Error {
+    fn from(e: mango::TookTooLong) -> Error {
+        Error::BadRequest(e.to_string())
+    }
+}
+
 impl From<search::Error> for Error {
     fn from(e: search::Error) -> Error {
         match e {

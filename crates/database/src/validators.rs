@@ -88,8 +88,9 @@ impl Validator {
 /// CouchDB's refusal.
 pub(crate) fn judge(selector: &Selector, pair: &[u8]) -> Result<(), FunctionError> {
     match selector.matches_doc(&mango::Doc::whole(pair)) {
-        true => Ok(()),
-        false => Err(FunctionError::Forbidden(NOT_VALID.to_owned())),
+        Ok(true) => Ok(()),
+        Ok(false) => Err(FunctionError::Forbidden(NOT_VALID.to_owned())),
+        Err(error) => Err(FunctionError::Forbidden(error.to_string())),
     }
 }
 

@@ -5,6 +5,7 @@ use crate::compare::{Operand, Order};
 use crate::json::{self, Elements, Kind, Members, string};
 use crate::pcre::Pattern;
 use crate::selector::{At, Node};
+use crate::work;
 
 /// What a value that is present has to fulfil.
 #[derive(Clone, Debug)]
@@ -193,6 +194,9 @@ impl Condition {
     }
 
     pub(crate) fn matches(&self, value: &[u8], order: Order) -> bool {
+        if work::is_over(value.len()) {
+            return false;
+        }
         match self {
             Self::Is(relation, operand) => relation.holds(operand.compare(value, order)),
             Self::In(operands) => is_in(value, operands, order),
@@ -209,11 +213,14 @@ impl Condition {
             Self::Size(length) => {
                 elements(value).is_some_and(|elements| elements.count() as u64 == *length)
             }
-            Self::ElemMatch(node) => elements(value)
-                .is_some_and(|mut all| all.any(|element| node.matches(At::Value(element), order))),
+            // Neither goes on after the time is over: what is answered then does not count.
+            Self::ElemMatch(node) => elements(value).is_some_and(|mut all| {
+                all.any(|e| work::is_over(e.len()) || node.matches(At::Value(e), order))
+            }),
             Self::AllMatch(node) => elements(value).is_some_and(|all| {
                 let mut all = all.peekable();
-                all.peek().is_some() && all.all(|e| node.matches(At::Value(e), order))
+                all.peek().is_some()
+                    && all.all(|e| !work::is_over(e.len()) && node.matches(At::Value(e), order))
             }),
             Self::KeyMapMatch(node) => {
                 Kind::of(value) == Kind::Object && any_key(value, node, order)
@@ -230,7 +237,9 @@ fn elements(value: &[u8]) -> Option<Elements<'_>> {
 /// Of an array it is the elements that are looked up, not the array.
 fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
     match elements(value) {
-        Some(mut all) => all.any(|element| operands.hold(element, order)),
+        Some(mut all) => {
+            all.any(|element| work::is_over(element.len()) || operands.hold(element, order))
+        }
         None => operands.hold(value, order),
     }
 }
@@ -243,7 +252,7 @@ fn any_key(object: &[u8], node: &Node, order: Order) -> bool {
         quoted.push(b'"');
         quoted.extend_from_slice(name);
         quoted.push(b'"');
-        if node.matches(At::Value(&quoted), order) {
+        if work::is_over(quoted.len()) || node.matches(At::Value(&quoted), order) {
             return true;
         }
         match document::json::skip::value(object, value) {

@@ -33,6 +33,7 @@ pub mod plan;
 mod selector;
 mod sort;
 pub mod text;
+mod work;
 
 pub use aggregate::{Aggregate, AggregateLimits, AggregateMemory, Groups, Growth, SortedGroups};
 pub use bookmark::Bookmark;
@@ -47,6 +48,7 @@ pub use plan::{Choice, Intervals, Plan};
 pub use selector::{Selector, TextHits};
 pub use sort::{Direction, Sort};
 pub use text::{TextDefinition, TextKind};
+pub use work::{DOCUMENT_TIME_MAX, TookTooLong};
 
 /// The members of an object's text: names, and the texts of values.
 pub fn members(object: &[u8]) -> impl Iterator<Item = (String, &[u8])> {

@@ -9,7 +9,14 @@ mod group;
 #[cfg(test)]
 mod tests;
 
+use std::sync::{Arc, OnceLock};
+
 use regex::{Regex, RegexBuilder};
+use regex_automata::Input;
+use regex_automata::hybrid::dfa::{self, DFA};
+use regex_automata::nfa::thompson;
+
+use crate::work;
 
 /// Why a pattern is refused.
 type Refusal = &'static str;
@@ -19,7 +26,19 @@ type Refusal = &'static str;
 pub(crate) struct Pattern {
     text: Box<str>,
     regex: Regex,
+    /// For long texts, which it reads with stops; `None` if the expression needs Unicode's words.
+    automaton: OnceLock<Option<Arc<DFA>>>,
+    bytes_max: usize,
 }
+
+/// A text up to this length is read without a stop.
+const WITHOUT_STOP_BYTES: usize = 4 << 10;
+/// A longer text that cannot be read with stops is not read: expressions with Unicode's words, and texts beyond ASCII.
+const UNSTOPPABLE_BYTES_MAX: usize = 64 << 10;
+/// The cost of a byte in the worst case, in bytes of other values.
+const WORST_BYTE_STEPS: usize = 1024;
+/// Bytes between two stops. A byte takes a nanosecond, and microseconds in the worst case, a state that is new.
+const STOP_BYTES: usize = 256;
 
 impl Pattern {
     /// Compiles PCRE's `text` into at most `bytes_max` bytes, or tells why not.
@@ -37,6 +56,8 @@ impl Pattern {
         Ok(Pattern {
             text: text.into(),
             regex,
+            automaton: OnceLock::new(),
+            bytes_max,
         })
     }
 
@@ -45,9 +66,68 @@ impl Pattern {
         &self.text
     }
 
+    /// Returns whether the expression matches, or anything if the time of the document is over.
     pub fn is_match(&self, subject: &str) -> bool {
-        self.regex.is_match(subject)
+        if subject.len() > WITHOUT_STOP_BYTES
+            && let Some(automaton) = self.automaton()
+            && let Some(matches) = with_stops(automaton, subject.as_bytes())
+        {
+            return matches;
+        }
+        if subject.len() > UNSTOPPABLE_BYTES_MAX {
+            work::give_up();
+            return false;
+        }
+        // Each byte is a step: it may take as long as all states of the expression.
+        !work::is_over(64 * subject.len()) && self.regex.is_match(subject)
     }
+
+    /// The crate's own engine cannot be stopped: it falls back to one that takes up to a time proportional to the product of
+    /// the lengths of expression and text.
+    fn automaton(&self) -> Option<&DFA> {
+        let automaton = self.automaton.get_or_init(|| {
+            let config = dfa::Config::new()
+                .cache_capacity(self.bytes_max)
+                .skip_cache_capacity_check(true)
+                .unicode_word_boundary(true);
+            let built = DFA::builder()
+                .configure(config)
+                .thompson(thompson::Config::new().which_captures(thompson::WhichCaptures::None))
+                .build(self.regex.as_str());
+            built.ok().map(Arc::new)
+        });
+        automaton.as_deref()
+    }
+}
+
+/// Reads a text state by state. Nothing is answered for a text that the automaton does not read to its end: some expressions
+/// do not go beyond ASCII.
+fn with_stops(automaton: &DFA, text: &[u8]) -> Option<bool> {
+    let mut cache = automaton.create_cache();
+    let mut state = automaton
+        .start_state_forward(&mut cache, &Input::new(text))
+        .ok()?;
+    for part in text.chunks(STOP_BYTES) {
+        if work::is_over(WORST_BYTE_STEPS * part.len()) {
+            return Some(false);
+        }
+        for &byte in part {
+            state = automaton.next_state(&mut cache, state, byte).ok()?;
+            if state.is_tagged() {
+                if state.is_match() {
+                    return Some(true);
+                }
+                if state.is_dead() {
+                    return Some(false);
+                }
+                if state.is_quit() {
+                    return None;
+                }
+            }
+        }
+    }
+    let end = automaton.next_eoi_state(&mut cache, state).ok()?;
+    Some(end.is_match())
 }
 
 /// PCRE's programs, of a byte or more for each character, have 64 KiB at most.

@@ -12,6 +12,7 @@ use crate::lift::{Doc, Found, Lifter, Slot};
 use crate::limits::Limits;
 use crate::parse;
 use crate::path::FieldPath;
+use crate::work::{self, TookTooLong};
 
 /// A selector that has been read and checked.
 #[derive(Clone, Debug)]
@@ -152,32 +153,45 @@ impl Selector {
 
     /// Whether the document, with its `_id` and `_rev` as members, is asked for.
     pub fn matches(&self, document: &Value) -> bool {
-        self.matches_doc(&Doc::whole(document.to_string().as_bytes()))
+        self.matches_doc(&Doc::whole(document.to_string().as_bytes())) == Ok(true)
     }
 
-    /// Whether a stored document is asked for.
-    pub fn matches_doc(&self, doc: &Doc<'_>) -> bool {
+    /// Returns whether the selector matches a stored document.
+    ///
+    /// # Errors
+    /// [`TookTooLong`].
+    pub fn matches_doc(&self, doc: &Doc<'_>) -> Result<bool, TookTooLong> {
         self.matches_hit(doc, TextHits::ALL)
     }
 
     /// Returns whether the selector matches a stored document that has the words of these `$text` operators.
-    pub fn matches_hit(&self, doc: &Doc<'_>, texts: TextHits) -> bool {
+    ///
+    /// # Errors
+    /// [`TookTooLong`].
+    pub fn matches_hit(&self, doc: &Doc<'_>, texts: TextHits) -> Result<bool, TookTooLong> {
         match &self.root {
-            Node::Everything => true,
-            Node::Text(text) => texts.has(text.number),
+            Node::Everything => Ok(true),
+            Node::Text(text) => Ok(texts.has(text.number)),
             root => SLOTS.with_borrow_mut(|slots| {
                 self.lifter.lift(doc, slots);
                 let found = |slot: usize| slots[slot].of(doc);
-                root.matches(At::Slots(&found, Some(doc), texts), Order::Collated)
+                let at = At::Slots(&found, Some(doc), texts);
+                work::bounded(|| root.matches(at, Order::Collated))
             }),
         }
     }
 
     /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a document that is asked for. Not
     /// for a selector that [`Selector::needs_whole`].
-    pub fn matches_found<'a>(&self, found: &'a dyn Fn(usize) -> Found<'a>) -> bool {
+    ///
+    /// # Errors
+    /// [`TookTooLong`].
+    pub fn matches_found<'a>(
+        &self,
+        found: &'a dyn Fn(usize) -> Found<'a>,
+    ) -> Result<bool, TookTooLong> {
         let at = At::Slots(found, None, TextHits::ALL);
-        self.root.matches(at, Order::Collated)
+        work::bounded(|| self.root.matches(at, Order::Collated))
     }
 
     /// Whether a condition is about the document as a whole, as `$type` in `{"$or": [{"$type": "object"}, {"a": 1}]}`.

@@ -23,7 +23,7 @@ mod within;
 pub use counter::{Counter, Striped, Times, distribution};
 pub use logged::{LINES_LEFT_OUT, LOGGED};
 pub use part::part_of;
-pub use priority::{BACKGROUND_NICE, give_way, take_long_turns};
+pub use priority::{BACKGROUND_NICE, give_way, lower_priority, take_long_turns};
 pub use socket::dropped_connections;
 pub use state::{STATES, State};
 pub use thread::{Entered, ThreadTimes, enter, entered_at, park, threads, unpark};

@@ -20,6 +20,16 @@ pub fn give_way(nice: i32) {
     }
 }
 
+/// Lowers the priority of the calling thread, and leaves it the usual short turns: for many threads that each work for a client. In long
+/// turns ([`give_way`]) they would keep waking threads waiting while they hold a lock, or for each other's turns: during a flood of searches
+/// (Linux 6.18, two cores) the p99 of another database's searches was 36 ms with nice 5 and long turns, 17 ms with nice 0 and short ones,
+/// and 12 ms with nice 5 and short ones.
+pub fn lower_priority(nice: i32) {
+    let nice = nice.max(own_nice());
+    // SAFETY: no memory is involved. On Linux this is the thread's alone.
+    unsafe { libc::setpriority(libc::PRIO_PROCESS, 0, nice) };
+}
+
 /// The calling thread keeps its share of the processor, and has it in few long turns, which others interrupt when they wake. For work that
 /// requests wait for in the end, as they do for compactions.
 pub fn take_long_turns() {
@@ -60,6 +70,7 @@ mod tests {
         let other = std::thread::spawn(move || {
             give_way(before + 3);
             give_way(before + 1);
+            lower_priority(before + 2);
             own_nice()
         });
         assert_eq!(other.join().unwrap(), lower);

@@ -18,6 +18,7 @@ pub use query::{BatchFilter, ChangeFilter, ChangesQuery, Filter, Framing, Since,
 
 use crate::Error;
 use crate::database::Database;
+use crate::find::ScanTurns;
 use crate::rules::Watch;
 use crate::seq::Seqs;
 use crate::turn::Turn;
@@ -121,7 +122,10 @@ impl Changes {
         // A filter may pass over many rows: come up for air now and then.
         let mut passed = 0;
         let mut turn = Turn::begin();
-        let with_document = self.query.include_docs;
+        let is_heavy = self.query.filter.is_heavy();
+        let with_document = self.query.include_docs || is_heavy;
+        // As for scans of queries: a processor's place, which others get between two documents.
+        let mut working = is_heavy.then(|| self.scan_turns().begin(self.db.name()));
         while self.shard < self.views.len() {
             let shard = self.db.all_shards()[self.shard].clone();
             let snapshot = self.views[self.shard].snapshot.clone();
@@ -136,6 +140,9 @@ impl Changes {
                 self.note_read(seq);
                 if self.write_row(&shard, seq, value, framing, out)? == Wrote::Nothing {
                     passed += 1;
+                }
+                if let Some(working) = &mut working {
+                    working.pause();
                 }
                 it.next();
             }
@@ -179,8 +186,13 @@ impl Changes {
     pub fn admission(&self) -> Admission {
         match &self.query.filter {
             Filter::Batch(filter) => filter.admission(),
+            filter if filter.is_heavy() => self.scan_turns().of(self.db.name())(),
             _ => Admission::free(),
         }
+    }
+
+    fn scan_turns(&self) -> &ScanTurns {
+        &self.db.shared_views().scans.turns
     }
 
     /// Takes leave for one call of the filter.

@@ -12,6 +12,10 @@ use crate::attachments::ShownAttachments;
 pub trait ChangeFilter: Send + Sync {
     /// Whether `matches` wants the document's JSON.
     fn needs_doc(&self) -> bool;
+    /// Whether `matches` may need more time than reading the document.
+    fn is_heavy(&self) -> bool {
+        false
+    }
     /// `doc`: the whole JSON of the revision looked at (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
     fn matches(&self, id: &str, deleted: bool, doc: Option<&[u8]>) -> bool;
     /// With `include_docs`: what to show in place of the document (`fields` of `_selector`).
@@ -72,7 +76,12 @@ impl Filter {
 
     /// Whether reading the feed may block for longer than reads take.
     pub fn may_block(&self) -> bool {
-        matches!(self, Filter::Batch(_))
+        matches!(self, Filter::Batch(_)) || self.is_heavy()
+    }
+
+    /// Whether the feed judges documents itself, and needs more time for that than for reading them.
+    pub(super) fn is_heavy(&self) -> bool {
+        matches!(self, Filter::Custom(filter) if filter.is_heavy())
     }
 }
 

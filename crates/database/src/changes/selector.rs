@@ -21,8 +21,20 @@ impl ChangeFilter for SelectorFilter {
         true
     }
 
-    fn matches(&self, _id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
-        doc.is_some_and(|doc| self.selector.matches_doc(&mango::Doc::whole(doc)))
+    fn is_heavy(&self) -> bool {
+        !self.selector.is_light()
+    }
+
+    /// A document that takes too long is left out: one document must not end a feed for all others.
+    fn matches(&self, id: &str, _deleted: bool, doc: Option<&[u8]>) -> bool {
+        let Some(doc) = doc else {
+            return false;
+        };
+        let matches = self.selector.matches_doc(&mango::Doc::whole(doc));
+        matches.unwrap_or_else(|error| {
+            tracing::warn!(id, %error, "a feed leaves a document out");
+            false
+        })
     }
 
     fn project(&self, doc: &[u8]) -> Option<Vec<u8>> {

@@ -88,7 +88,7 @@ impl FindAnswer {
                         }
                     };
                     let selected = |slot: usize| of(covering.selector[slot]);
-                    if self.find.selector.matches_found(&selected) {
+                    if self.find.selector.matches_found(&selected)? {
                         groups.add_found(&|slot| of(covering.answer[slot]))?;
                     }
                 }
@@ -118,7 +118,7 @@ impl FindAnswer {
         if let Some(doc) = self.read_document(id)? {
             self.stats.docs_examined += 1;
             let doc = Doc::whole(&doc.json);
-            if self.find.selector.matches_hit(&doc, texts) {
+            if self.find.selector.matches_hit(&doc, texts)? {
                 groups.add(&doc)?;
             }
         }

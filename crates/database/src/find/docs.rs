@@ -344,7 +344,7 @@ impl Documents {
             let members = &members;
             Some(answer.find.selector.matches_doc(&Doc { members, body }))
         })?;
-        if matches == Some(Some(false)) {
+        if matches.flatten().transpose()? == Some(false) {
             answer.stats.docs_examined += 1;
             return Ok(false);
         }

@@ -77,6 +77,14 @@ impl Languages for WithIndexes {
     }
 }
 
+/// Whether a partial index has the document. One that takes too long is left out: one document must not end a build.
+fn is_in_index(selector: &mango::Selector, doc: &mango::Doc<'_>) -> bool {
+    selector.matches_doc(doc).unwrap_or_else(|error| {
+        tracing::warn!(%error, "an index leaves a document out");
+        false
+    })
+}
+
 struct View {
     definition: Definition,
     lift: Lift,
@@ -93,7 +101,7 @@ impl View {
     /// Writes the key of a document: an array of its fields' values. False when it lacks one, or is not to be in the index.
     fn write_key(&mut self, doc: &mango::Doc<'_>, out: &mut Vec<u8>) -> bool {
         if let Some((_, selector)) = &self.definition.partial
-            && !selector.matches_doc(doc)
+            && !is_in_index(selector, doc)
         {
             return false;
         }
@@ -184,7 +192,7 @@ impl Mapper for TextMapper {
                     continue;
                 };
                 if let Some((_, selector)) = &definition.partial
-                    && !selector.matches_doc(&whole)
+                    && !is_in_index(selector, &whole)
                 {
                     continue;
                 }

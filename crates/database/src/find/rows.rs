@@ -434,7 +434,7 @@ impl FindAnswer {
             Column::Key(n) => key.get(n).map_or(Found::Missing, |text| Found::Value(text)),
         };
         let selected = |slot: usize| of(covering.selector[slot]);
-        if !self.find.selector.matches_found(&selected) {
+        if !self.find.selector.matches_found(&selected)? {
             return Ok(false);
         }
         if !self.counts() {
@@ -461,19 +461,24 @@ impl FindAnswer {
     ) -> Result<bool, Error> {
         let mut text = std::mem::take(&mut self.text);
         text.clear();
-        let matches = self.write_document(id, &mut text)? && self.take_text(&text, texts, out);
+        let matches = self.write_document(id, &mut text)? && self.take_text(&text, texts, out)?;
         self.text = text;
         Ok(matches)
     }
 
-    fn take_text(&mut self, text: &[u8], texts: TextHits, out: &mut Vec<u8>) -> bool {
+    fn take_text(
+        &mut self,
+        text: &[u8],
+        texts: TextHits,
+        out: &mut Vec<u8>,
+    ) -> Result<bool, Error> {
         self.stats.docs_examined += 1;
         let doc = Doc::whole(text);
-        if !self.find.selector.matches_hit(&doc, texts) {
-            return false;
+        if !self.find.selector.matches_hit(&doc, texts)? {
+            return Ok(false);
         }
         if !self.counts() {
-            return true;
+            return Ok(true);
         }
         self.separate(out);
         if self.find.fields.is_all() {
@@ -481,7 +486,7 @@ impl FindAnswer {
         } else {
             self.find.fields.write(&doc, out);
         }
-        true
+        Ok(true)
     }
 
     /// Appends what the caller is shown of a document; answers whether that is something.

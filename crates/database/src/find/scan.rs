@@ -138,7 +138,7 @@ impl Scan<'_> {
                     return Ok(());
                 }
                 first.judged += 1;
-                if self.find.selector.matches_doc(doc) {
+                if self.find.selector.matches_doc(doc)? {
                     first.matches += 1;
                     first.add(id.to_vec());
                 }
@@ -178,7 +178,7 @@ impl Scan<'_> {
         let examined = self.run(
             || groups.part(),
             |groups, _, doc| {
-                if self.find.selector.matches_doc(doc) {
+                if self.find.selector.matches_doc(doc)? {
                     groups.add(doc)?;
                 }
                 Ok(())

@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 
 use fair_queue::{Admission, Busy, Limits, Place, Queue};
 use search::{Effort, SharedMemory};
+use telemetry::lower_priority;
 
 use super::TEXT_ANSWER_BYTES_MAX;
 use crate::apart::Threads;
@@ -28,7 +29,7 @@ const SLICE: Duration = Duration::from_millis(20);
 const PLACES_PER_CORE: usize = 2;
 
 /// `nice` of threads for heavy searches. While requests want all processors, each of these has a third of one: people wait for
-/// their answers. Others interrupt them when they wake.
+/// their answers.
 const HEAVY_NICE: i32 = 5;
 
 /// How long a search may take, without the time that others take meanwhile.
@@ -101,7 +102,7 @@ impl AnswerThreads {
     ) -> Option<T> {
         // A thread for each turn: searches wait for places on them.
         static HEAVY: LazyLock<Threads> =
-            LazyLock::new(|| Threads::new("search", HEAVY_NICE, HEAVY_TURNS));
+            LazyLock::new(|| Threads::new("search", || lower_priority(HEAVY_NICE), HEAVY_TURNS));
         match self {
             AnswerThreads::Blocking => tokio::task::spawn_blocking(work).await.ok(),
             AnswerThreads::Heavy => HEAVY.start(work).await.ok(),

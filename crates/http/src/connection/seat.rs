@@ -157,8 +157,10 @@ pub(crate) struct Busy(Arc<Seat>);
 impl Drop for Busy {
     fn drop(&mut self) {
         let seat = &self.0;
-        // Before it is idle: it would look as if it had been for long.
-        seat.since_us.store(seat.began.elapsed_us(), Relaxed);
+        // Before it is idle: it would look as if it had been for long. Other requests keep their time.
+        if seat.under_way.load(Acquire) == 1 {
+            seat.since_us.store(seat.began.elapsed_us(), Relaxed);
+        }
         if seat.under_way.fetch_sub(1, AcqRel) == 1 {
             seat.is_exempt.store(false, Relaxed);
         }

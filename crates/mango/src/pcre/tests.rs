@@ -232,3 +232,32 @@ fn caseless_classes_are_bounded_before_they_are_compiled() {
     let ascii = format!("(*UTF8)(?i)^{}$", "[a-z]".repeat(500));
     assert!(Pattern::compile(&ascii, BYTES_MAX).is_ok());
 }
+
+#[test]
+fn texts_are_read_with_stops_as_without() {
+    let mut read = 0;
+    for (pattern, matching, others) in CASES {
+        let pattern = Pattern::compile(pattern, BYTES_MAX).unwrap();
+        let automaton = pattern.automaton().unwrap();
+        for subject in matching.iter().chain(*others) {
+            if let Some(matches) = with_stops(automaton, subject.as_bytes()) {
+                assert_eq!(matches, pattern.is_match(subject), "{pattern:?} {subject}");
+                read += 1;
+            }
+        }
+    }
+    assert!(read > 150, "only {read} were read");
+}
+
+#[test]
+fn long_texts_are_read_too() {
+    let pattern = Pattern::compile("b(a|c){1,20}d$", BYTES_MAX).unwrap();
+    let long = "acb".repeat(100_000);
+    assert!(!pattern.is_match(&long));
+    assert!(pattern.is_match(&format!("{long}acad")));
+    // Beyond ASCII the automaton stops, and so long a text is not read by the other engine.
+    let of_words = Pattern::compile(r"(*UCP)\bb\b", BYTES_MAX).unwrap();
+    assert!(of_words.is_match(&format!("é {}b", "aé ".repeat(5000))));
+    let judged = crate::work::bounded(|| of_words.is_match(&"é ".repeat(50_000)));
+    assert_eq!(judged, Err(crate::work::TookTooLong));
+}

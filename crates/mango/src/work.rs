@@ -1,0 +1,88 @@
+//! The bound on the processor time that a selector takes for one document.
+//!
+//! Conditions are counted in steps, which are a flag's and a counter's cost; the clock of the thread is read after many of them.
+
+use std::cell::Cell;
+use std::time::Duration;
+
+use rustix::time::{ClockId, clock_gettime};
+use thiserror::Error;
+
+/// The maximum processor time of a thread for one document: reading 64 regular expressions over the largest document that
+/// CouchDB takes needs about half of it.
+pub const DOCUMENT_TIME_MAX: Duration = Duration::from_secs(2);
+
+/// Steps between two reads of the clock: about a millisecond.
+const STEPS: u32 = 20_000;
+
+/// A selector took longer than [`DOCUMENT_TIME_MAX`] for a document.
+#[derive(Clone, Copy, Debug, Error, PartialEq, Eq)]
+#[error("The selector takes more than {} s of processor time for one document", DOCUMENT_TIME_MAX.as_secs())]
+pub struct TookTooLong;
+
+thread_local! {
+    static WORK: Work = const { Work::new() };
+}
+
+struct Work {
+    steps_left: Cell<u32>,
+    /// The thread's processor time at the first read of the clock.
+    began: Cell<Option<Duration>>,
+    is_over: Cell<bool>,
+}
+
+impl Work {
+    const fn new() -> Work {
+        Work {
+            steps_left: Cell::new(STEPS),
+            began: Cell::new(None),
+            is_over: Cell::new(false),
+        }
+    }
+
+    #[cold]
+    fn read_clock(&self) {
+        self.steps_left.set(STEPS);
+        let now = clock_gettime(ClockId::ThreadCPUTime);
+        let now = Duration::new(now.tv_sec as u64, now.tv_nsec as u32);
+        match self.began.get() {
+            None => self.began.set(Some(now)),
+            Some(began) if now.saturating_sub(began) >= DOCUMENT_TIME_MAX => self.is_over.set(true),
+            Some(_) => {}
+        }
+    }
+}
+
+/// Judges one document. The result of `judge` does not count if its time is over.
+///
+/// # Errors
+/// [`TookTooLong`].
+pub(crate) fn bounded(judge: impl FnOnce() -> bool) -> Result<bool, TookTooLong> {
+    WORK.with(|work| {
+        work.steps_left.set(STEPS);
+        work.began.set(None);
+        work.is_over.set(false);
+    });
+    let matches = judge();
+    match WORK.with(|work| work.is_over.get()) {
+        true => Err(TookTooLong),
+        false => Ok(matches),
+    }
+}
+
+/// Ends the judging of this document.
+pub(crate) fn give_up() {
+    WORK.with(|work| work.is_over.set(true));
+}
+
+/// Counts the work on `bytes` of a value, and returns whether the time is over.
+pub(crate) fn is_over(bytes: usize) -> bool {
+    WORK.with(|work| {
+        let steps = u32::try_from(1 + bytes / 64).unwrap_or(u32::MAX);
+        match work.steps_left.get().checked_sub(steps) {
+            Some(left) => work.steps_left.set(left),
+            None => work.read_clock(),
+        }
+        work.is_over.get()
+    })
+}
