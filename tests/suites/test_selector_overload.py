@@ -5,7 +5,7 @@ import time
 
 from harness.server import wait_until
 
-REQUESTS = 8
+REQUESTS = 6
 TEXT_BYTES, ELEMENTS = 7_000_000, 1_000_000
 # For others, on a busy machine; for the hostile requests, of which each document may take 2 s of a processor.
 OTHERS_TIMEOUT_S, HOSTILE_TIMEOUT_S = 60, 240

@@ -141,6 +141,8 @@ pub struct Stats {
     pub sampled_reads_uncached: u64,
     /// Errors for which the engine refused all writes, since the process started,
     pub engine_errors: u64,
+    /// how long ago the last one came, in seconds,
+    pub engine_error_age_s: Option<u64>,
     /// and how often it took writes again.
     pub engine_resumes: u64,
     /// Compactions that failed and were tried again.
@@ -583,6 +585,9 @@ impl Databases {
             sampled_reads_cached: storage::counters::SAMPLED_READS_CACHED.get(),
             sampled_reads_uncached: storage::counters::SAMPLED_READS_UNCACHED.get(),
             engine_errors: storage::counters::ENGINE_ERRORS.get(),
+            engine_error_age_s: Some(storage::counters::LAST_ENGINE_ERROR_S.load(Relaxed))
+                .filter(|&at| at > 0)
+                .map(|at| unix_seconds().saturating_sub(at)),
             engine_resumes: storage::counters::RESUMES.get(),
             compaction_failures: storage::counters::COMPACTION_FAILURES.get(),
         }

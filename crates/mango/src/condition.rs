@@ -213,11 +213,14 @@ impl Condition {
             Self::Size(length) => {
                 elements(value).is_some_and(|elements| elements.count() as u64 == *length)
             }
-            Self::ElemMatch(node) => elements(value)
-                .is_some_and(|mut all| all.any(|element| node.matches(At::Value(element), order))),
+            // Neither goes on after the time is over: what is answered then does not count.
+            Self::ElemMatch(node) => elements(value).is_some_and(|mut all| {
+                all.any(|e| work::is_over(e.len()) || node.matches(At::Value(e), order))
+            }),
             Self::AllMatch(node) => elements(value).is_some_and(|all| {
                 let mut all = all.peekable();
-                all.peek().is_some() && all.all(|e| node.matches(At::Value(e), order))
+                all.peek().is_some()
+                    && all.all(|e| !work::is_over(e.len()) && node.matches(At::Value(e), order))
             }),
             Self::KeyMapMatch(node) => {
                 Kind::of(value) == Kind::Object && any_key(value, node, order)
@@ -249,7 +252,7 @@ fn any_key(object: &[u8], node: &Node, order: Order) -> bool {
         quoted.push(b'"');
         quoted.extend_from_slice(name);
         quoted.push(b'"');
-        if node.matches(At::Value(&quoted), order) {
+        if work::is_over(quoted.len()) || node.matches(At::Value(&quoted), order) {
             return true;
         }
         match document::json::skip::value(object, value) {

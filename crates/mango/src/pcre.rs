@@ -35,6 +35,8 @@ pub(crate) struct Pattern {
 const WITHOUT_STOP_BYTES: usize = 4 << 10;
 /// A longer text that cannot be read with stops is not read: expressions with Unicode's words, and texts beyond ASCII.
 const UNSTOPPABLE_BYTES_MAX: usize = 64 << 10;
+/// The cost of a byte in the worst case, in bytes of other values.
+const WORST_BYTE_STEPS: usize = 1024;
 /// Bytes between two stops. A byte takes a nanosecond, and microseconds in the worst case, a state that is new.
 const STOP_BYTES: usize = 256;
 
@@ -106,7 +108,7 @@ fn with_stops(automaton: &DFA, text: &[u8]) -> Option<bool> {
         .start_state_forward(&mut cache, &Input::new(text))
         .ok()?;
     for part in text.chunks(STOP_BYTES) {
-        if work::is_over(16 * part.len()) {
+        if work::is_over(WORST_BYTE_STEPS * part.len()) {
             return Some(false);
         }
         for &byte in part {

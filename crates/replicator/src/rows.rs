@@ -72,6 +72,11 @@ impl Rows {
         }
     }
 
+    /// Bytes of rows that are not whole yet, or were not taken.
+    pub fn held_bytes(&self) -> usize {
+        self.buffer.len()
+    }
+
     fn row_depth(&self) -> usize {
         match self.form {
             Form::Results => 2,

@@ -1,5 +1,7 @@
 //! What is counted in this crate, since the process started.
 
+use std::sync::atomic::AtomicU64;
+
 use telemetry::{Counter, Striped, Times};
 
 /// How long writes took that waited for the disk.
@@ -16,6 +18,8 @@ pub static DOCUMENTS_FOUND: Striped = Striped::new();
 pub static DOCUMENTS_READ: Striped = Striped::new();
 /// Errors of the engine for which it refused all writes.
 pub static ENGINE_ERRORS: Counter = Counter::new();
+/// The time of the last of these errors, in seconds since 1970.
+pub static LAST_ENGINE_ERROR_S: AtomicU64 = AtomicU64::new(0);
 /// How often it took writes again.
 pub static RESUMES: Counter = Counter::new();
 /// Compactions that failed and were tried again.

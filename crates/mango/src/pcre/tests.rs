@@ -246,7 +246,7 @@ fn texts_are_read_with_stops_as_without() {
             }
         }
     }
-    assert!(read > 200, "only {read} were read");
+    assert!(read > 150, "only {read} were read");
 }
 
 #[test]

@@ -15,6 +15,7 @@ use serde_json::{Map, Value};
 
 use super::http::{HttpPeer, MISSING_WAIT, Put, cause, edit_json, whole_document};
 use super::local::LocalPeer;
+use super::long::Holding;
 use super::{Body, Doc, Peer, Refused, retry};
 use crate::error::Error;
 
@@ -358,7 +359,11 @@ async fn download(
         Err(e) => return Ok(Tried::Again(e.to_string())),
     };
     let mut receiving = Receiving::new(target, &doc_id);
+    let mut holding = Holding::of(&response);
     loop {
+        if let Err(told) = holding.hold(receiving.text.len()).await {
+            return Ok(Tried::Again(told));
+        }
         let bytes = match response.chunk().await {
             Ok(Some(bytes)) => bytes,
             Ok(None) => break,
@@ -452,6 +457,7 @@ impl<'a> Receiving<'a> {
             Event::PartEnd if self.doc.is_none() => {
                 let doc = parse_document(&self.text);
                 let doc = doc.map_err(|e| Broken::Garbled(e.to_string()))?;
+                self.text = BytesMut::new();
                 self.expected = self.expected_of(&doc)?;
                 self.doc = Some(doc);
             }

@@ -11,8 +11,11 @@ use std::collections::HashMap;
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
+use fair_queue::Queue;
 use parking_lot::Mutex;
 use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+
+use super::long::{self, Counted};
 
 /// Idle sockets that one client keeps at most,
 const IDLE_MAX: usize = 32;
@@ -53,6 +56,8 @@ pub struct Budget {
     users: [Arc<Semaphore>; 3],
     shares: Mutex<HashMap<String, Weak<Share>>>,
     idle_left: Mutex<usize>,
+    /// Of long answers.
+    long_answers: Arc<Queue>,
 }
 
 /// What one user may have, by lane: half.
@@ -66,14 +71,15 @@ fn lanes(sockets: usize, part: impl Fn(usize) -> usize) -> [Arc<Semaphore>; 3] {
 }
 
 impl Budget {
-    /// A budget of this many sockets.
-    pub fn new(sockets: usize) -> Arc<Budget> {
+    /// A budget of this many sockets, with this many bytes for long answers.
+    pub fn new(sockets: usize, answer_bytes: u64) -> Arc<Budget> {
         Arc::new(Budget {
             sockets,
             all: lanes(sockets, |n| n),
             users: lanes(sockets, |n| n - n / 4),
             shares: Mutex::default(),
             idle_left: Mutex::new(sockets / 8),
+            long_answers: long::places(answer_bytes),
         })
     }
 
@@ -82,6 +88,7 @@ impl Budget {
         Account {
             budget: self.clone(),
             share: user.map(|user| self.share(user)),
+            owner: user.unwrap_or_default().into(),
         }
     }
 
@@ -132,9 +139,19 @@ impl Drop for Idle {
 pub struct Account {
     budget: Arc<Budget>,
     share: Option<Arc<Share>>,
+    /// The user, or nothing.
+    owner: Arc<str>,
 }
 
 impl Account {
+    /// Counts the long answers of its requests.
+    pub fn long_answers(&self) -> Counted {
+        Counted {
+            places: self.budget.long_answers.clone(),
+            owner: self.owner.clone(),
+        }
+    }
+
     /// Waits until another request may be under way.
     pub async fn socket(&self, lane: Lane) -> Socket {
         Socket {
@@ -197,7 +214,7 @@ mod tests {
 
     #[test]
     fn a_user_has_half_of_a_lane_users_three_quarters_and_admins_the_rest() {
-        let budget = Budget::new(128);
+        let budget = Budget::new(128, 0);
         let [eve, mallory] = ["eve", "mallory"].map(|user| budget.account(Some(user)));
         let first = take(&eve, Lane::Source);
         assert_eq!(first.len(), 16);
@@ -218,7 +235,7 @@ mod tests {
             let lanes: usize = LANES.iter().map(|lane| lane.part(sockets)).sum();
             assert!(lanes + sockets / 8 + sockets / 4 <= sockets);
         }
-        let budget = Budget::new(1024);
+        let budget = Budget::new(1024, 0);
         let grants: Vec<Idle> = (0..1000).map(|_| budget.grant_idle(false)).collect();
         let granted: usize = grants.iter().map(|idle| idle.sockets).sum();
         assert!(granted <= 128 && granted > 120, "{granted}");

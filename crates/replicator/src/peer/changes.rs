@@ -10,6 +10,7 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 use tokio::sync::{OwnedSemaphorePermit, watch};
 
+use super::long::Holding;
 use crate::error::Error;
 use crate::options::Selection;
 use crate::rows::{Form, Rows};
@@ -204,6 +205,7 @@ fn is_first_revision(doc: &str, raw_id: &str, rev: &str) -> bool {
 /// A feed over HTTP.
 pub struct HttpFeed {
     pub(super) response: reqwest::Response,
+    holding: Holding,
     pub(super) rows: Rows,
     pub(super) query: ChangesQuery,
     pub(super) seq: Value,
@@ -224,6 +226,7 @@ impl HttpFeed {
             Form::Results
         };
         HttpFeed {
+            holding: Holding::of(&response),
             response,
             rows: match query.include_docs {
                 true => Rows::new(form),
@@ -274,6 +277,8 @@ impl HttpFeed {
 
     /// More bytes; none at the end; `None` when none came for a moment and nobody wants to wait.
     async fn more(&mut self, impatient: bool) -> Result<Option<Bytes>, Error> {
+        let held = self.holding.hold(self.rows.held_bytes()).await;
+        held.map_err(|told| Error::Request(format!("_changes: {told}")))?;
         let chunk = self.response.chunk();
         let chunk = match impatient {
             false => chunk.await,

@@ -58,7 +58,7 @@ impl Clients {
     /// The sockets of all replications, by the settings at the first call: what the process may have stays as it is.
     pub fn budget(&self, settings: &Settings) -> &Arc<Budget> {
         self.budget
-            .get_or_init(|| Budget::new(settings.sockets_max))
+            .get_or_init(|| Budget::new(settings.sockets_max, settings.selection_bytes_max))
     }
 
     /// The client for an endpoint's requests to a URL; with `uploads`, one that waits for an answer as long as the request takes. Hosts that are

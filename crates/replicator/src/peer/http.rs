@@ -29,6 +29,7 @@ pub use self::streamed::Put;
 use super::Info;
 use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
+use super::long::Holding;
 use super::retry;
 use super::ways::{Rights, TOKEN, Ways};
 use crate::endpoint::Remote;
@@ -46,6 +47,8 @@ const DOUBT_WAIT: Duration = Duration::from_millis(50);
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 /// and what a server says of an error is shorter.
 const ERROR_BYTES_MAX: usize = 1 << 20;
+/// An answer of this length gets memory for the length that it announced.
+const TRUSTED_BYTES: usize = 64 << 10;
 /// Longest way that redirects may lead.
 const REDIRECTS_MAX: usize = 10;
 /// Everything but what needs no encoding in a path or a query.
@@ -285,7 +288,10 @@ impl HttpPeer {
             } else if method == Method::POST {
                 request = request.header(CONTENT_TYPE, JSON).body(Bytes::new());
             }
-            let response = sent(request).await?;
+            let mut response = sent(request).await?;
+            response
+                .extensions_mut()
+                .insert(self.account.long_answers());
             if url.origin() == self.base.origin() {
                 self.auth.note(response.headers());
             }
@@ -568,12 +574,17 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
     if told > bytes_max as u64 {
         return Err(Failed::of(format!("{status}, and the answer is too long")));
     }
-    let mut body = BytesMut::with_capacity(usize::try_from(told).unwrap_or(0));
+    let mut holding = Holding::of(&response);
+    let mut body = BytesMut::new();
     while let Some(bytes) = response.chunk().await.map_err(|e| Failed::of(cause(&e)))? {
         if body.len() + bytes.len() > bytes_max {
             return Err(Failed::of(format!("{status}, and the answer is too long")));
         }
         body.extend_from_slice(&bytes);
+        holding.hold(body.len()).await.map_err(Failed::of)?;
+        if body.capacity() < told as usize && body.len() > TRUSTED_BYTES {
+            body.reserve(told as usize - body.len());
+        }
     }
     let body = body.freeze();
     Ok(Answer { status, body })

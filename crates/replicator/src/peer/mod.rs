@@ -6,6 +6,7 @@ mod changes;
 mod client;
 pub(crate) mod http;
 mod local;
+mod long;
 mod reach;
 mod retry;
 mod ways;

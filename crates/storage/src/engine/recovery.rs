@@ -9,14 +9,14 @@ use std::io::{self, Write as _};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use parking_lot::{Condvar, Mutex};
 use rocksdb::WriteBatch;
 
 use super::Engine;
 use crate::Error;
-use crate::counters::{COMPACTION_FAILURES, ENGINE_ERRORS, RESUMES};
+use crate::counters::{COMPACTION_FAILURES, ENGINE_ERRORS, LAST_ENGINE_ERROR_S, RESUMES};
 use crate::disk;
 use crate::keys::meta::FORMAT;
 use crate::keyspace::Keyspace;
@@ -150,6 +150,8 @@ impl ErrorSink for Health {
             return;
         }
         ENGINE_ERRORS.count();
+        let now = SystemTime::now().duration_since(UNIX_EPOCH);
+        LAST_ENGINE_ERROR_S.store(now.map_or(0, |now| now.as_secs()), Relaxed);
         state.errors += 1;
         self.is_failing.store(true, Relaxed);
         let is_first = state.failure.is_none();

@@ -57,6 +57,8 @@ pub struct Machine {
     pub write_failure: Option<WriteFailure>,
     /// Errors for which the storage engine refused all writes since the start, and compactions that failed.
     pub engine_errors: u64,
+    /// Seconds since the last of these errors.
+    pub engine_error_age_s: Option<u64>,
     /// See `engine_errors`.
     pub compaction_failures: u64,
     /// Connections that are open, and that may be.

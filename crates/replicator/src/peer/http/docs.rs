@@ -14,6 +14,7 @@ use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES
 use super::{Answer, Call, Failed, HttpPeer, MISSING_WAIT, cause, whole};
 use crate::error::Error;
 use crate::peer::Missing;
+use crate::peer::long::Holding;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
 
@@ -284,6 +285,7 @@ impl BulkRead<'_> {
         out: &mut Gather<'_>,
     ) -> Result<Result<(), Failed>, Error> {
         let mut rows = Rows::new(Form::Results);
+        let mut holding = Holding::of(&response);
         loop {
             loop {
                 let row = match rows.next_row() {
@@ -294,6 +296,9 @@ impl BulkRead<'_> {
                 if let Err(e) = self.row(&row, out).await? {
                     return Ok(Err(Failed::of(format!("a row is not understood: {e}"))));
                 }
+            }
+            if let Err(told) = holding.hold(rows.held_bytes()).await {
+                return Ok(Err(Failed::of(told)));
             }
             match response.chunk().await {
                 Ok(Some(bytes)) => rows.push_bytes(bytes),

@@ -5,14 +5,18 @@ use serde_json::json;
 use super::{Area, Check};
 use crate::server_routes::doctor::finding::{Finding, Severity, percent};
 
+/// An engine that resumes at each write and fails at the next one takes writes at most moments.
+const RECENT_S: u64 = 30;
+
 pub const WRITES: Check = Check {
     id: "writes",
     area: Area::Machine,
     title: "writes that fail",
     looks_at: "whether the storage engine takes writes; its errors and failed compactions since the start",
     finds: || {
-        "error while all writes fail; note of errors that are over, and of compactions that failed"
-            .to_owned()
+        format!(
+            "error while all writes fail, and until {RECENT_S} s after; note of earlier errors, and of compactions that failed"
+        )
     },
     why: "while the storage engine refuses writes nothing can be stored; `/_up` is 503 meanwhile",
     look: |facts| {
@@ -37,8 +41,13 @@ pub const WRITES: Check = Check {
             let says = format!(
                 "the storage engine refused writes because of {n} errors since the start, and takes them again"
             );
+            let is_recent = machine.engine_error_age_s.is_some_and(|age| age < RECENT_S);
+            let severity = match is_recent {
+                true => Severity::Error,
+                false => Severity::Note,
+            };
             found.push(
-                Finding::new(Severity::Note, "the store", says)
+                Finding::new(severity, "the store", says)
                     .evidence(evidence)
                     .act("# look for `storage engine` in the log"),
             );
@@ -109,6 +118,12 @@ mod tests {
         assert_eq!(severities(&WRITES, machine(false, 0, 0)), []);
         assert_eq!(severities(&WRITES, machine(true, 1, 0)), [Severity::Error]);
         assert_eq!(severities(&WRITES, machine(false, 2, 0)), [Severity::Note]);
+        let failed_ago = |seconds| Machine {
+            engine_error_age_s: Some(seconds),
+            ..machine(false, 2, 0)
+        };
+        assert_eq!(severities(&WRITES, failed_ago(5)), [Severity::Error]);
+        assert_eq!(severities(&WRITES, failed_ago(60)), [Severity::Note]);
         assert_eq!(
             severities(&WRITES, machine(false, 1, 3)),
             [Severity::Note; 2]

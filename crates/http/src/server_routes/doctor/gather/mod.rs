@@ -71,6 +71,7 @@ fn machine_of(app: &App, [waiting_connections, waiting_commits]: [u64; 2]) -> Ma
         open_files_max: machine::open_files_max(),
         write_failure: app.node.databases.write_failure(),
         engine_errors: engine.engine_errors,
+        engine_error_age_s: engine.engine_error_age_s,
         compaction_failures: engine.compaction_failures,
         connections: app.stats.connections(),
         connections_max: Some(app.places.max() as u64),
