@@ -61,7 +61,7 @@ pub fn fragments(
     checks: &Checks<'_>,
 ) -> Vec<String> {
     let tokens = analyzer.tokens(&text[..text.floor_char_boundary(TOKENS_TEXT_BYTES)]);
-    let mut wanted = Wanted {
+    let mut wanted = QueryTerms {
         tokens: &tokens,
         words: HashMap::new(),
         checks,
@@ -126,13 +126,13 @@ fn joined(spans: Vec<Span>) -> Rc<[Span]> {
     all.into()
 }
 
-struct Wanted<'a> {
+struct QueryTerms<'a> {
     tokens: &'a [Token],
     words: HashMap<String, Word>,
     checks: &'a Checks<'a>,
 }
 
-impl Wanted<'_> {
+impl QueryTerms<'_> {
     fn collect(&mut self, query: &Query, weight: f32) {
         match query {
             Query::Boolean { clauses, .. } => {

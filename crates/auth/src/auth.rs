@@ -11,7 +11,7 @@ use database::Databases;
 use crate::account::{Account, Login};
 use crate::admins::{ensure_secret, hash_plain_passwords, new_hash, new_scheme, read_admins};
 use crate::basic::{
-    Basic, Credentials, Gate, InFlight, Pending, Way, lockout_key, refuse_locked_out,
+    Basic, Credentials, Gate, InFlight, LoginKind, Pending, lockout_key, refuse_locked_out,
 };
 use crate::cache::{Cache, Tag};
 use crate::counters::{CACHE_HITS, CACHE_MISSES};
@@ -23,7 +23,7 @@ use crate::lockout::{Lockout, LockoutSettings};
 use crate::origin::{Origin, Tokens};
 use crate::password::Stored;
 use crate::proxy::ProxySettings;
-use crate::session::{Claim, Reached, Session, SessionSettings, Verdict};
+use crate::session::{Claim, CookieScope, Session, SessionSettings, Verdict};
 use crate::totp::UsedTokens;
 use crate::turns::Turns;
 use crate::user::UserCtx;
@@ -69,7 +69,7 @@ pub(crate) struct State {
 }
 
 /// What a request says of who sends it.
-pub struct Said<'a> {
+pub struct RequestCredentials<'a> {
     /// The value of the cookie `AuthSession`, if it is sent.
     pub cookie: Option<&'a str>,
     /// Any header, by name.
@@ -195,7 +195,7 @@ impl Auth {
     /// What the first handler that finds something finds wrong with it.
     pub async fn recognise(
         &self,
-        said: Said<'_>,
+        said: RequestCredentials<'_>,
         now: SystemTime,
     ) -> Result<Option<Recognised>, AuthError> {
         let state = self.state();
@@ -274,7 +274,7 @@ impl Auth {
         let state = self.state();
         let tag = self.inner.cache.tag_of_header(header);
         if let Some(login) = self.remembered(&state, &tag, origin)? {
-            Way::Basic.check(&login.account, &self.inner.used_tokens)?;
+            LoginKind::Basic.check(&login.account, &self.inner.used_tokens)?;
             CACHE_HITS.count();
             return Ok(Basic::Hit(login));
         }
@@ -289,7 +289,7 @@ impl Auth {
             account,
             credentials,
             (generation, tag),
-            Way::Basic,
+            LoginKind::Basic,
         );
         Ok(Basic::Miss(pending))
     }
@@ -307,7 +307,7 @@ impl Auth {
     ) -> Result<Basic, AuthError> {
         let generation = self.inner.cache.generation();
         let state = self.state();
-        let way = Way::Login {
+        let way = LoginKind::Login {
             token: token.to_owned(),
             now_secs: unix_secs(SystemTime::now()),
         };
@@ -374,13 +374,13 @@ impl Auth {
     }
 
     /// The `Set-Cookie` header that begins, or goes on with, a session.
-    pub fn set_cookie(&self, login: &Login, now: SystemTime, by: Reached<'_>) -> String {
+    pub fn set_cookie(&self, login: &Login, now: SystemTime, by: CookieScope<'_>) -> String {
         let cookie = self.issue_cookie(login, now);
         self.state().session.set_cookie(&cookie, now, by)
     }
 
     /// The `Set-Cookie` header that ends a session.
-    pub fn clear_cookie(&self, by: Reached<'_>) -> String {
+    pub fn clear_cookie(&self, by: CookieScope<'_>) -> String {
         self.state().session.clear_cookie(by)
     }
 
@@ -551,7 +551,7 @@ fn warn(problems: &[String], known: &[String]) {
     }
 }
 
-fn is_replication(said: &Said<'_>) -> bool {
+fn is_replication(said: &RequestCredentials<'_>) -> bool {
     matches!(said.origin, Some(Origin::Replication(_)))
 }
 

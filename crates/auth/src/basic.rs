@@ -71,26 +71,26 @@ impl Credentials {
 type Sent = (u64, Tag);
 
 /// The outcome of one key derivation, shared by all who wait for it: for which account, and whether it was right.
-pub(crate) type Slot = OnceLock<(Option<Arc<Account>>, bool)>;
+pub(crate) type Derivation = OnceLock<(Option<Arc<Account>>, bool)>;
 
 /// Derivations under way. The slots are owned by the [`Pending`]s.
-pub(crate) type InFlight = Mutex<HashMap<Sent, Weak<Slot>>>;
+pub(crate) type InFlight = Mutex<HashMap<Sent, Weak<Derivation>>>;
 
 /// How a password came.
-pub(crate) enum Way {
+pub(crate) enum LoginKind {
     /// In a header, where there is no place for a second factor: whoever has one must log in.
     Basic,
     /// In a login, with the token of the second factor.
     Login { token: String, now_secs: u64 },
 }
 
-impl Way {
+impl LoginKind {
     /// Whether the right password is enough. Uses up the token of a second factor.
     pub(crate) fn check(&self, account: &Account, used: &UsedTokens) -> Result<(), AuthError> {
         let enough = match (&account.totp, self) {
             (None, _) => true,
-            (Some(_), Way::Basic) => false,
-            (Some(totp), Way::Login { token, now_secs }) => totp
+            (Some(_), LoginKind::Basic) => false,
+            (Some(totp), LoginKind::Login { token, now_secs }) => totp
                 .step_of(token, *now_secs)
                 .is_some_and(|step| used.use_up(account.name(), step, *now_secs)),
         };
@@ -111,8 +111,8 @@ pub struct Pending {
     account: Option<Arc<Account>>,
     credentials: Credentials,
     sent: Sent,
-    way: Way,
-    slot: Arc<Slot>,
+    way: LoginKind,
+    slot: Arc<Derivation>,
 }
 
 impl std::fmt::Debug for Pending {
@@ -131,7 +131,7 @@ impl Pending {
         account: Option<Arc<Account>>,
         credentials: Credentials,
         sent: Sent,
-        way: Way,
+        way: LoginKind,
     ) -> Pending {
         let mut in_flight = auth
             .inner

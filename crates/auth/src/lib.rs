@@ -28,13 +28,13 @@ mod user;
 mod users;
 
 pub use account::Login;
-pub use auth::{Auth, Recognised, Said};
+pub use auth::{Auth, Recognised, RequestCredentials};
 pub use basic::{Basic, Pending};
 pub use error::AuthError;
 pub use handlers::Handler;
 pub use origin::Origin;
 pub use password::{Hash, PasswordHash, hash_password, random_password};
 pub use security::{DefaultSecurity, Security, SecurityError};
-pub use session::{Reached, Session};
+pub use session::{CookieScope, Session};
 pub use user::UserCtx;
 pub use users::hash_of_user;

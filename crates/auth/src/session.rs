@@ -29,7 +29,7 @@ pub struct Session {
 
 /// How a client reaches the server.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reached<'a> {
+pub struct CookieScope<'a> {
     /// By HTTPS.
     pub https: bool,
     /// Below this path, which a proxy put it under; empty for none. Two servers of one host have a cookie each.
@@ -124,7 +124,7 @@ impl SessionSettings {
     }
 
     /// The `Set-Cookie` header that gives the browser this value.
-    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, by: Reached<'_>) -> String {
+    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, by: CookieScope<'_>) -> String {
         let life = Duration::from_secs(self.timeout_secs);
         let lasting = self.persistent.then(|| {
             // A timeout beyond the end of time is as good as the longest that a date can say.
@@ -142,12 +142,12 @@ impl SessionSettings {
     }
 
     /// The `Set-Cookie` header that makes the browser forget its cookie.
-    pub(crate) fn clear_cookie(&self, by: Reached<'_>) -> String {
+    pub(crate) fn clear_cookie(&self, by: CookieScope<'_>) -> String {
         let past = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
         self.header("", &format!("; Expires={past}; Max-Age=0"), by)
     }
 
-    fn header(&self, value: &str, lasting: &str, by: Reached<'_>) -> String {
+    fn header(&self, value: &str, lasting: &str, by: CookieScope<'_>) -> String {
         // Browsers refuse `None` without it; then a proxy speaks HTTPS with them, whether it says so or not.
         let secure = match by.https || self.same_site == SameSite::None {
             true => "; Secure",
@@ -210,11 +210,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HTTP: Reached<'_> = Reached {
+    const HTTP: CookieScope<'_> = CookieScope {
         https: false,
         prefix: "",
     };
-    const HTTPS: Reached<'_> = Reached {
+    const HTTPS: CookieScope<'_> = CookieScope {
         https: true,
         ..HTTP
     };
@@ -310,7 +310,7 @@ mod tests {
 
     #[test]
     fn a_server_below_a_path_has_its_cookie_there() {
-        let below = Reached {
+        let below = CookieScope {
             prefix: "/db",
             ..HTTPS
         };

@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
-use auth::{Auth, AuthError, Basic, Login, Origin, Reached, UserCtx};
+use auth::{Auth, AuthError, Basic, CookieScope, Login, Origin, UserCtx};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use config::{Config, Layers};
@@ -429,7 +429,7 @@ fn concurrent_checks_of_one_header_all_succeed() {
 #[test]
 fn the_cookie_header_names_its_attributes() {
     let auth = admin_server().auth;
-    let reached = Reached {
+    let reached = CookieScope {
         https: true,
         prefix: "",
     };

@@ -15,20 +15,20 @@ use crate::error::{Error, Result};
 /// The hashes of a store's files.
 pub(crate) struct Hashes {
     path: PathBuf,
-    known: HashMap<String, Known>,
+    known: HashMap<String, HashEntry>,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct Known {
+struct HashEntry {
     bytes: u64,
     mtime_ns: i128,
     inode: u64,
     blake3: String,
 }
 
-impl Known {
-    fn of(metadata: &Metadata, blake3: String) -> Known {
-        Known {
+impl HashEntry {
+    fn of(metadata: &Metadata, blake3: String) -> HashEntry {
+        HashEntry {
             bytes: metadata.len(),
             mtime_ns: i128::from(metadata.mtime()) * 1_000_000_000
                 + i128::from(metadata.mtime_nsec()),
@@ -52,13 +52,13 @@ impl Hashes {
     /// The hash of a file, if it is the one that was read before.
     pub(crate) fn of(&self, name: &str, metadata: &Metadata) -> Option<String> {
         let known = self.known.get(name)?;
-        let is_same = *known == Known::of(metadata, known.blake3.clone());
+        let is_same = *known == HashEntry::of(metadata, known.blake3.clone());
         is_same.then(|| known.blake3.clone())
     }
 
     /// Remembers a file's hash.
     pub(crate) fn insert(&mut self, name: &str, metadata: &Metadata, blake3: &str) {
-        let known = Known::of(metadata, blake3.to_owned());
+        let known = HashEntry::of(metadata, blake3.to_owned());
         self.known.insert(name.to_owned(), known);
     }
 

@@ -13,7 +13,7 @@ const PARTS_AT_ONCE: usize = 2;
 
 /// What a file at a target is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileState {
     Whole,
     Missing,
     Damaged,
@@ -25,7 +25,7 @@ pub(crate) async fn read<E: From<crate::Error>>(
     blake3: &str,
     bytes: u64,
     mut with: impl AsyncFnMut(Bytes) -> std::result::Result<(), E>,
-) -> std::result::Result<Found, E> {
+) -> std::result::Result<FileState, E> {
     let path = Target::file_path(blake3);
     let mut hasher = blake3::Hasher::new();
     let mut read = 0;
@@ -35,7 +35,7 @@ pub(crate) async fn read<E: From<crate::Error>>(
         .buffered(PARTS_AT_ONCE);
     while let Some(part) = parts.next().await {
         let Some(part) = part? else {
-            return Ok(Found::Missing);
+            return Ok(FileState::Missing);
         };
         hasher.update(&part);
         read += part.len() as u64;
@@ -43,13 +43,13 @@ pub(crate) async fn read<E: From<crate::Error>>(
     }
     drop(parts);
     if bytes == 0 && !exists(target, blake3).await? {
-        return Ok(Found::Missing);
+        return Ok(FileState::Missing);
     }
     let is_whole = read == bytes && hasher.finalize().to_hex().as_str() == blake3;
     Ok(if is_whole {
-        Found::Whole
+        FileState::Whole
     } else {
-        Found::Damaged
+        FileState::Damaged
     })
 }
 

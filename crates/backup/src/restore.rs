@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::error::{Error, Result};
 use crate::manifest::{File, Manifest, time_text};
 use crate::progress::Progress;
-use crate::read::{Found, read};
+use crate::read::{FileState, read};
 use crate::target::Target;
 
 /// Files that are copied at a time.
@@ -117,15 +117,15 @@ async fn copy(
         Ok::<(), Error>(())
     });
     let what = match found.await? {
-        Found::Whole => {
+        FileState::Whole => {
             // What tokio still holds is written first.
             written.flush().await.map_err(Error::file(&path))?;
             written.sync_all().await.map_err(Error::file(&path))?;
             progress.file_copied();
             return Ok(());
         }
-        Found::Missing => "missing",
-        Found::Damaged => "damaged",
+        FileState::Missing => "missing",
+        FileState::Damaged => "damaged",
     };
     Err(Error::Damaged {
         name: backup.name.clone(),

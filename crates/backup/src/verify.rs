@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::read::{Found, read};
+use crate::read::{FileState, read};
 use crate::target::Target;
 
 /// What was found out about backups.
@@ -52,9 +52,9 @@ pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
     for ((blake3, bytes), (name, backups)) in files {
         let found = read::<Error>(target, blake3, bytes, async |_| Ok(()));
         let (what, remedy) = match found.await? {
-            Found::Whole => ("", ""),
-            Found::Missing => ("missing", ""),
-            Found::Damaged => (
+            FileState::Whole => ("", ""),
+            FileState::Missing => ("missing", ""),
+            FileState::Damaged => (
                 "damaged",
                 "; remove it, so that the next backup that has it copies it again",
             ),

@@ -8,7 +8,7 @@ use database::{
 };
 use document::{Attachment, DocId, EditDoc, Rev, parse_document};
 
-use crate::{Database, Error, Result, Slot, Written, options};
+use crate::{Database, Error, Handle, Result, WriteResult, options};
 
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
@@ -26,7 +26,7 @@ pub struct AttachmentInfo {
 /// The bytes of an attachment.
 #[derive(Clone)]
 pub struct Reader {
-    slot: Arc<Slot<AttachmentReader>>,
+    handle: Arc<Handle<AttachmentReader>>,
     info: Arc<AttachmentInfo>,
 }
 
@@ -41,19 +41,19 @@ impl Reader {
     /// # Errors
     /// [`Error::closed`], or what the store meets.
     pub fn next(&self) -> Result<Option<Bytes>> {
-        self.slot.with(|reader| Ok(reader.next_piece()?))
+        self.handle.with(|reader| Ok(reader.next_piece()?))
     }
 
     /// Lets go of it.
     pub fn close(&self) {
-        self.slot.close();
+        self.handle.close();
     }
 }
 
 /// An attachment that is being written. Without [`Writer::finish`] it leaves nothing.
 #[derive(Clone)]
 pub struct Writer {
-    slot: Arc<Slot<AttachmentSink>>,
+    handle: Arc<Handle<AttachmentSink>>,
     upload: Arc<Upload>,
 }
 
@@ -71,9 +71,9 @@ impl Writer {
     /// # Errors
     /// [`Error::closed`], or what the store meets: then nothing more is taken.
     pub async fn write(&self, bytes: Bytes) -> Result<()> {
-        let mut sink = self.slot.take()?;
+        let mut sink = self.handle.take()?;
         sink.write(bytes).await?;
-        self.slot.put_back(sink);
+        self.handle.put_back(sink);
         Ok(())
     }
 
@@ -81,8 +81,8 @@ impl Writer {
     ///
     /// # Errors
     /// 409 `conflict` when the document has changed meanwhile, and what the store meets.
-    pub async fn finish(&self) -> Result<Written> {
-        let sink = self.slot.take()?;
+    pub async fn finish(&self) -> Result<WriteResult> {
+        let sink = self.handle.take()?;
         // Held until the edit that names it is acknowledged.
         let uploaded = sink.finish().await?;
         let upload = &*self.upload;
@@ -97,7 +97,7 @@ impl Writer {
 
     /// Gives it up.
     pub fn close(&self) {
-        self.slot.close();
+        self.handle.close();
     }
 }
 
@@ -159,7 +159,7 @@ impl Database {
             .get()?
             .attachment_reader(&id, &attachment, range, true)?;
         Ok(Reader {
-            slot: self.directory.slot(reader),
+            handle: self.directory.handle(reader),
             info: Arc::new(AttachmentInfo {
                 digest: attachment.digest(),
                 content_type: attachment.content_type,
@@ -194,7 +194,7 @@ impl Database {
             .writable()?
             .attachment_sink(&id, content_type, SinkOptions::default());
         Ok(Writer {
-            slot: self.directory.slot(sink),
+            handle: self.directory.handle(sink),
             upload: Arc::new(Upload {
                 db: self.clone(),
                 id,
@@ -225,7 +225,7 @@ impl Database {
     ///
     /// # Errors
     /// 404 `not_found`, 409 `conflict`.
-    pub async fn delete_attachment(&self, id: &str, name: &str, rev: &str) -> Result<Written> {
+    pub async fn delete_attachment(&self, id: &str, name: &str, rev: &str) -> Result<WriteResult> {
         let id = DocId::new(id)?;
         let before = self.before(&id, Some(rev))?;
         let is_it = |read: &database::ReadAttachment| read.attachment.name == name;

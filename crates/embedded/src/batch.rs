@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::{BATCH_BYTES, Result, Slot};
+use crate::{BATCH_BYTES, Handle, Result};
 
 /// Some rows: JSON texts, one behind the other.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -70,7 +70,7 @@ pub(crate) struct Cursor {
 /// Rows of a listing, of a view or of a query.
 #[derive(Clone)]
 pub struct Rows {
-    slot: Arc<Slot<Cursor>>,
+    handle: Arc<Handle<Cursor>>,
     head: Arc<Map<String, Value>>,
 }
 
@@ -84,7 +84,7 @@ impl Rows {
         head: Map<String, Value>,
     ) -> Rows {
         Rows {
-            slot: directory.slot(Cursor {
+            handle: directory.handle(Cursor {
                 source: Box::new(source),
                 has_more: true,
             }),
@@ -102,7 +102,7 @@ impl Rows {
     /// # Errors
     /// What the database meets; [`Error::closed`](crate::Error::closed).
     pub fn next(&self) -> Result<Option<Batch>> {
-        self.slot.with(|cursor| {
+        self.handle.with(|cursor| {
             let mut text = vec![];
             while cursor.has_more && text.is_empty() {
                 cursor.has_more = cursor.source.next(&mut text, BATCH_BYTES)?;
@@ -116,13 +116,13 @@ impl Rows {
     /// # Errors
     /// [`Error::closed`](crate::Error::closed).
     pub fn tail(&self) -> Result<String> {
-        self.slot
+        self.handle
             .with(|cursor| Ok(Value::Object(cursor.source.tail()).to_string()))
     }
 
     /// Lets go of its snapshot.
     pub fn close(&self) {
-        self.slot.close();
+        self.handle.close();
     }
 }
 

@@ -11,7 +11,7 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::slot::{Slot, Slots};
+use crate::handle::{Handle, Handles};
 use crate::{Error, Result, options};
 
 /// Where a server's data directory has its store.
@@ -34,7 +34,7 @@ struct Inner {
     process: u32,
     /// Empty once it is closed.
     databases: RwLock<Option<Arc<Databases>>>,
-    slots: Slots,
+    handles: Handles,
     uuids: UuidGenerator,
     /// True once it is closed.
     closing: watch::Sender<bool>,
@@ -81,7 +81,7 @@ impl Directory {
             path,
             process,
             databases: RwLock::new(Some(opened?)),
-            slots: Slots::default(),
+            handles: Handles::default(),
             uuids: UuidGenerator::new(UuidAlgorithm::Sequential),
             closing: watch::Sender::new(false),
         })))
@@ -104,8 +104,8 @@ impl Directory {
         self.0.databases.read().clone().ok_or_else(Error::closed)
     }
 
-    pub(crate) fn slot<T: Send + 'static>(&self, value: T) -> Arc<Slot<T>> {
-        self.0.slots.add(value)
+    pub(crate) fn handle<T: Send + 'static>(&self, value: T) -> Arc<Handle<T>> {
+        self.0.handles.add(value)
     }
 
     pub(crate) fn new_id(&self) -> String {
@@ -215,7 +215,7 @@ impl Directory {
         self.0.closing.send_replace(true);
         let held = databases.store().held();
         databases.close();
-        self.0.slots.close();
+        self.0.handles.close();
         drop(databases);
         let began = Instant::now();
         while held.strong_count() > 0 {

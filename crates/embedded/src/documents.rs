@@ -7,7 +7,7 @@ use crate::{Database, Error, Result, options};
 
 /// A document as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// Its id.
     pub id: String,
     /// The revision that is there now.
@@ -46,7 +46,7 @@ impl Database {
     ///
     /// # Errors
     /// 409 `conflict`; what a validation refuses; 400 for what is no document.
-    pub async fn put(&self, document: &[u8], options: &str) -> Result<Written> {
+    pub async fn put(&self, document: &[u8], options: &str) -> Result<WriteResult> {
         let options: options::Put = options::read(options)?;
         let edit = parse_document(document)?;
         self.write(edit, options.mode(), options.durability()).await
@@ -56,7 +56,7 @@ impl Database {
     ///
     /// # Errors
     /// 409 `conflict`, 404 `not_found`.
-    pub async fn delete(&self, id: &str, rev: &str, options: &str) -> Result<Written> {
+    pub async fn delete(&self, id: &str, rev: &str, options: &str) -> Result<WriteResult> {
         let options: options::Put = options::read(options)?;
         let id = DocId::new(id)?;
         if let Read::Missing = self.get()?.read(&id, &ReadOptions::default())? {
@@ -76,14 +76,14 @@ impl Database {
         mut edit: EditDoc,
         mode: EditMode,
         durability: Durability,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.name_it(&mut edit)?;
         let id = edit.id.as_ref().map(ToString::to_string);
         let db = self.writable()?;
         let done = db.update_as(caller(), vec![edit], mode, durability);
         let (mut outcomes, _) = done.await?;
         match outcomes.pop() {
-            Some(Outcome::Ok { rev }) => Ok(Written {
+            Some(Outcome::Ok { rev }) => Ok(WriteResult {
                 id: id.unwrap_or_default(),
                 rev: rev.to_string(),
             }),

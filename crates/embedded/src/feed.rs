@@ -6,7 +6,7 @@ use database::{Changes, Framing};
 use tokio::sync::watch;
 
 use crate::batch::Batch;
-use crate::{BATCH_BYTES, Database, Directory, Error, Result, Slot, options};
+use crate::{BATCH_BYTES, Database, Directory, Error, Handle, Result, options};
 
 /// What reading a feed gives.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -22,7 +22,7 @@ pub enum Piece {
 /// A feed of changes.
 #[derive(Clone)]
 pub struct Feed {
-    slot: Arc<Slot<Changes>>,
+    handle: Arc<Handle<Changes>>,
     live: bool,
     directory: Directory,
     /// True once it is closed, for who waits.
@@ -45,7 +45,7 @@ impl Database {
         // Before the snapshot, so that no commit is missed.
         let changed = db.watch();
         Ok(Feed {
-            slot: self.directory.slot(db.changes(query)?),
+            handle: self.directory.handle(db.changes(query)?),
             live,
             directory: self.directory.clone(),
             closed: Arc::new(watch::Sender::new(false)),
@@ -62,7 +62,7 @@ impl Feed {
     pub fn next_piece(&mut self) -> Result<Piece> {
         let live = self.live;
         let changed = &mut self.changed;
-        self.slot.with(|changes| {
+        self.handle.with(|changes| {
             let mut text = vec![];
             loop {
                 let more = changes.next_chunk(Framing::Array, &mut text, BATCH_BYTES)?;
@@ -105,13 +105,13 @@ impl Feed {
     /// # Errors
     /// [`Error::closed`].
     pub fn last_seq(&self) -> Result<String> {
-        self.slot.with(|changes| Ok(changes.last_seq()))
+        self.handle.with(|changes| Ok(changes.last_seq()))
     }
 
     /// Lets go of its snapshot; who waits is told that it is closed.
     pub fn close(&self) {
         self.closed.send_replace(true);
-        self.slot.close();
+        self.handle.close();
     }
 }
 

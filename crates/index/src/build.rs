@@ -17,7 +17,7 @@ use crate::blocks::{BLOCK_ROWS_MAX, Block, Blocks};
 use crate::index::{Index, wipe};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::PlaceRange;
-use crate::run::{self, Written};
+use crate::run::{self, RunOutput};
 use crate::state::State;
 
 /// Free space, beyond what memtables need, below which no rows are added.
@@ -287,7 +287,7 @@ impl<'a> Build<'a> {
     }
 
     /// Writes the files of rows and of the back-index, both at once.
-    fn write_files(&self, buffers: &[RowBuffer]) -> Result<(Written, SortedFiles), Error> {
+    fn write_files(&self, buffers: &[RowBuffer]) -> Result<(RunOutput, SortedFiles), Error> {
         let (engine, index) = (self.engine(), self.index);
         std::thread::scope(|scope| {
             let back = scope.spawn(|| {

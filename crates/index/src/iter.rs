@@ -35,21 +35,21 @@ pub struct RowIter<'a> {
     view: usize,
     range: PlaceRange,
     descending: bool,
-    here: Here,
+    here: IterState,
     /// The engine's, once it was needed.
     cursor: Option<Cursor<'a>>,
 }
 
-enum Here {
+enum IterState {
     /// At a row of a block in memory.
-    Kept(Kept),
+    Cached(CachedRow),
     /// Where the cursor is.
     Stored,
     End,
 }
 
 /// A row of a block in memory.
-struct Kept {
+struct CachedRow {
     rows: Arc<BlockRows>,
     at: At,
     row: usize,
@@ -81,7 +81,7 @@ impl<'a> RowIter<'a> {
             view,
             range,
             descending,
-            here: Here::End,
+            here: IterState::End,
             cursor: None,
         };
         iter.go(Target::Start);
@@ -97,7 +97,7 @@ impl<'a> RowIter<'a> {
             view,
             range,
             descending: false,
-            here: Here::Stored,
+            here: IterState::Stored,
             cursor: Some(cursor),
         }
     }
@@ -105,8 +105,8 @@ impl<'a> RowIter<'a> {
     /// The row here; `None` at the end.
     pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
         let (place, value) = match (&self.here, &self.cursor) {
-            (Here::Kept(kept), _) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
-            (Here::Stored, Some(cursor)) => match cursor.item() {
+            (IterState::Cached(kept), _) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
+            (IterState::Stored, Some(cursor)) => match cursor.item() {
                 Some((key, value)) => (&key[VIEW_LEN..], value),
                 None => {
                     cursor.status()?;
@@ -124,8 +124,8 @@ impl<'a> RowIter<'a> {
     /// Where the row here is; `None` at the end.
     pub fn place(&self) -> Result<Option<&[u8]>, Error> {
         Ok(match (&self.here, &self.cursor) {
-            (Here::Kept(kept), _) => Some(kept.rows.place(kept.row)),
-            (Here::Stored, Some(cursor)) => match cursor.key() {
+            (IterState::Cached(kept), _) => Some(kept.rows.place(kept.row)),
+            (IterState::Stored, Some(cursor)) => match cursor.key() {
                 Some(key) => Some(&key[VIEW_LEN..]),
                 None => {
                     cursor.status()?;
@@ -144,7 +144,7 @@ impl<'a> RowIter<'a> {
     /// Goes to the next row in the direction.
     pub fn next(&mut self) {
         match (&mut self.here, &mut self.cursor) {
-            (Here::Kept(kept), _) => {
+            (IterState::Cached(kept), _) => {
                 let next = match self.descending {
                     true => kept.row.checked_sub(1),
                     false => Some(kept.row + 1).filter(|row| *row < kept.rows.len()),
@@ -154,7 +154,7 @@ impl<'a> RowIter<'a> {
                         if kept.is_last
                             && self.range.is_left(kept.rows.place(row), self.descending) =>
                     {
-                        self.here = Here::End;
+                        self.here = IterState::End;
                     }
                     Some(row) => kept.row = row,
                     None => {
@@ -163,8 +163,8 @@ impl<'a> RowIter<'a> {
                     }
                 }
             }
-            (Here::Stored, Some(cursor)) if self.descending => cursor.prev(),
-            (Here::Stored, Some(cursor)) => cursor.next(),
+            (IterState::Stored, Some(cursor)) if self.descending => cursor.prev(),
+            (IterState::Stored, Some(cursor)) => cursor.next(),
             _ => {}
         }
     }
@@ -178,7 +178,7 @@ impl<'a> RowIter<'a> {
                 Some(previous) if fence > &*self.range.low => {
                     self.enter(previous, Target::Below(fence));
                 }
-                _ => self.here = Here::End,
+                _ => self.here = IterState::End,
             }
             return;
         }
@@ -186,7 +186,7 @@ impl<'a> RowIter<'a> {
             Some(next) if self.reaches(&blocks.block(next).fence) => {
                 self.enter(next, Target::Place(&blocks.block(next).fence));
             }
-            _ => self.here = Here::End,
+            _ => self.here = IterState::End,
         }
     }
 
@@ -197,7 +197,7 @@ impl<'a> RowIter<'a> {
 
     fn go(&mut self, target: Target<'_>) {
         if self.range.is_empty() {
-            self.here = Here::End;
+            self.here = IterState::End;
             return;
         }
         let blocks = &self.index.state.views[self.view];
@@ -233,8 +233,8 @@ impl<'a> RowIter<'a> {
             let row = self.row_at(&rows, fence, target);
             if let Some(row) = row {
                 self.here = match is_last && self.range.is_left(rows.place(row), self.descending) {
-                    true => Here::End,
-                    false => Here::Kept(Kept {
+                    true => IterState::End,
+                    false => IterState::Cached(CachedRow {
                         rows,
                         at,
                         row,
@@ -251,7 +251,7 @@ impl<'a> RowIter<'a> {
                     .filter(|n| self.reaches(&blocks.block(*n).fence)),
             };
             let Some(next) = next else {
-                self.here = Here::End;
+                self.here = IterState::End;
                 return;
             };
             target = match self.descending {
@@ -290,7 +290,7 @@ impl<'a> RowIter<'a> {
     fn look_up(&mut self, target: Target<'_>) {
         let (index, view) = (self.index, self.view);
         let key = |place: &[u8]| row_key(index.number, view as u16, place);
-        self.here = Here::Stored;
+        self.here = IterState::Stored;
         let cursor = self
             .cursor
             .get_or_insert_with(|| open(index, view, &self.range));

@@ -30,7 +30,7 @@ struct State {
 
 /// Memory that a build has taken, until it is dropped.
 #[derive(Debug)]
-pub struct Taken<'a> {
+pub struct Reservation<'a> {
     memory: &'a BuildMemory,
     /// How much.
     pub bytes: usize,
@@ -68,7 +68,7 @@ impl BuildMemory {
     ///
     /// # Errors
     /// [`Error::Stopped`] when `stop` is set meanwhile.
-    pub fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Taken<'_>, Error> {
+    pub fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Reservation<'_>, Error> {
         let least = wanted.min(TAKEN_MIN);
         let mut state = self.state.lock();
         while state.free < least {
@@ -80,14 +80,14 @@ impl BuildMemory {
         let bytes = wanted.min((state.free / 2).max(least));
         state.free -= bytes;
         state.least_free = state.least_free.min(state.free);
-        Ok(Taken {
+        Ok(Reservation {
             memory: self,
             bytes,
         })
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.memory.state.lock().free += self.bytes;
         self.memory.given_back.notify_all();

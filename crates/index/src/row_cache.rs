@@ -31,7 +31,7 @@ const HEAT_BYTES: usize = size_of::<Heat>() + 24;
 const USUAL_BYTES: usize = 16 << 10;
 
 /// Rows by their blocks' versions.
-type Kept = Cache<u64, Arc<BlockRows>, Bytes>;
+type BlockCache = Cache<u64, Arc<BlockRows>, Bytes>;
 
 /// How often one version of a block was asked for.
 pub(crate) struct Heat {
@@ -40,7 +40,7 @@ pub(crate) struct Heat {
     asks: AtomicU32,
     doubled: u8,
     /// Where they are kept.
-    cache: Arc<Kept>,
+    cache: Arc<BlockCache>,
 }
 
 impl std::fmt::Debug for Heat {
@@ -59,7 +59,7 @@ impl Drop for Heat {
 }
 
 impl Heat {
-    fn new(doubled: u8, cache: Arc<Kept>) -> Heat {
+    fn new(doubled: u8, cache: Arc<BlockCache>) -> Heat {
         static VERSIONS: AtomicU64 = AtomicU64::new(0);
         Heat {
             version: VERSIONS.fetch_add(1, Relaxed),
@@ -94,7 +94,7 @@ pub(crate) struct BlockHeat {
 }
 
 impl BlockHeat {
-    fn get(&self, cache: &Arc<Kept>) -> &Heat {
+    fn get(&self, cache: &Arc<BlockCache>) -> &Heat {
         self.heat
             .get_or_init(|| Arc::new(Heat::new(self.doubled, cache.clone())))
     }
@@ -185,7 +185,7 @@ impl BlockRows {
 
 /// The rows of blocks, of all indexes, within a number of bytes.
 pub struct RowCache {
-    cache: Arc<Kept>,
+    cache: Arc<BlockCache>,
     budget_bytes: u64,
 }
 

@@ -99,7 +99,7 @@ pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
 }
 
 /// What became of writing the rows of sorted buffers.
-pub struct Written {
+pub struct RunOutput {
     pub files: SortedFiles,
     /// The blocks that these rows make by themselves, by view; none of a view that has rows.
     pub blocks: Vec<Vec<Block>>,
@@ -117,7 +117,7 @@ pub fn write_rows(
     existing: &[Blocks],
     spec: &Spec,
     reducers: &Reducers,
-) -> Result<Written, Error> {
+) -> Result<RunOutput, Error> {
     let mut merge = Merge::new(buffers, |b| &b.rows);
     let mut blocks: Vec<Vec<Block>> = spec.views.iter().map(|_| vec![]).collect();
     let mut tallies: Vec<Tally<'_>> = existing.iter().map(Tally::new).collect();
@@ -155,7 +155,7 @@ pub fn write_rows(
         Ok(true)
     })?;
     close_block(&block, at_group, &mut blocks, spec, reducers)?;
-    Ok(Written {
+    Ok(RunOutput {
         files,
         blocks,
         counted: tallies.into_iter().map(Tally::counted).collect(),

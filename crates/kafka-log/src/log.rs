@@ -14,7 +14,7 @@ use crate::names::Names;
 use crate::options::{OpenError, Options};
 use crate::producer::Producer;
 use crate::raw::Topic;
-use crate::read_back::{ReadBack, Wanted};
+use crate::read_back::{ReadBack, ReadRequest};
 use crate::tail::{Follower, Slot, Source};
 use crate::topics;
 
@@ -140,12 +140,12 @@ impl Log for KafkaLog {
             return Box::pin(async move { Err(LogError(format!("there is no slot {slot}"))) });
         };
         let read_back = self.read_back.clone();
-        let wanted = Wanted {
+        let request = ReadRequest {
             place,
             index,
             offset,
             epoch,
         };
-        Box::pin(async move { read_back.read(wanted).await })
+        Box::pin(async move { read_back.read(request).await })
     }
 }

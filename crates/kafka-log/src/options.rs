@@ -63,7 +63,7 @@ pub enum OpenError {
     },
     /// A topic is not as it has to be.
     #[error(
-        "the topic {topic} does not fit: {setting} is {found}, and has to be {wanted}. {remedy}"
+        "the topic {topic} does not fit: {setting} is {found}, and has to be {requirement}. {remedy}"
     )]
     Unfit {
         /// The topic.
@@ -73,7 +73,7 @@ pub enum OpenError {
         /// What it is.
         found: String,
         /// What it has to be.
-        wanted: String,
+        requirement: String,
         /// What to do.
         remedy: String,
     },

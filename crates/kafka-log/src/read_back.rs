@@ -44,7 +44,7 @@ const REFRESH: Duration = Duration::from_millis(250);
 const KEEP: Duration = Duration::from_secs(5);
 
 /// The client.
-struct Back {
+struct ReadBackClient {
     slots: Arc<Topic>,
     control: Arc<Topic>,
     reader: Arc<Reader>,
@@ -55,14 +55,14 @@ pub(crate) struct ReadBack {
     options: Options,
     names: Names,
     bounds: BoundsOf,
-    back: tokio::sync::Mutex<Weak<Back>>,
+    back: tokio::sync::Mutex<Weak<ReadBackClient>>,
     /// Each held by who reads the slot.
     reading: Vec<tokio::sync::Mutex<()>>,
 }
 
 /// What is asked for.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ReadRequest {
     pub place: Place,
     /// Of the slot.
     pub index: usize,
@@ -91,12 +91,12 @@ impl ReadBack {
         }
     }
 
-    pub async fn read(&self, wanted: Wanted) -> Result<RawFound, LogError> {
-        let _held = self.reading[wanted.index].lock().await;
+    pub async fn read(&self, request: ReadRequest) -> Result<RawFound, LogError> {
+        let _held = self.reading[request.index].lock().await;
         let mut last = String::from("nobody answered");
-        let answer = timeout(ANSWER_TIMEOUT, self.read_on(&wanted, &mut last)).await;
+        let answer = timeout(ANSWER_TIMEOUT, self.read_on(&request, &mut last)).await;
         answer.unwrap_or_else(|_| {
-            let Wanted { place, offset, epoch, .. } = wanted;
+            let ReadRequest { place, offset, epoch, .. } = request;
             Err(LogError(format!(
                 "cannot read offset {offset} of {} [{}] from a leader of epoch {epoch} or later: {last}",
                 place.topic, place.partition
@@ -104,17 +104,21 @@ impl ReadBack {
         })
     }
 
-    async fn read_on(&self, wanted: &Wanted, last: &mut String) -> Result<RawFound, LogError> {
+    async fn read_on(
+        &self,
+        request: &ReadRequest,
+        last: &mut String,
+    ) -> Result<RawFound, LogError> {
         let back = self.back().await?;
         loop {
-            let start = match self.bounds.get(&wanted.place).await {
-                Some(bounds) if bounds.epoch < wanted.epoch => {
+            let start = match self.bounds.get(&request.place).await {
+                Some(bounds) if bounds.epoch < request.epoch => {
                     *last = format!("the leader that answers is of epoch {}", bounds.epoch);
-                    refresh(&back.reader, &wanted.place).await;
+                    refresh(&back.reader, &request.place).await;
                     sleep(AGAIN).await;
                     continue;
                 }
-                Some(bounds) if bounds.end <= wanted.offset => return Ok(RawFound::BeyondEnd),
+                Some(bounds) if bounds.end <= request.offset => return Ok(RawFound::BeyondEnd),
                 Some(bounds) => bounds.start,
                 None => {
                     "no leader answers".clone_into(last);
@@ -122,10 +126,10 @@ impl ReadBack {
                     continue;
                 }
             };
-            follow_leader(&back.reader, wanted, last).await;
-            match self.fetch(&back, wanted).await {
+            follow_leader(&back.reader, request, last).await;
+            match self.fetch(&back, request).await {
                 Fetched::Record(record) => return Ok(RawFound::Record(record)),
-                Fetched::OutOfRange if start > wanted.offset => return Ok(RawFound::Trimmed),
+                Fetched::OutOfRange if start > request.offset => return Ok(RawFound::Trimmed),
                 Fetched::OutOfRange => "the log changes".clone_into(last),
                 Fetched::Nothing(why) => *last = why,
             }
@@ -133,12 +137,12 @@ impl ReadBack {
         }
     }
 
-    async fn fetch(&self, back: &Back, wanted: &Wanted) -> Fetched {
-        let topic = match wanted.place.topic == self.names.control {
+    async fn fetch(&self, back: &ReadBackClient, request: &ReadRequest) -> Fetched {
+        let topic = match request.place.topic == self.names.control {
             true => &back.control,
             false => &back.slots,
         };
-        let reading = match Reading::start(topic, wanted.place.partition, wanted.offset) {
+        let reading = match Reading::start(topic, request.place.partition, request.offset) {
             Ok(reading) => reading,
             Err(code) => return Fetched::Nothing(code.to_string()),
         };
@@ -150,7 +154,7 @@ impl ReadBack {
                 offset,
                 epoch,
                 bytes,
-            }) if offset == wanted.offset => {
+            }) if offset == request.offset => {
                 let log = self.options.log;
                 Fetched::Record(RawRecord {
                     log,
@@ -173,7 +177,7 @@ impl ReadBack {
     }
 
     /// The client, which goes some seconds after it was last used.
-    async fn back(&self) -> Result<Arc<Back>, LogError> {
+    async fn back(&self) -> Result<Arc<ReadBackClient>, LogError> {
         let mut shared = self.back.lock().await;
         if let Some(back) = shared.upgrade() {
             return Ok(back);
@@ -187,12 +191,12 @@ impl ReadBack {
     }
 }
 
-fn make(options: &Options, names: &Names) -> Result<Arc<Back>, LogError> {
+fn make(options: &Options, names: &Names) -> Result<Arc<ReadBackClient>, LogError> {
     let reader = client::reader(options, true).map_err(|e| LogError(e.to_string()))?;
     let topic = |name| {
         Topic::new(&reader, name).ok_or_else(|| LogError(format!("{name} cannot be a topic")))
     };
-    Ok(Arc::new(Back {
+    Ok(Arc::new(ReadBackClient {
         slots: topic(&names.slots)?,
         control: topic(&names.control)?,
         reader,
@@ -200,7 +204,7 @@ fn make(options: &Options, names: &Names) -> Result<Arc<Back>, LogError> {
 }
 
 /// Takes figures, so that they do not pile up, until nobody has used the client for a while.
-async fn keep(back: Arc<Back>) {
+async fn keep(back: Arc<ReadBackClient>) {
     let mut used = Instant::now();
     while used.elapsed() < KEEP {
         listen(&back.reader);
@@ -222,12 +226,12 @@ async fn first(reading: &Reading) -> Event {
 }
 
 /// Waits until fetches are for a leader of this epoch or a later one.
-async fn follow_leader(reader: &Arc<Reader>, wanted: &Wanted, last: &mut String) {
+async fn follow_leader(reader: &Arc<Reader>, request: &ReadRequest, last: &mut String) {
     let mut asked = Instant::now();
     loop {
         listen(reader);
-        let epoch = reader.client().context().epoch(&wanted.place);
-        if epoch.is_some_and(|epoch| epoch >= wanted.epoch) {
+        let epoch = reader.client().context().epoch(&request.place);
+        if epoch.is_some_and(|epoch| epoch >= request.epoch) {
             return;
         }
         *last = match epoch {
@@ -235,7 +239,7 @@ async fn follow_leader(reader: &Arc<Reader>, wanted: &Wanted, last: &mut String)
             None => "no leader is known".into(),
         };
         if asked.elapsed() > REFRESH {
-            refresh(reader, &wanted.place).await;
+            refresh(reader, &request.place).await;
             asked = Instant::now();
         }
         sleep(LOOK).await;

@@ -73,7 +73,7 @@ pub(crate) struct Follower {
 }
 
 /// Why a partition is not read any more.
-enum Over {
+enum StopReason {
     /// Nobody wants it.
     Unwanted,
     /// It is read anew.
@@ -131,13 +131,13 @@ impl Follower {
                 }
                 Err(code) => {
                     tracing::debug!(target: "kafka", "{:?}: {code}", self.place);
-                    Over::Again
+                    StopReason::Again
                 }
             };
             match over {
-                Over::Unwanted => return,
+                StopReason::Unwanted => return,
                 // Above all, it may have no such offset.
-                Over::Again => {
+                StopReason::Again => {
                     self.look(None).await;
                     self.pause().await;
                 }
@@ -157,11 +157,11 @@ impl Follower {
         }
     }
 
-    async fn read(&mut self, reading: &Reading) -> Over {
+    async fn read(&mut self, reading: &Reading) -> StopReason {
         let mut asked = Instant::now();
         loop {
             if !self.is_wanted() {
-                return Over::Unwanted;
+                return StopReason::Unwanted;
             }
             let over = match reading.take() {
                 Some(event) => self.deliver(reading, event).await,
@@ -169,8 +169,8 @@ impl Follower {
                     let quiet = asked.max(self.heard) + QUIET;
                     tokio::select! {
                         () = reading.ready() => None,
-                        _ = self.turns.changed() => Some(Over::Unwanted),
-                        () = self.channel.sender.closed() => Some(Over::Unwanted),
+                        _ = self.turns.changed() => Some(StopReason::Unwanted),
+                        () = self.channel.sender.closed() => Some(StopReason::Unwanted),
                         () = tokio::time::sleep_until(quiet) => {
                             let over = self.look(Some(reading)).await;
                             asked = Instant::now();
@@ -185,7 +185,7 @@ impl Follower {
         }
     }
 
-    async fn deliver(&mut self, reading: &Reading, event: Event) -> Option<Over> {
+    async fn deliver(&mut self, reading: &Reading, event: Event) -> Option<StopReason> {
         match event {
             Event::Record { offset, .. } if offset < self.next => None,
             Event::Record {
@@ -221,17 +221,17 @@ impl Follower {
                     self.failed = 0;
                     self.send(Tail::Trouble(why)).await;
                 }
-                Some(Over::Again)
+                Some(StopReason::Again)
             }
         }
     }
 
     /// Says that the next record is not there, if it is not.
-    async fn look(&mut self, reading: Option<&Reading>) -> Option<Over> {
+    async fn look(&mut self, reading: Option<&Reading>) -> Option<StopReason> {
         let next = self.next;
         let bounds = tokio::select! {
             bounds = self.bounds.get(&self.place) => bounds?,
-            _ = self.turns.changed() => return Some(Over::Unwanted),
+            _ = self.turns.changed() => return Some(StopReason::Unwanted),
         };
         if self.is_older(bounds) {
             return None;
@@ -248,7 +248,7 @@ impl Follower {
         if next < start || next >= end {
             return self.send(Tail::NoRecord { start, end }).await;
         }
-        (self.heard.elapsed() > STUCK).then_some(Over::Again)
+        (self.heard.elapsed() > STUCK).then_some(StopReason::Again)
     }
 
     /// It comes from a leader that is older than that of a record: the log it speaks of may be gone.
@@ -261,10 +261,10 @@ impl Follower {
         since.elapsed() < OLDER_MAX
     }
 
-    async fn send(&mut self, tail: Tail) -> Option<Over> {
+    async fn send(&mut self, tail: Tail) -> Option<StopReason> {
         tokio::select! {
-            is_sent = self.channel.send(tail) => (!is_sent).then_some(Over::Unwanted),
-            _ = self.turns.changed() => Some(Over::Unwanted),
+            is_sent = self.channel.send(tail) => (!is_sent).then_some(StopReason::Unwanted),
+            _ = self.turns.changed() => Some(StopReason::Unwanted),
         }
     }
 }

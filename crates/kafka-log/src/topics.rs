@@ -141,7 +141,7 @@ impl Kafka {
             .set("retention.ms", &retention)
             .set("retention.bytes", "-1")
         };
-        let wanted = [
+        let requirement = [
             new(&self.names.slots, self.options.slots),
             new(&self.names.control, 1),
         ];
@@ -149,7 +149,7 @@ impl Kafka {
         let options = AdminOptions::new().operation_timeout(Some(ASK_TIMEOUT));
         let results = self
             .runtime
-            .block_on(admin.create_topics(&wanted, &options))
+            .block_on(admin.create_topics(&requirement, &options))
             .map_err(refused)?;
         let mut made = false;
         for result in results {
@@ -275,18 +275,22 @@ fn in_sync(replicas: i32) -> i64 {
     if replicas >= REPLICAS { 2 } else { 1 }
 }
 
-fn unfit(topic: &str, (setting, found, wanted): (&str, String, String), remedy: &str) -> OpenError {
+fn unfit(
+    topic: &str,
+    (setting, found, requirement): (&str, String, String),
+    remedy: &str,
+) -> OpenError {
     OpenError::Unfit {
         topic: topic.to_owned(),
         setting: setting.to_owned(),
         found,
-        wanted,
+        requirement,
         remedy: remedy.to_owned(),
     }
 }
 
 /// What a setting has to be.
-enum Wanted {
+enum Requirement {
     OneOf(&'static [&'static str]),
     AtLeast(i64),
     /// Or -1, which is no limit.
@@ -296,22 +300,31 @@ enum Wanted {
 /// What one setting of a topic has to be.
 struct Rule {
     setting: &'static str,
-    wanted: Wanted,
+    requirement: Requirement,
 }
 
 fn rules(replicas: i32) -> [Rule; 7] {
-    let rule = |setting, wanted| Rule { setting, wanted };
+    let rule = |setting, requirement| Rule {
+        setting,
+        requirement,
+    };
     [
-        rule("min.insync.replicas", Wanted::AtLeast(in_sync(replicas))),
-        rule("unclean.leader.election.enable", Wanted::OneOf(&["false"])),
-        rule("cleanup.policy", Wanted::OneOf(&["delete"])),
-        rule("retention.ms", Wanted::AtLeastOrNone(RETENTION_MS)),
-        rule("retention.bytes", Wanted::OneOf(&["-1"])),
-        rule("max.message.bytes", Wanted::AtLeast(MESSAGE_BYTES)),
+        rule(
+            "min.insync.replicas",
+            Requirement::AtLeast(in_sync(replicas)),
+        ),
+        rule(
+            "unclean.leader.election.enable",
+            Requirement::OneOf(&["false"]),
+        ),
+        rule("cleanup.policy", Requirement::OneOf(&["delete"])),
+        rule("retention.ms", Requirement::AtLeastOrNone(RETENTION_MS)),
+        rule("retention.bytes", Requirement::OneOf(&["-1"])),
+        rule("max.message.bytes", Requirement::AtLeast(MESSAGE_BYTES)),
         // Others are not built in.
         rule(
             "compression.type",
-            Wanted::OneOf(&["producer", "lz4", "uncompressed"]),
+            Requirement::OneOf(&["producer", "lz4", "uncompressed"]),
         ),
     ]
 }
@@ -323,18 +336,18 @@ impl Rule {
             .and_then(|entry| entry.value.clone());
         let found = found.unwrap_or_else(|| "not set".into());
         let number: Option<i64> = found.parse().ok();
-        let (fits, wanted, value) = match self.wanted {
-            Wanted::OneOf(values) => (
+        let (fits, requirement, value) = match self.requirement {
+            Requirement::OneOf(values) => (
                 values.contains(&&*found),
                 values.join(" or "),
                 values[0].to_owned(),
             ),
-            Wanted::AtLeast(least) => (
+            Requirement::AtLeast(least) => (
                 number.is_some_and(|n| n >= least),
                 format!("at least {least}"),
                 least.to_string(),
             ),
-            Wanted::AtLeastOrNone(least) => (
+            Requirement::AtLeastOrNone(least) => (
                 number.is_some_and(|n| n >= least || n == -1),
                 format!("at least {least}, or -1"),
                 least.to_string(),
@@ -347,6 +360,6 @@ impl Rule {
         let remedy = format!(
             "Change it with: kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {setting}={value}"
         );
-        Err(unfit(topic, (setting, found, wanted), &remedy))
+        Err(unfit(topic, (setting, found, requirement), &remedy))
     }
 }

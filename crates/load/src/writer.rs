@@ -55,7 +55,7 @@ pub(crate) struct Writer {
 
 /// What the server said of a batch.
 #[derive(Debug, Default)]
-struct Written {
+struct BatchOutcome {
     written: u64,
     refused: Vec<RefusedDocument>,
 }
@@ -117,7 +117,7 @@ impl Writer {
 
     async fn join_one(
         &self,
-        requests: &mut JoinSet<Result<Written, LoadCause>>,
+        requests: &mut JoinSet<Result<BatchOutcome, LoadCause>>,
         report: &mut LoadReport,
         bar: &ProgressBar,
     ) -> Result<(), LoadCause> {
@@ -144,8 +144,8 @@ impl Writer {
 
 /// Writes a batch. One that the server refuses as a whole because of what is in it is halved until the documents that
 /// are to blame have been found.
-async fn write_batch(client: Client, url: Url, batch: Batch) -> Result<Written, LoadCause> {
-    let mut written = Written::default();
+async fn write_batch(client: Client, url: Url, batch: Batch) -> Result<BatchOutcome, LoadCause> {
+    let mut written = BatchOutcome::default();
     let mut waiting: Vec<&[Document]> = vec![&batch.documents];
     while let Some(documents) = waiting.pop() {
         match send(&client, &url, documents, batch.with_revs).await? {

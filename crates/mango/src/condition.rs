@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use crate::compare::{Operand, Order};
 use crate::json::{self, Elements, Kind, Members, string};
 use crate::pcre::Pattern;
-use crate::selector::{At, Node};
+use crate::selector::{At, SelectorNode};
 
 /// What a value that is present has to fulfil.
 #[derive(Clone, Debug)]
@@ -23,9 +23,9 @@ pub(crate) enum Condition {
     BeginsWith(String),
     All(Literals),
     Size(u64),
-    ElemMatch(Box<Node>),
-    AllMatch(Box<Node>),
-    KeyMapMatch(Box<Node>),
+    ElemMatch(Box<SelectorNode>),
+    AllMatch(Box<SelectorNode>),
+    KeyMapMatch(Box<SelectorNode>),
     Not(Box<Condition>),
 }
 
@@ -235,7 +235,7 @@ fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
     }
 }
 
-fn any_key(object: &[u8], node: &Node, order: Order) -> bool {
+fn any_key(object: &[u8], node: &SelectorNode, order: Order) -> bool {
     let mut members = Members::of(object);
     let mut quoted = vec![];
     while let Some((name, value)) = members.name() {

@@ -2,7 +2,7 @@ use document::write_json_string;
 use serde_json::Value;
 
 use crate::error::SelectorError;
-use crate::lift::{Branch, Doc, Found, Lifter, Slot};
+use crate::lift::{Branch, Doc, Found, FoundSpan, Lifter};
 use crate::path::FieldPath;
 
 /// Names in `fields`, at most.
@@ -60,9 +60,9 @@ impl Fields {
     /// Appends the document with only these fields. A field that the document has not is left out. Elements of arrays come
     /// back as members (`arr.0` gives `{"arr":{"0":1}}`), as in CouchDB.
     pub fn write(&self, doc: &Doc<'_>, out: &mut Vec<u8>) {
-        let mut slots: Vec<Slot> = Vec::with_capacity(self.paths().len());
-        self.lifter.lift(doc, &mut slots);
-        self.write_found(&|slot| slots[slot].of(doc), out);
+        let mut spans: Vec<FoundSpan> = Vec::with_capacity(self.paths().len());
+        self.lifter.lift(doc, &mut spans);
+        self.write_found(&|span| spans[span].of(doc), out);
     }
 
     /// The same of values that were found already, in the order of [`Fields::paths`].
@@ -98,7 +98,7 @@ fn write_members<'a>(
         write_json_string(&branch.name, out);
         out.push(b':');
         // A whole value has its parts in it.
-        let is_found = match branch.slot.map(found) {
+        let is_found = match branch.span.map(found) {
             Some(Found::Value(text)) => {
                 out.extend_from_slice(text);
                 true

@@ -52,7 +52,7 @@ pub enum Found<'a> {
 
 /// A [`Found`] by positions, so that a buffer of them can be used for many documents.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Slot {
+pub(crate) enum FoundSpan {
     #[default]
     Missing,
     NoWay,
@@ -60,14 +60,16 @@ pub(crate) enum Slot {
     Body(u32, u32),
 }
 
-impl Slot {
+impl FoundSpan {
     #[inline]
     pub fn of<'a>(self, doc: &Doc<'a>) -> Found<'a> {
         match self {
-            Slot::Missing => Found::Missing,
-            Slot::NoWay => Found::NoWay,
-            Slot::Members(start, end) => Found::Value(&doc.members[start as usize..end as usize]),
-            Slot::Body(start, end) => Found::Value(&doc.body[start as usize..end as usize]),
+            FoundSpan::Missing => Found::Missing,
+            FoundSpan::NoWay => Found::NoWay,
+            FoundSpan::Members(start, end) => {
+                Found::Value(&doc.members[start as usize..end as usize])
+            }
+            FoundSpan::Body(start, end) => Found::Value(&doc.body[start as usize..end as usize]),
         }
     }
 }
@@ -77,18 +79,18 @@ impl Slot {
 pub struct Lift {
     lifter: Lifter,
     /// The slot of each field.
-    slots: Vec<usize>,
-    found: Vec<Slot>,
+    spans: Vec<usize>,
+    found: Vec<FoundSpan>,
 }
 
 impl Lift {
     /// Of these fields.
     pub fn new(fields: &[FieldPath]) -> Lift {
         let mut lifter = Lifter::default();
-        let slots = fields.iter().map(|path| lifter.add(path)).collect();
+        let spans = fields.iter().map(|path| lifter.add(path)).collect();
         Lift {
             lifter,
-            slots,
+            spans,
             found: vec![],
         }
     }
@@ -96,7 +98,7 @@ impl Lift {
     /// What stands at the end of each path, in the order of the fields.
     pub fn of<'a>(&mut self, doc: &'a Doc<'a>) -> impl Iterator<Item = Found<'a>> {
         self.lifter.lift(doc, &mut self.found);
-        self.slots.iter().map(|slot| self.found[*slot].of(doc))
+        self.spans.iter().map(|span| self.found[*span].of(doc))
     }
 }
 
@@ -104,7 +106,7 @@ impl Lift {
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifter {
     paths: Vec<FieldPath>,
-    slots: HashMap<FieldPath, usize>,
+    spans: HashMap<FieldPath, usize>,
     branches: Branches,
     /// Parts of all paths together.
     parts: usize,
@@ -127,7 +129,7 @@ struct Branches {
 pub(crate) struct Branch {
     pub name: Box<str>,
     /// When a path ends here.
-    pub slot: Option<usize>,
+    pub span: Option<usize>,
     below: Branches,
 }
 
@@ -167,7 +169,7 @@ impl Branches {
             let at = self.all.len();
             self.all.push(Branch {
                 name: name.into(),
-                slot: None,
+                span: None,
                 below: Branches::default(),
             });
             self.own += usize::from(name.starts_with('_'));
@@ -195,32 +197,32 @@ impl Lifter {
     /// # Errors
     /// [`SelectorError::TooManyParts`] beyond [`PARTS_MAX`].
     pub fn try_add(&mut self, path: &FieldPath) -> Result<usize, SelectorError> {
-        let slot = self.add(path);
+        let span = self.add(path);
         match self.parts > PARTS_MAX {
             true => Err(SelectorError::TooManyParts(PARTS_MAX)),
-            false => Ok(slot),
+            false => Ok(span),
         }
     }
 
     /// The slot of a path, which is added when it is new.
     pub fn add(&mut self, path: &FieldPath) -> usize {
-        if let Some(slot) = self.slots.get(path) {
-            return *slot;
+        if let Some(span) = self.spans.get(path) {
+            return *span;
         }
-        let slot = self.paths.len();
+        let span = self.paths.len();
         self.paths.push(path.clone());
-        self.slots.insert(path.clone(), slot);
+        self.spans.insert(path.clone(), span);
         self.parts += path.parts().len();
         let mut branches = &mut self.branches;
         let last = path.parts().len() - 1;
         for (i, name) in path.parts().enumerate() {
             let branch = branches.add(name);
             if i == last {
-                branch.slot = Some(slot);
+                branch.span = Some(span);
             }
             branches = &mut branch.below;
         }
-        slot
+        span
     }
 
     /// The first names of the paths, in the order in which they were added.
@@ -232,10 +234,10 @@ impl Lifter {
         &self.paths
     }
 
-    /// Fills `slots`, one for each path.
-    pub fn lift(&self, doc: &Doc<'_>, slots: &mut Vec<Slot>) {
-        slots.clear();
-        slots.resize(self.paths.len(), Slot::Missing);
+    /// Fills `spans`, one for each path.
+    pub fn lift(&self, doc: &Doc<'_>, spans: &mut Vec<FoundSpan>) {
+        spans.clear();
+        spans.resize(self.paths.len(), FoundSpan::Missing);
         let members = match doc.members.is_empty() {
             true => 0,
             false => self.branches.own,
@@ -244,16 +246,16 @@ impl Lifter {
         if members > 0 {
             Pass {
                 text: doc.members,
-                slot: Slot::Members,
-                slots,
+                span: FoundSpan::Members,
+                spans,
             }
             .members(Members::of(doc.members), &self.branches, members);
         }
         if body > 0 {
             Pass {
                 text: doc.body,
-                slot: Slot::Body,
-                slots,
+                span: FoundSpan::Body,
+                spans,
             }
             .members(Members::of(doc.body), &self.branches, body);
         }
@@ -262,8 +264,8 @@ impl Lifter {
 
 struct Pass<'a, 's> {
     text: &'a [u8],
-    slot: fn(u32, u32) -> Slot,
-    slots: &'s mut Vec<Slot>,
+    span: fn(u32, u32) -> FoundSpan,
+    spans: &'s mut Vec<FoundSpan>,
 }
 
 impl Pass<'_, '_> {
@@ -310,7 +312,7 @@ impl Pass<'_, '_> {
             Kind::Array => self.array(&branch.below, pos)?,
             _ => self.no_way(&branch.below.all),
         }
-        if last && branch.slot.is_none() {
+        if last && branch.span.is_none() {
             return Some(pos);
         }
         let end = skip::value(self.text, pos)?;
@@ -342,23 +344,23 @@ impl Pass<'_, '_> {
     }
 
     fn take(&mut self, branch: &Branch, start: usize, end: usize) {
-        if let Some(slot) = branch.slot {
-            self.slots[slot] = (self.slot)(start as u32, end as u32);
+        if let Some(span) = branch.span {
+            self.spans[span] = (self.span)(start as u32, end as u32);
         }
     }
 
     fn no_way(&mut self, branches: &[Branch]) {
-        self.set(branches, Slot::NoWay);
+        self.set(branches, FoundSpan::NoWay);
     }
 
     fn missing(&mut self, branch: &Branch) {
-        self.set(std::slice::from_ref(branch), Slot::Missing);
+        self.set(std::slice::from_ref(branch), FoundSpan::Missing);
     }
 
-    fn set(&mut self, branches: &[Branch], to: Slot) {
+    fn set(&mut self, branches: &[Branch], to: FoundSpan) {
         for branch in branches {
-            if let Some(slot) = branch.slot {
-                self.slots[slot] = to;
+            if let Some(span) = branch.span {
+                self.spans[span] = to;
             }
             self.set(&branch.below.all, to);
         }
@@ -374,14 +376,14 @@ mod tests {
         for name in names {
             lifter.add(&FieldPath::parse(name).unwrap());
         }
-        let mut slots = vec![];
-        lifter.lift(doc, &mut slots);
-        let text = |s: &Slot| match s.of(doc) {
+        let mut spans = vec![];
+        lifter.lift(doc, &mut spans);
+        let text = |s: &FoundSpan| match s.of(doc) {
             Found::Value(v) => String::from_utf8_lossy(v).into_owned(),
             Found::Missing => "missing".to_owned(),
             Found::NoWay => "no way".to_owned(),
         };
-        slots.iter().map(text).collect()
+        spans.iter().map(text).collect()
     }
 
     #[test]

@@ -10,10 +10,10 @@ use crate::lift::Lifter;
 use crate::limits::Limits;
 use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
-use crate::selector::{Field, Node, TextHits, TextNode};
+use crate::selector::{Field, SelectorNode, TextHits, TextNode};
 
 /// Reads the whole selector, an object's text in the normal form.
-pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(Node, Lifter), SelectorError> {
+pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifter), SelectorError> {
     let mut reader = Reader {
         limits,
         conditions: 0,
@@ -99,26 +99,30 @@ impl Place {
 
 impl Reader<'_> {
     /// A node that asks for the condition here, or for its opposite if that is what has been moved down.
-    fn wanted(&mut self, place: &Place, condition: Condition) -> Result<Node, SelectorError> {
+    fn wanted(
+        &mut self,
+        place: &Place,
+        condition: Condition,
+    ) -> Result<SelectorNode, SelectorError> {
         let condition = if place.negated() {
             condition.negated()
         } else {
             condition
         };
         let Some(name) = &place.field else {
-            return Ok(Node::Here(condition));
+            return Ok(SelectorNode::Here(condition));
         };
         let path = self.path(name)?;
-        let slot = match place.negation {
+        let span = match place.negation {
             Negation::Moved { .. } => Some(self.lifter.try_add(&path)?),
             Negation::Kept => None,
         };
         let field = Field {
             name: name.clone(),
             path,
-            slot,
+            span,
         };
-        Ok(Node::Field(field, condition))
+        Ok(SelectorNode::Field(field, condition))
     }
 
     fn path(&mut self, name: &Arc<str>) -> Result<FieldPath, SelectorError> {
@@ -132,7 +136,7 @@ impl Reader<'_> {
         Ok(path)
     }
 
-    fn node(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn node(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         if Kind::of(value) != Kind::Object || value == b"{}" {
             let equal = Condition::Is(Relation::Equal, Operand::new(value));
             return self.wanted(place, equal);
@@ -146,7 +150,12 @@ impl Reader<'_> {
         })
     }
 
-    fn member(&mut self, name: &str, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn member(
+        &mut self,
+        name: &str,
+        value: &[u8],
+        place: &Place,
+    ) -> Result<SelectorNode, SelectorError> {
         self.conditions += 1;
         let max = self.limits.selector_conditions_max;
         if self.conditions > max {
@@ -177,12 +186,12 @@ impl Reader<'_> {
         Ok(Combination(nodes.collect::<Result<_, _>>()?))
     }
 
-    fn nor(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn nor(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         match place.negation {
             Negation::Kept => {
                 let nodes = self.combination("$nor", value, place)?.0;
-                let not = |node| Node::Not(Box::new(node));
-                Ok(Node::All(nodes.into_iter().map(not).collect()))
+                let not = |node| SelectorNode::Not(Box::new(node));
+                Ok(SelectorNode::All(nodes.into_iter().map(not).collect()))
             }
             Negation::Moved { negated } => {
                 let place = Place {
@@ -194,13 +203,13 @@ impl Reader<'_> {
         }
     }
 
-    fn not(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn not(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         if Kind::of(value) != Kind::Object {
             return Err(bad_argument("$not", value));
         }
         let inner = place.deeper(self.limits)?;
         match place.negation {
-            Negation::Kept => Ok(Node::Not(Box::new(self.node(value, &inner)?))),
+            Negation::Kept => Ok(SelectorNode::Not(Box::new(self.node(value, &inner)?))),
             Negation::Moved { negated } => self.node(
                 value,
                 &Place {
@@ -264,7 +273,7 @@ impl Reader<'_> {
         operator: &'static str,
         value: &[u8],
         place: &Place,
-    ) -> Result<Box<Node>, SelectorError> {
+    ) -> Result<Box<SelectorNode>, SelectorError> {
         if Kind::of(value) != Kind::Object {
             return Err(bad_argument(operator, value));
         }
@@ -285,7 +294,7 @@ impl Reader<'_> {
     }
 
     /// Without a text index `$text` restricts nothing, as recorded.
-    fn text(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn text(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         if matches!(Kind::of(value), Kind::Null | Kind::Array | Kind::Object) {
             return Err(bad_argument("$text", value));
         }
@@ -297,7 +306,7 @@ impl Reader<'_> {
                 }
                 self.texts += 1;
                 let operand = value.into();
-                Ok(Node::Text(TextNode { number, operand }))
+                Ok(SelectorNode::Text(TextNode { number, operand }))
             }
             Negation::Moved { negated: true } if place.field.is_none() => {
                 Err(bad_argument("$not", value))
@@ -308,34 +317,34 @@ impl Reader<'_> {
 }
 
 /// The operands of `$and`, `$or` or `$nor`, each of them negated already where a negation is moved down.
-struct Combination(Vec<Node>);
+struct Combination(Vec<SelectorNode>);
 
 impl Combination {
-    fn all(self, negated: bool) -> Node {
+    fn all(self, negated: bool) -> SelectorNode {
         if negated {
-            Node::Any(self.0)
+            SelectorNode::Any(self.0)
         } else {
-            Node::All(self.0)
+            SelectorNode::All(self.0)
         }
     }
 
-    fn any(self, negated: bool) -> Node {
+    fn any(self, negated: bool) -> SelectorNode {
         self.all(!negated)
     }
 }
 
 /// A single condition stands for itself, so that one without a field is seen at the root.
-fn all(mut nodes: Vec<Node>) -> Node {
+fn all(mut nodes: Vec<SelectorNode>) -> SelectorNode {
     match (nodes.len(), nodes.pop()) {
         (1, Some(node)) => node,
-        (_, last) => Node::All(nodes.into_iter().chain(last).collect()),
+        (_, last) => SelectorNode::All(nodes.into_iter().chain(last).collect()),
     }
 }
 
-fn any(mut nodes: Vec<Node>) -> Node {
+fn any(mut nodes: Vec<SelectorNode>) -> SelectorNode {
     match (nodes.len(), nodes.pop()) {
         (1, Some(node)) => node,
-        (_, last) => Node::Any(nodes.into_iter().chain(last).collect()),
+        (_, last) => SelectorNode::Any(nodes.into_iter().chain(last).collect()),
     }
 }
 

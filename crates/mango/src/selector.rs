@@ -8,7 +8,7 @@ use crate::compare::Order;
 use crate::condition::{Condition, Relation};
 use crate::error::SelectorError;
 use crate::json::{Kind, member, shown, text_of};
-use crate::lift::{Doc, Found, Lifter, Slot};
+use crate::lift::{Doc, Found, FoundSpan, Lifter};
 use crate::limits::Limits;
 use crate::parse;
 use crate::path::FieldPath;
@@ -16,7 +16,7 @@ use crate::path::FieldPath;
 /// A selector that has been read and checked.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    pub(crate) root: Node,
+    pub(crate) root: SelectorNode,
     /// The fields that the root's conditions are about.
     pub(crate) lifter: Lifter,
     /// A condition is about the document as a whole.
@@ -25,13 +25,13 @@ pub struct Selector {
 
 /// A part of a selector, judged against a document or, below `$elemMatch` and its like, against an element.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum SelectorNode {
     /// Every node matches. Without nodes this matches everything.
-    All(Vec<Node>),
+    All(Vec<SelectorNode>),
     /// Any node matches. Without nodes this matches everything too, as in CouchDB.
-    Any(Vec<Node>),
+    Any(Vec<SelectorNode>),
     /// The node does not match. Only below `$elemMatch` and its like: elsewhere negations are moved into the conditions.
-    Not(Box<Node>),
+    Not(Box<SelectorNode>),
     /// The field fulfils the condition.
     Field(Field, Condition),
     /// The value itself fulfils the condition.
@@ -78,7 +78,7 @@ pub(crate) struct Field {
     pub name: Arc<str>,
     pub path: FieldPath,
     /// Where the document's lifted value is; `None` below `$elemMatch` and its like.
-    pub slot: Option<usize>,
+    pub span: Option<usize>,
 }
 
 /// What a node is judged against.
@@ -96,7 +96,7 @@ pub(crate) enum At<'a> {
 
 thread_local! {
     /// Used again for each document.
-    static SLOTS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
+    static SPANS: RefCell<Vec<FoundSpan>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Selector {
@@ -127,11 +127,11 @@ impl Selector {
     /// As [`Selector::parse_within`].
     pub fn read(text: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         let (root, lifter) = match Kind::of(text) {
-            Kind::Object if text == b"{}" => (Node::Everything, Lifter::default()),
+            Kind::Object if text == b"{}" => (SelectorNode::Everything, Lifter::default()),
             Kind::Object => parse::root(text, limits)?,
             _ => return Err(SelectorError::NotAnObject(shown(text))),
         };
-        if matches!(root, Node::Here(_)) {
+        if matches!(root, SelectorNode::Here(_)) {
             return Err(SelectorError::MissingFieldName);
         }
         Ok(Self {
@@ -163,11 +163,11 @@ impl Selector {
     /// Returns whether the selector matches a stored document that has the words of these `$text` operators.
     pub fn matches_hit(&self, doc: &Doc<'_>, texts: TextHits) -> bool {
         match &self.root {
-            Node::Everything => true,
-            Node::Text(text) => texts.has(text.number),
-            root => SLOTS.with_borrow_mut(|slots| {
-                self.lifter.lift(doc, slots);
-                let found = |slot: usize| slots[slot].of(doc);
+            SelectorNode::Everything => true,
+            SelectorNode::Text(text) => texts.has(text.number),
+            root => SPANS.with_borrow_mut(|spans| {
+                self.lifter.lift(doc, spans);
+                let found = |span: usize| spans[span].of(doc);
                 root.matches(At::Slots(&found, Some(doc), texts), Order::Collated)
             }),
         }
@@ -187,10 +187,10 @@ impl Selector {
 
     /// Whether `$text` is in it.
     pub fn has_text(&self) -> bool {
-        fn has_text(node: &Node) -> bool {
+        fn has_text(node: &SelectorNode) -> bool {
             match node {
-                Node::All(nodes) | Node::Any(nodes) => nodes.iter().any(has_text),
-                Node::Text(_) => true,
+                SelectorNode::All(nodes) | SelectorNode::Any(nodes) => nodes.iter().any(has_text),
+                SelectorNode::Text(_) => true,
                 _ => false,
             }
         }
@@ -199,14 +199,14 @@ impl Selector {
 
     /// The `$text` operators below an `$or`: a document that matches may lack their words. All others are in all that match.
     pub(crate) fn texts_in_or(&self) -> Vec<&TextNode> {
-        fn collect<'a>(node: &'a Node, is_in_or: bool, texts: &mut Vec<&'a TextNode>) {
+        fn collect<'a>(node: &'a SelectorNode, is_in_or: bool, texts: &mut Vec<&'a TextNode>) {
             match node {
-                Node::All(nodes) => nodes.iter().for_each(|n| collect(n, is_in_or, texts)),
-                Node::Any(nodes) => {
+                SelectorNode::All(nodes) => nodes.iter().for_each(|n| collect(n, is_in_or, texts)),
+                SelectorNode::Any(nodes) => {
                     let is_in_or = is_in_or || nodes.len() > 1;
                     nodes.iter().for_each(|n| collect(n, is_in_or, texts));
                 }
-                Node::Text(text) if is_in_or => texts.push(text),
+                SelectorNode::Text(text) if is_in_or => texts.push(text),
                 _ => {}
             }
         }
@@ -237,13 +237,13 @@ impl Selector {
 
     /// Whether this is the empty selector, which matches every document.
     pub fn is_everything(&self) -> bool {
-        matches!(self.root, Node::Everything)
+        matches!(self.root, SelectorNode::Everything)
     }
 
     /// Whether the whole selector is an empty `$and`, `$or` or `$nor`. `_find` answers it with `docs` alone, and none of
     /// them, as recorded; `_changes` passes every document.
     pub fn is_empty_combination(&self) -> bool {
-        matches!(&self.root, Node::All(nodes) | Node::Any(nodes) if nodes.is_empty())
+        matches!(&self.root, SelectorNode::All(nodes) | SelectorNode::Any(nodes) if nodes.is_empty())
     }
 
     /// Appends the selector in CouchDB's normal form, as `_explain` shows it.
@@ -255,7 +255,7 @@ impl Selector {
 /// Conditions that are judged in about the time that a document takes to be read.
 const LIGHT_CONDITIONS_MAX: usize = 64;
 
-impl Node {
+impl SelectorNode {
     pub(crate) fn matches(&self, at: At<'_>, order: Order) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(at, order)),
@@ -264,8 +264,8 @@ impl Node {
             }
             Self::Not(node) => !node.matches(at, order),
             Self::Field(field, condition) => {
-                let found = match (at, field.slot) {
-                    (At::Slots(found, ..), Some(slot)) => found(slot),
+                let found = match (at, field.span) {
+                    (At::Slots(found, ..), Some(span)) => found(span),
                     (At::Value(value), _) => field.path.find(value),
                     (At::Slots(..), None) => Found::NoWay,
                 };
@@ -293,7 +293,7 @@ impl Node {
 
     fn needs_whole(&self) -> bool {
         match self {
-            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(Node::needs_whole),
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(SelectorNode::needs_whole),
             Self::Not(node) => node.needs_whole(),
             Self::Here(_) => true,
             Self::Field(..) | Self::Text(_) | Self::Everything => false,
@@ -338,7 +338,7 @@ impl Condition {
         let string = |operator, text: &str, out: &mut _| {
             write_object(operator, out, |out| write_json_string(text, out));
         };
-        let node = |operator, node: &Node, out: &mut _| {
+        let node = |operator, node: &SelectorNode, out: &mut _| {
             write_object(operator, out, |out| node.write_json(out));
         };
         match self {
@@ -375,13 +375,15 @@ impl Relation {
     }
 }
 
-fn collect_names<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
+fn collect_names<'a>(node: &'a SelectorNode, names: &mut Vec<&'a str>) {
     match node {
-        Node::All(nodes) | Node::Any(nodes) => nodes.iter().for_each(|n| collect_names(n, names)),
-        Node::Not(node) => collect_names(node, names),
-        Node::Field(field, _) => names.push(&field.name),
-        Node::Here(_) => names.push(""),
-        Node::Text(_) | Node::Everything => {}
+        SelectorNode::All(nodes) | SelectorNode::Any(nodes) => {
+            nodes.iter().for_each(|n| collect_names(n, names))
+        }
+        SelectorNode::Not(node) => collect_names(node, names),
+        SelectorNode::Field(field, _) => names.push(&field.name),
+        SelectorNode::Here(_) => names.push(""),
+        SelectorNode::Text(_) | SelectorNode::Everything => {}
     }
 }
 
@@ -393,7 +395,7 @@ fn write_object(name: &str, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>))
     out.push(b'}');
 }
 
-fn write_list(operator: &str, nodes: &[Node], out: &mut Vec<u8>) {
+fn write_list(operator: &str, nodes: &[SelectorNode], out: &mut Vec<u8>) {
     write_object(operator, out, |out| {
         out.push(b'[');
         for (i, node) in nodes.iter().enumerate() {

@@ -12,7 +12,7 @@ pub enum Error {
     AlreadyMember(PathBuf),
     /// What is kept of the cluster cannot be read or written.
     #[error("{0}")]
-    Home(String),
+    Membership(String),
     /// There are no random numbers.
     #[error("no random numbers: {0}")]
     Random(String),

@@ -20,8 +20,8 @@ use storage::{Change, Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
-use crate::home::random;
 use crate::members::Members;
+use crate::membership::random;
 use crate::placement::slot_of;
 use crate::propose::{Done, Proposer};
 use crate::replicas::{Replica, Replicas};
@@ -104,7 +104,7 @@ impl Gateway {
         let shuts_out = entry.shuts_out();
         let is_me = matches!(entry, Entry::Leave { node } if node == self.members.me);
         let leaves = is_me && !self.members.has_left();
-        let json = serde_json::to_vec(&entry).map_err(|e| Error::Home(e.to_string()))?;
+        let json = serde_json::to_vec(&entry).map_err(|e| Error::Membership(e.to_string()))?;
         let work = DatabaseWork {
             database: [0; 16],
             since: 0,
@@ -369,13 +369,13 @@ impl Gateway {
         &self,
         of: &Database,
         db: Target,
-        parts: Vec<Part<ShardEdit>>,
+        parts: Vec<SlotBatch<ShardEdit>>,
         copies: Option<usize>,
         count: usize,
     ) -> Result<(Vec<Outcome>, WriteTiming), database::Error> {
         let started = Instant::now();
         let wanted = self.copies(copies);
-        let propose = |part: Part<ShardEdit>| {
+        let propose = |part: SlotBatch<ShardEdit>| {
             let db = &db;
             async move {
                 let (places, edits): (Vec<usize>, Vec<ShardEdit>) = part.work.into_iter().unzip();
@@ -437,7 +437,7 @@ struct Target {
 pub const GOING: &str = "the database is being deleted";
 
 /// What goes into one request, and where it stood among what was asked for.
-struct Part<T> {
+struct SlotBatch<T> {
     slot: SlotNumber,
     work: Vec<(usize, T)>,
 }
@@ -447,7 +447,7 @@ fn divide<T>(
     all: Vec<T>,
     slot: impl Fn(&T) -> SlotNumber,
     bytes: impl Fn(&T) -> usize,
-) -> Vec<Part<T>> {
+) -> Vec<SlotBatch<T>> {
     let mut open: BTreeMap<SlotNumber, (usize, Vec<(usize, T)>)> = BTreeMap::new();
     let mut parts = vec![];
     for (place, one) in all.into_iter().enumerate() {
@@ -456,14 +456,14 @@ fn divide<T>(
         if !work.is_empty() && *sum + bytes > REQUEST_BYTES {
             let work = std::mem::take(work);
             *sum = 0;
-            parts.push(Part { slot, work });
+            parts.push(SlotBatch { slot, work });
         }
         *sum += bytes;
         work.push((place, one));
     }
     let rest = open
         .into_iter()
-        .map(|(slot, (_, work))| Part { slot, work });
+        .map(|(slot, (_, work))| SlotBatch { slot, work });
     parts.extend(rest);
     parts
 }

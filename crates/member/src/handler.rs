@@ -16,7 +16,7 @@ use tokio::time::Instant;
 
 use crate::copy::Giver;
 use crate::join::Issuer;
-use crate::members::{APPEND, Asked, BEHIND, COPY, CopyWanted, FULL, Members, PROPOSE};
+use crate::members::{APPEND, BEHIND, COPY, CopyWanted, FULL, ForwardedRequest, Members, PROPOSE};
 use crate::propose::{Cause, NotDone};
 use crate::replicas::{Replica, Replicas};
 
@@ -75,7 +75,7 @@ impl Handler for Answering {
         }
         let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         let asked = || {
-            let asked = Asked::from_query(query);
+            let asked = ForwardedRequest::from_query(query);
             asked.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "a slot and a time"))
         };
         match path {
@@ -136,7 +136,7 @@ impl Answering {
         replica.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "no such slot here"))
     }
 
-    async fn propose(&self, asked: Asked, call: Call) -> Result<Reply, Refusal> {
+    async fn propose(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {
         let replica = self.replica(asked.slot)?;
         let body = read(call).await?;
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no request");
@@ -155,7 +155,7 @@ impl Answering {
         Ok(Reply::ok(Bytes::from(answer)))
     }
 
-    async fn append(&self, asked: Asked, call: Call) -> Result<Reply, Refusal> {
+    async fn append(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {
         let replica = self.replica(asked.slot)?;
         let body = read(call).await?;
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no record");

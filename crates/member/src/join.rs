@@ -15,11 +15,11 @@ use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{Entry, EntryOutcome, Member};
 use crate::gateway::Gateway;
-use crate::home::{Cluster, Home, random};
+use crate::membership::{Cluster, Membership, random};
 
 /// What is kept of a token in the control slot.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredToken {
     hash: String,
     expires: u64,
 }
@@ -79,7 +79,7 @@ impl Issuer {
         }
         let authority = self.identity.authority();
         let (token, record) = Token::issue(authority, members, SystemTime::now(), valid)?;
-        let kept = Kept {
+        let kept = StoredToken {
             hash: HEXLOWER.encode(&record.secret_hash),
             expires: record.expires,
         };
@@ -103,7 +103,7 @@ impl Issuer {
         gateway.control_is_here().await.map_err(unavailable)?;
         let id = HEXLOWER.encode(&request.id);
         self.check(&id, &request)?;
-        let facts = serde_json::from_slice::<Member>(&request.facts);
+        let facts = serde_json::from_slice::<MemberInfo>(&request.facts);
         let malformed = |e: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, e.to_string());
         let member = facts.map_err(malformed)?;
         let internal = |e: Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
@@ -148,7 +148,7 @@ impl Issuer {
 
     fn check(&self, id: &str, request: &JoinRequest) -> Result<(), Refusal> {
         let kept = self.catalogue.with(|state| state.tokens.get(id).cloned());
-        let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
+        let kept = kept.and_then(|text| serde_json::from_str::<StoredToken>(&text).ok());
         let kept = kept.ok_or_else(unknown_token)?;
         let hash = HEXLOWER.decode(kept.hash.as_bytes()).ok();
         let record = TokenRecord {
@@ -183,16 +183,20 @@ fn new_mark() -> Result<String, Error> {
 ///
 /// # Errors
 /// Why not: nothing is kept then.
-pub async fn join(data: &Path, token: &str, member: Member) -> Result<(Home, Vec<Setting>), Error> {
-    if crate::home::is_member(data) {
-        return Err(Error::AlreadyMember(crate::home::folder(data)));
+pub async fn join(
+    data: &Path,
+    token: &str,
+    member: MemberInfo,
+) -> Result<(Membership, Vec<Setting>), Error> {
+    if crate::membership::is_member(data) {
+        return Err(Error::AlreadyMember(crate::membership::folder(data)));
     }
     let token: Token = token.trim().parse()?;
-    let facts = serde_json::to_vec(&member).map_err(|e| Error::Home(e.to_string()))?;
+    let facts = serde_json::to_vec(&member).map_err(|e| Error::Membership(e.to_string()))?;
     let answer = peers::join(&token, facts.into(), SystemTime::now()).await?;
     let welcome: Welcome =
-        serde_json::from_slice(&answer).map_err(|e| Error::Home(e.to_string()))?;
-    let home = Home {
+        serde_json::from_slice(&answer).map_err(|e| Error::Membership(e.to_string()))?;
+    let home = Membership {
         cluster: welcome.cluster,
         node: welcome.node,
         member,
@@ -208,11 +212,11 @@ pub async fn join(data: &Path, token: &str, member: Member) -> Result<(Home, Vec
 ///
 /// # Errors
 /// Why not: nothing is kept then.
-pub fn init(data: &Path, name: &str, slots: u16, member: Member) -> Result<Home, Error> {
+pub fn init(data: &Path, name: &str, slots: u16, member: MemberInfo) -> Result<Membership, Error> {
     let node = new_number()?;
     let cluster = Cluster::create(name, slots, node)?;
     let authority = Authority::create(cluster.id_bytes()?, SystemTime::now())?;
-    let home = Home {
+    let home = Membership {
         cluster,
         node,
         member,

@@ -18,16 +18,16 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting};
 use crate::copy::Giver;
-use crate::existence::finish_drops;
+use crate::database_lifecycle::finish_drops;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
-use crate::home::{self, Home};
 use crate::join::Issuer;
 use crate::members::Members;
-use crate::parts::Parts;
+use crate::membership::{self, Membership};
 use crate::planner;
 use crate::replicas::Replicas;
 use crate::slot::failed;
+use crate::slot_starter::SlotStarter;
 
 /// A client's request that is passed on has an answer within this time.
 const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
@@ -60,7 +60,7 @@ pub struct MemberOptions {
 
 /// This node as a member of its cluster.
 pub struct Member {
-    home: Home,
+    home: Membership,
     identity: Arc<Identity>,
     members: Arc<Members>,
     replicas: Arc<Replicas>,
@@ -122,7 +122,7 @@ impl Member {
         databases: &Arc<Databases>,
         options: MemberOptions,
     ) -> Result<Arc<Member>, Error> {
-        let (mut home, identity) = Home::read(data)?;
+        let (mut home, identity) = Membership::read(data)?;
         if let Some(address) = &options.address {
             home.member.address.clone_from(address);
         }
@@ -133,7 +133,7 @@ impl Member {
         let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
         let ground = Ground::lay(&home, &identity, databases, &options.on_setting).await?;
         let server = ground.listen(&home, &identity, databases).await?;
-        let parts = Parts {
+        let parts = SlotStarter {
             node: home.node,
             cluster: &home.cluster,
             databases,
@@ -148,7 +148,7 @@ impl Member {
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
-        if home::take_reseed(data) {
+        if membership::take_reseed(data) {
             tasks.push(tokio::spawn(reseed_later(ground.replicas.clone())));
         }
         let Ground {
@@ -304,7 +304,7 @@ impl Member {
 
     /// All members.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        let status = |(id, member): (NodeId, crate::MemberFacts)| NodeStatus {
+        let status = |(id, member): (NodeId, crate::MemberInfo)| NodeStatus {
             node: format!("{id:x}"),
             is_live: self.members.is_live(id),
             is_me: id == self.home.node,
@@ -367,7 +367,7 @@ impl Member {
             tokio::spawn(reseed(self.replicas.clone()));
             return Ok(());
         }
-        home::ask_for_reseed(&self.data)?;
+        membership::ask_for_reseed(&self.data)?;
         let next = kafka_log::Options {
             log: self.kafka.log + 1,
             ..self.kafka.clone()
@@ -400,7 +400,7 @@ struct Ground {
 
 impl Ground {
     async fn lay(
-        home: &Home,
+        home: &Membership,
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
         on_setting: &OnSetting,
@@ -422,7 +422,7 @@ impl Ground {
     /// Reaches the other nodes, and answers them.
     async fn listen(
         &self,
-        home: &Home,
+        home: &Membership,
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
     ) -> Result<Server, Error> {
@@ -446,7 +446,7 @@ impl Ground {
         Ok(gateway)
     }
 
-    fn duties(&self, home: &Home, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
+    fn duties(&self, home: &Membership, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
         let (members, replicas) = (self.members.clone(), self.replicas.clone());
         let connecting = planner::connect(members.clone(), replicas.clone(), home.others.clone());
         let planning = planner::run(members, replicas);
@@ -463,8 +463,8 @@ impl Ground {
 async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
     let all = databases.clone();
     let stored = tokio::task::spawn_blocking(move || all.stored()).await;
-    let stored = stored.map_err(|e| Error::Home(e.to_string()))?;
-    let stored = stored.map_err(|e| Error::Home(e.to_string()))?;
+    let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
+    let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
     let own = stored.iter().filter(|database| !database.is_ordered);
     let names: Vec<&str> = own.map(|database| &*database.name).collect();
     match names.len() {
@@ -479,7 +479,7 @@ async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
 
 /// Which log to open: the newest of the cluster. The first node makes the first one.
 async fn newest_log(
-    home: &Home,
+    home: &Membership,
     databases: &Databases,
     options: &MemberOptions,
 ) -> Result<kafka_log::Options, Error> {

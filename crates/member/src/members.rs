@@ -14,7 +14,7 @@ use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::Catalogue;
-use crate::control::entry::Member;
+use crate::control::entry::MemberInfo;
 use crate::copy::Source;
 use crate::propose::{Cause, Done, NotDone};
 
@@ -71,8 +71,8 @@ impl Members {
     }
 
     /// All members with their numbers.
-    pub fn all(&self) -> Vec<(NodeId, Member)> {
-        let list = |(id, member): (&NodeId, &Member)| (*id, member.clone());
+    pub fn all(&self) -> Vec<(NodeId, MemberInfo)> {
+        let list = |(id, member): (&NodeId, &MemberInfo)| (*id, member.clone());
         self.catalogue
             .with(|state| state.members.iter().map(list).collect())
     }
@@ -152,7 +152,7 @@ impl Members {
     ) -> Result<Done, NotDone> {
         let path = format!(
             "{PROPOSE}?{}",
-            Asked {
+            ForwardedRequest {
                 slot,
                 copies,
                 time: left(deadline)
@@ -180,7 +180,7 @@ impl Members {
         body: &record::Body,
         deadline: Instant,
     ) -> Result<(), NotDone> {
-        let asked = Asked {
+        let asked = ForwardedRequest {
             slot,
             copies: None,
             time: left(deadline),
@@ -265,7 +265,7 @@ fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
 }
 
 /// What is asked of another node's slot.
-pub struct Asked {
+pub struct ForwardedRequest {
     /// The slot.
     pub slot: SlotNumber,
     /// Nodes that are to have it.
@@ -274,7 +274,7 @@ pub struct Asked {
     pub time: Duration,
 }
 
-impl Asked {
+impl ForwardedRequest {
     fn to_query(&self) -> String {
         let copies = self.copies.map(|copies| format!("&copies={copies}"));
         let (slot, ms) = (self.slot, self.time.as_millis());
@@ -282,9 +282,9 @@ impl Asked {
     }
 
     /// Reads it; `None` when it is none.
-    pub fn from_query(query: &str) -> Option<Asked> {
+    pub fn from_query(query: &str) -> Option<ForwardedRequest> {
         let value = |name| value(query, name);
-        Some(Asked {
+        Some(ForwardedRequest {
             slot: value("slot")?.parse().ok()?,
             copies: value("copies").map(str::parse).transpose().ok()?,
             time: Duration::from_millis(value("ms")?.parse().ok()?),

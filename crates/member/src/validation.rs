@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::gateway::Gateway;
-use crate::home::random;
+use crate::membership::random;
 use crate::slot::stored_in_force;
 
 /// So often what is in force is said anew when others do so, too.
@@ -42,11 +42,11 @@ impl InForce {
 
 /// What is in force in a slot, by databases' uuids, with everything that was queued for the store.
 #[derive(Default)]
-pub struct Validators(Mutex<FxHashMap<[u8; 16], Known>>);
+pub struct Validators(Mutex<FxHashMap<[u8; 16], BarrierHistory>>);
 
 /// What is in force, and the numbers of barriers that were lately, the last one first.
 #[derive(Default)]
-struct Known {
+struct BarrierHistory {
     now: InForce,
     counted: VecDeque<u64>,
 }
@@ -70,7 +70,7 @@ impl Validators {
 
     /// As the store has them.
     pub(crate) fn set_all(&self, all: FxHashMap<[u8; 16], InForce>) {
-        let known = |now| Known {
+        let known = |now| BarrierHistory {
             now,
             counted: VecDeque::new(),
         };

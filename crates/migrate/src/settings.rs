@@ -42,7 +42,7 @@ const PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
 
 /// A setting to be made.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct SettingChange {
     pub section: String,
     pub key: String,
     pub value: String,
@@ -51,7 +51,7 @@ pub struct Taken {
 /// What becomes of the source's settings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    pub taken: Vec<Taken>,
+    pub taken: Vec<SettingChange>,
     /// `section/key` of what has no meaning here.
     pub unknown: Vec<String>,
     /// `section/key` of what is another's here, or names programs of the source's machine.
@@ -75,7 +75,7 @@ pub fn plan(source: &Values, target: &Values) -> Plan {
                     if refused {
                         plan.by_hand.push(named);
                     } else if !same && !kept {
-                        plan.taken.push(Taken {
+                        plan.taken.push(SettingChange {
                             section: section.to_owned(),
                             key: key.clone(),
                             value: value.clone(),
@@ -148,7 +148,7 @@ fn values(all: &Value) -> Values {
 ///
 /// # Errors
 /// What the server says, or that it is not there.
-pub async fn make(target: &Server, setting: &Taken) -> Result<(), Error> {
+pub async fn make(target: &Server, setting: &SettingChange) -> Result<(), Error> {
     let path = ["_node", "_local", "_config", &setting.section, &setting.key];
     let value = Value::from(setting.value.as_str());
     target.put(&path, &[], &value).await.map(drop)
@@ -169,7 +169,7 @@ mod tests {
 
     fn taken(source: &[(&str, &str, &str)], target: &[(&str, &str, &str)]) -> Vec<String> {
         let plan = plan(&values_of(source), &values_of(target));
-        let shown = |t: &Taken| format!("{}/{}={}", t.section, t.key, t.value);
+        let shown = |t: &SettingChange| format!("{}/{}={}", t.section, t.key, t.value);
         plan.taken.iter().map(shown).collect()
     }
 

@@ -10,7 +10,7 @@ use hyper::body::Incoming;
 use crate::client::without_connection;
 use crate::hello::{Hello, REFUSED};
 use crate::line::Line;
-use crate::registry::{Entered, Known, Turn};
+use crate::registry::{Entered, NodeEntry, Turn};
 use crate::server::{Handler, Serving};
 use crate::{Body, BodyError, Call, Decoder, Event, JoinRequest, NodeId, Refusal};
 
@@ -106,7 +106,7 @@ impl<H: Handler> Connection<H> {
         hello: &Hello,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Refusal> {
-        let known: Arc<Known> = self.serving.shared.known(node);
+        let known: Arc<NodeEntry> = self.serving.shared.known(node);
         let reader = Reader {
             handler: self.serving.handler.clone(),
             node,
@@ -218,9 +218,9 @@ mod tests {
 
     /// Keeps messages.
     #[derive(Default)]
-    struct Kept(Mutex<Vec<Bytes>>);
+    struct RecordingHandler(Mutex<Vec<Bytes>>);
 
-    impl Handler for Kept {
+    impl Handler for RecordingHandler {
         async fn message(&self, _: NodeId, message: Bytes) {
             self.0.lock().push(message);
         }
@@ -236,7 +236,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_earlier_connection_that_is_read_late_is_not_heard() {
-        let (handler, turn) = (Arc::new(Kept::default()), Arc::new(Turn::default()));
+        let (handler, turn) = (
+            Arc::new(RecordingHandler::default()),
+            Arc::new(Turn::default()),
+        );
         for (connection, message) in [(2, "b"), (1, "a"), (3, "c")] {
             let mut bytes = BytesMut::new();
             encode(message.as_bytes(), &mut bytes);

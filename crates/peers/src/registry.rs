@@ -25,13 +25,13 @@ pub(crate) struct Shared {
     pub options: Options,
     pub tls: Arc<ClientConfig>,
     connections: AtomicU64,
-    nodes: Mutex<HashMap<NodeId, Arc<Known>>>,
+    nodes: Mutex<HashMap<NodeId, Arc<NodeEntry>>>,
     report: RwLock<Option<Report>>,
 }
 
 /// What is known of a node.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct NodeEntry {
     pub heard: Arc<Heard>,
     lines: Mutex<Vec<(u64, Arc<Line>)>>,
     turns: Mutex<Vec<(u64, Arc<Turn>)>>,
@@ -58,7 +58,7 @@ impl Shared {
         Hello::new(self.options.protocol, self.identity.instance(), n)
     }
 
-    pub fn known(&self, node: NodeId) -> Arc<Known> {
+    pub fn known(&self, node: NodeId) -> Arc<NodeEntry> {
         self.nodes.lock().entry(node).or_default().clone()
     }
 
@@ -114,7 +114,7 @@ async fn watch(shared: Arc<Shared>, node: NodeId, new: Arc<Line>, others: Vec<Ar
 
 /// A connection that is there.
 pub(crate) struct Entered {
-    known: Arc<Known>,
+    known: Arc<NodeEntry>,
     line: Arc<Line>,
 }
 
@@ -125,7 +125,7 @@ impl Drop for Entered {
     }
 }
 
-impl Known {
+impl NodeEntry {
     /// Whose turn it is among the connections of a process.
     pub fn turn(&self, instance: u64) -> Arc<Turn> {
         let mut turns = self.turns.lock();

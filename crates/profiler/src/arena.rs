@@ -17,11 +17,11 @@ pub const LABEL_MAX: usize = 256;
 /// Bytes of the names of an interpreter's functions.
 pub const NAMES_MAX: usize = 512;
 /// Samples of a half.
-const SLOTS: usize = 1024;
+const SAMPLES_MAX: usize = 1024;
 
 /// One sample.
 #[repr(C)]
-pub struct Slot {
+pub struct Sample {
     pub thread: u32,
     /// How many times the timer ran out.
     pub weight: u32,
@@ -41,7 +41,7 @@ pub struct Slot {
 }
 
 struct Half {
-    slots: Box<[UnsafeCell<Slot>]>,
+    samples: Box<[UnsafeCell<Sample>]>,
     /// Slots that were asked for; more than there are when some were lost.
     asked: AtomicUsize,
     /// Threads that are filling one.
@@ -62,9 +62,10 @@ unsafe impl Sync for Arena {}
 impl Half {
     fn new() -> Half {
         // SAFETY: numbers and arrays of numbers may be zero. The memory is touched when it is first used.
-        let slots = unsafe { Box::<[UnsafeCell<Slot>]>::new_zeroed_slice(SLOTS).assume_init() };
+        let samples =
+            unsafe { Box::<[UnsafeCell<Sample>]>::new_zeroed_slice(SAMPLES_MAX).assume_init() };
         Half {
-            slots,
+            samples,
             asked: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
         }
@@ -81,7 +82,7 @@ impl Arena {
     }
 
     /// Has a slot filled, unless there is none left. Waits for nobody: it is called in handlers of signals.
-    pub fn fill(&self, weight: u32, fill: impl FnOnce(&mut Slot)) {
+    pub fn fill(&self, weight: u32, fill: impl FnOnce(&mut Sample)) {
         loop {
             let filled = self.filled.load(SeqCst);
             let half = &self.halves[filled];
@@ -89,9 +90,9 @@ impl Arena {
             // The halves may have changed places before it was known that there is a writer: again, which can only happen once a tick.
             if self.filled.load(SeqCst) == filled {
                 let at = half.asked.fetch_add(1, Relaxed);
-                match half.slots.get(at) {
+                match half.samples.get(at) {
                     // SAFETY: nobody else was given this number.
-                    Some(slot) => fill(unsafe { &mut *slot.get() }),
+                    Some(sample) => fill(unsafe { &mut *sample.get() }),
                     None => {
                         self.lost.fetch_add(u64::from(weight), Relaxed);
                     }
@@ -105,7 +106,7 @@ impl Arena {
     }
 
     /// Reads what was filled since the last call, by one caller at a time.
-    pub fn read(&self, mut each: impl FnMut(&Slot)) {
+    pub fn read(&self, mut each: impl FnMut(&Sample)) {
         let filled = self.filled.load(SeqCst);
         let half = &self.halves[filled];
         self.filled.store(1 - filled, SeqCst);
@@ -113,10 +114,10 @@ impl Arena {
             // A thread was interrupted while it filled one.
             std::thread::sleep(Duration::from_micros(100));
         }
-        let asked = half.asked.load(Acquire).min(SLOTS);
-        for slot in &half.slots[..asked] {
+        let asked = half.asked.load(Acquire).min(SAMPLES_MAX);
+        for sample in &half.samples[..asked] {
             // SAFETY: all that were to write here have, and others write to the other half.
-            each(unsafe { &*slot.get() });
+            each(unsafe { &*sample.get() });
         }
         half.asked.store(0, SeqCst);
     }
@@ -143,19 +144,19 @@ mod tests {
                     let arena = &arena;
                     scope.spawn(move || {
                         for n in 0..20_000u64 {
-                            arena.fill(1, |slot| {
-                                slot.thread = thread;
-                                slot.frames = [n; FRAMES_MAX];
-                                slot.depth = FRAMES_MAX;
+                            arena.fill(1, |sample| {
+                                sample.thread = thread;
+                                sample.frames = [n; FRAMES_MAX];
+                                sample.depth = FRAMES_MAX;
                             });
                         }
                     })
                 })
                 .collect();
-            let mut each = |slot: &Slot| {
-                assert!(slot.frames.iter().all(|f| *f == slot.frames[0]));
+            let mut each = |sample: &Sample| {
+                assert!(sample.frames.iter().all(|f| *f == sample.frames[0]));
                 read += 1;
-                sum += slot.frames[0];
+                sum += sample.frames[0];
             };
             while !done.load(Relaxed) {
                 arena.read(&mut each);

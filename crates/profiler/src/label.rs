@@ -38,14 +38,14 @@ pub struct Interpreter {
 
 /// What the handler of a signal finds of this thread. It has no destructor, and is there from the thread's first step on.
 #[derive(Clone, Copy)]
-struct Here {
+struct CurrentLabel {
     label: *const Label,
     /// An address on the stack where the label began.
     since: usize,
 }
 
 thread_local! {
-    static LABEL: Cell<Here> = const { Cell::new(Here { label: ptr::null(), since: 0 }) };
+    static LABEL: Cell<CurrentLabel> = const { Cell::new(CurrentLabel { label: ptr::null(), since: 0 }) };
     static INTERPRETER: Cell<*const Interpreter> = const { Cell::new(ptr::null()) };
 }
 
@@ -63,7 +63,7 @@ impl<T: Copy> Drop for Reset<T> {
 /// Does work that samples of this thread have under a label.
 #[inline]
 pub fn labelled<T>(label: &Label, work: impl FnOnce() -> T) -> T {
-    let here = Here {
+    let here = CurrentLabel {
         label,
         since: ptr::from_ref(&label).addr(),
     };

@@ -43,12 +43,12 @@ impl Message {
 }
 
 /// Texts, by the numbers that stand for them. The first is empty.
-struct Texts<'a> {
+struct StringTable<'a> {
     numbers: HashMap<&'a str, u64>,
     all: Vec<&'a str>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> StringTable<'a> {
     fn number(&mut self, text: &'a str) -> u64 {
         *self.numbers.entry(text).or_insert_with(|| {
             self.all.push(text);
@@ -71,7 +71,7 @@ impl Profile {
     /// # Errors
     /// None: it is written to memory.
     pub fn pprof(&self, duration: Duration) -> io::Result<Vec<u8>> {
-        let mut texts = Texts {
+        let mut texts = StringTable {
             numbers: HashMap::new(),
             all: vec![],
         };

@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use crate::arena::{Arena, FRAMES_MAX, LABEL_MAX, NAMES_MAX, Slot};
+use crate::arena::{Arena, FRAMES_MAX, LABEL_MAX, NAMES_MAX, Sample};
 use crate::label;
 
 /// The handler finds it here. It is never given back: a signal may be on its way when a session ends.
@@ -228,76 +228,76 @@ extern "C" fn on_signal(_: libc::c_int, info: *mut libc::siginfo_t, context: *mu
         let errno = *libc::__errno_location();
         let weight = u32::try_from(info.overrun).unwrap_or(0).saturating_add(1);
         let registers = registers(&*context.cast::<libc::ucontext_t>());
-        arena.fill(weight, |slot| {
-            slot.thread = info.value as u32;
-            slot.weight = weight;
-            take(slot, &registers);
+        arena.fill(weight, |sample| {
+            sample.thread = info.value as u32;
+            sample.weight = weight;
+            take(sample, &registers);
         });
         *libc::__errno_location() = errno;
     }
 }
 
 /// Fills a slot.
-fn take(slot: &mut Slot, registers: &Registers) {
+fn take(sample: &mut Sample, registers: &Registers) {
     let mut probe = Probe::new();
     // SAFETY: it is used within this function only; the thread stands still.
     let label = unsafe { label::here() };
-    words(slot, registers, &mut probe);
+    words(sample, registers, &mut probe);
     walk(
-        slot,
+        sample,
         registers,
         label.map_or(0, |(_, since)| since),
         &mut probe,
     );
-    slot.label_len = 0;
+    sample.label_len = 0;
     if let Some((label, _)) = label {
         let name = label.name().as_bytes();
-        for (to, from) in slot.label.iter_mut().zip(name) {
+        for (to, from) in sample.label.iter_mut().zip(name) {
             *to = *from;
         }
-        slot.label_len = name.len().min(LABEL_MAX);
+        sample.label_len = name.len().min(LABEL_MAX);
     }
-    slot.names_len = 0;
+    sample.names_len = 0;
     if let Some(interpreter) = label::interpreter() {
         probe.forget();
         let mut names = Names {
-            bytes: &mut slot.names,
+            bytes: &mut sample.names,
             len: 0,
         };
         (interpreter.functions)(interpreter.state, &mut probe, &mut names);
-        slot.names_len = names.len;
+        sample.names_len = names.len;
     }
 }
 
 /// Keeps the end of the stack.
-fn words(slot: &mut Slot, registers: &Registers, probe: &mut Probe) {
-    slot.words_len = 0;
+fn words(sample: &mut Sample, registers: &Registers, probe: &mut Probe) {
+    sample.words_len = 0;
     let mut at = registers.stack & !7;
-    if let (Some(link), Some(first)) = (registers.link, slot.words.first_mut()) {
+    if let (Some(link), Some(first)) = (registers.link, sample.words.first_mut()) {
         *first = link as u64;
-        slot.words_len = 1;
+        sample.words_len = 1;
         return;
     }
-    for word in &mut slot.words {
+    for word in &mut sample.words {
         let Some(read) = probe.word(at) else { return };
         *word = read;
-        slot.words_len += 1;
+        sample.words_len += 1;
         at = at.wrapping_add(8);
     }
 }
 
 /// Follows the frame pointers.
-fn walk(slot: &mut Slot, registers: &Registers, label_since: usize, probe: &mut Probe) {
-    slot.frames[0] = registers.instruction as u64;
-    slot.depth = 1;
-    slot.label_at = 0;
+fn walk(sample: &mut Sample, registers: &Registers, label_since: usize, probe: &mut Probe) {
+    sample.frames[0] = registers.instruction as u64;
+    sample.depth = 1;
+    sample.label_at = 0;
     let (mut frame, mut last) = (registers.frame, registers.stack);
     let (mut jumps, mut is_inside) = (0, label_since != 0);
-    while slot.depth < FRAMES_MAX {
+    while sample.depth < FRAMES_MAX {
         // The function of the last address has its frame here.
         is_inside &= frame < label_since;
         if is_inside {
-            slot.label_at = slot.depth;
+            sample.label_at = sample.depth;
         }
         let is_above = frame.wrapping_sub(last) < FRAME_BYTES_MAX;
         if !is_above {
@@ -314,8 +314,8 @@ fn walk(slot: &mut Slot, registers: &Registers, label_since: usize, probe: &mut 
         if address == 0 {
             return;
         }
-        slot.frames[slot.depth] = address;
-        slot.depth += 1;
+        sample.frames[sample.depth] = address;
+        sample.depth += 1;
         (last, frame) = (frame, next as usize);
     }
 }

@@ -5,7 +5,7 @@ use std::collections::hash_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arena::Slot;
+use crate::arena::Sample;
 use crate::modules::{Module, Modules, Place};
 
 /// Different stacks that are kept. Further ones are lost, and counted.
@@ -88,9 +88,9 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Adds a sample of a thread of this name.
-    pub fn add(&mut self, slot: &Slot, thread: &str) {
-        let stack = self.stack(slot, thread);
-        let weight = u64::from(slot.weight);
+    pub fn add(&mut self, sample: &Sample, thread: &str) {
+        let stack = self.stack(sample, thread);
+        let weight = u64::from(sample.weight);
         let size = stack.frames.len() + stack.near.len() + stack.functions.len();
         let is_room = self.stacks.len() < STACKS_MAX && self.frames + size <= FRAMES_MAX;
         match self.stacks.entry(stack) {
@@ -103,7 +103,7 @@ impl Gathered {
         }
     }
 
-    fn stack(&mut self, slot: &Slot, thread: &str) -> Stack {
+    fn stack(&mut self, sample: &Sample, thread: &str) -> Stack {
         let thread = self
             .threads
             .iter()
@@ -112,8 +112,8 @@ impl Gathered {
                 self.threads.push(thread.to_owned());
                 self.threads.len() - 1
             });
-        let mut frames = Vec::with_capacity(slot.depth);
-        for (n, &address) in slot.frames[..slot.depth].iter().enumerate() {
+        let mut frames = Vec::with_capacity(sample.depth);
+        for (n, &address) in sample.frames[..sample.depth].iter().enumerate() {
             // What is returned to is behind the call.
             let address = address.saturating_sub(u64::from(n > 0));
             match self.modules.place(address) {
@@ -125,7 +125,7 @@ impl Gathered {
         let near = match frames.first() {
             Some(first) if is_of_program(first) => vec![],
             _ => {
-                let words = &slot.words[..slot.words_len];
+                let words = &sample.words[..sample.words_len];
                 let places = words
                     .iter()
                     .filter_map(|w| self.modules.place(w.wrapping_sub(1)));
@@ -133,12 +133,16 @@ impl Gathered {
             }
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let label = (slot.label_len > 0)
-            .then(|| (slot.label_at as u32, text(&slot.label[..slot.label_len])));
-        let names = slot.names[..slot.names_len].split(|b| *b == b'\n');
+        let label = (sample.label_len > 0).then(|| {
+            (
+                sample.label_at as u32,
+                text(&sample.label[..sample.label_len]),
+            )
+        });
+        let names = sample.names[..sample.names_len].split(|b| *b == b'\n');
         Stack {
             thread: thread as u32,
-            is_cut: frames.len() < slot.depth,
+            is_cut: frames.len() < sample.depth,
             frames,
             near,
             label,

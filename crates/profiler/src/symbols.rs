@@ -36,7 +36,7 @@ const TRAMPOLINES: [&str; 11] = [
 
 /// What is known of one module.
 #[derive(Default)]
-struct Known {
+struct ModuleSymbols {
     names: BTreeMap<u64, String>,
     /// Places right behind an instruction that calls the kernel.
     kernel: BTreeSet<u64>,
@@ -45,7 +45,7 @@ struct Known {
 /// Gives names to what samples saw.
 #[derive(Default)]
 pub struct Symbols {
-    known: HashMap<Module, Known>,
+    known: HashMap<Module, ModuleSymbols>,
     /// Functions of the C library that its table does not name.
     chosen: Vec<(Module, u64, &'static str)>,
 }
@@ -198,7 +198,7 @@ impl Symbols {
 fn read_names<'a>(
     file: impl ReadRef<'a>,
     places: &BTreeSet<u64>,
-    known: &mut Known,
+    known: &mut ModuleSymbols,
 ) -> object::Result<()> {
     let object = object::File::parse(file)?;
     // Symbols have the addresses that the linker gave, places are in the file.
@@ -215,7 +215,7 @@ fn read_names<'a>(
         }
     }
     let has_table = object.symbols().next().is_some();
-    let name = |symbol: object::Symbol<'a, '_, _>, known: &mut Known| {
+    let name = |symbol: object::Symbol<'a, '_, _>, known: &mut ModuleSymbols| {
         let (from, size) = (symbol.address(), symbol.size());
         if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             return;

@@ -10,16 +10,16 @@ use parking_lot::Mutex;
 static RUNNING: Mutex<BTreeMap<u32, Arc<str>>> = Mutex::new(BTreeMap::new());
 
 /// A process whose time is told, until this is dropped.
-pub(crate) struct Told(u32);
+pub(crate) struct TrackedProcess(u32);
 
-impl Told {
-    pub fn new(process: u32, language: &Arc<str>) -> Told {
+impl TrackedProcess {
+    pub fn new(process: u32, language: &Arc<str>) -> TrackedProcess {
         RUNNING.lock().insert(process, language.clone());
-        Told(process)
+        TrackedProcess(process)
     }
 }
 
-impl Drop for Told {
+impl Drop for TrackedProcess {
     fn drop(&mut self) {
         RUNNING.lock().remove(&self.0);
     }
@@ -65,7 +65,7 @@ mod tests {
     #[test]
     fn a_process_is_told_while_it_runs() {
         let own = std::process::id();
-        let told = Told::new(own, &"cobol".into());
+        let told = TrackedProcess::new(own, &"cobol".into());
         let mine = |(process, language, _): &(u32, Arc<str>, Duration)| {
             *process == own && &**language == "cobol"
         };

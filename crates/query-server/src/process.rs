@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::answer::{Answer, Unreadable};
-use crate::cpu::Told;
+use crate::cpu::TrackedProcess;
 use crate::lines::{Lines, Read};
 use crate::settings::Settings;
 use language::{DesignDoc, Error, MapGroup};
@@ -59,7 +59,7 @@ enum Failure {
 /// Ends, with all processes of its group, when dropped.
 pub(crate) struct Process {
     child: Child,
-    _told: Told,
+    _told: TrackedProcess,
     group: Pid,
     language: Arc<str>,
     settings: Arc<Settings>,
@@ -95,7 +95,7 @@ impl Process {
         let (Some(group), (Some(input), Some(output), Some(errors))) = (group, pipes) else {
             return Err(std::io::Error::other("no pipes to the process"));
         };
-        let told = Told::new(child.id(), &language);
+        let told = TrackedProcess::new(child.id(), &language);
         let process = Self {
             child,
             _told: told,

@@ -55,6 +55,6 @@ pub use host::{Clock, Host, Reply, Silent};
 pub use limits::{Limit, Limits};
 pub use native::Script;
 pub use rewind::RewindingHeap;
-pub use scope::{Form, Kept, Scope};
+pub use scope::{Form, RetainedValue, Scope};
 pub use to_json::Failed;
 pub use value::Value;

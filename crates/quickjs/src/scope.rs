@@ -27,7 +27,7 @@ pub struct Scope<'js> {
 
 /// A value that was kept for later scopes of its context, by [`Scope::keep`].
 #[derive(Debug)]
-pub struct Kept(usize);
+pub struct RetainedValue(usize);
 
 /// When a document's objects are made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -184,17 +184,17 @@ impl<'js> Scope<'js> {
     }
 
     /// Keeps a value for later scopes of this context.
-    pub fn keep(&self, value: Value<'js>) -> Kept {
+    pub fn keep(&self, value: Value<'js>) -> RetainedValue {
         let mut kept = self.realm.kept.borrow_mut();
         kept.push(value.into_raw());
-        Kept(kept.len() - 1)
+        RetainedValue(kept.len() - 1)
     }
 
     /// A value that was kept.
     ///
     /// # Panics
     /// When it was kept in another context, or since the moment that the heap was taken back to. It may be another value then.
-    pub fn kept(&self, kept: &Kept) -> Value<'js> {
+    pub fn kept(&self, kept: &RetainedValue) -> Value<'js> {
         let raw = self.realm.kept.borrow()[kept.0];
         // SAFETY: the list has a reference of a value of this context; the answer gets one of its own.
         unsafe { Value::new(self.ctx(), qjs::JS_DupValue(self.ctx(), raw)) }

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::db::random;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::options::{DocRef, Replication, Selection, User};
-use crate::peer::random;
 use crate::rows::{Form, Rows};
 use crate::scheduler::{JobState, Listener, Scheduler, doc_backoff};
 use crate::time::iso8601;

@@ -5,9 +5,9 @@ use std::pin::Pin;
 
 use serde_json::{Map, Value};
 
+use crate::db::LocalDb;
 use crate::error::Error;
 use crate::options::{Selection, User};
-use crate::peer::LocalPeer;
 use crate::settings::Settings;
 
 /// A future that a trait object answers.
@@ -43,12 +43,7 @@ pub trait Environment: Send + Sync {
     ///
     /// # Errors
     /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::NoAccess`], [`Error::FilterFetch`].
-    fn open(
-        &self,
-        db: &str,
-        user: &User,
-        selection: Option<&Selection>,
-    ) -> Result<LocalPeer, Error>;
+    fn open(&self, db: &str, user: &User, selection: Option<&Selection>) -> Result<LocalDb, Error>;
 
     /// Creates a database unless it exists.
     ///

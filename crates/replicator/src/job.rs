@@ -3,7 +3,7 @@
 //! A reader turns the changes feed into batches; workers ask the target which revisions of a batch it misses, read those
 //! from the source and write them; the job records a checkpoint up to the first batch that is not finished.
 
-mod through;
+mod watermark;
 mod worker;
 
 use crate::counters;
@@ -15,13 +15,13 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use self::through::Through;
+use self::watermark::Watermark;
 use self::worker::Worker;
 use crate::checkpoint::{Log, Session, common_ancestor};
+use crate::db::http::number_of;
+use crate::db::{ChangesQuery, Db, Info, Read, retry_wait};
 use crate::error::Error;
 use crate::options::{Replication, Selection};
-use crate::peer::http::number_of;
-use crate::peer::{ChangesQuery, Info, Peer, Read, retry_wait};
 use crate::progress::{Counts, Progress};
 use crate::traced;
 
@@ -48,8 +48,8 @@ pub struct Job {
     pub replication: Arc<Replication>,
     /// The name of the checkpoints: [`base_id`](crate::id::base_id).
     pub id: String,
-    pub source: Peer,
-    pub target: Peer,
+    pub source: Db,
+    pub target: Db,
     pub progress: Arc<Progress>,
     /// True when the run is to end.
     pub stop: watch::Receiver<bool>,
@@ -139,7 +139,7 @@ impl Job {
         let job = Arc::new(self);
         let (batches, waiting) = mpsc::channel(BATCHES_WAITING_MAX);
         let waiting = Arc::new(tokio::sync::Mutex::new(waiting));
-        let through = Arc::new(Through::new(start.seq.clone()));
+        let through = Arc::new(Watermark::new(start.seq.clone()));
         // Tasks end with the set: a job that is dropped leaves nothing behind.
         let mut tasks = JoinSet::new();
         let reader = Reader {
@@ -173,10 +173,10 @@ impl Job {
 }
 
 /// Asks now and then how many changes are still to come after what is done.
-async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Through>) {
+async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Watermark>) {
     let mut ticks = tokio::time::interval(match job.source {
-        Peer::Local(_) => PENDING_EVERY_LOCAL,
-        Peer::Http(_) => PENDING_EVERY_HTTP,
+        Db::Local(_) => PENDING_EVERY_LOCAL,
+        Db::Http(_) => PENDING_EVERY_HTTP,
     });
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut asked = None;
@@ -199,8 +199,8 @@ pub async fn told(stop: &mut watch::Receiver<bool>) {
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn read_log(peer: &Peer, id: &str) -> Result<Log, Error> {
-    Ok(peer.read(id).await?.map_or_else(Log::default, Log::of))
+async fn read_log(db: &Db, id: &str) -> Result<Log, Error> {
+    Ok(db.read(id).await?.map_or_else(Log::default, Log::of))
 }
 
 /// Turns the changes feed into batches.
@@ -208,7 +208,7 @@ struct Reader {
     job: Arc<Job>,
     query: ChangesQuery,
     seq: Value,
-    through: Arc<Through>,
+    through: Arc<Watermark>,
     batches: mpsc::Sender<worker::Batch>,
     /// Whether there was a change.
     has_changes: bool,
@@ -266,7 +266,7 @@ impl Reader {
         }
     }
 
-    async fn send(&self, changes: Vec<crate::peer::Change>, seq: Value) -> Result<(), Error> {
+    async fn send(&self, changes: Vec<crate::db::Change>, seq: Value) -> Result<(), Error> {
         let number = self.through.begin(seq);
         let batch = worker::Batch { number, changes };
         self.batches.send(batch).await.map_err(|_| Error::Stopped)
@@ -276,7 +276,7 @@ impl Reader {
 /// Records checkpoints, and waits for the job's end.
 struct Recorder {
     job: Arc<Job>,
-    through: Arc<Through>,
+    through: Arc<Watermark>,
     query: ChangesQuery,
     start: Start,
     /// The last checkpoint's seq.
@@ -379,11 +379,11 @@ impl Recorder {
         }
         .checkpoint(&self.start.history);
         let id = format!("_local/{}", job.id);
-        for (peer, log, side) in [
+        for (db, log, side) in [
             (&job.source, &mut self.start.source_log, "source"),
             (&job.target, &mut self.start.target_log, "target"),
         ] {
-            let written = peer.write_local(&id, log.rev.as_deref(), &body).await;
+            let written = db.write_local(&id, log.rev.as_deref(), &body).await;
             let rev = written.map_err(|e| match e {
                 Error::CheckpointCommitFailure(reason) => Error::CheckpointCommitFailure(format!(
                     "Error updating the {side} checkpoint document: {reason}"

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | `options`, `endpoint` | what does a replication's description ask for? |
 //! | [`id`] | what is its id, which names its checkpoints? |
-//! | `peer` | how is a database read and written, here or behind HTTP? |
+//! | `db` | how is a database read and written, here or behind HTTP? |
 //! | `rows` | where are the rows in a stream of JSON? |
 //! | `job`, `checkpoint`, `progress` | how is everything copied once, and what is recorded of it? |
 //! | `scheduler` | which jobs run when? |
@@ -13,6 +13,7 @@
 
 mod checkpoint;
 pub mod counters;
+mod db;
 mod docs;
 mod endpoint;
 mod environment;
@@ -20,7 +21,6 @@ mod error;
 pub mod id;
 mod job;
 mod options;
-mod peer;
 mod progress;
 mod replicator;
 mod rows;
@@ -30,11 +30,11 @@ mod settings;
 mod time;
 mod traced;
 
+pub use db::{Allowed, LocalDb, TOKEN};
 pub use endpoint::{Endpoint, without_user_info};
 pub use environment::{Environment, Pending};
 pub use error::Error;
 pub use options::{DocRef, Replication, Request, Selection, User};
-pub use peer::{Allowed, LocalPeer, TOKEN};
 pub use replicator::{Replicated, Replicator};
 pub use rules::is_replicator_db;
 pub use scheduler::{JobCounts, local_id_json};

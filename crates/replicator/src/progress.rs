@@ -5,7 +5,7 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use crate::peer::http::number_of;
+use crate::db::http::number_of;
 
 /// The counters, at one moment.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]

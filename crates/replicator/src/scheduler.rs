@@ -17,13 +17,13 @@ use tokio::time::Instant;
 
 use self::entry::{Entry, Event, EventKind, Run};
 use crate::counters;
+use crate::db::{Clients, Db, HttpDb, Lane, Rights};
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::id::base_id;
 use crate::job::{Ended, Job, told};
 use crate::options::{DocRef, Replication, Selection, User};
-use crate::peer::{Clients, HttpPeer, Lane, Peer, Rights};
 use crate::progress::Progress;
 use crate::settings::Settings;
 
@@ -135,12 +135,12 @@ impl Scheduler {
                 e.text()
             ))
         };
-        let peer = self
+        let db = self
             .open(&replication.source, Lane::Source, replication, None)
             .await
             .map_err(fetched)?;
         let id = format!("_design/{design}");
-        let ddoc = peer.read(&id).await.map_err(fetched)?;
+        let ddoc = db.read(&id).await.map_err(fetched)?;
         let ddoc = ddoc.ok_or_else(|| fetched(Error::Request("not_found: missing".into())))?;
         let code = ddoc.get("filters").and_then(|f| f.get(function)?.as_str());
         code.map(str::to_owned).ok_or_else(|| {
@@ -156,17 +156,17 @@ impl Scheduler {
         lane: Lane,
         replication: &Replication,
         selection: Option<&Selection>,
-    ) -> Result<Peer, Error> {
+    ) -> Result<Db, Error> {
         Ok(match endpoint {
             Endpoint::Local(name) => {
-                Peer::Local(self.environment.open(name, &replication.user, selection)?)
+                Db::Local(self.environment.open(name, &replication.user, selection)?)
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();
                 let rights = (self.rights(replication, &settings), lane);
-                let peer =
-                    HttpPeer::open(remote, replication, &settings, &self.clients, rights).await?;
-                Peer::Http(Box::new(peer))
+                let db =
+                    HttpDb::open(remote, replication, &settings, &self.clients, rights).await?;
+                Db::Http(Box::new(db))
             }
         })
     }
@@ -443,7 +443,7 @@ impl Scheduler {
         job.run(started).await
     }
 
-    async fn open_peers(&self, replication: &Replication) -> Result<(Peer, Peer), Error> {
+    async fn open_peers(&self, replication: &Replication) -> Result<(Db, Db), Error> {
         let selection = Some(&replication.selection);
         let source = self.open(&replication.source, Lane::Source, replication, selection);
         let is_remote = |end: &Endpoint| matches!(end, Endpoint::Remote(_));
@@ -456,7 +456,7 @@ impl Scheduler {
         Ok((source, self.open_target(replication).await?))
     }
 
-    async fn open_target(&self, replication: &Replication) -> Result<Peer, Error> {
+    async fn open_target(&self, replication: &Replication) -> Result<Db, Error> {
         if let (Endpoint::Local(name), true) = (&replication.target, replication.create_target) {
             let params = &replication.create_target_params;
             self.environment

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::peer::Allowed;
+use crate::db::Allowed;
 
 /// The settings of `[replicator]`, by CouchDB's names.
 #[derive(Clone, Debug, PartialEq, Eq)]

@@ -10,9 +10,9 @@ use rustc_hash::FxHashMap;
 use crate::collect::{
     First, Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
 };
-use crate::known::{Numbers, Statistics};
 use crate::reader::Reader;
 use crate::schema::Types;
+use crate::statistics::{Numbers, Statistics};
 use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 

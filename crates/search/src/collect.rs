@@ -11,12 +11,12 @@ use tantivy::columnar::{Column, Dictionary};
 
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, Strings};
-use crate::known::Statistics;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::SegmentFiles;
 use crate::schema::{FieldType, ID, Types};
 use crate::similarity::Similarity;
+use crate::statistics::Statistics;
 use crate::{Effort, Error};
 
 /// What is asked of an index.

@@ -11,7 +11,7 @@ use tantivy::index::IndexMeta;
 
 use crate::Error;
 use crate::index::META;
-use crate::sound::{files_of, mark_of};
+use crate::verify::{files_of, mark_of};
 
 /// Where tantivy lists the files that it may remove.
 const MANAGED: &str = ".managed.json";

@@ -6,14 +6,14 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::among::places_of;
 use crate::answer::Hit;
 use crate::collect::Request;
-use crate::known::Numbers;
+use crate::match_hits::places_of;
 use crate::matcher::{BoxMatcher, Doc};
 use crate::reader::Reader;
 use crate::schema::split_term;
 use crate::similarity::Weight;
+use crate::statistics::Numbers;
 use crate::weigh::{Segment, Weighed, weigh};
 use crate::{Effort, Error};
 
@@ -82,7 +82,7 @@ pub fn explain(
                 continue;
             };
             let segment = Segment::new(files, &reader.layout, effort)?;
-            let mut part = Part::new(&segment, &scaled.weighed)?;
+            let mut part = Scorer::new(&segment, &scaled.weighed)?;
             for (doc, at) in docs {
                 if let Some(found) = part.explain(doc, effort)? {
                     let found = scaled_by(scaled.scale, found);
@@ -109,23 +109,23 @@ fn scaled_by(scale: f32, inner: Explanation) -> Explanation {
 }
 
 /// A part of a query, and where its cursor over a segment is.
-struct Part<'w> {
+struct Scorer<'w> {
     weighed: &'w Weighed,
     matcher: Option<BoxMatcher>,
     /// Those of its parts that add to the score.
-    parts: Vec<Part<'w>>,
+    parts: Vec<Scorer<'w>>,
 }
 
-impl<'w> Part<'w> {
-    fn new(segment: &Segment<'_>, weighed: &'w Weighed) -> Result<Part<'w>, Error> {
+impl<'w> Scorer<'w> {
+    fn new(segment: &Segment<'_>, weighed: &'w Weighed) -> Result<Scorer<'w>, Error> {
         let parts = match weighed {
             Weighed::Boolean { must, should, .. } => {
                 let parts = must.iter().chain(should);
-                parts.map(|part| Part::new(segment, part)).collect()
+                parts.map(|part| Scorer::new(segment, part)).collect()
             }
             _ => Ok(vec![]),
         };
-        Ok(Part {
+        Ok(Scorer {
             weighed,
             matcher: segment.matcher(weighed)?,
             parts: parts?,
@@ -153,13 +153,13 @@ impl<'w> Part<'w> {
                 Explanation::of(value, format!("{field}:{word}, product of"), details)
             }
             Weighed::Phrase {
-                slots,
+                phrase_positions,
                 weight,
                 field,
                 ..
             } => {
                 let details = found(weight, matcher);
-                let words = slots.iter().map(|(_, terms)| {
+                let words = phrase_positions.iter().map(|(_, terms)| {
                     let words: Vec<_> = terms.iter().map(|term| split_term(term).1).collect();
                     words.join("|")
                 });

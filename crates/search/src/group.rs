@@ -11,12 +11,12 @@ use crate::collect::{
     order_bytes, scaled_score,
 };
 use crate::column;
-use crate::known::{Numbers, Statistics};
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::{Reader, SegmentFiles};
 use crate::schema::Types;
 use crate::similarity::Similarity;
+use crate::statistics::{Numbers, Statistics};
 use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 

@@ -16,9 +16,9 @@ use crate::copy::list_files;
 use crate::left_out::LeftOut;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
-use crate::sound;
 use crate::tokens::{Decoder, TOKENIZER};
 use crate::update::Writing;
+use crate::verify;
 
 /// What an index stands for: it is written with the documents, so that a crash leaves both or none.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -123,11 +123,11 @@ impl Index {
     /// # Errors
     /// The folder cannot be made or written.
     pub fn open(folder: &Path) -> Result<Index, Error> {
-        let mark = sound::mark_of(folder)?;
+        let mark = verify::mark_of(folder)?;
         let is_there = mark.is_some() || folder.join(META).exists();
         let opened = match mark {
             Some(reason) => Err(Unopened::Damaged(reason)),
-            None => sound::guarded(|| Index::open_sound(folder)),
+            None => verify::guarded(|| Index::open_undamaged(folder)),
         };
         match opened {
             Err(Unopened::Damaged(damage)) if is_there => {
@@ -145,12 +145,12 @@ impl Index {
         }
     }
 
-    fn open_sound(folder: &Path) -> Result<Index, Unopened> {
+    fn open_undamaged(folder: &Path) -> Result<Index, Unopened> {
         let index = Index::open_folder(folder)?;
         if index.file_bytes() > CHECKED_BYTES_MAX {
             return Ok(index);
         }
-        match sound::damage(&index.engine)? {
+        match verify::damage(&index.engine)? {
             Some(reason) => Err(Unopened::Damaged(reason)),
             None => Ok(index),
         }
@@ -162,12 +162,12 @@ impl Index {
     /// # Errors
     /// Of the files.
     pub fn look_for_damage(&self) -> Result<Option<String>, Error> {
-        let damage = match sound::guarded(|| sound::damage(&self.engine)) {
+        let damage = match verify::guarded(|| verify::damage(&self.engine)) {
             Err(Unopened::Damaged(reason)) => Some(reason),
             looked => looked?,
         };
         if let Some(reason) = &damage {
-            sound::mark(&self.folder, reason)?;
+            verify::mark(&self.folder, reason)?;
         }
         Ok(damage)
     }

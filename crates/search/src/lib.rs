@@ -26,7 +26,6 @@
 
 #![forbid(unsafe_code)]
 
-mod among;
 mod answer;
 mod collect;
 mod column;
@@ -37,19 +36,19 @@ mod explain;
 mod fields;
 mod group;
 mod index;
-mod known;
 mod left_out;
+mod match_hits;
 mod matcher;
 pub mod query;
 mod reader;
 mod schema;
 mod similarity;
-mod sound;
+mod statistics;
 mod tokens;
 mod update;
+mod verify;
 mod weigh;
 
-pub use among::among;
 pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use copy::copy_index;
@@ -59,11 +58,12 @@ pub use explain::{Explanation, explain};
 pub use fields::{Analyze, ClassicOptions, Fields, flag_of};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index, folder_bytes};
-pub use known::Statistics;
 pub use left_out::LeftOut;
+pub use match_hits::match_hits;
 pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};
 pub use similarity::Similarity;
-pub use sound::damage_of;
+pub use statistics::Statistics;
 pub use update::Update;
+pub use verify::find_damage;

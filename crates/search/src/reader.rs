@@ -17,7 +17,7 @@ use crate::similarity::FieldStatistics;
 
 /// What is kept of a segment in memory besides its files, whatever is deleted of it.
 #[derive(Default)]
-struct Kept {
+struct SegmentCache {
     columns: OpenColumns,
     /// What is known of fields: it is counted once.
     statistics: Mutex<FxHashMap<String, FieldStatistics>>,
@@ -26,7 +26,7 @@ struct Kept {
 /// The files of a segment as they were at a moment.
 pub(crate) struct SegmentFiles {
     pub reader: SegmentReader,
-    kept: Arc<Kept>,
+    kept: Arc<SegmentCache>,
 }
 
 impl SegmentFiles {
@@ -53,7 +53,7 @@ impl Reader {
         before: Option<&Reader>,
     ) -> Reader {
         let known = before.iter().flat_map(|before| &before.segments);
-        let known: FxHashMap<SegmentId, &Arc<Kept>> = known
+        let known: FxHashMap<SegmentId, &Arc<SegmentCache>> = known
             .map(|segment| (segment.reader.segment_id(), &segment.kept))
             .collect();
         let segments = searcher

@@ -22,8 +22,8 @@ use crate::fields::{Analyze, Fields};
 use crate::index::{Commit, Index, read_commit};
 use crate::left_out::LeftOut;
 use crate::schema::Types;
-use crate::sound::damage_of_segments;
 use crate::tokens::id_term;
+use crate::verify::damage_of_segments;
 
 /// Less memory than this no writer takes.
 pub const MEMORY_BYTES_MIN: usize = 15_000_000;
@@ -88,9 +88,9 @@ struct Merge {
 }
 
 /// Says at its end that a merge is over, whatever became of it.
-struct Over<'a>(&'a Merge);
+struct MergeGuard<'a>(&'a Merge);
 
-impl Drop for Over<'_> {
+impl Drop for MergeGuard<'_> {
     fn drop(&mut self) {
         self.0.is_over.store(true, Relaxed);
     }
@@ -245,7 +245,7 @@ impl Index {
                 break;
             };
             drop(writer);
-            let over = Over(&merge);
+            let over = MergeGuard(&merge);
             let merged = wait_unless(stopped, merging);
             drop(over);
             let mut writer = self.writing.writer.lock();
@@ -286,7 +286,7 @@ impl Index {
     }
 
     /// The next merge that there is to do, if there may be one more.
-    fn begin_merge(&self, writer: &mut Option<IndexWriter>) -> Result<Option<Begun>, Error> {
+    fn begin_merge(&self, writer: &mut Option<IndexWriter>) -> Result<Option<RunningMerge>, Error> {
         let mut merges = self.writing.merges.lock();
         let Some((segments, place)) = next_merge(self, &merges)? else {
             return Ok(None);
@@ -320,9 +320,9 @@ impl Index {
 /// The segment that comes of a merge, unless nothing of it is left.
 type Merged = Option<tantivy::SegmentMeta>;
 /// A merge, and what is to be waited for.
-type Begun = (Arc<Merge>, FutureResult<Merged>);
+type RunningMerge = (Arc<Merge>, FutureResult<Merged>);
 /// The segments of a merge that is to be done, and a place for it, if it takes long.
-type Wanted = (Vec<SegmentId>, Option<Place>);
+type PlannedMerge = (Vec<SegmentId>, Option<Place>);
 
 impl Update<'_> {
     fn writer(&mut self) -> Result<&mut IndexWriter, Error> {
@@ -473,7 +473,7 @@ fn wait_unless<T>(stopped: &dyn Fn() -> bool, work: impl Future<Output = T>) -> 
 }
 
 /// A merge of segments that are better one and that nobody merges yet. None when there are none, or no place.
-fn next_merge(index: &Index, merges: &[Arc<Merge>]) -> Result<Option<Wanted>, Error> {
+fn next_merge(index: &Index, merges: &[Arc<Merge>]) -> Result<Option<PlannedMerge>, Error> {
     if merges.len() >= MERGES_MAX {
         return Ok(None);
     }

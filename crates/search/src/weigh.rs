@@ -15,10 +15,9 @@ use tantivy::termdict::TermDictionary;
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, facets_of};
 use crate::fields::of_column;
-use crate::known::ShardNumbers;
 use crate::matcher::{
     BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
-    Intersection, IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
+    Intersection, IntervalMatcher, PhraseMatcher, PhrasePosition, Preferring, TermMatcher,
 };
 use crate::query::{
     CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, likeness,
@@ -27,6 +26,7 @@ use crate::query::{
 use crate::reader::{Reader, SegmentFiles, map_bound};
 use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
 use crate::similarity::{Bm25, FieldStatistics, Similarity, TfIdf, Weight, classic_idf, idf};
+use crate::statistics::ShardNumbers;
 use crate::{Effort, Error};
 
 /// A query, weighed.
@@ -35,7 +35,7 @@ pub(crate) enum Weighed {
     Everything(f32),
     Term(TermWeight),
     Phrase {
-        slots: Vec<(u32, Vec<Vec<u8>>)>,
+        phrase_positions: Vec<(u32, Vec<Vec<u8>>)>,
         slop: u32,
         weight: Arc<Weight>,
         field: String,
@@ -43,7 +43,7 @@ pub(crate) enum Weighed {
     Terms {
         bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
         /// Length of the field's name with its separator, and which of its terms are wanted.
-        wanted: Option<(usize, Wanted)>,
+        wanted: Option<(usize, TermFilter)>,
         score: f32,
     },
     Numbers {
@@ -88,7 +88,7 @@ pub(crate) struct TermWeight {
 }
 
 /// Which terms of a field are wanted.
-pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool>;
+pub(crate) type TermFilter = Arc<dyn Fn(&str) -> bool>;
 
 /// A query with what all scores of it are multiplied by.
 pub(crate) struct Scaled {
@@ -341,7 +341,7 @@ impl Weigher<'_> {
             Similarity::Bm25 => self.numbers.of_field(field)?,
             Similarity::TfIdf => FieldStatistics::default(),
         };
-        let mut slots = vec![];
+        let mut phrase_positions = vec![];
         let mut idfs = 0.0f64;
         for (position, terms) in terms {
             let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
@@ -353,14 +353,14 @@ impl Weigher<'_> {
                     Similarity::Bm25 => idf(doc_freq, statistics.docs.max(doc_freq)),
                 });
             }
-            slots.push((*position, terms));
+            phrase_positions.push((*position, terms));
         }
         let weight = Arc::new(match self.similarity {
             Similarity::Bm25 => Weight::Bm25(Bm25::new(boost, idfs as f32, statistics)),
             Similarity::TfIdf => self.tf_idf(boost, idfs as f32),
         });
         Ok(Weighed::Phrase {
-            slots,
+            phrase_positions,
             slop,
             weight,
             field: field.to_owned(),
@@ -570,11 +570,11 @@ impl Segment<'_> {
             Weighed::Everything(score) => Some(Box::new(Everything::new(self.docs_max(), *score))),
             Weighed::Term(term) => self.term(term)?,
             Weighed::Phrase {
-                slots,
+                phrase_positions,
                 slop,
                 weight,
                 field,
-            } => self.phrase(slots, *slop, weight, field)?,
+            } => self.phrase(phrase_positions, *slop, weight, field)?,
             Weighed::Terms {
                 bounds,
                 wanted,
@@ -649,7 +649,7 @@ impl Segment<'_> {
         weight: &Arc<Weight>,
         field: &str,
     ) -> Result<Option<BoxMatcher>, Error> {
-        let mut slots = vec![];
+        let mut phrase_positions = vec![];
         for (offset, terms) in places {
             let mut found = vec![];
             for term in terms {
@@ -658,21 +658,21 @@ impl Segment<'_> {
             if found.is_empty() {
                 return Ok(None);
             }
-            slots.push(Slot::new(*offset, found));
+            phrase_positions.push(PhrasePosition::new(*offset, found));
         }
-        if slots.is_empty() {
+        if phrase_positions.is_empty() {
             return Ok(None);
         }
         let lengths = Some(column::lengths(self.files, field)?);
         let effort = self.effort.clone();
-        let matcher = PhraseMatcher::new(slots, slop, weight.clone(), lengths, effort);
+        let matcher = PhraseMatcher::new(phrase_positions, slop, weight.clone(), lengths, effort);
         Ok(Some(Box::new(matcher)))
     }
 
     fn terms(
         &self,
         bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-        wanted: Option<&(usize, Wanted)>,
+        wanted: Option<&(usize, TermFilter)>,
         score: f32,
     ) -> Result<BoxMatcher, Error> {
         let mut docs = self.docs()?;

@@ -47,7 +47,7 @@ mod writes;
 
 pub use batch::local_rev;
 pub use commit::{
-    Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
+    Committer, Counters, Edited, OnCommit, Put, ShardCommit, ShardEdit, ShardPurge, Timing,
     commit_on_this_thread,
 };
 pub use compact::{compact, trim_purges};

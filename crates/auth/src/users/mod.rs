@@ -39,14 +39,14 @@ pub(crate) struct Users {
     config: Config,
     /// Raised by each change of the database, before the change is acknowledged.
     changes: AtomicU64,
-    known: RwLock<HashMap<String, Known>>,
+    known: RwLock<HashMap<String, CachedAccount>>,
     settings: RwLock<Arc<UserSettings>>,
     changed: Notify,
     kept: AtomicBool,
 }
 
 /// An account as it was read when the number of changes was this; `None` when there was none.
-struct Known {
+struct CachedAccount {
     changes: u64,
     account: Option<Arc<Account>>,
 }
@@ -151,7 +151,7 @@ impl Users {
             any.map(|any| known.remove(&any));
         }
         if entries_max > 0 {
-            known.insert(name.to_owned(), Known { changes, account });
+            known.insert(name.to_owned(), CachedAccount { changes, account });
         }
     }
 

@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use super::{
-    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, Found, Last, LogRecord, Message, Output, Phase, Reason,
-    Replica,
+    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, Last, LogRecord, Message, Output, Phase,
+    ReadBackResult, Reason, Replica,
 };
 use crate::position::NodeId;
 
@@ -96,9 +96,10 @@ impl Replica {
         offset + 1 == self.issued.position.next_offset && self.issued.last.is_some_and(same)
     }
 
-    pub(super) fn read_back(&mut self, offset: u64, found: Found) {
+    pub(super) fn read_back(&mut self, offset: u64, found: ReadBackResult) {
         self.find_begin(offset, &found);
-        let is_last = matches!(&found, Found::Record(record) if self.is_last(offset, record));
+        let is_last =
+            matches!(&found, ReadBackResult::Record(record) if self.is_last(offset, record));
         let Phase::Checking(check) = &mut self.phase else {
             return;
         };
@@ -106,27 +107,29 @@ impl Replica {
             return;
         }
         match found {
-            Found::Record(record) if record.log != self.issued.log => self.halt(Reason::Replaced),
+            ReadBackResult::Record(record) if record.log != self.issued.log => {
+                self.halt(Reason::Replaced)
+            }
             // Damaged, or by who read it: it is read again.
-            Found::Record(record) if record.header.is_none() => {
+            ReadBackResult::Record(record) if record.header.is_none() => {
                 self.damaged += 1;
                 if self.damaged >= DAMAGED_MAX {
                     self.damaged = 0;
                     self.halt(Reason::Corrupt);
                 }
             }
-            Found::Record(_) if is_last => {
+            ReadBackResult::Record(_) if is_last => {
                 check.is_own = true;
                 self.end_check();
             }
-            Found::Record(_) => self.halt(Reason::Diverged),
+            ReadBackResult::Record(_) => self.halt(Reason::Diverged),
             // It cannot be looked for any more. That is no harm: the promises alone see to it that each leader is followed from one
             // place, after all that was acknowledged, and what one leader wrote is one way.
-            Found::Trimmed => {
+            ReadBackResult::Trimmed => {
                 check.is_own = true;
                 self.end_check();
             }
-            Found::BeyondEnd => self.halt(Reason::Truncated),
+            ReadBackResult::BeyondEnd => self.halt(Reason::Truncated),
         }
     }
 

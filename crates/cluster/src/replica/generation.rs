@@ -8,7 +8,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Begin, Begun, Cursor, Found, Kind, Last, Message, Output, Phase, Reason, Replica};
+use super::{
+    Begin, Begun, Cursor, Kind, Last, Message, Output, Phase, ReadBackResult, Reason, Replica,
+};
 use crate::position::{Generation, NodeId, Position, link};
 
 /// After so many ticks without success it is given up: an operator may begin again.
@@ -151,11 +153,11 @@ impl Replica {
     }
 
     /// The log's word is not enough: the beginning has to be there.
-    pub(super) fn find_begin(&mut self, offset: u64, found: &Found) {
+    pub(super) fn find_begin(&mut self, offset: u64, found: &ReadBackResult) {
         let Some(reseed) = &mut self.reseed else {
             return;
         };
-        let (Some(begin), Found::Record(record)) = (&reseed.begin, found) else {
+        let (Some(begin), ReadBackResult::Record(record)) = (&reseed.begin, found) else {
             return;
         };
         if reseed.begun.is_some() {

@@ -158,7 +158,7 @@ pub struct Saved {
 
 /// What was found where a record was read again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReadBackResult {
     /// A record.
     Record(LogRecord),
     /// The log begins after it.
@@ -184,7 +184,7 @@ pub enum Input {
         /// The offset.
         offset: u64,
         /// What is there.
-        found: Found,
+        found: ReadBackResult,
     },
     /// What was given out up to this offset is applied and on disk.
     Applied {

@@ -295,19 +295,19 @@ impl BulkRequest {
 
 /// What one special member says, and its place among the special members. A later member of the same name takes the place of
 /// an earlier one.
-type Slot<T> = Option<(u32, Result<T, DocError>)>;
+type SpecialMember<T> = Option<(u32, Result<T, DocError>)>;
 
 /// The special members of a document.
 #[derive(Default)]
 struct Specials {
     count: u32,
-    id: Slot<DocId>,
-    rev: Slot<Rev>,
-    revisions: Slot<RevPath>,
-    deleted: Slot<bool>,
-    attachments: Slot<Option<Box<[u8]>>>,
+    id: SpecialMember<DocId>,
+    rev: SpecialMember<Rev>,
+    revisions: SpecialMember<RevPath>,
+    deleted: SpecialMember<bool>,
+    attachments: SpecialMember<Option<Box<[u8]>>>,
     /// The first member that no document may have.
-    unknown: Slot<()>,
+    unknown: SpecialMember<()>,
 }
 
 impl Specials {
@@ -365,7 +365,7 @@ impl Specials {
 }
 
 /// Takes the value out of a slot, or its error if it comes before the one found so far.
-fn settle<T>(slot: Slot<T>, first_error: &mut Option<(u32, DocError)>) -> Option<T> {
+fn settle<T>(slot: SpecialMember<T>, first_error: &mut Option<(u32, DocError)>) -> Option<T> {
     let (at, value) = slot?;
     match value {
         Ok(value) => Some(value),

@@ -20,7 +20,7 @@ pub(super) struct Parser<'a, const TEXT: bool, const TERM: bool> {
     pub(super) deferred: Option<DocError>,
     frames: Vec<Frame>,
     /// The members of all open objects, if `TEXT`.
-    members: Vec<Member>,
+    members: Vec<OpenMember>,
     unescaped: Vec<u8>,
     fingerprints: Vec<u64>,
     cuts: Cuts,
@@ -54,7 +54,7 @@ struct Frame {
 
 /// A member of an open object.
 #[derive(Clone, Copy)]
-struct Member {
+struct OpenMember {
     /// Where its text starts: at the comma for all but the first.
     out_start: usize,
     /// Where its name's text starts and ends, without the quotes.
@@ -349,7 +349,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         let name_out = (name_start, self.out.len().saturating_sub(1));
         if TEXT {
             let fingerprint = fingerprint(&self.out[name_out.0..name_out.1]);
-            self.members.push(Member {
+            self.members.push(OpenMember {
                 out_start: out,
                 name: name_out,
                 term_start: term,
@@ -394,7 +394,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
     fn duplicates(&self, start: usize) -> Vec<usize> {
         let members = &self.members[start..];
         let name = |index: usize| {
-            let member: &Member = &members[index];
+            let member: &OpenMember = &members[index];
             (member.fingerprint, &self.out[member.name.0..member.name.1])
         };
         let mut order: Vec<usize> = (0..members.len()).collect();
@@ -447,9 +447,9 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
 
 /// Whether no two members have the same fingerprint. `scratch` is overwritten.
 #[inline]
-fn all_differ(members: &[Member], scratch: &mut Vec<u64>) -> bool {
+fn all_differ(members: &[OpenMember], scratch: &mut Vec<u64>) -> bool {
     if members.len() <= PAIRWISE_MAX {
-        let is_new = |(index, member): (usize, &Member)| {
+        let is_new = |(index, member): (usize, &OpenMember)| {
             members[..index]
                 .iter()
                 .all(|earlier| earlier.fingerprint != member.fingerprint)

@@ -12,7 +12,7 @@
 use std::collections::BTreeMap;
 
 use super::limits::{Grafted, TreeLimits, weight};
-use super::{Leaf, Merged, Node, RevPath, RevTree, Revision};
+use super::{Leaf, Merged, RevNode, RevPath, RevTree, Revision};
 use crate::rev::{Rev, RevRef};
 
 /// A revision tree for many edits in a row.
@@ -124,7 +124,7 @@ impl BulkTree {
         }
         let nodes = self.by_rev.values().map(|at| {
             let node = &self.nodes[*at as usize];
-            Node {
+            RevNode {
                 generation: node.rev.generation,
                 hash: node.rev.hash.clone(),
                 revision: node.revision,

@@ -12,7 +12,7 @@
 //! varint   = 7 bits a byte, lowest first, high bit set on all bytes but the last
 //! ```
 
-use super::{Node, RevTree, Revision};
+use super::{RevNode, RevTree, Revision};
 use crate::rev::{GENERATION_MAX, RevHash};
 use crate::varint;
 
@@ -102,7 +102,7 @@ impl RevTree {
     }
 }
 
-fn encode_node(node: &Node, out: &mut Vec<u8>) {
+fn encode_node(node: &RevNode, out: &mut Vec<u8>) {
     // Equal hashes are written alike, whichever variant holds them.
     let text = if node.hash.as_bytes().len() == MD5_LENGTH {
         0
@@ -143,7 +143,7 @@ impl<'a> Reader<'a> {
         varint::take(&mut self.0).ok_or(Corrupt)
     }
 
-    fn chain(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {
+    fn chain(&mut self, count: usize) -> Result<Vec<RevNode>, Corrupt> {
         if count == 0 {
             return Err(Corrupt);
         }
@@ -161,8 +161,8 @@ impl<'a> Reader<'a> {
         Ok(nodes)
     }
 
-    fn general(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {
-        let mut nodes: Vec<Node> = Vec::with_capacity(count + 1);
+    fn general(&mut self, count: usize) -> Result<Vec<RevNode>, Corrupt> {
+        let mut nodes: Vec<RevNode> = Vec::with_capacity(count + 1);
         let mut generation = 0_u64;
         for index in 0..count {
             generation = generation.checked_add(self.varint()?).ok_or(Corrupt)?;
@@ -201,14 +201,14 @@ impl<'a> Reader<'a> {
         generation: u64,
         parent: Option<u32>,
         is_leaf: bool,
-    ) -> Result<Node, Corrupt> {
+    ) -> Result<RevNode, Corrupt> {
         if generation > GENERATION_MAX {
             return Err(Corrupt);
         }
         let flags = self.byte()?;
         let hash = self.hash(flags)?;
         let revision = self.revision(flags)?;
-        Ok(Node {
+        Ok(RevNode {
             generation,
             hash,
             revision,

@@ -1,6 +1,6 @@
 //! How large a tree may become.
 
-use super::{Merged, Node, RevPath, RevTree, Revision};
+use super::{Merged, RevNode, RevPath, RevTree, Revision};
 use crate::rev::RevHash;
 
 /// The most revisions that a path has; older ones are ignored. A tree holds no more of them anyway.
@@ -130,7 +130,7 @@ impl RevTree {
 
     /// The weight of all leaves.
     pub(super) fn leaf_weight(&self) -> u64 {
-        let leaves = self.nodes.iter().filter(|node: &&Node| node.is_leaf);
+        let leaves = self.nodes.iter().filter(|node: &&RevNode| node.is_leaf);
         leaves.map(|node| weight(&node.hash)).sum()
     }
 }

@@ -122,7 +122,7 @@ pub struct NodeView<'a> {
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Node {
+struct RevNode {
     generation: u64,
     hash: RevHash,
     revision: Option<Revision>,
@@ -131,7 +131,7 @@ struct Node {
     is_leaf: bool,
 }
 
-impl Node {
+impl RevNode {
     fn rev(&self) -> RevRef<'_> {
         RevRef {
             generation: self.generation,
@@ -171,7 +171,7 @@ impl Node {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RevTree {
-    nodes: Vec<Node>,
+    nodes: Vec<RevNode>,
 }
 
 impl RevTree {
@@ -258,7 +258,7 @@ impl RevTree {
     /// descending hash.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
         // The nodes are sorted by what counts next.
-        let all = || self.nodes.iter().rev().filter_map(Node::leaf);
+        let all = || self.nodes.iter().rev().filter_map(RevNode::leaf);
         let alive = all().filter(|leaf| !leaf.revision.deleted);
         alive
             .chain(all().filter(|leaf| leaf.revision.deleted))
@@ -267,7 +267,7 @@ impl RevTree {
 
     /// The length of the bodies of all leaves, in bytes.
     pub fn leaf_bytes(&self) -> u64 {
-        let sizes = self.nodes.iter().filter_map(Node::leaf);
+        let sizes = self.nodes.iter().filter_map(RevNode::leaf);
         sizes
             .map(|leaf| leaf.revision.size)
             .fold(0, u64::saturating_add)
@@ -277,7 +277,7 @@ impl RevTree {
     pub fn winner(&self) -> Option<Leaf<'_>> {
         self.nodes
             .iter()
-            .filter_map(Node::leaf)
+            .filter_map(RevNode::leaf)
             .max_by_key(|leaf| precedence(leaf))
     }
 
@@ -294,7 +294,7 @@ impl RevTree {
 
     /// All revisions by ascending generation and hash.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeView<'_>> + ExactSizeIterator {
-        self.nodes.iter().map(Node::view)
+        self.nodes.iter().map(RevNode::view)
     }
 
     /// The seqs of all stored bodies, by ascending revision.
@@ -444,7 +444,7 @@ impl RevTree {
         let leaves = self
             .nodes
             .iter()
-            .filter_map(Node::leaf)
+            .filter_map(RevNode::leaf)
             .map(|leaf| leaf.rev);
         leaves
             .filter(|rev| rev.generation < highest)
@@ -464,7 +464,7 @@ impl RevTree {
             .ok()
     }
 
-    fn lineage(&self, at: usize) -> impl Iterator<Item = &Node> {
+    fn lineage(&self, at: usize) -> impl Iterator<Item = &RevNode> {
         std::iter::successors(Some(&self.nodes[at]), |node| {
             node.parent.map(|parent| &self.nodes[parent as usize])
         })
@@ -487,7 +487,7 @@ impl RevTree {
         self.nodes.reserve_exact(kept);
         for (index, rev) in revs.take(kept).rev().enumerate() {
             let is_leaf = index == last;
-            self.nodes.push(Node {
+            self.nodes.push(RevNode {
                 generation: rev.generation,
                 hash: rev.hash.clone(),
                 revision: is_leaf.then_some(revision),
@@ -514,7 +514,7 @@ impl RevTree {
         }
         let parent = self.nodes.len() - 1;
         self.nodes[parent].is_leaf = false;
-        self.nodes.push(Node {
+        self.nodes.push(RevNode {
             generation: newest.generation,
             hash: newest.hash.clone(),
             revision: Some(revision),
@@ -564,7 +564,7 @@ impl RevTree {
             }
             moved.push(Some(self.nodes.len() as u32));
             let parent = node.parent.and_then(|parent| moved[parent as usize]);
-            self.nodes.push(Node { parent, ..node });
+            self.nodes.push(RevNode { parent, ..node });
         }
         self.mark_leaves();
     }

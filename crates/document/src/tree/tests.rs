@@ -420,7 +420,7 @@ impl Model {
     }
 
     pub fn of(tree: &RevTree) -> Self {
-        let parent = |node: &Node| {
+        let parent = |node: &RevNode| {
             node.parent
                 .map(|parent| tree.nodes[parent as usize].rev().to_rev())
         };

@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 
 use language::Error;
 use prelude::PRELUDE;
-use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, Kept, Limit, Limits, Scope};
+use quickjs::{
+    BuildError, Context, Enter, Failed, Heap, Host, Limit, Limits, RetainedValue, Scope,
+};
 use quickjs::{Script, Value};
 
 use super::{host, thrown};
@@ -15,15 +17,15 @@ static SCRIPT: OnceLock<Script> = OnceLock::new();
 
 /// Functions of the prelude.
 struct Api {
-    compile: Kept,
-    is_verbatim: Kept,
-    reduce: Kept,
-    add_design: Kept,
-    source: Kept,
-    load: Kept,
-    prepare: Kept,
-    call: Kept,
-    list: Kept,
+    compile: RetainedValue,
+    is_verbatim: RetainedValue,
+    reduce: RetainedValue,
+    add_design: RetainedValue,
+    source: RetainedValue,
+    load: RetainedValue,
+    prepare: RetainedValue,
+    call: RetainedValue,
+    list: RetainedValue,
 }
 
 /// A function of the prelude.
@@ -144,7 +146,7 @@ impl Api {
         Ok(api)
     }
 
-    fn function(&self, function: Prelude) -> &Kept {
+    fn function(&self, function: Prelude) -> &RetainedValue {
         match function {
             Prelude::Compile => &self.compile,
             Prelude::IsVerbatim => &self.is_verbatim,

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
 use profiler::Label;
 use projection::{Arguments, LeftBehind, left_behind};
-use quickjs::{BuildError, Form, Kept, Limit, Limits, Scope, Value};
+use quickjs::{BuildError, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
 
 use super::environment::{Entered, failure, limit_error};
@@ -28,7 +28,7 @@ const IDLE_MAX: usize = 12;
 /// The functions of a group, compiled in a heap of their own.
 struct Compiled {
     sandbox: Sandbox,
-    functions: Vec<Kept>,
+    functions: Vec<RetainedValue>,
     /// Whether each function is known to leave nothing behind.
     leave_nothing: Vec<bool>,
     /// Names of the functions, for profiles.
@@ -55,7 +55,10 @@ impl Compiled {
 }
 
 /// The functions of a group, and whether each was compiled as it stands, so that the check of its text is a check of the function.
-fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bool), Error> {
+fn compile(
+    entered: &Entered<'_, '_>,
+    group: &MapGroup,
+) -> Result<(Vec<RetainedValue>, bool), Error> {
     let modules = entered.modules(group.lib.as_deref())?;
     match group.indexes {
         Indexes::No => {}

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use language::{Error, ReduceRow, Reducer};
 use projection::{Arguments, LeftBehind, left_behind};
-use quickjs::{Kept, Limits, Value};
+use quickjs::{Limits, RetainedValue, Value};
 use telemetry::State;
 
 use super::environment::{Entered, Prelude};
@@ -35,7 +35,7 @@ pub(super) struct Source {
 struct Prepared {
     source: Arc<Source>,
     sandbox: Sandbox,
-    function: Kept,
+    function: RetainedValue,
     leaves_nothing: bool,
     /// Since the heap was rewound.
     calls: u32,

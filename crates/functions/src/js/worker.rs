@@ -157,14 +157,14 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-struct Known {
+struct CachedDefinition {
     definition: Definition,
     used: u64,
 }
 
 struct Worker {
     engine: Engine,
-    known: HashMap<u64, Known>,
+    known: HashMap<u64, CachedDefinition>,
     /// Counts uses, to tell which definition was not used longest.
     clock: u64,
     socket: BufReader<UnixStream>,
@@ -222,7 +222,7 @@ impl Worker {
 
     fn define(&mut self, request: &mut Received) -> io::Result<()> {
         let (number, definition) = Definition::read(request)?;
-        let bytes = |known: &HashMap<u64, Known>| -> usize {
+        let bytes = |known: &HashMap<u64, CachedDefinition>| -> usize {
             known.values().map(|known| known.definition.bytes()).sum()
         };
         let room = DEFINITIONS_BYTES_MAX.saturating_sub(definition.bytes());
@@ -234,7 +234,7 @@ impl Worker {
             self.known.remove(&oldest);
         }
         self.clock += 1;
-        let known = Known {
+        let known = CachedDefinition {
             definition,
             used: self.clock,
         };
@@ -242,7 +242,7 @@ impl Worker {
         Ok(())
     }
 
-    fn known(&mut self, number: u64) -> Option<&mut Known> {
+    fn known(&mut self, number: u64) -> Option<&mut CachedDefinition> {
         self.clock += 1;
         let known = self.known.get_mut(&number)?;
         known.used = self.clock;

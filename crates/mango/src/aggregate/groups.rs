@@ -12,7 +12,7 @@ use super::state::{ALLOCATION_BYTES, State};
 use super::{Aggregate, AggregateLimits, AggregateMemory};
 use crate::compare::Order;
 use crate::error::FindError;
-use crate::lift::{Doc, Found, Slot};
+use crate::lift::{Doc, Found, FoundSpan};
 
 /// Groups as they grow.
 #[derive(Debug)]
@@ -26,7 +26,7 @@ pub struct Groups {
     /// and making a sort key costs more than all the rest.
     by_text: HashMap<Box<[u8]>, usize, RandomState>,
     held: Held,
-    slots: Vec<Slot>,
+    spans: Vec<FoundSpan>,
     key: Vec<u8>,
 }
 
@@ -120,7 +120,7 @@ impl Groups {
             by_key: HashMap::new(),
             by_text: HashMap::default(),
             held: Held::of(Share::of(memory), Arc::default()),
-            slots: vec![],
+            spans: vec![],
             key: vec![],
         }
     }
@@ -135,7 +135,7 @@ impl Groups {
             by_key: HashMap::new(),
             by_text: HashMap::default(),
             held: Held::of(self.held.share.another(), bytes_of_all),
-            slots: vec![],
+            spans: vec![],
             key: vec![],
         }
     }
@@ -145,10 +145,10 @@ impl Groups {
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
     pub fn add(&mut self, doc: &Doc<'_>) -> Result<(), FindError> {
-        let mut slots = std::mem::take(&mut self.slots);
-        self.aggregate.lifter.lift(doc, &mut slots);
-        let added = self.add_found(&|slot| slots[slot].of(doc));
-        self.slots = slots;
+        let mut spans = std::mem::take(&mut self.spans);
+        self.aggregate.lifter.lift(doc, &mut spans);
+        let added = self.add_found(&|span| spans[span].of(doc));
+        self.spans = spans;
         added
     }
 
@@ -157,13 +157,13 @@ impl Groups {
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
     pub fn add_found<'a>(&mut self, found: &dyn Fn(usize) -> Found<'a>) -> Result<(), FindError> {
-        let value = |slot: usize| match found(slot) {
+        let value = |span: usize| match found(span) {
             Found::Value(text) => Some(text),
             Found::Missing | Found::NoWay => None,
         };
         self.key.clear();
-        for (_, slot) in &self.aggregate.group_by {
-            self.key.extend_from_slice(value(*slot).unwrap_or_default());
+        for (_, span) in &self.aggregate.group_by {
+            self.key.extend_from_slice(value(*span).unwrap_or_default());
             self.key.push(TEXT_END);
         }
         let place = match self.by_text.get(self.key.as_slice()) {
@@ -185,8 +185,8 @@ impl Groups {
         value: &impl Fn(usize) -> Option<&'a [u8]>,
     ) -> Result<usize, FindError> {
         let text = std::mem::take(&mut self.key);
-        for (_, slot) in &self.aggregate.group_by {
-            match value(*slot) {
+        for (_, span) in &self.aggregate.group_by {
+            match value(*span) {
                 Some(text) => Order::Collated.write(text, &mut self.key),
                 None => self.key.push(0),
             }
@@ -194,14 +194,14 @@ impl Groups {
         let group_by = self.aggregate.group_by.iter();
         let place = match self.by_key.get(self.key.as_slice()) {
             Some(place) => {
-                for (field, (_, slot)) in group_by.enumerate() {
-                    let more = self.groups[*place].show(field, value(*slot));
+                for (field, (_, span)) in group_by.enumerate() {
+                    let more = self.groups[*place].show(field, value(*span));
                     self.held.add(more);
                 }
                 *place
             }
             None => {
-                let values = group_by.map(|(_, slot)| value(*slot).map(Into::into));
+                let values = group_by.map(|(_, span)| value(*span).map(Into::into));
                 let group = Group {
                     values: values.collect(),
                     states: self.new_states(),

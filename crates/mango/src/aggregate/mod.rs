@@ -77,12 +77,12 @@ impl Aggregate {
             None => {}
             Some(Value::Array(names)) if names.len() <= PATH_PARTS_MAX => {
                 for name in names {
-                    let slot = aggregate.field(name)?;
+                    let span = aggregate.field(name)?;
                     let name = name.as_str().unwrap_or_default().to_owned();
-                    if aggregate.group_by.iter().any(|(_, other)| *other == slot) {
+                    if aggregate.group_by.iter().any(|(_, other)| *other == span) {
                         return Err(invalid(&format!("`group_by` names `{name}` twice")));
                     }
-                    aggregate.group_by.push((name, slot));
+                    aggregate.group_by.push((name, span));
                 }
             }
             Some(_) => {

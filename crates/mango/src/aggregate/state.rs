@@ -122,21 +122,21 @@ impl State {
         function: Function,
         value: &dyn Fn(usize) -> Option<&'a [u8]>,
     ) -> More {
-        let slot = match function {
+        let span = match function {
             Function::Count => {
                 if let State::Count(n) = self {
                     *n += 1;
                 }
                 return More::default();
             }
-            Function::CountField(slot)
-            | Function::Sum(slot)
-            | Function::Minimum(slot)
-            | Function::Maximum(slot)
-            | Function::Average(slot)
-            | Function::Distinct(slot) => slot,
+            Function::CountField(span)
+            | Function::Sum(span)
+            | Function::Minimum(span)
+            | Function::Maximum(span)
+            | Function::Average(span)
+            | Function::Distinct(span) => span,
         };
-        let Some(text) = value(slot) else {
+        let Some(text) = value(span) else {
             return More::default();
         };
         match self {

@@ -19,7 +19,7 @@ const POSIX_CLASSES: [&str; 14] = [
 pub(super) const INVALID_CODE: Refusal = r"invalid character code in \x{} or \o{}";
 
 /// What stands in a class, as it is read.
-enum Member {
+enum ClassMember {
     Char(char),
     /// Several, as they are written between brackets.
     Set(String),
@@ -119,7 +119,7 @@ impl Translation<'_> {
         let mut quoted = false;
         // A bracket that comes first stands for itself.
         let mut member = if self.eat("]") {
-            Some(Member::Char(']'))
+            Some(ClassMember::Char(']'))
         } else {
             self.member(&mut quoted)?
         };
@@ -128,19 +128,21 @@ impl Translation<'_> {
                 quoted = false;
             }
             match found {
-                Member::Set(members) => {
+                ClassMember::Set(members) => {
                     output.push_str(&members);
                     self.fold(0, LAST_CASED);
                 }
-                Member::Char(low) if !quoted && self.hyphen_of_range() => {
+                ClassMember::Char(low) if !quoted && self.hyphen_of_range() => {
                     match self.member(&mut quoted)? {
-                        Some(Member::Char(high)) if low <= high => {
+                        Some(ClassMember::Char(high)) if low <= high => {
                             self.range(&mut output, low, high);
                         }
-                        Some(Member::Char(_)) => {
+                        Some(ClassMember::Char(_)) => {
                             return Err("range out of order in character class");
                         }
-                        Some(Member::Set(_)) => return Err("invalid range in character class"),
+                        Some(ClassMember::Set(_)) => {
+                            return Err("invalid range in character class");
+                        }
                         None => {
                             self.range(&mut output, low, low);
                             self.range(&mut output, '-', '-');
@@ -148,7 +150,7 @@ impl Translation<'_> {
                         }
                     }
                 }
-                Member::Char(c) => self.range(&mut output, c, c),
+                ClassMember::Char(c) => self.range(&mut output, c, c),
             }
             member = self.member(&mut quoted)?;
         }
@@ -183,7 +185,7 @@ impl Translation<'_> {
     }
 
     /// The next member; none at the end of the class.
-    fn member(&mut self, quoted: &mut bool) -> Result<Option<Member>, Refusal> {
+    fn member(&mut self, quoted: &mut bool) -> Result<Option<ClassMember>, Refusal> {
         loop {
             if self.eat(r"\E") {
                 *quoted = false;
@@ -195,23 +197,25 @@ impl Translation<'_> {
             }
             let c = self.next().ok_or("unclosed character class")?;
             return Ok(Some(match c {
-                c if *quoted => Member::Char(c),
+                c if *quoted => ClassMember::Char(c),
                 ']' => return Ok(None),
-                '[' => self.posix_class()?.map_or(Member::Char('['), Member::Set),
+                '[' => self
+                    .posix_class()?
+                    .map_or(ClassMember::Char('['), ClassMember::Set),
                 '\\' => self.member_escape()?,
-                c => Member::Char(c),
+                c => ClassMember::Char(c),
             }));
         }
     }
 
-    fn member_escape(&mut self) -> Result<Member, Refusal> {
+    fn member_escape(&mut self) -> Result<ClassMember, Refusal> {
         let c = self.next().ok_or(r"\ at end of pattern")?;
         Ok(match c {
-            'b' => Member::Char('\x08'),
+            'b' => ClassMember::Char('\x08'),
             'N' => return Err(r"\N is not supported in a class"),
             c => match self.set(c)? {
-                Some(members) => Member::Set(members),
-                None => Member::Char(self.character(c)?),
+                Some(members) => ClassMember::Set(members),
+                None => ClassMember::Char(self.character(c)?),
             },
         })
     }

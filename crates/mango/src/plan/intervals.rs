@@ -6,7 +6,7 @@ use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
 use crate::json::{Kind, string};
 use crate::path::FieldPath;
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 
 /// Disjoint ranges `[low, high)` of byte strings, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,12 +116,16 @@ pub fn intervals(selector: &Selector, field: &FieldPath, space: Space) -> Interv
     of_node(&selector.root, field, space)
 }
 
-fn of_node(node: &Node, field: &FieldPath, space: Space) -> Intervals {
+fn of_node(node: &SelectorNode, field: &FieldPath, space: Space) -> Intervals {
     match node {
-        Node::All(nodes) => Intervals::common(nodes.iter().map(|n| of_node(n, field, space))),
-        Node::Any(nodes) if nodes.is_empty() => Intervals::full(),
-        Node::Any(nodes) => Intervals::union(nodes.iter().map(|n| of_node(n, field, space))),
-        Node::Field(at, condition) if at.path == *field => match space {
+        SelectorNode::All(nodes) => {
+            Intervals::common(nodes.iter().map(|n| of_node(n, field, space)))
+        }
+        SelectorNode::Any(nodes) if nodes.is_empty() => Intervals::full(),
+        SelectorNode::Any(nodes) => {
+            Intervals::union(nodes.iter().map(|n| of_node(n, field, space)))
+        }
+        SelectorNode::Field(at, condition) if at.path == *field => match space {
             Space::Ids => of_id(condition),
             // Conditions on ids compare bytes, an index collates.
             Space::SortKeys if field.is_id() => of_collated_id(condition),

@@ -13,7 +13,7 @@ use crate::condition::{Condition, Relation};
 use crate::error::FindError;
 use crate::index::Index;
 use crate::options::Find;
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 use crate::sort::{Direction, Sort};
 use crate::text::{Cover, TextDefinition, TextKind, fields_needed};
 use range::{
@@ -188,7 +188,7 @@ fn lacks_documents(text: &TextDefinition, find: &Find) -> bool {
 
 /// What each index is to the query, before one is preferred to another.
 fn candidates(find: &Find, indexes: &[&Index]) -> Vec<Candidate> {
-    let selector = Known::of(&find.selector);
+    let selector = SelectorFacts::of(&find.selector);
     let candidate = |index: &&Index| {
         let partial = index.definition.partial.is_some() && !is_asked_for(index, &find.use_index);
         let scope = index.is_special() || index.partitioned == find.partition.is_some();
@@ -371,7 +371,7 @@ fn no_fallback(use_index: &[String]) -> String {
 }
 
 /// What is asked of a selector for each index.
-struct Known<'a> {
+struct SelectorFacts<'a> {
     selector: &'a Selector,
     /// The fields that every document has which matches.
     present: HashSet<&'a str>,
@@ -380,9 +380,9 @@ struct Known<'a> {
     has_text: bool,
 }
 
-impl<'a> Known<'a> {
+impl<'a> SelectorFacts<'a> {
     fn of(selector: &'a Selector) -> Self {
-        Known {
+        SelectorFacts {
             selector,
             present: present(&selector.root),
             all_present: has_empty_or(&selector.root) && matches_nothing(&selector.root),
@@ -392,7 +392,7 @@ impl<'a> Known<'a> {
 }
 
 /// Why an index does not serve a query, if it does not.
-fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
+fn unusable(index: &Index, known: &SelectorFacts<'_>, sort: &Sort) -> Option<Reason> {
     let columns = &index.definition.fields.fields;
     if index.is_special() {
         if sort.fields.is_empty() {
@@ -442,31 +442,31 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
 
 /// Whether there is an empty `$or`, which to CouchDB stands for all fields. So an index that lacks documents serves: here
 /// only where no document is asked for ([`matches_nothing`]).
-fn has_empty_or(node: &Node) -> bool {
+fn has_empty_or(node: &SelectorNode) -> bool {
     match node {
-        Node::All(nodes) => nodes.iter().any(has_empty_or),
-        Node::Any(nodes) => nodes.is_empty(),
+        SelectorNode::All(nodes) => nodes.iter().any(has_empty_or),
+        SelectorNode::Any(nodes) => nodes.is_empty(),
         _ => false,
     }
 }
 
 /// Whether it is plain that no document is asked for.
-fn matches_nothing(root: &Node) -> bool {
-    fn is_hopeless(node: &Node) -> bool {
+fn matches_nothing(root: &SelectorNode) -> bool {
+    fn is_hopeless(node: &SelectorNode) -> bool {
         match node {
-            Node::All(nodes) => nodes.iter().any(is_hopeless),
-            Node::Any(nodes) => !nodes.is_empty() && nodes.iter().all(is_hopeless),
-            Node::Field(_, Condition::In(operands)) => operands.sorts.is_empty(),
+            SelectorNode::All(nodes) => nodes.iter().any(is_hopeless),
+            SelectorNode::Any(nodes) => !nodes.is_empty() && nodes.iter().all(is_hopeless),
+            SelectorNode::Field(_, Condition::In(operands)) => operands.sorts.is_empty(),
             _ => false,
         }
     }
-    matches!(root, Node::Any(nodes) if nodes.is_empty()) || is_hopeless(root)
+    matches!(root, SelectorNode::Any(nodes) if nodes.is_empty()) || is_hopeless(root)
 }
 
 /// The fields that a document has which matches.
-fn present(node: &Node) -> HashSet<&str> {
+fn present(node: &SelectorNode) -> HashSet<&str> {
     match node {
-        Node::All(nodes) => nodes.iter().fold(HashSet::new(), |mut all, node| {
+        SelectorNode::All(nodes) => nodes.iter().fold(HashSet::new(), |mut all, node| {
             let mut more = present(node);
             if more.len() > all.len() {
                 std::mem::swap(&mut all, &mut more);
@@ -474,7 +474,7 @@ fn present(node: &Node) -> HashSet<&str> {
             all.extend(more);
             all
         }),
-        Node::Any(nodes) => {
+        SelectorNode::Any(nodes) => {
             let all = nodes.iter().map(present);
             let common = all.reduce(|mut common, other| {
                 common.retain(|name| other.contains(name));
@@ -482,7 +482,7 @@ fn present(node: &Node) -> HashSet<&str> {
             });
             common.unwrap_or_default()
         }
-        Node::Field(field, condition) if !condition.matches_missing() => {
+        SelectorNode::Field(field, condition) if !condition.matches_missing() => {
             HashSet::from([&*field.name])
         }
         _ => HashSet::new(),
@@ -503,10 +503,10 @@ fn has_order(columns: &[(String, Direction)], sort: &Sort, selector: &Selector) 
     columns.take(length).eq(sort.names())
 }
 
-fn is_constant(node: &Node, name: &str) -> bool {
+fn is_constant(node: &SelectorNode, name: &str) -> bool {
     match node {
-        Node::All(nodes) => nodes.iter().any(|node| is_constant(node, name)),
-        Node::Field(field, condition) => {
+        SelectorNode::All(nodes) => nodes.iter().any(|node| is_constant(node, name)),
+        SelectorNode::Field(field, condition) => {
             *field.name == *name && matches!(condition, Condition::Is(Relation::Equal, _))
         }
         _ => false,

@@ -11,7 +11,7 @@ use document::collation::HIGHEST;
 use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
 use crate::json::{array, string};
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 
 /// Stands for the highest key in what `_explain` shows.
 const MAX: &[u8] = b"\"<MAX>\"";
@@ -102,12 +102,12 @@ struct Field<'a> {
     is_indexable: bool,
 }
 
-fn collect<'a>(node: &'a Node, fields: &mut BTreeMap<&'a str, Field<'a>>) {
+fn collect<'a>(node: &'a SelectorNode, fields: &mut BTreeMap<&'a str, Field<'a>>) {
     let (name, condition) = match node {
-        Node::All(nodes) => return nodes.iter().for_each(|n| collect(n, fields)),
-        Node::Field(field, condition) => (&*field.name, condition),
+        SelectorNode::All(nodes) => return nodes.iter().for_each(|n| collect(n, fields)),
+        SelectorNode::Field(field, condition) => (&*field.name, condition),
         // A field without a name, to CouchDB.
-        Node::Here(condition) => ("", condition),
+        SelectorNode::Here(condition) => ("", condition),
         _ => return,
     };
     let field = fields.entry(name).or_default();

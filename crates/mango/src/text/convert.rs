@@ -6,7 +6,7 @@ use crate::condition::{Condition, Relation};
 use crate::error::FindError;
 use crate::json::{Elements, Kind, members, string};
 use crate::options::Find;
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 use crate::sort::Direction;
 
 /// What a selector asks for, before it is written.
@@ -57,12 +57,12 @@ pub(crate) fn fields_needed(selector: &Selector) -> Vec<String> {
     fields
 }
 
-fn tree(node: &Node, path: &[String]) -> Option<Tree> {
+fn tree(node: &SelectorNode, path: &[String]) -> Option<Tree> {
     Some(match node {
-        Node::All(nodes) => Tree::And(nodes.iter().filter_map(|n| tree(n, path)).collect()),
-        Node::Any(nodes) => Tree::Or(nodes.iter().filter_map(|n| tree(n, path)).collect()),
-        Node::Not(node) => Tree::Not(Box::new(exists(path)), Box::new(tree(node, path)?)),
-        Node::Field(field, condition) => {
+        SelectorNode::All(nodes) => Tree::And(nodes.iter().filter_map(|n| tree(n, path)).collect()),
+        SelectorNode::Any(nodes) => Tree::Or(nodes.iter().filter_map(|n| tree(n, path)).collect()),
+        SelectorNode::Not(node) => Tree::Not(Box::new(exists(path)), Box::new(tree(node, path)?)),
+        SelectorNode::Field(field, condition) => {
             let below = |as_elements: bool| -> Vec<String> {
                 let own = field.path.parts().map(|part| {
                     match as_elements && part.parse::<i64>().is_ok() {
@@ -80,9 +80,9 @@ fn tree(node: &Node, path: &[String]) -> Option<Tree> {
                 ]),
             }
         }
-        Node::Here(condition) => of_condition(condition, path)?,
-        Node::Text(text) => Tree::Default(value_of(&text.operand)),
-        Node::Everything => return None,
+        SelectorNode::Here(condition) => of_condition(condition, path)?,
+        SelectorNode::Text(text) => Tree::Default(value_of(&text.operand)),
+        SelectorNode::Everything => return None,
     })
 }
 
@@ -391,11 +391,13 @@ pub fn sort_fields(
 }
 
 /// The one type of the values that a field is compared with.
-fn compared_with(root: &Node, name: &str) -> Option<FieldType> {
-    fn collect(node: &Node, name: &str, out: &mut Vec<FieldType>) {
+fn compared_with(root: &SelectorNode, name: &str) -> Option<FieldType> {
+    fn collect(node: &SelectorNode, name: &str, out: &mut Vec<FieldType>) {
         match node {
-            Node::All(nodes) | Node::Any(nodes) => nodes.iter().for_each(|n| collect(n, name, out)),
-            Node::Field(field, condition) if *field.name == *name => match condition {
+            SelectorNode::All(nodes) | SelectorNode::Any(nodes) => {
+                nodes.iter().for_each(|n| collect(n, name, out))
+            }
+            SelectorNode::Field(field, condition) if *field.name == *name => match condition {
                 Condition::Is(_, operand) => match operand.kind {
                     Kind::String => out.push(FieldType::String),
                     Kind::Number => out.push(FieldType::Number),

@@ -8,11 +8,11 @@ use super::{
 };
 use crate::condition::{Condition, Relation};
 use crate::json::{Elements, Kind, members, string};
-use crate::selector::{Node, Selector, TextNode};
+use crate::selector::{Selector, SelectorNode, TextNode};
 
 /// What hits are to have.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
+pub enum HitCondition {
     /// The word of a field, as it is.
     Word(String, String),
     /// A word of a field that begins so.
@@ -22,11 +22,11 @@ pub enum Wanted {
     /// What a text's words say, in Lucene's syntax.
     Text(String),
     /// All of these.
-    All(Vec<Wanted>),
+    All(Vec<HitCondition>),
     /// One of these; of none, nothing.
-    Any(Vec<Wanted>),
+    Any(Vec<HitCondition>),
     /// The first without the second.
-    Without(Box<Wanted>, Box<Wanted>),
+    Without(Box<HitCondition>, Box<HitCondition>),
 }
 
 /// How much of a selector an index finds.
@@ -35,7 +35,7 @@ pub enum Cover {
     /// Nothing is left out by it: all documents of the index are looked at.
     Everything,
     /// What is wanted has all documents that match.
-    Part(Wanted),
+    Part(HitCondition),
 }
 
 /// A field with numbers in its path has so many paths in an index, at most.
@@ -58,23 +58,25 @@ impl Cover {
     }
 
     fn all(parts: Vec<Cover>) -> Cover {
-        let mut wanted: Vec<Wanted> = parts.into_iter().filter_map(Cover::part).collect();
+        let mut wanted: Vec<HitCondition> = parts.into_iter().filter_map(Cover::part).collect();
         match (wanted.len(), wanted.pop()) {
             (_, None) => Cover::Everything,
             (1, Some(only)) => Cover::Part(only),
             (_, Some(last)) => {
                 wanted.push(last);
-                Cover::Part(Wanted::All(wanted))
+                Cover::Part(HitCondition::All(wanted))
             }
         }
     }
 
     fn any(parts: Vec<Cover>) -> Cover {
-        let wanted: Option<Vec<Wanted>> = parts.into_iter().map(Cover::part).collect();
-        wanted.map_or(Cover::Everything, |wanted| Cover::Part(Wanted::Any(wanted)))
+        let wanted: Option<Vec<HitCondition>> = parts.into_iter().map(Cover::part).collect();
+        wanted.map_or(Cover::Everything, |wanted| {
+            Cover::Part(HitCondition::Any(wanted))
+        })
     }
 
-    fn part(self) -> Option<Wanted> {
+    fn part(self) -> Option<HitCondition> {
         match self {
             Cover::Everything => None,
             Cover::Part(wanted) => Some(wanted),
@@ -85,17 +87,17 @@ impl Cover {
 /// What each `$text` in an `$or` asks the index for, with its number: a document has either its words or what the other branches
 /// say, so that the hits have to be asked too.
 #[must_use]
-pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, Wanted)> {
+pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, HitCondition)> {
     let texts = selector.texts_in_or().into_iter();
     let wanted = |text: &TextNode| (text.number, words_wanted(text, definition));
     texts.map(wanted).collect()
 }
 
 /// The words of a `$text`. An index without the default field has none.
-fn words_wanted(text: &TextNode, definition: &TextDefinition) -> Wanted {
+fn words_wanted(text: &TextNode, definition: &TextDefinition) -> HitCondition {
     match definition.has_default {
-        true => Wanted::Text(words_of(&text.operand)),
-        false => Wanted::Any(vec![]),
+        true => HitCondition::Text(words_of(&text.operand)),
+        false => HitCondition::Any(vec![]),
     }
 }
 
@@ -112,14 +114,18 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn node(&self, node: &Node, path: &[String]) -> Cover {
+    fn node(&self, node: &SelectorNode, path: &[String]) -> Cover {
         match node {
-            Node::All(nodes) => Cover::all(nodes.iter().map(|n| self.node(n, path)).collect()),
+            SelectorNode::All(nodes) => {
+                Cover::all(nodes.iter().map(|n| self.node(n, path)).collect())
+            }
             // Without parts it matches everything.
-            Node::Any(nodes) if nodes.is_empty() => Cover::Everything,
-            Node::Any(nodes) => Cover::any(nodes.iter().map(|n| self.node(n, path)).collect()),
-            Node::Not(_) | Node::Everything => Cover::Everything,
-            Node::Field(field, condition) => {
+            SelectorNode::Any(nodes) if nodes.is_empty() => Cover::Everything,
+            SelectorNode::Any(nodes) => {
+                Cover::any(nodes.iter().map(|n| self.node(n, path)).collect())
+            }
+            SelectorNode::Not(_) | SelectorNode::Everything => Cover::Everything,
+            SelectorNode::Field(field, condition) => {
                 let mut paths = vec![path.to_vec()];
                 for part in field.path.parts() {
                     let numbers = part.parse::<i64>().is_ok();
@@ -141,9 +147,9 @@ impl Reader<'_> {
                 }
             }
             // What a document is as a whole is not in the index.
-            Node::Here(_) if path.is_empty() => Cover::Everything,
-            Node::Here(condition) => self.condition(condition, path),
-            Node::Text(text) => Cover::Part(words_wanted(text, self.definition)),
+            SelectorNode::Here(_) if path.is_empty() => Cover::Everything,
+            SelectorNode::Here(condition) => self.condition(condition, path),
+            SelectorNode::Text(text) => Cover::Part(words_wanted(text, self.definition)),
         }
     }
 
@@ -166,7 +172,7 @@ impl Reader<'_> {
             Condition::Regex(_) => self.has(path, "string"),
             Condition::BeginsWith(prefix) => match self.name(path, "string") {
                 Some(name) if prefix.len() <= WORD_BYTES_MAX => {
-                    Cover::Part(Wanted::Prefix(name, prefix.clone()))
+                    Cover::Part(HitCondition::Prefix(name, prefix.clone()))
                 }
                 _ => self.has(path, "string"),
             },
@@ -199,8 +205,10 @@ impl Reader<'_> {
                 };
                 let number = number_of(value);
                 Cover::Part(match relation {
-                    Relation::Less | Relation::LessOrEqual => Wanted::Number(name, None, number),
-                    _ => Wanted::Number(name, number, None),
+                    Relation::Less | Relation::LessOrEqual => {
+                        HitCondition::Number(name, None, number)
+                    }
+                    _ => HitCondition::Number(name, number, None),
                 })
             }
             // Strings have another order in selectors than in the index.
@@ -212,7 +220,9 @@ impl Reader<'_> {
 
     fn equal(&self, value: &[u8], path: &[String]) -> Cover {
         let word = |kind: &str, word: String| match self.name(path, kind) {
-            Some(name) if word.len() <= WORD_BYTES_MAX => Cover::Part(Wanted::Word(name, word)),
+            Some(name) if word.len() <= WORD_BYTES_MAX => {
+                Cover::Part(HitCondition::Word(name, word))
+            }
             _ => self.has(path, kind),
         };
         match Kind::of(value) {
@@ -223,7 +233,7 @@ impl Reader<'_> {
             Kind::Number => match self.name(path, "number") {
                 Some(name) => {
                     let number = number_of(value);
-                    Cover::Part(Wanted::Number(name, number, number))
+                    Cover::Part(HitCondition::Number(name, number, number))
                 }
                 None => Cover::Everything,
             },
@@ -259,7 +269,7 @@ impl Reader<'_> {
         let is_single = !path.iter().any(|part| part == ELEMENTS);
         match (self.exists(path), values()) {
             (Cover::Part(exists), Cover::Part(values)) if is_exact && is_single => {
-                Cover::Part(Wanted::Without(Box::new(exists), Box::new(values)))
+                Cover::Part(HitCondition::Without(Box::new(exists), Box::new(values)))
             }
             (exists, _) => exists,
         }
@@ -271,13 +281,14 @@ impl Reader<'_> {
             return Cover::Everything;
         }
         let name = path_name(path.iter().map(String::as_str));
-        let begins = |rest: &str| Wanted::Prefix("$fieldnames".to_owned(), format!("{name}{rest}"));
-        Cover::Part(Wanted::Any(vec![begins("_3a"), begins(".")]))
+        let begins =
+            |rest: &str| HitCondition::Prefix("$fieldnames".to_owned(), format!("{name}{rest}"));
+        Cover::Part(HitCondition::Any(vec![begins("_3a"), begins(".")]))
     }
 
     fn has(&self, path: &[String], kind: &str) -> Cover {
         match self.name(path, kind) {
-            Some(name) => Cover::Part(Wanted::Word("$fieldnames".to_owned(), name)),
+            Some(name) => Cover::Part(HitCondition::Word("$fieldnames".to_owned(), name)),
             None => Cover::Everything,
         }
     }
@@ -286,7 +297,7 @@ impl Reader<'_> {
         match self.definition.array_lengths {
             true => {
                 let name = field_name(path.iter().map(String::as_str), "length");
-                Cover::Part(Wanted::Number(name, Some(length), Some(length)))
+                Cover::Part(HitCondition::Number(name, Some(length), Some(length)))
             }
             false => Cover::Everything,
         }
@@ -342,8 +353,8 @@ mod tests {
         Cover::of(&Selector::parse(&selector).unwrap(), &definition)
     }
 
-    fn word(name: &str, word: &str) -> Wanted {
-        Wanted::Word(name.into(), word.into())
+    fn word(name: &str, word: &str) -> HitCondition {
+        HitCondition::Word(name.into(), word.into())
     }
 
     #[test]
@@ -372,15 +383,15 @@ mod tests {
                 TextDefinition::read(TextKind::Text, &definition, &Limits::default()).unwrap();
             texts_in_or(&Selector::parse(&selector).unwrap(), &definition)
         };
-        let fox = Wanted::Text("fox".to_owned());
+        let fox = HitCondition::Text("fox".to_owned());
         let in_or =
             json!({"$text": "a", "$or": [{"$and": [{"$text": "fox"}, {"a": 1}]}, {"b": 2}]});
         assert_eq!(read(json!({}), in_or.clone()), [(1, fox.clone())]);
-        let nothing = Wanted::Any(vec![]);
+        let nothing = HitCondition::Any(vec![]);
         let without_default = json!({"default_field": {"enabled": false}});
         assert_eq!(read(without_default, in_or), [(1, nothing)]);
         let either = json!({"$or": [{"$text": "fox"}, {"$text": "dog"}]});
-        let dog = Wanted::Text("dog".to_owned());
+        let dog = HitCondition::Text("dog".to_owned());
         assert_eq!(read(json!({}), either), [(0, fox), (1, dog)]);
         for all in [
             json!({"a": 1, "$text": "fox"}),
@@ -396,19 +407,19 @@ mod tests {
         let without_default = json!({"default_field": {"enabled": false}});
         assert_eq!(
             cover(without_default, json!({"$text": "fox"})),
-            Cover::Part(Wanted::Any(vec![]))
+            Cover::Part(HitCondition::Any(vec![]))
         );
     }
 
     #[test]
     fn values_that_are_not_told_apart_are_not_taken_out() {
         let exists = || {
-            let begins = |rest: &str| Wanted::Prefix("$fieldnames".into(), rest.into());
-            Wanted::Any(vec![begins("a_3a"), begins("a.")])
+            let begins = |rest: &str| HitCondition::Prefix("$fieldnames".into(), rest.into());
+            HitCondition::Any(vec![begins("a_3a"), begins("a.")])
         };
         assert_eq!(
             cover(json!({}), json!({"a": {"$ne": "x"}})),
-            Cover::Part(Wanted::Without(
+            Cover::Part(HitCondition::Without(
                 Box::new(exists()),
                 Box::new(word("a_3astring", "x"))
             ))

@@ -3,7 +3,7 @@
 
 use std::cell::Cell;
 
-use mango::text::{Cover, Entry, EntryValue, Wanted, entries};
+use mango::text::{Cover, Entry, EntryValue, HitCondition, entries};
 use mango::{Limits, Selector, TextDefinition, TextKind};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
@@ -116,7 +116,7 @@ fn definition() -> impl Strategy<Value = Value> {
 }
 
 /// Whether a document with these entries has what is wanted.
-fn has(entries: &[Entry], wanted: &Wanted) -> bool {
+fn has(entries: &[Entry], wanted: &HitCondition) -> bool {
     let texts = |field: &str| {
         let of_field = entries.iter().filter(|entry| entry.name == *field);
         let texts: Vec<&String> = of_field
@@ -128,18 +128,18 @@ fn has(entries: &[Entry], wanted: &Wanted) -> bool {
         texts
     };
     match wanted {
-        Wanted::Word(field, word) => texts(field).contains(&word),
-        Wanted::Prefix(field, prefix) => texts(field).iter().any(|t| t.starts_with(prefix)),
-        Wanted::Number(field, low, high) => entries.iter().any(|entry| match entry.value {
+        HitCondition::Word(field, word) => texts(field).contains(&word),
+        HitCondition::Prefix(field, prefix) => texts(field).iter().any(|t| t.starts_with(prefix)),
+        HitCondition::Number(field, low, high) => entries.iter().any(|entry| match entry.value {
             EntryValue::Number(n) if entry.name == *field => {
                 low.is_none_or(|low| n >= low) && high.is_none_or(|high| n <= high)
             }
             _ => false,
         }),
-        Wanted::Text(_) => true,
-        Wanted::All(parts) => parts.iter().all(|part| has(entries, part)),
-        Wanted::Any(parts) => parts.iter().any(|part| has(entries, part)),
-        Wanted::Without(wanted, without) => has(entries, wanted) && !has(entries, without),
+        HitCondition::Text(_) => true,
+        HitCondition::All(parts) => parts.iter().all(|part| has(entries, part)),
+        HitCondition::Any(parts) => parts.iter().any(|part| has(entries, part)),
+        HitCondition::Without(wanted, without) => has(entries, wanted) && !has(entries, without),
     }
 }
 

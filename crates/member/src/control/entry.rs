@@ -38,7 +38,7 @@ pub enum Entry {
         /// Its number.
         node: NodeId,
         /// What is known of it.
-        member: Member,
+        member: MemberInfo,
         /// The token that it came with.
         token: Option<String>,
     },
@@ -170,7 +170,7 @@ impl From<PropertyChange> for Property {
 
 /// A node of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct MemberInfo {
     /// Its name, as CouchDB's clients see it: `node1@127.0.0.1`.
     pub name: String,
     /// Where other nodes reach it, as `host:port`.

@@ -8,7 +8,7 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{CataloguedDatabase, Entry, EntryOutcome, Member, PropertyChange};
+use super::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo, PropertyChange};
 
 /// A row of the slot's own: key and new value, or its removal.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
@@ -32,7 +32,7 @@ pub struct ControlState {
     /// Those that will be dropped.
     pub going: BTreeSet<DatabaseUuid>,
     /// By number.
-    pub members: BTreeMap<NodeId, Member>,
+    pub members: BTreeMap<NodeId, MemberInfo>,
     /// By section and key.
     pub settings: BTreeMap<(String, String), String>,
     /// Tokens that were given out and not taken, by name.
@@ -303,10 +303,11 @@ impl ControlState {
     fn join(
         &mut self,
         node: NodeId,
-        member: Member,
+        member: MemberInfo,
         token: Option<String>,
     ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
-        let is_taken = |(id, other): (&NodeId, &Member)| *id == node || other.name == member.name;
+        let is_taken =
+            |(id, other): (&NodeId, &MemberInfo)| *id == node || other.name == member.name;
         if self.members.iter().any(is_taken) {
             return Err(EntryOutcome::Exists);
         }

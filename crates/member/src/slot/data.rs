@@ -11,7 +11,7 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 
-use super::parts::{Kept, Part, Parted, before};
+use super::chunks::{Chunk, ChunkResult, PendingChunks, before};
 use super::queue::{Prepare, Prepared, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
 use crate::control::Catalogue;
@@ -101,7 +101,7 @@ struct Applier {
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
     /// Parts of requests, with everything that was queued.
-    parts: Mutex<Kept>,
+    parts: Mutex<PendingChunks>,
     /// What edits must have been validated by.
     validators: Arc<Validators>,
 }
@@ -122,7 +122,7 @@ impl Prepare for Applier {
                 count,
                 bytes,
             } => {
-                let part = Part {
+                let part = Chunk {
                     gateway,
                     counter,
                     index,
@@ -223,7 +223,7 @@ impl Applier {
         }
     }
 
-    async fn part(&self, part: &Part, offset: u64) -> Result<Parted> {
+    async fn part(&self, part: &Chunk, offset: u64) -> Result<ChunkResult> {
         if part.index + 1 < part.count {
             return Ok(self.parts.lock().add(part, offset));
         }
@@ -237,7 +237,7 @@ impl Applier {
 
     /// What is kept in memory of the slot's own rows.
     fn load(&self) -> Result<()> {
-        *self.parts.lock() = Kept::load(self.databases.store(), self.slot)?;
+        *self.parts.lock() = PendingChunks::load(self.databases.store(), self.slot)?;
         self.load_validators()
     }
 

@@ -1,7 +1,7 @@
 //! Slots on this node's store: what the log brings is applied by the store's commit thread, together with the slot's position.
 
+mod chunks;
 mod data;
-mod parts;
 mod queue;
 mod translate;
 

@@ -40,12 +40,12 @@ pub(crate) struct Queue {
     slot: SlotNumber,
     store: Arc<Store>,
     work: mpsc::UnboundedSender<Work>,
-    ways: Arc<Mutex<Way>>,
+    queue_end: Arc<Mutex<QueueEnd>>,
 }
 
 /// Where the slot will be once everything that was queued is written.
 #[derive(Default)]
-struct Way {
+struct QueueEnd {
     at: Option<storage::Position>,
     /// Something was not written: nor is what comes after it.
     is_broken: bool,
@@ -74,11 +74,11 @@ impl Queue {
     /// Begins; ends when it is dropped.
     pub fn start<P: Prepare>(slot: SlotNumber, store: Arc<Store>, prepare: Arc<P>) -> Queue {
         let (work, todo) = mpsc::unbounded_channel();
-        let ways = Arc::new(Mutex::new(Way::default()));
+        let queue_end = Arc::new(Mutex::new(QueueEnd::default()));
         let worker = Worker {
             slot,
             store: store.clone(),
-            ways: ways.clone(),
+            queue_end: queue_end.clone(),
             prepare,
         };
         tokio::spawn(worker.run(todo));
@@ -86,7 +86,7 @@ impl Queue {
             slot,
             store,
             work,
-            ways,
+            queue_end,
         }
     }
 
@@ -95,7 +95,7 @@ impl Queue {
         Renewal {
             slot: self.slot,
             store: self.store.clone(),
-            ways: self.ways.clone(),
+            queue_end: self.queue_end.clone(),
         }
     }
 
@@ -163,7 +163,7 @@ impl Queue {
 pub(crate) struct Renewal {
     slot: SlotNumber,
     store: Arc<Store>,
-    ways: Arc<Mutex<Way>>,
+    queue_end: Arc<Mutex<QueueEnd>>,
 }
 
 impl Renewal {
@@ -174,7 +174,7 @@ impl Renewal {
 
     fn renew(&self, snapshot: &Snapshot) -> Result<()> {
         let at = snapshot.slot(self.slot).map_err(failed)?;
-        *self.ways.lock() = Way {
+        *self.queue_end.lock() = QueueEnd {
             at,
             is_broken: false,
         };
@@ -195,7 +195,7 @@ async fn written(queued: oneshot::Receiver<Result<Queued>>) -> Result<Outcomes<S
 struct Worker<P> {
     slot: SlotNumber,
     store: Arc<Store>,
-    ways: Arc<Mutex<Way>>,
+    queue_end: Arc<Mutex<QueueEnd>>,
     prepare: Arc<P>,
 }
 
@@ -220,7 +220,7 @@ impl<P: Prepare> Worker<P> {
             Some(body) => self.prepare.prepare(body, cursor).await,
             None => Ok(Prepared::default()),
         };
-        let mut prepared = prepared.inspect_err(|_| self.ways.lock().is_broken = true)?;
+        let mut prepared = prepared.inspect_err(|_| self.queue_end.lock().is_broken = true)?;
         prepared.rows.push((CURSOR.to_vec(), Some(cursor.encode())));
         let to = to_stored(&cursor.position);
         Ok(self.queue(prepared, |_| to))
@@ -237,7 +237,7 @@ impl<P: Prepare> Worker<P> {
     }
 
     fn refuse_broken(&self) -> Result<()> {
-        match self.ways.lock().is_broken {
+        match self.queue_end.lock().is_broken {
             true => Err(StoreError::Failed(
                 "a record before it was not written".into(),
             )),
@@ -252,7 +252,7 @@ impl<P: Prepare> Worker<P> {
     ) -> Queued {
         let session = |request: &SlotRequest| (request.session.gateway, request.session.counter);
         let sessions = prepared.requests.iter().map(session).collect();
-        let mut way = self.ways.lock();
+        let mut way = self.queue_end.lock();
         let (from, to) = (way.at, to(way.at));
         way.at = Some(to);
         let write = SlotWrite {

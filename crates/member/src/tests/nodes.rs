@@ -20,10 +20,10 @@ use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{Giver, Source};
 use crate::gateway::{Gateway, Ordering};
-use crate::home::Cluster;
 use crate::members::Members;
-use crate::parts::Parts;
+use crate::membership::Cluster;
 use crate::replicas::Replicas;
+use crate::slot_starter::SlotStarter;
 
 pub const SLOTS: SlotNumber = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -250,7 +250,7 @@ impl Nodes {
         let replicas = Arc::new(Replicas::new(me, SLOTS));
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
-        let parts = Parts {
+        let parts = SlotStarter {
             node: me,
             cluster: &self.cluster,
             databases: &databases,

@@ -11,9 +11,9 @@ use crate::{Clock, Context, Failed, Form, Heap, Host, Limits, Reply, Scope};
 
 /// A host that remembers what it was told, and answers by what that is.
 #[derive(Default)]
-struct Told(RefCell<Vec<String>>);
+struct RecordingHost(RefCell<Vec<String>>);
 
-impl Host for Told {
+impl Host for RecordingHost {
     fn call(&self, function: usize, text: &str, clock: Clock<'_>) -> Reply {
         self.0.borrow_mut().push(format!("{function}:{text}"));
         match text {

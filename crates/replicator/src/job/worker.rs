@@ -6,9 +6,9 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::{Mutex, mpsc};
 
 use super::Job;
-use super::through::Through;
+use super::watermark::Watermark;
+use crate::db::{Body, Change, Doc, Missing, Portions, Refused, attachments};
 use crate::error::Error;
-use crate::peer::{Body, Change, Doc, Missing, Portions, Refused, apart};
 use crate::traced;
 
 /// Changes that are dealt with together.
@@ -20,7 +20,7 @@ pub struct Batch {
 pub struct Worker {
     pub job: Arc<Job>,
     pub waiting: Arc<Mutex<mpsc::Receiver<Batch>>>,
-    pub through: Arc<Through>,
+    pub through: Arc<Watermark>,
     /// There was nothing in the target when the job began: it need not be asked about documents that come along.
     pub target_was_empty: bool,
 }
@@ -101,20 +101,22 @@ impl Worker {
     async fn write(&self, mut portions: mpsc::Receiver<Vec<Doc>>) -> Result<(), Error> {
         let job = &self.job;
         while let Some(docs) = portions.recv().await {
-            let (apart, docs): (Vec<Doc>, Vec<Doc>) = docs
+            let (streamed, docs): (Vec<Doc>, Vec<Doc>) = docs
                 .into_iter()
-                .partition(|doc| matches!(doc.body, Body::Apart(_)));
+                .partition(|doc| matches!(doc.body, Body::Streamed(_)));
             if !docs.is_empty() {
                 let count = docs.len() as u64;
                 job.progress.docs_read.fetch_add(count, Relaxed);
                 let refused = job.target.write(docs).await?;
                 self.note(count, &refused);
             }
-            for doc in apart {
-                let Body::Apart(rev) = doc.body else { continue };
+            for doc in streamed {
+                let Body::Streamed(rev) = doc.body else {
+                    continue;
+                };
                 job.progress.docs_read.fetch_add(1, Relaxed);
                 let retries = job.replication.retries_per_request;
-                let bring = apart::bring(&job.source, &job.target, &doc.id, &rev, retries);
+                let bring = attachments::bring(&job.source, &job.target, &doc.id, &rev, retries);
                 self.note(1, &bring.await?);
             }
         }

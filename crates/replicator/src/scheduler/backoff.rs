@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::peer::random;
+use crate::db::random;
 
 /// After the first crash; doubles with each.
 const CRASH_WAIT: Duration = Duration::from_secs(30);

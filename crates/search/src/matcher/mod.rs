@@ -9,7 +9,7 @@ mod term;
 pub(crate) use boolean::{Coordinated, Disjunction, Excluding, Intersection, Preferring};
 pub(crate) use docs::{DocList, DocSetBuilder, Everything};
 pub(crate) use interval::IntervalMatcher;
-pub(crate) use phrase::{PhraseMatcher, Slot};
+pub(crate) use phrase::{PhraseMatcher, PhrasePosition};
 pub(crate) use term::TermMatcher;
 
 /// A document of a segment.

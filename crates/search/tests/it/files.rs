@@ -114,27 +114,27 @@ fn a_flipped_bit_of_any_file_is_noticed() {
     write(&index, &[("a", "x y z"), ("b", "x y")], 1);
     write(&index, &[("b", "y"), ("c", "z")], 2);
     drop(index);
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
     let files = segment_files(dir.path());
     assert!(files.len() > 8, "{files:?}");
     for file in files {
         let body = footer_at(&std::fs::read(&file).unwrap());
         for at in (0..body).step_by(body / 20 + 1) {
             flip(&file, at);
-            let damage = search::damage_of(dir.path()).unwrap();
+            let damage = search::find_damage(dir.path()).unwrap();
             assert!(damage.is_some(), "{}, byte {at}", file.display());
             flip(&file, at);
         }
         let whole = std::fs::read(&file).unwrap();
         for harmed in [&whole[..whole.len() / 2], &[]] {
             std::fs::write(&file, harmed).unwrap();
-            let damage = search::damage_of(dir.path()).unwrap();
+            let damage = search::find_damage(dir.path()).unwrap();
             assert!(damage.is_some(), "{} cut", file.display());
         }
         std::fs::write(&file, whole).unwrap();
     }
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
-    assert_eq!(search::damage_of(&dir.path().join("none")).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(&dir.path().join("none")).unwrap(), None);
 }
 
 #[test]
@@ -167,12 +167,12 @@ fn what_is_damaged_is_not_merged_into_something_that_looks_whole() {
     // What was found is remembered, however large the index is.
     flip_positions(&files);
     drop(index);
-    assert!(search::damage_of(dir.path()).unwrap().is_some());
+    assert!(search::find_damage(dir.path()).unwrap().is_some());
     let index = opened(dir.path());
     assert!(index.damage().is_some());
     write(&index, &[("a", "x")], 30);
     assert_eq!(found(&index, term("x")), ["a"]);
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
 }
 
 #[test]
@@ -203,7 +203,7 @@ fn files_of_a_process_that_was_killed_are_in_nobodys_way() {
     let deleted = left.iter().find(|file| file.ends_with(".del"));
     // It was not written to its end.
     std::fs::write(dir.path().join(deleted.unwrap()), "torn").unwrap();
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
     let index = opened(dir.path());
     assert_eq!(index.damage(), None);
     assert_eq!(found(&index, term("x")), ["a", "b", "c"]);
@@ -243,7 +243,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
         for n in 0..40 {
             let copy = dir.path().join(n.to_string());
             assert!(search::copy_index(&dir.path().join("index"), &copy).unwrap());
-            assert_eq!(search::damage_of(&copy).unwrap(), None);
+            assert_eq!(search::find_damage(&copy).unwrap(), None);
             let copied = Index::open(&copy).unwrap();
             assert_eq!(copied.damage(), None);
             let seq = copied.commit().seq;
@@ -274,7 +274,7 @@ fn a_lost_file_is_damage_and_is_not_copied() {
         let mut files = segment_files(&folder).into_iter();
         let file = files.find(|f| f.extension().is_some_and(|e| e == extension));
         std::fs::remove_file(file.unwrap()).unwrap();
-        let damage = search::damage_of(&folder).unwrap().unwrap();
+        let damage = search::find_damage(&folder).unwrap().unwrap();
         assert!(damage.contains(extension), "{extension}: {damage}");
         assert!(search::copy_index(&folder, &dir.path().join("copy")).is_err());
         // Also of one that is open.
@@ -293,7 +293,7 @@ fn looking_for_damage_makes_no_files() {
     write(&opened(&folder), &[("a", "x")], 1);
     assert!(search::copy_index(&folder, &copy).unwrap());
     let files = files_in(&copy);
-    assert_eq!(search::damage_of(&copy).unwrap(), None);
+    assert_eq!(search::find_damage(&copy).unwrap(), None);
     assert_eq!(files_in(&copy).len(), files.len());
 }
 
@@ -306,7 +306,7 @@ fn what_is_to_be_thrown_away_is_not_copied_and_no_copy_is_written_over() {
     assert!(search::copy_index(&folder, &copy).unwrap());
     // Its files are the index's own.
     assert!(search::copy_index(&folder, &copy).is_err());
-    assert_eq!(search::damage_of(&folder).unwrap(), None);
+    assert_eq!(search::find_damage(&folder).unwrap(), None);
     assert_eq!(found(&index, term("x")), ["a"]);
     std::fs::write(folder.join("damaged"), "why").unwrap();
     let marked = dir.path().join("marked");
@@ -335,7 +335,7 @@ fn updates_that_are_given_up_beside_merges_leave_no_files() {
             merging.join().unwrap().unwrap();
         });
         assert_eq!(found(&index, term("x")).len(), 40);
-        assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+        assert_eq!(search::find_damage(dir.path()).unwrap(), None);
         let files = segment_files(dir.path());
         let ids: BTreeSet<_> = files
             .iter()

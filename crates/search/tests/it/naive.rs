@@ -410,7 +410,7 @@ fn check_counts(answer: &Answer, docs: &Docs, query: &Query) -> Result<(), TestC
 }
 
 /// Of hits in any order those are known that match another query too.
-fn among(
+fn match_hits(
     shards: &Shards,
     docs: &Docs,
     query: &Query,
@@ -421,7 +421,8 @@ fn among(
         .hits;
     let readers: Vec<_> = shards.shards.iter().map(Index::reader).collect();
     for similarity in [Similarity::Bm25, Similarity::TfIdf] {
-        let found = search::among(&readers, (query, similarity), &hits, &Rc::default()).unwrap();
+        let found =
+            search::match_hits(&readers, (query, similarity), &hits, &Rc::default()).unwrap();
         let expected = hits
             .iter()
             .map(|hit| docs[&hit.id].matches(query, &hit.id))

@@ -31,7 +31,7 @@ use queue::Queue;
 use writer::Writer;
 
 /// What a commit did to a shard.
-pub struct Written<'a> {
+pub struct ShardCommit<'a> {
     /// The shard.
     pub shard: &'a Arc<Shard>,
     /// Its seq after the commit.
@@ -41,7 +41,7 @@ pub struct Written<'a> {
 }
 
 /// Called after each commit for each shard written, before the writes are acknowledged; must be quick.
-pub type OnCommit = Box<dyn Fn(&Written<'_>) + Send + Sync>;
+pub type OnCommit = Box<dyn Fn(&ShardCommit<'_>) + Send + Sync>;
 
 struct Shared {
     queue: Mutex<Queue>,

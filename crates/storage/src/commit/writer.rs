@@ -12,7 +12,7 @@ use telemetry::State;
 use super::op::{Answer, Op, Work, answer, apply};
 use super::piece::{Budget, Fetcher, WINDOW_FIRST};
 use super::queue::{Leftovers, Queue};
-use super::{FailOnExit, FailOnPanic, OnCommit, Shared, Written};
+use super::{FailOnExit, FailOnPanic, OnCommit, ShardCommit, Shared};
 use crate::Error;
 use crate::batch::Batch;
 use crate::counters::COMMIT_HOLDS;
@@ -318,7 +318,7 @@ impl Writer {
         for touched in batch.into_touched() {
             let shard = &touched.shard;
             let seq = touched.meta.update_seq;
-            let written = Written {
+            let written = ShardCommit {
                 shard,
                 update_seq: seq,
                 designs: touched.deltas.iter().any(|(_, id, _)| id.is_design()),

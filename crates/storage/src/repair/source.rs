@@ -27,7 +27,7 @@ pub struct Loss {
 }
 
 /// A row, key and value; or the keys between which none can be read.
-pub(super) type Part<'a> = Result<(&'a [u8], &'a [u8]), (&'a [u8], &'a [u8])>;
+pub(super) type RowOrGap<'a> = Result<(&'a [u8], &'a [u8]), (&'a [u8], &'a [u8])>;
 
 /// A store that is read as far as it can be.
 pub struct Source {
@@ -129,7 +129,7 @@ impl Source {
         k: Keyspace,
         low: Vec<u8>,
         high: Vec<u8>,
-        f: &mut dyn FnMut(Part<'_>),
+        f: &mut dyn FnMut(RowOrGap<'_>),
     ) {
         let cursor = self.snapshot.scan_range(k, low.clone(), high.clone());
         let mut rows = Patient::new(cursor, low, high);

@@ -189,7 +189,7 @@ fn write_contended(
 fn open_gated(path: &Path) -> (Store, std::sync::mpsc::Sender<()>) {
     let (open_gate, gate) = std::sync::mpsc::channel();
     let gate = std::sync::Mutex::new(Some(gate));
-    let wait = move |_: &storage::Written<'_>| {
+    let wait = move |_: &storage::ShardCommit<'_>| {
         if let Some(gate) = gate.lock().unwrap().take() {
             gate.recv().unwrap();
         }

@@ -8,6 +8,6 @@ mod span;
 
 pub use context::Context;
 pub use span::{
-    Export, FAILED, Kind, MADE, Part, SENT, Span, Value, export, export_background, export_to,
+    Export, FAILED, Kind, MADE, SENT, Span, SpanPart, Value, export, export_background, export_to,
     is_wanted, root, root_of,
 };

@@ -48,7 +48,7 @@ impl From<&'static str> for Value {
 
 /// A part of a span, by how long it took. When it began was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
+pub struct SpanPart {
     /// What was done.
     pub name: &'static str,
     /// How long it took in all.
@@ -73,7 +73,7 @@ pub struct Span {
     /// What else is known of it.
     pub attributes: Vec<(&'static str, Value)>,
     /// What it consisted of, in the order in which it began.
-    pub parts: Vec<Part>,
+    pub parts: Vec<SpanPart>,
     /// Why it failed.
     pub failed: Option<String>,
 }

@@ -17,7 +17,7 @@ use super::{
 use crate::Analyzer;
 use locale::Numbers;
 use std::ops::Bound;
-use syntax::{Node, Spoken, Text};
+use syntax::{QueryNode, Spoken, Text};
 
 /// The most edits that a fuzzy query may have.
 const MAX_EDITS: f32 = 2.0;
@@ -30,7 +30,7 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
         leaves: 0,
     };
     // A sign before the only clause means nothing; a negation is a clause of its own and gets here as such.
-    let tree = if let Node::Modified { node, .. } = tree {
+    let tree = if let QueryNode::Modified { node, .. } = tree {
         *node
     } else {
         tree
@@ -47,16 +47,16 @@ struct Builder<'a> {
 
 impl Builder<'_> {
     /// What a part asks for; `None` when nothing is left of it. As deep as the text's parentheses.
-    fn query(&mut self, node: Node) -> Result<Option<Query>, Error> {
+    fn query(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         Ok(match node {
-            Node::Group(node) => self.query(*node)?,
-            Node::Modified { node, .. } => self.query(*node)?,
-            Node::Boost { node, boost } => self.query(*node)?.map(|query| Query::Boost {
+            QueryNode::Group(node) => self.query(*node)?,
+            QueryNode::Modified { node, .. } => self.query(*node)?,
+            QueryNode::Boost { node, boost } => self.query(*node)?.map(|query| Query::Boost {
                 query: Box::new(query),
                 boost,
             }),
-            Node::Clauses { .. } => self.boolean(node)?,
-            Node::MinShouldMatch { node, least } => match self.query(*node)? {
+            QueryNode::Clauses { .. } => self.boolean(node)?,
+            QueryNode::MinShouldMatch { node, least } => match self.query(*node)? {
                 Some(Query::Boolean { clauses, .. }) => Some(Query::Boolean {
                     clauses,
                     minimum_should_match: least,
@@ -79,14 +79,14 @@ impl Builder<'_> {
     }
 
     /// All clauses that no parentheses separate, as one query.
-    fn boolean(&mut self, node: Node) -> Result<Option<Query>, Error> {
+    fn boolean(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         let mut flat = Vec::new();
         flatten(node, false, &mut flat);
         let mut clauses = Vec::new();
         let mut is_explicit = false;
         for (node, is_required) in flat {
             let (occur, node, is_modified) = match node {
-                Node::Modified { is_required, node } => (
+                QueryNode::Modified { is_required, node } => (
                     if is_required {
                         Occur::Must
                     } else {
@@ -132,17 +132,17 @@ impl Builder<'_> {
         (self.options.field_type)(field) == Some(FieldType::Number)
     }
 
-    fn leaf(&mut self, node: Node) -> Result<Option<Query>, Error> {
+    fn leaf(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         match node {
-            Node::Term { field, text } if text.is_wild && !text.characters.is_empty() => {
+            QueryNode::Term { field, text } if text.is_wild && !text.characters.is_empty() => {
                 self.wild(field, &text.characters).map(Some)
             }
-            Node::Fuzzy { field, text, .. } if text.is_wild => {
+            QueryNode::Fuzzy { field, text, .. } if text.is_wild => {
                 self.wild(field, &text.characters).map(Some)
             }
-            Node::Term { field, text }
-            | Node::Quoted { field, text, .. }
-            | Node::Fuzzy { field, text, .. }
+            QueryNode::Term { field, text }
+            | QueryNode::Quoted { field, text, .. }
+            | QueryNode::Fuzzy { field, text, .. }
                 if self.is_number(&field) =>
             {
                 let number = self.number(&field, &text.characters)?;
@@ -152,13 +152,13 @@ impl Builder<'_> {
                     upper: Bound::Included(number),
                 }))
             }
-            Node::Term { field, text } => {
+            QueryNode::Term { field, text } => {
                 field::query(self.analyzer(&field), &field, &text.characters, false, 0)
             }
-            Node::Quoted { field, text, slop } => {
+            QueryNode::Quoted { field, text, slop } => {
                 field::query(self.analyzer(&field), &field, &text.characters, true, slop)
             }
-            Node::Fuzzy {
+            QueryNode::Fuzzy {
                 field,
                 text,
                 similarity,
@@ -171,11 +171,11 @@ impl Builder<'_> {
                     max_edits,
                 }))
             }
-            Node::Regexp { field, pattern } => {
+            QueryNode::Regexp { field, pattern } => {
                 let pattern = self.analyzer(&field).normalize(&pattern);
                 Ok(Some(Query::Regexp { field, pattern }))
             }
-            Node::Range {
+            QueryNode::Range {
                 field,
                 lower,
                 upper,
@@ -184,7 +184,7 @@ impl Builder<'_> {
             } => self
                 .range(field, [(lower, includes_lower), (upper, includes_upper)])
                 .map(Some),
-            Node::Intervals { field, interval } => {
+            QueryNode::Intervals { field, interval } => {
                 let interval = self.interval(&field, interval);
                 Ok(Some(Query::Intervals { field, interval }))
             }
@@ -342,9 +342,9 @@ impl Builder<'_> {
 }
 
 /// The clauses below, with whether an AND stands beside them.
-fn flatten(node: Node, is_required: bool, flat: &mut Vec<(Node, bool)>) {
+fn flatten(node: QueryNode, is_required: bool, flat: &mut Vec<(QueryNode, bool)>) {
     match node {
-        Node::Clauses { is_and, clauses } => clauses
+        QueryNode::Clauses { is_and, clauses } => clauses
             .into_iter()
             .for_each(|clause| flatten(clause, is_and, flat)),
         node => flat.push((node, is_required)),

@@ -1,6 +1,6 @@
 //! The task that drives a replica: what wakes it, and what it then does.
 
-mod beside;
+mod background;
 mod drive;
 
 use std::collections::{HashSet, VecDeque};
@@ -114,9 +114,9 @@ struct Applied {
 }
 
 /// A record that was written, or not.
-type Written<O> = (Applied, Result<Outcomes<O>, StoreError>);
+type WriteResult<O> = (Applied, Result<Outcomes<O>, StoreError>);
 
-type Handed<O> = (
+type TaskInputs<O> = (
     mpsc::UnboundedReceiver<Command<O>>,
     mpsc::Receiver<(NodeId, Message)>,
 );
@@ -145,7 +145,7 @@ pub(super) struct Task<S: SlotStore> {
     promising: Option<Later<'static, Result<(), StoreError>>>,
     applying: VecDeque<Applying<S::Outcome>>,
     applying_bytes: usize,
-    written: Vec<Written<S::Outcome>>,
+    written: Vec<WriteResult<S::Outcome>>,
     /// A copy is taking the state's place.
     is_installing: bool,
     /// Of what was applied last.
@@ -171,7 +171,7 @@ impl<S: SlotStore> Task<S> {
     pub fn new(
         options: SlotOptions,
         (store, log, network): (Arc<S>, Arc<dyn Log>, Arc<dyn Network>),
-        (commands, messages): Handed<S::Outcome>,
+        (commands, messages): TaskInputs<S::Outcome>,
         board: Arc<Board>,
     ) -> Task<S> {
         let (to_events, events) = mpsc::unbounded_channel();
@@ -474,7 +474,7 @@ async fn promised(
 }
 
 /// Ready when the store has written some of what is under way; that is moved.
-async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<Written<O>>) {
+async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<WriteResult<O>>) {
     poll_fn(|cx| {
         while let Some(first) = applying.front_mut()
             && let Poll::Ready(result) = first.written.as_mut().poll(cx)

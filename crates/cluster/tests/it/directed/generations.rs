@@ -200,7 +200,8 @@ fn a_generation_begins_at_one_place() {
         },
     );
     for offset in [again, first, again] {
-        let found = cluster::replica::Found::Record(log.record(offset).expect("it is there"));
+        let found =
+            cluster::replica::ReadBackResult::Record(log.record(offset).expect("it is there"));
         net.give(1, Input::ReadBack { offset, found });
     }
     net.deliver();
@@ -231,7 +232,7 @@ fn a_beginning_that_was_found_once_is_not_looked_at_again() {
         epoch: 10,
         ..log.record(offset).expect("it is there")
     };
-    let found = cluster::replica::Found::Record(again);
+    let found = cluster::replica::ReadBackResult::Record(again);
     net.give(1, Input::ReadBack { offset, found });
     net.deliver();
     net.tick(&log);
@@ -250,7 +251,7 @@ fn a_beginning_counts_where_it_was_appended_alone() {
     let generation = begin.generation;
     let other = log.push(9, generation, Kind::Begin(Box::new(begin)), "begin");
     // Found, but not where the log said it is, and before it said so.
-    let found = cluster::replica::Found::Record(log.record(other).expect("it is there"));
+    let found = cluster::replica::ReadBackResult::Record(log.record(other).expect("it is there"));
     net.give(
         1,
         Input::ReadBack {

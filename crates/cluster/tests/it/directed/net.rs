@@ -4,7 +4,8 @@ use std::collections::{BTreeMap, VecDeque};
 
 use cluster::position::{Generation, NodeId, digest};
 use cluster::replica::{
-    Begin, Cursor, Found, Header, Input, Kind, LogRecord, Message, Output, Promises, Replica, Saved,
+    Begin, Cursor, Header, Input, Kind, LogRecord, Message, Output, Promises, ReadBackResult,
+    Replica, Saved,
 };
 
 /// A log as one of its readers sees it.
@@ -59,11 +60,11 @@ impl View {
         self.records[(offset - self.start) as usize].2.clone()
     }
 
-    fn found(&self, offset: u64) -> Found {
+    fn found(&self, offset: u64) -> ReadBackResult {
         match self.record(offset) {
-            Some(record) => Found::Record(record),
-            None if offset < self.start => Found::Trimmed,
-            None => Found::BeyondEnd,
+            Some(record) => ReadBackResult::Record(record),
+            None if offset < self.start => ReadBackResult::Trimmed,
+            None => ReadBackResult::BeyondEnd,
         }
     }
 }

@@ -3,7 +3,7 @@
 use std::sync::Arc;
 
 use cluster::position::{Chain, digest};
-use cluster::replica::{Found, Header, Input, LogRecord};
+use cluster::replica::{Header, Input, LogRecord, ReadBackResult};
 
 /// A write of a client: who, which of its requests, and what.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -119,9 +119,9 @@ impl FakeLog {
             return None;
         }
         let found = match self.record(offset, damaged) {
-            Some(record) => Found::Record(record),
-            None if offset < self.start => Found::Trimmed,
-            None => Found::BeyondEnd,
+            Some(record) => ReadBackResult::Record(record),
+            None if offset < self.start => ReadBackResult::Trimmed,
+            None => ReadBackResult::BeyondEnd,
         };
         Some(Input::ReadBack { offset, found })
     }

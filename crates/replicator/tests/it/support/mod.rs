@@ -10,7 +10,7 @@ use database::{
 };
 use document::{DocId, EditDoc, parse_document};
 use replicator::{
-    Environment, Error, LocalPeer, Pending, Replicated, Replicator, Selection, Settings, User,
+    Environment, Error, LocalDb, Pending, Replicated, Replicator, Selection, Settings, User,
 };
 use serde_json::{Map, Value};
 
@@ -42,7 +42,7 @@ impl Environment for Surroundings {
         "node@test".to_owned()
     }
 
-    fn open(&self, db: &str, user: &User, _: Option<&Selection>) -> Result<LocalPeer, Error> {
+    fn open(&self, db: &str, user: &User, _: Option<&Selection>) -> Result<LocalDb, Error> {
         let caller = Caller {
             name: user.name.clone(),
             roles: user.roles.clone(),
@@ -51,7 +51,7 @@ impl Environment for Surroundings {
             .databases
             .get(db)
             .map_err(|_| Error::NoDatabase(db.to_owned()))?;
-        Ok(LocalPeer {
+        Ok(LocalDb {
             db: found.seen_by(|| caller.clone()),
             caller,
             is_admin: user.is_admin(),

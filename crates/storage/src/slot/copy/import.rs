@@ -42,7 +42,7 @@ pub struct SlotImport {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     position: Option<Position>,
     numbers: Vec<ShardNumber>,
-    shards: Vec<Taken>,
+    shards: Vec<ImportedShard>,
     /// Space and key of the last row.
     last: Option<(Space, Vec<u8>)>,
     long: Option<Long>,
@@ -62,7 +62,7 @@ enum Stage {
 }
 
 /// A shard of the copy.
-struct Taken {
+struct ImportedShard {
     tag: Vec<u8>,
     number: ShardNumber,
     counters: Vec<u8>,
@@ -212,7 +212,7 @@ impl SlotImport {
         let Some(&number) = self.numbers.get(self.shards.len()) else {
             return Err(self.bad("has more shards than it says"));
         };
-        self.shards.push(Taken {
+        self.shards.push(ImportedShard {
             tag: tag.to_vec(),
             number,
             counters: counters.to_vec(),
@@ -320,7 +320,7 @@ impl SlotImport {
     }
 
     /// The shard whose rows come.
-    fn shard(&mut self) -> Result<&mut Taken, Error> {
+    fn shard(&mut self) -> Result<&mut ImportedShard, Error> {
         let slot = self.slot;
         let shard = self.shards.last_mut();
         shard.ok_or(bad(slot, "has rows of no shard"))
@@ -412,7 +412,7 @@ impl SlotImport {
             files.ingest()?;
         }
         let mut puts: Vec<_> = drop_puts(&install.replaced).collect();
-        let is_wanted = |shard: &&Taken| !install.unwanted.contains(&shard.number);
+        let is_wanted = |shard: &&ImportedShard| !install.unwanted.contains(&shard.number);
         for shard in self.shards.iter().filter(is_wanted) {
             let listed = meta::dropped(shard.number).to_vec();
             puts.push((Keyspace::Meta, listed, None));

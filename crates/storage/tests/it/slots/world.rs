@@ -67,7 +67,7 @@ impl World {
     pub fn gated(path: &Path, shards: u32) -> (World, Sender<()>) {
         let (open_gate, gate): (_, Receiver<()>) = channel();
         let gate = Mutex::new(Some(gate));
-        let wait = move |_: &storage::Written<'_>| {
+        let wait = move |_: &storage::ShardCommit<'_>| {
             if let Some(gate) = gate.lock().unwrap().take() {
                 gate.recv().unwrap();
             }

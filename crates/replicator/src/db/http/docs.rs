@@ -11,9 +11,9 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
-use super::{Answer, Call, Failed, HttpPeer, MISSING_WAIT, cause, whole};
+use super::{Answer, Call, Failed, HttpDb, MISSING_WAIT, cause, whole};
+use crate::db::Missing;
 use crate::error::Error;
-use crate::peer::Missing;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
 
@@ -62,7 +62,7 @@ struct Left {
     single: Vec<Missing>,
 }
 
-impl HttpPeer {
+impl HttpDb {
     pub async fn fetch(
         &self,
         wanted: Vec<Missing>,
@@ -208,7 +208,7 @@ impl HttpPeer {
                     Body::Json(text) => text,
                     Body::Edit(edit) => edit_json(&edit).into(),
                     // Whoever reads a document apart writes it apart.
-                    Body::Apart(_) => return None,
+                    Body::Streamed(_) => return None,
                 };
                 Some((doc.id, text))
             })
@@ -355,7 +355,7 @@ impl BulkRead<'_> {
                     revs: vec![rev],
                 });
             } else {
-                let body = Body::Apart(rev);
+                let body = Body::Streamed(rev);
                 out.add(Doc { id, body }).await?;
             }
         }

@@ -10,10 +10,10 @@ use serde_json::value::RawValue;
 use super::super::changes::ChangesQuery;
 use super::super::{Body, Doc};
 use super::docs::{attached, is_database_gone, rev_of};
-use super::{Answer, Call, Failed, HttpPeer, doc_path, encoded, whole_up_to};
+use super::{Answer, Call, Failed, HttpDb, doc_path, encoded, whole_up_to};
+use crate::db::Missing;
 use crate::error::Error;
 use crate::options::Selection;
-use crate::peer::Missing;
 use crate::rows::ROW_BYTES_MAX;
 
 /// A revision that is missing is asked for again after so long: the server may be one of several that have yet to hear of it.
@@ -31,7 +31,7 @@ struct Opened<'a> {
 /// Documents read, and the revisions that the server has not.
 type Found = (Vec<Doc>, Vec<String>);
 
-impl HttpPeer {
+impl HttpDb {
     /// Reads revisions of one document that were missing a while ago. Those that have left the source since it named them are counted, and left out.
     ///
     /// # Errors
@@ -64,10 +64,10 @@ impl HttpPeer {
                 match opened {
                     Opened { ok: Some(doc), .. } => {
                         let text = answer.body.slice_ref(doc.get().as_bytes());
-                        let apart = attached(&text).and_then(|_| rev_of(&text));
+                        let streamed = attached(&text).and_then(|_| rev_of(&text));
                         docs.push(Doc {
                             id: id.to_owned(),
-                            body: apart.map_or(Body::Json(text), Body::Apart),
+                            body: streamed.map_or(Body::Json(text), Body::Streamed),
                         });
                     }
                     Opened {
@@ -134,7 +134,7 @@ impl HttpPeer {
             ..Call::post(&path, body.unwrap_or_default())
         };
         // A document that is read apart is left out while other answers wait to be read.
-        let mut socket = self.socket_apart().await;
+        let mut socket = self.streamed_socket().await;
         let answer = self.json(&mut socket, call.clone()).await?;
         if !answer.is_ok() {
             return Err(self.refusal(&call, &answer));

@@ -11,9 +11,9 @@ use serde_json::{Map, Value};
 
 use super::changes::{Change, ChangesQuery, LocalFeed};
 use super::{Body, Doc, Gather, Info, Portions, Refused, SMALL_ATTACHMENTS_BYTES};
+use crate::db::Missing;
 use crate::error::Error;
 use crate::options::Selection;
-use crate::peer::Missing;
 use crate::rows::{Form, Rows};
 
 /// So many revisions of a document are read at a time, since each may be as long as a document may be.
@@ -21,7 +21,7 @@ const REVS_AT_ONCE: usize = 8;
 
 /// A database as the replication's owner may use it.
 #[derive(Clone)]
-pub struct LocalPeer {
+pub struct LocalDb {
     /// The database, by whose rules its reads are.
     pub db: DatabaseAs,
     /// In whose name documents are written.
@@ -36,10 +36,10 @@ pub struct LocalPeer {
     pub attachment_bytes_max: u64,
 }
 
-/// See [`LocalPeer::check`].
+/// See [`LocalDb::check`].
 pub type Check = Arc<dyn Fn(&EditDoc) -> Result<(), (String, String)> + Send + Sync>;
 
-impl LocalPeer {
+impl LocalDb {
     fn gone(&self, e: database::Error) -> Error {
         match e {
             database::Error::NoDatabase => Error::NoDatabase(self.db.name().to_string()),
@@ -224,7 +224,7 @@ impl LocalPeer {
     fn body(&self, id: &DocId, edit: EditDoc) -> Result<Body, Error> {
         let length: u64 = edit.files.iter().map(|file| file.length).sum();
         match edit.rev.clone() {
-            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => Ok(Body::Apart(rev.to_string())),
+            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => Ok(Body::Streamed(rev.to_string())),
             Some(rev) if !edit.files.is_empty() => {
                 let mut json = self.json(id, vec![rev])?;
                 Ok(json.pop().unwrap_or(Body::Edit(Box::new(edit))))
@@ -299,7 +299,7 @@ impl LocalPeer {
                 parse_document(&text).map_err(|e| no(&doc.id, e.error(), e.to_string()))?
             }
             // Whoever reads a document apart writes it apart.
-            Body::Apart(_) => return Err(no(&doc.id, "bad_request", "not read".into())),
+            Body::Streamed(_) => return Err(no(&doc.id, "bad_request", "not read".into())),
         };
         let Some(id) = &edit.id else {
             return Err(no(&doc.id, "bad_request", "there is no `_id`".into()));

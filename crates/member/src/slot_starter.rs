@@ -9,13 +9,13 @@ use database::Databases;
 use crate::Error;
 use crate::control::{Catalogue, ControlSlot, OnSetting};
 use crate::copy::{Copier, Source};
-use crate::home::{Cluster, random};
+use crate::membership::{Cluster, random};
 use crate::replicas::Replicas;
 use crate::slot::DataSlot;
 use crate::validation::Validators;
 
 /// What slots are started with.
-pub(crate) struct Parts<'a> {
+pub(crate) struct SlotStarter<'a> {
     pub node: NodeId,
     pub cluster: &'a Cluster,
     pub databases: &'a Arc<Databases>,
@@ -25,7 +25,7 @@ pub(crate) struct Parts<'a> {
     pub source: Arc<dyn Source>,
 }
 
-impl Parts<'_> {
+impl SlotStarter<'_> {
     /// Starts the control slot and those of documents.
     pub fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
         let slots = self.cluster.slots;

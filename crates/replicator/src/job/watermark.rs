@@ -6,7 +6,7 @@ use parking_lot::Mutex;
 use serde_json::Value;
 
 /// The batches under way, in the order of the source.
-pub struct Through(Mutex<State>);
+pub struct Watermark(Mutex<State>);
 
 struct State {
     /// Everything up to here is done.
@@ -18,9 +18,9 @@ struct State {
     with_changes: u64,
 }
 
-impl Through {
-    pub fn new(seq: Value) -> Through {
-        Through(Mutex::new(State {
+impl Watermark {
+    pub fn new(seq: Value) -> Watermark {
+        Watermark(Mutex::new(State {
             seq,
             first: 0,
             open: VecDeque::new(),
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_not_done_holds_back_those_after_it() {
-        let through = Through::new(0.into());
+        let through = Watermark::new(0.into());
         let numbers: Vec<u64> = (1..=3).map(|n| through.begin(n.into())).collect();
         through.finish(numbers[2], true);
         through.finish(numbers[1], false);
@@ -87,7 +87,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_past_the_first_open_batch(order in Just((0u64..20).collect::<Vec<_>>()).prop_shuffle()) {
-            let through = Through::new(0.into());
+            let through = Watermark::new(0.into());
             for n in 1..=20u64 {
                 through.begin(n.into());
             }

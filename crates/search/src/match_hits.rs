@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::answer::Hit;
-use crate::known::{Numbers, Statistics};
 use crate::matcher::Doc;
 use crate::query::Query;
 use crate::reader::Reader;
 use crate::similarity::Similarity;
+use crate::statistics::{Numbers, Statistics};
 use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 
@@ -33,7 +33,7 @@ pub(crate) fn places_of(hits: &[Hit]) -> Places {
 ///
 /// # Errors
 /// As of a search, of whose effort this takes its part.
-pub fn among(
+pub fn match_hits(
     readers: &[impl Borrow<Reader>],
     (query, similarity): (&Query, Similarity),
     hits: &[Hit],

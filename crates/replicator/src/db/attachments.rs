@@ -13,9 +13,9 @@ use futures_util::stream;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use super::http::{HttpPeer, MISSING_WAIT, Put, cause, edit_json};
-use super::local::LocalPeer;
-use super::{Body, Doc, Peer, Refused, retry};
+use super::http::{HttpDb, MISSING_WAIT, Put, cause, edit_json};
+use super::local::LocalDb;
+use super::{Body, Db, Doc, Refused, retry};
 use crate::error::Error;
 
 /// The content type of attachments that have none.
@@ -37,8 +37,8 @@ enum Tried {
 /// # Errors
 /// Those of requests.
 pub async fn bring(
-    source: &Peer,
-    target: &Peer,
+    source: &Db,
+    target: &Db,
     id: &str,
     rev: &str,
     retries: u32,
@@ -47,10 +47,10 @@ pub async fn bring(
     let mut was_missing = false;
     loop {
         let tried = match (source, target) {
-            (Peer::Http(source), Peer::Http(to)) => relay(source, to, id, rev).await?,
-            (Peer::Http(source), Peer::Local(to)) => download(source, to, id, rev).await?,
-            (Peer::Local(source), Peer::Http(to)) => upload(source, to, id, rev).await?,
-            (Peer::Local(source), Peer::Local(to)) => copy(source, to, id, rev).await?,
+            (Db::Http(source), Db::Http(to)) => relay(source, to, id, rev).await?,
+            (Db::Http(source), Db::Local(to)) => download(source, to, id, rev).await?,
+            (Db::Local(source), Db::Http(to)) => upload(source, to, id, rev).await?,
+            (Db::Local(source), Db::Local(to)) => copy(source, to, id, rev).await?,
         };
         match tried {
             Tried::Done(refused) => return Ok(refused),
@@ -72,8 +72,8 @@ pub async fn bring(
 }
 
 /// Of a revision that is gone, that it was not written; as long as the source names it, it is not gone.
-async fn leave_out(source: &Peer, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
-    if let Peer::Http(source) = source {
+async fn leave_out(source: &Db, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
+    if let Db::Http(source) = source {
         source.leave_out(id, &[rev.to_owned()]).await?;
     }
     Ok(vec![Refused {
@@ -91,9 +91,9 @@ fn multipart_type(response: &reqwest::Response) -> Option<String> {
         .then(|| header.to_owned())
 }
 
-async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Result<Tried, Error> {
+async fn relay(source: &HttpDb, target: &HttpDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
-    let mut socket = source.socket_apart().await;
+    let mut socket = source.streamed_socket().await;
     let Some(response) = (source.open_with_attachments(&mut socket, (id, rev), gzipped)).await?
     else {
         return Ok(Tried::Missing);
@@ -126,7 +126,7 @@ async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
 }
 
 async fn put(
-    target: &HttpPeer,
+    target: &HttpDb,
     id: &str,
     kind: &str,
     length: Option<u64>,
@@ -143,12 +143,7 @@ async fn put(
     })
 }
 
-async fn upload(
-    source: &LocalPeer,
-    target: &HttpPeer,
-    id: &str,
-    rev: &str,
-) -> Result<Tried, Error> {
+async fn upload(source: &LocalDb, target: &HttpDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
@@ -165,11 +160,7 @@ async fn upload(
 }
 
 /// The document, and what the revision has become; `None` when it is not there.
-fn edits_of(
-    source: &LocalPeer,
-    id: &str,
-    rev: &str,
-) -> Result<Option<(DocId, Vec<EditDoc>)>, Error> {
+fn edits_of(source: &LocalDb, id: &str, rev: &str) -> Result<Option<(DocId, Vec<EditDoc>)>, Error> {
     let (Ok(id), Ok(rev)) = (DocId::new(id), Rev::parse(rev)) else {
         return Ok(None);
     };
@@ -178,9 +169,9 @@ fn edits_of(
 }
 
 /// What a body is put together from, the next last.
-type Parts = Vec<Part>;
+type BodyParts = Vec<BodyPart>;
 
-enum Part {
+enum BodyPart {
     Text(Bytes),
     Content(AttachmentReader),
 }
@@ -188,11 +179,11 @@ enum Part {
 /// A document and its attachments: content type, length and parts. They go as they are stored, or, when the target does not
 /// take `gzipped` ones, decoded.
 fn multipart(
-    source: &LocalPeer,
+    source: &LocalDb,
     id: &DocId,
     edit: &EditDoc,
     gzipped: bool,
-) -> Result<(String, u64, Parts), Error> {
+) -> Result<(String, u64, BodyParts), Error> {
     let failed = |e: &dyn std::fmt::Display| Error::Request(e.to_string());
     let mut writer = Writer::new(&boundary()?).map_err(|e| failed(&e))?;
     let head = PartHead {
@@ -222,14 +213,14 @@ fn multipart(
         };
         writer.part(&head, &mut text);
         length += text.len() as u64 + shown.stored_length;
-        parts.push(Part::Text(std::mem::take(&mut text).into()));
+        parts.push(BodyPart::Text(std::mem::take(&mut text).into()));
         let decode = shown.encoding != file.encoding;
         let reader = source.db.attachment_reader(id, file, None, decode)?;
-        parts.push(Part::Content(reader));
+        parts.push(BodyPart::Content(reader));
     }
     writer.end(&mut text);
     length += text.len() as u64;
-    parts.push(Part::Text(text.into()));
+    parts.push(BodyPart::Text(text.into()));
     parts.reverse();
     Ok((writer.content_type("related"), length, parts))
 }
@@ -244,11 +235,11 @@ fn sent(file: &Attachment, gzipped: bool) -> Attachment {
     shown
 }
 
-async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>, Parts)> {
+async fn next_piece(mut parts: BodyParts) -> Option<(Result<Bytes, database::Error>, BodyParts)> {
     loop {
         match parts.pop()? {
-            Part::Text(text) => return Some((Ok(text), parts)),
-            Part::Content(mut reader) => {
+            BodyPart::Text(text) => return Some((Ok(text), parts)),
+            BodyPart::Content(mut reader) => {
                 let read = tokio::task::spawn_blocking(move || (reader.next_piece(), reader)).await;
                 let (piece, reader) = match read {
                     Ok(read) => read,
@@ -257,7 +248,7 @@ async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>,
                 match piece {
                     Ok(None) => {}
                     Ok(Some(bytes)) => {
-                        parts.push(Part::Content(reader));
+                        parts.push(BodyPart::Content(reader));
                         return Some((Ok(bytes), parts));
                     }
                     Err(e) => return Some((Err(e), vec![])),
@@ -274,7 +265,7 @@ fn boundary() -> Result<String, Error> {
 }
 
 /// Copies between two databases of this server, as the bytes are stored.
-async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Result<Tried, Error> {
+async fn copy(source: &LocalDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
     };
@@ -289,7 +280,7 @@ async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Re
             };
             let mut sink = (target.db).attachment_sink(&doc_id, &file.content_type, options);
             let reader = source.db.attachment_reader(&doc_id, file, None, false)?;
-            let mut parts = vec![Part::Content(reader)];
+            let mut parts = vec![BodyPart::Content(reader)];
             while let Some((piece, rest)) = next_piece(parts).await {
                 parts = rest;
                 if let Err(e) = sink.write(piece?).await {
@@ -334,13 +325,8 @@ fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
     }
 }
 
-async fn download(
-    source: &HttpPeer,
-    target: &LocalPeer,
-    id: &str,
-    rev: &str,
-) -> Result<Tried, Error> {
-    let mut socket = source.socket_apart().await;
+async fn download(source: &HttpDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
+    let mut socket = source.streamed_socket().await;
     let Some(mut response) = (source.open_with_attachments(&mut socket, (id, rev), true)).await?
     else {
         return Ok(Tried::Missing);
@@ -411,7 +397,7 @@ struct Expected {
 
 /// A document with attachments coming in.
 struct Receiving<'a> {
-    target: &'a LocalPeer,
+    target: &'a LocalDb,
     id: &'a DocId,
     text: BytesMut,
     doc: Option<EditDoc>,
@@ -422,7 +408,7 @@ struct Receiving<'a> {
 }
 
 impl<'a> Receiving<'a> {
-    fn new(target: &'a LocalPeer, id: &'a DocId) -> Receiving<'a> {
+    fn new(target: &'a LocalDb, id: &'a DocId) -> Receiving<'a> {
         Receiving {
             target,
             id,
@@ -436,8 +422,8 @@ impl<'a> Receiving<'a> {
 
     async fn event(&mut self, event: Event) -> Result<(), Broken> {
         match event {
-            Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
-            Event::Part(_) | Event::End => {}
+            Event::BodyPart(headers) if self.doc.is_some() => self.begin(&headers),
+            Event::BodyPart(_) | Event::End => {}
             Event::Data(bytes) if self.doc.is_none() => {
                 if self.text.len() + bytes.len() > TEXT_BYTES_MAX {
                     return Err(Broken::Garbled("the document is too long".into()));

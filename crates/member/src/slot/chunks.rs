@@ -22,7 +22,7 @@ const LOOK: Duration = Duration::from_millis(5);
 type Row = (Vec<u8>, Option<Vec<u8>>);
 
 /// A part of a request.
-pub(super) struct Part {
+pub(super) struct Chunk {
     pub gateway: u64,
     pub counter: u64,
     pub index: u32,
@@ -32,16 +32,16 @@ pub(super) struct Part {
 
 /// Rows of the slot's own to write, and the request that is whole now.
 #[derive(Default)]
-pub(super) struct Parted {
+pub(super) struct ChunkResult {
     pub rows: Vec<Row>,
     pub request: Option<Request>,
 }
 
 /// What is kept: the keys, and after which offset each came.
 #[derive(Default)]
-pub(super) struct Kept(BTreeMap<Vec<u8>, u64>);
+pub(super) struct PendingChunks(BTreeMap<Vec<u8>, u64>);
 
-impl Part {
+impl Chunk {
     /// What the keys of a request's parts begin with.
     fn prefix(&self) -> Vec<u8> {
         let numbers = [self.gateway, self.counter].into_iter();
@@ -56,21 +56,21 @@ impl Part {
     }
 }
 
-impl Kept {
+impl PendingChunks {
     /// What the store has.
-    pub fn load(store: &Store, slot: SlotNumber) -> Result<Kept, StoreError> {
+    pub fn load(store: &Store, slot: SlotNumber) -> Result<PendingChunks, StoreError> {
         let rows = store.slot_state(slot, &[PART]).map_err(failed)?;
         let offset = |value: &[u8]| value.first_chunk().map_or(0, |at| u64::from_be_bytes(*at));
         let kept = rows.into_iter().map(|(key, value)| {
             let at = offset(&value);
             (key, at)
         });
-        Ok(Kept(kept.collect()))
+        Ok(PendingChunks(kept.collect()))
     }
 
     /// Takes in a part that is not the last. It is at this offset of the log.
-    pub fn add(&mut self, part: &Part, offset: u64) -> Parted {
-        let mut done = Parted::default();
+    pub fn add(&mut self, part: &Chunk, offset: u64) -> ChunkResult {
+        let mut done = ChunkResult::default();
         self.forget(&mut done.rows, |_, at| {
             at.saturating_add(RECORDS_MAX) < offset
         });
@@ -81,7 +81,7 @@ impl Kept {
     }
 
     /// Whether all parts before this one are kept.
-    pub fn has_all_before(&self, part: &Part) -> bool {
+    pub fn has_all_before(&self, part: &Chunk) -> bool {
         let prefix = part.prefix();
         let from = self.0.range(prefix.clone()..);
         let of_request = from.take_while(|(key, _)| key.starts_with(&prefix));
@@ -89,8 +89,8 @@ impl Kept {
     }
 
     /// The parts of a request go. Without all of them it is not whole: whoever proposed it does so again.
-    pub fn finish(&mut self, part: &Part, before: &[(Vec<u8>, Vec<u8>)]) -> Parted {
-        let (mut done, prefix) = (Parted::default(), part.prefix());
+    pub fn finish(&mut self, part: &Chunk, before: &[(Vec<u8>, Vec<u8>)]) -> ChunkResult {
+        let (mut done, prefix) = (ChunkResult::default(), part.prefix());
         self.forget(&mut done.rows, |key, _| key.starts_with(&prefix));
         if before.len() as u64 == u64::from(part.index) {
             let pieces = before.iter().filter_map(|(_, value)| value.get(8..));
@@ -113,7 +113,7 @@ impl Kept {
 
 /// The parts before the last one, all of which are kept: in their order, once the store has them.
 pub(super) async fn before(
-    part: &Part,
+    part: &Chunk,
     store: &Arc<Store>,
     slot: SlotNumber,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {

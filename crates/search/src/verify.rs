@@ -19,7 +19,7 @@ const MARK: &str = "damaged";
 ///
 /// # Errors
 /// The files cannot be read, for a reason that may pass.
-pub fn damage_of(folder: &Path) -> Result<Option<String>, Error> {
+pub fn find_damage(folder: &Path) -> Result<Option<String>, Error> {
     if let Some(reason) = mark_of(folder)? {
         return Ok(Some(reason));
     }

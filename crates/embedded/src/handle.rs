@@ -8,12 +8,12 @@ use crate::{Error, Result};
 
 /// A thing until it is closed: by whoever has it, or with its directory. One thread at a time uses it.
 #[derive(Debug)]
-pub struct Slot<T> {
+pub struct Handle<T> {
     value: Mutex<Option<T>>,
     process: u32,
 }
 
-impl<T> Slot<T> {
+impl<T> Handle<T> {
     /// Uses it.
     ///
     /// # Errors
@@ -24,7 +24,7 @@ impl<T> Slot<T> {
         work(value.as_mut().ok_or_else(Error::closed)?)
     }
 
-    /// Takes it out, for work that waits: [`Slot::put_back`] brings it in again.
+    /// Takes it out, for work that waits: [`Handle::put_back`] brings it in again.
     pub(crate) fn take(&self) -> Result<T> {
         self.check()?;
         self.value.lock().take().ok_or_else(Error::closed)
@@ -47,7 +47,7 @@ pub(crate) trait Closes: Send + Sync {
     fn close(&self);
 }
 
-impl<T: Send> Closes for Slot<T> {
+impl<T: Send> Closes for Handle<T> {
     fn close(&self) {
         if self.process == std::process::id() {
             drop(self.value.lock().take());
@@ -55,7 +55,7 @@ impl<T: Send> Closes for Slot<T> {
     }
 }
 
-impl<T> Slot<T> {
+impl<T> Handle<T> {
     /// Lets go of it. A second time does nothing.
     pub fn close(&self)
     where
@@ -65,7 +65,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T> Drop for Slot<T> {
+impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             // It belongs to threads that are not in this process.
@@ -76,30 +76,30 @@ impl<T> Drop for Slot<T> {
 
 /// The slots of a directory.
 #[derive(Default)]
-pub(crate) struct Slots(Mutex<Vec<Weak<dyn Closes>>>);
+pub(crate) struct Handles(Mutex<Vec<Weak<dyn Closes>>>);
 
 /// Below so many, nobody looks for those that are gone.
 const KEPT_MIN: usize = 64;
 
-impl Slots {
-    pub fn add<T: Send + 'static>(&self, value: T) -> Arc<Slot<T>> {
-        let slot = Arc::new(Slot {
+impl Handles {
+    pub fn add<T: Send + 'static>(&self, value: T) -> Arc<Handle<T>> {
+        let handle = Arc::new(Handle {
             value: Mutex::new(Some(value)),
             process: std::process::id(),
         });
         let mut all = self.0.lock();
         if all.len() >= KEPT_MIN && all.len() == all.capacity() {
-            all.retain(|slot| slot.strong_count() > 0);
+            all.retain(|handle| handle.strong_count() > 0);
         }
-        let weak: Weak<Slot<T>> = Arc::downgrade(&slot);
+        let weak: Weak<Handle<T>> = Arc::downgrade(&handle);
         all.push(weak);
-        slot
+        handle
     }
 
     pub fn close(&self) {
         let all = std::mem::take(&mut *self.0.lock());
-        for slot in all.iter().filter_map(Weak::upgrade) {
-            slot.close();
+        for handle in all.iter().filter_map(Weak::upgrade) {
+            handle.close();
         }
     }
 }

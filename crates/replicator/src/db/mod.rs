@@ -1,14 +1,14 @@
 //! The two ends of a replication, alike whether they are on this server or behind HTTP.
 
-pub mod apart;
+pub mod attachments;
 mod budget;
 mod changes;
 mod client;
 pub(crate) mod http;
 mod local;
+mod outbound;
 mod reach;
 mod retry;
-mod ways;
 
 use bytes::Bytes;
 use document::EditDoc;
@@ -18,10 +18,10 @@ use tokio::sync::mpsc;
 pub use budget::Lane;
 pub use changes::{Change, ChangesQuery, Feed, Read};
 pub use client::Clients;
-pub use http::HttpPeer;
-pub use local::LocalPeer;
+pub use http::HttpDb;
+pub use local::LocalDb;
+pub use outbound::{Rights, TOKEN};
 pub use reach::Allowed;
-pub use ways::{Rights, TOKEN};
 
 use crate::error::Error;
 use crate::progress::Progress;
@@ -51,7 +51,7 @@ pub enum Body {
     /// As the database has it.
     Edit(Box<EditDoc>),
     /// To be brought by itself, because its attachments are large: the revision.
-    Apart(String),
+    Streamed(String),
 }
 
 impl Body {
@@ -60,7 +60,7 @@ impl Body {
         match self {
             Body::Json(text) => text.len(),
             Body::Edit(edit) => edit.body.len() + 256,
-            Body::Apart(_) => 0,
+            Body::Streamed(_) => 0,
         }
     }
 }
@@ -84,18 +84,18 @@ pub struct Refused {
 pub type Portions = mpsc::Sender<Vec<Doc>>;
 
 /// An end of a replication.
-pub enum Peer {
-    Local(LocalPeer),
-    Http(Box<HttpPeer>),
+pub enum Db {
+    Local(LocalDb),
+    Http(Box<HttpDb>),
 }
 
-impl Peer {
+impl Db {
     /// # Errors
     /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::NoAccess`], and those of requests.
     pub async fn info(&self) -> Result<Info, Error> {
         match self {
-            Peer::Local(peer) => peer.info(),
-            Peer::Http(peer) => peer.info().await,
+            Db::Local(db) => db.info(),
+            Db::Http(db) => db.info().await,
         }
     }
 
@@ -106,8 +106,8 @@ impl Peer {
     pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
         match self {
             // Made before the peer was opened.
-            Peer::Local(_) => Ok(()),
-            Peer::Http(peer) => peer.create(params).await,
+            Db::Local(_) => Ok(()),
+            Db::Http(db) => db.create(params).await,
         }
     }
 
@@ -117,8 +117,8 @@ impl Peer {
     /// Those of requests.
     pub async fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
         match self {
-            Peer::Local(peer) => peer.read(id),
-            Peer::Http(peer) => peer.read(id).await,
+            Db::Local(db) => db.read(id),
+            Db::Http(db) => db.read(id).await,
         }
     }
 
@@ -133,8 +133,8 @@ impl Peer {
         body: &Map<String, Value>,
     ) -> Result<String, Error> {
         match self {
-            Peer::Local(peer) => peer.write_local(id, rev, body).await,
-            Peer::Http(peer) => peer.write_local(id, rev, body).await,
+            Db::Local(db) => db.write_local(id, rev, body).await,
+            Db::Http(db) => db.write_local(id, rev, body).await,
         }
     }
 
@@ -144,16 +144,16 @@ impl Peer {
     /// Those of requests.
     pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
         match self {
-            Peer::Local(peer) => peer.ensure_full_commit().await,
-            Peer::Http(peer) => peer.ensure_full_commit().await,
+            Db::Local(db) => db.ensure_full_commit().await,
+            Db::Http(db) => db.ensure_full_commit().await,
         }
     }
 
     /// Changes after a seq that a feed has not shown yet, if the server tells.
     pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
         match self {
-            Peer::Local(peer) => peer.pending(query, since),
-            Peer::Http(peer) => peer.pending(query, since).await,
+            Db::Local(db) => db.pending(query, since),
+            Db::Http(db) => db.pending(query, since).await,
         }
     }
 
@@ -163,8 +163,8 @@ impl Peer {
     /// Those of requests.
     pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<Feed, Error> {
         match self {
-            Peer::Local(peer) => peer.changes(query, since).map(Feed::Local),
-            Peer::Http(peer) => peer.changes(query, since).await.map(Feed::Http),
+            Db::Local(db) => db.changes(query, since).map(Feed::Local),
+            Db::Http(db) => db.changes(query, since).await.map(Feed::Http),
         }
     }
 
@@ -174,8 +174,8 @@ impl Peer {
     /// Those of requests.
     pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
         match self {
-            Peer::Local(peer) => peer.revs_diff(changes),
-            Peer::Http(peer) => peer.revs_diff(changes).await,
+            Db::Local(db) => db.revs_diff(changes),
+            Db::Http(db) => db.revs_diff(changes).await,
         }
     }
 
@@ -190,8 +190,8 @@ impl Peer {
         progress: &Progress,
     ) -> Result<(), Error> {
         match self {
-            Peer::Local(peer) => peer.fetch(wanted, portions).await,
-            Peer::Http(peer) => peer.fetch(wanted, portions, progress).await,
+            Db::Local(db) => db.fetch(wanted, portions).await,
+            Db::Http(db) => db.fetch(wanted, portions, progress).await,
         }
     }
 
@@ -201,8 +201,8 @@ impl Peer {
     /// Those of requests.
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         match self {
-            Peer::Local(peer) => peer.write(docs).await,
-            Peer::Http(peer) => peer.write(docs).await,
+            Db::Local(db) => db.write(docs).await,
+            Db::Http(db) => db.write(docs).await,
         }
     }
 }

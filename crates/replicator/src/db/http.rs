@@ -29,8 +29,8 @@ pub use self::streamed::Put;
 use super::Info;
 use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
+use super::outbound::{Outbound, Rights, TOKEN};
 use super::retry;
-use super::ways::{Rights, TOKEN, Ways};
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
@@ -61,8 +61,8 @@ struct Place<'a> {
     socket: Socket,
 }
 
-pub struct HttpPeer {
-    ways: Ways,
+pub struct HttpDb {
+    ways: Outbound,
     base: Url,
     headers: HeaderMap,
     auth: Auth,
@@ -191,7 +191,7 @@ fn doc_path(id: &str) -> String {
     encoded(id)
 }
 
-impl HttpPeer {
+impl HttpDb {
     /// # Errors
     /// [`Error::Request`] when certificates cannot be read, [`Error::InvalidEndpoint`] for impossible headers,
     /// [`Error::Forbidden`] when somebody who is no server admin may not connect to it.
@@ -201,9 +201,9 @@ impl HttpPeer {
         settings: &Settings,
         clients: &Arc<Clients>,
         (rights, lane): (Rights, Lane),
-    ) -> Result<HttpPeer, Error> {
+    ) -> Result<HttpDb, Error> {
         let timeout = replication.connection_timeout;
-        let ways = Ways::new(remote, timeout, settings, clients, rights);
+        let ways = Outbound::new(remote, timeout, settings, clients, rights);
         ways.to(&remote.url).await?;
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
@@ -221,7 +221,7 @@ impl HttpPeer {
             let _socket = account.socket(lane).await;
             Auth::open(&ways, remote, settings.auth_session).await
         };
-        Ok(HttpPeer {
+        Ok(HttpDb {
             ways,
             base: remote.url.clone(),
             headers,
@@ -246,8 +246,8 @@ impl HttpPeer {
     }
 
     /// Waits until a revision with its attachments may be read apart, perhaps while other answers of this server wait to be read.
-    pub async fn socket_apart(&self) -> Socket {
-        self.account.socket(Lane::Apart).await
+    pub async fn streamed_socket(&self) -> Socket {
+        self.account.socket(Lane::Streamed).await
     }
 
     fn url(&self, path: &str) -> String {
@@ -390,7 +390,7 @@ impl HttpPeer {
         self.json(&mut place.socket, call).await
     }
 
-    /// Sends a request whose caller has a socket, and returns an answer that [`HttpPeer::json_answer`] accepts.
+    /// Sends a request whose caller has a socket, and returns an answer that [`HttpDb::json_answer`] accepts.
     async fn json(&self, socket: &mut Socket, call: Call<'_>) -> Result<Answer, Error> {
         self.call(socket, call, |response| async {
             let answer = whole(response).await?;

@@ -9,8 +9,8 @@ use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
+use crate::db::outbound::{Outbound, TOKEN};
 use crate::endpoint::Remote;
-use crate::peer::ways::{TOKEN, Ways};
 
 /// How long a login may take: passwords are slow to check.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(30);
@@ -62,7 +62,7 @@ struct Credentials {
 
 impl Auth {
     /// With `sessions`, logs in; where that fails the password is sent with every request.
-    pub async fn open(ways: &Ways, remote: &Remote, sessions: bool) -> Auth {
+    pub async fn open(ways: &Outbound, remote: &Remote, sessions: bool) -> Auth {
         let credentials = remote.credentials().map(|(user, password)| Credentials {
             user: user.to_owned(),
             password: password.to_owned(),
@@ -91,7 +91,7 @@ impl Auth {
     }
 
     /// Logs in again when the session is about to run out.
-    pub async fn keep(&self, ways: &Ways) {
+    pub async fn keep(&self, ways: &Outbound) {
         let due = self
             .session
             .lock()
@@ -113,12 +113,12 @@ impl Auth {
     }
 
     /// Logs in again.
-    pub async fn renew(&self, ways: &Ways) {
+    pub async fn renew(&self, ways: &Outbound) {
         let session = self.log_in(ways).await;
         *self.session.lock() = session;
     }
 
-    async fn log_in(&self, ways: &Ways) -> Option<Session> {
+    async fn log_in(&self, ways: &Outbound) -> Option<Session> {
         let (login, who) = (self.login.as_ref()?, self.credentials.as_ref()?);
         let body = json!({"name": who.user, "password": who.password}).to_string();
         let way = ways.to(login).await.ok()?;

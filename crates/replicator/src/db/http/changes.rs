@@ -5,13 +5,13 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::super::changes::{Change, ChangesQuery, HttpFeed};
-use super::{Answer, Call, Failed, HttpPeer, encoded, whole};
+use super::{Answer, Call, Failed, HttpDb, encoded, whole};
+use crate::db::Missing;
+use crate::db::budget::Socket;
 use crate::error::Error;
 use crate::options::Selection;
-use crate::peer::Missing;
-use crate::peer::budget::Socket;
 
-impl HttpPeer {
+impl HttpDb {
     /// Path and body of a request for changes.
     pub(super) fn changes_request(
         &self,

@@ -34,7 +34,7 @@ pub struct Rights {
 
 /// The clients for one origin.
 #[derive(Clone)]
-pub struct Way {
+pub struct Route {
     client: Arc<Pooled>,
     uploader: Arc<Pooled>,
     /// Only when it leads to this very server: nobody else is to learn it.
@@ -43,7 +43,7 @@ pub struct Way {
     pub is_guarded: bool,
 }
 
-impl Way {
+impl Route {
     /// With `uploads`, one that waits for an answer as long as the request takes.
     pub fn client(&self, uploads: bool) -> &Client {
         match uploads {
@@ -53,29 +53,29 @@ impl Way {
     }
 }
 
-pub struct Ways {
+pub struct Outbound {
     clients: Arc<Clients>,
     remote: Remote,
     timeout: Duration,
     settings: Settings,
     rights: Rights,
-    known: Mutex<Vec<(Origin, Way)>>,
+    known: Mutex<Vec<(Origin, Route)>>,
     /// Whether a database has answered: what is told from then on is its, and tells nothing of ports.
     has_answered: AtomicBool,
 }
 
 /// Origins that redirects lead to, at most.
-const WAYS_MAX: usize = 16;
+const ROUTES_MAX: usize = 16;
 
-impl Ways {
+impl Outbound {
     pub fn new(
         remote: &Remote,
         timeout: Duration,
         settings: &Settings,
         clients: &Arc<Clients>,
         rights: Rights,
-    ) -> Ways {
-        Ways {
+    ) -> Outbound {
+        Outbound {
             clients: clients.clone(),
             remote: remote.clone(),
             timeout,
@@ -90,7 +90,7 @@ impl Ways {
     ///
     /// # Errors
     /// [`Error::Forbidden`] when they may not, [`Error::Request`] when certificates cannot be read.
-    pub async fn to(&self, url: &Url) -> Result<Way, Error> {
+    pub async fn to(&self, url: &Url) -> Result<Route, Error> {
         let origin = url.origin();
         let known = self
             .known
@@ -98,17 +98,17 @@ impl Ways {
             .iter()
             .find(|(o, _)| *o == origin)
             .cloned();
-        if let Some((_, way)) = known {
-            return Ok(way);
+        if let Some((_, route)) = known {
+            return Ok(route);
         }
-        let way = self.open(url).await?;
+        let route = self.open(url).await?;
         let mut known = self.known.lock();
-        known.truncate(WAYS_MAX - 1);
-        known.push((origin, way.clone()));
-        Ok(way)
+        known.truncate(ROUTES_MAX - 1);
+        known.push((origin, route.clone()));
+        Ok(route)
     }
 
-    async fn open(&self, url: &Url) -> Result<Way, Error> {
+    async fn open(&self, url: &Url) -> Result<Route, Error> {
         let own = match self.remote.proxy {
             // A proxy is another server, wherever it leads.
             Some(_) => None,
@@ -138,7 +138,7 @@ impl Ways {
             self.clients
                 .get((&self.remote, url), timeout, uploads, settings, &reach)
         };
-        Ok(Way {
+        Ok(Route {
             client: client(false)?,
             uploader: client(true)?,
             token: self.rights.token.clone().filter(|_| is_own),
@@ -153,8 +153,8 @@ impl Ways {
         }
         let origin = self.remote.url.origin();
         let known = self.known.lock();
-        let way = known.iter().find(|(o, _)| *o == origin);
-        way.is_none_or(|(_, way)| way.is_guarded)
+        let route = known.iter().find(|(o, _)| *o == origin);
+        route.is_none_or(|(_, route)| route.is_guarded)
     }
 
     /// The user whom its sockets are counted for; `None` for server admins.

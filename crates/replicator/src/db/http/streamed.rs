@@ -5,10 +5,10 @@ use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, Method, Response};
 
 use super::docs::is_database_gone;
-use super::{Answer, Call, HttpPeer, JSON, cause, doc_path, encoded, retried, whole};
+use super::{Answer, Call, HttpDb, JSON, cause, doc_path, encoded, retried, whole};
+use crate::db::budget::Socket;
+use crate::db::outbound::TOKEN;
 use crate::error::Error;
-use crate::peer::budget::Socket;
-use crate::peer::ways::TOKEN;
 
 /// What became of a document that was sent as a stream.
 pub enum Put {
@@ -19,7 +19,7 @@ pub enum Put {
     Failed(String),
 }
 
-impl HttpPeer {
+impl HttpDb {
     /// The answer that has a revision with all its attachments, preferably as `multipart/related`; `None` when the revision is
     /// gone. Attachments come as they are stored, `gzipped` ones too, or else
     /// decoded, in one JSON text.
@@ -54,7 +54,7 @@ impl HttpPeer {
         }
         let answer = whole(response)
             .await
-            .map_err(|f| self.error(&call, &f.told))?;
+            .map_err(|f| self.error(&call, &f.body))?;
         match answer.status {
             404 if !is_database_gone(&answer) => Ok(None),
             _ => Err(self.refusal(&call, &answer)),
@@ -98,7 +98,7 @@ impl HttpPeer {
         };
         let answer: Answer = match answer {
             Ok(answer) => answer,
-            Err(failed) => return Ok(Put::Failed(failed.told)),
+            Err(failed) => return Ok(Put::Failed(failed.body)),
         };
         Ok(match answer.status {
             200..300 => Put::Done,
@@ -108,9 +108,9 @@ impl HttpPeer {
             401 if self.auth.has_session() => {
                 // The session ran out, perhaps.
                 self.auth.renew(&self.ways).await;
-                Put::Failed(answer.told())
+                Put::Failed(answer.body())
             }
-            status if retried(status) || status == 400 => Put::Failed(answer.told()),
+            status if retried(status) || status == 400 => Put::Failed(answer.body()),
             _ => {
                 let (error, reason) = error_of(&answer.body);
                 Put::Refused(error, reason)
@@ -121,12 +121,12 @@ impl HttpPeer {
 
 fn error_of(body: &Bytes) -> (String, String) {
     #[derive(serde::Deserialize, Default)]
-    struct Told {
+    struct ErrorBody {
         #[serde(default)]
         error: String,
         #[serde(default)]
         reason: String,
     }
-    let told: Told = serde_json::from_slice(body).unwrap_or_default();
-    (told.error, told.reason)
+    let body: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
+    (body.error, body.reason)
 }

@@ -27,19 +27,19 @@ pub enum Lane {
     /// Reads from a source, and its checkpoints.
     Source,
     /// A single revision with its attachments, which is read while other answers of the source wait.
-    Apart,
+    Streamed,
     /// Everything that is sent to a target.
     Target,
 }
 
-const LANES: [Lane; 3] = [Lane::Source, Lane::Apart, Lane::Target];
+const LANES: [Lane; 3] = [Lane::Source, Lane::Streamed, Lane::Target];
 
 impl Lane {
     /// Of so many sockets in all, those of the lane. An eighth is left for idle ones, and a quarter for feeds.
     fn part(self, sockets: usize) -> usize {
         match self {
             Lane::Source | Lane::Target => sockets / 4,
-            Lane::Apart => sockets / 8,
+            Lane::Streamed => sockets / 8,
         }
     }
 }

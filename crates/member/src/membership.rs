@@ -13,7 +13,7 @@ use peers::{Authority, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::control::entry::Member;
+use crate::control::entry::MemberInfo;
 
 const FILE: &str = "member.json";
 /// In the store's directory: which node's it is.
@@ -40,13 +40,13 @@ pub struct Cluster {
 
 /// What a node knows of itself and of its cluster before it can ask anybody.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
+pub struct Membership {
     /// Its cluster.
     pub cluster: Cluster,
     /// Its number.
     pub node: NodeId,
     /// What others know of it.
-    pub member: Member,
+    pub member: MemberInfo,
     /// Where other members were when it joined.
     pub others: Vec<(NodeId, String)>,
     /// What marks the store that it votes with.
@@ -75,7 +75,7 @@ impl Cluster {
     /// Its id's bytes.
     ///
     /// # Errors
-    /// [`Error::Home`] when they are none.
+    /// [`Error::Membership`] when they are none.
     pub fn id_bytes(&self) -> Result<[u8; 16], Error> {
         bytes(&self.id)
     }
@@ -83,7 +83,7 @@ impl Cluster {
     /// What its records bear in a slot.
     ///
     /// # Errors
-    /// [`Error::Home`] when that cannot be read.
+    /// [`Error::Membership`] when that cannot be read.
     pub fn stamp(&self, slot: u16) -> Result<cluster::record::Stamp, Error> {
         Ok(cluster::record::Stamp {
             cluster: self.id_bytes()?,
@@ -96,7 +96,7 @@ impl Cluster {
 fn bytes<const N: usize>(hex: &str) -> Result<[u8; N], Error> {
     let bytes = HEXLOWER.decode(hex.as_bytes()).ok();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| Error::Home(format!("{hex} does not have {} digits", 2 * N)))
+    bytes.ok_or_else(|| Error::Membership(format!("{hex} does not have {} digits", 2 * N)))
 }
 
 /// Random bytes.
@@ -120,7 +120,7 @@ pub fn folder(data: &Path) -> PathBuf {
 /// When that cannot be written.
 pub fn ask_for_reseed(data: &Path) -> Result<(), Error> {
     let path = folder(data).join(RESEED);
-    fs::write(&path, "").map_err(|e| Error::Home(format!("{}: {e}", path.display())))
+    fs::write(&path, "").map_err(|e| Error::Membership(format!("{}: {e}", path.display())))
 }
 
 /// Whether a new generation was to begin at this start; asked once.
@@ -133,7 +133,7 @@ pub fn is_member(data: &Path) -> bool {
     folder(data).join(FILE).exists()
 }
 
-impl Home {
+impl Membership {
     /// Keeps it and the node's identity in a data directory that is of no cluster yet.
     ///
     /// # Errors
@@ -143,7 +143,7 @@ impl Home {
             return Err(Error::AlreadyMember(folder(data)));
         }
         let folder = folder(data);
-        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", folder.display()));
+        let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", folder.display()));
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -154,8 +154,8 @@ impl Home {
     }
 
     fn write(&self, folder: &Path) -> Result<(), Error> {
-        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", folder.display()));
-        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Home(e.to_string()))?;
+        let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", folder.display()));
+        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Membership(e.to_string()))?;
         let unfinished = folder.join("member.new");
         let mut file = fs::OpenOptions::new()
             .create(true)
@@ -178,7 +178,7 @@ impl Home {
     /// [`Error::OtherStore`], and why it cannot be read.
     pub fn claim(&mut self, data: &Path, store: &Path) -> Result<(), Error> {
         let path = store.join(MARK);
-        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", path.display()));
+        let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", path.display()));
         let found = match fs::read_to_string(&path) {
             Ok(mark) => Some(mark),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
@@ -206,12 +206,12 @@ impl Home {
     ///
     /// # Errors
     /// Why it cannot be read.
-    pub fn read(data: &Path) -> Result<(Home, Arc<Identity>), Error> {
+    pub fn read(data: &Path) -> Result<(Membership, Arc<Identity>), Error> {
         let folder = folder(data);
         let path = folder.join(FILE);
-        let failed = |e: String| Error::Home(format!("{}: {e}", path.display()));
+        let failed = |e: String| Error::Membership(format!("{}: {e}", path.display()));
         let text = fs::read(&path).map_err(|e| failed(e.to_string()))?;
-        let home: Home = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
+        let home: Membership = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
         Ok((home, Identity::open(&folder)?))
     }
 }
