@@ -1,7 +1,9 @@
-//! Who is asking, and what they may do: server administrators, users, sessions, tokens, and databases' security objects.
+//! Authentication and authorization: server administrators, users, sessions, tokens, and the
+//! security objects of databases.
 //!
-//! Knows nothing of HTTP but the text of a few headers. Password hashes, user documents and session cookies are CouchDB's,
-//! so a `local.ini` and a database of users can be carried over and clients notice no difference.
+//! Independent of HTTP except for the text of a few headers. Password hashes, user documents and
+//! session cookies are CouchDB's, so a `local.ini` and a users database can be carried over and
+//! clients notice no difference.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]

@@ -6,12 +6,12 @@ use futures_util::StreamExt as _;
 use crate::error::Result;
 use crate::target::Target;
 
-/// Bytes of a part. S3 wants at least 5 MiB.
+/// Size of a part, in bytes. S3 requires at least 5 MiB.
 pub(crate) const PART_BYTES: u64 = 8 << 20;
 /// Parts of a file that are on their way at a time.
 const PARTS_AT_ONCE: usize = 2;
 
-/// What a file at a target is.
+/// State of a file at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum FileState {
     Whole,
@@ -19,7 +19,7 @@ pub(crate) enum FileState {
     Damaged,
 }
 
-/// Gives a file's bytes to `with`, in order, and says whether they are those that the hash is of.
+/// Passes a file's bytes to `with`, in order, and returns whether they match the hash.
 pub(crate) async fn read<E: From<crate::Error>>(
     target: &Target,
     blake3: &str,

@@ -7,23 +7,24 @@ use crate::manifest::Manifest;
 use crate::read::{FileState, read};
 use crate::target::Target;
 
-/// What was found out about backups.
+/// Result of verifying backups.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// The backups that were looked at.
+    /// The verified backups.
     pub backups: Vec<Manifest>,
     /// Different files of them, each read once.
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// What is wrong, in words.
+    /// The problems, as texts.
     pub faults: Vec<String>,
 }
 
 /// Reads all files of the backup `name`, or of all backups, and compares their hashes.
 ///
 /// # Errors
-/// Those of the target, and [`Error::NoSuchBackup`]. What is wrong with backups is no error but what is answered.
+/// Those of the target, and [`Error::NoSuchBackup`]. Problems of backups are in the result, not
+/// errors.
 pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
     let mut verified = Verified::default();
     match name {

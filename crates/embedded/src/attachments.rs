@@ -12,12 +12,13 @@ use crate::{Database, Error, Handle, Result, WriteResult, options};
 
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
-/// What is known of an attachment.
+/// Metadata of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentInfo {
     /// As it was said when it was written.
     pub content_type: String,
-    /// Bytes of the whole, not of a range of it. What came gzipped from a client may be longer.
+    /// Bytes of the whole, not of a range of it. The content of an attachment that a client sent
+    /// gzipped may be longer.
     pub length: u64,
     /// `md5-…`
     pub digest: String,
@@ -31,12 +32,12 @@ pub struct Reader {
 }
 
 impl Reader {
-    /// What is known of it.
+    /// Returns the metadata.
     pub fn info(&self) -> &AttachmentInfo {
         &self.info
     }
 
-    /// The next piece, not empty; none at the end. Blocks for the time of a read.
+    /// Returns the next piece, not empty; none at the end. Blocks for the time of a read.
     ///
     /// # Errors
     /// [`Error::closed`], or what the store meets.
@@ -44,7 +45,7 @@ impl Reader {
         self.handle.with(|reader| Ok(reader.next_piece()?))
     }
 
-    /// Lets go of it.
+    /// Releases it.
     pub fn close(&self) {
         self.handle.close();
     }
@@ -168,14 +169,15 @@ impl Database {
         })
     }
 
-    /// Begins to write an attachment of the revision `rev` of a document, or of a new document. `options`: JSON text of an object.
+    /// Starts writing an attachment of the revision `rev` of a document, or of a new document.
+    /// `options`: JSON text of an object.
     ///
     /// # Errors
-    /// 409 `conflict`, 400 for a name that no attachment may have.
+    /// 409 `conflict`, 400 for an invalid attachment name.
     pub fn put_attachment(&self, id: &str, name: &str, options: &str) -> Result<Writer> {
         let options: options::Attachment = options::read(options)?;
         if options.start.or(options.end).is_some() {
-            return Err(Error::bad_request("a range is of what is read"));
+            return Err(Error::bad_request("a range applies to reads only"));
         }
         if name.starts_with('_') {
             return Err(Error::bad_request(format!(

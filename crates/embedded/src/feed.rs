@@ -1,4 +1,4 @@
-//! Changes: those that there are, and those that come.
+//! Changes: existing ones, and later ones as they come.
 
 use std::sync::Arc;
 
@@ -8,7 +8,7 @@ use tokio::sync::watch;
 use crate::batch::Batch;
 use crate::{BATCH_BYTES, Database, Directory, Error, Handle, Result, options};
 
-/// What reading a feed gives.
+/// A piece of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Changes, one at least.
@@ -55,7 +55,7 @@ impl Database {
 }
 
 impl Feed {
-    /// What comes next. Blocks for the time of some reads.
+    /// Returns the next piece. Blocks for the time of some reads.
     ///
     /// # Errors
     /// [`Error::closed`]; 404 once the database is deleted.
@@ -76,7 +76,7 @@ impl Feed {
                     return Ok(Piece::End);
                 }
                 changes.release();
-                // An error is that the database is deleted, which the refresh says.
+                // An error means that the database is deleted, which the refresh reports.
                 if !changed.has_changed().unwrap_or(true) {
                     return Ok(Piece::Wait);
                 }
@@ -100,7 +100,7 @@ impl Feed {
         }
     }
 
-    /// The seq to go on from later.
+    /// Returns the seq to continue from later.
     ///
     /// # Errors
     /// [`Error::closed`].
@@ -108,7 +108,7 @@ impl Feed {
         self.handle.with(|changes| Ok(changes.last_seq()))
     }
 
-    /// Lets go of its snapshot; who waits is told that it is closed.
+    /// Releases its snapshot; waiting callers get the error of a closed feed.
     pub fn close(&self) {
         self.closed.send_replace(true);
         self.handle.close();

@@ -1,4 +1,5 @@
-//! Things that are closed with the directory, whoever holds them, and that a forked process leaves alone.
+//! Handles: objects that are closed with their directory, even while a host holds them, and that a
+//! forked process does not touch.
 
 use std::sync::{Arc, Weak};
 
@@ -6,7 +7,7 @@ use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
-/// A thing until it is closed: by whoever has it, or with its directory. One thread at a time uses it.
+/// An object until it is closed, by its holder or with its directory. Used by one thread at a time.
 #[derive(Debug)]
 pub struct Handle<T> {
     value: Mutex<Option<T>>,
@@ -42,7 +43,7 @@ impl<T> Handle<T> {
     }
 }
 
-/// What is closed with a directory.
+/// An object that is closed with a directory.
 pub(crate) trait Closes: Send + Sync {
     fn close(&self);
 }
@@ -56,7 +57,7 @@ impl<T: Send> Closes for Handle<T> {
 }
 
 impl<T> Handle<T> {
-    /// Lets go of it. A second time does nothing.
+    /// Releases it. A second call does nothing.
     pub fn close(&self)
     where
         T: Send,
@@ -78,7 +79,7 @@ impl<T> Drop for Handle<T> {
 #[derive(Default)]
 pub(crate) struct Handles(Mutex<Vec<Weak<dyn Closes>>>);
 
-/// Below so many, nobody looks for those that are gone.
+/// Number of handles below which closed ones are not collected.
 const KEPT_MIN: usize = 64;
 
 impl Handles {

@@ -1,11 +1,12 @@
-//! Running users' code: the functions of design documents, in JavaScript in this process (or in worker processes of the
-//! same binary), and in any language by CouchDB's query-server line protocol.
+//! Runs users' code: the functions of design documents, in JavaScript in this process (or in worker
+//! processes of the same binary), and in any language by CouchDB's query-server line protocol.
 //!
-//! It knows documents, keys and values as JSON text; it knows nothing of indexes, databases or HTTP.
+//! It knows documents, keys and values as JSON text; it does not know indexes, databases or HTTP.
 //! All calls block: the caller is a worker thread.
 //!
-//! What a language has to do is said in the crate `language`, whose traits are those of this crate too. QuickJS itself is the
-//! crate `quickjs`, the analysis of map functions `projection`, other languages `query-server`.
+//! The crate `language` defines the interface of a language, whose traits this crate re-exports.
+//! QuickJS itself is the crate `quickjs`, the analysis of map functions `projection`, other
+//! languages `query-server`.
 
 #![forbid(unsafe_code)]
 

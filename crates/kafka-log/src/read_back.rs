@@ -1,20 +1,22 @@
-//! Reads a record as a leader of some epoch or a later one has it.
+//! Reads a record from a leader of a given epoch or a later one.
 //!
-//! A broker that was cut off may still take itself for the leader, and hold records that the log has lost. So an answer counts only
-//! with evidence of who gave it, and librdkafka gives two kinds:
+//! A broker that was cut off may still consider itself the leader, and hold records that the log
+//! has lost. So a response counts only with evidence of its sender, and librdkafka provides two
+//! kinds:
 //!
-//! - **The end.** Kafka's answer about a partition's end carries the epoch of the leader that gave it (`bounds.rs`).
-//! - **Records.** A fetch carries the leader's epoch that the client knows of, and a broker answers it only when that is its own epoch,
-//!   neither older nor newer (KIP-320). What the client knows never goes back, as long as it knows the topic, and is one of librdkafka's
-//!   figures (`leader_epoch`). So first that figure has to be the epoch that was asked for, or later, and then the fetch is begun. What
-//!   was fetched before is not taken: librdkafka numbers fetches.
+//! - **The end.** Kafka's answer about a partition's end contains the epoch of the leader that gave it (`bounds.rs`).
+//! - **Records.** A fetch contains the leader's epoch that the client knows, and a broker answers it only when that is its own epoch,
+//!   neither older nor newer (KIP-320). The client's epoch never decreases, as long as it knows the topic, and is one of librdkafka's
+//!   statistics (`leader_epoch`). So first that statistic has to be the requested epoch, or later, and then the fetch is started.
+//!   Earlier fetches are discarded: librdkafka numbers fetches.
 //!
-//! The epoch of a record alone is no evidence: an old leader has old records, and gives them gladly. Nor is librdkafka's metadata, in which
-//! leaders' epochs are not shown. "Trimmed" needs three answers: a fetch under that epoch that found no such offset, an end
-//! after the offset from a leader of that epoch, and a start after it.
+//! The epoch of a record alone is no evidence: an old leader has old records, and returns them. Nor
+//! is librdkafka's metadata, which does not contain leaders' epochs. "Trimmed" needs three answers:
+//! a fetch under that epoch that found no such offset, an end after the offset from a leader of
+//! that epoch, and a start after it.
 //!
-//! It has a client of its own, made when it is needed: the figures cost something, and a partition is read at one place at a time
-//! within a client.
+//! It has a client of its own, created on demand: the statistics are not free, and a partition is
+//! read at one place at a time within a client.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,7 +36,7 @@ use crate::raw::{Event, Reading, Topic};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
-/// Between looks at what has changed.
+/// Interval of checks for changes.
 const LOOK: Duration = Duration::from_millis(20);
 /// Between questions that were not answered well.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -60,17 +62,17 @@ pub(crate) struct ReadBack {
     reading: Vec<tokio::sync::Mutex<()>>,
 }
 
-/// What is asked for.
+/// A request to read a record again.
 #[derive(Clone, Debug)]
 pub(crate) struct ReadRequest {
     pub place: Place,
-    /// Of the slot.
+    /// The index of the slot.
     pub index: usize,
     pub offset: u64,
     pub epoch: i32,
 }
 
-/// What a fetch came to.
+/// The result of a fetch.
 enum Fetched {
     Record(RawRecord),
     /// The leader's log has no such offset.
@@ -147,7 +149,7 @@ impl ReadBack {
             Err(code) => return Fetched::Nothing(code.to_string()),
         };
         let first = timeout(FETCH_TIMEOUT, first(&reading)).await;
-        // It waits for librdkafka's threads.
+        // Dropping waits for librdkafka's threads.
         let _ = tokio::task::spawn_blocking(move || drop(reading)).await;
         match first {
             Ok(Event::Record {
@@ -167,7 +169,7 @@ impl ReadBack {
                 Fetched::Nothing(format!("the next record is at {offset}"))
             }
             // The leader may not know yet that its last records are acknowledged.
-            Ok(Event::End { .. }) => Fetched::Nothing("the leader has only begun".into()),
+            Ok(Event::End { .. }) => Fetched::Nothing("the leader has just started".into()),
             Ok(Event::Failed(
                 RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
             )) => Fetched::OutOfRange,
@@ -176,7 +178,7 @@ impl ReadBack {
         }
     }
 
-    /// The client, which goes some seconds after it was last used.
+    /// Returns the client, which is dropped some seconds after its last use.
     async fn back(&self) -> Result<Arc<ReadBackClient>, LogError> {
         let mut shared = self.back.lock().await;
         if let Some(back) = shared.upgrade() {
@@ -203,7 +205,7 @@ fn make(options: &Options, names: &Names) -> Result<Arc<ReadBackClient>, LogErro
     }))
 }
 
-/// Takes figures, so that they do not pile up, until nobody has used the client for a while.
+/// Takes statistics, so that they do not pile up, until the client has not been used for a while.
 async fn keep(back: Arc<ReadBackClient>) {
     let mut used = Instant::now();
     while used.elapsed() < KEEP {

@@ -1,4 +1,4 @@
-//! A log's topics: made, checked, and found.
+//! A log's topics: created, checked, and found.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,23 +21,24 @@ use crate::options::{OpenError, Options};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// For one question afterwards.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between looks for topics that were just made.
+/// Polling interval for topics that were just created.
 const LOOK: Duration = Duration::from_millis(100);
-/// Records are kept this long: three days.
+/// Retention of records, in milliseconds: three days.
 const RETENTION_MS: i64 = 72 * 60 * 60 * 1000;
-/// A message may have this many bytes: the largest record, and what is around it. Kafka's default is larger.
+/// A message may have this many bytes: the largest record, and what is around it. Kafka's default
+/// is larger.
 const MESSAGE_BYTES: i64 = 1_000_000;
 /// With this many replicas, two have to have what is acknowledged.
 const REPLICAS: i32 = 3;
 
-/// How topics are made.
+/// Options of new topics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TopicOptions {
-    /// Replicas of each partition; 3, or as many as there are brokers, when it is not said.
+    /// Replicas of each partition; by default 3, or the number of brokers if there are fewer.
     pub replicas: Option<u16>,
 }
 
-/// Makes a log's topics; those that are there stay as they are. Answers whether any was made.
+/// Creates a log's topics; existing ones stay as they are. Returns whether any was created.
 ///
 /// # Errors
 /// [`OpenError`]: when no broker answers, or Kafka refuses.
@@ -46,16 +47,17 @@ pub async fn create_topics(options: &Options, topics: TopicOptions) -> Result<bo
     Kafka::with(options, work).await
 }
 
-/// Finds out whether a log's topics are there and as they have to be.
+/// Checks that a log's topics exist and have suitable settings.
 ///
 /// # Errors
-/// [`OpenError::NoLog`] when a topic is missing, [`OpenError::Unfit`] with what is wrong with it; when no broker answers.
+/// [`OpenError::NoLog`] when a topic is missing, [`OpenError::Unfit`] with an unsuitable setting;
+/// when no broker answers.
 pub async fn check_topics(options: &Options) -> Result<(), OpenError> {
     Kafka::with(options, Kafka::check).await
 }
 
-/// The numbers of all logs of a cluster that Kafka has, the newest last. What the options say of slots and log's number is not looked
-/// at.
+/// Returns the numbers of all logs of a cluster in Kafka, the newest last. The options' slots and
+/// log number are ignored.
 ///
 /// # Errors
 /// [`OpenError`]: when no broker answers.
@@ -63,7 +65,7 @@ pub async fn log_numbers(options: &Options) -> Result<Vec<u64>, OpenError> {
     Kafka::with(options, Kafka::log_numbers).await
 }
 
-/// Whether a log's control topic has, or had, records.
+/// Returns whether a log's control topic has, or had, records.
 ///
 /// # Errors
 /// [`OpenError`]: when no broker answers, or there is no such topic.
@@ -100,7 +102,7 @@ impl Kafka {
         done.map_err(|e| OpenError::Refused(e.to_string()))?
     }
 
-    /// Of all topics: one that is missing is not made by being asked for.
+    /// Returns the metadata of all topics: this does not create a missing one.
     fn metadata(&self) -> Result<Metadata, OpenError> {
         let answer = self.reader.fetch_metadata(None, CONNECT_TIMEOUT);
         answer.map_err(|error| OpenError::Unreachable {
@@ -165,7 +167,7 @@ impl Kafka {
         Ok(made)
     }
 
-    /// Brokers come to know of a topic one after the other, and its leaders later.
+    /// Waits, since brokers learn of a topic one after the other, and of its leaders later.
     fn wait_until_made(&self) -> Result<(), OpenError> {
         let began = Instant::now();
         loop {
@@ -261,7 +263,7 @@ fn refused(error: KafkaError) -> OpenError {
     OpenError::Refused(error.to_string())
 }
 
-/// Of logs that have both topics: one is made after the other.
+/// Returns the numbers of logs that have both topics: one is created after the other.
 fn numbers(cluster: &str, metadata: &Metadata) -> Vec<u64> {
     let topics: HashSet<&str> = metadata.topics().iter().map(MetadataTopic::name).collect();
     let numbers = topics.iter().filter_map(|name| log_number(cluster, name));
@@ -289,15 +291,15 @@ fn unfit(
     }
 }
 
-/// What a setting has to be.
+/// The requirement for a setting.
 enum Requirement {
     OneOf(&'static [&'static str]),
     AtLeast(i64),
-    /// Or -1, which is no limit.
+    /// Or -1, no limit.
     AtLeastOrNone(i64),
 }
 
-/// What one setting of a topic has to be.
+/// The requirement for one setting of a topic.
 struct Rule {
     setting: &'static str,
     requirement: Requirement,

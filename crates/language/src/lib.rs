@@ -1,8 +1,9 @@
-//! What a language of users' functions has to do: run map functions ([`Mapper`]), custom reduce functions ([`Reducer`]) and
-//! all other functions of design documents ([`Designs`]).
+//! The interface of a language of users' functions: map functions ([`Mapper`]), custom reduce
+//! functions ([`Reducer`]) and all other functions of design documents ([`Designs`]).
 //!
-//! Documents, keys and values are JSON text. All calls block: the caller is a worker thread. Nothing here runs a function;
-//! `functions` has the JavaScript engine, `query-server` the languages that run in processes of their own.
+//! Documents, keys and values are JSON text. All calls block: the caller is a worker thread.
+//! Nothing here runs a function; `functions` has the JavaScript engine, `query-server` the
+//! languages that run in external processes.
 
 #![forbid(unsafe_code)]
 
@@ -20,5 +21,5 @@ pub use reduce::{ReduceRow, Reducer};
 
 use std::time::Duration;
 
-/// Work that is made of many calls lets others go first when it has had its place for so long.
+/// Time after which work of many calls yields its place to others.
 pub const SLICE: Duration = Duration::from_millis(250);

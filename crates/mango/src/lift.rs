@@ -1,4 +1,5 @@
-//! Lifting the members that a query names out of a document's text, in one pass that skips everything else.
+//! Extracts the members that a query names from a document's text, in one pass that skips
+//! everything else.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,17 +9,18 @@ use crate::error::SelectorError;
 use crate::json::{Kind, Members, is_name, name_text};
 use crate::path::FieldPath;
 
-/// A document as it is stored.
+/// A stored document.
 #[derive(Clone, Copy, Debug)]
 pub struct Doc<'a> {
-    /// The underscore members as JSON text without braces, as `"_id":"a","_rev":"1-x"`. Empty when they are in `body`.
+    /// The underscore members as JSON text without braces, as in `"_id":"a","_rev":"1-x"`. Empty
+    /// when they are in `body`.
     pub members: &'a [u8],
     /// The rest: a compact JSON object without duplicate members.
     pub body: &'a [u8],
 }
 
 impl<'a> Doc<'a> {
-    /// A document whose text holds its underscore members too.
+    /// Wraps a document whose text contains its underscore members too.
     pub fn whole(text: &'a [u8]) -> Doc<'a> {
         Doc {
             members: &[],
@@ -26,7 +28,7 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Hands over the text of the whole document.
+    /// Calls `take` with the text of the whole document.
     pub(crate) fn with_whole<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
         match self.body.strip_prefix(b"{") {
             Some(rest) if !self.members.is_empty() => {
@@ -38,19 +40,19 @@ impl<'a> Doc<'a> {
     }
 }
 
-/// What stands at the end of a path.
+/// The value at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Found<'a> {
     /// A value's text.
     Value(&'a [u8]),
-    /// The last object on the way has no such member.
+    /// The last object of the path has no such member.
     Missing,
-    /// The way leads through a value that has no members, or past the end of an array. CouchDB holds this to be neither
-    /// present nor absent: not even `$exists: false` matches.
+    /// The path leads through a value without members, or past the end of an array. To CouchDB this
+    /// is neither present nor absent: not even `$exists: false` matches.
     NoWay,
 }
 
-/// A [`Found`] by positions, so that a buffer of them can be used for many documents.
+/// A [`Found`] as positions, so that a buffer of them can be reused for many documents.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) enum FoundSpan {
     #[default]
@@ -74,17 +76,17 @@ impl FoundSpan {
     }
 }
 
-/// Fields to be lifted out of many documents.
+/// Extracts fields from many documents.
 #[derive(Clone, Debug, Default)]
 pub struct Lift {
     lifter: Lifter,
-    /// The slot of each field.
+    /// The span of each field.
     spans: Vec<usize>,
     found: Vec<FoundSpan>,
 }
 
 impl Lift {
-    /// Of these fields.
+    /// Extracts these fields.
     pub fn new(fields: &[FieldPath]) -> Lift {
         let mut lifter = Lifter::default();
         let spans = fields.iter().map(|path| lifter.add(path)).collect();
@@ -95,32 +97,33 @@ impl Lift {
         }
     }
 
-    /// What stands at the end of each path, in the order of the fields.
+    /// Returns the value at the end of each path, in the order of the fields.
     pub fn of<'a>(&mut self, doc: &'a Doc<'a>) -> impl Iterator<Item = Found<'a>> {
         self.lifter.lift(doc, &mut self.found);
         self.spans.iter().map(|span| self.found[*span].of(doc))
     }
 }
 
-/// The paths that are lifted; each has a slot, numbered in the order in which it was added.
+/// The paths to extract; each has a span, numbered in the order of addition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifter {
     paths: Vec<FieldPath>,
     spans: HashMap<FieldPath, usize>,
     branches: Branches,
-    /// Parts of all paths together.
+    /// Parts of all paths in total.
     parts: usize,
 }
 
-/// Names that are looked for in one object or array.
+/// Names to look for in one object or array.
 #[derive(Clone, Debug, Default)]
 struct Branches {
     all: Vec<Branch>,
-    /// Where each name is, when there are more than a few.
+    /// The index of each name, when there are more than a few.
     by_name: HashMap<Box<[u8]>, usize>,
-    /// Names that are positions in an array, and which they are, in order. Several names may be one position, as `1` and `01`.
+    /// Names that are array positions, with the positions, in order. Several names may be one
+    /// position, such as `1` and `01`.
     positions: BTreeSet<(usize, usize)>,
-    /// Names that begin with `_`.
+    /// Number of names that start with `_`.
     own: usize,
 }
 
@@ -128,13 +131,13 @@ struct Branches {
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
     pub name: Box<str>,
-    /// When a path ends here.
+    /// The span of a path that ends here.
     pub span: Option<usize>,
     below: Branches,
 }
 
 impl Branch {
-    /// The names on the paths that go on.
+    /// Returns the names on the paths that continue.
     pub fn below(&self) -> &[Branch] {
         &self.below.all
     }
@@ -151,7 +154,7 @@ impl Branches {
         self.by_name.get(name.as_bytes()).copied()
     }
 
-    /// The branch of a name as it is written.
+    /// Returns the branch of a name, given as it is written.
     #[inline]
     fn find(&self, written: &[u8]) -> Option<&Branch> {
         if self.by_name.is_empty() {
@@ -188,11 +191,12 @@ impl Branches {
     }
 }
 
-/// Parts of all paths of a selector, of `fields` or of an aggregate, at most; each may take some 600 bytes.
+/// Maximum number of parts of all paths of a selector, of `fields` or of an aggregate; each may
+/// take some 600 bytes.
 const PARTS_MAX: usize = 1 << 16;
 
 impl Lifter {
-    /// The slot of a path that a client names.
+    /// Returns the span of a path from a client.
     ///
     /// # Errors
     /// [`SelectorError::TooManyParts`] beyond [`PARTS_MAX`].
@@ -204,7 +208,7 @@ impl Lifter {
         }
     }
 
-    /// The slot of a path, which is added when it is new.
+    /// Returns the span of a path, which is added if it is new.
     pub fn add(&mut self, path: &FieldPath) -> usize {
         if let Some(span) = self.spans.get(path) {
             return *span;
@@ -225,7 +229,7 @@ impl Lifter {
         span
     }
 
-    /// The first names of the paths, in the order in which they were added.
+    /// Returns the first names of the paths, in the order of addition.
     pub fn branches(&self) -> &[Branch] {
         &self.branches.all
     }
@@ -269,7 +273,8 @@ struct Pass<'a, 's> {
 }
 
 impl Pass<'_, '_> {
-    /// Looks for up to `wanted` of the branches; answers the position behind the object when it was read to its end.
+    /// Looks for up to `wanted` of the branches; returns the position after the object if it was
+    /// read to its end.
     fn members(
         &mut self,
         mut members: Members<'_>,
@@ -297,7 +302,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Takes what the branch wants of the value at `pos`; answers the value's end, unless it is the last that is looked at.
+    /// Records the value at `pos` for the branch; returns the value's end, unless it is the last to
+    /// be read.
     fn value(&mut self, branch: &Branch, pos: usize, last: bool) -> Option<usize> {
         if branch.below.all.is_empty() {
             let end = skip::value(self.text, pos)?;

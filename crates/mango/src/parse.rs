@@ -12,7 +12,7 @@ use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
 use crate::selector::{Field, SelectorNode, TextHits, TextNode};
 
-/// Reads the whole selector, an object's text in the normal form.
+/// Parses the whole selector, a normalised object text.
 pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifter), SelectorError> {
     let mut reader = Reader {
         limits,
@@ -31,19 +31,19 @@ pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifte
     Ok((root, reader.lifter))
 }
 
-/// What has been counted so far, to be held against the limits.
+/// A parser, with counts for the limits.
 struct Reader<'a> {
     limits: &'a Limits,
     conditions: usize,
     regexes: usize,
-    /// The fields of conditions that are about the document itself.
+    /// The fields of conditions on the document itself.
     lifter: Lifter,
     texts: usize,
-    /// The field of the condition before.
+    /// The field of the previous condition.
     last: Option<(Arc<str>, FieldPath)>,
 }
 
-/// Where in the selector a value stands.
+/// The place of a value in the selector.
 struct Place {
     /// The dotted name of the field above.
     field: Option<Arc<str>>,
@@ -51,12 +51,12 @@ struct Place {
     negation: Negation,
 }
 
-/// What becomes of a negation.
+/// The treatment of a negation.
 #[derive(Clone, Copy)]
 enum Negation {
-    /// It is moved down into the conditions; `negated` says whether there is one above.
+    /// It is moved down into the conditions; `negated` is whether there is one above.
     Moved { negated: bool },
-    /// It stays where it is: below `$elemMatch` and its like, where CouchDB does not move it.
+    /// It stays: below `$elemMatch` and similar operators, where CouchDB does not move it.
     Kept,
 }
 
@@ -98,7 +98,7 @@ impl Place {
 }
 
 impl Reader<'_> {
-    /// A node that asks for the condition here, or for its opposite if that is what has been moved down.
+    /// Returns a node of the condition, or of its opposite if a negation was moved down.
     fn wanted(
         &mut self,
         place: &Place,
@@ -316,7 +316,8 @@ impl Reader<'_> {
     }
 }
 
-/// The operands of `$and`, `$or` or `$nor`, each of them negated already where a negation is moved down.
+/// The operands of `$and`, `$or` or `$nor`, each of them negated already where a negation is moved
+/// down.
 struct Combination(Vec<SelectorNode>);
 
 impl Combination {
@@ -333,7 +334,7 @@ impl Combination {
     }
 }
 
-/// A single condition stands for itself, so that one without a field is seen at the root.
+/// Returns a single condition unchanged, so that one without a field is detected at the root.
 fn all(mut nodes: Vec<SelectorNode>) -> SelectorNode {
     match (nodes.len(), nodes.pop()) {
         (1, Some(node)) => node,

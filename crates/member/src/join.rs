@@ -1,4 +1,4 @@
-//! How a node comes into the cluster.
+//! Joining a cluster.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -17,28 +17,28 @@ use crate::control::entry::{Entry, EntryOutcome, Member};
 use crate::gateway::Gateway;
 use crate::membership::{Cluster, Membership, random};
 
-/// What is kept of a token in the control slot.
+/// The record of a token in the control slot.
 #[derive(Serialize, Deserialize)]
 struct StoredToken {
     hash: String,
     expires: u64,
 }
 
-/// What a new node is told.
+/// The response to a joining node.
 #[derive(Serialize, Deserialize)]
 struct Welcome {
     cluster: Cluster,
     node: NodeId,
     others: Vec<(NodeId, String)>,
     authority: String,
-    /// What all nodes have alike: section, key, value.
+    /// Cluster-wide settings: section, key, value.
     settings: Vec<Setting>,
 }
 
 /// Section, key and value.
 pub type Setting = (String, String, String);
 
-/// Gives out tokens, and takes them.
+/// Issues and redeems join tokens.
 pub struct Issuer {
     cluster: Cluster,
     identity: Arc<Identity>,
@@ -61,11 +61,11 @@ impl Issuer {
     }
 
     pub(crate) fn propose_by(&self, gateway: Arc<Gateway>) {
-        // A second time changes nothing.
+        // A second call has no effect.
         let _ = self.gateway.set(gateway);
     }
 
-    /// A new token, which lets one node join within this time.
+    /// Issues a token that lets one node join within this time.
     ///
     /// # Errors
     /// [`Error::Identity`] and [`Error::NotNow`].
@@ -96,7 +96,7 @@ impl Issuer {
         self.gateway.get().ok_or_else(starting)
     }
 
-    /// A node wants to join.
+    /// Handles the request of a node to join.
     pub(crate) async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
         let unavailable = |e: Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, e.to_string());
         let gateway = self.gateway().map_err(unavailable)?;
@@ -170,7 +170,7 @@ fn unknown_token() -> Refusal {
     )
 }
 
-/// A node's number: random, short enough for people, and never 0.
+/// Returns a new node number: random, short enough for people, and never 0.
 pub fn new_number() -> Result<NodeId, Error> {
     Ok(u64::from(u32::from_be_bytes(random()?)).max(1))
 }
@@ -179,10 +179,11 @@ fn new_mark() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&random::<16>()?))
 }
 
-/// Joins a cluster with a token: afterwards the data directory is a member's. Answers the settings that it has to take over.
+/// Joins a cluster with a token: afterwards the data directory belongs to a member. Returns the
+/// settings to apply.
 ///
 /// # Errors
-/// Why not: nothing is kept then.
+/// The reason of the failure: nothing is stored then.
 pub async fn join(
     data: &Path,
     token: &str,
@@ -211,7 +212,7 @@ pub async fn join(
 /// Makes a data directory the first member of a new cluster.
 ///
 /// # Errors
-/// Why not: nothing is kept then.
+/// The reason of the failure: nothing is stored then.
 pub fn init(data: &Path, name: &str, slots: u16, member: MemberInfo) -> Result<Membership, Error> {
     let node = new_number()?;
     let cluster = Cluster::create(name, slots, node)?;

@@ -1,4 +1,4 @@
-//! What slots are started with, whatever the log and the network are.
+//! Starts slots over any log and network.
 
 use std::sync::Arc;
 
@@ -14,7 +14,7 @@ use crate::replicas::Replicas;
 use crate::slot::DataSlot;
 use crate::validation::Validators;
 
-/// What slots are started with.
+/// The parameters of all slots.
 pub(crate) struct SlotStarter<'a> {
     pub node: NodeId,
     pub cluster: &'a Cluster,
@@ -26,7 +26,7 @@ pub(crate) struct SlotStarter<'a> {
 }
 
 impl SlotStarter<'_> {
-    /// Starts the control slot and those of documents.
+    /// Starts the control slot and the data slots.
     pub fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
         let slots = self.cluster.slots;
         let copier = Copier::new(self.databases, self.catalogue, slots, self.source.clone());

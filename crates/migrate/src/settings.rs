@@ -1,4 +1,4 @@
-//! Settings of the source that mean something here.
+//! Settings of the source that have a meaning here.
 
 use std::collections::BTreeMap;
 
@@ -40,7 +40,7 @@ const OPEN_SECTIONS: [&str; 3] = ["admins", "jwt_keys", "feature_flags"];
 /// Sections of programs on the source's machine.
 const PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
 
-/// A setting to be made.
+/// A setting to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SettingChange {
     pub section: String,
@@ -48,13 +48,14 @@ pub struct SettingChange {
     pub value: String,
 }
 
-/// What becomes of the source's settings.
+/// Decisions about the source's settings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
     pub taken: Vec<SettingChange>,
-    /// `section/key` of what has no meaning here.
+    /// `section/key` of settings without a meaning here.
     pub unknown: Vec<String>,
-    /// `section/key` of what is another's here, or names programs of the source's machine.
+    /// `section/key` of settings that another key replaces here, or that name programs of the
+    /// source's machine.
     pub by_hand: Vec<String>,
 }
 
@@ -69,7 +70,7 @@ pub fn plan(source: &Values, target: &Values) -> Plan {
                     let default = setting.and_then(|s| s.default);
                     let now = target.get(section).and_then(|keys| keys.get(key));
                     let same = now.map(String::as_str).or(default) == Some(value);
-                    // Of an admin that both have, the target keeps its password.
+                    // For an admin that both have, the target keeps its password.
                     let kept = section == "admins" && now.is_some();
                     let refused = setting.is_some_and(|s| !s.accepts(value));
                     if refused {
@@ -115,10 +116,10 @@ fn place<'a>(section: &'a str, key: &str) -> Place<'a> {
     }
 }
 
-/// All settings of a server; `None` when it does not tell them to this user.
+/// Reads all settings of a server; `None` when it denies them to this user.
 ///
 /// # Errors
-/// What the server says, or that it is not there.
+/// The server's error, or that it is unreachable.
 pub async fn read(server: &Server) -> Result<Option<Values>, Error> {
     // CouchDB 1 has one configuration for its one node.
     for path in [&["_node", "_local", "_config"][..], &["_config"]] {
@@ -144,10 +145,10 @@ fn values(all: &Value) -> Values {
         .collect()
 }
 
-/// Makes a setting at the target.
+/// Writes a setting at the target.
 ///
 /// # Errors
-/// What the server says, or that it is not there.
+/// The server's error, or that it is unreachable.
 pub async fn make(target: &Server, setting: &SettingChange) -> Result<(), Error> {
     let path = ["_node", "_local", "_config", &setting.section, &setting.key];
     let value = Value::from(setting.value.as_str());

@@ -1,6 +1,8 @@
-//! Where samples are put: memory that is there before the first, and that many threads fill without waiting.
+//! The buffer of samples: memory that is allocated before the first sample, and that many threads
+//! fill without waiting.
 //!
-//! There are two halves. One is filled while the other is read, and they change places every [`TICK`](crate::TICK).
+//! There are two halves. One is filled while the other is read, and they are swapped every
+//! [`TICK`](crate::TICK).
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -23,13 +25,13 @@ const SAMPLES_MAX: usize = 1024;
 #[repr(C)]
 pub struct Sample {
     pub thread: u32,
-    /// How many times the timer ran out.
+    /// How many times the timer expired.
     pub weight: u32,
     pub depth: usize,
     /// The instruction's address, then addresses that are returned to, inner ones first.
     pub frames: [u64; FRAMES_MAX],
     pub words: [u64; WORDS],
-    /// Words that are there.
+    /// Number of words.
     pub words_len: usize,
     /// Frames inside of the label; the frames end inside of it too when this is `depth`.
     pub label_at: usize,
@@ -42,7 +44,7 @@ pub struct Sample {
 
 struct Half {
     samples: Box<[UnsafeCell<Sample>]>,
-    /// Slots that were asked for; more than there are when some were lost.
+    /// Samples requested; more than the capacity when some were lost.
     asked: AtomicUsize,
     /// Threads that are filling one.
     writers: AtomicUsize,
@@ -55,13 +57,14 @@ pub struct Arena {
     lost: AtomicU64,
 }
 
-// SAFETY: a slot is written by the thread that was given its number, which nobody else is until the half was read; it is read when
-// nobody writes in its half any more.
+// SAFETY: a sample is written by the thread that got its number, which no other gets until the half
+// was read; it is read when no thread writes to its half any more.
 unsafe impl Sync for Arena {}
 
 impl Half {
     fn new() -> Half {
-        // SAFETY: numbers and arrays of numbers may be zero. The memory is touched when it is first used.
+        // SAFETY: numbers and arrays of numbers may be zero. The memory is touched when it is first
+        // used.
         let samples =
             unsafe { Box::<[UnsafeCell<Sample>]>::new_zeroed_slice(SAMPLES_MAX).assume_init() };
         Half {
@@ -81,17 +84,18 @@ impl Arena {
         }
     }
 
-    /// Has a slot filled, unless there is none left. Waits for nobody: it is called in handlers of signals.
+    /// Fills a sample, unless none is left. Never waits: it is called in signal handlers.
     pub fn fill(&self, weight: u32, fill: impl FnOnce(&mut Sample)) {
         loop {
             let filled = self.filled.load(SeqCst);
             let half = &self.halves[filled];
             half.writers.fetch_add(1, SeqCst);
-            // The halves may have changed places before it was known that there is a writer: again, which can only happen once a tick.
+            // The halves may have been swapped before the writer was registered: retry, which can
+            // only happen once a tick.
             if self.filled.load(SeqCst) == filled {
                 let at = half.asked.fetch_add(1, Relaxed);
                 match half.samples.get(at) {
-                    // SAFETY: nobody else was given this number.
+                    // SAFETY: no other thread got this number.
                     Some(sample) => fill(unsafe { &mut *sample.get() }),
                     None => {
                         self.lost.fetch_add(u64::from(weight), Relaxed);
@@ -105,7 +109,7 @@ impl Arena {
         }
     }
 
-    /// Reads what was filled since the last call, by one caller at a time.
+    /// Reads the samples since the last call, by one caller at a time.
     pub fn read(&self, mut each: impl FnMut(&Sample)) {
         let filled = self.filled.load(SeqCst);
         let half = &self.halves[filled];

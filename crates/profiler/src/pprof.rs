@@ -1,6 +1,8 @@
-//! The format of pprof: a protocol buffer, compressed. Its definition is `profile.proto` of github.com/google/pprof.
+//! The format of pprof: a compressed protocol buffer. Its definition is `profile.proto` of
+//! github.com/google/pprof.
 //!
-//! It has seven kinds of fields, of two types: writing them takes less than what would be generated for them.
+//! It has seven kinds of fields, of two types: writing them takes less code than would be generated
+//! for them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -66,7 +68,7 @@ fn value_type(kind: u64, unit: u64) -> Vec<u8> {
 }
 
 impl Profile {
-    /// As `go tool pprof` reads it. It was made within a time.
+    /// Encodes the profile for `go tool pprof`. `duration` is that of the profile.
     ///
     /// # Errors
     /// None: it is written to memory.

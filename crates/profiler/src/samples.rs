@@ -1,4 +1,5 @@
-//! Samples as one process has them: places in files, without names. A worker hands them to the server, which runs the same files.
+//! Samples as one process has them: places in files, without names. A worker hands them to the
+//! server, which runs the same files.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -21,17 +22,18 @@ pub(crate) struct Stack {
     pub thread: u32,
     /// Inner ones first.
     pub frames: Vec<Place>,
-    /// Places of code that the stack's end names, when the innermost function is of a library: one of them called it.
+    /// Places of code that the stack's end names, when the innermost function is of a library: one
+    /// of them called it.
     pub near: Vec<Place>,
     /// The walk ended where no code is.
     pub is_cut: bool,
-    /// How many frames are inside of a user's function, and its name.
+    /// The number of frames inside of a user's function, and its name.
     pub label: Option<(u32, String)>,
     /// The interpreter's functions, inner ones first.
     pub functions: Vec<String>,
 }
 
-/// What a session saw.
+/// The samples of a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
     pub(crate) modules: Vec<Module>,
@@ -52,14 +54,14 @@ impl Samples {
         }
     }
 
-    /// How many there are, without those that were lost.
+    /// Returns their number, without lost ones.
     pub fn count(&self) -> u64 {
         self.stacks.iter().map(|(_, n)| n).sum()
     }
 
     /// As bytes, for another process of the same program.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Maps with keys that are no texts fail, of which there are none.
+        // Only maps with keys that are not texts fail, and there are no such maps.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -80,7 +82,7 @@ impl Samples {
 pub(crate) struct Gathered {
     pub modules: Modules,
     stacks: HashMap<Stack, u64>,
-    /// Of all stacks.
+    /// The total number of frames of all stacks.
     frames: usize,
     threads: Vec<String>,
     lost: u64,
@@ -114,7 +116,7 @@ impl Gathered {
             });
         let mut frames = Vec::with_capacity(sample.depth);
         for (n, &address) in sample.frames[..sample.depth].iter().enumerate() {
-            // What is returned to is behind the call.
+            // The return address is after the call.
             let address = address.saturating_sub(u64::from(n > 0));
             match self.modules.place(address) {
                 Some(place) => frames.push(place),
@@ -150,7 +152,7 @@ impl Gathered {
         }
     }
 
-    /// So many were lost before they came here.
+    /// Counts samples that were lost before.
     pub fn lose(&mut self, samples: u64) {
         self.lost += samples;
     }

@@ -1,5 +1,6 @@
-//! Which jobs run when. A job is added, started, stopped or has crashed; crashed ones wait longer each time; when there are
-//! more than `max_jobs`, running ones give way at every `interval`.
+//! Decides which jobs run when. Jobs are pending, running or crashed; crashed ones wait longer each
+//! time; when there are more than `max_jobs`, running ones are stopped for pending ones at every
+//! `interval`.
 
 mod backoff;
 mod entry;
@@ -30,10 +31,10 @@ use crate::settings::Settings;
 pub use self::backoff::doc_backoff;
 pub use self::entry::JobState;
 
-/// How long a job may take to end after it was told to.
+/// Time limit for a job to end after it was stopped.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How a job of `_replicate` ended.
+/// The result of a job of `_replicate`.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Completed(Map<String, Value>),
@@ -41,11 +42,11 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// The end of a job, to come.
+/// The result of a job, to wait for.
 pub struct Awaited(watch::Receiver<Option<Outcome>>);
 
 impl Awaited {
-    /// Waits for it.
+    /// Waits for the result.
     pub async fn outcome(mut self) -> Outcome {
         let ended = self.0.wait_for(Option::is_some).await;
         let outcome = ended.ok().and_then(|outcome| outcome.clone());
@@ -53,7 +54,7 @@ impl Awaited {
     }
 }
 
-/// Who is told how jobs of documents fare.
+/// Receives the events of jobs that belong to documents.
 pub trait Listener: Send + Sync {
     fn started(&self, doc: &DocRef, id: &str);
     fn crashed(&self, doc: &DocRef, id: &str, error: &Error);
@@ -68,7 +69,7 @@ pub struct Scheduler {
     wake: Notify,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     stopped: watch::Sender<bool>,
-    /// Where jobs run, if not where they are started.
+    /// The runtime of the jobs, if it is not the caller's.
     runtime: OnceLock<Handle>,
 }
 
@@ -86,12 +87,12 @@ impl Scheduler {
         })
     }
 
-    /// Has jobs run on this runtime from now on; the first one that is given counts.
+    /// Sets the runtime of the jobs; only the first call has an effect.
     pub fn run_jobs_on(&self, runtime: Handle) {
         self.runtime.get_or_init(|| runtime);
     }
 
-    /// What jobs run on.
+    /// Returns the runtime of the jobs.
     pub fn runtime(&self) -> Handle {
         self.runtime.get().cloned().unwrap_or_else(Handle::current)
     }
@@ -104,7 +105,7 @@ impl Scheduler {
         self.listener.lock().as_ref()?.upgrade()
     }
 
-    /// A replication's id. Reads the filter function of the source when there is one.
+    /// Returns a replication's id. Reads the filter function of the source if there is one.
     ///
     /// # Errors
     /// [`Error::FilterFetch`].
@@ -171,8 +172,9 @@ impl Scheduler {
         })
     }
 
-    /// What a replication may do: whoever asked for it, or whose document it is, decides, whatever else the document says. Looked at
-    /// whenever a connection is opened: administrators come and go.
+    /// Returns the rights of a replication, those of the requesting user or the document's owner,
+    /// whatever else the document contains. Evaluated for each new connection, since the set of
+    /// admins changes.
     fn rights(&self, replication: &Replication, settings: &Settings) -> Rights {
         let (owner, is_admin) = match &replication.doc {
             None => (&replication.user.name, replication.user.is_admin()),
@@ -196,7 +198,7 @@ impl Scheduler {
         }
     }
 
-    /// How many jobs there are that this user asked for in a request.
+    /// Returns the number of jobs that this user started by requests.
     pub fn requested_by(&self, user: &User) -> usize {
         let jobs = self.jobs.lock();
         let own =
@@ -204,7 +206,7 @@ impl Scheduler {
         jobs.values().filter(own).count()
     }
 
-    /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
+    /// Adds a job, or lets the existing equal one continue. `not_before` delays its start.
     pub fn add(
         &self,
         id: &str,
@@ -220,7 +222,7 @@ impl Scheduler {
             after = jobs.remove(id).and_then(|old| old.retire());
         }
         let job = Entry::new(replication, not_before, after);
-        // Before it may start: it may end before anybody could look for it.
+        // Subscribed before it may start: it might end before.
         let awaited = Awaited(job.outcome.subscribe());
         jobs.insert(id.to_owned(), job);
         drop(jobs);
@@ -228,7 +230,8 @@ impl Scheduler {
         awaited
     }
 
-    /// Takes a job out and stops it; it may take a moment to record where it is. False when there is none.
+    /// Removes and stops a job, which may take a moment to record its progress. Returns false if it
+    /// does not exist.
     pub fn remove(&self, id: &str) -> bool {
         let Some(job) = self.jobs.lock().remove(id) else {
             return false;
@@ -239,7 +242,7 @@ impl Scheduler {
         true
     }
 
-    /// The same, and waits until it has ended.
+    /// Removes a job, and waits until it has ended.
     pub async fn remove_and_wait(&self, id: &str) -> bool {
         let Some(job) = self.jobs.lock().remove(id) else {
             return false;
@@ -247,7 +250,7 @@ impl Scheduler {
         job.outcome.send_replace(Some(Outcome::Cancelled));
         if let Some(mut ended) = job.retire() {
             let ended = ended.wait_for(|ended| *ended);
-            // One that does not end in time was told to, and does no harm.
+            // One that exceeds the limit has been stopped, and does no harm.
             let _ = tokio::time::timeout(END_TIME_MAX, ended).await;
         }
         self.wake.notify_one();
@@ -272,12 +275,12 @@ impl Scheduler {
         }
     }
 
-    /// Whose the job of this id is: `None` when there is none.
+    /// Returns the replication of the job with this id; `None` if it does not exist.
     pub fn replication(&self, id: &str) -> Option<Arc<Replication>> {
         self.jobs.lock().get(id).map(|job| job.replication.clone())
     }
 
-    /// Who started the job may do with it what they want, and admins may.
+    /// Checks that the user started the job, or is an admin.
     ///
     /// # Errors
     /// [`Error::NoJob`], [`Error::NotAdmin`].
@@ -314,7 +317,7 @@ impl Scheduler {
         }
     }
 
-    /// Stops all jobs, and waits until they have recorded where they are.
+    /// Stops all jobs, and waits until they have recorded their progress.
     pub async fn stop(&self) {
         self.stopped.send_replace(true);
         let jobs = std::mem::take(&mut *self.jobs.lock());
@@ -333,7 +336,7 @@ impl Scheduler {
         let _ = tokio::time::timeout(END_TIME_MAX, all).await;
     }
 
-    /// Starts what may start. Answers when something else may.
+    /// Starts all jobs that may start. Returns when the next one may.
     fn reschedule(&self, rotate: bool) -> Option<Instant> {
         if *self.stopped.borrow() {
             return None;
@@ -395,7 +398,7 @@ impl Scheduler {
             }
             let result = match me.upgrade() {
                 None => Ok(Ended::Stopped),
-                // In a task of its own, so that a panic is an error like others.
+                // In a task of its own, so that a panic becomes an error.
                 Some(scheduler) => {
                     let run = scheduler.run_job(id.clone(), replication, progress, stopped);
                     let told = |e| Err(Error::Request(format!("the job failed: {e}")));
@@ -447,7 +450,8 @@ impl Scheduler {
         let selection = Some(&replication.selection);
         let source = self.open(&replication.source, Lane::Source, replication, selection);
         let is_remote = |end: &Endpoint| matches!(end, Endpoint::Remote(_));
-        // Nobody is asked anything for somebody who may not use the database here.
+        // Checks the local target before it contacts another server: the user may have no access to
+        // it.
         if is_remote(&replication.source) && !is_remote(&replication.target) {
             let target = self.open_target(replication).await?;
             return Ok((source.await?, target));
@@ -492,7 +496,7 @@ impl Scheduler {
                 tracing::warn!(id, error = error.text(), "replication failed");
                 job.crashed(&error, history_max);
                 match &replication.doc {
-                    // Whoever asked is told; nobody would ask again for them.
+                    // The requester gets the error; no retry would be for anyone.
                     None => {
                         job.outcome.send_replace(Some(Outcome::Failed(error)));
                         jobs.remove(id);
@@ -510,7 +514,7 @@ impl Scheduler {
         self.wake.notify_one();
     }
 
-    /// All jobs as `_scheduler/jobs` lists them, by id.
+    /// Returns all jobs by id, as in `_scheduler/jobs`.
     pub fn jobs_json(&self) -> Vec<Value> {
         let node = self.environment.node();
         let jobs = self.jobs.lock();
@@ -526,12 +530,13 @@ impl Scheduler {
         self.jobs.lock().get(id).map(|job| job.json(id, &node))
     }
 
-    /// What `_scheduler/docs` says of the job: state, info, number of crashes, when it last changed.
+    /// Returns the job's fields in `_scheduler/docs`: state, info, number of crashes, time of the
+    /// last change.
     pub fn summary(&self, id: &str) -> Option<(JobState, Value, u32, SystemTime)> {
         self.jobs.lock().get(id).map(Entry::summary)
     }
 
-    /// Running jobs as `_active_tasks` lists them: as in CouchDB, those that know where they begin.
+    /// Returns the running jobs as in `_active_tasks`: like CouchDB, those that know their start.
     pub fn tasks(&self) -> Vec<Value> {
         let node = self.environment.node();
         let jobs = self.jobs.lock();
@@ -540,7 +545,7 @@ impl Scheduler {
         running.map(|(id, job)| job.task(id, &node)).collect()
     }
 
-    /// How many jobs there are of each state.
+    /// Returns the number of jobs by state.
     pub fn counts(&self) -> JobCounts {
         let jobs = self.jobs.lock();
         let mut counts = JobCounts::default();
@@ -555,19 +560,19 @@ impl Scheduler {
     }
 }
 
-/// How many jobs there are of each state.
+/// The number of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
-    /// They wait for their turn.
+    /// Waiting to run.
     pub pending: usize,
-    /// They run.
+    /// Running.
     pub running: usize,
-    /// They failed, and wait to be tried again.
+    /// Failed, and waiting for a retry.
     pub crashing: usize,
 }
 
 impl JobCounts {
-    /// All jobs.
+    /// Returns the number of all jobs.
     pub fn total(&self) -> usize {
         self.pending + self.running + self.crashing
     }
@@ -591,7 +596,7 @@ fn stop_oldest(jobs: &mut HashMap<String, Entry>, count: usize, history_max: usi
     stopped
 }
 
-/// The answer to a request that started a continuous job or cancelled one.
+/// Returns the response to a request that started a continuous job or cancelled one.
 pub fn local_id_json(id: &str) -> Value {
     json!({"ok": true, "_local_id": id})
 }

@@ -11,7 +11,7 @@ pub enum WildcardPart {
     Literal(char),
 }
 
-/// The parts of a [`super::Query::Wildcard`]'s pattern, without its escapes.
+/// Returns the parts of a [`super::Query::Wildcard`]'s pattern, without its escapes.
 pub fn parts(pattern: &str) -> impl Iterator<Item = WildcardPart> + '_ {
     let mut characters = pattern.chars();
     std::iter::from_fn(move || {

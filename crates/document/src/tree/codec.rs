@@ -1,4 +1,4 @@
-//! How a revision tree is stored.
+//! The stored form of a revision tree.
 //!
 //! ```text
 //! tree     = varint(node count × 2 + is chain) chain | varint(node count × 2) general ; an empty tree is one zero byte
@@ -53,10 +53,11 @@ impl RevTree {
         }
     }
 
-    /// Reads what [`RevTree::encode`] wrote.
+    /// Decodes the output of [`RevTree::encode`].
     ///
     /// # Errors
-    /// [`Corrupt`] for any bytes that `encode` does not write, those of trees that break an invariant included.
+    /// [`Corrupt`] for any bytes that `encode` does not write, including those of trees that break
+    /// an invariant.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let (tree, rest) = Self::decode_prefix(bytes)?;
         if rest.is_empty() {
@@ -66,7 +67,7 @@ impl RevTree {
         }
     }
 
-    /// Like [`RevTree::decode`], for a tree that other bytes follow, which are answered too.
+    /// Decodes a tree followed by other bytes, which are returned too.
     ///
     /// # Errors
     /// See [`RevTree::decode`].

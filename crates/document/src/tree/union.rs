@@ -1,4 +1,4 @@
-//! How a path becomes part of a tree: the union of two sorted lists of nodes.
+//! Adds a path to a tree: the union of two sorted lists of nodes.
 
 use super::{RevNode, RevPath, RevTree, Revision};
 use crate::rev::RevRef;
@@ -11,8 +11,8 @@ pub(super) struct NewRevNode<'a> {
 }
 
 impl RevTree {
-    /// The revisions of the path that the tree lacks, and the roots of the tree that get a parent from it; ascending.
-    /// A parent is given by its revision.
+    /// Returns the revisions of the path that the tree lacks, and the roots of the tree that get a
+    /// parent from it; ascending. A parent is given by its revision.
     pub(super) fn new_nodes<'a>(
         &self,
         path: &'a RevPath,
@@ -36,7 +36,7 @@ impl RevTree {
                         revision: None,
                     }),
                     None => {}
-                    // The tree's own lineage stays; the path goes on only if it agrees with it.
+                    // The tree's own lineage stays; the path continues only if it agrees with it.
                     Some(ours)
                         if parent
                             .is_some_and(|parent| self.nodes[ours as usize].rev() != parent) =>
@@ -58,7 +58,7 @@ impl RevTree {
         }
         let mut ours = std::mem::take(&mut self.nodes).into_iter().peekable();
         let mut united: Vec<RevNode> = Vec::with_capacity(ours.len() + new.len());
-        // Where each of our nodes has come to.
+        // The new position of each of our nodes.
         let mut moved: Vec<u32> = Vec::with_capacity(ours.len());
         let mut take_ours = |node: RevNode, united: &mut Vec<RevNode>| {
             moved.push(united.len() as u32);

@@ -1,4 +1,4 @@
-//! Memory that all aggregates of a server hold together.
+//! Memory of all aggregates of a server.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -12,7 +12,7 @@ pub struct AggregateMemory {
 }
 
 impl AggregateMemory {
-    /// A budget of so many bytes.
+    /// Creates a budget.
     pub fn new(budget_bytes: usize) -> Arc<AggregateMemory> {
         Arc::new(AggregateMemory {
             budget_bytes,
@@ -21,24 +21,24 @@ impl AggregateMemory {
         })
     }
 
-    /// The budget in bytes.
+    /// Returns the budget in bytes.
     pub fn budget_bytes(&self) -> usize {
         self.budget_bytes
     }
 
-    /// What aggregates hold now, and the most that they held, in bytes.
+    /// Returns the memory that aggregates hold now, and its maximum so far, in bytes.
     pub fn used_bytes(&self) -> (usize, usize) {
         let used = self.used_bytes.load(Relaxed);
         (used, self.peak_bytes.load(Relaxed))
     }
 
-    /// Whether aggregates hold more than the budget.
+    /// Returns whether aggregates exceed the budget.
     pub(super) fn is_exceeded(&self) -> bool {
         self.used_bytes.load(Relaxed) > self.budget_bytes
     }
 }
 
-/// What one part of an aggregate holds of the memory, until it is dropped.
+/// The memory of one part of an aggregate, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Option<Arc<AggregateMemory>>,
@@ -50,7 +50,7 @@ impl Share {
         Share { memory, bytes: 0 }
     }
 
-    /// A share of the same memory, of nothing yet.
+    /// Creates an empty share of the same memory.
     pub fn another(&self) -> Share {
         Share::of(self.memory.clone())
     }

@@ -1,7 +1,8 @@
-//! What an index is asked for a selector: a query that finds every document which matches, and perhaps others, since each hit is held
-//! against the selector.
+//! Converts a selector to an index query that finds every matching document, and perhaps others,
+//! since each hit is tested against the selector.
 //!
-//! A value of one type finds no field of another, though selectors compare all types: so it is in CouchDB.
+//! A value of one type does not find fields of another, though selectors compare all types: the
+//! same as in CouchDB.
 
 use super::{
     ELEMENTS, TextDefinition, defined_name, field_name, number_of, path_name, whole_array,
@@ -10,43 +11,43 @@ use crate::condition::{Condition, Relation};
 use crate::json::{Elements, Kind, members, string};
 use crate::selector::{Selector, SelectorNode, TextNode};
 
-/// What hits are to have.
+/// A condition on hits.
 #[derive(Clone, Debug, PartialEq)]
 pub enum HitCondition {
-    /// The word of a field, as it is.
+    /// The exact word of a field.
     Word(String, String),
-    /// A word of a field that begins so.
+    /// A word of a field with this prefix.
     Prefix(String, String),
-    /// A number of a field, between two that may be left out, these included.
+    /// A number of a field between two inclusive bounds, either of which may be absent.
     Number(String, Option<f64>, Option<f64>),
-    /// What a text's words say, in Lucene's syntax.
+    /// Words of a text, in Lucene's syntax.
     Text(String),
     /// All of these.
     All(Vec<HitCondition>),
-    /// One of these; of none, nothing.
+    /// One of these; if empty, nothing.
     Any(Vec<HitCondition>),
     /// The first without the second.
     Without(Box<HitCondition>, Box<HitCondition>),
 }
 
-/// How much of a selector an index finds.
+/// How much of a selector an index can find.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cover {
-    /// Nothing is left out by it: all documents of the index are looked at.
+    /// It restricts nothing: all documents of the index are examined.
     Everything,
-    /// What is wanted has all documents that match.
+    /// All matching documents satisfy this condition.
     Part(HitCondition),
 }
 
-/// A field with numbers in its path has so many paths in an index, at most.
+/// Maximum number of paths in an index of a field with numbers in its path.
 const PATHS_MAX: usize = 16;
-/// Words longer than this are not found.
+/// Longer words are not found, in bytes.
 pub(super) const WORD_BYTES_MAX: usize = 32_000;
-/// Integers up to here are told apart as doubles.
+/// Integers up to this are distinct as doubles.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
 
 impl Cover {
-    /// What an index is asked for a selector.
+    /// Returns the index query of a selector.
     #[must_use]
     pub fn of(selector: &Selector, definition: &TextDefinition) -> Cover {
         let fields = definition.fields.as_ref().map(|fields| {
@@ -84,8 +85,8 @@ impl Cover {
     }
 }
 
-/// What each `$text` in an `$or` asks the index for, with its number: a document has either its words or what the other branches
-/// say, so that the hits have to be asked too.
+/// Returns the index query of each `$text` in an `$or`, with its number: a document either has its
+/// words or matches the other branches, so that the hits have to be queried too.
 #[must_use]
 pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, HitCondition)> {
     let texts = selector.texts_in_or().into_iter();
@@ -93,7 +94,7 @@ pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usi
     texts.map(wanted).collect()
 }
 
-/// The words of a `$text`. An index without the default field has none.
+/// Returns the words of a `$text`. An index without the default field has none.
 fn words_wanted(text: &TextNode, definition: &TextDefinition) -> HitCondition {
     match definition.has_default {
         true => HitCondition::Text(words_of(&text.operand)),
@@ -101,7 +102,7 @@ fn words_wanted(text: &TextNode, definition: &TextDefinition) -> HitCondition {
     }
 }
 
-/// The operand of `$text`: a number or a boolean is looked for as it is written.
+/// Returns the operand of `$text` as text: a number or a boolean as it is written.
 fn words_of(operand: &[u8]) -> String {
     let written = || String::from_utf8_lossy(operand);
     string(operand).unwrap_or_else(written).into_owned()
@@ -132,7 +133,7 @@ impl Reader<'_> {
                     if numbers && paths.len() > PATHS_MAX / 2 {
                         return Cover::Everything;
                     }
-                    // The name of a member, or the place of an element.
+                    // The name of a member, or the position of an element.
                     let elements = paths.clone().into_iter().filter(|_| numbers);
                     let elements: Vec<_> = elements
                         .map(|p| [p, vec![ELEMENTS.to_owned()]].concat())
@@ -146,7 +147,7 @@ impl Reader<'_> {
                     _ => Cover::any(parts.collect()),
                 }
             }
-            // What a document is as a whole is not in the index.
+            // The document as a whole is not in the index.
             SelectorNode::Here(_) if path.is_empty() => Cover::Everything,
             SelectorNode::Here(condition) => self.condition(condition, path),
             SelectorNode::Text(text) => Cover::Part(words_wanted(text, self.definition)),
@@ -211,7 +212,7 @@ impl Reader<'_> {
                     _ => HitCondition::Number(name, number, None),
                 })
             }
-            // Strings have another order in selectors than in the index.
+            // Strings are ordered differently in selectors and in the index.
             (_, Kind::String) => self.has(path, "string"),
             (_, Kind::True | Kind::False) => self.has(path, "boolean"),
             _ => self.exists(path),
@@ -263,8 +264,8 @@ impl Reader<'_> {
         Cover::any(both.collect())
     }
 
-    /// The field without some values, when what finds these finds nothing else. Of elements there are several in a document: one may have the
-    /// value, and another not.
+    /// Returns the field without some values, if their query is exact. A document has several
+    /// elements: one may have the value, and another not.
     fn without(&self, path: &[String], is_exact: bool, values: impl FnOnce() -> Cover) -> Cover {
         let is_single = !path.iter().any(|part| part == ELEMENTS);
         match (self.exists(path), values()) {
@@ -277,7 +278,7 @@ impl Reader<'_> {
 
     fn exists(&self, path: &[String]) -> Cover {
         if self.fields.is_some() || is_made_when_read(path) {
-            // The field may be there with a type that is not in the index.
+            // The field may exist with a type that is not in the index.
             return Cover::Everything;
         }
         let name = path_name(path.iter().map(String::as_str));
@@ -303,7 +304,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The field of the index; `None`: it is not in it.
+    /// Returns the field of the index; `None`: it is not in it.
     fn name(&self, path: &[String], kind: &str) -> Option<String> {
         if is_made_when_read(path) {
             return None;
@@ -317,16 +318,18 @@ impl Reader<'_> {
     }
 }
 
-/// Of more values documents are asked for that have the field: a query has so many clauses at most, two a value.
+/// For more values the query is for documents that have the field: a query has a limited number of
+/// clauses, two a value.
 const VALUES_MAX: usize = 256;
 
-/// Whether only a document that is read has the member, like `_conflicts`: it is in no index.
+/// Returns whether the member is only added when the document is read, like `_conflicts`: it is in
+/// no index.
 fn is_made_when_read(path: &[String]) -> bool {
     let first = path.first().map_or("", String::as_str);
     first.starts_with('_') && !["_id", "_rev", "_attachments"].contains(&first)
 }
 
-/// Whether what finds the value finds nothing else.
+/// Returns whether a query of the value finds nothing else.
 fn is_exact(value: &[u8]) -> bool {
     match Kind::of(value) {
         Kind::Null | Kind::True | Kind::False => true,

@@ -1,5 +1,5 @@
-//! Requests that are too long for one record, as they come in parts. Parts are rows of the slot's own until the last one comes; then they are
-//! read back.
+//! Requests that are too long for one record, and arrive in chunks. Chunks are rows of the slot
+//! until the last one arrives; then they are read back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,15 +13,15 @@ use tokio::time::Instant;
 use super::queue::failed;
 
 const PART: u8 = b'p';
-/// Parts whose last one does not come within so many records of the log go.
+/// Chunks whose last one does not arrive within this many records of the log are dropped.
 const RECORDS_MAX: u64 = 100_000;
-/// The parts before the last one are on disk by then.
+/// Time limit to wait until the earlier chunks are on disk.
 const WRITTEN_TIME_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 type Row = (Vec<u8>, Option<Vec<u8>>);
 
-/// A part of a request.
+/// A chunk of a request.
 pub(super) struct Chunk {
     pub gateway: u64,
     pub counter: u64,
@@ -30,19 +30,19 @@ pub(super) struct Chunk {
     pub bytes: Vec<u8>,
 }
 
-/// Rows of the slot's own to write, and the request that is whole now.
+/// Rows of the slot to write, and the request if it is complete.
 #[derive(Default)]
 pub(super) struct ChunkResult {
     pub rows: Vec<Row>,
     pub request: Option<Request>,
 }
 
-/// What is kept: the keys, and after which offset each came.
+/// The stored chunks: their keys, and the offset of each.
 #[derive(Default)]
 pub(super) struct PendingChunks(BTreeMap<Vec<u8>, u64>);
 
 impl Chunk {
-    /// What the keys of a request's parts begin with.
+    /// Returns the common prefix of the keys of a request's chunks.
     fn prefix(&self) -> Vec<u8> {
         let numbers = [self.gateway, self.counter].into_iter();
         let numbers = numbers.flat_map(u64::to_be_bytes);
@@ -57,7 +57,7 @@ impl Chunk {
 }
 
 impl PendingChunks {
-    /// What the store has.
+    /// Loads the keys from the store.
     pub fn load(store: &Store, slot: SlotNumber) -> Result<PendingChunks, StoreError> {
         let rows = store.slot_state(slot, &[PART]).map_err(failed)?;
         let offset = |value: &[u8]| value.first_chunk().map_or(0, |at| u64::from_be_bytes(*at));
@@ -68,7 +68,7 @@ impl PendingChunks {
         Ok(PendingChunks(kept.collect()))
     }
 
-    /// Takes in a part that is not the last. It is at this offset of the log.
+    /// Adds a chunk that is not the last. It is at this offset of the log.
     pub fn add(&mut self, part: &Chunk, offset: u64) -> ChunkResult {
         let mut done = ChunkResult::default();
         self.forget(&mut done.rows, |_, at| {
@@ -80,7 +80,7 @@ impl PendingChunks {
         done
     }
 
-    /// Whether all parts before this one are kept.
+    /// Returns whether all chunks before this one are stored.
     pub fn has_all_before(&self, part: &Chunk) -> bool {
         let prefix = part.prefix();
         let from = self.0.range(prefix.clone()..);
@@ -88,7 +88,8 @@ impl PendingChunks {
         of_request.count() as u64 == u64::from(part.index)
     }
 
-    /// The parts of a request go. Without all of them it is not whole: whoever proposed it does so again.
+    /// Removes the chunks of a request. If some are missing it is incomplete: its proposer repeats
+    /// it.
     pub fn finish(&mut self, part: &Chunk, before: &[(Vec<u8>, Vec<u8>)]) -> ChunkResult {
         let (mut done, prefix) = (ChunkResult::default(), part.prefix());
         self.forget(&mut done.rows, |key, _| key.starts_with(&prefix));
@@ -111,7 +112,8 @@ impl PendingChunks {
     }
 }
 
-/// The parts before the last one, all of which are kept: in their order, once the store has them.
+/// Returns the chunks before the last one, all of which are stored: in order, once the store has
+/// them.
 pub(super) async fn before(
     part: &Chunk,
     store: &Arc<Store>,

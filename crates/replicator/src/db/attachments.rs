@@ -1,6 +1,8 @@
-//! Revisions with large attachments: brought one at a time, as streams, so that no attachment is ever in memory as a whole.
+//! Copies revisions with large attachments one at a time, as streams, so that no attachment is ever
+//! in memory as a whole.
 //!
-//! Between two servers the `multipart/related` body of the one's answer is the body of the request to the other.
+//! Between two servers, the `multipart/related` body of the response from one is the body of the
+//! request to the other.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -18,21 +20,21 @@ use super::local::LocalDb;
 use super::{Body, Db, Doc, Refused, retry};
 use crate::error::Error;
 
-/// The content type of attachments that have none.
+/// The content type of attachments without one.
 const DEFAULT_TYPE: &str = "application/octet-stream";
-/// Longest text of a document that comes with attachments, in bytes.
+/// Maximum length of the text of a document with attachments, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// How one try ended.
+/// The result of one attempt.
 enum Tried {
     Done(Vec<Refused>),
-    /// It may go better next time.
+    /// Failed, and may be retried: the reason.
     Again(String),
-    /// The source has no such revision.
+    /// The source does not have the revision.
     Missing,
 }
 
-/// Brings one revision. Answers why the target refused it, if it did.
+/// Copies one revision. Returns the target's reason for refusing it, if it does.
 ///
 /// # Errors
 /// Those of requests.
@@ -63,7 +65,7 @@ pub async fn bring(
                 return Err(Error::Request(format!("attachments of {id}: {told}")));
             }
             Tried::Again(told) => {
-                tracing::debug!(id, told, attempt, "attachments are brought again");
+                tracing::debug!(id, told, attempt, "attachments are fetched again");
                 tokio::time::sleep(retry::wait(attempt, None)).await;
                 attempt += 1;
             }
@@ -71,7 +73,7 @@ pub async fn bring(
     }
 }
 
-/// Of a revision that is gone, that it was not written; as long as the source names it, it is not gone.
+/// Reports a purged revision as not written; while the source still lists it, it is not purged.
 async fn leave_out(source: &Db, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
     if let Db::Http(source) = source {
         source.leave_out(id, &[rev.to_owned()]).await?;
@@ -83,7 +85,8 @@ async fn leave_out(source: &Db, id: &str, rev: &str) -> Result<Vec<Refused>, Err
     }])
 }
 
-/// The type of an answer that is a document with attachments behind it; `None` when it is JSON alone.
+/// Returns the content type of a response that contains a document and attachments; `None` for
+/// plain JSON.
 fn multipart_type(response: &reqwest::Response) -> Option<String> {
     let header = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     let kind = header.split(';').next()?.trim();
@@ -105,7 +108,7 @@ async fn relay(source: &HttpDb, target: &HttpDb, id: &str, rev: &str) -> Result<
     put(target, id, &kind, length, response.into()).await
 }
 
-/// Writes a document that came as JSON, its attachments in Base64.
+/// Writes a document that came as JSON with its attachments in Base64.
 async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
     response: reqwest::Response,
     write: impl FnOnce(Vec<Doc>) -> F,
@@ -159,7 +162,7 @@ async fn upload(source: &LocalDb, target: &HttpDb, id: &str, rev: &str) -> Resul
     Ok(Tried::Done(vec![]))
 }
 
-/// The document, and what the revision has become; `None` when it is not there.
+/// Returns the document's id and the revision's edit; `None` if it does not exist.
 fn edits_of(source: &LocalDb, id: &str, rev: &str) -> Result<Option<(DocId, Vec<EditDoc>)>, Error> {
     let (Ok(id), Ok(rev)) = (DocId::new(id), Rev::parse(rev)) else {
         return Ok(None);
@@ -168,7 +171,7 @@ fn edits_of(source: &LocalDb, id: &str, rev: &str) -> Result<Option<(DocId, Vec<
     Ok((!edits.is_empty()).then_some((id, edits)))
 }
 
-/// What a body is put together from, the next last.
+/// The parts of a body in reverse order.
 type BodyParts = Vec<BodyPart>;
 
 enum BodyPart {
@@ -176,8 +179,8 @@ enum BodyPart {
     Content(AttachmentReader),
 }
 
-/// A document and its attachments: content type, length and parts. They go as they are stored, or, when the target does not
-/// take `gzipped` ones, decoded.
+/// Builds the body of a document with attachments: content type, length and parts. Attachments are
+/// sent as they are stored, or decoded if the target does not accept `gzipped` ones.
 fn multipart(
     source: &LocalDb,
     id: &DocId,
@@ -225,7 +228,8 @@ fn multipart(
     Ok((writer.content_type("related"), length, parts))
 }
 
-/// How an attachment is sent. One whose decoded length is not sure cannot be announced decoded.
+/// Returns the form in which an attachment is sent. It can be announced as decoded only if its
+/// decoded length is certain.
 fn sent(file: &Attachment, gzipped: bool) -> Attachment {
     let mut shown = file.clone();
     if !gzipped && !file.length_unsure {
@@ -264,7 +268,7 @@ fn boundary() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&random))
 }
 
-/// Copies between two databases of this server, as the bytes are stored.
+/// Copies between two databases of this server, without decoding the stored bytes.
 async fn copy(source: &LocalDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
@@ -309,7 +313,8 @@ async fn copy(source: &LocalDb, target: &LocalDb, id: &str, rev: &str) -> Result
     Ok(Tried::Done(vec![]))
 }
 
-/// An attachment that the database does not take is a document that it refuses; anything else is a failure.
+/// Treats an attachment that the database does not accept as a refused document; any other error is
+/// a failure.
 fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
     match e {
         database::Error::AttachmentTooLarge => Ok(Tried::Done(vec![Refused {
@@ -317,7 +322,7 @@ fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
             error: "attachment_too_large".into(),
             reason: e.to_string(),
         }])),
-        // Garbled on its way, perhaps.
+        // It may have been damaged in transit.
         database::Error::DigestMismatch | database::Error::BadRequest(_) => {
             Ok(Tried::Again(e.to_string()))
         }
@@ -386,7 +391,7 @@ enum Broken {
     Refused(database::Error),
 }
 
-/// An attachment that follows its document.
+/// An attachment expected after its document.
 struct Expected {
     name: String,
     content_type: String,
@@ -395,14 +400,14 @@ struct Expected {
     file: Option<Attachment>,
 }
 
-/// A document with attachments coming in.
+/// A document with attachments that is being received.
 struct Receiving<'a> {
     target: &'a LocalDb,
     id: &'a DocId,
     text: BytesMut,
     doc: Option<EditDoc>,
     expected: Vec<Expected>,
-    /// Which of those expected comes in.
+    /// The index of the expected attachment that is being received.
     uploading: Option<(usize, AttachmentSink)>,
     held: Vec<Uploaded>,
 }
@@ -453,7 +458,7 @@ impl<'a> Receiving<'a> {
         Ok(())
     }
 
-    /// The part is the attachment that its file name says, or else the next of those that are still to come.
+    /// Starts a part: it is the attachment with its file name, or else the next expected one.
     fn begin(&mut self, headers: &Headers) {
         let open = |e: &Expected| e.file.is_none();
         let named = headers
@@ -486,7 +491,7 @@ impl<'a> Receiving<'a> {
             .collect())
     }
 
-    /// The document and what it holds; `None` when attachments are missing.
+    /// Returns the document and its uploads; `None` when attachments are missing.
     fn finish(self) -> Option<(EditDoc, Vec<Uploaded>)> {
         let mut doc = self.doc?;
         for expected in self.expected {
@@ -513,7 +518,7 @@ fn expected(name: &str, entry: &Value) -> Expected {
     }
 }
 
-/// The bytes of a digest `md5-…`.
+/// Parses the bytes of a digest `md5-…`.
 fn md5(digest: &str) -> Option<[u8; 16]> {
     let bytes = STANDARD.decode(digest.strip_prefix("md5-")?).ok()?;
     bytes.try_into().ok()

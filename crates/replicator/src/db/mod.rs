@@ -1,4 +1,5 @@
-//! The two ends of a replication, alike whether they are on this server or behind HTTP.
+//! The two databases of a replication, with one interface for databases on this server and behind
+//! HTTP.
 
 pub mod attachments;
 mod budget;
@@ -26,36 +27,36 @@ pub use reach::Allowed;
 use crate::error::Error;
 use crate::progress::Progress;
 
-/// What a database says of itself.
+/// Properties of a database.
 #[derive(Clone, Debug)]
 pub struct Info {
     pub update_seq: Value,
-    /// Differs between databases that had the same name, where the server says.
+    /// Distinguishes successive databases of the same name, if the server reports it.
     pub instance_start_time: Option<String>,
-    /// Whether there is nothing in it, and never was.
+    /// Whether it is empty, and has always been.
     pub is_empty: bool,
 }
 
-/// A revision on its way.
+/// A revision in transit.
 #[derive(Debug)]
 pub struct Doc {
     pub id: String,
     pub body: Body,
 }
 
-/// What a revision is made of.
+/// The contents of a revision.
 #[derive(Debug)]
 pub enum Body {
-    /// The whole JSON text, with `_id`, `_rev` and, unless it is a first revision, `_revisions`.
+    /// The full JSON text, with `_id`, `_rev` and, unless it is a first revision, `_revisions`.
     Json(Bytes),
-    /// As the database has it.
+    /// The database's own form.
     Edit(Box<EditDoc>),
-    /// To be brought by itself, because its attachments are large: the revision.
+    /// A revision that is copied separately as a stream, because its attachments are large.
     Streamed(String),
 }
 
 impl Body {
-    /// About so many bytes.
+    /// Returns the approximate size, in bytes.
     pub fn size(&self) -> usize {
         match self {
             Body::Json(text) => text.len(),
@@ -65,14 +66,14 @@ impl Body {
     }
 }
 
-/// Revisions that the target misses.
+/// Revisions that the target lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     pub id: String,
     pub revs: Vec<String>,
 }
 
-/// Why the target did not take a document.
+/// The reason why the target refused a document.
 #[derive(Clone, Debug)]
 pub struct Refused {
     pub id: String,
@@ -80,10 +81,10 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// Documents read, in portions of bounded size.
+/// Documents that were read, in portions of bounded size.
 pub type Portions = mpsc::Sender<Vec<Doc>>;
 
-/// An end of a replication.
+/// The source or target of a replication.
 pub enum Db {
     Local(LocalDb),
     Http(Box<HttpDb>),
@@ -105,13 +106,13 @@ impl Db {
     /// [`Error::Unauthorized`], [`Error::NoAccess`], and those of requests.
     pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
         match self {
-            // Made before the peer was opened.
+            // Created before it was opened.
             Db::Local(_) => Ok(()),
             Db::Http(db) => db.create(params).await,
         }
     }
 
-    /// A document, or a local one (`_local/…`), in its newest revision.
+    /// Returns the winning revision of a document, or a local one (`_local/…`).
     ///
     /// # Errors
     /// Those of requests.
@@ -122,7 +123,7 @@ impl Db {
         }
     }
 
-    /// Writes a local document, and answers its new `_rev`.
+    /// Writes a local document, and returns its new `_rev`.
     ///
     /// # Errors
     /// [`Error::CheckpointCommitFailure`] when it was refused, and those of requests.
@@ -138,7 +139,7 @@ impl Db {
         }
     }
 
-    /// Waits until everything written is on disk; answers [`Info::instance_start_time`].
+    /// Waits until all writes are on disk; returns [`Info::instance_start_time`].
     ///
     /// # Errors
     /// Those of requests.
@@ -149,7 +150,7 @@ impl Db {
         }
     }
 
-    /// Changes after a seq that a feed has not shown yet, if the server tells.
+    /// Returns the number of changes after a seq, if the server reports it.
     pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
         match self {
             Db::Local(db) => db.pending(query, since),
@@ -168,7 +169,7 @@ impl Db {
         }
     }
 
-    /// Which of these revisions are not here.
+    /// Returns the revisions of `changes` that the database lacks.
     ///
     /// # Errors
     /// Those of requests.
@@ -182,7 +183,7 @@ impl Db {
     /// Reads revisions with their ancestors and attachments.
     ///
     /// # Errors
-    /// Those of requests; [`Error::Stopped`] when nobody takes the portions any more.
+    /// Those of requests; [`Error::Stopped`] when the receiver of the portions is gone.
     pub async fn fetch(
         &self,
         wanted: Vec<Missing>,
@@ -195,7 +196,7 @@ impl Db {
         }
     }
 
-    /// Writes revisions as they are; answers those that were refused.
+    /// Writes revisions under their existing ids; returns those that were refused.
     ///
     /// # Errors
     /// Those of requests.
@@ -207,21 +208,21 @@ impl Db {
     }
 }
 
-/// The wait before repetition number `attempt` (from 0).
+/// Returns the wait before retry number `attempt` (from 0).
 pub fn retry_wait(attempt: u32) -> std::time::Duration {
     retry::wait(attempt, None)
 }
 
 pub use retry::random;
 
-/// Attachments of a document that are together up to this long, in bytes, come along in its JSON.
+/// Attachments of a document up to this total length, in bytes, are included in its JSON.
 const SMALL_ATTACHMENTS_BYTES: u64 = 64 << 10;
-/// Documents of one portion, at most,
+/// Maximum number of documents of a portion.
 const PORTION_DOCS_MAX: usize = 500;
-/// and about so many bytes.
+/// Approximate maximum size of a portion, in bytes.
 const PORTION_BYTES_MAX: usize = 2 << 20;
 
-/// Gathers documents into portions.
+/// Collects documents into portions.
 struct Gather<'a> {
     portions: &'a Portions,
     docs: Vec<Doc>,

@@ -1,4 +1,4 @@
-//! The clients that a peer's requests go out by: which one depends on where they go, and on whose replication it is.
+//! Selects the HTTP client for a request, by its origin and by the owner of the replication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,19 +16,19 @@ use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// Tells this very server whose replication a request belongs to.
+/// Identifies the replication that a request belongs to, for this server itself.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-settee-replication");
 
-/// What a replication may do because of whose it is.
+/// The rights of a replication's owner.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
-    /// The user whose replication it is.
+    /// The owner of the replication.
     pub user: String,
-    /// Where it may connect to; `None` for those of server admins, which may connect anywhere.
+    /// Where it may connect to; `None` for server admins, who may connect anywhere.
     pub allowed: Option<Allowed>,
-    /// Where this very server listens.
+    /// The addresses on which this server listens.
     pub listening: Vec<SocketAddr>,
-    /// What this very server recognises its own requests by.
+    /// Identifies the server's own requests.
     pub token: Option<HeaderValue>,
 }
 
@@ -37,14 +37,15 @@ pub struct Rights {
 pub struct Route {
     client: Arc<Pooled>,
     uploader: Arc<Pooled>,
-    /// Only when it leads to this very server: nobody else is to learn it.
+    /// Sent only to this server itself: no other may learn it.
     pub token: Option<HeaderValue>,
-    /// Whether it leads elsewhere, for somebody who is no server admin.
+    /// Whether it leads to another server on behalf of a user who is not a server admin.
     pub is_guarded: bool,
 }
 
 impl Route {
-    /// With `uploads`, one that waits for an answer as long as the request takes.
+    /// Returns the client; with `uploads`, one that waits for the response as long as the request
+    /// takes.
     pub fn client(&self, uploads: bool) -> &Client {
         match uploads {
             true => &self.uploader.client,
@@ -60,11 +61,12 @@ pub struct Outbound {
     settings: Settings,
     rights: Rights,
     known: Mutex<Vec<(Origin, Route)>>,
-    /// Whether a database has answered: what is told from then on is its, and tells nothing of ports.
+    /// Whether a database has answered: later failures are the database's and reveal nothing about
+    /// open ports.
     has_answered: AtomicBool,
 }
 
-/// Origins that redirects lead to, at most.
+/// Maximum number of origins that redirects lead to.
 const ROUTES_MAX: usize = 16;
 
 impl Outbound {
@@ -86,10 +88,11 @@ impl Outbound {
         }
     }
 
-    /// How requests get to a URL.
+    /// Returns the route to a URL.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] when they may not, [`Error::Request`] when certificates cannot be read.
+    /// [`Error::Forbidden`] when it may not connect there, [`Error::Request`] when certificates
+    /// cannot be read.
     pub async fn to(&self, url: &Url) -> Result<Route, Error> {
         let origin = url.origin();
         let known = self
@@ -110,7 +113,7 @@ impl Outbound {
 
     async fn open(&self, url: &Url) -> Result<Route, Error> {
         let own = match self.remote.proxy {
-            // A proxy is another server, wherever it leads.
+            // A proxy counts as another server, whatever its destination.
             Some(_) => None,
             None => own_listeners(url, &self.rights.listening).await,
         };
@@ -146,7 +149,8 @@ impl Outbound {
         })
     }
 
-    /// Whether failures must look alike, in words and in time, lest somebody who is no server admin looks for open ports.
+    /// Returns whether all failures must look alike, in text and in timing, so that users who are
+    /// not server admins cannot scan ports.
     pub fn hides_failures(&self) -> bool {
         if self.rights.allowed.is_none() || self.has_answered.load(Ordering::Relaxed) {
             return false;
@@ -157,17 +161,17 @@ impl Outbound {
         route.is_none_or(|(_, route)| route.is_guarded)
     }
 
-    /// The user whom its sockets are counted for; `None` for server admins.
+    /// Returns the user that its sockets are charged to; `None` for server admins.
     pub fn user(&self) -> Option<&str> {
         (!self.is_admins()).then_some(&self.rights.user)
     }
 
-    /// A database has answered.
+    /// Records that a database has answered.
     pub fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is the replication of a server admin.
+    /// Returns whether the owner is a server admin.
     pub fn is_admins(&self) -> bool {
         self.rights.allowed.is_none()
     }

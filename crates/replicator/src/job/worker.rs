@@ -1,4 +1,4 @@
-//! A worker: takes a batch of changes, and brings to the target what it misses.
+//! A worker: takes batches of changes, and copies the revisions that the target lacks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,7 +11,7 @@ use crate::db::{Body, Change, Doc, Missing, Portions, Refused, attachments};
 use crate::error::Error;
 use crate::traced;
 
-/// Changes that are dealt with together.
+/// Changes that are processed together.
 pub struct Batch {
     pub number: u64,
     pub changes: Vec<Change>,
@@ -21,7 +21,8 @@ pub struct Worker {
     pub job: Arc<Job>,
     pub waiting: Arc<Mutex<mpsc::Receiver<Batch>>>,
     pub through: Arc<Watermark>,
-    /// There was nothing in the target when the job began: it need not be asked about documents that come along.
+    /// The target was empty when the job started: documents that the feed includes need not be
+    /// checked there.
     pub target_was_empty: bool,
 }
 
@@ -65,7 +66,7 @@ impl Worker {
         let (portions, written) = mpsc::channel(1);
         let (read, write) =
             tokio::join!(self.read(with_docs, missing, portions), self.write(written));
-        // A writer that gave up says more than the reader that it left alone.
+        // The writer's error explains more than that of the reader, which it left waiting.
         write?;
         read
     }
@@ -123,7 +124,7 @@ impl Worker {
         Ok(())
     }
 
-    /// Counts what was written and what was refused.
+    /// Counts written and refused documents.
     fn note(&self, count: u64, refused: &[Refused]) {
         for no in refused {
             tracing::warn!(

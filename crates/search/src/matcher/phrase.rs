@@ -1,4 +1,4 @@
-//! Documents with terms at their places, or near them.
+//! Cursors over documents with terms at given positions, or near them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use crate::Effort;
 use crate::column::Lengths;
 use crate::similarity::Weight;
 
-/// A place of a phrase, with the postings of the terms of which one is to be there.
+/// A position of a phrase, with the postings of its alternative terms.
 pub(crate) struct PhrasePosition {
     offset: u32,
     terms: Vec<SegmentPostings>,
-    /// In the document that it is at: where the terms are, each less the offset.
+    /// In the current document: the positions of the terms, each minus the offset.
     positions: Vec<i64>,
     buffer: Vec<u32>,
-    /// Memory that is taken for these, in bytes.
+    /// Memory taken for the positions, in bytes.
     held: usize,
 }
 
@@ -57,7 +57,7 @@ impl PhrasePosition {
             .sum()
     }
 
-    /// Answers whether there are time and memory for it.
+    /// Returns whether there were time and memory for it.
     fn read_positions(&mut self, doc: Doc, effort: &Effort) -> bool {
         self.positions.clear();
         let several = self.terms.len() > 1;
@@ -82,7 +82,7 @@ impl PhrasePosition {
     }
 }
 
-/// A phrase's documents.
+/// Documents that contain a phrase.
 pub(crate) struct PhraseMatcher {
     phrase_positions: Vec<PhrasePosition>,
     slop: u32,
@@ -148,7 +148,7 @@ impl PhraseMatcher {
         doc
     }
 
-    /// How often all terms are at their places.
+    /// Returns the number of exact matches.
     fn exact(&self) -> usize {
         let Some((first, others)) = self.phrase_positions.split_first() else {
             return 0;
@@ -162,7 +162,7 @@ impl PhraseMatcher {
         first.positions.iter().filter(everywhere).count()
     }
 
-    /// Lucene's sum over places where all terms are near theirs: the nearer, the more.
+    /// Returns Lucene's sum over sloppy matches: the nearer, the higher.
     fn sloppy(&self, slop: i64) -> f32 {
         let mut next = vec![0; self.phrase_positions.len()];
         let mut at: Vec<i64> = self
@@ -210,7 +210,7 @@ impl PhraseMatcher {
 }
 
 impl PhraseMatcher {
-    /// What the column of lengths says of the document that it is at.
+    /// Returns the length in the current document, from the column of lengths.
     fn length(&self) -> u32 {
         match &self.lengths {
             None => 1,

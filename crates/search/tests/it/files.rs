@@ -1,4 +1,4 @@
-//! The files of an index: what is damaged, lost, left over, or copied.
+//! The files of an index: damaged, lost, left over, or copied.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ fn segment_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Where what tantivy adds to each file begins: a line of JSON with the sum, its length, and a number that is the same for all.
+/// Returns where tantivy's footer starts: a line of JSON with the checksum, its length, and a
+/// constant.
 fn footer_at(file: &[u8]) -> usize {
     let numbers = file.len() - 8;
     let length = file[numbers..numbers + 4].try_into().unwrap();
@@ -68,7 +69,7 @@ fn an_index_that_cannot_be_read_is_empty_and_says_so() {
 fn what_cannot_be_opened_now_is_not_thrown_away() {
     let dir = tempfile::tempdir().unwrap();
     write(&opened(dir.path()), &[("a", "x")], 7);
-    // A folder in place of the file: an error that says nothing about what is in the file.
+    // A folder in place of the file: an error that does not depend on the file's contents.
     let (meta, aside) = (dir.path().join("meta.json"), dir.path().join("aside"));
     std::fs::rename(&meta, &aside).unwrap();
     std::fs::create_dir(&meta).unwrap();
@@ -98,7 +99,7 @@ fn an_update_that_is_given_up_leaves_no_files() {
     update.abandon().unwrap();
     assert_eq!(segment_files(dir.path()), before);
     assert_eq!(found(&index, term("x")), ["a"]);
-    // tantivy's list of files forgets those that are gone.
+    // tantivy's list of files drops those that no longer exist.
     write(&index, &[("c", "x")], 2);
     assert_eq!(segment_files(dir.path()).len(), 2 * before.len());
     let list = std::fs::read(dir.path().join(".managed.json")).unwrap();
@@ -164,7 +165,7 @@ fn what_is_damaged_is_not_merged_into_something_that_looks_whole() {
     assert!(matches!(index.tidy(&|| false), Err(Error::Engine(_))));
     assert_eq!(index.reader().segments(), 20);
     assert!(index.look_for_damage().unwrap().is_some());
-    // What was found is remembered, however large the index is.
+    // The damage is remembered, whatever the size of the index.
     flip_positions(&files);
     drop(index);
     assert!(search::find_damage(dir.path()).unwrap().is_some());
@@ -194,14 +195,14 @@ fn files_of_a_process_that_was_killed_are_in_nobodys_way() {
         &[("a", "x"), ("b", "x"), ("c", "x")],
         1,
     );
-    // What an update leaves that is killed right before its commit is there.
+    // The leftovers of an update that was killed right before its commit.
     let meta = dir.path().join("meta.json");
     let before = std::fs::read(&meta).unwrap();
     write(&opened(dir.path()), &[("a", "y")], 2);
     std::fs::write(&meta, before).unwrap();
     let left = files_in(dir.path());
     let deleted = left.iter().find(|file| file.ends_with(".del"));
-    // It was not written to its end.
+    // A truncated file.
     std::fs::write(dir.path().join(deleted.unwrap()), "torn").unwrap();
     assert_eq!(search::find_damage(dir.path()).unwrap(), None);
     let index = opened(dir.path());
@@ -231,7 +232,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
         scope.spawn(|| {
             for n in 2.. {
                 let id = format!("d{}", n - 1);
-                // One more, and one that was there, so that documents are taken out too.
+                // A new document, and an existing one, so that there are deletions as well.
                 write(&index, &[(&id, "x"), ("d0", "x")], n);
                 index.tidy(&|| false).unwrap();
                 if is_over.load(Relaxed) {
@@ -251,7 +252,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
                 found(&copied, term("x")).len().min(100),
                 seq.min(100) as usize
             );
-            // It is an index as any other.
+            // A copy is a normal index.
             write(&copied, &[("new", "y")], seq + 1);
             assert_eq!(found(&copied, term("y")), ["new"]);
             seqs.push(seq);
@@ -277,7 +278,7 @@ fn a_lost_file_is_damage_and_is_not_copied() {
         let damage = search::find_damage(&folder).unwrap().unwrap();
         assert!(damage.contains(extension), "{extension}: {damage}");
         assert!(search::copy_index(&folder, &dir.path().join("copy")).is_err());
-        // Also of one that is open.
+        // Also of an open index.
         let damage = index.look_for_damage().unwrap();
         let damage = damage.unwrap_or_default();
         assert!(damage.contains(extension), "{extension}: {damage}");
@@ -341,7 +342,7 @@ fn updates_that_are_given_up_beside_merges_leave_no_files() {
             .iter()
             .filter_map(|file| file.file_stem()?.to_str()?.split('.').next())
             .collect();
-        // What readers see may be from before a merge that was committed all the same.
+        // Readers may be at a state from before a merge that was committed anyway.
         drop(index);
         let index = opened(dir.path());
         assert_eq!(ids.len(), index.reader().segments(), "{files:?}");

@@ -1,10 +1,10 @@
-//! Lucene 9's flexible parser, as Nouveau uses it: [`syntax`] reads the text into a tree, this module makes a query of
-//! it as Lucene's chain of processors and builders does.
+//! Lucene 9's flexible parser, as Nouveau uses it: [`syntax`] parses the text into a tree, this
+//! module makes a query of it as Lucene's chain of processors and builders does.
 //!
 //! - A field of numbers takes numbers only, also where the text looks like a pattern or a phrase.
-//! - All clauses that no parentheses separate become clauses of one query: those beside an AND are required, the others
-//!   are not. So `honey OR quick AND red` asks for quick and red, as CouchDB does.
-//! - What analyzers leave nothing of is left out.
+//! - All clauses that no parentheses separate become clauses of one query: those next to an AND are required, the others
+//!   are not. So `honey OR quick AND red` requires quick and red, as in CouchDB.
+//! - Clauses that analyzers leave empty are dropped.
 
 mod lexer;
 mod locale;
@@ -29,7 +29,8 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
         numbers: Numbers::of(options.locale),
         leaves: 0,
     };
-    // A sign before the only clause means nothing; a negation is a clause of its own and gets here as such.
+    // A sign before the only clause has no effect; a negation is a clause of its own and gets here
+    // as such.
     let tree = if let QueryNode::Modified { node, .. } = tree {
         *node
     } else {
@@ -41,12 +42,13 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
 struct Builder<'a> {
     options: &'a ParseOptions<'a>,
     numbers: Numbers,
-    /// How many words, ranges and the like the query has so far.
+    /// Number of leaves (words, ranges and the like) so far.
     leaves: usize,
 }
 
 impl Builder<'_> {
-    /// What a part asks for; `None` when nothing is left of it. As deep as the text's parentheses.
+    /// Returns the query of a part; `None` when nothing is left of it. Recurses as deep as the
+    /// text's parentheses.
     fn query(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         Ok(match node {
             QueryNode::Group(node) => self.query(*node)?,
@@ -205,7 +207,7 @@ impl Builder<'_> {
         })
     }
 
-    /// A text with `*` or `?` in it.
+    /// Returns a text with `*` or `?` in it.
     fn wild(&self, field: String, text: &str) -> Result<Query, Error> {
         if field == "*" && text == "*" {
             return Ok(Query::MatchAll);
@@ -262,7 +264,7 @@ impl Builder<'_> {
         }
         let analyzer = self.analyzer(&field);
         let word = |text: &Text, is_open: bool, is_inclusive: bool| {
-            // What normalizes to nothing is open, too.
+            // A bound that normalizes to nothing is open, too.
             let text = if is_open {
                 String::new()
             } else {
@@ -341,7 +343,7 @@ impl Builder<'_> {
     }
 }
 
-/// The clauses below, with whether an AND stands beside them.
+/// Flattens the clauses below, with whether an AND is next to them.
 fn flatten(node: QueryNode, is_required: bool, flat: &mut Vec<(QueryNode, bool)>) {
     match node {
         QueryNode::Clauses { is_and, clauses } => clauses
@@ -371,7 +373,7 @@ fn edits(similarity: f32, text: &str) -> u8 {
     edits.min(MAX_EDITS) as u8
 }
 
-/// Normalizes what stands between wildcards.
+/// Normalizes the text between wildcards.
 fn normalize_chunks(analyzer: &Analyzer, text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, part) in text.split_inclusive(['*', '?']).enumerate() {

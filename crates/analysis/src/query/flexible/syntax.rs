@@ -1,22 +1,23 @@
-//! From words to a tree: what stands where in a query text.
+//! From words to a tree: the syntax of a query text.
 //!
-//! AND binds tighter than OR, and clauses that merely follow each other are the loosest. In the end that counts little:
-//! parts without parentheses become clauses of one query, see the module above.
+//! AND binds tighter than OR, and clauses that merely follow each other are the loosest. In the end
+//! that matters little: parts without parentheses become clauses of one query, see the module
+//! above.
 
 use super::lexer::{self, Kind, Lexeme};
 use crate::query::scan::unescape_marked;
 use crate::query::{Error, Interval, MAX_DEPTH, Relation};
 
-/// A text whose characters know whether they were behind a backslash.
+/// A text whose characters carry whether they were escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) characters: String,
-    /// Whether there is a `*` or `?` that was not behind one.
+    /// Whether there is an unescaped `*` or `?`.
     pub(super) is_wild: bool,
 }
 
 impl Text {
-    /// Whether it was a bare `*`: an open end of a range.
+    /// Returns whether it was a bare `*`: an open end of a range.
     pub(super) fn is_open(&self) -> bool {
         self.is_wild && self.characters == "*"
     }
@@ -206,7 +207,7 @@ impl<'a> Parser<'a> {
         while self.begins_clause() {
             clauses.push(self.disjunction(field)?);
         }
-        // What is only a negation stays a clause, since it would be lost as a query.
+        // A lone negation stays a clause, since it would be lost as a query.
         let is_negation = matches!(
             clauses[..],
             [QueryNode::Modified {
@@ -332,7 +333,7 @@ impl<'a> Parser<'a> {
         })
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     fn integer(&mut self) -> Result<u32, Error> {
         let image = self.expect(Kind::Number)?.image;
         image

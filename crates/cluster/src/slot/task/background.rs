@@ -1,4 +1,4 @@
-//! What takes long and is done beside the task: appends, reading the log again, copies.
+//! Slow operations that run in tasks of their own: appends, reading the log again, copies.
 
 use std::sync::atomic::Ordering;
 
@@ -17,7 +17,7 @@ impl<S: SlotStore> Task<S> {
             of,
             is_whole,
         } = batch;
-        // Called here, so that records come to the log in this order.
+        // Called here, so that records reach the log in this order.
         let appended = self.log.append(self.options.slot, record);
         self.spawn_background(async move {
             Event::Appended {
@@ -120,7 +120,7 @@ impl<S: SlotStore> Task<S> {
             Ok(RawFound::Record(raw)) => ReadBackResult::Record(self.decode(&raw).0),
             Ok(RawFound::Trimmed) => ReadBackResult::Trimmed,
             Ok(RawFound::BeyondEnd) => ReadBackResult::BeyondEnd,
-            // Asked again by ticks.
+            // Repeated by ticks.
             Err(error) => return self.error = Some(format!("the log was not read: {error}")),
         };
         let offset = asked.0;

@@ -1,4 +1,4 @@
-//! The changes of a database behind HTTP, and what it misses of another's.
+//! Reads the changes of a database behind HTTP, and requests the revisions that it lacks.
 
 use bytes::Bytes;
 use reqwest::Method;
@@ -12,7 +12,7 @@ use crate::error::Error;
 use crate::options::Selection;
 
 impl HttpDb {
-    /// Path and body of a request for changes.
+    /// Returns path and body of a `_changes` request.
     pub(super) fn changes_request(
         &self,
         query: &ChangesQuery,
@@ -62,7 +62,7 @@ impl HttpDb {
     }
 
     pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
-        // Whatever is chosen of them, as in CouchDB: nobody runs a filter to count.
+        // Unfiltered, as in CouchDB: no filter runs just to count.
         let once = ChangesQuery {
             continuous: false,
             include_docs: false,
@@ -85,7 +85,7 @@ impl HttpDb {
             None => Call::new(Method::GET, &path),
             Some(body) => Call::post(&path, body),
         };
-        // A filter may pass over many changes, and a feed that ends has no heartbeats.
+        // A filter may skip many changes, and a feed that ends has no heartbeats.
         call.patient = !query.continuous && query.selection != Selection::All;
         let place = self.connections.clone().acquire_owned().await;
         let place = place.map_err(|_| Error::Stopped)?;

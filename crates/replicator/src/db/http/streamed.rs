@@ -1,4 +1,4 @@
-//! Documents whose attachments are streams.
+//! Reads and writes documents whose attachments are streams.
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
@@ -10,19 +10,19 @@ use crate::db::budget::Socket;
 use crate::db::outbound::TOKEN;
 use crate::error::Error;
 
-/// What became of a document that was sent as a stream.
+/// The result of sending a document as a stream.
 pub enum Put {
     Done,
-    /// Error and reason.
+    /// Refused: error and reason.
     Refused(String, String),
-    /// It may be taken another time.
+    /// Failed: it may be retried.
     Failed(String),
 }
 
 impl HttpDb {
-    /// The answer that has a revision with all its attachments, preferably as `multipart/related`; `None` when the revision is
-    /// gone. Attachments come as they are stored, `gzipped` ones too, or else
-    /// decoded, in one JSON text.
+    /// Opens the response with a revision and all its attachments, preferably as
+    /// `multipart/related`; `None` when the revision is gone. Attachments come as they are stored,
+    /// including `gzipped` ones; otherwise decoded, in one JSON text.
     ///
     /// # Errors
     /// Those of requests.
@@ -37,7 +37,8 @@ impl HttpDb {
             doc_path(id),
             encoded(rev)
         );
-        // A multipart answer has attachments as they are stored, whatever was asked for; only JSON has them decoded.
+        // A multipart response has attachments as they are stored, whatever was requested; only
+        // JSON has them decoded.
         let accept = match gzipped {
             true => "multipart/related, application/json",
             false => "application/json",
@@ -61,7 +62,7 @@ impl HttpDb {
         }
     }
 
-    /// Writes a revision from a stream, once.
+    /// Writes a revision from a stream, without retries.
     ///
     /// # Errors
     /// [`Error::NoDatabase`].
@@ -106,7 +107,7 @@ impl HttpDb {
                 return Err(Error::NoDatabase(self.base.to_string()));
             }
             401 if self.auth.has_session() => {
-                // The session ran out, perhaps.
+                // The session may have expired.
                 self.auth.renew(&self.ways).await;
                 Put::Failed(answer.body())
             }
