@@ -356,7 +356,7 @@ def test_by_itself(ctx):
         server.configure("backup", "target", elsewhere)
         report.check("a failure is counted", wait_until(lambda: counted(api, "failed") >= 1, 30), known(server))
         # The log is written a little later than what it tells of.
-        said = f"{elsewhere} holds files that are no backups"
+        said = f"{elsewhere} contains files other than backups"
         report.check("and in the log in words", wait_until(lambda: said in server.log(), 10), server.log()[-1_000:])
         doctor = api.expect(200, "GET", "/_settee/doctor")
         report.check("doctor warns", str(elsewhere) in json.dumps(doctor), doctor)

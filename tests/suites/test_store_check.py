@@ -145,7 +145,7 @@ def test_planted_rows(ctx):
         ("a database's record removed", [("default", b"dkept", None)], "rows are of no database", None),
         ("a database's record that is none", [("default", b"dkept", b"{}")], "the record of a database cannot be read", None),
         ("a local document that is none", [("local", rocks.id_key(shard, "_local/checkpoint"), b"\x01{")], "a local document", "_local/checkpoint"),
-        ("a purge removed", [("purges", rocks.seq_key(shard, 1), None)], "purges are not those", None),
+        ("a purge removed", [("purges", rocks.seq_key(shard, 1), None)], "purges differ from the counters", None),
         ("a row of nothing", [("by_id", rocks.id_key(4_000_000, "x"), b"\x00\x01\x01\x10" + b"r" * 16 + b"\x02")], "rows are of no database", None),
     ]
     for what, operations, said, document in faults:
@@ -168,7 +168,7 @@ def index_and_attachment(ctx, source):
         key = number.to_bytes(4, "big") + b"doc-00200"
         harmed = copy_of(ctx, source, "harmed")
         rocks.plant(store_of_data(harmed), ("index_back", key, None))
-        named(ctx, harmed, "a document's rows forgotten", "rows, and what it says of documents' rows, differ", None, index="_design/numbers")
+        named(ctx, harmed, "a document's rows forgotten", "the rows and the back-index differ", None, index="_design/numbers")
         harmed = copy_of(ctx, source, "harmed")
         rocks.plant(store_of_data(harmed), ("default", b"m" + number.to_bytes(4, "big"), None))
         named(ctx, harmed, "the state of an index removed", "it has rows and no state", None, index="_design/numbers")

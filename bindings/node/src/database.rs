@@ -26,8 +26,8 @@ pub struct Written {
     pub rev: String,
 }
 
-impl From<embedded::Written> for Written {
-    fn from(written: embedded::Written) -> Written {
+impl From<embedded::WriteResult> for Written {
+    fn from(written: embedded::WriteResult) -> Written {
         Written {
             id: written.id,
             rev: written.rev,

@@ -22,7 +22,7 @@ impl Database {
 /// What Python is told of a written document: its id and revision.
 pub type WrittenPair = (String, String);
 
-pub fn pair(written: embedded::Written) -> WrittenPair {
+pub fn pair(written: embedded::WriteResult) -> WrittenPair {
     (written.id, written.rev)
 }
 

@@ -19,13 +19,14 @@ pub enum Flavour {
 /// A word of a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Token {
-    /// The word as it is indexed: in lower case, without its ending, as the analyzer has it.
+    /// The indexed word: in lower case and stemmed, as the analyzer has it.
     pub text: String,
-    /// Its place among the words, from 0. Dropped words leave a gap. Beginnings of a word have its place.
+    /// Its position among the words, from 0. Dropped words leave a gap. Prefixes of a word have its
+    /// position.
     pub position: u32,
-    /// Where it begins in the text, in bytes.
+    /// Start in the text, in bytes.
     pub start: u32,
-    /// Where it ends in the text, in bytes.
+    /// End in the text, in bytes.
     pub end: u32,
 }
 
@@ -34,10 +35,11 @@ pub struct Token {
 pub(crate) struct Chain {
     tokenizer: Tokenizer,
     filters: Vec<Filter>,
-    /// Whether neighbouring characters of Chinese, Japanese and Korean become pairs, and what follows then.
+    /// Whether neighbouring characters of Chinese, Japanese and Korean become pairs, and the
+    /// filters after that.
     pairs: Option<Vec<Filter>>,
     normalizing: Vec<Filter>,
-    /// What is indexed of a word besides.
+    /// Additional terms of a word.
     grams: Option<EdgeGrams>,
 }
 
@@ -71,13 +73,13 @@ pub struct Analyzer {
 }
 
 impl Analyzer {
-    /// From the definition in a design document: a name (`"english"`), or an object with `name` and options: for Clouseau
-    /// `stopwords` instead of the language's own, for `edge_ngram` `min_gram` and `max_gram`. Clouseau's `perfield` is
-    /// [`crate::FieldAnalyzers`]'.
+    /// Parses the definition in a design document: a name (`"english"`), or an object with `name`
+    /// and options: for Clouseau `stopwords` instead of the language's own, for `edge_ngram`
+    /// `min_gram` and `max_gram`. Clouseau's `perfield` belongs to [`crate::FieldAnalyzers`].
     ///
     /// # Errors
     ///
-    /// No name, or one that is not known, or lengths of beginnings that are none.
+    /// A missing or unknown name, or invalid prefix lengths.
     pub fn parse(flavour: Flavour, definition: &Value) -> Result<Self, Error> {
         let name = match definition {
             Value::String(name) => name,
@@ -110,7 +112,7 @@ impl Analyzer {
         })
     }
 
-    /// The analyzer of that name.
+    /// Returns the analyzer of that name.
     ///
     /// # Errors
     ///
@@ -119,7 +121,7 @@ impl Analyzer {
         Self::parse(flavour, &Value::String(name.to_owned()))
     }
 
-    /// The names that [`Self::named`] takes, in order.
+    /// Returns the names that [`Self::named`] takes, in order.
     #[must_use]
     pub fn names(flavour: Flavour) -> Vec<&'static str> {
         let mut all = names::NAMES.to_vec();
@@ -131,7 +133,7 @@ impl Analyzer {
         all
     }
 
-    /// The words of `text`, as they are indexed.
+    /// Returns the words of `text` as they are indexed.
     #[must_use]
     pub fn tokens(&self, text: &str) -> Vec<Token> {
         let mut tokens = Vec::new();
@@ -139,8 +141,8 @@ impl Analyzer {
         tokens
     }
 
-    /// The words of a text that is looked for. Whoever looks for `fo` finds what begins so where beginnings are indexed;
-    /// whoever looks for `fox` does not find all that begins with `fo`.
+    /// Returns the words of a query's text. Where prefixes are indexed, a query for `fo` finds
+    /// words that start with it; a query for `fox` does not find all words that start with `fo`.
     #[must_use]
     pub fn query_tokens(&self, text: &str) -> Vec<Token> {
         let mut tokens = Vec::new();
@@ -148,9 +150,9 @@ impl Analyzer {
         tokens
     }
 
-    /// Calls `visit` with each word of `text` as it is indexed, in order. The same token is used again and again.
+    /// Calls `visit` with each indexed word of `text`, in order. The same token is reused.
     ///
-    /// Takes time in proportion to the text. Offsets of texts beyond 4 GiB stay at the largest one.
+    /// Time is proportional to the text. Offsets of texts beyond 4 GiB stay at the largest one.
     pub fn visit(&self, text: &str, visit: &mut dyn FnMut(&Token)) {
         match self.chain.grams {
             None => self.words(text, visit),
@@ -219,10 +221,11 @@ impl Analyzer {
         }
     }
 
-    /// What the terms of wildcards, prefixes, ranges and fuzzy queries go through, since they are no whole words: into
-    /// lower case and the like, never stemmed.
+    /// Normalizes the terms of wildcards, prefixes, ranges and fuzzy queries, which are not whole
+    /// words: lower case and the like, never stemmed.
     ///
-    /// Clouseau puts them into lower case as a whole, unless the analyzer is `keyword`; Nouveau asks the analyzer.
+    /// Clouseau puts them into lower case as a whole, unless the analyzer is `keyword`; Nouveau
+    /// asks the analyzer.
     #[must_use]
     pub fn normalize(&self, term: &str) -> String {
         match self.flavour {
@@ -238,7 +241,7 @@ impl Analyzer {
         }
     }
 
-    /// Whether a text is one word, as it is.
+    /// Returns whether a text is one unchanged word.
     #[must_use]
     pub fn is_keyword(&self) -> bool {
         self.chain.tokenizer == Tokenizer::Keyword

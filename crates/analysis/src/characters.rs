@@ -1,4 +1,4 @@
-//! What characters are: classes read from tables, and Java's mapping to lower case.
+//! Character classes read from tables, and Java's mapping to lower case.
 
 use std::sync::LazyLock;
 
@@ -13,12 +13,13 @@ pub(crate) struct Classes {
 const PLANE_LEN: usize = 0x1_0000;
 
 impl Classes {
-    /// From lines of a class letter and its ranges in hexadecimal digits; lines that begin with `#` are comments.
+    /// Parses lines of a class letter and its ranges in hexadecimal digits; lines that start with
+    /// `#` are comments.
     pub(crate) fn from_table(table: &str) -> Self {
         Self::from_lines(table, |class| class)
     }
 
-    /// The same, with the class's letter changed.
+    /// Returns a copy with the class's letter changed.
     pub(crate) fn from_lines(table: &str, class_of: impl Fn(u8) -> u8) -> Self {
         let mut classes = Self {
             plane: vec![0; PLANE_LEN].into_boxed_slice(),
@@ -50,7 +51,7 @@ impl Classes {
         }
     }
 
-    /// The class of `character`.
+    /// Returns the class of `character`.
     #[inline]
     pub(crate) fn of(&self, character: char) -> u8 {
         let code = character as u32;
@@ -85,18 +86,18 @@ pub(crate) fn is_letter(character: char) -> bool {
     JAVA_LETTERS.of(character) != 0
 }
 
-/// `Character.isWhitespace` of Java: no-break spaces are none.
+/// Java's `Character.isWhitespace`, which excludes no-break spaces.
 pub(crate) fn is_whitespace(character: char) -> bool {
     JAVA_WHITE.of(character) != 0
 }
 
-/// The value of a decimal digit of any script. Digits stand in runs of ten, from zero.
+/// Returns the value of a decimal digit of any script. Digits stand in runs of ten, from zero.
 pub(crate) fn decimal_digit(character: char) -> Option<u8> {
     if JAVA_DIGITS.of(character) == 0 {
         return None;
     }
     let code = character as u32;
-    // The mathematical digits are five alphabets in one run, which begins at 1D7CE.
+    // The mathematical digits are five alphabets in one run, from 1D7CE.
     let value = match code {
         0x1d7ce..=0x1d7ff => (code - 0x1d7ce) % 10,
         _ => {
@@ -132,7 +133,8 @@ pub(crate) fn lower_in_place(text: &mut String) {
     }
 }
 
-/// The length of `text` in Java's units, of which characters beyond the first plane are two.
+/// Returns the length of `text` in Java's units, of which characters beyond the first plane are
+/// two.
 pub(crate) fn java_len(text: &str) -> usize {
     text.chars().map(char::len_utf16).sum()
 }

@@ -1,4 +1,4 @@
-//! What can be wrong with an analyzer's definition.
+//! Errors of an analyzer's definition.
 
 /// Why an analyzer's definition is refused.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
@@ -9,10 +9,10 @@ pub enum Error {
     /// Neither a name nor an object with one.
     #[error("an analyzer is a name, or an object with a name")]
     NoName,
-    /// Options of `edge_ngram` that are none.
+    /// Invalid options of `edge_ngram`.
     #[error("min_gram and max_gram are whole numbers from 1 to 50, min_gram not above max_gram")]
     Grams,
-    /// `perfield` where one analyzer is asked for.
+    /// `perfield` where a single analyzer is required.
     #[error("perfield is not an analyzer of one text")]
     PerField,
 }

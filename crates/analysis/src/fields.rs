@@ -12,15 +12,16 @@ pub struct FieldAnalyzers {
 }
 
 impl FieldAnalyzers {
-    /// From the `analyzer` of a design document's index; `standard` when there is none.
+    /// Parses the `analyzer` of a design document's index; `standard` when it is missing.
     ///
-    /// Clouseau's form for many fields is `{"name": "perfield", "default": …, "fields": {"title": …}}`, where each `…` is
-    /// a name or an object. In it, an analyzer that is not known gives way to the default one, and that one to
-    /// `standard`, as in Clouseau. `_id` and `_partition` are always keywords.
+    /// Clouseau's form for many fields is `{"name": "perfield", "default": …, "fields": {"title":
+    /// …}}`, where each `…` is a name or an object. In it, an unknown analyzer is replaced by the
+    /// default one, and an unknown default by `standard`, as in Clouseau. `_id` and `_partition`
+    /// are always keywords.
     ///
     /// # Errors
     ///
-    /// An unknown analyzer outside of `perfield`, and options of `edge_ngram` that are none.
+    /// An unknown analyzer outside of `perfield`, and invalid options of `edge_ngram`.
     pub fn parse(flavour: Flavour, analyzer: Option<&Value>) -> Result<Self, Error> {
         let standard = Analyzer::named(flavour, "standard").expect("standard is known");
         let mut fields = HashMap::new();
@@ -74,21 +75,21 @@ impl FieldAnalyzers {
         Ok(all)
     }
 
-    /// The same, but with `analyzer` for `field`.
+    /// Returns a copy with `analyzer` for `field`.
     #[must_use]
     pub fn with(mut self, field: &str, analyzer: Analyzer) -> Self {
         self.fields.insert(field.to_owned(), analyzer);
         self
     }
 
-    /// The analyzer of `field`.
+    /// Returns the analyzer of `field`.
     #[must_use]
     pub fn of(&self, field: &str) -> &Analyzer {
         self.fields.get(field).unwrap_or(&self.default)
     }
 }
 
-/// The analyzer, or `other` where Clouseau would take it.
+/// Returns the analyzer, or `other` where Clouseau would take it.
 fn lenient(flavour: Flavour, definition: &Value, other: &Analyzer) -> Result<Analyzer, Error> {
     match Analyzer::parse(flavour, definition) {
         Err(Error::Grams) => Err(Error::Grams),

@@ -1,12 +1,12 @@
-//! Beginnings of words, for searches while somebody types.
+//! Prefixes of words, for search as the user types.
 
 use crate::{Error, Token};
 use serde_json::Value;
 
-/// Of how many characters a beginning may be.
+/// Maximum characters of a prefix.
 const LENGTH_MAX: usize = 50;
 
-/// Which beginnings of a word are indexed beside the word: those of so many characters.
+/// The lengths of the prefixes that are indexed in addition to the word, in characters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct EdgeGrams {
     min: usize,
@@ -14,7 +14,8 @@ pub(crate) struct EdgeGrams {
 }
 
 impl EdgeGrams {
-    /// From the options of the analyzer's definition: `min_gram`, 1 when it is not given, and `max_gram`, 20.
+    /// From the options of the analyzer's definition: `min_gram`, 1 when it is not given, and
+    /// `max_gram`, 20.
     pub(crate) fn parse(definition: &Value) -> Result<Self, Error> {
         let option = |name, default| match definition.get(name) {
             None => Some(default),
@@ -28,7 +29,8 @@ impl EdgeGrams {
         }
     }
 
-    /// Calls `visit` with the beginnings of `word`, the shortest first, and at last with the word. All have its place; `gram` is used for them.
+    /// Calls `visit` with the prefixes of `word`, the shortest first, and at last with the word.
+    /// All have its position; `gram` is used for them.
     pub(crate) fn each(self, word: &Token, gram: &mut Token, visit: &mut dyn FnMut(&Token)) {
         (gram.position, gram.start, gram.end) = (word.position, word.start, word.end);
         let ends = word.text.char_indices().map(|(at, _)| at);

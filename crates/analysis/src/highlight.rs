@@ -1,7 +1,9 @@
-//! Parts of a text with the words that a query found, as Lucene 4.6's simple highlighter cuts them out.
+//! Parts of a text with the words that a query found, as Lucene 4.6's simple highlighter cuts them
+//! out.
 //!
-//! A text is cut into fragments of about one length at the words' ends. Those with most of the query's words come first;
-//! neighbours become one. Words of phrases count only where they stand as the phrase has them.
+//! A text is cut into fragments of about one length at the words' ends. Those with most of the
+//! query's words come first; neighbours become one. Words of phrases count only where they stand as
+//! the phrase has them.
 
 use crate::query::{PhraseTerm, Query};
 use crate::{Analyzer, Token};
@@ -11,9 +13,9 @@ use std::rc::Rc;
 /// How fragments are cut and marked.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Options {
-    /// What stands before a word that was found.
+    /// Inserted before a matching word.
     pub pre_tag: String,
-    /// What stands behind it.
+    /// Inserted after it.
     pub post_tag: String,
     /// The most fragments; at least one.
     pub number: usize,
@@ -32,27 +34,28 @@ impl Default for Options {
     }
 }
 
-/// The length of a fragment where none is asked for.
+/// Default length of a fragment.
 pub const DEFAULT_SIZE: usize = 100;
 
-/// No word behind so many UTF-16 units of a text is looked at.
+/// Maximum UTF-16 units of a text that are searched for words.
 pub const MAX_TEXT_LEN: usize = 50 * 1024;
 
-/// Bytes of a text that are taken apart into words: what stands behind [`MAX_TEXT_LEN`] is not looked at, and a character has no more than four.
+/// Maximum bytes of a text that are tokenized: text after [`MAX_TEXT_LEN`] is not searched, and a
+/// character has at most four bytes.
 const TOKENS_TEXT_BYTES: usize = 4 * MAX_TEXT_LEN;
 
-/// What is asked while fragments are looked for.
+/// Callbacks of the search for fragments.
 pub struct Checks<'a> {
-    /// How much a word of the text counts for a query of many words, which is a prefix, a pattern, a regular expression, a fuzzy query or
-    /// a range; `None` when it is not one of them.
+    /// Returns the weight of a word of the text for a multi-term query (a prefix, a pattern, a
+    /// regular expression, a fuzzy query or a range); `None` when it does not match.
     pub likeness: &'a dyn Fn(&Query, &str) -> Option<f32>,
-    /// Whether there is time for so many steps more. There are no fragments when there is none.
+    /// Returns whether there is time for this many more steps. Without it there are no fragments.
     pub go_on: &'a dyn Fn(usize) -> bool,
 }
 
-/// The best fragments of `text`, the best first; none when nothing in it was found.
+/// Returns the best fragments of `text`, best first; none when no word of it matches.
 ///
-/// Fields are not looked at: what was found in another field is marked, too.
+/// Fields are ignored: words that matched in another field are marked, too.
 pub fn fragments(
     text: &str,
     analyzer: &Analyzer,
@@ -61,7 +64,7 @@ pub fn fragments(
     checks: &Checks<'_>,
 ) -> Vec<String> {
     let tokens = analyzer.tokens(&text[..text.floor_char_boundary(TOKENS_TEXT_BYTES)]);
-    let mut wanted = Wanted {
+    let mut wanted = QueryTerms {
         tokens: &tokens,
         words: HashMap::new(),
         checks,
@@ -92,7 +95,8 @@ pub fn fragments(
 /// A word of the query.
 struct Word {
     weight: f32,
-    /// Where it counts: the places of each phrase that it is of; everywhere when it is none.
+    /// Where it counts: the positions of each phrase that it belongs to; everywhere when it is
+    /// `None`.
     spans: Option<Vec<Rc<[Span]>>>,
 }
 
@@ -114,7 +118,7 @@ impl Word {
 /// The first position and the last.
 type Span = (u32, u32);
 
-/// Puts spans that overlap together. They are in the order of their beginnings.
+/// Merges overlapping spans. They are in the order of their starts.
 fn joined(spans: Vec<Span>) -> Rc<[Span]> {
     let mut all: Vec<Span> = vec![];
     for (first, last) in spans {
@@ -126,13 +130,13 @@ fn joined(spans: Vec<Span>) -> Rc<[Span]> {
     all.into()
 }
 
-struct Wanted<'a> {
+struct QueryTerms<'a> {
     tokens: &'a [Token],
     words: HashMap<String, Word>,
     checks: &'a Checks<'a>,
 }
 
-impl Wanted<'_> {
+impl QueryTerms<'_> {
     fn collect(&mut self, query: &Query, weight: f32) {
         match query {
             Query::Boolean { clauses, .. } => {
@@ -143,7 +147,7 @@ impl Wanted<'_> {
                     self.collect(&clause.query, 1.0);
                 }
             }
-            // What is in parentheses does not count more, as in Lucene.
+            // A boost of parentheses has no effect, as in Lucene.
             Query::Boost { query, boost } => match **query {
                 Query::Boolean { .. } => self.collect(query, 1.0),
                 _ => self.collect(query, *boost),
@@ -214,7 +218,7 @@ impl Wanted<'_> {
         }
     }
 
-    /// Where the words stand one behind the other.
+    /// Returns the spans where the words are consecutive.
     fn exact_spans(&self, terms: &[PhraseTerm]) -> Vec<Span> {
         let places: HashSet<(&str, u32)> = self
             .tokens
@@ -237,8 +241,8 @@ impl Wanted<'_> {
             .collect()
     }
 
-    /// Where they stand in any order, with at most `slop` places between them. One word's place after the other is left
-    /// behind, always the first of all.
+    /// Returns the spans where they are in any order, with a total gap of at most `slop` positions.
+    /// The earliest word's position is advanced repeatedly.
     fn near_spans(&self, terms: &[PhraseTerm], slop: u32) -> Vec<Span> {
         let places = |text: &str| -> Vec<u32> {
             let tokens = self.tokens.iter();
@@ -333,7 +337,7 @@ impl<'a> Marker<'a> {
         }
     }
 
-    /// How many UTF-16 units stand before `byte`.
+    /// Returns the UTF-16 units before `byte`.
     fn units_until(&mut self, byte: usize) -> usize {
         let units = |text: &str| text.chars().map(char::len_utf16).sum::<usize>();
         let (known, before) = self.counted;
@@ -477,7 +481,7 @@ fn merge_neighbours(mut fragments: Vec<Option<Fragment>>) -> Vec<Fragment> {
         by_start.remove(&second.start);
         by_start.insert(merged.start, place);
         fragments[place] = Some(merged);
-        // Those before may be followed by it now.
+        // Earlier ones may be followed by it now.
         at = at.min(place);
     }
     fragments.into_iter().flatten().collect()

@@ -1,11 +1,13 @@
-//! The text side of full-text search: what a text's words are, and what a query text asks for.
+//! The text side of full-text search: analyzers for the words of a text, and parsers of query
+//! texts.
 //!
-//! CouchDB has two full-text searches, each with the analyzers and the query language of one version of Lucene:
-//! `_search` (Clouseau, Lucene 4.6) and `_nouveau` (Lucene 9). [`Flavour`] says which is meant. An [`Analyzer`] cuts a
-//! text into [`Token`]s as that version does; [`query::parse`] reads a query text into a [`query::Query`].
+//! CouchDB has two full-text searches, each with the analyzers and the query language of one
+//! version of Lucene: `_search` (Clouseau, Lucene 4.6) and `_nouveau` (Lucene 9). [`Flavour`]
+//! chooses one. An [`Analyzer`] cuts a text into [`Token`]s as that version does; [`query::parse`]
+//! parses a query text into a [`query::Query`].
 //!
-//! Nothing here reads files or knows an index. All work is linear in the length of the text, and nothing recurses
-//! deeper than a named limit.
+//! Nothing here reads files or depends on an index. All work is linear in the length of the text,
+//! and recursion is bounded by a named limit.
 //!
 //! ```
 //! use analysis::{Analyzer, Flavour};
@@ -36,5 +38,6 @@ pub use analyzer::{Analyzer, Flavour, Token};
 pub use error::Error;
 pub use fields::FieldAnalyzers;
 
-/// Goes into the signatures of indexes, so that a correction of an analyzer, or of how values come into an index, builds them anew.
+/// Part of the signatures of indexes, so that a correction of an analyzer, or of how values come
+/// into an index, rebuilds them.
 pub const VERSION: u32 = 2;

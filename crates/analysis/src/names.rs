@@ -1,4 +1,5 @@
-//! Which tokenizer and which filters an analyzer's name means, as the analyzers of Lucene 4.6.1 and 9.12.1 have them.
+//! The tokenizer and the filters of an analyzer's name, as in the analyzers of Lucene 4.6.1 and
+//! 9.12.1.
 
 use crate::analyzer::{Chain, Flavour};
 use crate::filter::{Filter, Words};
@@ -6,7 +7,7 @@ use crate::stem::{Algorithm, Stemmer};
 use crate::stop;
 use crate::tokenizer::Tokenizer;
 
-/// The name of words with their beginnings, which no CouchDB has.
+/// The analyzer of words with their prefixes, which CouchDB does not have.
 pub(crate) const EDGE_NGRAM: &str = "edge_ngram";
 
 /// The names that both searches know.
@@ -53,10 +54,10 @@ pub(crate) const NAMES: [&str; 40] = [
     "whitespace",
 ];
 
-/// Those that Clouseau alone knows, beside `perfield`.
+/// Analyzers of Clouseau alone, besides `perfield`.
 pub(crate) const CLOUSEAU_NAMES: [&str; 2] = ["brazilian", "greek"];
 
-/// The chain that `name` means; `stop_words` instead of the language's own.
+/// Returns the chain of `name`; `stop_words` replaces the language's own.
 pub(crate) fn chain(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<Chain> {
     let name = match (flavour, name) {
         // Nouveau's spelling; the right one is taken as well.
@@ -109,7 +110,7 @@ fn east_asian(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Chain 
         .normalized(width)
 }
 
-/// What comes before the stop words, what after them, and what query terms with wildcards go through.
+/// The steps before the stop words, those after them, and those of query terms with wildcards.
 struct Steps {
     before: Vec<Filter>,
     after: Vec<Filter>,
@@ -284,7 +285,7 @@ fn language(flavour: Flavour, name: &str, stop_words: Option<Words>) -> Option<C
     Some(Chain::new(tokenizer, filters).normalized(normalized))
 }
 
-/// Whether Lucene 9 has the filter in its `normalize`, too.
+/// Returns whether Lucene 9 has the filter in its `normalize`, too.
 fn is_normalizing(filter: &Filter) -> bool {
     !matches!(
         filter,

@@ -1,4 +1,4 @@
-//! Stop words: what languages use so often that it finds nothing. Each list says where it is from.
+//! Stop words: words too frequent to search for. Each list names its source.
 
 use crate::filter::Words;
 use std::collections::HashMap;
@@ -20,7 +20,7 @@ static LISTS: LazyLock<HashMap<&'static str, Words>> = LazyLock::new(|| {
     .collect()
 });
 
-/// The list of that name.
+/// Returns the list of that name.
 pub(crate) fn list(name: &str) -> Words {
     Arc::clone(
         LISTS
@@ -29,7 +29,7 @@ pub(crate) fn list(name: &str) -> Words {
     )
 }
 
-/// A set of these words.
+/// Returns a set of these words.
 pub(crate) fn words<'a>(words: impl IntoIterator<Item = &'a str>) -> Words {
     Arc::new(words.into_iter().map(str::to_owned).collect())
 }

@@ -1,4 +1,5 @@
-//! Measures what an authenticated request costs: a remembered header, a session cookie, and a key derivation.
+//! Measures what an authenticated request costs: a remembered header, a session cookie, and a key
+//! derivation.
 //!
 //! Run: `cargo run --release -p auth --example lookup`
 

@@ -1,4 +1,4 @@
-//! What is known of somebody who can log in: an administrator of `[admins]`, or a user of the database of users.
+//! An account that can log in: an administrator of `[admins]`, or a user of the users database.
 
 use std::sync::Arc;
 
@@ -10,13 +10,13 @@ use crate::user::UserCtx;
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Account {
     pub(crate) user: Arc<UserCtx>,
-    /// `None` when there is none, or none that is understood: then no password is right.
+    /// `None` when there is no hash, or its form is unknown: then every password is wrong.
     pub(crate) hash: Option<PasswordHash>,
-    /// Goes into session cookies. Empty for those who cannot log in.
+    /// Goes into session cookies. Empty for accounts that cannot log in.
     pub(crate) salt: String,
     /// A second factor, which only logins can give.
     pub(crate) totp: Option<Totp>,
-    /// Whether it is a user document, whose hash can be made anew.
+    /// Whether the account is a user document, whose hash can be replaced.
     pub(crate) is_document: bool,
 }
 
@@ -38,7 +38,7 @@ impl Account {
         self.user.name.as_deref().unwrap_or_default()
     }
 
-    /// Whether a password that was right for `earlier` is right for this.
+    /// Returns whether a password that was right for `earlier` is right for this account.
     pub(crate) fn has_password_of(&self, earlier: &Account) -> bool {
         self.hash.is_some() && self.hash == earlier.hash && self.salt == earlier.salt
     }
@@ -61,14 +61,14 @@ impl Account {
     }
 }
 
-/// Somebody who has given the right password or cookie: what a new session cookie is made of.
+/// An account whose password or cookie was right: the input of a new session cookie.
 #[derive(Debug, Clone)]
 pub struct Login {
     pub(crate) account: Arc<Account>,
 }
 
 impl Login {
-    /// Who it is.
+    /// Returns the user.
     pub fn user(&self) -> &Arc<UserCtx> {
         &self.account.user
     }

@@ -9,7 +9,7 @@ use config::{Config, ConfigError, Settings};
 use crate::account::Account;
 use crate::password::{Hash, PasswordHash, Stored, random_hex};
 
-/// The administrators by name, and what is wrong with them. Plain passwords are hashed.
+/// Returns the administrators by name, and what is wrong with them. Plain passwords are hashed.
 pub(crate) fn read_admins(
     settings: &Settings,
     problems: &mut Vec<String>,
@@ -56,7 +56,8 @@ fn persisted_hash(config: &Config, name: &str) -> Result<Option<PasswordHash>, C
 
 /// When the secret cannot be persisted it holds until the next start.
 pub(crate) fn ensure_secret(config: &Config) -> Result<(), ConfigError> {
-    // An empty one is known to everybody: cookies of users without salt and all tokens of proxies could be made up.
+    // An empty secret is known to everyone: cookies of users without a salt, and all proxy tokens,
+    // could be forged.
     let known = &config.settings().chttpd_auth.secret;
     if known
         .as_ref()
@@ -77,7 +78,7 @@ pub(crate) fn new_hash(settings: &ChttpdAuth, password: &str) -> PasswordHash {
     PasswordHash::new(password, hash, iterations)
 }
 
-/// How new passwords are hashed: the hash, and the iterations of PBKDF2.
+/// Returns the scheme for new passwords: the hash and the iterations of PBKDF2.
 pub(crate) fn new_scheme(settings: &ChttpdAuth) -> (Hash, u32) {
     let iterations = u32::try_from(settings.iterations).unwrap_or(u32::MAX);
     (settings.pbkdf2_prf.into(), iterations)

@@ -1,4 +1,4 @@
-//! Everything that is asked about who somebody is.
+//! Authentication: everything the rest of the server asks about the sender of a request.
 
 use std::collections::HashMap;
 use std::net::IpAddr;
@@ -11,7 +11,7 @@ use database::Databases;
 use crate::account::{Account, Login};
 use crate::admins::{ensure_secret, hash_plain_passwords, new_hash, new_scheme, read_admins};
 use crate::basic::{
-    Basic, Credentials, Gate, InFlight, Pending, Way, lockout_key, refuse_locked_out,
+    Basic, Credentials, Gate, InFlight, LoginKind, Pending, lockout_key, refuse_locked_out,
 };
 use crate::cache::{Cache, Tag};
 use crate::counters::{CACHE_HITS, CACHE_MISSES};
@@ -23,13 +23,13 @@ use crate::lockout::{Lockout, LockoutSettings};
 use crate::origin::{Origin, Tokens};
 use crate::password::Stored;
 use crate::proxy::ProxySettings;
-use crate::session::{Claim, Reached, Session, SessionSettings, Verdict};
+use crate::session::{Claim, CookieScope, Session, SessionSettings, Verdict};
 use crate::totp::UsedTokens;
 use crate::turns::Turns;
 use crate::user::UserCtx;
 use crate::users::Users;
 
-/// Tells who somebody is. Cheap to clone; follows the configuration as it changes.
+/// Authenticates requests. Cheap to clone; follows changes of the configuration.
 #[derive(Clone)]
 pub struct Auth {
     pub(crate) inner: Arc<Inner>,
@@ -45,17 +45,18 @@ pub(crate) struct Inner {
     pub(crate) turns: Turns,
     pub(crate) lockout: Lockout,
     pub(crate) dearest: Dearest,
-    /// Of second factors.
+    /// Used tokens of second factors.
     pub(crate) used_tokens: UsedTokens,
     tokens: Tokens,
 }
 
-/// What the configuration says, read once for each change.
+/// The settings, read once per change.
 pub(crate) struct State {
-    /// Of the configuration when this was read.
+    /// Version of the configuration that this was read from.
     version: u64,
     admins: HashMap<String, Arc<Account>>,
-    /// What checking a password costs at least: of a new hash, or the dearest administrator's.
+    /// The least cost of checking a password: that of a new hash, or of the most expensive
+    /// administrator's.
     pub(crate) effort: Effort,
     session: SessionSettings,
     pub(crate) lockout: LockoutSettings,
@@ -68,32 +69,33 @@ pub(crate) struct State {
     problems: Vec<String>,
 }
 
-/// What a request says of who sends it.
-pub struct Said<'a> {
+/// The credentials in a request.
+pub struct RequestCredentials<'a> {
     /// The value of the cookie `AuthSession`, if it is sent.
     pub cookie: Option<&'a str>,
     /// Any header, by name.
     pub header: &'a (dyn Fn(&str) -> Option<&'a str> + Sync),
-    /// Whom to count wrong passwords for, as [`Auth::origin`] has it.
+    /// The origin that wrong passwords are counted for; see [`Auth::origin`].
     pub origin: Option<Origin>,
 }
 
-/// Who sends a request.
+/// The authenticated sender of a request.
 pub struct Recognised {
-    /// Who it is.
+    /// The user.
     pub user: Arc<UserCtx>,
-    /// How it was found out.
+    /// The handler that authenticated the request.
     pub handler: Handler,
     /// Set when the response should carry a new session cookie of this login.
     pub renew: Option<Login>,
 }
 
 impl Auth {
-    /// Reads the administrators. Plain passwords are hashed and their hashes written to the configuration, and so is
-    /// a secret for sessions when there is none. Follows changes of the configuration from then on, in the same way.
+    /// Reads the administrators. Plain passwords are hashed and their hashes written to the
+    /// configuration; a missing session secret is created. Follows later changes of the
+    /// configuration in the same way.
     ///
-    /// A plain password that comes from the environment or the command line is hashed with the salt that `local.ini`
-    /// has for it, so that sessions survive a restart.
+    /// A plain password from the environment or the command line is hashed with the salt that
+    /// `local.ini` has for it, so that sessions survive a restart.
     ///
     /// # Errors
     /// [`AuthError::Config`].
@@ -126,8 +128,9 @@ impl Auth {
         Ok(Auth { inner })
     }
 
-    /// Knows the users of these databases' `[chttpd_auth] authentication_db` from now on, and puts that database, and those
-    /// called `…/_users` or by `[couchdb] users_db_suffix`, under the rules of user documents. The first call counts.
+    /// Knows the users of these databases' `[chttpd_auth] authentication_db` from now on, and puts
+    /// that database, and those called `…/_users` or by `[couchdb] users_db_suffix`, under the
+    /// rules of user documents. The first call counts.
     pub fn use_databases(&self, databases: &Arc<Databases>) {
         let users = Arc::new(Users::new(self.inner.config.clone(), databases));
         if self.inner.users.set(users.clone()).is_ok() {
@@ -135,32 +138,35 @@ impl Auth {
         }
     }
 
-    /// Keeps up the design document of the database of users, and users' own databases. Runs until it is dropped, on a
-    /// tokio runtime; a second call does nothing.
+    /// Keeps up the design document of the database of users, and users' own databases. Runs until
+    /// it is dropped, on a tokio runtime; a second call does nothing.
     pub async fn keep_users(&self) {
         if let Some(users) = self.inner.users.get() {
             users.clone().keep().await;
         }
     }
 
-    /// Whether this is a database of users: that which they log in from, or one under its rules.
+    /// Returns whether this database holds users: the one that logins use, or one with the same
+    /// rules.
     pub fn is_users_database(&self, name: &str) -> bool {
         let users = self.inner.users.get();
         users.is_some_and(|users| users.settings().is_users_database(name))
     }
 
-    /// Whether this is the database that users log in from.
+    /// Returns whether this is the database that logins use.
     pub fn is_authentication_database(&self, name: &str) -> bool {
         let users = self.inner.users.get();
         users.is_some_and(|users| users.settings().database == name)
     }
 
-    /// What this server recognises requests by that it sends to itself, for a replication that somebody of this name wants.
+    /// Returns the token that marks requests of this server to itself, for a replication owned by
+    /// this name.
     pub fn token_of_replication(&self, owner: &str) -> String {
         self.inner.tokens.token(owner)
     }
 
-    /// Whom to count wrong passwords for, of a request from this address with such a token.
+    /// Returns the origin that wrong passwords are counted for, given the address and the token of
+    /// a request.
     pub fn origin(&self, peer: Option<IpAddr>, token: Option<&str>) -> Option<Origin> {
         match token.and_then(|token| self.inner.tokens.owner(token)) {
             Some(owner) => Some(Origin::Replication(owner)),
@@ -168,34 +174,36 @@ impl Auth {
         }
     }
 
-    /// Whether an administrator has this name.
+    /// Returns whether an administrator has this name.
     pub fn is_admin(&self, name: &str) -> bool {
         self.state().admins.contains_key(name)
     }
 
-    /// Whether there is any administrator.
+    /// Returns whether there is an administrator.
     pub fn has_admins(&self) -> bool {
         !self.state().admins.is_empty()
     }
 
-    /// How users are recognised, in order.
+    /// Returns the handlers in their order.
     pub fn handlers(&self) -> Vec<Handler> {
         self.state().handlers.clone()
     }
 
-    /// What is wrong with the configuration of administrators, handlers and tokens; it is logged too. Names no secrets.
+    /// Returns the problems in the configuration of administrators, handlers and tokens; they are
+    /// logged too. Contains no secrets.
     pub fn problems(&self) -> Vec<String> {
         self.state().problems.clone()
     }
 
-    /// Finds out who sends a request, by the handlers of `[chttpd] authentication_handlers`, in order; `None` for nobody.
-    /// Passwords that were not right before are checked on a blocking thread of the tokio runtime.
+    /// Authenticates a request with the handlers of `[chttpd] authentication_handlers`, in order;
+    /// `None` for an anonymous request. Passwords that are not in the cache are checked on a
+    /// blocking thread of the tokio runtime.
     ///
     /// # Errors
-    /// What the first handler that finds something finds wrong with it.
+    /// The error of the first handler that applies.
     pub async fn recognise(
         &self,
-        said: Said<'_>,
+        said: RequestCredentials<'_>,
         now: SystemTime,
     ) -> Result<Option<Recognised>, AuthError> {
         let state = self.state();
@@ -223,7 +231,8 @@ impl Auth {
                     }
                     .map(|login| (login.user().clone(), None))
                 }
-                // Nobody may say who they are by way of this server: it is not the proxy that is trusted.
+                // A replication through this server cannot use proxy authentication: the trusted
+                // proxy is another machine.
                 Handler::Proxy if state.proxy.secret.is_none() && is_replication(&said) => None,
                 Handler::Proxy => state.proxy.user(said.header).map(|user| (user, None)),
                 Handler::Jwt => match authorization.and_then(bearer) {
@@ -242,7 +251,7 @@ impl Auth {
         Ok(None)
     }
 
-    /// The administrator or user of this name.
+    /// Returns the administrator or user of this name.
     pub(crate) fn account(
         &self,
         state: &State,
@@ -263,18 +272,19 @@ impl Auth {
         }))
     }
 
-    /// Looks at an `Authorization` header. Never takes long: a header seen before is found in the cache, any other
-    /// must be checked by [`Pending::verify`].
+    /// Checks an `Authorization` header against the cache. Never blocks: a header that is not
+    /// in the cache must be checked by [`Pending::verify`].
     ///
     /// # Errors
-    /// [`AuthError::BadBase64`], [`AuthError::BadCredentials`], [`AuthError::UserConflicts`], [`AuthError::LockedOut`].
+    /// [`AuthError::BadBase64`], [`AuthError::BadCredentials`], [`AuthError::UserConflicts`],
+    /// [`AuthError::LockedOut`].
     pub fn check_cached(&self, header: &str, origin: Option<&Origin>) -> Result<Basic, AuthError> {
         // Before the state: what changes later clears the cache later.
         let generation = self.inner.cache.generation();
         let state = self.state();
         let tag = self.inner.cache.tag_of_header(header);
         if let Some(login) = self.remembered(&state, &tag, origin)? {
-            Way::Basic.check(&login.account, &self.inner.used_tokens)?;
+            LoginKind::Basic.check(&login.account, &self.inner.used_tokens)?;
             CACHE_HITS.count();
             return Ok(Basic::Hit(login));
         }
@@ -289,12 +299,13 @@ impl Auth {
             account,
             credentials,
             (generation, tag),
-            Way::Basic,
+            LoginKind::Basic,
         );
         Ok(Basic::Miss(pending))
     }
 
-    /// Looks at a name with a password, as they come in a login, and at the token of a second factor. Never takes long.
+    /// Checks the name, the password and the second factor's token of a login against the cache.
+    /// Never blocks.
     ///
     /// # Errors
     /// [`AuthError::BadCredentials`] and [`AuthError::UserConflicts`].
@@ -307,7 +318,7 @@ impl Auth {
     ) -> Result<Basic, AuthError> {
         let generation = self.inner.cache.generation();
         let state = self.state();
-        let way = Way::Login {
+        let way = LoginKind::Login {
             token: token.to_owned(),
             now_secs: unix_secs(SystemTime::now()),
         };
@@ -330,9 +341,9 @@ impl Auth {
         Ok(Basic::Miss(pending))
     }
 
-    /// Whose credentials these are, if they were right before and still are. To those who are locked out they are refused all the
-    /// same: with an answer for the right ones alone, everything that is remembered could be guessed without end, and fast.
-    /// (Sessions go on: nobody guesses a cookie.)
+    /// Returns the account of credentials that were right before and still are. A locked-out origin
+    /// is refused even then: if only the right ones were accepted, every cached password could be
+    /// guessed quickly and without limit. (Sessions continue: a cookie cannot be guessed.)
     fn remembered(
         &self,
         state: &State,
@@ -350,8 +361,8 @@ impl Auth {
         Ok(Some(Login { account }))
     }
 
-    /// Who sent an `Authorization` header; `None` for nobody. May block as [`Pending::verify`] does, and counts no
-    /// wrong passwords.
+    /// Authenticates an `Authorization` header; `None` for an anonymous request. May block as
+    /// [`Pending::verify`] does, and counts no wrong passwords.
     ///
     /// # Errors
     /// Those of [`Auth::check_cached`] and [`Pending::verify`].
@@ -364,7 +375,7 @@ impl Auth {
         Ok(Some(login.user().clone()))
     }
 
-    /// The value of a new session cookie.
+    /// Returns the value of a new session cookie.
     pub fn issue_cookie(&self, login: &Login, now: SystemTime) -> String {
         let account = &login.account;
         let state = self.state();
@@ -373,19 +384,19 @@ impl Auth {
             .issue(account.name(), &account.salt, unix_secs(now))
     }
 
-    /// The `Set-Cookie` header that begins, or goes on with, a session.
-    pub fn set_cookie(&self, login: &Login, now: SystemTime, by: Reached<'_>) -> String {
+    /// Returns the `Set-Cookie` header that starts or continues a session.
+    pub fn set_cookie(&self, login: &Login, now: SystemTime, by: CookieScope<'_>) -> String {
         let cookie = self.issue_cookie(login, now);
         self.state().session.set_cookie(&cookie, now, by)
     }
 
-    /// The `Set-Cookie` header that ends a session.
-    pub fn clear_cookie(&self, by: Reached<'_>) -> String {
+    /// Returns the `Set-Cookie` header that ends a session.
+    pub fn clear_cookie(&self, by: CookieScope<'_>) -> String {
         self.state().session.clear_cookie(by)
     }
 
-    /// The session that the value of an `AuthSession` cookie stands for; `None` when it is empty, expired, forged, or
-    /// its user is gone or has a new password.
+    /// Returns the session of an `AuthSession` cookie's value; `None` when it is empty, expired or
+    /// forged, or its user was deleted or has a new password.
     ///
     /// # Errors
     /// [`AuthError::MalformedCookie`], [`AuthError::UserConflicts`].
@@ -396,7 +407,7 @@ impl Auth {
         let claim = Claim::parse(value)?;
         let state = self.state();
         let account = self.account(&state, &claim.name)?;
-        // Without a salt nobody can have logged in.
+        // An account without a salt cannot have logged in.
         let Some(account) = account.filter(|account| !account.salt.is_empty()) else {
             return Ok(None);
         };
@@ -426,8 +437,8 @@ impl Auth {
         new_hash(&self.inner.config.settings().chttpd_auth, password).to_string()
     }
 
-    /// Creates an administrator, or changes its password; `password` may also be a hash. Returns what `[admins]` had.
-    /// Blocks as [`Pending::verify`] does.
+    /// Creates an administrator, or changes its password; `password` may also be a hash. Returns
+    /// what `[admins]` had. Blocks as [`Pending::verify`] does.
     ///
     /// # Errors
     /// [`AuthError::Config`].
@@ -454,8 +465,8 @@ impl Auth {
 }
 
 impl Inner {
-    /// Reads the configuration anew. What cannot be persisted is used nevertheless: keeping the old administrators
-    /// would let in one that was removed.
+    /// Rereads the configuration. Values that cannot be persisted are used nevertheless: keeping
+    /// the old administrators would accept a removed one.
     fn refresh(&self) {
         let mut problems = Vec::new();
         if let Some(users) = self.users.get() {
@@ -492,7 +503,7 @@ impl Inner {
             *state = Arc::new(new);
         }
         drop(state);
-        // After the state: whoever reads the new generation then also reads the new state.
+        // After the state: a reader of the new generation then also reads the new state.
         self.cache.clear(entries_max);
     }
 }
@@ -518,7 +529,7 @@ impl State {
         let proxy = ProxySettings::of(auth, &session.secret, &session.algorithms);
         if handlers.contains(&Handler::Proxy) && proxy.secret.is_none() {
             problems.push(
-                "[chttpd_auth] proxy_use_secret is false: everybody who can reach this server can be anybody"
+                "[chttpd_auth] proxy_use_secret is false: every client that can reach this server can take any name"
                     .to_owned(),
             );
         }
@@ -539,7 +550,7 @@ impl State {
         })
     }
 
-    /// For a configuration that cannot be understood: nobody is let in.
+    /// Returns the state for a configuration that cannot be parsed: every login is refused.
     fn of_nobody(&self, version: u64, problem: String) -> State {
         State {
             version,
@@ -557,18 +568,18 @@ impl State {
     }
 }
 
-/// Logs what was not wrong before.
+/// Logs the problems that are not in `known`.
 fn warn(problems: &[String], known: &[String]) {
     for problem in problems.iter().filter(|problem| !known.contains(problem)) {
         tracing::warn!("{problem}");
     }
 }
 
-fn is_replication(said: &Said<'_>) -> bool {
+fn is_replication(said: &RequestCredentials<'_>) -> bool {
     matches!(said.origin, Some(Origin::Replication(_)))
 }
 
-/// The token of an `Authorization: Bearer` header.
+/// Returns the token of an `Authorization: Bearer` header.
 fn bearer(header: &str) -> Option<&str> {
     let (scheme, token) = header.trim().split_once(' ')?;
     scheme.eq_ignore_ascii_case("bearer").then(|| token.trim())

@@ -23,14 +23,14 @@ const BASE64: GeneralPurpose = GeneralPurpose::new(
     GeneralPurposeConfig::new().with_decode_allow_trailing_bits(true),
 );
 
-/// What a name with a password comes to.
+/// Result of checking a name and a password against the cache.
 #[derive(Debug)]
 pub enum Basic {
-    /// There is none: the header is of another scheme, or has no colon.
+    /// No credentials: the header has another scheme, or no colon.
     Anonymous,
     /// They were found right before.
     Hit(Login),
-    /// They must be checked, which takes long.
+    /// The password must be checked by a key derivation.
     Miss(Pending),
 }
 
@@ -41,7 +41,7 @@ pub(crate) struct Credentials {
 }
 
 impl Credentials {
-    /// Those of a header; `None` when it has none.
+    /// Returns the credentials in a header; `None` when it has none.
     pub(crate) fn parse(header: &str) -> Result<Option<Credentials>, AuthError> {
         let Some((scheme, encoded)) = header.trim().split_once(' ') else {
             return Ok(None);
@@ -67,30 +67,31 @@ impl Credentials {
     }
 }
 
-/// What was sent, under the cache's generation then.
+/// The keyed hash of the credentials, with the generation of the cache at that time.
 type Sent = (u64, Tag);
 
-/// The outcome of one key derivation, shared by all who wait for it: for which account, and whether it was right.
-pub(crate) type Slot = OnceLock<(Option<Arc<Account>>, bool)>;
+/// The outcome of one key derivation, shared by all who wait for it: for which account, and whether
+/// it was right.
+pub(crate) type Derivation = OnceLock<(Option<Arc<Account>>, bool)>;
 
 /// Derivations under way. The slots are owned by the [`Pending`]s.
-pub(crate) type InFlight = Mutex<HashMap<Sent, Weak<Slot>>>;
+pub(crate) type InFlight = Mutex<HashMap<Sent, Weak<Derivation>>>;
 
-/// How a password came.
-pub(crate) enum Way {
-    /// In a header, where there is no place for a second factor: whoever has one must log in.
+/// The request that carried the password.
+pub(crate) enum LoginKind {
+    /// A header, which has no place for a second factor: an account with one must log in.
     Basic,
     /// In a login, with the token of the second factor.
     Login { token: String, now_secs: u64 },
 }
 
-impl Way {
-    /// Whether the right password is enough. Uses up the token of a second factor.
+impl LoginKind {
+    /// Returns whether the right password is enough. Uses up the token of a second factor.
     pub(crate) fn check(&self, account: &Account, used: &UsedTokens) -> Result<(), AuthError> {
         let enough = match (&account.totp, self) {
             (None, _) => true,
-            (Some(_), Way::Basic) => false,
-            (Some(totp), Way::Login { token, now_secs }) => totp
+            (Some(_), LoginKind::Basic) => false,
+            (Some(totp), LoginKind::Login { token, now_secs }) => totp
                 .step_of(token, *now_secs)
                 .is_some_and(|step| used.use_up(account.name(), step, *now_secs)),
         };
@@ -102,17 +103,17 @@ impl Way {
     }
 }
 
-/// A name with a password that must be checked by deriving a key. Checks of the same ones at the same time cost one
-/// derivation.
+/// A name with a password that must be checked by deriving a key. Checks of the same ones at the
+/// same time cost one derivation.
 pub struct Pending {
     auth: Auth,
     state: Arc<State>,
-    /// `None`: nobody has this name.
+    /// `None` when no account has this name.
     account: Option<Arc<Account>>,
     credentials: Credentials,
     sent: Sent,
-    way: Way,
-    slot: Arc<Slot>,
+    way: LoginKind,
+    slot: Arc<Derivation>,
 }
 
 impl std::fmt::Debug for Pending {
@@ -131,7 +132,7 @@ impl Pending {
         account: Option<Arc<Account>>,
         credentials: Credentials,
         sent: Sent,
-        way: Way,
+        way: LoginKind,
     ) -> Pending {
         let mut in_flight = auth
             .inner
@@ -153,12 +154,13 @@ impl Pending {
         }
     }
 
-    /// The name that was given, for the log.
+    /// Returns the name that was given, for the log.
     pub fn name(&self) -> &str {
         &self.credentials.name
     }
 
-    /// [`Pending::verify`] on a blocking thread of the tokio runtime, when it is this origin's turn.
+    /// [`Pending::verify`] on a blocking thread of the tokio runtime, when it is this origin's
+    /// turn.
     ///
     /// # Errors
     /// Those of [`Pending::verify`].
@@ -175,15 +177,16 @@ impl Pending {
             .unwrap_or(Err(AuthError::BadCredentials))
     }
 
-    /// Checks the password. Blocks for as long as a key derivation takes (a tenth of a second and more), so it
-    /// belongs on a thread that may block. `origin` is whom to count wrong passwords for.
+    /// Checks the password. Blocks during a key derivation (a tenth of a second or more), so it
+    /// belongs on a thread that may block. `origin` is the origin that wrong passwords are counted
+    /// for.
     ///
-    /// Whatever is wrong, an answer takes as long as with the dearest hash known; only a lock-out is told at once, of names that
-    /// exist and of others alike.
+    /// Every refusal takes as long as with the most expensive hash known; only a lock-out returns
+    /// immediately, for existing and unknown names alike.
     ///
     /// # Errors
-    /// [`AuthError::BadCredentials`]; [`AuthError::LockedOut`] when this origin gave wrong ones too often;
-    /// [`AuthError::TooFewIterations`] and [`AuthError::TooManyIterations`].
+    /// [`AuthError::BadCredentials`]; [`AuthError::LockedOut`] when this origin gave wrong ones too
+    /// often; [`AuthError::TooFewIterations`] and [`AuthError::TooManyIterations`].
     pub fn verify(self, origin: Option<&Origin>) -> Result<Login, AuthError> {
         self.refuse_locked_out(origin)?;
         let _turn = self.auth.inner.gate.enter(|| self.slot.get().is_some());
@@ -192,7 +195,7 @@ impl Pending {
         let (min, max) = self.state.iterations;
         let iterations = self.iterations().unwrap_or(min);
         if iterations > max {
-            // Nobody's processors are for that; so the password stays unknown.
+            // The hash is too expensive to check, so the password stays unverified.
             self.waste(None);
             return Err(AuthError::TooManyIterations);
         }
@@ -200,7 +203,7 @@ impl Pending {
         let checked = self
             .slot
             .get_or_init(|| (self.account.clone(), self.is_right()));
-        // Whoever filled the slot may have seen another password of this user.
+        // The thread that filled the entry may have checked another password of this user.
         let right = match checked {
             (then, right) if self.is_account(then.as_deref()) => *right,
             _ => self.is_right(),
@@ -215,7 +218,7 @@ impl Pending {
             return Err(AuthError::BadCredentials);
         };
         if iterations < min {
-            // Told only to those who know the password.
+            // Only for callers that know the password.
             return Err(AuthError::TooFewIterations);
         }
         let account = match self.auth.inner.users.get() {
@@ -253,7 +256,7 @@ impl Pending {
         right
     }
 
-    /// What checking the password costs, if there is anything to check.
+    /// Returns the cost of checking the password; `None` when there is no hash.
     fn effort(&self) -> Option<Effort> {
         Some(self.account.as_ref()?.hash.as_ref()?.effort())
     }
@@ -266,13 +269,13 @@ impl Pending {
         }
     }
 
-    /// Does what is left to do, when so much was done, until it is as much as the dearest hash takes.
+    /// Spends the rest of the effort of the most expensive hash, after `done`.
     fn waste(&self, done: Option<Effort>) {
         let dearest = self.auth.inner.dearest.with(self.state.effort);
         dearest.spend(&self.credentials.password, done);
     }
 
-    /// Of a user document.
+    /// Iterations of a user document's hash.
     fn iterations(&self) -> Option<u64> {
         let account = self.account.as_ref().filter(|a| a.is_document)?;
         let (_, iterations) = account.hash.as_ref()?.pbkdf2()?;
@@ -346,7 +349,8 @@ impl Drop for Pending {
     }
 }
 
-/// Lets only so many derivations run at a time, so that wrong passwords cannot take all processors.
+/// Limits the number of concurrent key derivations, so that wrong passwords cannot take all
+/// processors.
 pub(crate) struct Gate {
     free: Mutex<usize>,
     changed: Condvar,
@@ -365,7 +369,8 @@ impl Gate {
         }
     }
 
-    /// Waits for a turn, or until `needless`, which is asked each time that somebody has finished.
+    /// Waits for a turn, or until `needless` returns true; it is called whenever another derivation
+    /// has finished.
     fn enter(&self, needless: impl Fn() -> bool) -> Turn<'_> {
         let free = self.free.lock().unwrap_or_else(PoisonError::into_inner);
         let wait = self

@@ -1,6 +1,7 @@
 //! Names with passwords that were right, so that a repeated request costs no key derivation.
 //!
-//! Neither password nor header is kept: entries are found by a keyed hash of it, whose key is random in each process.
+//! Neither password nor header is kept: entries are found by a keyed hash of it, whose key is
+//! random in each process.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasherDefault, Hasher};
@@ -11,7 +12,7 @@ use crate::account::Account;
 
 const SHARDS: usize = 16;
 
-/// The keyed hash of what somebody sent.
+/// The keyed hash of credentials.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Tag([u8; 32]);
 
@@ -48,7 +49,8 @@ type Shard = RwLock<HashMap<Tag, Arc<Account>, BuildHasherDefault<Unhashed>>>;
 pub(crate) struct Cache {
     key: [u8; 32],
     shards: [Shard; SHARDS],
-    /// Grows whenever the cache is cleared. What was verified under an older one must not be kept.
+    /// Incremented whenever the cache is cleared. Results from an older generation must not be
+    /// kept.
     generation: AtomicU64,
     entries_max: AtomicUsize,
 }
@@ -63,14 +65,14 @@ impl Cache {
         }
     }
 
-    /// The tag of an `Authorization` header.
+    /// Returns the tag of an `Authorization` header.
     pub(crate) fn tag_of_header(&self, header: &str) -> Tag {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher.update(b"h").update(header.as_bytes());
         Tag(*hasher.finalize().as_bytes())
     }
 
-    /// The tag of a name with a password.
+    /// Returns the tag of a name with a password.
     pub(crate) fn tag_of_login(&self, name: &str, password: &[u8]) -> Tag {
         let mut hasher = blake3::Hasher::new_keyed(&self.key);
         hasher
@@ -93,7 +95,7 @@ impl Cache {
             .cloned()
     }
 
-    /// Keeps what was verified under `generation`, unless the cache was cleared since.
+    /// Keeps a result of `generation`, unless the cache was cleared since.
     pub(crate) fn insert(&self, tag: Tag, account: Arc<Account>, generation: u64) {
         let entries_max = self.entries_max.load(Ordering::Relaxed).div_ceil(SHARDS);
         let mut shard = self

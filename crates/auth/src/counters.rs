@@ -1,4 +1,4 @@
-//! What is counted in this crate, since the process started.
+//! Counters of this crate since the process started.
 
 use telemetry::{Counter, Striped};
 

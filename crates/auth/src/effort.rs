@@ -1,5 +1,6 @@
-//! What it costs to try a password, so that no refusal takes less time than another: whoever could tell a name that exists from
-//! one that does not, or a cheap hash from a dear one, by the clock would know whom to attack.
+//! The cost of checking a password, so that every refusal takes the same time: a client that could
+//! distinguish an existing name from an unknown one, or a cheap hash from an expensive one, by the
+//! clock would know which account to attack.
 
 use std::sync::{OnceLock, PoisonError, RwLock};
 use std::time::{Duration, Instant};
@@ -8,7 +9,7 @@ use crate::password::Hash;
 
 /// Iterations of one measurement,
 const MEASURED_ITERATIONS: u32 = 500;
-/// of which the fastest counts: others do other things meanwhile.
+/// Number of measurements, of which the fastest counts: other threads slow down the rest.
 const MEASUREMENTS: usize = 7;
 
 /// A number of PBKDF2 iterations.
@@ -38,7 +39,7 @@ impl Effort {
         if self.ns() < other.ns() { other } else { self }
     }
 
-    /// What is left to do for somebody who has made this effort already; `None` for next to nothing.
+    /// Returns the effort left after `done`; `None` when it is negligible.
     fn after(self, done: Effort) -> Option<Effort> {
         let done = match self.hash == done.hash {
             // Without a measurement, and exact.
@@ -51,7 +52,7 @@ impl Effort {
         (iterations > 0).then_some(Effort { iterations, ..self })
     }
 
-    /// Makes the effort for a password, less what was `done` already. The result is nobody's.
+    /// Spends the effort for a password, less what is already `done`. The result is discarded.
     pub(crate) fn spend(self, password: &[u8], done: Option<Effort>) {
         let left = match done {
             Some(done) => self.after(done),
@@ -63,11 +64,12 @@ impl Effort {
     }
 }
 
-/// Iterations of SHA-256, up to which users' own documents make every refusal dearer. Beyond that, somebody who may choose his
-/// own hash would have the server work for everybody who tries a password.
+/// Maximum iterations of SHA-256 up to which hashes in user documents raise the cost of every
+/// refusal. Beyond that, a user who may choose the hash could make the server spend that time on
+/// every wrong password.
 const OF_DOCUMENTS_MAX: u32 = 1_200_000;
 
-/// How long one iteration takes here, in nanoseconds; measured once.
+/// Returns the measured time of one iteration on this machine, in nanoseconds.
 fn iteration_ns(hash: Hash) -> f64 {
     static MEASURED: [OnceLock<f64>; 5] = [const { OnceLock::new() }; 5];
     let index = match hash {
@@ -89,7 +91,7 @@ fn iteration_ns(hash: Hash) -> f64 {
     })
 }
 
-/// The dearest hash that was come across among the documents of users.
+/// The most expensive hash found so far in a user document.
 #[derive(Default)]
 pub(crate) struct Dearest(RwLock<Option<Effort>>);
 
@@ -114,7 +116,7 @@ impl Dearest {
         }
     }
 
-    /// The dearest of all that are known.
+    /// Returns the most expensive hash of all known ones.
     pub(crate) fn with(&self, configured: Effort) -> Effort {
         let known = *self.0.read().unwrap_or_else(PoisonError::into_inner);
         known.map_or(configured, |known| known.max(configured))

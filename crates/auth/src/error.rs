@@ -1,4 +1,4 @@
-//! What can go wrong when somebody says who they are.
+//! Errors of authentication.
 
 use config::ConfigError;
 use thiserror::Error;
@@ -29,10 +29,10 @@ pub enum AuthError {
     /// 403 `forbidden`.
     #[error("Iteration count is too high for this server")]
     TooManyIterations,
-    /// 400 `bad_request`: a token that is none.
+    /// 400 `bad_request`: a token that cannot be parsed.
     #[error("{0}")]
     BadToken(&'static str),
-    /// 401 `unauthorized`: a token that does not count now, or names nobody.
+    /// 401 `unauthorized`: a token that is not valid now, or has no user.
     #[error("{0}")]
     TokenRefused(&'static str),
     /// 500 `misconfigured_server`.

@@ -1,6 +1,6 @@
 //! `[chttpd] authentication_handlers`: how users are recognised, in order.
 
-/// A way to recognise somebody.
+/// An authentication handler.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Handler {
     /// A session cookie.
@@ -24,8 +24,9 @@ impl Handler {
         }
     }
 
-    /// Reads the setting, a list of Erlang tuples `{module, function}`. Answers what is known, and the functions that
-    /// are not: nobody is let in by those. When none is known the default is in force.
+    /// Parses the setting, a list of Erlang tuples `{module, function}`. Returns the known handlers
+    /// and the unknown functions, which authenticate nothing. When none is known, the default
+    /// applies.
     pub(crate) fn parse_list(setting: &str) -> (Vec<Handler>, Vec<String>) {
         let (mut known, mut unknown) = (vec![], vec![]);
         for tuple in setting.split('{').skip(1) {
@@ -46,7 +47,7 @@ impl Handler {
             }
         }
         if known.is_empty() {
-            // With none nobody could be recognised any more, nor set this right over HTTP.
+            // Without any handler no administrator could log in any more to correct this over HTTP.
             known = vec![Handler::Cookie, Handler::Basic];
         }
         (known, unknown)

@@ -1,7 +1,7 @@
 //! JSON Web Tokens (RFC 7519), signed by a key of `[jwt_keys]`.
 //!
-//! The key is looked for among those of the algorithm's family (`hmac:`, `rsa:`, `ec:`), so that a public key can never be
-//! taken for an HMAC secret.
+//! The key is looked for among those of the algorithm's family (`hmac:`, `rsa:`, `ec:`), so that a
+//! public key can never be taken for an HMAC secret.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -41,11 +41,11 @@ pub(crate) struct JwtSettings {
     /// `None` when the setting is invalid: then no token is good.
     required: Option<Vec<Required>>,
     roles: RolesClaim,
-    /// By `family:kid`.
+    /// Keys by `family:kid`.
     keys: BTreeMap<String, Result<Key, &'static str>>,
 }
 
-/// A claim that a token must have, and the value of it if one is asked for.
+/// A claim that a token must have, and its required value if any.
 #[derive(Debug, PartialEq, Eq)]
 struct Required {
     claim: String,
@@ -133,7 +133,7 @@ impl Key {
             "hmac" => BASE64_STANDARD
                 .decode(value.trim())
                 .ok()
-                // An empty secret is one that everybody knows.
+                // An empty secret is known to everyone.
                 .filter(|secret| !secret.is_empty())
                 .map(Key::Hmac)
                 .ok_or("Not a valid key"),
@@ -168,8 +168,8 @@ impl Key {
     }
 }
 
-/// Label and content. Lines may be of any length, as in CouchDB, where keys often stand in one line: that is why this is
-/// no library, which are strict about it.
+/// Returns label and content. Lines may have any length, as in CouchDB, where a key often stands on
+/// one line: that is why this does not use a library, which would be strict about it.
 fn decode_pem(pem: &str) -> Option<(&str, Vec<u8>)> {
     let (label, rest) = pem
         .trim()
@@ -187,13 +187,16 @@ fn bad(reason: &'static str) -> AuthError {
     AuthError::BadToken(reason)
 }
 
-/// The algorithm that a token's header names, when nothing in the header stands against the token.
+/// Returns the algorithm that a token's header names, when nothing in the header stands against the
+/// token.
 fn check_header(header: &Map<String, Value>, type_required: bool) -> Result<Algorithm, AuthError> {
-    // What `crit` lists must be understood, and none of it is: neither is a list that is empty, or none (RFC 7515, 4.1.11).
+    // Every name in `crit` must be understood, and this implementation understands none; an empty
+    // list, or a value that is not a list, is invalid (RFC 7515, 4.1.11).
     if header.contains_key("crit") {
         return Err(bad("Unsupported crit header parameter"));
     }
-    // Without `crit` this is no extension that may be passed over: what would be signed is something else (RFC 7797).
+    // Without `crit` this extension must not be ignored: the signed text would be a different one
+    // (RFC 7797).
     if header
         .get("b64")
         .is_some_and(|b64| *b64 != Value::Bool(true))
@@ -233,7 +236,7 @@ impl JwtSettings {
         }
     }
 
-    /// What is wrong with the settings. Names no keys' values.
+    /// Returns the problems in the settings. Contains no key's value.
     pub(crate) fn problems(&self) -> Vec<String> {
         let bad_keys = self.keys.iter().filter_map(|(name, key)| {
             let reason = key.as_ref().err()?;
@@ -331,13 +334,13 @@ fn object(base64: &str) -> Result<Map<String, Value>, AuthError> {
     }
 }
 
-/// How many members an object's text has, those with the same name too.
+/// Returns the number of members in an object's text, duplicates included.
 fn members(json: &[u8]) -> usize {
     Members::parse(json).map_or(0, |members| members.0.len())
 }
 
-/// Claims that are required must be there. Times that are there must be right, required or not (CouchDB looks only at
-/// those that are required; RFC 7519 forbids to accept an expired token).
+/// Checks the claims. Required claims must be present; times must be valid wherever present
+/// (CouchDB checks only required ones; RFC 7519 forbids accepting an expired token).
 fn check_claims<'a>(
     claims: &Map<String, Value>,
     required: impl Fn(&str) -> Option<&'a Required>,
@@ -376,7 +379,7 @@ fn check_claims<'a>(
     }
 }
 
-/// `exp, {iss, "issuer"}`; `None` when there is anything that cannot be checked.
+/// Parses `exp, {iss, "issuer"}`; `None` when it contains a claim that cannot be checked.
 fn parse_required(setting: &str) -> Option<Vec<Required>> {
     let mut required = vec![];
     let mut rest = setting.trim();
@@ -414,7 +417,7 @@ fn parse_required(setting: &str) -> Option<Vec<Required>> {
     Some(required)
 }
 
-/// The parts of a path, separated by dots; `\.` is a dot.
+/// Returns the parts of a path, separated by dots; `\.` is a dot.
 fn split_path(path: &str) -> Vec<String> {
     let mut parts = vec![String::new()];
     let mut chars = path.chars().peekable();

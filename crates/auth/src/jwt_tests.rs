@@ -103,7 +103,7 @@ fn another_key_or_message_is_refused() {
     );
 }
 
-/// The classic confusion: the text of a public key, which everybody knows, as an HMAC secret.
+/// The classic confusion: the published text of a public key as an HMAC secret.
 #[test]
 fn a_public_key_is_never_an_hmac_secret() {
     let pem = "-----BEGIN PUBLIC KEY-----\\nMFkwEwYHKoZIzj0CAQYIKoZIzj0DAQcDQgAEYD54V/vp+54P9DXarYqx4MPcm+HKRIQzNasYSoRQHQ/6S6Ps8tpMcT+KvIIC8W/e9k0W7Cm72M1P9jU7SLf/vg==\\n-----END PUBLIC KEY-----\\n";
@@ -293,7 +293,7 @@ fn extensions_that_must_be_understood_are_refused() {
     }
 }
 
-/// A token whose parts are these texts, signed.
+/// Returns a token whose parts are these texts, signed.
 fn signed_texts(header: &str, claims: &str) -> String {
     let encode = |text: &str| BASE64_URL_SAFE_NO_PAD.encode(text);
     let message = format!("{}.{}", encode(header), encode(claims));

@@ -1,7 +1,9 @@
-//! Who is asking, and what they may do: server administrators, users, sessions, tokens, and databases' security objects.
+//! Authentication and authorization: server administrators, users, sessions, tokens, and the
+//! security objects of databases.
 //!
-//! Knows nothing of HTTP but the text of a few headers. Password hashes, user documents and session cookies are CouchDB's,
-//! so a `local.ini` and a database of users can be carried over and clients notice no difference.
+//! Independent of HTTP except for the text of a few headers. Password hashes, user documents and
+//! session cookies are CouchDB's, so a `local.ini` and a users database can be carried over and
+//! clients notice no difference.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -28,13 +30,13 @@ mod user;
 mod users;
 
 pub use account::Login;
-pub use auth::{Auth, Recognised, Said};
+pub use auth::{Auth, Recognised, RequestCredentials};
 pub use basic::{Basic, Pending};
 pub use error::AuthError;
 pub use handlers::Handler;
 pub use origin::Origin;
 pub use password::{Hash, PasswordHash, hash_password, random_password};
 pub use security::{DefaultSecurity, Security, SecurityError};
-pub use session::{Reached, Session};
+pub use session::{CookieScope, Session};
 pub use user::UserCtx;
 pub use users::hash_of_user;

@@ -29,11 +29,11 @@ impl LockoutSettings {
     }
 }
 
-/// Wrong passwords are counted by origin, name and salt: a new password starts anew.
+/// Wrong passwords are counted by origin, name and salt: a new password starts at zero.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub(crate) struct Key {
     origin: Origin,
-    /// Of name and salt: anybody can make up names as long as a header.
+    /// Hash of name and salt: a client can invent names as long as a header.
     hash: [u8; 32],
     is_known: bool,
 }
@@ -43,7 +43,7 @@ impl Key {
         Key::of(origin, name, salt, true)
     }
 
-    /// Of a name that nobody has.
+    /// Returns the key of a name that no account has.
     pub(crate) fn of_nobody(origin: &Origin, name: &str) -> Key {
         Key::of(origin, name, "", false)
     }
@@ -63,8 +63,9 @@ impl Key {
     }
 }
 
-/// Names that nobody has are counted as well, or else the refusals would tell which exist. Apart, so that no flood of them makes
-/// room for more tries at one that does.
+/// Counts wrong passwords. Unknown names are counted too, as refusals would otherwise reveal which
+/// names exist; they are counted separately, so that a flood of them does not make room for more
+/// attempts at an existing name.
 #[derive(Default)]
 pub(crate) struct Lockout {
     accounts: Counted,
@@ -74,7 +75,7 @@ pub(crate) struct Lockout {
 #[derive(Default)]
 struct Counted {
     failures: Mutex<HashMap<Key, Failures>>,
-    /// Of `failures`.
+    /// Number of `failures`.
     count: AtomicUsize,
 }
 
@@ -84,7 +85,7 @@ struct Failures {
 }
 
 impl Lockout {
-    /// Whether nothing was counted lately: the usual case, and cheap to find out.
+    /// Returns whether there are no recent failures: the usual case, and cheap to check.
     pub(crate) fn is_empty(&self) -> bool {
         let empty = |counted: &Counted| counted.count.load(Ordering::Relaxed) == 0;
         empty(&self.accounts) && empty(&self.nobodies)
@@ -142,7 +143,8 @@ impl Failures {
     }
 }
 
-/// Drops what is over, and the oldest if that is not enough. A scan is cheap beside the password check before it.
+/// Drops expired entries, and the oldest if that is not enough. A scan is cheap compared with the
+/// password check before it.
 fn make_room(failures: &mut HashMap<Key, Failures>, settings: &LockoutSettings, now: Instant) {
     failures.retain(|_, entry| entry.lives(settings, now));
     while failures.len() >= settings.entries_max {

@@ -1,17 +1,17 @@
-//! Where a request comes from.
+//! The origin of a request.
 
 use std::net::{IpAddr, Ipv6Addr};
 
 use base64::Engine;
 use base64::prelude::BASE64_URL_SAFE_NO_PAD;
 
-/// Whom wrong passwords count for, and whose turn a check takes.
+/// The origin that wrong passwords are counted for, and that password checks are queued by.
 #[derive(Debug, Clone, PartialEq, Eq, Hash)]
 pub enum Origin {
     /// An address; of IPv6 the network, since one client has as many addresses of it as it likes.
     Address(IpAddr),
-    /// This server itself: a replication that somebody of this name wants. It comes from an address of this machine, but is
-    /// no reason to refuse others who do.
+    /// This server itself: a replication with this owner. The request comes from an address of this
+    /// machine, but must not lock out other clients there.
     Replication(String),
 }
 
@@ -36,10 +36,10 @@ impl std::fmt::Display for Origin {
     }
 }
 
-/// Makes the tokens that the server's own requests carry, and recognises them.
+/// Creates and recognises the tokens in the server's requests to itself.
 ///
-/// Whoever got hold of one would gain next to nothing: their wrong passwords would be counted for the owner of the replication,
-/// who can have the server make such requests anyway, and be as few.
+/// A stolen token is worth little: wrong passwords would be counted for the owner of the
+/// replication, who can make the server send such requests anyway, and as few of them.
 pub(crate) struct Tokens {
     /// Random in each process.
     key: [u8; 32],
@@ -57,7 +57,7 @@ impl Tokens {
         format!("{}.{}", BASE64_URL_SAFE_NO_PAD.encode(owner), mac.to_hex())
     }
 
-    /// The owner that a token names; `None` when it is none of ours.
+    /// Returns the owner in a token; `None` when this server did not create it.
     pub(crate) fn owner(&self, token: &str) -> Option<String> {
         let (owner, mac) = token.split_once('.')?;
         let owner = BASE64_URL_SAFE_NO_PAD.decode(owner).ok()?;

@@ -4,9 +4,9 @@
 //! - `-pbkdf2-<derived key>,<salt>,<iterations>`: before that, with SHA-1;
 //! - `-hashed-<sha1 of password and salt>,<salt>`: CouchDB 1.
 //!
-//! What it costs to try one is in `effort.rs`.
+//! The cost of checking one is in `effort.rs`.
 //!
-//! Keys are lower-case hex, as long as the hash's output; the salt is used as the text it stands there as.
+//! Keys are lower-case hex, as long as the hash's output; the salt is used as its text.
 
 use std::fmt;
 
@@ -66,7 +66,7 @@ impl Hash {
         }
     }
 
-    /// The function of this name.
+    /// Returns the function of this name.
     pub fn from_name(name: &str) -> Option<Hash> {
         Hash::ALL.into_iter().find(|hash| hash.name() == name)
     }
@@ -111,7 +111,7 @@ impl Hash {
     }
 }
 
-/// A hashed password. Its text form ([`fmt::Display`]) is what stands in `[admins]`.
+/// A hashed password. Its text form ([`fmt::Display`]) is the value in `[admins]`.
 #[derive(Clone, PartialEq, Eq)]
 pub struct PasswordHash {
     scheme: Scheme,
@@ -130,12 +130,12 @@ enum Scheme {
     },
 }
 
-/// What a value of `[admins]` is.
+/// A parsed value of `[admins]`.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Stored {
     Hashed(PasswordHash),
     Plain(String),
-    /// Begins like a hash but is none: nobody can log in with it.
+    /// Starts like a hash but is malformed: every login is refused.
     Malformed,
 }
 
@@ -152,7 +152,7 @@ impl Stored {
     }
 }
 
-/// How new passwords of users are hashed.
+/// The scheme for new passwords of users.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum NewHash {
     /// SHA-1 of password and salt: for those who insist.
@@ -175,14 +175,14 @@ impl NewHash {
         }
     }
 
-    /// Whether it makes hashes such as this one.
+    /// Returns whether this scheme creates hashes like this one.
     pub(crate) fn made(self, hash: &PasswordHash) -> bool {
         self.scheme() == hash.scheme
     }
 }
 
 impl PasswordHash {
-    /// Hashes a password, with a new salt. Takes as long as `iterations` says.
+    /// Hashes a password with a new salt. The time grows with `iterations`.
     pub fn new(password: &str, hash: Hash, iterations: u32) -> PasswordHash {
         PasswordHash::made(NewHash::Pbkdf2 { hash, iterations }, password.as_bytes())
     }
@@ -202,12 +202,14 @@ impl PasswordHash {
         }
     }
 
-    /// The hash of a user document of the scheme `simple`; `None` when the key is none.
+    /// Returns the hash of a user document with the scheme `simple`; `None` when the key is
+    /// malformed.
     pub(crate) fn of_simple(key: &str, salt: &str) -> Option<PasswordHash> {
         PasswordHash::checked(Scheme::Simple, Hash::Sha1, key, salt)
     }
 
-    /// The hash of a user document of the scheme `pbkdf2`; `None` when the key is none.
+    /// Returns the hash of a user document with the scheme `pbkdf2`; `None` when the key is
+    /// malformed.
     pub(crate) fn of_pbkdf2(
         hash: Hash,
         iterations: u32,
@@ -222,7 +224,7 @@ impl PasswordHash {
         PasswordHash::checked(scheme, hash, key, salt)
     }
 
-    /// The derived key, or the hash of the scheme `simple`, in hex.
+    /// Returns the derived key, or the hash of the scheme `simple`, in hex.
     pub(crate) fn key_hex(&self) -> String {
         to_hex(&self.key)
     }
@@ -237,7 +239,7 @@ impl PasswordHash {
         }
     }
 
-    /// What trying a password costs.
+    /// Returns the cost of checking a password.
     pub(crate) fn effort(&self) -> Effort {
         let (hash, iterations) = self.pbkdf2().unwrap_or((Hash::Sha1, 1));
         Effort::of(hash, iterations)
@@ -281,14 +283,16 @@ impl PasswordHash {
         })
     }
 
-    /// Whether this is the password. Takes the same time for any password of the same length.
+    /// Returns whether this is the password. Takes the same time for every password of the same
+    /// length.
     pub fn verify(&self, password: &[u8]) -> bool {
         derive(self.scheme, password, &self.salt)
             .ct_eq(&self.key)
             .into()
     }
 
-    /// The salt, which also goes into session cookies: a new password, and so a new salt, ends all sessions.
+    /// Returns the salt, which also goes into session cookies: a new password has a new salt, which
+    /// ends all sessions.
     pub fn salt(&self) -> &str {
         &self.salt
     }
@@ -325,7 +329,7 @@ pub fn hash_password(password: &str, hash: Hash, iterations: u32) -> String {
     PasswordHash::new(password, hash, iterations).to_string()
 }
 
-/// A password that nobody can guess: 24 characters of 32, 120 random bits.
+/// Returns a random password: 24 characters of 32, 120 random bits.
 pub fn random_password() -> String {
     const LETTERS: &[u8; 32] = b"abcdefghijkmnpqrstuvwxyz23456789";
     let bytes: [u8; 24] = rand::random();

@@ -1,4 +1,4 @@
-//! Proxy authentication: somebody else has found out who it is and says so in headers.
+//! Proxy authentication: a proxy has authenticated the user and passes the name in headers.
 
 use std::sync::Arc;
 
@@ -13,7 +13,8 @@ pub(crate) struct ProxySettings {
     name: String,
     roles: String,
     token: String,
-    /// The secret and the hashes that tokens may be made with; `None`: everybody is believed.
+    /// The secret, and the hashes that tokens may use; `None` when headers are trusted without a
+    /// token.
     pub(crate) secret: Option<(String, Vec<Hash>)>,
 }
 
@@ -29,7 +30,7 @@ impl ProxySettings {
         }
     }
 
-    /// Whom the headers name; `None` for nobody, or when the token is not right.
+    /// Returns the user in the headers; `None` without such headers, or when the token is wrong.
     pub(crate) fn user<'a>(
         &self,
         header: impl Fn(&str) -> Option<&'a str>,
@@ -54,7 +55,7 @@ impl ProxySettings {
     }
 }
 
-/// The parts of a list with commas, without white space around them and without empty ones.
+/// Returns the parts of a list with commas, without white space around them and without empty ones.
 pub(crate) fn split(list: &str) -> Vec<String> {
     list.split(',')
         .map(|part| part.trim().to_owned())

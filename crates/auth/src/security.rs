@@ -22,18 +22,18 @@ pub enum SecurityError {
     NotStrings(&'static str, &'static str),
 }
 
-/// What a database without a security object of its own has: `[couchdb] default_security`.
+/// The security object of a database without one of its own: `[couchdb] default_security`.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub enum DefaultSecurity {
     /// Only server administrators.
     #[default]
     AdminOnly,
-    /// Everyone. CouchDB's `admin_local` means this too, for databases that are asked for by their name.
+    /// Everyone. CouchDB's `admin_local` means this too for clustered databases.
     Everyone,
 }
 
 impl DefaultSecurity {
-    /// The security object in JSON, as CouchDB writes it.
+    /// Returns the security object in JSON, as CouchDB writes it.
     pub fn json(self) -> &'static str {
         match self {
             DefaultSecurity::AdminOnly => {
@@ -69,8 +69,8 @@ struct Group {
 }
 
 impl Security {
-    /// Reads a security object. `readers` is the older name of `members`, and counts when that is missing. Other
-    /// members may be anything.
+    /// Parses a security object. `readers` is the older name of `members`, and counts when that is
+    /// missing. Other members may have any value.
     ///
     /// # Errors
     /// [`SecurityError`].
@@ -91,7 +91,7 @@ impl Security {
         })
     }
 
-    /// The one of databases that have none of their own.
+    /// Returns the security object of databases without one of their own.
     pub fn default_of(default: DefaultSecurity) -> Security {
         let admins = Group {
             names: Vec::new(),
@@ -111,22 +111,23 @@ impl Security {
         }
     }
 
-    /// The text that was parsed, white space around it removed.
+    /// Returns the text that was parsed, white space around it removed.
     pub fn json(&self) -> &str {
         &self.json
     }
 
-    /// Whether anybody may read and write: no member has a name or role.
+    /// Returns whether every user may read and write: the members are empty.
     pub fn is_public(&self) -> bool {
         self.members.names.is_empty() && self.members.roles.is_empty()
     }
 
-    /// Whether this user may read the database and write documents other than design documents.
+    /// Returns whether this user may read the database and write documents other than design
+    /// documents.
     pub fn is_member(&self, user: &UserCtx) -> bool {
         self.is_public() || self.members.has(user) || self.is_db_admin(user)
     }
 
-    /// Whether this user may change design documents and the database's properties.
+    /// Returns whether this user may change design documents and the database's properties.
     pub fn is_db_admin(&self, user: &UserCtx) -> bool {
         user.is_admin() || self.admins.has(user)
     }
@@ -160,7 +161,7 @@ impl Group {
     }
 }
 
-/// The strings of a list; none when there is no list.
+/// Returns the strings of a list; `None` when the value is not a list.
 fn strings(value: Option<&Value>) -> Option<Vec<String>> {
     match value {
         None => Some(Vec::new()),

@@ -1,8 +1,8 @@
 //! Session cookies, as CouchDB makes them.
 //!
-//! The cookie is base64url without padding of `name:time:mac`: `time` is when it was issued, in seconds since 1970 in
-//! hex; `mac` is the raw HMAC of `name:time` with `[chttpd_auth] secret` followed by the salt of the user's password
-//! hash as key.
+//! The cookie is base64url without padding of `name:time:mac`: `time` is when it was issued, in
+//! seconds since 1970 in hex; `mac` is the raw HMAC of `name:time` with `[chttpd_auth] secret`
+//! followed by the salt of the user's password hash as key.
 
 use std::time::{Duration, SystemTime};
 
@@ -23,16 +23,18 @@ const COOKIE: &str = "AuthSession";
 pub struct Session {
     /// Whose it is.
     pub login: Login,
-    /// Whether more than a tenth of its life has passed, so that the response should carry a new cookie.
+    /// Whether more than a tenth of the lifetime has passed, so that the response should carry a
+    /// new cookie.
     pub needs_refresh: bool,
 }
 
-/// How a client reaches the server.
+/// The scope of a session cookie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Reached<'a> {
-    /// By HTTPS.
+pub struct CookieScope<'a> {
+    /// Whether the client uses HTTPS.
     pub https: bool,
-    /// Below this path, which a proxy put it under; empty for none. Two servers of one host have a cookie each.
+    /// Below this path, which a proxy put it under; empty for none. Two servers of one host have a
+    /// cookie each.
     pub prefix: &'a str,
 }
 
@@ -70,7 +72,7 @@ fn same_site_attribute(same_site: SameSite) -> &'static str {
     }
 }
 
-/// What a cookie says, not yet believed.
+/// The content of a cookie, not verified yet.
 pub(crate) struct Claim {
     pub(crate) name: String,
     message: Vec<u8>,
@@ -78,7 +80,7 @@ pub(crate) struct Claim {
     issued_secs: u64,
 }
 
-/// How a claim turned out.
+/// Result of verifying a claim.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Verdict {
     Refused,
@@ -134,7 +136,7 @@ impl SessionSettings {
         BASE64_URL_SAFE_NO_PAD.encode(cookie)
     }
 
-    /// Whether a claim is true, given the salt of the user that it names.
+    /// Returns whether a claim is true, given the salt of its user.
     pub(crate) fn judge(&self, claim: &Claim, salt: &str, now_secs: u64) -> Verdict {
         let end_secs = claim.issued_secs.saturating_add(self.timeout_secs);
         let earlier = self.earlier.iter().filter(|e| e.end_secs > now_secs);
@@ -179,14 +181,15 @@ impl SessionSettings {
         self.header(value, &lasting.unwrap_or_default(), by)
     }
 
-    /// The `Set-Cookie` header that makes the browser forget its cookie.
-    pub(crate) fn clear_cookie(&self, by: Reached<'_>) -> String {
+    /// Returns the `Set-Cookie` header that makes the browser forget its cookie.
+    pub(crate) fn clear_cookie(&self, by: CookieScope<'_>) -> String {
         let past = httpdate::fmt_http_date(SystemTime::UNIX_EPOCH);
         self.header("", &format!("; Expires={past}; Max-Age=0"), by)
     }
 
-    fn header(&self, value: &str, lasting: &str, by: Reached<'_>) -> String {
-        // Browsers refuse `None` without it; then a proxy speaks HTTPS with them, whether it says so or not.
+    fn header(&self, value: &str, lasting: &str, by: CookieScope<'_>) -> String {
+        // Browsers reject `None` without it; a proxy then serves HTTPS, whether or not it sends the
+        // header that says so.
         let secure = match by.https || self.same_site == SameSite::None {
             true => "; Secure",
             false => "",
@@ -217,11 +220,11 @@ impl Claim {
             return Err(AuthError::MalformedCookie);
         };
         Ok(Claim {
-            // A name that is not UTF-8 is nobody's; its signature is checked like any other.
+            // A name that is not UTF-8 belongs to no user; its signature is checked like any other.
             name: String::from_utf8_lossy(name).into_owned(),
             message: bytes[..name.len() + 1 + time.len()].to_vec(),
             mac: mac.to_vec(),
-            // A time that is no number is as good as expired.
+            // A malformed time counts as expired.
             issued_secs: hex_secs(time).unwrap_or(0),
         })
     }
@@ -248,11 +251,11 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    const HTTP: Reached<'_> = Reached {
+    const HTTP: CookieScope<'_> = CookieScope {
         https: false,
         prefix: "",
     };
-    const HTTPS: Reached<'_> = Reached {
+    const HTTPS: CookieScope<'_> = CookieScope {
         https: true,
         ..HTTP
     };
@@ -404,7 +407,7 @@ mod tests {
 
     #[test]
     fn a_server_below_a_path_has_its_cookie_there() {
-        let below = Reached {
+        let below = CookieScope {
             prefix: "/db",
             ..HTTPS
         };
@@ -474,7 +477,8 @@ mod tests {
             forged[at] = to;
             prop_assume!(forged != cookie);
             let forged = String::from_utf8_lossy(&forged).into_owned();
-            // Padding says nothing: a cookie whose last character became "=" is shorter, and refused too.
+            // Padding is redundant: a cookie whose last character became "=" is shorter, and
+            // refused too.
             prop_assert_eq!(judge(&settings(), &forged, "salt", now), Verdict::Refused);
         }
 

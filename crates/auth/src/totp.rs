@@ -1,4 +1,5 @@
-//! Time-based one-time passwords (RFC 6238), which a user document may ask for besides the password.
+//! Time-based one-time passwords (RFC 6238), which a user document may require besides the
+//! password.
 
 use std::collections::HashMap;
 use std::sync::{Mutex, PoisonError};
@@ -8,7 +9,7 @@ use subtle::ConstantTimeEq;
 
 use crate::password::Hash;
 
-/// How long a token counts, in seconds. Those before and after it are accepted too.
+/// Validity of a token, in seconds. The tokens before and after it are accepted too.
 const STEP_SECS: u64 = 30;
 
 /// The member `totp` of a user document.
@@ -19,7 +20,7 @@ pub(crate) enum Totp {
         hash: Hash,
         digits: u32,
     },
-    /// It is not understood: no token is right.
+    /// The secret is malformed: every token is wrong.
     Malformed,
 }
 
@@ -45,7 +46,7 @@ impl Totp {
         })
     }
 
-    /// The step whose token this is, among those that count at a time.
+    /// Returns the step whose token this is, among those that count at a time.
     pub(crate) fn step_of(&self, token: &str, now_secs: u64) -> Option<u64> {
         let Totp::Key { key, hash, digits } = self else {
             return None;
@@ -62,7 +63,7 @@ impl Totp {
     }
 }
 
-/// The tokens that logged somebody in, as long as they count: none counts again (RFC 6238, 5.2).
+/// The used tokens while they are valid: none is accepted twice (RFC 6238, 5.2).
 #[derive(Default)]
 pub(crate) struct UsedTokens(Mutex<HashMap<Box<str>, u64>>);
 
@@ -70,7 +71,8 @@ pub(crate) struct UsedTokens(Mutex<HashMap<Box<str>, u64>>);
 const USED_SWEPT_AT: usize = 256;
 
 impl UsedTokens {
-    /// Uses up a token, and those of earlier steps with it. False when it was used already, by a user of this name.
+    /// Uses up a token, and those of earlier steps with it. False when it was used already, by a
+    /// user of this name.
     pub(crate) fn use_up(&self, name: &str, step: u64, now_secs: u64) -> bool {
         let mut used = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if used.get(name).is_some_and(|last| step <= *last) {
@@ -85,7 +87,7 @@ impl UsedTokens {
     }
 }
 
-/// The token of one step (RFC 4226).
+/// Returns the token of one step (RFC 4226).
 fn code(hash: Hash, key: &[u8], step: u64, digits: u32) -> String {
     let mac = hash.hmac(key, &step.to_be_bytes());
     let at = usize::from(mac[mac.len() - 1] & 15);

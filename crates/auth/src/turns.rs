@@ -1,5 +1,6 @@
-//! Whose password is checked next. Checks take long; they wait for their turn without a thread, and those of one address
-//! wait for each other first, so that a flood from one address leaves turns to others.
+//! The order of password checks. Checks are slow; they wait for their turn without a thread, and
+//! those of one address queue among themselves first, so that a flood from one address leaves turns
+//! to others.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError, Weak};
@@ -15,7 +16,7 @@ pub(crate) struct Turns {
     by_origin: Mutex<HashMap<Origin, Weak<Semaphore>>>,
 }
 
-/// The right to check a password, until dropped. The order of the fields is that in which they are given back.
+/// The right to check a password, until dropped. The fields are released in their order.
 pub(crate) struct Turn {
     _all: Option<OwnedSemaphorePermit>,
     _origin: Option<OwnedSemaphorePermit>,
@@ -56,7 +57,7 @@ impl Turns {
         if let Some(turns) = by_origin.get(origin).and_then(Weak::upgrade) {
             return turns;
         }
-        // Whoever comes first after a pause pays for the rest: those whom nobody waits for go.
+        // The first check after a pause removes the queues without waiters.
         by_origin.retain(|_, turns| turns.strong_count() > 0);
         let turns = Arc::new(Semaphore::new(self.of_each));
         by_origin.insert(origin.clone(), Arc::downgrade(&turns));

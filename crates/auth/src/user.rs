@@ -1,4 +1,4 @@
-//! Who a request is from.
+//! The user of a request.
 
 /// The role of server administrators.
 pub(crate) const ADMIN_ROLE: &str = "_admin";
@@ -6,7 +6,7 @@ pub(crate) const ADMIN_ROLE: &str = "_admin";
 /// The only other role of the system: may read statistics.
 pub(crate) const METRICS_ROLE: &str = "_metrics";
 
-/// Who a request is from: CouchDB's user context.
+/// The user of a request: CouchDB's user context.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct UserCtx {
     /// Name; `None` for an anonymous request.
@@ -16,12 +16,12 @@ pub struct UserCtx {
 }
 
 impl UserCtx {
-    /// Nobody.
+    /// Returns the anonymous user.
     pub fn anonymous() -> UserCtx {
         UserCtx::default()
     }
 
-    /// The server administrator of this name.
+    /// Returns the server administrator of this name.
     pub fn admin(name: &str) -> UserCtx {
         UserCtx {
             name: Some(name.to_owned()),
@@ -29,7 +29,7 @@ impl UserCtx {
         }
     }
 
-    /// Whether this is a server administrator.
+    /// Returns whether this is a server administrator.
     pub fn is_admin(&self) -> bool {
         self.roles.iter().any(|role| role == ADMIN_ROLE)
     }

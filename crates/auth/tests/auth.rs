@@ -4,7 +4,7 @@ use std::net::{IpAddr, Ipv4Addr};
 use std::sync::{Arc, Barrier};
 use std::time::{Duration, SystemTime};
 
-use auth::{Auth, AuthError, Basic, Login, Origin, Reached, UserCtx};
+use auth::{Auth, AuthError, Basic, CookieScope, Login, Origin, UserCtx};
 use base64::Engine;
 use base64::prelude::BASE64_STANDARD;
 use config::{Config, Layers};
@@ -80,7 +80,7 @@ fn let_in(auth: &Auth, name: &str, password: &str) -> bool {
     }
 }
 
-/// Who logs in with the right password.
+/// Logs in with the right password.
 fn log_in(auth: &Auth, name: &str, password: &str) -> Login {
     match auth.login(name, password, "", None).expect("a login") {
         Basic::Hit(login) => login,
@@ -372,7 +372,7 @@ fn five_wrong_passwords_lock_the_peer_out_of_that_name_only() {
     assert!(login("admin", "secret", other).is_ok());
 }
 
-/// What a replication of this server gets wrong is counted for whoever wants it.
+/// Wrong passwords of a replication on this server are counted for its owner.
 #[test]
 fn wrong_passwords_of_replications_lock_out_nobody_else() {
     let server = admin_server();
@@ -393,7 +393,8 @@ fn wrong_passwords_of_replications_lock_out_nobody_else() {
     assert!(matches!(login("secret", &eves), Err(AuthError::LockedOut)));
     assert!(login("secret", &Origin::Replication("admin".to_owned())).is_ok());
     assert!(login("secret", PEER.expect("an address")).is_ok());
-    // Remembered by now, and refused all the same to who is locked out: it could be guessed otherwise.
+    // Remembered by now, and refused all the same to who is locked out: it could be guessed
+    // otherwise.
     assert!(matches!(login("secret", &eves), Err(AuthError::LockedOut)));
 }
 
@@ -429,7 +430,7 @@ fn concurrent_checks_of_one_header_all_succeed() {
 #[test]
 fn the_cookie_header_names_its_attributes() {
     let auth = admin_server().auth;
-    let reached = Reached {
+    let reached = CookieScope {
         https: true,
         prefix: "",
     };

@@ -1,19 +1,19 @@
-//! What can go wrong with backups.
+//! Errors of backups.
 
 use std::path::PathBuf;
 
-/// Why something was not done. The text is for whoever looks after the server; it holds no credentials.
+/// Why an operation failed. The text is for the server's operator; it contains no credentials.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// The name of a target makes no sense; the words say why.
     #[error("{0}")]
     Name(String),
-    /// The target is not there, or nothing was ever backed up to it.
+    /// The target does not exist, or holds no backup.
     #[error("{0} holds no backups")]
     NoBackups(String),
     /// The target holds something else.
     #[error(
-        "{0} holds files that are no backups: name an empty place, which is then kept for backups alone"
+        "{0} contains files other than backups: choose an empty place, and use it for backups only"
     )]
     Occupied(String),
     /// The target is another server's.
@@ -25,19 +25,19 @@ pub enum Error {
         target: String,
         /// Whose it is.
         found: String,
-        /// Who asked.
+        /// The server that asked.
         own: String,
     },
-    /// The target was made by a later version.
+    /// A later version created the target.
     #[error("{0} was made by a later version of Settee, which this one cannot read")]
     Later(String),
     /// There is no backup of this name.
-    #[error("there is no backup named {0}; `settee backup list` shows those that there are")]
+    #[error("there is no backup named {0}; `settee backup list` shows the existing ones")]
     NoSuchBackup(String),
     /// All backups are younger than that.
     #[error("there is no backup of {at} or before; the oldest is of {oldest}")]
     NoneBefore {
-        /// The moment that was asked for.
+        /// The requested moment.
         at: String,
         /// The time of the oldest backup.
         oldest: String,
@@ -47,10 +47,10 @@ pub enum Error {
     Manifest {
         /// Which backup.
         name: String,
-        /// What is wrong with it.
+        /// The problem.
         reason: String,
     },
-    /// A file of a backup is not what was copied.
+    /// A file of a backup differs from the copied one.
     #[error("{file} of the backup {name} is {what}: `settee backup verify` shows all that is")]
     Damaged {
         /// Which backup.
@@ -62,15 +62,15 @@ pub enum Error {
     },
     /// A file of the store is not what it was when it was read first.
     #[error(
-        "{0} changed while it was copied, or the disk reads it differently each time: look after the disk"
+        "{0} changed while it was copied, or the disk returns different content each time: check the disk"
     )]
     Changed(PathBuf),
     /// A prune that was under way at the target did not end.
-    #[error("a prune of {0} is under way; it is tried again later")]
+    #[error("a prune of {0} is under way; the backup is retried later")]
     Pruning(String),
-    /// What was copied could have been removed by a prune meanwhile.
+    /// The copied files could have been removed by a prune meanwhile.
     #[error(
-        "{0} could not be reached for so long that what was copied may be gone again; the next backup copies it anew"
+        "{0} was unreachable for too long: copied files may have been removed; the next backup copies them again"
     )]
     LeaseLost(String),
     /// A file or directory of this machine.
@@ -78,17 +78,17 @@ pub enum Error {
     File {
         /// Which one.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// A directory that this process may not read or write.
     #[error(
-        "{target}: {reason}. It has to belong to the server's user, and a server that is a service of systemd writes only where its unit says so (ReadWritePaths=)"
+        "{target}: {reason}. It must belong to the server's user, and a systemd service can write only to the paths in its unit (ReadWritePaths=)"
     )]
     NotAllowed {
         /// Which one.
         target: String,
-        /// What the system says.
+        /// The system's error.
         reason: String,
     },
     /// The target.
@@ -96,7 +96,7 @@ pub enum Error {
     Target {
         /// Which one.
         target: String,
-        /// What it, or the way there, says.
+        /// The store's or the client's error.
         source: object_store::Error,
     },
 }
@@ -125,7 +125,7 @@ impl Error {
     }
 }
 
-/// What this crate's functions answer.
+/// Result of this crate's functions.
 pub type Result<T> = std::result::Result<T, Error>;
 
 #[cfg(test)]

@@ -1,7 +1,8 @@
 //! Hashes of files that were read before, so that a backup after little change reads little.
 //!
-//! They are kept on the server's machine. A file counts as the same while its name, size, time of change and number in the file
-//! system are: files of a store never change once they are written. What is copied is hashed again on its way.
+//! They are kept on the server's machine. A file counts as the same while its name, size, time of
+//! change and number in the file system are: files of a store never change once they are written.
+//! Copied files are hashed again on their way.
 
 use std::collections::HashMap;
 use std::fs::Metadata;
@@ -15,20 +16,20 @@ use crate::error::{Error, Result};
 /// The hashes of a store's files.
 pub(crate) struct Hashes {
     path: PathBuf,
-    known: HashMap<String, Known>,
+    known: HashMap<String, HashEntry>,
 }
 
 #[derive(Clone, PartialEq, Serialize, Deserialize)]
-struct Known {
+struct HashEntry {
     bytes: u64,
     mtime_ns: i128,
     inode: u64,
     blake3: String,
 }
 
-impl Known {
-    fn of(metadata: &Metadata, blake3: String) -> Known {
-        Known {
+impl HashEntry {
+    fn of(metadata: &Metadata, blake3: String) -> HashEntry {
+        HashEntry {
             bytes: metadata.len(),
             mtime_ns: i128::from(metadata.mtime()) * 1_000_000_000
                 + i128::from(metadata.mtime_nsec()),
@@ -39,7 +40,7 @@ impl Known {
 }
 
 impl Hashes {
-    /// Reads those that were kept in the file `path`. What cannot be read counts as none.
+    /// Reads the hashes kept in the file `path`. An unreadable file counts as empty.
     pub(crate) fn open(path: &Path) -> Hashes {
         let kept = std::fs::read(path).ok();
         let known = kept.and_then(|text| serde_json::from_slice(&text).ok());
@@ -49,16 +50,16 @@ impl Hashes {
         }
     }
 
-    /// The hash of a file, if it is the one that was read before.
+    /// Returns the hash of a file if its metadata has not changed.
     pub(crate) fn of(&self, name: &str, metadata: &Metadata) -> Option<String> {
         let known = self.known.get(name)?;
-        let is_same = *known == Known::of(metadata, known.blake3.clone());
+        let is_same = *known == HashEntry::of(metadata, known.blake3.clone());
         is_same.then(|| known.blake3.clone())
     }
 
     /// Remembers a file's hash.
     pub(crate) fn insert(&mut self, name: &str, metadata: &Metadata, blake3: &str) {
-        let known = Known::of(metadata, blake3.to_owned());
+        let known = HashEntry::of(metadata, blake3.to_owned());
         self.known.insert(name.to_owned(), known);
     }
 
@@ -67,7 +68,7 @@ impl Hashes {
         let there: std::collections::HashSet<&String> = files.iter().collect();
         self.known.retain(|name, _| there.contains(name));
         let text = serde_json::to_vec(&self.known).expect("numbers and texts");
-        // What a crash leaves half written is not JSON, and counts as none.
+        // A file that a crash left half written is not JSON, and is ignored.
         std::fs::write(&self.path, text).map_err(Error::file(&self.path))
     }
 }

@@ -1,11 +1,14 @@
-//! Who is at work at a target: a backup and a prune, perhaps of different machines, must not take files from under each other.
+//! Leases at a target: a backup and a prune, perhaps on different machines, must not remove files
+//! under each other.
 //!
-//! **A backup writes its lease before it looks which files are there; a prune writes its own before it looks for leases of backups.**
-//! So one of both sees the other: a prune that sees a backup leaves all files alone, and a backup that sees a prune waits until
-//! that is over, and looks for files only then. This needs a store whose lists have what was written before, as S3 has.
+//! **A backup writes its lease before it lists the files; a prune writes its own before it lists
+//! the leases of backups.** So at least one of them sees the other: a prune that sees a backup
+//! keeps all files, and a backup that sees a prune waits until it is over, and lists files only
+//! then. This needs a store with read-after-write consistent listings, as S3 has.
 //!
-//! A lease is written again every [`REFRESH`] while the work goes on. One that was not for a while is of somebody who is gone. How old
-//! it is, the target's clock says: both ages are its own.
+//! A lease is rewritten every [`REFRESH`] while the work continues. One that has not been rewritten
+//! for a while belongs to a process that has ended. Ages are computed from the target's clock
+//! alone.
 
 use std::time::Duration;
 
@@ -17,14 +20,14 @@ use crate::target::Target;
 
 const LEASES: &str = "leases";
 const REFRESH: Duration = Duration::from_secs(20);
-/// A prune whose lease is older is gone: it stops before.
+/// Age of a prune's lease above which the prune has ended: it stops before.
 const PRUNE_DEAD: Duration = Duration::from_secs(600);
-/// A prune removes nothing more when its lease could not be written for so long. What is between both is the time of the requests
-/// that are under way, with all their retries.
+/// A prune removes nothing more after failing to renew its lease for this time. The difference
+/// to [`PRUNE_DEAD`] is the time of requests under way, with all their retries.
 const PRUNE_SURE: Duration = Duration::from_secs(60);
-/// A backup whose lease is older is gone.
+/// Age of a backup's lease above which the backup has ended.
 const BACKUP_DEAD: Duration = Duration::from_secs(3_600);
-/// A backup that could not write its lease for so long does not count.
+/// A backup that could not renew its lease for this time is invalid.
 const BACKUP_SURE: Duration = Duration::from_secs(1_800);
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -80,7 +83,7 @@ impl<'a> Lease<'a> {
     }
 
     async fn refresh(&self) -> Result<()> {
-        // When it was sent, as the target may have had it at once.
+        // The time of sending, as the target may have written it immediately.
         let now = Instant::now();
         let content = format!("{{\"pid\":{}}}\n", std::process::id());
         self.target.put(&self.path, content.into()).await?;
@@ -91,7 +94,7 @@ impl<'a> Lease<'a> {
         Ok(())
     }
 
-    /// Writes it again and again while `work` goes on.
+    /// Rewrites the lease repeatedly while `work` runs.
     pub(crate) async fn during<T>(&self, work: impl Future<Output = Result<T>>) -> Result<T> {
         let keep = async {
             loop {
@@ -107,7 +110,7 @@ impl<'a> Lease<'a> {
         }
     }
 
-    /// Fails when others may think by now that nobody is at work.
+    /// Fails when other processes may consider this lease expired.
     pub(crate) fn check(&self) -> Result<()> {
         let refreshed = *self
             .refreshed
@@ -119,7 +122,7 @@ impl<'a> Lease<'a> {
         Err(Error::LeaseLost(self.target.name().to_string()))
     }
 
-    /// Whether others do this work now.
+    /// Returns whether another process does this work now.
     pub(crate) async fn others(&self, work: Work) -> Result<bool> {
         let leases = self.target.list(LEASES).await?;
         // The own lease is the target's clock.
@@ -148,7 +151,7 @@ impl<'a> Lease<'a> {
         Ok(alive)
     }
 
-    /// The work is done, or given up. What cannot be removed is dead after a while.
+    /// Ends the lease. One that cannot be removed expires.
     pub(crate) async fn release(self) {
         if let Err(error) = self.target.remove(vec![self.path.clone()]).await {
             tracing::debug!(%error, "a lease stays until it counts as dead");

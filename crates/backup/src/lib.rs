@@ -1,7 +1,9 @@
-//! Where are backups kept, and what is in them? A [`Target`] holds many backups of one server, each a list of files by the hashes of their
-//! contents ([`Manifest`]), so that each has only what changed since the last.
+//! Backup targets and their contents. A [`Target`] holds many backups of one server, each a list of
+//! files by the hashes of their contents ([`Manifest`]), so that each adds only the files changed
+//! since the last one.
 //!
-//! Knows files of a store as bytes with names. *Does not know* what is in them, servers, settings, or when backups are made.
+//! Treats the files of a store as bytes with names. *Does not know* their content, servers,
+//! settings, or when backups are made.
 #![forbid(unsafe_code)]
 
 mod error;

@@ -20,40 +20,44 @@ use crate::rate::Rate;
 use crate::read::PART_BYTES;
 use crate::target::Target;
 
-/// Files that are read and copied at a time. Each holds a part, so these and the size of parts bound the memory.
+/// Files that are read and copied at a time. Each holds a part, so these and the size of parts
+/// bound the memory.
 const FILES_AT_ONCE: usize = 3;
 /// Bytes of a part when a file is hashed.
 const HASH_BYTES: usize = 1 << 20;
 /// S3 takes at most 10,000 parts.
 const PARTS_MAX: u64 = 9_000;
-/// How long a prune that is under way is waited for: a little more than one needs to count as dead.
+/// How long a backup waits for a running prune: a little longer than until its lease counts as
+/// expired.
 const PRUNE_WAIT: Duration = Duration::from_secs(660);
 const PRUNE_POLL: Duration = Duration::from_secs(2);
 
-/// A copy of a store on this machine, which nobody changes.
+/// A copy of a store on this machine, which does not change.
 #[derive(Clone, Debug)]
 pub struct Copy {
     /// Its directory.
     pub directory: PathBuf,
-    /// Where the hashes of its files are remembered.
+    /// Where the hashes of its files are cached.
     pub hashes: PathBuf,
     /// Whose it is, as of [`Target::open_or_create`].
     pub server: String,
     /// The server's version.
     pub version: String,
-    /// When the copy was begun.
+    /// When the copy was started.
     pub begun: DateTime<Utc>,
-    /// When it was made.
+    /// When the copy was complete.
     pub time: DateTime<Utc>,
 }
 
-/// Makes a backup of a copy of a store. At most `bytes_per_s` are read, and as many are sent; 0 for as many as there are.
+/// Makes a backup of a copy of a store. Reads at most `bytes_per_s`, and sends as many; 0 for no
+/// limit.
 ///
-/// Until it ends well there is nothing at the target that looks like a backup. What was copied stays there, and is not copied again by
-/// the next one.
+/// Until it succeeds, the target has no trace of a backup. Copied files stay there, and the next
+/// backup does not copy them again.
 ///
 /// # Errors
-/// [`Error::Pruning`], [`Error::Changed`], [`Error::LeaseLost`], those of the target and of the copy's files.
+/// [`Error::Pruning`], [`Error::Changed`], [`Error::LeaseLost`], those of the target and of the
+/// copy's files.
 pub async fn back_up(
     target: &Target,
     copy: &Copy,
@@ -134,7 +138,7 @@ async fn wait_for_prunes(target: &Target, lease: &Lease<'_>) -> Result<()> {
     Ok(())
 }
 
-/// The names of a store's files, and of those of its text indexes with their folders.
+/// Returns the names of a store's files, and of those of its text indexes with their folders.
 ///
 /// # Errors
 /// Of the directory.
@@ -147,7 +151,7 @@ pub fn names_in(directory: &Path) -> Result<Vec<String>> {
     let texts = directory.join(TEXTS);
     if texts.is_dir() {
         for folder in entries_of(&texts)? {
-            // Others are none of the store's.
+            // Other files do not belong to the store.
             if folder.is_dir() {
                 paths.extend(entries_of(&folder)?);
             }
@@ -181,7 +185,7 @@ struct Copying<'a> {
     directory: &'a Path,
     /// Files that were at the target before, with their sizes.
     there: HashMap<String, u64>,
-    /// Those that are copied now, as equal ones need not be copied twice.
+    /// Files being copied now, as equal ones need not be copied twice.
     copied: Mutex<HashSet<String>>,
     hashes: Mutex<Hashes>,
     read: Rate,
@@ -237,7 +241,7 @@ impl Copying<'_> {
         Ok(blake3)
     }
 
-    /// Copies a file. What is sent has the hash that it is kept under.
+    /// Copies a file. The sent bytes have the hash that names them.
     async fn send(&self, path: &Path, blake3: &str, bytes: u64) -> Result<()> {
         let to = Target::file_path(blake3);
         let mut file = tokio::fs::File::open(path)
@@ -285,7 +289,8 @@ impl Copying<'_> {
         match sent.await {
             Ok(_) => Ok(()),
             Err(error) => {
-                // What cannot be aborted is never an object; the bucket's rule about unfinished uploads removes it.
+                // An upload that cannot be aborted never becomes an object; the bucket's rule for
+                // unfinished uploads removes it.
                 let _ = upload.abort().await;
                 Err(error)
             }
@@ -293,7 +298,7 @@ impl Copying<'_> {
     }
 }
 
-/// The next bytes of a file, as many as fit; none at its end.
+/// Returns the next bytes of a file, as many as fit; none at its end.
 async fn read_part(file: &mut tokio::fs::File, size: usize) -> std::io::Result<Bytes> {
     let mut part = Vec::with_capacity(size);
     file.take(size as u64).read_to_end(&mut part).await?;

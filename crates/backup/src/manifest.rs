@@ -1,6 +1,7 @@
-//! What a backup is: a list of files, each by the hash of its content.
+//! The manifest of a backup: a list of files, each with the hash of its content.
 //!
-//! It is stored as `{"blake3": hash, "backup": {…}}`, where the hash is of the text of `backup`: a bit that flips is noticed.
+//! It is stored as `{"blake3": hash, "backup": {…}}`, where the hash is of the text of `backup`: a
+//! flipped bit is noticed.
 
 use chrono::{DateTime, SecondsFormat, Utc};
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,9 @@ use serde_json::value::RawValue;
 /// The directory of a store's text indexes, each of which has a folder with its number for a name.
 pub(crate) const TEXTS: &str = "text";
 
-/// The last version of this form, in which there are files of text indexes.
+/// The latest version of this format, with files of text indexes.
 pub const FORMAT: u32 = 2;
-/// The one before, in which there are none.
+/// The version before, without them.
 const FORMAT_WITHOUT_TEXTS: u32 = 1;
 
 /// One backup: all databases of a server at one moment.
@@ -25,9 +26,9 @@ pub struct Manifest {
     pub server: String,
     /// The version of Settee that made it.
     pub version: String,
-    /// What was acknowledged before is in it.
+    /// Contains every write acknowledged before this time.
     pub begun: DateTime<Utc>,
-    /// What was sent after is not in it: it is a state of `time` or before.
+    /// Contains no write sent after this time: its state is that of `time` or earlier.
     pub time: DateTime<Utc>,
     /// Files that were not at the target yet.
     pub copied_files: u64,
@@ -68,7 +69,7 @@ impl Manifest {
         serde_json::to_vec(&Sealed { blake3, backup }).expect("numbers and texts")
     }
 
-    /// Reads what [`Manifest::encode`] wrote; the error says what is wrong with it.
+    /// Parses the output of [`Manifest::encode`]; the error describes the problem.
     pub(crate) fn decode(text: &[u8]) -> Result<Manifest, String> {
         let sealed: Sealed<'_> = serde_json::from_slice(text).map_err(|e| e.to_string())?;
         let backup = sealed.backup.get();
@@ -87,7 +88,8 @@ impl Manifest {
     }
 }
 
-/// The version that a backup of these files needs: earlier versions of Settee read it if they can.
+/// Returns the version that a backup of these files needs: earlier versions of Settee read it if
+/// they can.
 pub(crate) fn format_of(files: &[File]) -> u32 {
     let has_texts = files.iter().any(|file| file.name.contains('/'));
     if has_texts {
@@ -97,7 +99,8 @@ pub(crate) fn format_of(files: &[File]) -> u32 {
     }
 }
 
-/// Whether a text names a file of a store's directory, or of a folder of one of its text indexes: `text/7/meta.json`.
+/// Returns whether a text is the name of a file in a store's directory, or in a folder of one of
+/// its text indexes: `text/7/meta.json`.
 fn is_name_in_store(name: &str) -> bool {
     let Some((folder, name)) = name.rsplit_once('/') else {
         return is_file_name(name);
@@ -107,7 +110,7 @@ fn is_name_in_store(name: &str) -> bool {
     number.is_some_and(is_number) && is_file_name(name)
 }
 
-/// Whether a text is a name in one directory, of the kind that stores have.
+/// Returns whether a text is a name in one directory, of the kind that stores have.
 fn is_file_name(name: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"-_.".contains(&b);
     !name.is_empty() && !name.starts_with('.') && name.bytes().all(plain)
@@ -117,22 +120,23 @@ pub(crate) fn is_hash(text: &str) -> bool {
     text.len() == 2 * blake3::OUT_LEN && text.bytes().all(|b| b"0123456789abcdef".contains(&b))
 }
 
-/// The name of a backup of this time.
+/// Returns the name of a backup of this time.
 pub(crate) fn name_of(time: DateTime<Utc>) -> String {
     time.format("%Y-%m-%dT%H-%M-%SZ").to_string()
 }
 
-/// Whether a text can be the name of a backup.
+/// Returns whether a text can be the name of a backup.
 pub(crate) fn is_name(text: &str) -> bool {
     !text.is_empty() && text.bytes().all(|b| b.is_ascii_alphanumeric() || b == b'-')
 }
 
-/// A time as it is shown and understood: `2026-11-24T03:49:32.125Z`.
+/// Returns a time in its text form: `2026-11-24T03:49:32.125Z`.
 pub fn time_text(time: DateTime<Utc>) -> String {
     time.to_rfc3339_opts(SecondsFormat::Millis, true)
 }
 
-/// The moment that a text names, with its zone: `2026-11-24T03:49:32Z`, `2026-11-24 03:49+01:00`; `None` if it names none.
+/// Returns the moment that a text names, with its zone: `2026-11-24T03:49:32Z`, `2026-11-24
+/// 03:49+01:00`; `None` if it names none.
 pub fn parse_time(text: &str) -> Option<DateTime<Utc>> {
     let full = DateTime::parse_from_rfc3339(text).ok();
     let short = |form| DateTime::parse_from_str(text, form).ok();

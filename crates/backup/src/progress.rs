@@ -1,4 +1,4 @@
-//! How far a copy is, for those who watch.
+//! Progress of a copy.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
@@ -12,7 +12,7 @@ pub struct Progress {
 }
 
 impl Progress {
-    /// Bytes of all files, known once there is a list of them.
+    /// Returns the bytes of all files, 0 until they are listed.
     pub fn bytes(&self) -> u64 {
         self.bytes.load(Relaxed)
     }

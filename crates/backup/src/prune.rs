@@ -1,4 +1,4 @@
-//! Which backups stay, and what goes with the others.
+//! Retention of backups, and removal of the files that no backup needs.
 
 use std::collections::HashSet;
 use std::path::Path as FilePath;
@@ -11,30 +11,30 @@ use crate::lease::{Lease, Work};
 use crate::manifest::Manifest;
 use crate::target::{Target, TargetName};
 
-/// Objects that are removed between two looks at the lease.
+/// Objects removed between two checks of the lease.
 const AT_ONCE: usize = 500;
-/// What a write to a directory left that was ended in between is removed when it is so old.
+/// Age above which the remains of an interrupted write to a directory are removed.
 const UNFINISHED_AGE: Duration = Duration::from_secs(86_400);
 
-/// How many backups stay. One that any rule keeps stays, and so does the last of all.
+/// Retention. A backup kept by any rule stays, and so does the last one.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Keep {
-    /// The last so many.
+    /// Number of last backups.
     pub last: u64,
-    /// The last one of each of the last so many hours that have one.
+    /// Number of hours with a backup; the last one of each stays.
     pub hourly: u64,
-    /// The same of days, which begin at midnight UTC.
+    /// Number of days with a backup, from midnight UTC; the last one of each stays.
     pub daily: u64,
-    /// The same of weeks, which begin on Mondays.
+    /// Number of weeks with a backup, from Monday; the last one of each stays.
     pub weekly: u64,
-    /// The same of months.
+    /// Number of months with a backup; the last one of each stays.
     pub monthly: u64,
-    /// The same of years.
+    /// Number of years with a backup; the last one of each stays.
     pub yearly: u64,
 }
 
 impl Keep {
-    /// Whether nothing is asked for, so that all stay.
+    /// Returns whether no rule is set, so that all backups stay.
     pub fn is_all(&self) -> bool {
         *self == Keep::default()
     }
@@ -75,13 +75,13 @@ impl Keep {
     }
 }
 
-/// How many periods, and in which one a time is.
+/// The number of periods, and the period of a time.
 type Rule<'a> = (u64, &'a dyn Fn(&DateTime<Utc>) -> (i64, i64));
 
-/// What was removed.
+/// Result of a prune.
 #[derive(Debug, Default)]
 pub struct Pruned {
-    /// Backups that are no longer there.
+    /// The removed backups.
     pub removed: Vec<Manifest>,
     /// Backups that are.
     pub kept: usize,
@@ -93,11 +93,12 @@ pub struct Pruned {
     pub postponed: bool,
 }
 
-/// Removes the backups that are not to be kept, and the files that none needs any more. Files are left alone while a backup is under
-/// way. `dry_run`: only says what it would remove.
+/// Removes the backups that no rule keeps, and the files that no backup needs any more. Files are
+/// kept while a backup is under way. `dry_run`: only reports what it would remove.
 ///
 /// # Errors
-/// [`crate::Error::Manifest`] when a backup cannot be read, as nobody knows which files it needs, and those of the target.
+/// [`crate::Error::Manifest`] when a backup cannot be read, as the files that it needs are unknown,
+/// and those of the target.
 pub async fn prune(target: &Target, keep: &Keep, dry_run: bool) -> Result<Pruned> {
     let lease = Lease::take(target, Work::Prune).await?;
     let pruned = lease
@@ -113,7 +114,7 @@ async fn prune_with(
     keep: &Keep,
     dry_run: bool,
 ) -> Result<Pruned> {
-    // Before the backups are read: one that ends in between is read.
+    // Before the backups are read: a backup that ends in between is read.
     let mut pruned = Pruned {
         postponed: lease.others(Work::Backup).await?,
         ..Pruned::default()
@@ -128,7 +129,8 @@ async fn prune_with(
         if stays { &mut kept } else { &mut removed }.push(backup);
     }
     if !dry_run {
-        // Before their files: what a crash leaves is files that nobody needs, and no backups without files.
+        // Before their files: a crash leaves files that no backup needs, and no backups without
+        // files.
         let paths = removed
             .iter()
             .map(|backup| Target::manifest_path(&backup.name));
@@ -166,7 +168,7 @@ fn remove_unfinished(files: &FilePath) {
             let modified = file.metadata().and_then(|metadata| metadata.modified());
             let age = modified.map(|at| SystemTime::now().duration_since(at).unwrap_or_default());
             if is_unfinished && age.is_ok_and(|age| age > UNFINISHED_AGE) {
-                // Who cannot remove it tries again next time.
+                // The next prune tries again.
                 let _ = std::fs::remove_file(file.path());
             }
         }
@@ -236,7 +238,7 @@ mod tests {
             let keep = Keep { daily, hourly, ..Keep::default() };
             let kept = keep.of(&times);
             prop_assert!(kept.last().unwrap());
-            // As many as are asked for, at most.
+            // At most the number of the rule.
             let n = kept.iter().filter(|kept| **kept).count() as u64;
             prop_assert!(keep.is_all() || n <= (daily + hourly).max(1));
         }

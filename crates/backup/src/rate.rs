@@ -3,14 +3,14 @@
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-/// Lets so many bytes a second pass.
+/// Limits the bytes per second.
 pub(crate) struct Rate {
     bytes_per_s: f64,
     next: Mutex<Instant>,
 }
 
 impl Rate {
-    /// `0`: as many as there are.
+    /// `0`: no limit.
     pub(crate) fn new(bytes_per_s: u64) -> Rate {
         Rate {
             bytes_per_s: if bytes_per_s == 0 {
@@ -22,7 +22,7 @@ impl Rate {
         }
     }
 
-    /// Waits until so many more may pass.
+    /// Waits until this many bytes may pass.
     pub(crate) async fn pass(&self, bytes: usize) {
         let wait = self.wait_for(bytes, Instant::now());
         if wait > Duration::ZERO {

@@ -6,26 +6,26 @@ use futures_util::StreamExt as _;
 use crate::error::Result;
 use crate::target::Target;
 
-/// Bytes of a part. S3 wants at least 5 MiB.
+/// Size of a part, in bytes. S3 requires at least 5 MiB.
 pub(crate) const PART_BYTES: u64 = 8 << 20;
 /// Parts of a file that are on their way at a time.
 const PARTS_AT_ONCE: usize = 2;
 
-/// What a file at a target is.
+/// State of a file at a target.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Found {
+pub(crate) enum FileState {
     Whole,
     Missing,
     Damaged,
 }
 
-/// Gives a file's bytes to `with`, in order, and says whether they are those that the hash is of.
+/// Passes a file's bytes to `with`, in order, and returns whether they match the hash.
 pub(crate) async fn read<E: From<crate::Error>>(
     target: &Target,
     blake3: &str,
     bytes: u64,
     mut with: impl AsyncFnMut(Bytes) -> std::result::Result<(), E>,
-) -> std::result::Result<Found, E> {
+) -> std::result::Result<FileState, E> {
     let path = Target::file_path(blake3);
     let mut hasher = blake3::Hasher::new();
     let mut read = 0;
@@ -35,7 +35,7 @@ pub(crate) async fn read<E: From<crate::Error>>(
         .buffered(PARTS_AT_ONCE);
     while let Some(part) = parts.next().await {
         let Some(part) = part? else {
-            return Ok(Found::Missing);
+            return Ok(FileState::Missing);
         };
         hasher.update(&part);
         read += part.len() as u64;
@@ -43,13 +43,13 @@ pub(crate) async fn read<E: From<crate::Error>>(
     }
     drop(parts);
     if bytes == 0 && !exists(target, blake3).await? {
-        return Ok(Found::Missing);
+        return Ok(FileState::Missing);
     }
     let is_whole = read == bytes && hasher.finalize().to_hex().as_str() == blake3;
     Ok(if is_whole {
-        Found::Whole
+        FileState::Whole
     } else {
-        Found::Damaged
+        FileState::Damaged
     })
 }
 

@@ -11,7 +11,7 @@ use tokio::io::AsyncWriteExt as _;
 use crate::error::{Error, Result};
 use crate::manifest::{File, Manifest, time_text};
 use crate::progress::Progress;
-use crate::read::{Found, read};
+use crate::read::{FileState, read};
 use crate::target::Target;
 
 /// Files that are copied at a time.
@@ -24,15 +24,15 @@ pub enum Which {
     Last,
     /// The last one of this moment or before.
     At(DateTime<Utc>),
-    /// The one of this name.
+    /// The backup of this name.
     Named(String),
 }
 
-/// The backup that is meant.
+/// Returns the chosen backup.
 ///
 /// # Errors
-/// [`Error::NoSuchBackup`], [`Error::NoneBefore`], [`Error::NoBackups`], [`Error::Manifest`] when one that could be the one
-/// meant cannot be read, and those of the target.
+/// [`Error::NoSuchBackup`], [`Error::NoneBefore`], [`Error::NoBackups`], [`Error::Manifest`] when
+/// one that could be the chosen one cannot be read, and those of the target.
 pub async fn find(target: &Target, which: &Which) -> Result<Manifest> {
     let at = match which {
         Which::Named(name) => return target.backup(name).await,
@@ -41,7 +41,8 @@ pub async fn find(target: &Target, which: &Which) -> Result<Manifest> {
     };
     let (mut backups, mut broken) = target.backups().await?;
     if let Some(error) = broken.pop() {
-        // It may be the last, and an older one in its place would be a surprise. A name says which is wanted.
+        // It may be the last one, and an older one in its place would be a surprise. A name chooses
+        // explicitly.
         return Err(error);
     }
     let oldest = backups.first().map(|backup| time_text(backup.time));
@@ -59,10 +60,11 @@ pub async fn find(target: &Target, which: &Which) -> Result<Manifest> {
     }
 }
 
-/// Copies a backup's files to a directory that is there and empty, synced. What is copied is checked on its way.
+/// Copies a backup's files to an existing empty directory and syncs them. Content is verified on
+/// its way.
 ///
 /// # Errors
-/// [`Error::Damaged`], those of the target and of the directory. The directory is then of no use.
+/// [`Error::Damaged`], those of the target and of the directory. The directory is then unusable.
 pub async fn restore(
     target: &Target,
     backup: &Manifest,
@@ -76,7 +78,7 @@ pub async fn restore(
         .filter_map(|file| Path::new(&file.name).parent())
         .flat_map(Path::ancestors)
         .collect();
-    // Those above others come first.
+    // Parents first.
     for folder in &folders {
         let folder = directory.join(folder);
         if !folder.exists() {
@@ -117,15 +119,15 @@ async fn copy(
         Ok::<(), Error>(())
     });
     let what = match found.await? {
-        Found::Whole => {
-            // What tokio still holds is written first.
+        FileState::Whole => {
+            // Bytes buffered by tokio are written first.
             written.flush().await.map_err(Error::file(&path))?;
             written.sync_all().await.map_err(Error::file(&path))?;
             progress.file_copied();
             return Ok(());
         }
-        Found::Missing => "missing",
-        Found::Damaged => "damaged",
+        FileState::Missing => "missing",
+        FileState::Damaged => "damaged",
     };
     Err(Error::Damaged {
         name: backup.name.clone(),

@@ -1,4 +1,5 @@
-//! A place that holds backups of one server: a directory, or a bucket of an object store that speaks S3.
+//! A place that holds backups of one server: a directory, or a bucket of an object store that
+//! speaks S3.
 //!
 //! ```text
 //! settee-backups.json       what this place is: its format, and the server's uuid
@@ -29,7 +30,7 @@ use crate::error::{Error, Result};
 use crate::manifest::{self, Manifest};
 use crate::permit;
 
-/// Says what the place is.
+/// Identifies the place as a backup target.
 const MARK: &str = "settee-backups.json";
 const FORMAT: u32 = 1;
 const BACKUPS: &str = "backups";
@@ -39,18 +40,18 @@ const FILE_SYSTEM_OWN: &str = "lost+found";
 /// Longest time of one request: a part of a file, or of a list, over a slow line.
 const REQUEST_TIMEOUT: Duration = Duration::from_secs(120);
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
-/// How long a request is tried again while the target, or the way there, is broken.
+/// How long a request is retried while the target or the network fails.
 const RETRY_TIMEOUT: Duration = Duration::from_secs(180);
 const RETRIES_MAX: usize = 12;
 /// Descriptions of backups that are read at a time.
 const MANIFESTS_AT_ONCE: usize = 8;
 
-/// What a target is called.
+/// The name of a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum TargetName {
     /// A directory of this machine, absolute.
     Directory(PathBuf),
-    /// Objects of a bucket whose names begin with a prefix.
+    /// Objects of a bucket under a prefix.
     S3 {
         /// The bucket.
         bucket: String,
@@ -63,7 +64,8 @@ impl TargetName {
     /// Reads `s3://BUCKET/PREFIX`, `file:///DIRECTORY` or the path of a directory.
     ///
     /// # Errors
-    /// [`Error::Name`], also for a URL with a password: others could read it in the list of processes.
+    /// [`Error::Name`], also for a URL with a password: others could read it in the list of
+    /// processes.
     pub fn parse(text: &str) -> Result<TargetName> {
         let wrong = |why: &str| Error::Name(why.to_owned());
         if !text.contains("://") {
@@ -109,8 +111,8 @@ impl std::fmt::Display for TargetName {
     }
 }
 
-/// What wins over the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`, `AWS_REGION`, `AWS_ENDPOINT_URL` and others of
-/// the AWS SDKs) on the way to a bucket.
+/// Options that take precedence over the environment (`AWS_ACCESS_KEY_ID`, `AWS_SECRET_ACCESS_KEY`,
+/// `AWS_REGION`, `AWS_ENDPOINT_URL` and others of the AWS SDKs) for a bucket.
 #[derive(Clone, Default)]
 pub struct S3Options {
     /// URL of a server that is not Amazon's.
@@ -143,7 +145,7 @@ impl S3Options {
             .iter()
             .find_map(|key| std::env::var(key).ok());
         let endpoint = self.endpoint.clone().or(of_environment);
-        // Who names a URL without TLS means it.
+        // A URL without TLS is taken as intended.
         let is_plain = endpoint.is_some_and(|url| url.starts_with("http://"));
         let client = ClientOptions::new()
             .with_allow_http(is_plain)
@@ -174,14 +176,14 @@ struct Mark {
     server: String,
 }
 
-/// A target that is there. Cheap to clone.
+/// An open target. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Target {
     name: Arc<TargetName>,
     store: Arc<dyn ObjectStore>,
 }
 
-/// What a target has at a path.
+/// An object at a path of a target.
 #[derive(Clone, Debug)]
 pub(crate) struct Object {
     pub path: Path,
@@ -190,7 +192,7 @@ pub(crate) struct Object {
 }
 
 impl Target {
-    /// The target, as it was made by a backup.
+    /// Opens a target that a backup created.
     ///
     /// # Errors
     /// [`Error::NoBackups`], [`Error::Later`], and those of the target.
@@ -207,7 +209,7 @@ impl Target {
         }
     }
 
-    /// The target, which becomes this server's if it is nobody's.
+    /// Opens a target, and claims it for this server if it has no owner.
     ///
     /// # Errors
     /// [`Error::Occupied`], [`Error::OtherServer`], [`Error::Later`], and those of the target.
@@ -232,7 +234,7 @@ impl Target {
             let text = serde_json::to_vec(&mark).expect("a number and a text");
             target.put(&Path::from(MARK), text.into()).await?;
         }
-        // Read in any case: of two that begin at once, the one that wrote last has it.
+        // Read in any case: of two concurrent creators the last writer owns it.
         match target.mark().await? {
             Some(mark) if mark.server == server => Ok(target),
             Some(mark) => Err(Error::OtherServer {
@@ -278,7 +280,7 @@ impl Target {
         Ok(Some(mark))
     }
 
-    /// What it is called.
+    /// Returns the name.
     pub fn name(&self) -> &TargetName {
         &self.name
     }
@@ -306,7 +308,8 @@ impl Target {
         }
     }
 
-    /// The bytes of an object in parts, in order; each is one request, which is tried again when the connection breaks.
+    /// Returns the bytes of an object in parts, in order; each is one request, which is tried again
+    /// when the connection breaks.
     pub(crate) async fn part(&self, path: &Path, from: u64, to: u64) -> Result<Option<Bytes>> {
         match self.store.get_range(path, from..to).await {
             Ok(bytes) => Ok(Some(bytes)),
@@ -339,13 +342,13 @@ impl Target {
             .await;
         match found {
             Ok(found) => Ok(found),
-            // A directory that was not made yet.
+            // A directory that does not exist yet.
             Err(object_store::Error::NotFound { .. }) => Ok(vec![]),
             Err(e) => Err(self.failed(e)),
         }
     }
 
-    /// Removes objects; what is not there is no error.
+    /// Removes objects; missing ones are not an error.
     pub(crate) async fn remove(&self, paths: Vec<Path>) -> Result<()> {
         let paths = futures_util::stream::iter(paths.into_iter().map(Ok)).boxed();
         let mut removed = self.store.delete_stream(paths);
@@ -358,12 +361,12 @@ impl Target {
         Ok(())
     }
 
-    /// Where a file is kept.
+    /// Returns the path of a file.
     pub(crate) fn file_path(blake3: &str) -> Path {
         Path::from_iter([FILES, &blake3[..2], blake3])
     }
 
-    /// The files that are there: size by hash.
+    /// Returns the existing files: hashes with sizes.
     pub(crate) async fn files(&self) -> Result<Vec<(String, u64)>> {
         let objects = self.list(FILES).await?;
         let named = objects.into_iter().filter_map(|object| {
@@ -377,7 +380,7 @@ impl Target {
         Path::from_iter([BACKUPS.to_owned(), format!("{name}.json")])
     }
 
-    /// The names of the backups, which are not read.
+    /// Returns the names of the backups, which are not read.
     pub(crate) async fn names(&self) -> Result<Vec<String>> {
         let objects = self.list(BACKUPS).await?;
         let names = objects.iter().filter_map(|object| {
@@ -387,7 +390,7 @@ impl Target {
         Ok(names.collect())
     }
 
-    /// Whether a backup of this name is there, which is not read.
+    /// Returns whether a backup of this name exists, without reading it.
     pub(crate) async fn has_backup(&self, name: &str) -> Result<bool> {
         match self.store.head(&Target::manifest_path(name)).await {
             Ok(_) => Ok(true),
@@ -396,7 +399,7 @@ impl Target {
         }
     }
 
-    /// The backup of this name.
+    /// Returns the backup of this name.
     ///
     /// # Errors
     /// [`Error::NoSuchBackup`], [`Error::Manifest`], and those of the target.
@@ -415,7 +418,7 @@ impl Target {
         };
         let manifest = Manifest::decode(&text).map_err(broken)?;
         if manifest.name != name {
-            return Err(broken(format!("it says that it is {}", manifest.name)));
+            return Err(broken(format!("its name is {}", manifest.name)));
         }
         Ok(manifest)
     }
@@ -444,7 +447,7 @@ impl Target {
     }
 }
 
-/// What the system says, when it does not let this process do something.
+/// Returns the system's error, when it denies this process an operation.
 fn refused(error: &object_store::Error) -> Option<&std::io::Error> {
     let first: &(dyn std::error::Error + 'static) = error;
     let causes = std::iter::successors(Some(first), |e| e.source());

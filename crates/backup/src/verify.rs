@@ -4,26 +4,27 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::error::{Error, Result};
 use crate::manifest::Manifest;
-use crate::read::{Found, read};
+use crate::read::{FileState, read};
 use crate::target::Target;
 
-/// What was found out about backups.
+/// Result of verifying backups.
 #[derive(Debug, Default)]
 pub struct Verified {
-    /// The backups that were looked at.
+    /// The verified backups.
     pub backups: Vec<Manifest>,
     /// Different files of them, each read once.
     pub files: u64,
     /// Bytes of these.
     pub bytes: u64,
-    /// What is wrong, in words.
+    /// The problems, as texts.
     pub faults: Vec<String>,
 }
 
 /// Reads all files of the backup `name`, or of all backups, and compares their hashes.
 ///
 /// # Errors
-/// Those of the target, and [`Error::NoSuchBackup`]. What is wrong with backups is no error but what is answered.
+/// Those of the target, and [`Error::NoSuchBackup`]. Problems of backups are in the result, not
+/// errors.
 pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
     let mut verified = Verified::default();
     match name {
@@ -52,9 +53,9 @@ pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
     for ((blake3, bytes), (name, backups)) in files {
         let found = read::<Error>(target, blake3, bytes, async |_| Ok(()));
         let (what, remedy) = match found.await? {
-            Found::Whole => ("", ""),
-            Found::Missing => ("missing", ""),
-            Found::Damaged => (
+            FileState::Whole => ("", ""),
+            FileState::Missing => ("missing", ""),
+            FileState::Damaged => (
                 "damaged",
                 "; remove it, so that the next backup that has it copies it again",
             ),

@@ -1,4 +1,5 @@
-//! Backups of directories that change at random, some given up in the middle, some beside prunes: what is listed can always be restored.
+//! Backups of directories that change at random, some abandoned midway, some concurrent with
+//! prunes: every listed backup can be restored.
 
 #![allow(clippy::unwrap_used)]
 
@@ -40,7 +41,7 @@ impl Server {
         Target::open_or_create(&name, &s3, "server").await.unwrap()
     }
 
-    /// As compactions do: some files go, others come, and one is written anew under its name.
+    /// As compactions do: some files go, others come, and one is rewritten under its name.
     fn change(&mut self, random: &mut fastrand::Rng) {
         let gone: Vec<String> = self
             .files
@@ -62,7 +63,7 @@ impl Server {
             .insert("CURRENT".to_owned(), manifest.into_bytes());
     }
 
-    /// The copy that a backup is made of.
+    /// Returns the copy to back up.
     fn copy(&mut self) -> Copy {
         let directory = self.root.path().join("checkpoint");
         let _ = std::fs::remove_dir_all(&directory);
@@ -107,7 +108,8 @@ async fn restored(target: &Target, which: &Which) -> Result<Files, Error> {
     Ok(read(directory.path()))
 }
 
-/// Every backup that is listed is of a round, and is restored as the server was then, by its name and by its time.
+/// Every backup that is listed is of a round, and is restored as the server was then, by its name
+/// and by its time.
 async fn check(target: &Target, rounds: &BTreeMap<DateTime<Utc>, Files>) {
     let (backups, broken) = target.backups().await.unwrap();
     assert!(broken.is_empty(), "{broken:?}");
@@ -131,8 +133,8 @@ async fn what_is_listed_can_be_restored_whatever_happens() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut server = Server::new();
         let target = server.target().await;
-        // What the server was at each backup that was begun. One that was given up may be made all the same, and be listed late:
-        // a write that has begun goes on in a thread of its own.
+        // What the server was at each backup that was begun. One that was given up may be made all
+        // the same, and be listed late: a write that has begun goes on in a thread of its own.
         let mut rounds = BTreeMap::new();
         for round in 0..ROUNDS {
             server.change(&mut random);

@@ -1,8 +1,9 @@
-//! How do several nodes keep one state? Replicas of a log.
+//! Replicates state over several nodes by a log.
 //!
-//! Every write of a *slot* is a record in one partition of a log. Each replica of the slot applies the records in their order to
-//! its own store, and a write is acknowledged when a majority of the slot's replicas has applied it durably. The log is trusted
-//! for order and delivery alone: it may lose its end, or everything.
+//! Every write of a *slot* is a record in one partition of a log. Each replica of the slot applies
+//! the records in order to its own store, and a write is acknowledged when a majority of the slot's
+//! replicas has applied it durably. The log is trusted for order and delivery only: it may lose its
+//! end, or everything.
 
 #![forbid(unsafe_code)]
 

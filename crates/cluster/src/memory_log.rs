@@ -1,4 +1,5 @@
-//! A log in memory, for tests and for trying without a broker: it can do what logs do on bad days.
+//! A log in memory, for tests and for use without a broker. It can simulate the failures of real
+//! logs.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -9,25 +10,25 @@ use tokio::time::{sleep, timeout};
 
 use crate::log::{AppendError, Later, Log, LogError, RawFound, RawRecord, SlotNumber, Tail};
 
-/// Records on their way to who follows.
+/// Records buffered for a follower.
 const TAIL_MAX: usize = 1024;
-/// The end of the log is told again after this time.
+/// Interval at which the end of the log is reported again.
 const END_AGAIN: Duration = Duration::from_millis(500);
 
-/// What the log does wrong from now on. Chances are in a thousand.
+/// Faults to inject. Probabilities are per mille.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Faults {
-    /// It refuses appends.
+    /// Refuses appends.
     pub refuses: bool,
-    /// It answers no append, and takes none.
+    /// Never answers appends, and does not store them.
     pub hangs: bool,
-    /// An append takes this long.
+    /// Duration of an append.
     pub delay: Duration,
     /// A record is written twice.
     pub twice: u32,
-    /// A record is written, and the answer is lost.
+    /// A record is written, and the acknowledgement is lost.
     pub written_unknown: u32,
-    /// A record is not written, and the answer is lost.
+    /// A record is not written, and the outcome is unknown.
     pub lost_unknown: u32,
 }
 
@@ -101,17 +102,17 @@ impl Partition {
 }
 
 impl MemoryLog {
-    /// An empty log.
+    /// Creates an empty log.
     pub fn new() -> MemoryLog {
         MemoryLog::default()
     }
 
-    /// What it does wrong from now on.
+    /// Sets the faults from now on.
     pub fn set(&self, faults: Faults) {
         self.shared.change(|state| state.faults = faults);
     }
 
-    /// Another leader of a partition, which lacks this many of the last records.
+    /// Elects another leader of a partition, which lacks this many of the last records.
     pub fn cut(&self, slot: SlotNumber, records: usize) {
         self.with(slot, |partition| {
             let keep = partition.records.len().saturating_sub(records);
@@ -120,7 +121,7 @@ impl MemoryLog {
         });
     }
 
-    /// A partition is lost, and made anew.
+    /// Loses a partition, and recreates it.
     pub fn lose(&self, slot: SlotNumber) {
         self.with(slot, |partition| {
             *partition = Partition {
@@ -130,7 +131,7 @@ impl MemoryLog {
         });
     }
 
-    /// A partition forgets this many of its first records.
+    /// Deletes this many of a partition's first records.
     pub fn trim(&self, slot: SlotNumber, records: usize) {
         self.with(slot, |partition| {
             let gone = records.min(partition.records.len());
@@ -139,7 +140,7 @@ impl MemoryLog {
         });
     }
 
-    /// The offset that a partition's next record will get.
+    /// Returns the offset of a partition's next record.
     pub fn end(&self, slot: SlotNumber) -> u64 {
         let state = self.shared.state();
         state.partitions.get(&slot).map_or(0, Partition::end)
@@ -175,7 +176,7 @@ impl Shared {
         })
     }
 
-    /// What comes at an offset: records at hand, or where the log is.
+    /// Returns the records from an offset on, or the bounds of the log.
     fn at(&self, slot: SlotNumber, next: u64) -> Result<Vec<RawRecord>, Tail> {
         let mut state = self.state();
         let partition = state.partitions.entry(slot).or_default();
@@ -253,7 +254,7 @@ impl Log for MemoryLog {
         offset: u64,
         _epoch: i32,
     ) -> Later<'static, Result<RawFound, LogError>> {
-        // It has one leader at a time, the latest.
+        // It always has one leader, the latest.
         let mut state = self.shared.state();
         let partition = state.partitions.entry(slot).or_default();
         let found = match partition.get(offset) {

@@ -4,7 +4,8 @@
 //! version, kind, body
 //! ```
 //!
-//! Numbers are LEB128, epochs 4 bytes. The connection says whose they are, and guards them.
+//! Numbers are LEB128, epochs 4 bytes. The connection authenticates the sender, and protects the
+//! bytes.
 
 use document::varint::{put, take};
 
@@ -29,7 +30,7 @@ const ASK_COPY: u8 = b'c';
 const COPY_GRANTED: u8 = b'C';
 
 impl Message {
-    /// Its bytes.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION, self.kind()];
         match self {
@@ -83,7 +84,7 @@ impl Message {
         out
     }
 
-    /// Reads them back; `None` when they are none, or a newer program's.
+    /// Decodes it; `None` for invalid bytes, or those of a newer version.
     pub fn decode(bytes: &[u8]) -> Option<Message> {
         let mut rest = bytes;
         if *rest.split_off_first()? != VERSION {

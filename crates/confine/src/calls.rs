@@ -1,7 +1,7 @@
 //! seccomp: the system calls that a worker may make.
 //!
-//! All others fail with `EPERM` and do not end the process: libraries try optional calls, such as naming an allocator's memory,
-//! and work without them.
+//! All others fail with `EPERM` and do not end the process: libraries try optional calls, such as
+//! naming an allocator's memory, and work without them.
 
 use std::collections::BTreeMap;
 use std::io;
@@ -13,7 +13,7 @@ use seccompiler::{
 
 /// Calls that are allowed with any arguments.
 const ALLOWED: &[libc::c_long] = &[
-    // The sockets that it has, and the log. There is none that opens or makes another.
+    // The existing sockets, and the log. No call opens or creates another.
     libc::SYS_read,
     libc::SYS_readv,
     libc::SYS_pread64,
@@ -28,7 +28,7 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_mremap,
     libc::SYS_madvise,
     libc::SYS_brk,
-    // Threads that are there wait for each other.
+    // Existing threads wait for each other.
     libc::SYS_futex,
     libc::SYS_sched_yield,
     libc::SYS_sched_getaffinity,
@@ -64,14 +64,16 @@ const ALLOWED: &[libc::c_long] = &[
     libc::SYS_time,
 ];
 
-/// Calls that are allowed for the process itself only, and the index of the argument that names the process.
+/// Calls that are allowed for the process itself only, and the index of the argument that names the
+/// process.
 const OF_ITSELF: &[(libc::c_long, u8)] = &[
     (libc::SYS_tgkill, 0),
-    // By which the profiler reads stacks.
+    // The profiler reads stacks by it.
     (libc::SYS_process_vm_readv, 0),
 ];
 
-/// Calls that must not request executable memory, and the index of the argument with the protection flags.
+/// Calls that must not request executable memory, and the index of the argument with the protection
+/// flags.
 const NOT_EXECUTABLE: &[(libc::c_long, u8)] = &[(libc::SYS_mmap, 2), (libc::SYS_mprotect, 2)];
 
 /// The commands of `fcntl` that only read.
@@ -80,7 +82,7 @@ const FCNTL: &[libc::c_int] = &[libc::F_GETFD, libc::F_GETFL];
 /// Permanently denies all threads of this process the calls that a worker does not need.
 ///
 /// # Errors
-/// The kernel's, or that of a processor that there are no rules for.
+/// Those of the kernel, or of a processor without rules.
 pub fn deny_calls() -> io::Result<()> {
     apply_filter_all_threads(&program()?).map_err(io::Error::other)
 }
@@ -99,7 +101,8 @@ fn program() -> io::Result<BpfProgram> {
     program.map_err(io::Error::other)
 }
 
-/// Returns each allowed call with its rules. A call is allowed if one of its rules matches, or if it has none.
+/// Returns each allowed call with its rules. A call is allowed if one of its rules matches, or if
+/// it has none.
 fn rules() -> io::Result<BTreeMap<i64, Vec<SeccompRule>>> {
     let mut rules: BTreeMap<i64, Vec<SeccompRule>> = BTreeMap::new();
     for &call in ALLOWED {

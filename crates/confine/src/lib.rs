@@ -1,8 +1,9 @@
 //! Confines processes that run users' code, and protects the server from them.
 //!
-//! A worker process calls [`close_descriptors`] first, then [`deny_files`] and [`deny_calls`], before it reads the first byte of
-//! a user's code. What it needs afterwards is in `calls`: memory, its pipes, clocks, and the end. Each step is left out where the
-//! kernel does not have it; [`of_this_kernel`] reports what it has.
+//! A worker process calls [`close_descriptors`] first, then [`deny_files`] and [`deny_calls`],
+//! before it reads the first byte of a user's code. Its later needs are in `calls`: memory,
+//! its pipes, clocks, and the end. Each step is left out where the kernel does not have it;
+//! [`of_this_kernel`] reports what it has.
 
 #![deny(unsafe_code)]
 
@@ -23,7 +24,8 @@ pub use descriptors::{close_descriptors, keep_descriptors};
 pub use files::deny_files;
 pub use local_time::read_time_zone;
 
-/// The `oom_score_adj` of processes that run users' code, from 0 to 1000. The kernel kills higher ones first when memory runs out.
+/// The `oom_score_adj` of processes that run users' code, from 0 to 1000. The kernel kills higher
+/// ones first when memory runs out.
 const OOM_SCORE: i32 = 500;
 
 /// The mechanisms that confine a process.
@@ -47,7 +49,8 @@ impl Confinement {
     }
 }
 
-/// Returns the mechanisms that this kernel and the container allow. They are tested once, in a separate thread.
+/// Returns the mechanisms that this kernel and the container allow. They are tested once, in a
+/// separate thread.
 pub fn of_this_kernel() -> Confinement {
     static FOUND: OnceLock<Confinement> = OnceLock::new();
     *FOUND.get_or_init(|| {
@@ -64,7 +67,8 @@ pub fn of_this_kernel() -> Confinement {
     })
 }
 
-/// Prevents other processes of the same user, such as query servers, from accessing this one's memory. It also disables core dumps.
+/// Prevents other processes of the same user, such as query servers, from accessing this one's
+/// memory. It also disables core dumps.
 ///
 /// # Errors
 /// The kernel's.

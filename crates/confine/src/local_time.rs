@@ -6,6 +6,7 @@ use std::mem::MaybeUninit;
 #[expect(unsafe_code, reason = "no safe library has the call")]
 pub fn read_time_zone() {
     let mut local = MaybeUninit::<libc::tm>::uninit();
-    // SAFETY: the time is read, and the result is written; no thread of this process changes the environment.
+    // SAFETY: the time is read, and the result is written; no thread of this process changes the
+    // environment.
     unsafe { libc::localtime_r(&0, local.as_mut_ptr()) };
 }

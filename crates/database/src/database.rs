@@ -682,7 +682,7 @@ impl Database {
         &self.languages
     }
 
-    pub(crate) fn committed(self: &Arc<Self>, written: &storage::Written<'_>) {
+    pub(crate) fn committed(self: &Arc<Self>, written: &storage::ShardCommit<'_>) {
         if written.designs {
             self.designs_version.fetch_add(1, AcqRel);
         }

@@ -1,5 +1,5 @@
-//! How fast sort keys are written and skipped. Prints nanoseconds a key, the median of 31 runs with the fastest and the
-//! slowest, and the key's length.
+//! Measures how fast sort keys are written and skipped. Prints nanoseconds per key, the median of
+//! 31 runs with the fastest and the slowest, and the key's length.
 //!
 //! `cargo run --release -p document --example collation_speed`
 

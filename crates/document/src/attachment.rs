@@ -1,32 +1,32 @@
-//! Attachments as a stored document names them, and their stored form behind its body.
+//! Attachments as a stored document names them, and their stored form after its body.
 //!
-//! A stored body is JSON text, which ends in `}`. That of a document with attachments goes on:
+//! A stored body is JSON text, which ends in `}`. That of a document with attachments continues:
 //!
 //! ```text
 //! stored body = JSON text | JSON text  attachments  length of attachments (u32, little endian)  01
 //! ```
 //!
-//! so whoever has the body has the attachments' metadata, without another read. The content is elsewhere, under a
+//! so reading the body also reads the attachments' metadata. The content is elsewhere, under a
 //! [`ContentId`].
 
 use crate::varint::{put, take, take_slice};
 use crate::write_json_string;
 
-/// What marks a stored body that goes on after its JSON text, which never ends in this byte.
+/// Marks a stored body that continues after its JSON text, which never ends in this byte.
 const TRAILER: u8 = 1;
 const TRAILER_LENGTH: usize = 5;
 
 const GZIP: u8 = 1;
 const LENGTH_UNSURE: u8 = 2;
 
-/// What tells contents apart: the BLAKE3 hash of the stored bytes. MD5, which clients see, would let somebody make two contents
-/// with the same name.
+/// Identifies a content: the BLAKE3 hash of the stored bytes. With MD5, which clients see, an
+/// attacker could make two contents with the same id.
 pub type ContentId = [u8; 32];
 
 /// How an attachment's bytes are stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are.
+    /// Unchanged.
     Identity,
     /// Compressed.
     Gzip,
@@ -37,25 +37,28 @@ pub enum Encoding {
 pub struct Attachment {
     /// Its name in the document.
     pub name: String,
-    /// As a client said it, `application/octet-stream` when it did not.
+    /// As sent by the client, `application/octet-stream` by default.
     pub content_type: String,
-    /// MD5 of the stored bytes, so of gzipped ones where they are gzipped: what clients see as digest.
+    /// MD5 of the stored bytes, so of the gzipped ones if they are gzipped: the digest that clients
+    /// see.
     pub md5: [u8; 16],
-    /// The stored bytes.
+    /// The id of the stored bytes.
     pub content: ContentId,
-    /// Number of bytes before any encoding, as far as it is known.
+    /// Number of bytes before any encoding, if known.
     pub length: u64,
-    /// Number of bytes as they are stored.
+    /// Number of stored bytes.
     pub stored_length: u64,
-    /// How the content is stored.
+    /// The encoding of the content.
     pub encoding: Encoding,
-    /// Whether a client compressed the bytes itself. `length` is what it said of them then, or else `stored_length`.
+    /// Whether a client compressed the bytes itself. Then `length` is its claim, or else
+    /// `stored_length`.
     pub length_unsure: bool,
-    /// Generation of the revision that brought the content; `None` in an edit whose revision is not known yet.
+    /// Generation of the revision that added the content; `None` in an edit whose revision is not
+    /// known yet.
     pub revpos: Option<u64>,
 }
 
-/// How an attachment appears in a document's JSON.
+/// The form of an attachment in a document's JSON.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shown<'a> {
     /// `"stub":true`
@@ -74,14 +77,15 @@ impl Attachment {
         text
     }
 
-    /// The entity tag, without its quotes: the digest in Base64.
+    /// Returns the entity tag, without its quotes: the digest in Base64.
     pub fn etag(&self) -> String {
         let mut text = String::new();
         write_base64(&self.md5, &mut text);
         text
     }
 
-    /// Appends `"name":{…}` as CouchDB shows it; `encoding_info` adds `encoding` and `encoded_length` to what is gzipped.
+    /// Appends `"name":{…}` in CouchDB's form; `encoding_info` adds `encoding` and `encoded_length`
+    /// to gzipped ones.
     pub fn write_json(&self, shown: Shown<'_>, encoding_info: bool, out: &mut Vec<u8>) {
         write_json_string(&self.name, out);
         out.extend_from_slice(b":{\"content_type\":");
@@ -119,7 +123,7 @@ impl Attachment {
     }
 }
 
-/// Appends the member `_attachments` with its comma, all as stubs; nothing when there are none.
+/// Appends the member `_attachments` with its comma, all as stubs; nothing when the list is empty.
 pub fn write_stubs(attachments: &[Attachment], out: &mut Vec<u8>) {
     for (i, attachment) in attachments.iter().enumerate() {
         out.extend_from_slice(match i {
@@ -150,17 +154,17 @@ fn write_base64(bytes: &[u8], out: &mut String) {
     }
 }
 
-/// A stored body, taken apart.
+/// A stored body, split.
 #[derive(Clone, Copy, Debug)]
 pub struct StoredBody<'a> {
     /// An object in normal form, without underscore members.
     pub json: &'a [u8],
-    /// Encoded; empty when there are none.
+    /// Encoded; empty without attachments.
     pub attachments: &'a [u8],
 }
 
 impl<'a> StoredBody<'a> {
-    /// Takes a stored body apart. Of what no one has written, all is JSON.
+    /// Splits a stored body. Invalid bytes are all JSON.
     pub fn split(stored: &'a [u8]) -> StoredBody<'a> {
         let whole = StoredBody {
             json: stored,
@@ -180,15 +184,15 @@ impl<'a> StoredBody<'a> {
         }
     }
 
-    /// Appends the attachments to `members`, as stubs, and answers the rest: what functions and selectors see of a document.
-    /// `None` when the metadata does not decode.
+    /// Appends the attachments to `members`, as stubs, and returns the rest: the form of a document
+    /// that functions and selectors get. `None` when the metadata does not decode.
     pub fn move_stubs(stored: &'a [u8], members: &mut Vec<u8>) -> Option<&'a [u8]> {
         let body = StoredBody::split(stored);
         write_stubs(&body.attachments()?, members);
         Some(body.json)
     }
 
-    /// The attachments' metadata; `None` when it does not decode.
+    /// Returns the attachments' metadata; `None` when it does not decode.
     pub fn attachments(&self) -> Option<Vec<Attachment>> {
         let mut rest = self.attachments;
         let mut all = Vec::new();
@@ -199,7 +203,8 @@ impl<'a> StoredBody<'a> {
     }
 }
 
-/// Appends to a body's JSON text its attachments, in their stored form. `revpos` counts for those that have none of their own.
+/// Appends the encoded attachments to a body's JSON text. `revpos` is the default for those without
+/// one.
 pub fn append_attachments(attachments: &[Attachment], revpos: u64, body: &mut Vec<u8>) {
     if attachments.is_empty() {
         return;

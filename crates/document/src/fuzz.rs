@@ -1,6 +1,7 @@
 //! Entry points for fuzzing: each takes any bytes, must not panic, and asserts what always holds.
 //!
-//! `fuzz/` runs them with cargo-fuzz, `tests/fuzz.rs` of each crate with proptest in every test run.
+//! `fuzz/` runs them with cargo-fuzz, `tests/fuzz.rs` of each crate with proptest in every test
+//! run.
 
 use crate::attachment::{StoredBody, append_attachments};
 use crate::collation::{self, Collator, compare_erlang, first_elements, group_prefix};
@@ -8,8 +9,8 @@ use crate::json::{Elements, Members, members, read_string, skip};
 use crate::multipart::{ContentType, Event, Limits, Parser};
 use crate::{RevTree, body_term, has_negative_zero, normalise, parse_bulk_docs, parse_document};
 
-/// The JSON parser, and what looks at stored text: the normal form is its own normal form, it has a term, and it is skipped and
-/// walked to its end.
+/// Fuzzes the JSON parser and the functions on stored text: the normal form is its own normal form,
+/// it has a term, and it can be skipped and walked to its end.
 pub fn json(bytes: &[u8]) {
     skipping_any_bytes(bytes);
     let _ = parse_bulk_docs(bytes);
@@ -49,7 +50,7 @@ fn assert_normal(text: &[u8]) {
     assert_eq!(normalise(text).as_deref(), Ok(text));
 }
 
-/// What trusts its text to be JSON does not read outside of it when it is not.
+/// Functions that trust their text to be JSON do not read outside of it otherwise.
 fn skipping_any_bytes(bytes: &[u8]) {
     let inside = |end: usize| end <= bytes.len();
     assert!(skip::value(bytes, 0).is_none_or(inside));
@@ -68,7 +69,8 @@ fn skipping_any_bytes(bytes: &[u8]) {
     let _ = (members(bytes).count(), Elements::of(bytes).count());
 }
 
-/// The parser of multipart bodies: how the bytes arrive does not matter. The first byte says in which pieces.
+/// Fuzzes the parser of multipart bodies: the splitting of the bytes has no effect. The first byte
+/// determines the pieces.
 pub fn multipart(bytes: &[u8]) {
     let (piece, body) = match bytes.split_first() {
         Some((piece, body)) => (usize::from(*piece) + 1, body),
@@ -80,7 +82,8 @@ pub fn multipart(bytes: &[u8]) {
     assert_eq!(whole, pieces);
 }
 
-/// The events of a body that comes in pieces, with each part's data together, and how it ended.
+/// Returns the events of a body that arrives in pieces, with each part's data joined, and how it
+/// ended.
 fn events(pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<String>, String) {
     let limits = Limits {
         header_bytes_max: 200,
@@ -110,7 +113,8 @@ fn events(pieces: &mut dyn Iterator<Item = &[u8]>) -> (Vec<String>, String) {
     (events, format!("{:?}", parser.finish()))
 }
 
-/// Sort keys of strings and doubles: they compare as what they are made of. The bytes are two values, one after the other.
+/// Fuzzes sort keys of strings and doubles: they compare like their values. The bytes are two
+/// values, concatenated.
 pub fn sort_keys(bytes: &[u8]) {
     let (left, right) = bytes.split_at(bytes.len() / 2);
     let collator = Collator::root();
@@ -156,7 +160,7 @@ pub fn sort_keys(bytes: &[u8]) {
     let _ = (collation::skip(bytes), group_prefix(bytes, 2));
 }
 
-/// Stored revision trees and attachments: what decodes is encoded as the same bytes.
+/// Fuzzes stored revision trees and attachments: whatever decodes encodes to the same bytes.
 pub fn stored(bytes: &[u8]) {
     if let Ok((tree, rest)) = RevTree::decode_prefix(bytes) {
         let mut again = Vec::new();

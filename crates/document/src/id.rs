@@ -2,10 +2,10 @@
 
 use std::fmt;
 
-/// The greatest length of a document id in bytes.
+/// The maximum length of a document id in bytes.
 ///
-/// CouchDB's `[couchdb] max_document_id_length` is "infinity" by default; the limit here keeps every key far
-/// below what a storage engine accepts. Smaller limits are the caller's.
+/// CouchDB's `[couchdb] max_document_id_length` is "infinity" by default; the limit here keeps
+/// every key far below the limit of a storage engine. Callers may have smaller limits.
 pub const ID_LENGTH_MAX: usize = 64 * 1024;
 
 const DESIGN_PREFIX: &str = "_design/";
@@ -28,7 +28,7 @@ impl DocId {
     /// Checks `id` against CouchDB's rules for document ids.
     ///
     /// # Errors
-    /// [`IdError`] says which rule is broken.
+    /// [`IdError`] names the violated rule.
     pub fn new(id: &str) -> Result<Self, IdError> {
         check(id)?;
         Ok(Self(id.into()))
@@ -42,22 +42,24 @@ impl DocId {
         Self::new(std::str::from_utf8(id).map_err(|_| IdError::InvalidUtf8)?)
     }
 
-    /// The id's text.
+    /// Returns the id's text.
     pub fn as_str(&self) -> &str {
         &self.0
     }
 
-    /// Is this the id of a design document?
+    /// Returns whether this is the id of a design document.
     pub fn is_design(&self) -> bool {
         self.0.starts_with(DESIGN_PREFIX)
     }
 
-    /// Is this the id of a local document, which is neither replicated nor has a revision tree?
+    /// Returns whether this is the id of a local document, which is neither replicated nor has a
+    /// revision tree.
     pub fn is_local(&self) -> bool {
         self.0.starts_with(LOCAL_PREFIX)
     }
 
-    /// The partition that the id names: the text before its first `:`. Design and local documents have none.
+    /// Returns the partition that the id names: the text before its first `:`. Design and local
+    /// documents have none.
     pub fn partition(&self) -> Option<&str> {
         if self.0.starts_with('_') {
             return None;
@@ -102,7 +104,8 @@ impl fmt::Debug for DocId {
     }
 }
 
-/// Why a value is not a document id. The messages are CouchDB's reasons; its error is always `illegal_docid`.
+/// The reason why a value is not a document id. The messages are CouchDB's reasons; its error is
+/// always `illegal_docid`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum IdError {
     /// The `_id` member is not a JSON string.
@@ -129,7 +132,7 @@ pub enum IdError {
 }
 
 impl IdError {
-    /// CouchDB's name of the error.
+    /// Returns CouchDB's name of the error.
     pub fn error(&self) -> &'static str {
         "illegal_docid"
     }

@@ -4,17 +4,17 @@
 //!
 //! | module | answers |
 //! |---|---|
-//! | [`id`] | which strings are document ids? |
-//! | [`rev`] | what is a revision, and how is it written? |
-//! | [`tree`] | which revisions of a document are known, which one wins? |
-//! | [`json`] | is this text JSON, what is its normal form, what does the document in it say? |
-//! | [`attachment`] | what does a stored document know of its attachments? |
-//! | [`multipart`] | how do a document and its attachments travel in one body? |
-//! | [`collation`] | in which order do a view's keys stand, and how is that order one of bytes? |
-//! | [`term`] | which revision id does an edit get? |
-//! | [`uuid`] | which id does a document get that came without one? |
-//! | [`varint`] | how are numbers stored? |
-//! | [`fuzz`] | what must hold for any bytes? |
+//! | [`id`] | Which strings are document ids? |
+//! | [`rev`] | What is a revision, and how is it written? |
+//! | [`tree`] | Which revisions does a document have, and which one wins? |
+//! | [`json`] | Is a text JSON, what is its normal form, and which document does it contain? |
+//! | [`attachment`] | What does a stored document contain about its attachments? |
+//! | [`multipart`] | How are a document and its attachments sent in one body? |
+//! | [`collation`] | What is the order of a view's keys, and how does it become an order of bytes? |
+//! | [`term`] | Which revision id does an edit get? |
+//! | [`uuid`] | Which id does a document without one get? |
+//! | [`varint`] | How are numbers stored? |
+//! | [`fuzz`] | Which properties hold for any bytes? |
 
 pub mod attachment;
 pub mod collation;

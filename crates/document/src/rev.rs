@@ -6,7 +6,7 @@ use std::hash::{Hash, Hasher};
 
 use data_encoding::HEXLOWER;
 
-/// The greatest generation, so that counting on from a revision that a client made up cannot overflow.
+/// The maximum generation, so that counting on from a client's made-up revision cannot overflow.
 pub const GENERATION_MAX: u64 = 1 << 62;
 
 /// The part of a revision after its generation.
@@ -16,12 +16,13 @@ pub const GENERATION_MAX: u64 = 1 << 62;
 pub enum RevHash {
     /// The 16 bytes of an MD5 sum, written as 32 lowercase hexadecimal digits.
     Md5([u8; 16]),
-    /// Any other text that a client gave a revision of its own (`new_edits=false`). Always UTF-8 when it was parsed.
+    /// Any other text of a client's own revision (`new_edits=false`). Always UTF-8 when it was
+    /// parsed.
     Text(Box<[u8]>),
 }
 
 impl RevHash {
-    /// The hash's bytes: raw, not hexadecimal.
+    /// Returns the hash's bytes: raw, not hexadecimal.
     pub fn as_bytes(&self) -> &[u8] {
         match self {
             Self::Md5(bytes) => bytes,
@@ -29,8 +30,9 @@ impl RevHash {
         }
     }
 
-    /// Reads a hash. Every text is one: 32 hexadecimal digits (of either case) are an MD5 sum, and so are 16 bytes of
-    /// any kind, since CouchDB writes a revision of 16 bytes in hexadecimal wherever it came from.
+    /// Parses a hash. Every text is valid: 32 hexadecimal digits (of either case) are an MD5 sum,
+    /// and so are any 16 bytes, since CouchDB writes a revision of 16 bytes in hexadecimal wherever
+    /// it came from.
     pub fn parse(text: &str) -> Self {
         let bytes = text.as_bytes();
         if let Some(md5) = parse_hex(bytes) {
@@ -162,12 +164,12 @@ impl fmt::Debug for RevHash {
 pub struct Rev {
     /// The number of edits that led to this revision, itself included.
     pub generation: u64,
-    /// What distinguishes it from other revisions of the same generation.
+    /// Distinguishes it from other revisions of the same generation.
     pub hash: RevHash,
 }
 
 impl Rev {
-    /// Reads `N-hash`.
+    /// Parses `N-hash`.
     ///
     /// # Errors
     /// [`RevError`] unless the text starts with a decimal number and a dash. What follows may be anything, also
@@ -335,7 +337,7 @@ mod tests {
         let rev = |text: &str| Rev::parse(text).unwrap();
         assert!(rev("2-a") < rev("10-a"));
         assert!(rev("1-a") < rev("1-b"));
-        // 0x30… as raw bytes is '0' and what follows, not the letters of its hexadecimal form
+        // 0x30… as raw bytes is '0' and so on, not the letters of its hexadecimal form
         assert!(rev("1-30303030303030303030303030303030") < rev("1-1"));
         assert!(rev("1-") < rev("1-00000000000000000000000000000000"));
         assert_eq!(

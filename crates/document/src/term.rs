@@ -1,7 +1,8 @@
 //! Erlang's external term format, as far as revision ids need it.
 //!
-//! CouchDB's revision id is an MD5 sum over `term_to_binary([Deleted, OldStart, OldRev, Body, Atts])` with minor version 1.
-//! The tags are those of the "External Term Format" chapter of the Erlang Run-Time System's manual.
+//! CouchDB's revision id is an MD5 sum over `term_to_binary([Deleted, OldStart, OldRev, Body,
+//! Atts])` with minor version 1. The tags are those of the "External Term Format" chapter of the
+//! Erlang Run-Time System's manual.
 
 use md5::{Digest, Md5};
 
@@ -19,11 +20,11 @@ pub(crate) const BINARY: u8 = 109;
 pub(crate) const SMALL_BIG: u8 = 110;
 const VERSION: u8 = 131;
 
-/// The revision that an edit makes.
+/// Returns the revision that an edit creates.
 ///
-/// `parent` is the revision that the edit replaces; `body_term` is [`EditDoc::body_term`](crate::EditDoc::body_term);
-/// `attachments` are name, content type and MD5 sum (of the stored bytes, so gzipped ones for compressible types) in the
-/// order of the document.
+/// `parent` is the revision that the edit replaces; `body_term` is
+/// [`EditDoc::body_term`](crate::EditDoc::body_term); `attachments` are name, content type and MD5
+/// sum (of the stored bytes, so gzipped ones for compressible types) in the order of the document.
 ///
 /// ```
 /// use document::{parse_document, revision_id};
@@ -80,7 +81,7 @@ pub(crate) fn write_atom(name: &[u8], out: &mut Vec<u8>) {
     out.extend_from_slice(name);
 }
 
-/// Callers see to it that no string is longer than `u32::MAX` bytes.
+/// Callers ensure that no string is longer than `u32::MAX` bytes.
 #[inline]
 pub(crate) fn write_binary(bytes: &[u8], out: &mut Vec<u8>) {
     let [a, b, c, d] = (bytes.len() as u32).to_be_bytes();
@@ -129,7 +130,7 @@ pub(crate) fn write_big(negative: bool, bytes: &[u8], out: &mut Vec<u8>) {
 
 /// Splits off the first of some terms that this crate wrote.
 pub(crate) fn split_first(terms: &[u8]) -> Option<(&[u8], &[u8])> {
-    // Terms that are to be passed over before the end of the first one.
+    // Terms to be skipped before the end of the first one.
     let mut open = 1_u64;
     let mut at = 0;
     while open > 0 {
@@ -140,7 +141,7 @@ pub(crate) fn split_first(terms: &[u8]) -> Option<(&[u8], &[u8])> {
     terms.split_at_checked(at)
 }
 
-/// The length of a term without the terms inside it, and the number of those.
+/// Returns the length of a term without the terms inside it, and the number of those.
 fn head(term: &[u8]) -> Option<(usize, u64)> {
     let u32_at_1 = || {
         term.get(1..5)?

@@ -1,6 +1,7 @@
-//! Many texts in one buffer.
+//! Many strings in one buffer.
 
-/// A list of texts that takes 8 bytes beside each text: a request may hold a million of ids or keys for as long as it is answered.
+/// A list of strings with an overhead of 8 bytes per string: a request may hold a million ids or
+/// keys until it is answered.
 ///
 /// ```
 /// use document::TextList;
@@ -13,7 +14,7 @@
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct TextList {
     bytes: Vec<u8>,
-    /// Where each text ends.
+    /// The end of each text.
     ends: Vec<usize>,
 }
 
@@ -23,7 +24,7 @@ impl TextList {
         self.push_parts(&[text]);
     }
 
-    /// Appends a text that consists of these parts.
+    /// Appends the concatenation of these parts.
     pub fn push_parts(&mut self, parts: &[&[u8]]) {
         for part in parts {
             self.bytes.extend_from_slice(part);
@@ -31,35 +32,35 @@ impl TextList {
         self.ends.push(self.bytes.len());
     }
 
-    /// Gives memory for further texts back.
+    /// Frees memory reserved for further texts.
     pub fn shrink_to_fit(&mut self) {
         self.bytes.shrink_to_fit();
         self.ends.shrink_to_fit();
     }
 
-    /// The number of texts.
+    /// Returns the number of texts.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
 
-    /// Whether there is no text.
+    /// Returns whether the list is empty.
     pub fn is_empty(&self) -> bool {
         self.ends.is_empty()
     }
 
-    /// The text at a place.
+    /// Returns the text at an index.
     pub fn get(&self, place: usize) -> Option<&[u8]> {
         let end = *self.ends.get(place)?;
         let start = place.checked_sub(1).map_or(0, |before| self.ends[before]);
         Some(&self.bytes[start..end])
     }
 
-    /// The texts, in their order.
+    /// Iterates over the texts, in order.
     pub fn iter(&self) -> impl DoubleEndedIterator<Item = &[u8]> + ExactSizeIterator {
         (0..self.len()).map(|place| self.get(place).unwrap_or_default())
     }
 
-    /// Sorts the texts by their bytes, for [`TextList::contains`], and removes those that are there twice.
+    /// Sorts the texts by their bytes, for [`TextList::contains`], and removes duplicates.
     pub fn sort(&mut self) {
         let mut texts: Vec<&[u8]> = self.iter().collect();
         texts.sort_unstable();
@@ -74,7 +75,7 @@ impl TextList {
         *self = sorted;
     }
 
-    /// Whether a sorted list has this text.
+    /// Returns whether a sorted list contains this text.
     pub fn contains(&self, text: &[u8]) -> bool {
         let (mut low, mut high) = (0, self.len());
         while low < high {
@@ -88,7 +89,7 @@ impl TextList {
         false
     }
 
-    /// Memory that the list takes, in bytes.
+    /// Returns the memory of the list, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.bytes.capacity() + self.ends.capacity() * size_of::<usize>()
     }

@@ -1,13 +1,14 @@
-//! Document ids for documents that come without one.
+//! Ids for documents that come without one.
 
 use std::sync::{Mutex, MutexGuard, PoisonError};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use data_encoding::HEXLOWER;
 
-/// When the counter of the sequential algorithm passes this, a new prefix begins (CouchDB's value).
+/// When the counter of the sequential algorithm exceeds this, a new prefix starts (CouchDB's
+/// value).
 const SEQUENCE_MAX: u32 = 0xff_f000;
-/// The counter grows by 1 to this many (CouchDB's value: it adds a random number from 1 to 0xffd).
+/// Maximum step of the counter (CouchDB's value: it adds a random number from 1 to 0xffd).
 const SEQUENCE_STEP_MAX: u32 = 0xffd;
 const PREFIX_BYTES: usize = 13;
 /// The bits of the fraction of a millisecond in a UUID of version 7.
@@ -15,11 +16,11 @@ const TICK_BITS: u32 = 12;
 /// RFC 9562's variant.
 const VARIANT: u128 = 0b10;
 
-/// How ids are made: the values of CouchDB's `[uuids] algorithm`.
+/// The algorithms of ids: the values of CouchDB's `[uuids] algorithm`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum UuidAlgorithm {
-    /// 26 random hexadecimal digits, the same for some thousand ids, and 6 of a counter that grows by random steps, so that
-    /// ids ascend and cannot be guessed.
+    /// 26 random hexadecimal digits, the same for some thousand ids, and 6 of a counter that grows
+    /// by random steps, so that ids ascend and cannot be guessed.
     Sequential,
     /// 32 random hexadecimal digits.
     Random,
@@ -81,7 +82,7 @@ fn base_36(mut number: u128) -> String {
     String::from_utf8_lossy(&digits).into_owned()
 }
 
-/// Makes document ids. Threads can share it.
+/// Creates document ids. Threads can share it.
 ///
 /// ```
 /// use document::{UuidAlgorithm, UuidGenerator};
@@ -99,18 +100,18 @@ struct State {
     random: Random,
     prefix: [u8; PREFIX_BYTES],
     sequence: u32,
-    /// The last time that an id was made of, so that ids of the same microsecond differ, and a clock that is set back does
-    /// not repeat them.
+    /// The time of the last id, so that ids of the same microsecond differ, and a clock that is set
+    /// back does not repeat them.
     micros: u64,
     /// The last time that a version 7 id was made of, in units of 1/4096 of a millisecond since 1970.
     ticks: u64,
 }
 
 impl UuidGenerator {
-    /// A generator of its own: two of them know nothing of each other.
+    /// Creates an independent generator.
     ///
     /// # Panics
-    /// When the operating system gives no random numbers, without which no id is safe.
+    /// The operating system returns no random numbers, without which no id is safe.
     pub fn new(algorithm: UuidAlgorithm) -> Self {
         let mut random = Random::new();
         let prefix = random.bytes();
@@ -127,7 +128,7 @@ impl UuidGenerator {
         }
     }
 
-    /// The next id.
+    /// Returns the next id.
     ///
     /// # Panics
     /// See [`UuidGenerator::new`].
@@ -144,7 +145,7 @@ impl UuidGenerator {
     }
 
     fn lock(&self) -> MutexGuard<'_, State> {
-        // The state is whole after every step, so a panic elsewhere does no harm.
+        // The state is valid after every step, so a panic elsewhere does no harm.
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
@@ -191,7 +192,7 @@ fn step(random: &mut Random) -> u32 {
     1 + u32::from_le_bytes(random.bytes()) % SEQUENCE_STEP_MAX
 }
 
-/// Random numbers of the operating system, some at a time.
+/// Random numbers of the operating system, buffered.
 #[derive(Debug)]
 struct Random {
     bytes: [u8; 512],
@@ -297,7 +298,7 @@ mod tests {
 
     #[test]
     fn a_sequence_that_runs_out_gets_a_new_prefix() {
-        // Steps are 0x7ff on average, so 30,000 of them pass the greatest counter.
+        // Steps are 0x7ff on average, so 30,000 of them exceed the maximum of the counter.
         let ids = some(UuidAlgorithm::Sequential, 30_000);
         let mut prefixes: Vec<&str> = ids.iter().map(|id| &id[..26]).collect();
         prefixes.dedup();

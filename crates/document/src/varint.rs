@@ -1,5 +1,6 @@
-//! Numbers in as few bytes as they need (LEB128), as they are in every stored value: 7 bits a byte, lowest first, the high bit set
-//! on all bytes but the last. **Every number has one encoding**: a superfluous last byte is refused.
+//! Numbers in as few bytes as they need (LEB128), as in every stored value: 7 bits a byte, lowest
+//! first, the high bit set on all bytes but the last. **Every number has one encoding**: a
+//! superfluous last byte is refused.
 
 /// The longest encoding, in bytes.
 pub const LENGTH_MAX: usize = 10;
@@ -20,7 +21,7 @@ pub fn put(mut number: u64, out: &mut Vec<u8>) {
     out.push(number as u8);
 }
 
-/// Writes a number to the beginning of `out`, which has room for it, and answers how many bytes it took.
+/// Writes a number to the start of `out`, which must be long enough, and returns its length.
 #[inline]
 pub fn write(mut number: u64, out: &mut [u8]) -> usize {
     let mut length = 0;
@@ -33,7 +34,7 @@ pub fn write(mut number: u64, out: &mut [u8]) -> usize {
     length + 1
 }
 
-/// Takes a number off the beginning of `rest`; `None` when there is none.
+/// Takes a number from the start of `rest`; `None` when it is invalid.
 ///
 /// ```
 /// let mut rest = &[0xac, 0x02, 7][..];
@@ -51,7 +52,7 @@ pub fn take(rest: &mut &[u8]) -> Option<u64> {
     Some(u64::from(first))
 }
 
-/// A number of several bytes.
+/// Returns a number of several bytes.
 fn take_long(rest: &mut &[u8]) -> Option<u64> {
     let (&first, mut after) = rest.split_first()?;
     let mut number = u64::from(first & 0x7f);
@@ -59,7 +60,7 @@ fn take_long(rest: &mut &[u8]) -> Option<u64> {
         let (&byte, behind) = after.split_first()?;
         after = behind;
         let bits = u64::from(byte & 0x7f);
-        // Neither bits that do not fit nor a superfluous last byte.
+        // Refuses bits that do not fit, and a superfluous last byte.
         if (bits << shift) >> shift != bits || byte == 0 {
             return None;
         }
@@ -72,7 +73,7 @@ fn take_long(rest: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// Takes bytes that are preceded by their length off the beginning of `rest`; `None` when they are not there.
+/// Takes bytes preceded by their length from the start of `rest`; `None` when they are incomplete.
 #[inline]
 pub fn take_slice<'a>(rest: &mut &'a [u8]) -> Option<&'a [u8]> {
     let mut after = *rest;

@@ -8,16 +8,17 @@ use database::{
 };
 use document::{Attachment, DocId, EditDoc, Rev, parse_document};
 
-use crate::{Database, Error, Result, Slot, Written, options};
+use crate::{Database, Error, Handle, Result, WriteResult, options};
 
 const DEFAULT_TYPE: &str = "application/octet-stream";
 
-/// What is known of an attachment.
+/// Metadata of an attachment.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AttachmentInfo {
     /// As it was said when it was written.
     pub content_type: String,
-    /// Bytes of the whole, not of a range of it. What came gzipped from a client may be longer.
+    /// Bytes of the whole, not of a range of it. The content of an attachment that a client sent
+    /// gzipped may be longer.
     pub length: u64,
     /// `md5-…`
     pub digest: String,
@@ -26,34 +27,34 @@ pub struct AttachmentInfo {
 /// The bytes of an attachment.
 #[derive(Clone)]
 pub struct Reader {
-    slot: Arc<Slot<AttachmentReader>>,
+    handle: Arc<Handle<AttachmentReader>>,
     info: Arc<AttachmentInfo>,
 }
 
 impl Reader {
-    /// What is known of it.
+    /// Returns the metadata.
     pub fn info(&self) -> &AttachmentInfo {
         &self.info
     }
 
-    /// The next piece, not empty; none at the end. Blocks for the time of a read.
+    /// Returns the next piece, not empty; none at the end. Blocks for the time of a read.
     ///
     /// # Errors
     /// [`Error::closed`], or what the store meets.
     pub fn next(&self) -> Result<Option<Bytes>> {
-        self.slot.with(|reader| Ok(reader.next_piece()?))
+        self.handle.with(|reader| Ok(reader.next_piece()?))
     }
 
-    /// Lets go of it.
+    /// Releases it.
     pub fn close(&self) {
-        self.slot.close();
+        self.handle.close();
     }
 }
 
 /// An attachment that is being written. Without [`Writer::finish`] it leaves nothing.
 #[derive(Clone)]
 pub struct Writer {
-    slot: Arc<Slot<AttachmentSink>>,
+    handle: Arc<Handle<AttachmentSink>>,
     upload: Arc<Upload>,
 }
 
@@ -71,9 +72,9 @@ impl Writer {
     /// # Errors
     /// [`Error::closed`], or what the store meets: then nothing more is taken.
     pub async fn write(&self, bytes: Bytes) -> Result<()> {
-        let mut sink = self.slot.take()?;
+        let mut sink = self.handle.take()?;
         sink.write(bytes).await?;
-        self.slot.put_back(sink);
+        self.handle.put_back(sink);
         Ok(())
     }
 
@@ -81,8 +82,8 @@ impl Writer {
     ///
     /// # Errors
     /// 409 `conflict` when the document has changed meanwhile, and what the store meets.
-    pub async fn finish(&self) -> Result<Written> {
-        let sink = self.slot.take()?;
+    pub async fn finish(&self) -> Result<WriteResult> {
+        let sink = self.handle.take()?;
         // Held until the edit that names it is acknowledged.
         let uploaded = sink.finish().await?;
         let upload = &*self.upload;
@@ -97,7 +98,7 @@ impl Writer {
 
     /// Gives it up.
     pub fn close(&self) {
-        self.slot.close();
+        self.handle.close();
     }
 }
 
@@ -159,7 +160,7 @@ impl Database {
             .get()?
             .attachment_reader(&id, &attachment, range, true)?;
         Ok(Reader {
-            slot: self.directory.slot(reader),
+            handle: self.directory.handle(reader),
             info: Arc::new(AttachmentInfo {
                 digest: attachment.digest(),
                 content_type: attachment.content_type,
@@ -168,14 +169,15 @@ impl Database {
         })
     }
 
-    /// Begins to write an attachment of the revision `rev` of a document, or of a new document. `options`: JSON text of an object.
+    /// Starts writing an attachment of the revision `rev` of a document, or of a new document.
+    /// `options`: JSON text of an object.
     ///
     /// # Errors
-    /// 409 `conflict`, 400 for a name that no attachment may have.
+    /// 409 `conflict`, 400 for an invalid attachment name.
     pub fn put_attachment(&self, id: &str, name: &str, options: &str) -> Result<Writer> {
         let options: options::Attachment = options::read(options)?;
         if options.start.or(options.end).is_some() {
-            return Err(Error::bad_request("a range is of what is read"));
+            return Err(Error::bad_request("a range applies to reads only"));
         }
         if name.starts_with('_') {
             return Err(Error::bad_request(format!(
@@ -194,7 +196,7 @@ impl Database {
             .writable()?
             .attachment_sink(&id, content_type, SinkOptions::default());
         Ok(Writer {
-            slot: self.directory.slot(sink),
+            handle: self.directory.handle(sink),
             upload: Arc::new(Upload {
                 db: self.clone(),
                 id,
@@ -225,7 +227,7 @@ impl Database {
     ///
     /// # Errors
     /// 404 `not_found`, 409 `conflict`.
-    pub async fn delete_attachment(&self, id: &str, name: &str, rev: &str) -> Result<Written> {
+    pub async fn delete_attachment(&self, id: &str, name: &str, rev: &str) -> Result<WriteResult> {
         let id = DocId::new(id)?;
         let before = self.before(&id, Some(rev))?;
         let is_it = |read: &database::ReadAttachment| read.attachment.name == name;

@@ -4,9 +4,9 @@ use std::sync::Arc;
 
 use serde_json::{Map, Value};
 
-use crate::{BATCH_BYTES, Result, Slot};
+use crate::{BATCH_BYTES, Handle, Result};
 
-/// Some rows: JSON texts, one behind the other.
+/// A batch of rows: JSON texts, concatenated.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Batch {
     /// Joined by `separator`.
@@ -15,7 +15,7 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// `text` may begin with the separator, behind rows that were given before.
+    /// `text` may start with the separator, after earlier rows.
     pub(crate) fn new(mut text: Vec<u8>, separator: &'static [u8]) -> Batch {
         if text.starts_with(separator) {
             text.drain(..separator.len());
@@ -31,8 +31,8 @@ impl Batch {
         array
     }
 
-    /// The text of each. Rows are in normal form, in which no white space stands between values, so that nothing within one is taken for
-    /// the separator.
+    /// Returns the text of each. Rows are in normal form, in which no white space stands between
+    /// values, so that nothing within one is taken for the separator.
     pub fn rows(&self) -> Vec<&[u8]> {
         let (mut rows, mut from, mut at) = (vec![], 0, 0);
         while at < self.text.len() {
@@ -51,12 +51,12 @@ impl Batch {
     }
 }
 
-/// What gives rows.
+/// A source of rows.
 pub(crate) trait Source: Send {
-    /// Appends some; false when there are no more.
+    /// Appends rows; returns false at the end.
     fn next(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool>;
 
-    /// What is known once the last one is given.
+    /// Returns the members that are known after the last row.
     fn tail(&self) -> Map<String, Value> {
         Map::new()
     }
@@ -70,7 +70,7 @@ pub(crate) struct Cursor {
 /// Rows of a listing, of a view or of a query.
 #[derive(Clone)]
 pub struct Rows {
-    slot: Arc<Slot<Cursor>>,
+    handle: Arc<Handle<Cursor>>,
     head: Arc<Map<String, Value>>,
 }
 
@@ -84,7 +84,7 @@ impl Rows {
         head: Map<String, Value>,
     ) -> Rows {
         Rows {
-            slot: directory.slot(Cursor {
+            handle: directory.handle(Cursor {
                 source: Box::new(source),
                 has_more: true,
             }),
@@ -92,17 +92,19 @@ impl Rows {
         }
     }
 
-    /// What is known before the first row (`total_rows`, `offset`, `update_seq`): JSON text of an object.
+    /// Returns the members known before the first row (`total_rows`, `offset`, `update_seq`): JSON
+    /// text of an object.
     pub fn head(&self) -> String {
         Value::Object((*self.head).clone()).to_string()
     }
 
-    /// The next rows, one at least; none at the end. Blocks for about 50 ms at most, but for functions of users.
+    /// Returns the next rows, one at least; none at the end. Blocks for about 50 ms at most, but
+    /// for functions of users.
     ///
     /// # Errors
-    /// What the database meets; [`Error::closed`](crate::Error::closed).
+    /// Those of the database; [`Error::closed`](crate::Error::closed).
     pub fn next(&self) -> Result<Option<Batch>> {
-        self.slot.with(|cursor| {
+        self.handle.with(|cursor| {
             let mut text = vec![];
             while cursor.has_more && text.is_empty() {
                 cursor.has_more = cursor.source.next(&mut text, BATCH_BYTES)?;
@@ -111,18 +113,19 @@ impl Rows {
         })
     }
 
-    /// What is known after the last row (of a query `bookmark`, `warning`, `execution_stats`): JSON text of an object.
+    /// Returns the members known after the last row (of a query `bookmark`, `warning`,
+    /// `execution_stats`): JSON text of an object.
     ///
     /// # Errors
     /// [`Error::closed`](crate::Error::closed).
     pub fn tail(&self) -> Result<String> {
-        self.slot
+        self.handle
             .with(|cursor| Ok(Value::Object(cursor.source.tail()).to_string()))
     }
 
-    /// Lets go of its snapshot.
+    /// Releases its snapshot.
     pub fn close(&self) {
-        self.slot.close();
+        self.handle.close();
     }
 }
 

@@ -11,14 +11,15 @@ use parking_lot::{Mutex, RwLock};
 use serde_json::{Value, json};
 use tokio::sync::watch;
 
-use crate::slot::{Slot, Slots};
+use crate::handle::{Handle, Handles};
 use crate::{Error, Result, options};
 
-/// Where a server's data directory has its store.
+/// The folder of the store in a server's data directory.
 const STORE_OF_SERVER: &str = "store";
 /// A directory with this file is a store.
 const MARK_OF_STORE: &str = "CURRENT";
-/// Work that is under way when a directory is closed ends within this time, since it comes in pieces.
+/// Work that is under way when a directory is closed ends within this time, since it comes in
+/// pieces.
 const CLOSING_TIME_MAX: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
@@ -34,7 +35,7 @@ struct Inner {
     process: u32,
     /// Empty once it is closed.
     databases: RwLock<Option<Arc<Databases>>>,
-    slots: Slots,
+    handles: Handles,
     uuids: UuidGenerator,
     /// True once it is closed.
     closing: watch::Sender<bool>,
@@ -49,16 +50,16 @@ impl Drop for Inner {
 }
 
 impl Directory {
-    /// Opens it. `options`: JSON text of an object. That of a running server's data directory has its store in a folder, which is
-    /// opened then. Blocks, longer after a crash.
+    /// Opens a directory. `options`: JSON text of an object. A server's data directory has its
+    /// store in a folder, which is then opened. Blocks, longer after a crash.
     ///
     /// # Errors
-    /// 423 `in_use` when it is open already, in this process or another; [`Error::forked`] in a process that is a fork of one that opened
-    /// any directory; and what the store meets.
+    /// 423 `in_use` when it is open already, in this process or another; [`Error::forked`] in a
+    /// process that is a fork of one that opened any directory; and those of the store.
     pub fn open(path: &Path, options: &str) -> Result<Directory> {
         let options: options::Open = options::read(options)?;
         let process = std::process::id();
-        // Taken only once the directory is there, so that a wrong path leaves other processes free.
+        // Locked only once the directory exists, so that a wrong path leaves other processes free.
         let mut opened_by = OPENED_BY.lock();
         if opened_by.is_some_and(|first| first != process) {
             return Err(Error::forked());
@@ -81,18 +82,18 @@ impl Directory {
             path,
             process,
             databases: RwLock::new(Some(opened?)),
-            slots: Slots::default(),
+            handles: Handles::default(),
             uuids: UuidGenerator::new(UuidAlgorithm::Sequential),
             closing: watch::Sender::new(false),
         })))
     }
 
-    /// Where the store is.
+    /// Returns the path of the store.
     pub fn path(&self) -> &Path {
         &self.0.path
     }
 
-    /// Whether it was closed.
+    /// Returns whether it is closed.
     pub fn is_closed(&self) -> bool {
         *self.0.closing.borrow()
     }
@@ -104,8 +105,8 @@ impl Directory {
         self.0.databases.read().clone().ok_or_else(Error::closed)
     }
 
-    pub(crate) fn slot<T: Send + 'static>(&self, value: T) -> Arc<Slot<T>> {
-        self.0.slots.add(value)
+    pub(crate) fn handle<T: Send + 'static>(&self, value: T) -> Arc<Handle<T>> {
+        self.0.handles.add(value)
     }
 
     pub(crate) fn new_id(&self) -> String {
@@ -135,7 +136,7 @@ impl Directory {
         Ok(names.iter().map(ToString::to_string).collect())
     }
 
-    /// Whether there is a database of this name.
+    /// Returns whether a database of this name exists.
     ///
     /// # Errors
     /// [`Error::closed`], [`Error::forked`].
@@ -160,7 +161,7 @@ impl Directory {
         self.database(name)
     }
 
-    /// The database of this name.
+    /// Returns the database of this name.
     ///
     /// # Errors
     /// 404 `not_found`.
@@ -200,11 +201,11 @@ impl Directory {
         Ok(Value::Array(tasks.collect()).to_string())
     }
 
-    /// Ends what is under way, writes what is queued, and lets go of the directory: then another may open it. A second time
-    /// does nothing. Blocks for the work that is under way, which comes in pieces.
+    /// Ends running work, writes queued edits, and releases the directory: then another process may
+    /// open it. A second call does nothing. Blocks during running work, which comes in pieces.
     ///
     /// # Errors
-    /// [`Error::forked`]; or that something under way did not end, so that the directory is not free yet.
+    /// [`Error::forked`]; or that running work did not end, so that the directory is still in use.
     pub fn close(&self) -> Result<()> {
         if self.0.process != std::process::id() {
             return Err(Error::forked());
@@ -215,7 +216,7 @@ impl Directory {
         self.0.closing.send_replace(true);
         let held = databases.store().held();
         databases.close();
-        self.0.slots.close();
+        self.0.handles.close();
         drop(databases);
         let began = Instant::now();
         while held.strong_count() > 0 {
@@ -232,7 +233,7 @@ impl Directory {
     }
 }
 
-/// A database by its name. Deleted and made again it is the new one.
+/// A database by its name. After deletion and recreation it refers to the new one.
 #[derive(Clone)]
 pub struct Database {
     pub(crate) directory: Directory,
@@ -249,7 +250,7 @@ impl Database {
         Ok(self.directory.databases()?.get(&self.name)?)
     }
 
-    /// The database, to be written to.
+    /// Returns the database, to be written to.
     pub(crate) fn writable(&self) -> Result<Arc<database::Database>> {
         check_writable(&self.name)?;
         self.get()
@@ -288,7 +289,8 @@ impl Database {
     }
 }
 
-/// The system's databases have rules that only a server keeps: it hashes passwords, and starts replications.
+/// The system's databases have rules that only a server keeps: it hashes passwords, and starts
+/// replications.
 fn check_writable(name: &str) -> Result<()> {
     match name.starts_with('_') {
         true => Err(Error::new(
@@ -300,7 +302,7 @@ fn check_writable(name: &str) -> Result<()> {
     }
 }
 
-/// The store in this directory: itself, or that of a server.
+/// Returns the store in this directory: itself, or that of a server.
 fn store_in(path: &Path) -> PathBuf {
     let of_server = path.join(STORE_OF_SERVER);
     match !path.join(MARK_OF_STORE).exists() && of_server.join(MARK_OF_STORE).exists() {

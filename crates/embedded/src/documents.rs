@@ -1,4 +1,4 @@
-//! Documents: read, written, deleted, many at once.
+//! Documents: reading, writing, deleting, in bulk.
 
 use database::{Caller, Durability, EditMode, Outcome, Read, ReadOptions};
 use document::{DocId, EditDoc, Rev, parse_document, write_json_string};
@@ -7,14 +7,15 @@ use crate::{Database, Error, Result, options};
 
 /// A document as it was written.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Written {
+pub struct WriteResult {
     /// Its id.
     pub id: String,
-    /// The revision that is there now.
+    /// The current revision.
     pub rev: String,
 }
 
-/// Who writes: whoever has the directory may do everything. Validations see an administrator, as in CouchDB.
+/// Returns the caller: the owner of the directory may do everything. Validations see an
+/// administrator, as in CouchDB.
 pub(crate) fn caller() -> Caller {
     Caller {
         name: None,
@@ -23,7 +24,7 @@ pub(crate) fn caller() -> Caller {
 }
 
 impl Database {
-    /// A document: JSON text. `options`: JSON text of an object.
+    /// Returns a document: JSON text. `options`: JSON text of an object.
     ///
     /// # Errors
     /// 404 `not_found` with the reason `missing` or `deleted`.
@@ -46,7 +47,7 @@ impl Database {
     ///
     /// # Errors
     /// 409 `conflict`; what a validation refuses; 400 for what is no document.
-    pub async fn put(&self, document: &[u8], options: &str) -> Result<Written> {
+    pub async fn put(&self, document: &[u8], options: &str) -> Result<WriteResult> {
         let options: options::Put = options::read(options)?;
         let edit = parse_document(document)?;
         self.write(edit, options.mode(), options.durability()).await
@@ -56,7 +57,7 @@ impl Database {
     ///
     /// # Errors
     /// 409 `conflict`, 404 `not_found`.
-    pub async fn delete(&self, id: &str, rev: &str, options: &str) -> Result<Written> {
+    pub async fn delete(&self, id: &str, rev: &str, options: &str) -> Result<WriteResult> {
         let options: options::Put = options::read(options)?;
         let id = DocId::new(id)?;
         if let Read::Missing = self.get()?.read(&id, &ReadOptions::default())? {
@@ -76,18 +77,18 @@ impl Database {
         mut edit: EditDoc,
         mode: EditMode,
         durability: Durability,
-    ) -> Result<Written> {
+    ) -> Result<WriteResult> {
         self.name_it(&mut edit)?;
         let id = edit.id.as_ref().map(ToString::to_string);
         let db = self.writable()?;
         let done = db.update_as(caller(), vec![edit], mode, durability);
         let (mut outcomes, _) = done.await?;
         match outcomes.pop() {
-            Some(Outcome::Ok { rev }) => Ok(Written {
+            Some(Outcome::Ok { rev }) => Ok(WriteResult {
                 id: id.unwrap_or_default(),
                 rev: rev.to_string(),
             }),
-            // Of the document that is being written it is the writer's fault.
+            // For the document being written, the error is the writer's.
             Some(Outcome::Refused(error, reason))
                 if error == "compilation_error"
                     && id.as_ref().is_some_and(|id| id.starts_with("_design/")) =>
@@ -106,10 +107,12 @@ impl Database {
         Ok(())
     }
 
-    /// Writes documents, each JSON text, in one commit, and answers what became of each: JSON text of a list, as of `_bulk_docs`.
+    /// Writes documents, each JSON text, in one commit, and returns their outcomes: JSON text of a
+    /// list, as of `_bulk_docs`.
     ///
     /// # Errors
-    /// 400 when one of them is no document: then none is written. What is refused of one alone is in the answer.
+    /// 400 when one of them is not a document: then none is written. Single refusals are in the
+    /// returned list.
     pub async fn bulk<T: AsRef<[u8]>>(&self, documents: &[T], options: &str) -> Result<Vec<u8>> {
         let options: options::Put = options::read(options)?;
         let mut edits = Vec::with_capacity(documents.len());

@@ -1,4 +1,4 @@
-//! What a host is told of what went wrong.
+//! Errors as hosts see them.
 
 use std::borrow::Cow;
 
@@ -32,7 +32,7 @@ impl Error {
         }
     }
 
-    /// What was asked for cannot be.
+    /// Returns the error of an impossible request.
     pub fn bad_request(reason: impl Into<Cow<'static, str>>) -> Error {
         Error::new(400, "bad_request", reason)
     }
@@ -52,7 +52,7 @@ impl Error {
         )
     }
 
-    /// Somebody asked that it should end.
+    /// The operation was cancelled.
     pub fn cancelled() -> Error {
         Error::new(499, "cancelled", "The operation was cancelled.")
     }
@@ -65,7 +65,7 @@ impl Error {
         Error::new(409, "conflict", "Document update conflict.")
     }
 
-    /// Why an edit was not made.
+    /// Returns why an edit was refused.
     pub(crate) fn of(refused: Outcome) -> Option<Error> {
         match refused {
             Outcome::Ok { .. } => None,

@@ -1,4 +1,4 @@
-//! Changes: those that there are, and those that come.
+//! Changes: existing ones, and later ones as they come.
 
 use std::sync::Arc;
 
@@ -6,9 +6,9 @@ use database::{Changes, Framing};
 use tokio::sync::watch;
 
 use crate::batch::Batch;
-use crate::{BATCH_BYTES, Database, Directory, Error, Result, Slot, options};
+use crate::{BATCH_BYTES, Database, Directory, Error, Handle, Result, options};
 
-/// What reading a feed gives.
+/// A piece of a feed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Piece {
     /// Changes, one at least.
@@ -22,7 +22,7 @@ pub enum Piece {
 /// A feed of changes.
 #[derive(Clone)]
 pub struct Feed {
-    slot: Arc<Slot<Changes>>,
+    handle: Arc<Handle<Changes>>,
     live: bool,
     directory: Directory,
     /// True once it is closed, for who waits.
@@ -45,7 +45,7 @@ impl Database {
         // Before the snapshot, so that no commit is missed.
         let changed = db.watch();
         Ok(Feed {
-            slot: self.directory.slot(db.changes(query)?),
+            handle: self.directory.handle(db.changes(query)?),
             live,
             directory: self.directory.clone(),
             closed: Arc::new(watch::Sender::new(false)),
@@ -55,14 +55,14 @@ impl Database {
 }
 
 impl Feed {
-    /// What comes next. Blocks for the time of some reads.
+    /// Returns the next piece. Blocks for the time of some reads.
     ///
     /// # Errors
     /// [`Error::closed`]; 404 once the database is deleted.
     pub fn next_piece(&mut self) -> Result<Piece> {
         let live = self.live;
         let changed = &mut self.changed;
-        self.slot.with(|changes| {
+        self.handle.with(|changes| {
             let mut text = vec![];
             loop {
                 let more = changes.next_chunk(Framing::Array, &mut text, BATCH_BYTES)?;
@@ -76,7 +76,7 @@ impl Feed {
                     return Ok(Piece::End);
                 }
                 changes.release();
-                // An error is that the database is deleted, which the refresh says.
+                // An error means that the database is deleted, which the refresh reports.
                 if !changed.has_changed().unwrap_or(true) {
                     return Ok(Piece::Wait);
                 }
@@ -100,18 +100,18 @@ impl Feed {
         }
     }
 
-    /// The seq to go on from later.
+    /// Returns the seq to continue from later.
     ///
     /// # Errors
     /// [`Error::closed`].
     pub fn last_seq(&self) -> Result<String> {
-        self.slot.with(|changes| Ok(changes.last_seq()))
+        self.handle.with(|changes| Ok(changes.last_seq()))
     }
 
-    /// Lets go of its snapshot; who waits is told that it is closed.
+    /// Releases its snapshot; waiting callers get the error of a closed feed.
     pub fn close(&self) {
         self.closed.send_replace(true);
-        self.slot.close();
+        self.handle.close();
     }
 }
 

@@ -9,10 +9,10 @@ use crate::batch::{Rows, Source};
 use crate::documents::caller;
 use crate::{Database, Error, Result};
 
-/// How often a change of a design document is tried again that another one came before.
+/// How often a change of a design document is retried after a conflict.
 const TRIES_MAX: usize = 4;
 
-/// As many as there are, unless the query says otherwise: they are read as they are asked for.
+/// Unlimited unless the query has a limit: results are read on demand.
 const DEFAULTS: fn() -> Defaults = || Defaults {
     limit: u64::MAX >> 1,
     limits: mango::Limits::default(),
@@ -57,10 +57,11 @@ impl Database {
         Ok(self.get()?.seen_by(caller))
     }
 
-    /// Documents that match, or groups. `query`: JSON text, as for `_find`, but that its `limit` is none unless it is said.
+    /// Returns matching documents, or groups. `query`: JSON text, as for `_find`, but without a
+    /// default `limit`.
     ///
     /// # Errors
-    /// 400 for what is no query.
+    /// 400 for an invalid query.
     pub async fn find(&self, query: &[u8]) -> Result<Rows> {
         let db = self.seen()?;
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
@@ -79,7 +80,7 @@ impl Database {
         Ok(self.get()?.explain(&find)?)
     }
 
-    /// The indexes: JSON text of a list, that of all documents first.
+    /// Returns the indexes: JSON text of a list, that of all documents first.
     ///
     /// # Errors
     /// 404 `not_found`.
@@ -90,10 +91,11 @@ impl Database {
         Ok([b"[", texts.join(&b',').as_slice(), b"]"].concat())
     }
 
-    /// Makes an index, unless it is there: JSON text of `result`, `id` and `name`. `definition`: JSON text, as for `_index`.
+    /// Creates an index unless it exists: JSON text of `result`, `id` and `name`. `definition`:
+    /// JSON text, as for `_index`.
     ///
     /// # Errors
-    /// 400 for what is no index.
+    /// 400 for an invalid index.
     pub async fn create_index(&self, definition: &[u8]) -> Result<String> {
         let index = NewIndex::parse(
             &document::normalise(definition)?,
@@ -137,7 +139,8 @@ impl Database {
         Ok(())
     }
 
-    /// Writes a design document; false when another write came before and the change can be tried again.
+    /// Writes a design document; false when another write came before and the change can be tried
+    /// again.
     async fn save(&self, text: &[u8], tries_left: usize) -> Result<bool> {
         let edit = document::parse_document(text)?;
         let written = self.write(edit, EditMode::Interactive, Durability::Synced);
@@ -149,7 +152,7 @@ impl Database {
     }
 }
 
-/// The revision, as JSON text, and the members that a write gives back.
+/// Returns the revision, as JSON text, and the members to write back.
 fn split(design: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
     let Some(design) = design else {
         return (None, None);

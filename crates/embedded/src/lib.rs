@@ -1,12 +1,12 @@
-//! Databases in a host's process: what the bindings for Python and Node share.
+//! Databases in a host's process: the common part of the bindings for Python and Node.js.
 //!
-//! [`database`] is an API for Rust. This is one for hosts: options and documents come as JSON text and go as JSON text, which
-//! each host turns into values of its own. Everything that a host may forget to let go of is a [`Slot`], so that
-//! [`Directory::close`] closes it and a forked process never touches it. What goes wrong is an [`Error`] with CouchDB's
-//! status, `error` and `reason`.
+//! [`database`] is an API for Rust. This is one for hosts: options and documents are passed as JSON
+//! text in both directions, which each host converts to its own values. Everything that a host may
+//! forget to release is a [`Handle`], so that [`Directory::close`] closes it and a forked process
+//! never touches it. Errors are an [`Error`] with CouchDB's status, `error` and `reason`.
 //!
-//! Functions that are not asynchronous block for the time of a read. Those that are need a Tokio runtime:
-//! [`runtime::current`] has one for hosts without.
+//! Functions that are not asynchronous block for the time of a read. Asynchronous ones need a Tokio
+//! runtime: [`runtime::current`] has one for hosts without.
 
 #![forbid(unsafe_code)]
 
@@ -17,21 +17,21 @@ mod documents;
 mod error;
 mod feed;
 mod finds;
+mod handle;
 mod options;
 pub mod runtime;
-mod slot;
 mod views;
 
 pub use attachments::{AttachmentInfo, Reader, Writer};
 pub use batch::{Batch, Rows};
 pub use directory::{Database, Directory};
-pub use documents::Written;
+pub use documents::WriteResult;
 pub use error::Error;
 pub use feed::{Feed, Piece};
-pub use slot::Slot;
+pub use handle::Handle;
 
 /// An answer of this crate.
 pub type Result<T> = std::result::Result<T, Error>;
 
-/// Rows come in batches of about so many bytes.
+/// Size of a batch of rows, in bytes, approximately.
 const BATCH_BYTES: usize = 64 << 10;

@@ -1,4 +1,5 @@
-//! Options as hosts give them: JSON objects. What nobody knows is refused, so that no typing error is silent.
+//! Options as hosts pass them: JSON objects. Unknown members are refused, so that no typing error
+//! is silent.
 
 use std::path::PathBuf;
 use std::time::Duration;
@@ -23,27 +24,27 @@ pub fn read<T: DeserializeOwned + Default>(text: &str) -> Result<T> {
     serde_json::from_str(text).map_err(|e| Error::bad_request(format!("the options: {e}")))
 }
 
-/// Of [`Directory::open`](crate::Directory::open).
+/// Options of [`Directory::open`](crate::Directory::open).
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Open {
-    /// Make the directory when it is not there; yes, unless said otherwise.
+    /// Create the directory when it does not exist; defaults to true.
     pub create: Option<bool>,
     /// Shards of a new database.
     pub q: Option<u32>,
     /// Memory for blocks of files that were read, in bytes.
     pub cache_bytes: Option<usize>,
-    /// Memory for documents that were read lately, in bytes.
+    /// Memory for recently read documents, in bytes.
     pub documents_bytes: Option<usize>,
-    /// Memory for what was written and is not yet in files, in bytes.
+    /// Memory for writes that are not yet in files, in bytes.
     pub write_buffers_bytes: Option<usize>,
     /// Memory for the rows of index builds, in bytes.
     pub index_builds_bytes: Option<usize>,
     /// Memory for rows of indexes that are read often, in bytes.
     pub index_rows_bytes: Option<usize>,
-    /// Build indexes before anybody asks; yes, unless said otherwise.
+    /// Build indexes before they are queried; defaults to true.
     pub background_indexing: Option<bool>,
-    /// Compact by itself; yes, unless said otherwise.
+    /// Compact automatically; defaults to true.
     pub auto_compact: Option<bool>,
     /// Keep what is before the damage of a log, and lose what follows.
     pub accept_damaged_log: bool,
@@ -55,8 +56,8 @@ pub struct Open {
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Functions {
-    /// The program `settee`, which then runs functions in processes of their own. Without it they run in threads of this
-    /// process.
+    /// The program `settee`, which then runs functions in processes of their own. Without it they
+    /// run in threads of this process.
     pub program: Option<PathBuf>,
     /// Time for one document, in milliseconds.
     pub time_limit_ms: Option<u64>,
@@ -65,7 +66,7 @@ pub struct Functions {
 }
 
 impl Open {
-    /// What they come to.
+    /// Returns the settings of JavaScript.
     pub fn javascript(&self) -> JavaScript {
         let default = JavaScript::default();
         let Functions {
@@ -88,7 +89,7 @@ impl Open {
         }
     }
 
-    /// What they come to. Who runs functions is added.
+    /// Returns the options of databases, without the runner of functions.
     pub fn databases(&self) -> database::Options {
         let default = database::Options::default();
         let store = default.store;
@@ -115,17 +116,17 @@ impl Open {
     }
 }
 
-/// Of a new database.
+/// Options of a new database.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Create {
     /// Shards.
     pub q: Option<u32>,
-    /// Ids begin with a partition.
+    /// Whether ids start with a partition.
     pub partitioned: bool,
 }
 
-/// Of a read.
+/// Options of a read.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Get {
@@ -141,7 +142,7 @@ pub struct Get {
 }
 
 impl Get {
-    /// What they come to.
+    /// Returns the options of the read.
     pub fn read_options(self) -> Result<ReadOptions> {
         Ok(ReadOptions {
             rev: self.rev.as_deref().map(Rev::parse).transpose()?,
@@ -161,7 +162,7 @@ impl Get {
     }
 }
 
-/// Of a write.
+/// Options of a write.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Put {
@@ -190,13 +191,13 @@ impl Put {
 /// JSON text of a key.
 type RawKey = Option<Box<RawValue>>;
 
-/// A key that is given, `null` too.
+/// Returns a key that is given, `null` too.
 fn given<'de, D: serde::Deserializer<'de>>(member: D) -> std::result::Result<RawKey, D::Error> {
     Box::<RawValue>::deserialize(member).map(Some)
 }
 
-/// Options of rows by their keys: own ones, and those that all such rows have. A macro, as serde's `flatten` takes whatever is unknown, and
-/// does not keep the text of keys.
+/// Options of rows by their keys: own ones, and those that all such rows have. A macro, as serde's
+/// `flatten` takes whatever is unknown, and does not keep the text of keys.
 macro_rules! of_rows {
     ($(#[$about:meta])* $name:ident { $($(#[$of:meta])* $own:ident: $kind:ty,)* }) => {
         $(#[$about])*
@@ -216,7 +217,7 @@ macro_rules! of_rows {
     };
 }
 
-/// Whether attachments of documents that rows show come with their bytes.
+/// Returns how attachments appear in documents that rows include: with their bytes or as stubs.
 fn shown(bytes: bool) -> ShownAttachments {
     ShownAttachments {
         bytes,
@@ -225,7 +226,7 @@ fn shown(bytes: bool) -> ShownAttachments {
 }
 
 of_rows! {
-    /// Of a listing by id.
+    /// Options of a listing by id.
     AllDocs {
         key: Option<String>,
         keys: Option<Vec<String>>,
@@ -238,7 +239,7 @@ of_rows! {
 }
 
 impl AllDocs {
-    /// What they come to.
+    /// Returns the query.
     pub fn query(self) -> Result<RowsQuery> {
         let listing = match (self.only.as_deref(), self.partition) {
             (None, None) => Listing::AllDocs,
@@ -278,7 +279,7 @@ impl AllDocs {
 }
 
 of_rows! {
-    /// Of a view.
+    /// Options of a view.
     View {
         #[serde(deserialize_with = "given")]
         key: RawKey,
@@ -299,7 +300,7 @@ of_rows! {
 }
 
 impl View {
-    /// What they come to.
+    /// Returns the query.
     pub fn query(self) -> Result<ViewQuery> {
         let text = |raw: Box<RawValue>| document::normalise(raw.get().as_bytes());
         let key = self.key.map(text).transpose()?;
@@ -341,7 +342,7 @@ impl View {
     }
 }
 
-/// Of a feed.
+/// Options of a changes feed.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
@@ -361,7 +362,7 @@ pub struct Changes {
 }
 
 impl Changes {
-    /// What they come to.
+    /// Returns the query.
     pub fn query(self) -> Result<ChangesQuery> {
         if self.live && self.descending {
             return Err(Error::bad_request(
@@ -419,14 +420,14 @@ fn filter(
     }
 }
 
-/// Of an attachment.
+/// Options of an attachment.
 #[derive(Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Attachment {
     pub rev: Option<String>,
-    /// Of what is written.
+    /// For writes.
     pub content_type: Option<String>,
-    /// Of what is read: where it begins, and where it ends, in bytes.
+    /// For reads: start and end of the range, in bytes.
     pub start: Option<u64>,
     pub end: Option<u64>,
 }

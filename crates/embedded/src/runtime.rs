@@ -11,10 +11,10 @@ use crate::{Error, Result};
 /// The runtime, and the process whose threads it has.
 static CURRENT: Mutex<Option<(u32, Arc<Runtime>)>> = Mutex::new(None);
 
-/// A runtime whose threads may write to the disk themselves: twice as many as there are cores.
+/// Creates a runtime whose threads may write to the disk themselves: twice the number of cores.
 ///
 /// # Errors
-/// When the system gives no threads.
+/// When the system cannot create threads.
 pub fn new() -> Result<Runtime> {
     let cores = std::thread::available_parallelism().map_or(2, usize::from);
     Builder::new_multi_thread()
@@ -26,7 +26,7 @@ pub fn new() -> Result<Runtime> {
         .map_err(|e| Error::new(500, "internal_server_error", e.to_string()))
 }
 
-/// The runtime of this process.
+/// Returns the runtime of this process.
 ///
 /// # Errors
 /// [`Error::forked`] in a fork of a process that has one; or when the system gives no threads.
@@ -44,8 +44,9 @@ pub fn current() -> Result<Arc<Runtime>> {
     }
 }
 
-/// Waits on this thread for so long at most, so that its host can look in between whether it should go on; `None` when the work goes on, and
-/// this is to be called again. A thread that waits so may write to the disk itself.
+/// Waits on this thread for at most this time, so that the host can check in between whether to
+/// continue; `None` when the work is unfinished, and this is to be called again. A thread that
+/// waits this way may write to the disk itself.
 pub fn wait_for<W: Future + Unpin>(
     runtime: &Runtime,
     work: &mut W,

@@ -48,11 +48,11 @@ impl Database {
         Ok(Rows::new(&self.directory, rows, head))
     }
 
-    /// Rows of a view, once its index holds everything that the database does, unless `options` say otherwise. Whoever does not
-    /// wait any more ends nothing: the index is built on.
+    /// Returns rows of a view, once its index includes every change of the database, unless
+    /// `options` say otherwise. A cancelled wait does not end the build.
     ///
     /// # Errors
-    /// 404 `not_found`, 400 `query_parse_error`, and what the functions threw.
+    /// 404 `not_found`, 400 `query_parse_error`, and exceptions of the functions.
     pub async fn view(&self, design: &str, view: &str, options: &str) -> Result<Rows> {
         let query = options::read::<options::View>(options)?.query()?;
         let db = self.get()?;
@@ -85,7 +85,8 @@ impl Database {
         self.directory.while_open(current).await
     }
 
-    /// How far the builds of a design document's index have come: changes done, and of how many. None while nothing is built.
+    /// Returns the progress of building a design document's index: changes done and in total.
+    /// `None` while nothing is built.
     ///
     /// # Errors
     /// [`Error::closed`], [`Error::forked`].

@@ -35,7 +35,7 @@ impl Admission {
         }
     }
 
-    /// Is ready at once, with a place that is not counted.
+    /// Is ready immediately, with a place that is not counted.
     pub fn free() -> Admission {
         Admission {
             request: None,
@@ -44,17 +44,17 @@ impl Admission {
         }
     }
 
-    /// Waits until there is a place, and is never refused: for work that is bounded elsewhere and has begun (a feed, an answer
-    /// whose head was sent).
+    /// Waits until there is a place, and is never refused: for work that is limited elsewhere and
+    /// has started (a feed, an answer whose head was sent).
     pub fn patiently(mut self) -> Admission {
         self.is_patient = true;
         self
     }
 
-    /// Waits on this thread until there is a place. Callers bound how many threads do so.
+    /// Waits on this thread until there is a place. Callers limit the number of waiting threads.
     ///
     /// # Errors
-    /// None but what the future has.
+    /// Those of the future.
     pub fn wait(mut self) -> Result<Place, Busy> {
         self.is_patient = true;
         let waker = Arc::new(Unpark(std::thread::current())).into();
@@ -162,7 +162,7 @@ impl Place {
         }
     }
 
-    /// A place that is not counted.
+    /// Returns a place that is not counted.
     pub fn uncounted() -> Place {
         Place {
             request: None,
@@ -170,12 +170,13 @@ impl Place {
         }
     }
 
-    /// The database that it was given to, where the queue is shared by databases.
+    /// Returns the database that it was given to, where the queue is shared by databases.
     pub fn database(&self) -> Option<&str> {
         self.request.as_ref().map(|request| &*request.owner)
     }
 
-    /// Whether this place was held for a slice of time and others wait for one: long work is to request a new place.
+    /// Returns whether this place was held for a slice of time and others wait for one: long work
+    /// must request a new place.
     pub fn is_wanted(&self) -> bool {
         let Some(request) = &self.request else {
             return false;

@@ -1,11 +1,13 @@
-//! Places that few can have at a time, shared fairly by their owners: databases, or users.
+//! A limited number of places, shared fairly by their owners: databases, or users.
 //!
-//! A [`Queue`] has a number of places. A free place goes to the waiting owner that holds the fewest; among equals, to the one
-//! that was served least recently. So one owner's long work delays another owner by one piece of it at most. [`Limits`] keep
-//! one owner, or a few together, from holding all places. The number of waiting callers is limited too: when it is exceeded,
-//! the owner with the most waiting callers loses its newest one.
+//! A [`Queue`] has a number of places. A free place goes to the waiting owner that holds the
+//! fewest; among equals, to the least recently served one. So one owner's long work delays another
+//! owner by at most one piece of it. [`Limits`] keep one owner, or a few together, from holding all
+//! places. The number of waiting callers is limited too: when it is exceeded, the owner with the
+//! most waiting callers loses its newest one.
 //!
-//! Waiting takes no thread (an [`Admission`] is a future), unless the caller has one anyway ([`Admission::wait`]).
+//! Waiting takes no thread (an [`Admission`] is a future), unless the caller has one anyway
+//! ([`Admission::wait`]).
 
 mod admission;
 mod state;
@@ -25,25 +27,27 @@ use state::State;
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("too many wait for their turn: at most {waiting_max} may")]
 pub struct Busy {
-    /// How many may wait.
+    /// Maximum number of waiting callers.
     pub waiting_max: usize,
 }
 
-/// How a queue shares its places.
+/// The limits of a queue.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
     /// Places.
     pub places: usize,
     /// Places of one owner at most.
     pub of_one: usize,
-    /// An owner gets another place only while it holds less than this percentage of the free places. The more owners hold
-    /// places, the fewer each can have, and some stay free for an owner that has none. `None`: `of_one` alone counts.
+    /// An owner gets another place only while it holds less than this percentage of the free
+    /// places. The more owners hold places, the fewer each can have, and some stay free for an
+    /// owner without one. `None`: only `of_one` counts.
     pub share_percent: Option<usize>,
     /// Callers that may wait, besides the patient ones.
     pub waiting_max: usize,
-    /// An owner that held a place for this long is slow for a while. Slow owners together leave one place to others.
+    /// An owner that held a place for this time is slow for a while. Slow owners together leave one
+    /// place to others.
     pub slow_after: Option<Duration>,
-    /// After this time a place is wanted back when somebody waits for one.
+    /// Time after which a place should be released if a caller waits for one.
     pub slice: Duration,
 }
 
@@ -69,7 +73,7 @@ pub struct Queue {
 }
 
 impl Queue {
-    /// A queue whose places are all free.
+    /// Returns a queue whose places are all free.
     pub fn new(limits: Limits) -> Arc<Queue> {
         Arc::new(Queue {
             limits,
@@ -97,7 +101,7 @@ impl Queue {
         }
     }
 
-    /// How many places are held.
+    /// Returns the number of places held.
     pub fn used(&self) -> usize {
         self.state.lock().used
     }

@@ -1,4 +1,4 @@
-//! Who holds places of a queue, who waits, and who is next.
+//! The state of a queue: holders, waiting callers, and who is next.
 
 use std::collections::{HashMap, VecDeque};
 use std::sync::Arc;
@@ -9,7 +9,7 @@ use parking_lot::Mutex;
 
 use crate::Limits;
 
-/// How long an owner counts as slow.
+/// Time for which an owner counts as slow.
 const SLOW_FOR: Duration = Duration::from_secs(60);
 /// Slow owners that are remembered.
 const SLOW_MAX: usize = 1024;
@@ -20,9 +20,9 @@ pub(crate) struct State {
     of_one: usize,
     share_percent: Option<usize>,
     pub used: usize,
-    /// How many wait that may be refused.
+    /// Number of waiting callers that may be refused.
     pub waiting: usize,
-    /// How many wait patiently.
+    /// Number of callers waiting patiently.
     pub patient: usize,
     pub owners: HashMap<Arc<str>, Owner>,
     /// Counts places that were given.
@@ -101,7 +101,7 @@ impl State {
         self.slow.get(name).is_some_and(|until| now < *until)
     }
 
-    /// Whether an owner that holds `used` places may have a free one.
+    /// Returns whether an owner that holds `used` places may have a free one.
     fn may_have(&self, name: &Arc<str>, used: usize, now: Instant) -> bool {
         if used >= self.of_one {
             return false;
@@ -199,7 +199,7 @@ impl State {
         }
     }
 
-    /// Makes room for one more that waits: whether there is.
+    /// Makes room for one more waiting caller; returns whether there is.
     pub fn make_room(&mut self, name: &Arc<str>, waiting_max: usize) -> bool {
         if self.waiting < waiting_max {
             return true;

@@ -30,7 +30,7 @@ fn ask(queue: &Arc<Queue>, owner: &str) -> Admission {
     queue.admission(&owner.into())
 }
 
-/// Takes places until there is none for this owner; answers them.
+/// Takes places until there are no more for this owner; returns them.
 fn take_all(queue: &Arc<Queue>, owner: &str) -> Vec<Place> {
     std::iter::from_fn(|| queue.try_place(&owner.into())).collect()
 }
@@ -119,7 +119,7 @@ fn several_owners_together_leave_places_to_others() {
         .into();
     let lengths: Vec<_> = counts.iter().map(Vec::len).collect();
     assert_eq!(lengths, [11, 7, 5, 3]);
-    // What one gives back is not for those that hold more than their share.
+    // A released place is not for owners that hold more than their share.
     drop(counts);
     let _a = take_all(&queue, "a");
     assert!(!take_all(&queue, "b").is_empty());

@@ -1,5 +1,6 @@
-//! How many documents a CPU-second a map function gets through, built natively, and by `JSON.parse` within QuickJS as the
-//! baseline. `cargo run --release -p functions --example map_bench [seconds]`
+//! Measures the documents per CPU-second that a map function processes, built natively, and by
+//! `JSON.parse` within QuickJS as the baseline. `cargo run --release -p functions --example
+//! map_bench [seconds]`
 
 use std::time::{Duration, Instant};
 
@@ -13,7 +14,7 @@ const WALK: &str = "function (doc) { var n = 0; (function walk(x) { for (var k i
 const PARSE_WALK: &str = "function (doc) { var n = 0; (function walk(x) { for (var k in x) { var v = x[k]; if (typeof v === 'object') walk(v); else n++; } })(JSON.parse(doc.text)); emit(n); }";
 const WHOLE: &str = "function (doc) { emit(doc._id, doc); }";
 
-/// A flat document of about 300 bytes.
+/// Returns a flat document of about 300 bytes.
 fn small(n: usize) -> String {
     format!(
         r#"{{"type":"order","date":"2024-03-{:02}T12:30:00Z","total":{}.5,"customer":"c{:06}","status":"shipped","items":{},"currency":"EUR","note":"leave at the door, ring twice","address":"Example Street {}, 12345 Example","paid":true,"discount":null,"channel":"web"}}"#,
@@ -25,7 +26,7 @@ fn small(n: usize) -> String {
     )
 }
 
-/// A nested document of about 16 KB.
+/// Returns a nested document of about 16 KB.
 fn large(n: usize) -> String {
     let mut lines = Vec::new();
     for i in 0..64 {
@@ -43,14 +44,14 @@ fn large(n: usize) -> String {
     )
 }
 
-/// CPU time of this thread.
+/// Returns the CPU time of this thread.
 fn cpu() -> Duration {
     let time = rustix::time::clock_gettime(rustix::time::ClockId::ThreadCPUTime);
     Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
 }
 
-/// Documents a CPU-second, the median of some rounds, and the rows of one round. With worker processes it is of the wall's
-/// second.
+/// Returns documents per CPU-second, the median of some rounds, and the rows of one round. With
+/// worker processes it is per wall-clock second.
 fn rate(
     isolation: Isolation,
     map: &str,

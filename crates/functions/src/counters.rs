@@ -1,10 +1,10 @@
-//! What is counted in this crate, since the process started.
+//! Counters of this crate, since the process started.
 
 use telemetry::Counter;
 
-/// Worker processes that were started.
+/// Worker processes started.
 pub static PROCESS_STARTS: Counter = Counter::new();
-/// Worker processes that were ended in order.
+/// Worker processes that ended normally.
 pub static PROCESS_ENDS: Counter = Counter::new();
-/// Worker processes that failed or overran their time, and were killed.
+/// Worker processes that failed or exceeded their time, and were killed.
 pub static PROCESS_FAILURES: Counter = Counter::new();

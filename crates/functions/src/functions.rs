@@ -1,4 +1,4 @@
-//! Which server runs the functions of a language.
+//! Chooses the server for the functions of a language.
 
 use std::num::NonZeroUsize;
 use std::sync::Arc;
@@ -19,10 +19,10 @@ use crate::{
     Reducer,
 };
 
-// What `projection` marks, `quickjs` reads; neither knows the other.
+// `projection` writes the mark that `quickjs` reads; neither depends on the other.
 const _: () = assert!(projection::WHOLE == quickjs::WHOLE);
 
-/// The language that this program runs by itself, and that functions are in when their design document names none.
+/// The built-in language, which is the default of design documents.
 pub const JAVASCRIPT: &str = "javascript";
 
 /// Returns the name under which a design document's `language` is looked up: in lower case, and `javascript` for
@@ -39,18 +39,18 @@ pub fn language_name(written: &str) -> String {
 
 /// Groups of map functions whose projections are kept.
 const PROJECTIONS_KEPT: NonZeroUsize = NonZeroUsize::new(256).unwrap();
-/// Those of longer sources, in bytes, are worked out each time.
+/// Projections of longer sources are computed each time, in bytes.
 const SOURCES_BYTES_MAX: usize = 64 << 10;
 
 /// Sources of map functions, and their `views.lib`.
 type Sources = (Vec<String>, Option<String>);
 
-/// All languages: JavaScript by the engine that is built in, others by query servers.
+/// All languages: JavaScript by the built-in engine, others by query servers.
 pub struct Functions {
     engine: Engine,
     pools: Pools,
     places: Arc<Places>,
-    /// What groups can touch; `None` for those that are given whole documents.
+    /// The members that groups can access; `None` for those that get whole documents.
     projections: Mutex<LruCache<Sources, Option<Arc<Projection>>>>,
 }
 
@@ -61,7 +61,7 @@ impl std::fmt::Debug for Functions {
 }
 
 impl Functions {
-    /// A command for JavaScript among `query_servers` is used in place of the engine.
+    /// A JavaScript command in `query_servers` replaces the engine.
     ///
     /// # Errors
     /// [`Error::Process`] when a thread cannot be started.
@@ -75,7 +75,7 @@ impl Functions {
         }))
     }
 
-    /// Uses other settings of query servers from now on.
+    /// Replaces the settings of query servers.
     pub fn configure(&self, query_servers: Settings) {
         self.pools.configure(query_servers);
     }
@@ -91,7 +91,7 @@ impl Functions {
         language == JAVASCRIPT && !self.pools.has(language)
     }
 
-    /// The members that a group's functions can touch, unless they are given whole documents.
+    /// Returns the members that a group's functions can access, unless they get whole documents.
     fn projection(&self, group: &MapGroup) -> Option<Arc<Projection>> {
         let sources = (group.maps.clone(), group.lib.clone());
         if let Some(known) = self.projections.lock().get(&sources) {
@@ -120,7 +120,7 @@ impl Languages for Functions {
             inner,
         };
         let is_built_in = match group.indexes != Indexes::No {
-            // No query server knows `index`.
+            // Query servers do not support `index`.
             true if group.language != JAVASCRIPT => {
                 return Err(Error::UnknownLanguage(group.language.clone()));
             }
@@ -211,20 +211,20 @@ impl Languages for Functions {
     }
 }
 
-/// Where the functions of a database that data depends upon get their places.
+/// The source of places for functions of a database whose results are stored.
 struct Turns {
     places: Arc<Places>,
     database: Arc<str>,
 }
 
 impl Turns {
-    /// Waits on this thread: builds and pieces of answers are bounded.
+    /// Waits on this thread: builds and pieces of answers are limited.
     fn next(&self) -> Result<Place, Error> {
         Ok(self.places.admission(Lane::Work, &self.database).wait()?)
     }
 }
 
-/// A mapper that has a place while it works, and a new one when others want it.
+/// A mapper that has a place while it works, and gets a new one when others wait.
 struct PlacedMapper {
     turns: Turns,
     owner: Owner,
@@ -269,7 +269,7 @@ impl Reducer for PlacedReducer {
     }
 }
 
-/// Calls of functions under their names, for profiles.
+/// Labels calls of functions with their names, for profiles.
 struct LabelledDesigns {
     database: Arc<str>,
     inner: Box<dyn Designs>,
@@ -309,11 +309,11 @@ impl Designs for LabelledDesigns {
     }
 }
 
-/// Gives functions only those members of a document's body that they can touch.
+/// Passes functions only those members of a document's body that they can access.
 struct ProjectingMapper {
     inner: PlacedMapper,
     projection: Arc<Projection>,
-    /// The bodies of one call, one behind the other.
+    /// The concatenated bodies of one call.
     bodies: Vec<u8>,
 }
 

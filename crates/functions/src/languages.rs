@@ -1,24 +1,26 @@
-//! What gives the functions of every language.
+//! The interface to the functions of every language.
 
 use std::fmt;
 use std::sync::Arc;
 
 use crate::{Admission, Designs, Error, Lane, MapGroup, Mapper, Place, Reducer};
 
-/// Finds the server of a language and gives what runs its functions.
+/// Finds the server of a language and creates its functions.
 pub trait Languages: Send + Sync + fmt::Debug {
-    /// Asks for leave to call functions of a database.
+    /// Requests permission to call functions of a database.
     fn admission(&self, _lane: Lane, _database: &Arc<str>) -> Admission {
         Admission::free()
     }
 
-    /// What it gives waits for its places by itself, on its caller's thread, and so does this.
+    /// Creates a mapper, which waits for its places itself, on its caller's thread, as this call
+    /// does.
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`], [`Error::Compile`], or that nothing can run the functions.
     fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error>;
 
-    /// A custom reduce function of a database; `lib` as in [`MapGroup`]. Places as for [`Languages::mapper`].
+    /// Creates a custom reduce function of a database; `lib` as in [`MapGroup`]. Places as for
+    /// [`Languages::mapper`].
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`]. Whether the source compiles may only show when it is called.
@@ -30,16 +32,17 @@ pub trait Languages: Send + Sync + fmt::Debug {
         lib: Option<&str>,
     ) -> Result<Box<dyn Reducer>, Error>;
 
-    /// To be used, and dropped, while its caller has the place.
+    /// Returns other functions, to be used and dropped while the caller holds the place.
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`].
     fn designs(&self, place: &Place, language: &str) -> Result<Box<dyn Designs>, Error>;
 
-    /// Whether `source` compiles, where the language can tell.
+    /// Checks that `source` compiles, where the language supports it.
     ///
     /// # Errors
-    /// [`Error::Compile`] when it does not, [`Error::UnknownLanguage`]; all others when that cannot be found out.
+    /// [`Error::Compile`] when it does not, [`Error::UnknownLanguage`]; all others when that cannot
+    /// be determined.
     fn check(
         &self,
         place: &Place,
@@ -48,16 +51,18 @@ pub trait Languages: Send + Sync + fmt::Debug {
         lib: Option<&str>,
     ) -> Result<(), Error>;
 
-    /// For each map function of a group the members of documents that it is given (a JSON array of paths), or why it is given
-    /// whole documents. Empty where the language has nothing of the kind.
+    /// Returns for each map function of a group the members of documents that it gets (a JSON array
+    /// of paths), or why it gets whole documents. Empty where the language has no such
+    /// optimisation.
     fn projections(&self, _group: &MapGroup) -> Vec<Result<String, String>> {
         vec![]
     }
 
-    /// Lets go of what was kept for calls that did not come. Asked now and then.
+    /// Drops state kept for calls that did not come. Called periodically.
     fn rest(&self) {}
 
-    /// Bytes that the worker processes of the built-in language take together, and the most that they took.
+    /// Returns the memory of the built-in language's worker processes, and its maximum so far, in
+    /// bytes.
     fn worker_memory(&self) -> (u64, u64) {
         (0, 0)
     }

@@ -1,7 +1,7 @@
-//! Running users' code: the functions of design documents, in JavaScript in this process (or in worker processes of the
-//! same binary), and in any language by CouchDB's query-server line protocol.
+//! Runs users' code: the functions of design documents, in JavaScript in this process (or in worker
+//! processes of the same binary), and in any language by CouchDB's query-server line protocol.
 //!
-//! It knows documents, keys and values as JSON text; it knows nothing of indexes, databases or HTTP.
+//! It knows documents, keys and values as JSON text; it does not know indexes, databases or HTTP.
 //! All calls block: the caller is a worker thread.
 //!
 //! The module `language` of the crate `query-server` defines the traits of a language, which this crate exports too.

@@ -1,5 +1,6 @@
-//! Who may run users' functions now: each kind of work has a queue of its own, so that shows do not delay writes or index
-//! builds. Each queue is fair to databases (see [`fair_queue`]), and one database never has all places.
+//! Limits concurrent calls of users' functions: each kind of work has a queue of its own, so that
+//! shows do not delay writes or index builds. Each queue is fair to databases (see [`fair_queue`]),
+//! and one database never has all places.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -9,14 +10,17 @@ use fair_queue::{Limits, Queue};
 
 use crate::SLICE;
 
-/// Answers under way whose functions run in between: each has a thread, and a list a process, while its client takes it.
+/// Maximum number of answers in progress that call functions: each has a thread, and a list a
+/// process, while its client reads it.
 const ANSWERS_MAX: usize = 32;
-/// Those of one database, or of one user.
+/// Maximum number of those of one database, or of one user.
 const ANSWERS_OF_ONE_MAX: usize = 10;
-/// Each has at most half as many answers under way as there are free places: several with slow clients leave places to others.
+/// Each has at most half as many answers in progress as there are free places: several with slow
+/// clients leave places to others.
 const ANSWERS_SHARE_PERCENT: usize = 50;
 
-/// A call that takes this long is slow, and its database for a while after it: slow ones together leave a place to others.
+/// A call of this duration is slow, and its database for a while after it: slow ones together
+/// leave a place to others.
 const SLOW: Duration = Duration::from_secs(1);
 
 /// A kind of work that has places of its own.
@@ -24,13 +28,14 @@ const SLOW: Duration = Duration::from_secs(1);
 pub enum Lane {
     /// Functions that a request or a feed calls: shows, updates, rewrites, filters.
     Calls,
-    /// Validations of what is to be written, and checks of sources.
+    /// Validations of writes, and checks of sources.
     Writes,
     /// Maps and reduces.
     Work,
-    /// List functions, each for as long as its client takes its output.
+    /// List functions, each while its client reads its output.
     Lists,
-    /// Pieces of answers that custom reduce functions are run for; these functions have places of [`Lane::Work`].
+    /// Pieces of answers that call custom reduce functions; these functions have places of
+    /// [`Lane::Work`].
     Answers,
 }
 
@@ -42,7 +47,7 @@ pub struct Places {
     lanes: [Arc<Queue>; LANES],
 }
 
-/// How answers under way are shared, by databases or by users.
+/// Returns the limits of answers in progress, by database or by user.
 pub fn answer_limits(queue_max: usize) -> Limits {
     Limits {
         of_one: ANSWERS_OF_ONE_MAX,
@@ -55,8 +60,8 @@ pub fn answer_limits(queue_max: usize) -> Limits {
 }
 
 impl Places {
-    /// `workers`: places of one database in each lane of calls; there is one more for others. `queue_max`: how many may
-    /// wait in each lane.
+    /// `workers` is the number of places of one database in each lane of calls; there is one more
+    /// for others. `queue_max` is the maximum number of waiting calls in each lane.
     pub fn new(workers: usize, queue_max: usize) -> Arc<Places> {
         let workers = workers.max(2);
         let calls = Limits {

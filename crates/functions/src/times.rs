@@ -1,4 +1,4 @@
-//! How long users' map functions took, by view.
+//! Times of users' map functions, by view.
 
 use std::sync::LazyLock;
 use std::time::Instant;
@@ -10,7 +10,7 @@ use telemetry::{Use, Used};
 static TIMES: LazyLock<(Instant, Mutex<Used>)> =
     LazyLock::new(|| (Instant::now(), Mutex::default()));
 
-/// Begins to count. What is told since when counts from now.
+/// Starts to count. Times reported from now on count.
 pub(crate) fn begin() {
     LazyLock::force(&TIMES);
 }
@@ -29,7 +29,8 @@ pub(crate) fn note(owner: &Owner, spent: &[u64]) {
     }
 }
 
-/// What was counted, by database, design document and view; those that took the least may be missing.
+/// Returns the counts by database, design document and view; those with the lowest times may be
+/// missing.
 pub fn told() -> Used {
     TIMES.1.lock().clone()
 }

@@ -4,7 +4,7 @@ use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 use std::time::Duration;
 
-use auth::{Origin, Said};
+use auth::{Origin, RequestCredentials};
 use config::settings::SameSite;
 use hyper::header::COOKIE;
 use node::Node;
@@ -125,7 +125,7 @@ impl App {
         let found = {
             let headers = &req.headers;
             let header = |name: &str| headers.get(name).and_then(|v| v.to_str().ok());
-            let said = Said {
+            let said = RequestCredentials {
                 cookie: session_cookie(req),
                 header: &header,
                 origin: self.origin_of(req),

@@ -1,4 +1,5 @@
-//! How fast built-in reduce functions are. Prints nanoseconds a row, the median of 31 runs with the fastest and the slowest.
+//! Speed of the built-in reduce functions. Prints nanoseconds per row, the median of 31 runs with
+//! the fastest and the slowest.
 //!
 //! `cargo run --release -p index --example reduce_speed`
 

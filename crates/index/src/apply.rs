@@ -33,7 +33,8 @@ impl<'a> Changes<'a> {
         }
     }
 
-    /// Replaces the rows of the buffer's documents. `flush` is called between documents when there may be enough for a write.
+    /// Replaces the rows of the buffer's documents. `flush` is called between documents when the
+    /// batch may be full.
     pub fn apply(
         &mut self,
         buffer: &RowBuffer,
@@ -55,7 +56,7 @@ impl<'a> Changes<'a> {
         Ok(())
     }
 
-    /// Removes all rows of documents that are no more.
+    /// Removes all rows of a removed document.
     pub fn remove(&mut self, id: &[u8], state: &mut State) -> Result<(), Error> {
         let key = self.back_key(id);
         if let Some(old) = self.engine.get(Keyspace::IndexBack, &key)? {

@@ -1,5 +1,5 @@
-//! The summary tree of one view: rows are grouped by fences into blocks, blocks into runs. Counts are exact at all times;
-//! reductions are computed when first asked for and kept until a row of theirs changes.
+//! The summary tree of one view: rows are grouped by fences into blocks, blocks into runs. Counts
+//! are always exact; reductions are computed on first use and kept until one of their rows changes.
 
 use std::sync::{Arc, OnceLock};
 
@@ -7,7 +7,7 @@ use crate::row_cache::BlockHeat;
 
 /// A block is split when it holds more rows than this.
 pub const BLOCK_ROWS_MAX: u32 = 384;
-/// At most so many rows has each block after a split, and each that a first build makes.
+/// Maximum rows of a block after a split, and of a block that a first build makes.
 pub const BLOCK_ROWS_SPLIT: u32 = 192;
 /// Runs are split when they hold more blocks than this, into runs of half as many.
 const RUN_BLOCKS_MAX: usize = 128;
@@ -28,15 +28,15 @@ fn no_reductions(functions: usize) -> Reductions {
 /// Rows from its fence up to the next one's.
 #[derive(Clone, Debug)]
 pub struct Block {
-    /// First place that may be in the block; empty for the first block of a view.
+    /// The lower bound of the block's places; empty for the first block of a view.
     pub fence: Box<[u8]>,
-    /// How many.
+    /// Number of rows.
     pub rows: u32,
-    /// Those of its rows that were worked out.
+    /// The computed reductions of its rows.
     pub reductions: Reductions,
     /// No row of it has a later place. Looked up when first needed.
     pub last: OnceLock<Box<[u8]>>,
-    /// How often its rows were asked for.
+    /// How often its rows were read.
     pub(crate) heat: BlockHeat,
     /// Differs from its stored form.
     dirty: bool,
@@ -45,7 +45,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// A block whose reductions are yet to be worked out.
+    /// Returns a block whose reductions are yet to be worked out.
     pub fn new(fence: &[u8], rows: u32, functions: usize) -> Block {
         Block {
             fence: fence.into(),
@@ -58,7 +58,7 @@ impl Block {
         }
     }
 
-    /// A new block with its reductions.
+    /// Returns a new block with its reductions.
     pub fn with_reductions(fence: &[u8], rows: u32, reductions: Reductions) -> Block {
         Block {
             dirty: true,
@@ -66,7 +66,7 @@ impl Block {
         }
     }
 
-    /// A block as it was stored.
+    /// Returns a block as it was stored.
     pub fn stored(fence: &[u8], rows: u32, reductions: Reductions) -> Block {
         Block {
             fence: fence.into(),
@@ -85,9 +85,9 @@ impl Block {
 pub struct Run {
     /// Never empty.
     pub blocks: Vec<Block>,
-    /// How many, in all blocks.
+    /// Number of rows in all blocks.
     pub rows: u64,
-    /// Those of its rows that were worked out.
+    /// The computed reductions of its rows.
     pub reductions: Reductions,
     /// Holds blocks that are dirty.
     dirty: bool,
@@ -126,17 +126,18 @@ impl Run {
     }
 }
 
-/// The blocks of one view. There is always at least one. Cheap to clone: runs are shared until changed.
+/// The blocks of one view. There is always at least one. Cheap to clone: runs are shared until
+/// changed.
 #[derive(Clone, Debug)]
 pub struct Blocks {
     runs: Vec<Arc<Run>>,
     functions: usize,
     rows: u64,
-    /// Of all rows.
+    /// Reductions of all rows.
     pub reductions: Reductions,
 }
 
-/// Where a block is.
+/// Position of a block.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub struct At {
     /// Which run.
@@ -150,7 +151,7 @@ pub struct At {
 pub enum Step {
     /// The row is new.
     Added,
-    /// The row is gone.
+    /// The row was removed.
     Removed,
     /// The row's value is another.
     Replaced,
@@ -173,7 +174,7 @@ impl Blocks {
         self.runs.len() * (size_of::<Run>() + run.blocks.len() * each)
     }
 
-    /// A view without rows and with this many reduce functions.
+    /// Returns a view without rows and with this many reduce functions.
     pub fn empty(functions: usize) -> Blocks {
         Self::from_blocks(vec![], functions)
     }
@@ -201,22 +202,22 @@ impl Blocks {
         }
     }
 
-    /// How many, in all.
+    /// Returns the number of rows in all blocks.
     pub fn rows(&self) -> u64 {
         self.rows
     }
 
-    /// The runs in the order of their fences.
+    /// Returns the runs in the order of their fences.
     pub fn runs(&self) -> &[Arc<Run>] {
         &self.runs
     }
 
-    /// The block there.
+    /// Returns the block there.
     pub fn block(&self, at: At) -> &Block {
         &self.runs[at.run].blocks[at.block]
     }
 
-    /// The block that holds `place`.
+    /// Returns the block that holds `place`.
     pub fn find(&self, place: &[u8]) -> At {
         let run = self
             .runs
@@ -229,7 +230,7 @@ impl Blocks {
         At { run, block }
     }
 
-    /// The block after `at`.
+    /// Returns the block after `at`.
     pub fn next(&self, at: At) -> Option<At> {
         if at.block + 1 < self.runs[at.run].blocks.len() {
             return Some(At {
@@ -243,15 +244,15 @@ impl Blocks {
         })
     }
 
-    /// The last block.
+    /// Returns the last block.
     pub fn last(&self) -> At {
-        // There is always one, and none of the runs is empty.
+        // There is always at least one run, and no run is empty.
         let run = self.runs.len().saturating_sub(1);
         let block = self.runs[run].blocks.len().saturating_sub(1);
         At { run, block }
     }
 
-    /// The block before `at`.
+    /// Returns the block before `at`.
     pub fn previous(&self, at: At) -> Option<At> {
         if let Some(block) = at.block.checked_sub(1) {
             return Some(At { block, ..at });
@@ -262,7 +263,7 @@ impl Blocks {
         Some(At { run, block })
     }
 
-    /// The first place beyond the block; `None` for the last one.
+    /// Returns the first place beyond the block; `None` for the last one.
     pub fn end_of(&self, at: At) -> Option<&[u8]> {
         self.next(at).map(|n| &*self.block(n).fence)
     }
@@ -274,7 +275,8 @@ impl Blocks {
         runs + blocks.iter().map(|b| u64::from(b.rows)).sum::<u64>()
     }
 
-    /// The block that holds the row of this rank, and the row's rank in it; `None` beyond the last row.
+    /// Returns the block that holds the row of this rank, and the row's rank in it; `None` beyond
+    /// the last row.
     pub fn nth(&self, mut rank: u64) -> Option<(At, u64)> {
         let mut run = 0;
         while rank >= self.runs.get(run)?.rows {
@@ -290,7 +292,7 @@ impl Blocks {
         None
     }
 
-    /// Notes what happened to the row at `place`; answers true when its block has grown too large.
+    /// Notes a step at `place`; returns true when its block has grown too large.
     pub fn note(&mut self, place: &[u8], step: Step) -> bool {
         let at = self.find(place);
         let functions = self.functions;
@@ -298,7 +300,7 @@ impl Blocks {
         let block = &mut run.blocks[at.block];
         match step {
             Step::Added => {
-                // What was looked up last stays a bound when rows are removed.
+                // The last looked-up place stays a bound when rows are removed.
                 if block.last.get().is_some_and(|last| **last < *place) {
                     block.last.take();
                 }
@@ -320,7 +322,7 @@ impl Blocks {
         is_oversized
     }
 
-    /// Notes that there are so many more rows in the block that holds `place`.
+    /// Adds this number of rows to the block that contains `place`.
     pub fn add(&mut self, place: &[u8], rows: u32) {
         let at = self.find(place);
         let functions = self.functions;
@@ -340,7 +342,7 @@ impl Blocks {
         blocks.filter(move |b| b.rows > rows).map(|b| &*b.fence)
     }
 
-    /// Replaces the block that begins at `fence` by `parts`, the first of which begins there too.
+    /// Replaces the block that starts at `fence` by `parts`, the first of which starts there too.
     pub fn split(&mut self, fence: &[u8], parts: Vec<Block>) {
         let at = self.find(fence);
         if *self.block(at).fence != *fence || parts.is_empty() {
@@ -366,8 +368,8 @@ impl Blocks {
         }
     }
 
-    /// Calls `f` with each block that differs from its stored form, and takes it as stored. A block without rows is to be
-    /// removed there, unless it is the first, and is gone here.
+    /// Calls `f` with each block that differs from its stored form, and marks it as stored. An
+    /// empty block is to be removed from storage, unless it is the first, and is removed here.
     pub fn take_dirty(&mut self, mut f: impl FnMut(&Block)) {
         let mut emptied = false;
         for run in self.runs.iter_mut().filter(|r| r.dirty) {
@@ -387,7 +389,7 @@ impl Blocks {
         }
     }
 
-    /// The blocks whose reductions are not all stored.
+    /// Returns the blocks whose reductions are not all stored.
     pub fn unreduced(&self) -> impl Iterator<Item = At> {
         let runs = self.runs.iter().enumerate().filter(|(_, r)| !r.reduced);
         runs.flat_map(|(run, r)| {
@@ -396,7 +398,7 @@ impl Blocks {
         })
     }
 
-    /// Takes the reductions of blocks that have all of them into their next stored form; answers of how many blocks.
+    /// Marks blocks with all reductions computed for storing; returns their number.
     pub fn keep_reductions(&mut self) -> usize {
         let mut kept = 0;
         let is_new = |b: &Block| !b.reduced && b.reductions.iter().all(|r| r.get().is_some());
@@ -456,7 +458,7 @@ impl<'a> Tally<'a> {
         }
     }
 
-    /// How many there were by the fences of their blocks.
+    /// Returns the numbers of rows by the fences of their blocks.
     pub fn counted(mut self) -> Vec<(Box<[u8]>, u32)> {
         self.close();
         self.counted
@@ -548,7 +550,7 @@ mod tests {
         fn counts_and_ranks_are_those_of_the_rows(steps in proptest::collection::vec((any::<bool>(), 0u32..60_000), 1..4000), probe in 0u32..60_000) {
             let mut rows = BTreeSet::new();
             let mut blocks = Blocks::empty(1);
-            // Begin with many rows, so that there are blocks and runs to speak of.
+            // Start with many rows, so that there are several blocks and runs.
             let first: Vec<u32> = (0..60_000).step_by(3).collect();
             for (add, n) in first.into_iter().map(|n| (true, n)).chain(steps) {
                 let place = n.to_be_bytes().to_vec();
@@ -571,7 +573,7 @@ mod tests {
             prop_assert_eq!(rows.range(fence.clone()..).nth(within as usize), rows.iter().nth(rank as usize));
             prop_assert!(blocks.runs().iter().all(|r| !r.blocks.is_empty() && r.blocks.len() <= RUN_BLOCKS_MAX));
             let more: BTreeSet<Vec<u8>> = (0..60_000u32).step_by(7).map(|n| [&n.to_be_bytes()[..], b"x"].concat()).collect();
-            // As it is stored, and reduced.
+            // As stored, and reduced.
             blocks.take_dirty(|_| {});
             for at in blocks.unreduced().collect::<Vec<_>>() {
                 blocks.block(at).reductions[0].set(Arc::from(*b"1")).unwrap();

@@ -1,8 +1,10 @@
-//! Building an index and keeping it up: who does what in which order, so that it is right after a crash at any moment.
+//! Building and updating an index: the order of steps that makes it correct after a crash at any
+//! moment.
 //!
-//! **One thread writes an index at a time.** Every batch holds rows, the back-index, the changed blocks, and the state with
-//! the seq that they stand for; the engine's log orders it after the documents that it came from. A first build sorts rows and
-//! adds them as files instead: while that happens the state says so, and after a crash there the index starts over.
+//! **One thread writes an index at a time.** Every batch holds rows, the back-index, the changed
+//! blocks, and the state with their seq; the engine's log orders it after the documents that it was
+//! made from. A first build sorts rows and adds them as files instead: meanwhile the state has a
+//! flag, and after a crash there the index starts over.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -17,29 +19,30 @@ use crate::blocks::{BLOCK_ROWS_MAX, Block, Blocks};
 use crate::index::{Index, wipe};
 use crate::map::{Control, RowBuffer, Source, map_on_all};
 use crate::read::PlaceRange;
-use crate::run::{self, Written};
+use crate::run::{self, RunOutput};
 use crate::state::State;
 
 /// Free space, beyond what memtables need, below which no rows are added.
 const RESERVE_BYTES: u64 = 32 << 20;
-/// While a first build goes on, blocks of so many rows are left as they are: to split one, all its rows are read.
+/// Maximum rows of a block that is not split during a first build: splitting one reads all its
+/// rows.
 const UNSPLIT_ROWS_MAX: u32 = 4 * BLOCK_ROWS_MAX;
-/// Blocks that are split between two writes of what came of it.
+/// Blocks split between two writes of the result.
 const SPLIT_BLOCKS: usize = 1024;
 
-/// How much of a build is held in memory at a time.
+/// Memory limits of a build.
 #[derive(Clone, Copy, Debug)]
 pub struct BuildLimits {
     /// Rows that a first build sorts at a time, in bytes.
     pub run_bytes_max: usize,
     /// Rows mapped ahead of an incremental update, in bytes.
     pub update_bytes_max: usize,
-    /// The same of an update of few changes, which does not wait for memory.
+    /// The limit of an update of few changes, which does not wait for memory.
     pub small_update_bytes_max: usize,
-    /// A run of a first build is added as sorted files when it is longer than this: each file costs a sync and a place among
-    /// the engine's files.
+    /// A run of a first build is added as sorted files when it is longer than this: each file costs
+    /// a sync and a place among the engine's files.
     pub small_run_bytes_max: usize,
-    /// A batch is written when it is this long: a longer one would hold up writers of documents.
+    /// Size at which a batch is written, in bytes: a larger one would delay writers of documents.
     pub batch_bytes: usize,
     /// Blocks whose reductions are worked out between writes of them.
     pub warm_blocks: usize,
@@ -63,7 +66,7 @@ pub(crate) struct Build<'a> {
     index: &'a Index,
     state: State,
     guard: DiskGuard,
-    /// There are few changes to look at.
+    /// Whether there are few changes to process.
     pub(crate) is_small: bool,
 }
 
@@ -142,19 +145,19 @@ impl<'a> Build<'a> {
             counts: &self.index.map_counts,
         };
         let buffers = map_on_all(source, mappers, &self.index.spec, !first, &control)?;
-        // What was handed out may not have been mapped.
+        // Handed-out documents may not have been mapped.
         self.index.check_stop()?;
         Ok(buffers)
     }
 
-    /// Takes out documents that were purged altogether.
+    /// Removes fully purged documents.
     fn purge(&mut self, view: &View) -> Result<(), Error> {
         let after = self.state.purge_seq;
         if view.meta.purge_seq <= after {
             return Ok(());
         }
         if view.meta.purge_floor > after {
-            tracing::warn!(index = %self.index.label, "more was purged than is remembered: the index starts over");
+            tracing::warn!(index = %self.index.label, "more purges than are kept: the index starts over");
             let empty = State {
                 version: self.state.version,
                 purge_seq: view.meta.purge_seq,
@@ -195,7 +198,7 @@ impl<'a> Build<'a> {
 
     fn apply(&mut self, buffers: Vec<RowBuffer>, upto: u64) -> Result<(), Error> {
         let mut changes = Changes::new(self.engine(), self.index.number);
-        // The state as it is written changes with each flush, so `self` lends it out for as long.
+        // The written state changes with each flush, so `self` lends it out meanwhile.
         let mut state = std::mem::replace(&mut self.state, State::empty(&self.index.spec));
         let mut result = Ok(());
         for buffer in &buffers {
@@ -248,7 +251,7 @@ impl<'a> Build<'a> {
         self.guard.admit(engine, bytes as u64)?;
         run::sort(&mut buffers);
         let (rows, back) = self.write_files(&buffers)?;
-        // A file is on disk at once; the documents that it is made of have to be there first.
+        // A file is durable immediately; the documents that it was made from must be durable first.
         let synced = index.store.committer.sync();
         synced
             .blocking_recv()
@@ -258,7 +261,7 @@ impl<'a> Build<'a> {
         self.state.ingesting = true;
         let mut batch = engine.writes();
         self.state.save(index.number, &mut batch);
-        // Readers keep to what was before until all is there.
+        // Readers keep the earlier snapshot until everything is there.
         self.publish(Some(stable));
         batch.commit(true)?;
         back.ingest(engine, Keyspace::IndexBack)?;
@@ -286,8 +289,8 @@ impl<'a> Build<'a> {
         Ok(())
     }
 
-    /// Writes the files of rows and of the back-index, both at once.
-    fn write_files(&self, buffers: &[RowBuffer]) -> Result<(Written, SortedFiles), Error> {
+    /// Writes the files of rows and of the back-index concurrently.
+    fn write_files(&self, buffers: &[RowBuffer]) -> Result<(RunOutput, SortedFiles), Error> {
         let (engine, index) = (self.engine(), self.index);
         std::thread::scope(|scope| {
             let back = scope.spawn(|| {
@@ -305,7 +308,7 @@ impl<'a> Build<'a> {
         })
     }
 
-    /// Counts rows that were added: as the blocks that they make, or into the blocks that there are.
+    /// Counts added rows: as new blocks, or into existing ones.
     fn count(&mut self, blocks: Vec<Vec<Block>>, counted: Vec<Vec<(Box<[u8]>, u32)>>) {
         let spec = &self.index.spec;
         for (n, (new, counted)) in blocks.into_iter().zip(counted).enumerate() {
@@ -360,7 +363,7 @@ mod tests {
             Owner::default(),
         )
         .unwrap();
-        // What a build leaves that failed between its two keyspaces.
+        // As after a build that failed between its two keyspaces.
         let stable = index.view().unwrap().snapshot;
         let mut build = Build::new(&index, State::empty(&index.spec));
         build.state.ingesting = true;

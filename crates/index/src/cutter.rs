@@ -1,34 +1,38 @@
-//! Where blocks begin: after so many rows, and where groups begin, so that reductions of groups are those of whole blocks.
+//! Boundaries of blocks: after a number of rows, and at the start of groups, so that reductions of
+//! groups are those of whole blocks.
 
 use document::collation::group_prefix;
 
 use crate::blocks::BLOCK_ROWS_SPLIT;
 use crate::keys::take_terminated;
 
-/// Groups by more elements than this are not told apart.
+/// Groups by more elements than this are not distinguished.
 const LEVELS: usize = 8;
-/// A block is not cut short for a group that begins in it before so many rows, but after a group of several blocks.
+/// A block is cut short for a group that starts in it only after this many rows, except after a
+/// group of several blocks.
 const SHORT_BLOCK_ROWS_MIN: u64 = 32;
 
-/// Cuts rows into blocks. Beside full blocks, a group as long as a block ends one.
+/// Cuts rows into blocks. Besides full blocks, a group as long as a block ends one.
 pub(crate) struct Cutter {
     partitioned: bool,
     /// Rows so far.
     rows: u64,
-    /// Which of them the block begins with.
+    /// The row that starts the block.
     block: u64,
     /// The sort key of the last one.
     last: Vec<u8>,
-    /// Which row the group that it is of began with: the group by one element, by two, and so on. No later one is less.
+    /// Which row the group that it is of began with: the group by one element, by two, and so on.
+    /// No later one is less.
     groups: [u64; LEVELS],
 }
 
 /// A block is complete.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Cut {
-    /// It has the first so many rows of those that are in no block yet.
+    /// Number of rows, of those that are in no block yet.
     pub rows: usize,
-    /// The next one begins with a group, at the sort key of its first row; else at the place of the row.
+    /// Whether the next block starts with a group, at the sort key of its first row; else at the
+    /// place of the row.
     pub at_group: bool,
 }
 
@@ -43,7 +47,8 @@ impl Cutter {
         }
     }
 
-    /// Takes the sort key of the next row, with its partition; answers of the block that ends before that row, if one does.
+    /// Adds the sort key of the next row, with its partition; returns the block that ends before
+    /// that row, if any.
     pub fn next(&mut self, sort: &[u8]) -> Option<Cut> {
         let row = self.rows;
         self.rows += 1;
@@ -73,7 +78,8 @@ impl Cutter {
         })
     }
 
-    /// How many of the first elements are those of the last row: the group by one more ends.
+    /// Returns how many of the first elements equal those of the last row: the group by one more
+    /// ends.
     fn changed_level(&self, sort: &[u8]) -> usize {
         let last = &self.last[..];
         let skip = match self.partitioned {
@@ -100,7 +106,7 @@ mod tests {
         sort
     }
 
-    /// The first rows of blocks, and whether each begins with a group.
+    /// Returns the first rows of blocks, and whether each starts with a group.
     fn blocks(partitioned: bool, sorts: impl IntoIterator<Item = Vec<u8>>) -> Vec<(usize, bool)> {
         let mut cutter = Cutter::new(partitioned);
         let mut first = 0;
@@ -126,7 +132,7 @@ mod tests {
         let cuts = blocks(false, rows);
         assert!(cuts.contains(&(250, true)), "{cuts:?}");
         assert!(cuts.contains(&(550, true)), "{cuts:?}");
-        // Of 250 rows with one first element, no two others alike.
+        // 250 rows with the same first element, each with a different second one.
         let rows = (0..750).map(|n| sort(&format!("[{},{n}]", n / 250)));
         let cuts = blocks(false, rows);
         assert!(
@@ -137,7 +143,7 @@ mod tests {
 
     #[test]
     fn a_full_block_ends_where_the_widest_group_in_it_begins() {
-        // The group by one element begins at 100, one by two at 150.
+        // The group by one element starts at 100, that by two at 150.
         let key = |n| match n {
             0..100 => format!("[1,{n}]"),
             100..150 => "[2,1]".to_owned(),

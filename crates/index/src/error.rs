@@ -13,13 +13,13 @@ pub enum Error {
     /// The server stops.
     #[error("the index build was stopped")]
     Stopped,
-    /// A design document that cannot be what it says.
+    /// An invalid design document.
     #[error("{0}")]
     Invalid(String),
 }
 
 impl Error {
-    /// A word for what went wrong; of a function's failure CouchDB's `error`.
+    /// Returns a word for what went wrong; of a function's failure CouchDB's `error`.
     pub fn name(&self) -> &str {
         match self {
             Error::Storage(_) => "storage",

@@ -5,7 +5,8 @@ use crate::reduce::Builtin;
 use crate::spec::ReduceSpec;
 use crate::state::{decode_block, encode_block};
 
-/// The decoders of an index's rows, back-index and blocks: what decodes is encoded as a value that says the same.
+/// The decoders of an index's rows, back-index and blocks: decoded values encode to equivalent
+/// ones.
 pub fn stored(bytes: &[u8]) {
     if let Ok(row) = RowValue::decode(bytes) {
         let mut again = vec![];
@@ -32,7 +33,8 @@ pub fn stored(bytes: &[u8]) {
     }
 }
 
-/// The places of two documents' rows of one key: they compare as the ids, which are the halves of the bytes, and give them back.
+/// Places of two documents' rows with one key: they compare as the ids, which are the halves of the
+/// bytes, and decode to them.
 pub fn places(bytes: &[u8]) {
     let (left, right) = bytes.split_at(bytes.len() / 2);
     let id = |bytes| String::from_utf8_lossy(bytes).into_owned();

@@ -22,14 +22,14 @@ use crate::state::State;
 /// Changes up to this many are mapped by one thread.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
 
-/// How far a build is. All zero when none runs.
+/// Progress of a build. All zero when none runs.
 #[derive(Debug, Default)]
 pub struct Progress {
     /// A build is under way.
     pub running: AtomicBool,
-    /// Changes looked at, and to look at.
+    /// Number of changes processed, and to process.
     pub done: AtomicU64,
-    /// Changes to look at.
+    /// Number of changes to process.
     pub total: AtomicU64,
     /// In seconds since 1970.
     pub started_unix_s: AtomicU64,
@@ -38,9 +38,9 @@ pub struct Progress {
 /// Sizes and counts of an index.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct IndexInfo {
-    /// Seq of the shard that it has come to.
+    /// Seq of the shard up to which it is built.
     pub indexed_seq: u64,
-    /// Purges of the shard that it knows of.
+    /// Purge seq of the shard up to which it is built.
     pub purge_seq: u64,
     /// Bytes of files.
     pub file_bytes: u64,
@@ -48,18 +48,19 @@ pub struct IndexInfo {
     pub external_bytes: u64,
     /// Bytes of live rows before compression.
     pub active_bytes: u64,
-    /// How many, in all views.
+    /// Number of rows in all views.
     pub rows: u64,
     /// A build is under way.
     pub building: bool,
 }
 
-/// What readers see.
+/// The state that readers see.
 pub(crate) struct Published {
     pub(crate) state: Arc<State>,
     /// While files are added: the rows that agree with `state`.
     pub(crate) stable: Option<Arc<Snapshot>>,
-    /// What is stored may be ahead of `state`: a write was begun that is not published, or the index is closed, and so perhaps dropped.
+    /// The stored index may be ahead of `state`: a started write is not published yet, or the index
+    /// is closed and perhaps dropped.
     pub(crate) may_be_ahead: bool,
 }
 
@@ -67,7 +68,7 @@ pub(crate) struct Published {
 pub struct Index {
     /// Its number in the store.
     pub number: ShardNumber,
-    /// Of what it is made of.
+    /// Signature of the specification.
     pub signature: Signature,
     pub(crate) owner: Arc<Shard>,
     pub(crate) store: Arc<Store>,
@@ -79,18 +80,18 @@ pub struct Index {
     pub(crate) memory: Arc<BuildMemory>,
     row_cache: Arc<RowCache>,
     pub(crate) published: Mutex<Published>,
-    /// Held by whoever writes the index.
+    /// Held by the thread that writes the index.
     pub(crate) writer: Mutex<()>,
     /// Set when the index is dropped or the server stops: nothing more is written.
     pub(crate) stop: AtomicBool,
-    /// How far a build is.
+    /// Progress of a build.
     pub progress: Progress,
-    /// What became of the documents that were mapped.
+    /// Counts of the mapped documents.
     pub map_counts: MapCounts,
 }
 
 impl Index {
-    /// Opens an index whose number is in the catalogue. `label` says whose functions are run.
+    /// Opens an index whose number is in the catalogue. `label` names the functions' owner.
     pub fn open(
         store: Arc<Store>,
         owner: Arc<Shard>,
@@ -104,7 +105,7 @@ impl Index {
         let state = match State::load(&engine.snapshot(), number, &spec)? {
             Some(state) if !state.ingesting => state,
             Some(state) => {
-                tracing::warn!(index = %label, "a crash cut the index's first build: it starts over");
+                tracing::warn!(index = %label, "a crash interrupted the index's first build: it starts over");
                 let empty = State {
                     version: state.version,
                     ..State::empty(&spec)
@@ -142,38 +143,38 @@ impl Index {
         })
     }
 
-    /// The same index with other limits of its builds.
+    /// Returns the index with other limits of its builds.
     pub fn with_limits(self, limits: BuildLimits) -> Index {
         Index { limits, ..self }
     }
 
-    /// The same index, whose builds share memory with those of others.
+    /// Returns the same index, whose builds share memory with those of others.
     pub fn with_memory(self, memory: Arc<BuildMemory>) -> Index {
         Index { memory, ..self }
     }
 
-    /// The same index, whose rows are kept in memory with those of others.
+    /// Returns the same index, whose rows are kept in memory with those of others.
     pub fn with_row_cache(self, row_cache: Arc<RowCache>) -> Index {
         Index { row_cache, ..self }
     }
 
-    /// What it is made of.
+    /// Returns the specification.
     pub fn spec(&self) -> &Arc<Spec> {
         &self.spec
     }
 
-    /// Seq of the shard that it has come to.
+    /// Returns the seq of the shard up to which it is built.
     pub fn indexed_seq(&self) -> u64 {
         self.published.lock().state.indexed_seq
     }
 
-    /// Seq and purge seq of the shard that the index has come to.
+    /// Returns the seq and the purge seq of the shard up to which it is built.
     pub fn progress_seqs(&self) -> (u64, u64) {
         let state = &self.published.lock().state;
         (state.indexed_seq, state.purge_seq)
     }
 
-    /// The index as it is now.
+    /// Returns the current state of the index.
     pub fn view(&self) -> Result<IndexView, Error> {
         loop {
             let published = self.published.lock();
@@ -182,7 +183,8 @@ impl Index {
                 Some(s) => s.clone(),
                 None => Arc::new(self.store.engine().snapshot()),
             };
-            // The writer publishes right after its write; between the two the snapshot may be ahead.
+            // The writer publishes right after its write; between the two the snapshot may be
+            // ahead.
             let stored = match published.stable.is_none() && published.may_be_ahead {
                 true => State::stored_version(&snapshot, self.number)?,
                 false => state.version,
@@ -241,7 +243,7 @@ impl Index {
         size_of::<Index>() + MEMORY_BESIDE_BYTES + blocks(&self.published.lock().state)
     }
 
-    /// Brings the index up to everything that the shard holds now, and answers the seq. Blocks until done.
+    /// Brings the index up to the shard's present state, and returns the seq. Blocks until done.
     pub fn update(&self) -> Result<u64, Error> {
         let _writer = self.writer.lock();
         self.check_stop()?;
@@ -266,8 +268,9 @@ impl Index {
         Ok(self.indexed_seq())
     }
 
-    /// After a write that failed. It may have been stored in spite of the error: its state is taken from there. After files that could not be
-    /// added none of them is to be trusted. The caller holds `writer`.
+    /// After a write that failed. It may have been stored in spite of the error: its state is taken
+    /// from there. After files that could not be added none of them is to be trusted. The caller
+    /// holds `writer`.
     pub(crate) fn recover(&self) -> Result<(), Error> {
         let mut published = self.published.lock();
         if published.stable.is_none() && published.may_be_ahead {
@@ -293,12 +296,13 @@ impl Index {
         Ok(())
     }
 
-    /// From now on, until the next write is published, what is stored may be ahead of it: readers look there.
+    /// Until the next write is published, the stored index may be ahead of the published one:
+    /// readers check there.
     pub fn begin_write(&self) {
         self.published.lock().may_be_ahead = true;
     }
 
-    /// Shows what was written to readers.
+    /// Makes the written state visible to readers.
     pub(crate) fn publish(&self, state: State, stable: Option<Arc<Snapshot>>) {
         *self.published.lock() = Published {
             state: Arc::new(state),
@@ -315,17 +319,19 @@ impl Index {
     }
 }
 
-/// What an open index takes besides its own members and its blocks: its reducers' and others' allocations, in bytes.
+/// Memory of an open index besides its own members and its blocks (reducers and other allocations),
+/// in bytes.
 const MEMORY_BESIDE_BYTES: usize = 1 << 10;
 
-/// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its part of the back-index.
+/// Bytes that a row takes beyond its key and value, before compression: its place, lengths and its
+/// part of the back-index.
 const ROW_OVERHEAD_BYTES: u64 = 48;
 
-/// A build runs as long as there is one of these.
+/// A running build, until dropped.
 pub struct Running<'a>(&'a Progress);
 
 impl Progress {
-    /// A build begins, which has so many changes to look at.
+    /// Starts a build with this number of changes to process.
     pub fn start(&self, total: u64) -> Running<'_> {
         let now = std::time::SystemTime::now()
             .duration_since(std::time::UNIX_EPOCH)

@@ -1,7 +1,8 @@
-//! Going from row to row of a range, in either direction.
+//! Iteration over the rows of a range, in either direction.
 //!
-//! Rows of blocks that are read often are in memory ([`crate::row_cache`]). A reader goes through those of one block after the other, and
-//! opens a cursor of the engine where a block's are not there; it stays with that until it jumps.
+//! Rows of frequently read blocks are in memory ([`crate::row_cache`]). A reader goes through them
+//! block by block, and opens a cursor of the engine where a block's rows are not cached; it keeps
+//! that cursor until it jumps.
 
 use std::sync::Arc;
 
@@ -16,14 +17,14 @@ use crate::row_cache::BlockRows;
 /// A row, as stored.
 #[derive(Clone, Copy, Debug)]
 pub struct ViewRow<'a> {
-    /// Where it is in the view.
+    /// Its place in the view.
     pub place: &'a [u8],
-    /// What was emitted.
+    /// The emitted key and value.
     pub stored: RowValue<'a>,
 }
 
 impl ViewRow<'_> {
-    /// The document.
+    /// Returns the document.
     pub fn id(&self) -> Result<String, Error> {
         id_of(self.place, self.stored.sort_len)
     }
@@ -35,21 +36,21 @@ pub struct RowIter<'a> {
     view: usize,
     range: PlaceRange,
     descending: bool,
-    here: Here,
+    here: IterState,
     /// The engine's, once it was needed.
     cursor: Option<Cursor<'a>>,
 }
 
-enum Here {
+enum IterState {
     /// At a row of a block in memory.
-    Kept(Kept),
-    /// Where the cursor is.
+    Cached(CachedRow),
+    /// At the engine's cursor.
     Stored,
     End,
 }
 
 /// A row of a block in memory.
-struct Kept {
+struct CachedRow {
     rows: Arc<BlockRows>,
     at: At,
     row: usize,
@@ -57,10 +58,10 @@ struct Kept {
     is_last: bool,
 }
 
-/// Where an iterator goes: to the first row in its direction there.
+/// Target of an iterator: the first row there in its direction.
 #[derive(Clone, Copy)]
 enum Target<'p> {
-    /// The beginning.
+    /// The start of the range.
     Start,
     /// At a place, or beyond it.
     Place(&'p [u8]),
@@ -81,14 +82,14 @@ impl<'a> RowIter<'a> {
             view,
             range,
             descending,
-            here: Here::End,
+            here: IterState::End,
             cursor: None,
         };
         iter.go(Target::Start);
         iter
     }
 
-    /// The same without looking in memory: for who reads all rows of a block once.
+    /// Returns the same without the cache: for readers of all rows of a block once.
     pub(crate) fn of_stored(index: &'a IndexView, view: usize, range: PlaceRange) -> RowIter<'a> {
         let mut cursor = open(index, view, &range);
         cursor.seek_to_first();
@@ -97,16 +98,16 @@ impl<'a> RowIter<'a> {
             view,
             range,
             descending: false,
-            here: Here::Stored,
+            here: IterState::Stored,
             cursor: Some(cursor),
         }
     }
 
-    /// The row here; `None` at the end.
+    /// Returns the row here; `None` at the end.
     pub fn row(&self) -> Result<Option<ViewRow<'_>>, Error> {
         let (place, value) = match (&self.here, &self.cursor) {
-            (Here::Kept(kept), _) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
-            (Here::Stored, Some(cursor)) => match cursor.item() {
+            (IterState::Cached(kept), _) => (kept.rows.place(kept.row), kept.rows.value(kept.row)),
+            (IterState::Stored, Some(cursor)) => match cursor.item() {
                 Some((key, value)) => (&key[VIEW_LEN..], value),
                 None => {
                     cursor.status()?;
@@ -121,11 +122,11 @@ impl<'a> RowIter<'a> {
         }))
     }
 
-    /// Where the row here is; `None` at the end.
+    /// Returns the place of the current row; `None` at the end.
     pub fn place(&self) -> Result<Option<&[u8]>, Error> {
         Ok(match (&self.here, &self.cursor) {
-            (Here::Kept(kept), _) => Some(kept.rows.place(kept.row)),
-            (Here::Stored, Some(cursor)) => match cursor.key() {
+            (IterState::Cached(kept), _) => Some(kept.rows.place(kept.row)),
+            (IterState::Stored, Some(cursor)) => match cursor.key() {
                 Some(key) => Some(&key[VIEW_LEN..]),
                 None => {
                     cursor.status()?;
@@ -136,15 +137,16 @@ impl<'a> RowIter<'a> {
         })
     }
 
-    /// To the first row at `place` or behind it, in the iterator's direction and within its range.
+    /// Moves to the first row at or after `place`, in the iterator's direction and within its
+    /// range.
     pub fn seek(&mut self, place: &[u8]) {
         self.go(Target::Place(place));
     }
 
-    /// Goes to the next row in the direction.
+    /// Moves to the next row in the direction.
     pub fn next(&mut self) {
         match (&mut self.here, &mut self.cursor) {
-            (Here::Kept(kept), _) => {
+            (IterState::Cached(kept), _) => {
                 let next = match self.descending {
                     true => kept.row.checked_sub(1),
                     false => Some(kept.row + 1).filter(|row| *row < kept.rows.len()),
@@ -154,7 +156,7 @@ impl<'a> RowIter<'a> {
                         if kept.is_last
                             && self.range.is_left(kept.rows.place(row), self.descending) =>
                     {
-                        self.here = Here::End;
+                        self.here = IterState::End;
                     }
                     Some(row) => kept.row = row,
                     None => {
@@ -163,13 +165,13 @@ impl<'a> RowIter<'a> {
                     }
                 }
             }
-            (Here::Stored, Some(cursor)) if self.descending => cursor.prev(),
-            (Here::Stored, Some(cursor)) => cursor.next(),
+            (IterState::Stored, Some(cursor)) if self.descending => cursor.prev(),
+            (IterState::Stored, Some(cursor)) => cursor.next(),
             _ => {}
         }
     }
 
-    /// Goes on behind a block in memory.
+    /// Continues after a cached block.
     fn leave(&mut self, at: At) {
         let blocks = &self.index.state.views[self.view];
         let fence = &*blocks.block(at).fence;
@@ -178,7 +180,7 @@ impl<'a> RowIter<'a> {
                 Some(previous) if fence > &*self.range.low => {
                     self.enter(previous, Target::Below(fence));
                 }
-                _ => self.here = Here::End,
+                _ => self.here = IterState::End,
             }
             return;
         }
@@ -186,18 +188,18 @@ impl<'a> RowIter<'a> {
             Some(next) if self.reaches(&blocks.block(next).fence) => {
                 self.enter(next, Target::Place(&blocks.block(next).fence));
             }
-            _ => self.here = Here::End,
+            _ => self.here = IterState::End,
         }
     }
 
-    /// Whether places from `place` on are in the range.
+    /// Returns whether places from `place` on are in the range.
     fn reaches(&self, place: &[u8]) -> bool {
         self.range.high.as_ref().is_none_or(|high| place < &**high)
     }
 
     fn go(&mut self, target: Target<'_>) {
         if self.range.is_empty() {
-            self.here = Here::End;
+            self.here = IterState::End;
             return;
         }
         let blocks = &self.index.state.views[self.view];
@@ -215,7 +217,8 @@ impl<'a> RowIter<'a> {
         self.enter(at, target);
     }
 
-    /// To the first row of a block, or of those behind it, that is at the target, which is in the block, before it, or outside of the range.
+    /// Moves to the first row at the target in a block or the following ones; the target is in the
+    /// block, before it, or outside of the range.
     fn enter(&mut self, mut at: At, target: Target<'_>) {
         let mut target = target;
         let (index, view) = (self.index, self.view);
@@ -233,8 +236,8 @@ impl<'a> RowIter<'a> {
             let row = self.row_at(&rows, fence, target);
             if let Some(row) = row {
                 self.here = match is_last && self.range.is_left(rows.place(row), self.descending) {
-                    true => Here::End,
-                    false => Here::Kept(Kept {
+                    true => IterState::End,
+                    false => IterState::Cached(CachedRow {
                         rows,
                         at,
                         row,
@@ -243,7 +246,8 @@ impl<'a> RowIter<'a> {
                 };
                 return;
             }
-            // None of this block's rows is left: those of the next one in the direction are all beyond the target.
+            // None of this block's rows is left: those of the next one in the direction are all
+            // beyond the target.
             let next = match self.descending {
                 true => blocks.previous(at).filter(|_| *fence > *self.range.low),
                 false => blocks
@@ -251,7 +255,7 @@ impl<'a> RowIter<'a> {
                     .filter(|n| self.reaches(&blocks.block(*n).fence)),
             };
             let Some(next) = next else {
-                self.here = Here::End;
+                self.here = IterState::End;
                 return;
             };
             target = match self.descending {
@@ -262,7 +266,8 @@ impl<'a> RowIter<'a> {
         }
     }
 
-    /// The first row of a block at the target in the direction that is not before the range's beginning; none when the block has none.
+    /// Returns the first row of a block at the target, in the direction, that is within the range;
+    /// `None` when the block has none.
     fn row_at(&self, rows: &BlockRows, fence: &[u8], target: Target<'_>) -> Option<usize> {
         if self.descending {
             let high = self.range.high.as_deref();
@@ -286,11 +291,11 @@ impl<'a> RowIter<'a> {
         (row < rows.len()).then_some(row)
     }
 
-    /// Has the engine find the target.
+    /// Seeks the target with the engine's cursor.
     fn look_up(&mut self, target: Target<'_>) {
         let (index, view) = (self.index, self.view);
         let key = |place: &[u8]| row_key(index.number, view as u16, place);
-        self.here = Here::Stored;
+        self.here = IterState::Stored;
         let cursor = self
             .cursor
             .get_or_insert_with(|| open(index, view, &self.range));
@@ -310,12 +315,12 @@ impl<'a> RowIter<'a> {
     }
 }
 
-/// A cursor over the rows of a range, not yet positioned.
+/// Returns a cursor over the rows of a range, not yet positioned.
 fn open<'a>(index: &'a IndexView, view: usize, range: &PlaceRange) -> Cursor<'a> {
     let low = row_key(index.number, view as u16, &range.low);
     let high = match &range.high {
         Some(high) => row_key(index.number, view as u16, high),
-        // There are fewer views than fit: the next view's prefix exists.
+        // There are fewer views than the number's maximum: the next view's prefix exists.
         None => successor(&view_prefix(index.number, view as u16)).unwrap_or_default(),
     };
     let high = high.max(low.clone());
@@ -323,12 +328,12 @@ fn open<'a>(index: &'a IndexView, view: usize, range: &PlaceRange) -> Cursor<'a>
 }
 
 impl IndexView {
-    /// Iterates over a range, from its beginning in the direction.
+    /// Iterates over a range, from its start in the direction.
     pub fn iter(&self, view: usize, range: &PlaceRange, descending: bool) -> RowIter<'_> {
         RowIter::new(self, view, range.clone(), descending)
     }
 
-    /// The rows of a block when they are in memory, where they come when they were asked for often.
+    /// Returns the rows of a block if they are in memory, where frequently read ones are added.
     pub(crate) fn kept_rows(&self, view: usize, at: At) -> Option<Arc<BlockRows>> {
         let block = self.state.views[view].block(at);
         self.row_cache
@@ -353,7 +358,7 @@ impl IndexView {
             cursor.next();
         }
         cursor.status().ok()?;
-        // What is counted otherwise is not sound, and is left to the engine.
+        // A different count means damage, and is left to the engine.
         (rows.len() == block.rows as usize).then_some(rows)
     }
 }

@@ -1,7 +1,8 @@
 //! Keys and values of an index's rows.
 //!
-//! A row's key is the index's number, the view, and its *place*: the sort key of what was emitted, the document's id and
-//! the number of the row among those of one document with the same key. Places compare as bytes in the order of the view.
+//! A row's key is the index's number, the view, and its *place*: the sort key of the emitted key,
+//! the document's id and the number of the row among those of one document with the same key.
+//! Places compare as bytes in the order of the view.
 
 use storage::ShardNumber;
 use storage::varint::{Reader, put};
@@ -22,7 +23,7 @@ pub fn view_prefix(index: ShardNumber, view: u16) -> [u8; VIEW_LEN] {
     k
 }
 
-/// The key of the row at `place`.
+/// Returns the key of the row at `place`.
 pub fn row_key(index: ShardNumber, view: u16, place: &[u8]) -> Vec<u8> {
     let mut k = Vec::with_capacity(VIEW_LEN + place.len());
     k.extend_from_slice(&view_prefix(index, view));
@@ -42,7 +43,7 @@ pub fn put_terminated(text: &[u8], out: &mut Vec<u8>) {
     out.push(END);
 }
 
-/// The bytes before the terminator, and what follows it.
+/// Returns the bytes before the terminator, and what follows it.
 pub(crate) fn take_terminated(mut from: &[u8]) -> Option<(Vec<u8>, &[u8])> {
     let mut out = Vec::with_capacity(from.len());
     loop {
@@ -61,7 +62,7 @@ pub(crate) fn take_terminated(mut from: &[u8]) -> Option<(Vec<u8>, &[u8])> {
 pub fn put_place_end(id: &str, ordinal: u32, out: &mut Vec<u8>) {
     put_terminated(id.as_bytes(), out);
     if ordinal > 0 {
-        // Below 2^24, so that the first byte is none that an escape begins with.
+        // Below 2^24, so that the first byte differs from the first byte of every escape.
         out.extend_from_slice(&ordinal.to_be_bytes());
     }
 }
@@ -99,7 +100,7 @@ impl<'a> RowValue<'a> {
     }
 }
 
-/// The document id in a place.
+/// Returns the document id in a place.
 pub fn id_of(place: &[u8], sort_len: usize) -> Result<String, Error> {
     let corrupt = Error::Storage(storage::Error::Corrupt("index row"));
     let Some((id, _)) = place.get(sort_len..).and_then(take_terminated) else {
@@ -147,7 +148,8 @@ impl BackEntry<'_> {
     }
 }
 
-/// First bytes that sort after every key that begins with `prefix`; `None` when there are none.
+/// Returns the first bytes that sort after every key with the prefix; `None` when no such bytes
+/// exist.
 pub fn successor(prefix: &[u8]) -> Option<Vec<u8>> {
     let n = prefix.iter().rposition(|&b| b != 0xff)?;
     let mut out = prefix[..=n].to_vec();

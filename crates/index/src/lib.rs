@@ -1,23 +1,24 @@
-//! Views: incremental build from by-seq, rows, the summary tree, reductions and range reads, of one shard at a time.
+//! Views: incremental build from by-seq, rows, the summary tree, reductions and range reads, of one
+//! shard at a time.
 //!
-//! | module | answers |
+//! | module | content |
 //! |---|---|
-//! | `spec` | what is an index made of, and when are two the same? |
-//! | [`keys`] | how are rows stored? |
-//! | `map` | how do documents become rows? |
-//! | `run` | how is a first build written, sorted, as files? |
-//! | `apply` | how are changed documents brought in? |
-//! | [`blocks`], `state` | how are rows counted and reduced in O(log n)? |
-//! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
-//! | `read` | how is a range read, counted, reduced? |
-//! | `iter` | how does a reader go from row to row? |
-//! | `row_cache` | which blocks' rows are kept in memory? |
-//! | `upkeep` | how is an index kept quick to read? |
-//! | `index` | what do readers see of an open index, and who brings it up to date? |
-//! | `build` | what does an update do, in which order, and what of a crash? |
-//! | [`check`] | is a stored index sound? |
-//! | `memory` | how much memory may builds take together? |
-//! | [`fuzz`] | what must hold for any stored bytes? |
+//! | `spec` | the specification of an index, and its signature |
+//! | [`keys`] | encoding of rows |
+//! | `map` | mapping of documents to rows |
+//! | `run` | sorted files of a first build |
+//! | `apply` | rows of changed documents |
+//! | [`blocks`], `state` | counts and reductions of rows in O(log n) |
+//! | [`reduce`], `reducer` | reduce functions, built in and custom |
+//! | `read` | reading, counting and reducing a range |
+//! | `iter` | iteration over rows |
+//! | `row_cache` | cache of the rows of frequently read blocks |
+//! | `upkeep` | maintenance for fast reads |
+//! | `index` | an open index: its published state, and its updates |
+//! | `build` | the steps of an update, and their order across crashes |
+//! | [`check`] | verification of a stored index |
+//! | `memory` | memory budget of builds |
+//! | [`fuzz`] | properties of decoders, for any stored bytes |
 
 #![forbid(unsafe_code)]
 
@@ -49,7 +50,7 @@ pub use error::Error;
 pub use index::{Index, IndexInfo, Progress, Running};
 pub use iter::{RowIter, ViewRow};
 pub use map::{MapCounts, Source, map_each, write_key_sort};
-pub use memory::{BuildMemory, Taken};
+pub use memory::{BuildMemory, Reservation};
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange};
 pub use reduce::{ReduceLimit, SharedReduceLimit};
 pub use reducer::{Tried, try_reduce};

@@ -7,14 +7,14 @@ use parking_lot::{Condvar, Mutex};
 
 use crate::Error;
 
-/// A build goes on with so much, if it gets no more, in bytes.
+/// Minimum memory that a build continues with, in bytes.
 const TAKEN_MIN: usize = 1 << 20;
-/// How often one that waits looks whether it is to stop.
+/// Interval at which a waiting build checks whether it is stopped.
 const LOOK_EVERY: Duration = Duration::from_millis(100);
 
-/// What builds take of memory, and may take together.
+/// Memory that builds use, and their common budget.
 ///
-/// Each takes half of what is free: so one alone works with much at a time, and who comes next finds some.
+/// Each takes half of the free memory: a single build gets much, and the next one still finds some.
 #[derive(Debug)]
 pub struct BuildMemory {
     budget_bytes: usize,
@@ -30,14 +30,14 @@ struct State {
 
 /// Memory that a build has taken, until it is dropped.
 #[derive(Debug)]
-pub struct Taken<'a> {
+pub struct Reservation<'a> {
     memory: &'a BuildMemory,
-    /// How much.
+    /// Size in bytes.
     pub bytes: usize,
 }
 
 impl BuildMemory {
-    /// A budget of so many bytes, of which one build gets its least at any rate.
+    /// Creates a budget of this many bytes, of which one build always gets its minimum.
     pub fn new(budget_bytes: usize) -> BuildMemory {
         let budget_bytes = budget_bytes.max(TAKEN_MIN);
         BuildMemory {
@@ -50,12 +50,12 @@ impl BuildMemory {
         }
     }
 
-    /// What builds may take together, in bytes.
+    /// Returns the common budget of builds, in bytes.
     pub fn budget_bytes(&self) -> usize {
         self.budget_bytes
     }
 
-    /// What they have taken now, and the most that they had, in bytes.
+    /// Returns the memory in use and its peak, in bytes.
     pub fn used_bytes(&self) -> (usize, usize) {
         let state = self.state.lock();
         (
@@ -64,11 +64,11 @@ impl BuildMemory {
         )
     }
 
-    /// Takes up to `wanted`; waits while there is not the least of it.
+    /// Reserves up to `wanted`; waits while less than the minimum is free.
     ///
     /// # Errors
     /// [`Error::Stopped`] when `stop` is set meanwhile.
-    pub fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Taken<'_>, Error> {
+    pub fn take(&self, wanted: usize, stop: &AtomicBool) -> Result<Reservation<'_>, Error> {
         let least = wanted.min(TAKEN_MIN);
         let mut state = self.state.lock();
         while state.free < least {
@@ -80,14 +80,14 @@ impl BuildMemory {
         let bytes = wanted.min((state.free / 2).max(least));
         state.free -= bytes;
         state.least_free = state.least_free.min(state.free);
-        Ok(Taken {
+        Ok(Reservation {
             memory: self,
             bytes,
         })
     }
 }
 
-impl Drop for Taken<'_> {
+impl Drop for Reservation<'_> {
     fn drop(&mut self) {
         self.memory.state.lock().free += self.bytes;
         self.memory.given_back.notify_all();

@@ -15,7 +15,7 @@ use crate::row_cache::RowCache;
 use crate::spec::Spec;
 use crate::state;
 
-/// Groups worked out in one go, and about how many bytes of them.
+/// Maximum groups computed ahead, and their bytes, approximately.
 const GROUPS_AHEAD_MAX: usize = 128;
 /// Groups worked out at first, twice as many each time: many readers want few.
 const GROUPS_AHEAD_FIRST: usize = 4;
@@ -24,19 +24,19 @@ const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
 /// Places from `low` up to but without `high`; without `high`, to the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct PlaceRange {
-    /// Empty for the beginning.
+    /// Empty for the start.
     pub low: Vec<u8>,
     /// The first place beyond.
     pub high: Option<Vec<u8>>,
 }
 
 impl PlaceRange {
-    /// Whether no place can be in it.
+    /// Returns whether no place can be in it.
     pub fn is_empty(&self) -> bool {
         self.high.as_ref().is_some_and(|h| *h <= self.low)
     }
 
-    /// Whether a place is behind the range's end for who goes through it in a direction.
+    /// Returns whether a place is past the range's end in a direction.
     pub(crate) fn is_left(&self, place: &[u8], descending: bool) -> bool {
         match descending {
             true => *place < *self.low,
@@ -56,17 +56,17 @@ pub struct IndexView {
 }
 
 impl IndexView {
-    /// What the index is made of.
+    /// Returns the specification.
     pub fn spec(&self) -> &Spec {
         &self.spec
     }
 
-    /// Seq of the shard that the index has come to.
+    /// Returns the seq of the shard up to which it is built.
     pub fn indexed_seq(&self) -> u64 {
         self.state.indexed_seq
     }
 
-    /// How many a view has.
+    /// Returns the number of rows of a view.
     pub fn rows(&self, view: usize) -> u64 {
         self.state.views[view].rows()
     }
@@ -102,7 +102,7 @@ impl IndexView {
         }
     }
 
-    /// The place of the row of this rank.
+    /// Returns the place of the row of this rank.
     pub fn place_at(&self, view: usize, rank: u64) -> Result<Option<Vec<u8>>, Error> {
         let blocks = &self.state.views[view];
         let Some((at, within)) = blocks.nth(rank) else {
@@ -119,7 +119,7 @@ impl IndexView {
         Ok(it.row()?.map(|r| r.place.to_vec()))
     }
 
-    /// The state of a reduction over a range; `None` of no rows.
+    /// Returns the state of a reduction over a range; `None` of no rows.
     pub fn reduce(
         &self,
         view: usize,
@@ -166,7 +166,7 @@ impl IndexView {
         }
         let state = self.combine(view, function, parts)?;
         if whole && let Some(state) = &state {
-            // Whoever computed it first has computed the same.
+            // A concurrent computation gave the same state.
             let _ = blocks.reductions[function].set(state.clone());
         }
         Ok(state)
@@ -189,7 +189,7 @@ impl IndexView {
         }
     }
 
-    /// Whether all rows of a block are before `high`.
+    /// Returns whether all rows of a block are before `high`.
     fn ends_before(&self, view: usize, at: At, high: &[u8]) -> Result<bool, Error> {
         let blocks = &self.state.views[view];
         let block = blocks.block(at);
@@ -204,12 +204,13 @@ impl IndexView {
             return Ok(true);
         };
         let is_before = *last < *high;
-        // Whoever looked first has found the same.
+        // A concurrent lookup found the same place.
         let _ = block.last.set(last.into());
         Ok(is_before)
     }
 
-    /// Whether a range that begins in this block has all of it, or all of the next one.
+    /// Returns whether a range that starts in this block includes all of it, or all of the next
+    /// one.
     fn is_worth_summing(&self, view: usize, range: &PlaceRange, at: At) -> Result<bool, Error> {
         if self.covers(view, range, at, at)? {
             return Ok(true);
@@ -257,7 +258,8 @@ impl IndexView {
         Ok(state)
     }
 
-    /// The state of the rows from `low` up to `high`, which are within a block, or all of it.
+    /// Returns the state of the rows from `low` up to `high`, which are within a block, or all of
+    /// it.
     fn scan(
         &self,
         view: usize,
@@ -302,7 +304,7 @@ impl IndexView {
         Ok(Some(self.reducers.rereduce(view, function, &parts)?))
     }
 
-    /// Whether the function's result depends on which rows come first.
+    /// Returns whether the function's result depends on which rows come first.
     pub fn depends_on_order(&self, view: usize, function: usize) -> bool {
         use crate::reduce::Builtin as B;
         match self.reducers.builtin(view, function) {
@@ -312,7 +314,7 @@ impl IndexView {
         }
     }
 
-    /// The place of a range's first row, or of its last.
+    /// Returns the place of a range's first row, or of its last.
     pub fn edge(
         &self,
         view: usize,
@@ -323,7 +325,7 @@ impl IndexView {
         Ok(it.row()?.map(|row| row.place.to_vec()))
     }
 
-    /// Whether the function's result is that of the last rows rather than of the first.
+    /// Returns whether the function's result is that of the last rows rather than of the first.
     pub fn is_of_last(&self, view: usize, function: usize) -> bool {
         use crate::reduce::Builtin as B;
         match self.reducers.builtin(view, function) {
@@ -333,12 +335,12 @@ impl IndexView {
         }
     }
 
-    /// The state of all rows of states of several shards or ranges.
+    /// Returns the state of all rows of states of several shards or ranges.
     pub fn rereduce(&self, view: usize, function: usize, states: &[State]) -> Result<State, Error> {
         self.reducers.rereduce(view, function, states)
     }
 
-    /// What a client sees of a state.
+    /// Returns the result of a state as a client sees it.
     pub fn finalize(&self, view: usize, function: usize, state: &[u8]) -> Result<Vec<u8>, Error> {
         self.reducers.finalize(view, function, state)
     }
@@ -353,7 +355,7 @@ fn push_row(row: &ViewRow<'_>, wants_ids: bool, rows: &mut RowBatch) -> Result<(
     Ok(())
 }
 
-/// How rows are grouped by their keys.
+/// Grouping of rows by their keys.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum GroupLevel {
     /// Equal keys.
@@ -367,11 +369,11 @@ pub enum GroupLevel {
 pub struct Group {
     /// First bytes of the places of all its rows.
     pub prefix: Vec<u8>,
-    /// The place of its first row in the direction that was asked for.
+    /// The place of its first row in the requested direction.
     pub first: Vec<u8>,
     /// JSON text of the group's key: of its first row, since keys of other texts can be equal.
     pub key: Vec<u8>,
-    /// What its rows reduce to.
+    /// The reduction of its rows.
     pub state: State,
 }
 
@@ -381,9 +383,9 @@ pub struct GroupCursor {
     function: usize,
     level: GroupLevel,
     descending: bool,
-    /// Length of what comes before the sort key in every place: the partition.
+    /// Length of the partition, which precedes the sort key in every place.
     skip: usize,
-    /// What is left.
+    /// The remaining range.
     range: PlaceRange,
     ahead: VecDeque<Group>,
     ahead_max: usize,
@@ -391,7 +393,8 @@ pub struct GroupCursor {
 }
 
 impl GroupCursor {
-    /// The groups of a range. `skip`: the length of what comes before the sort key in every place, the partition.
+    /// Creates the groups of a range. `skip`: the length of the partition, which precedes the sort
+    /// key in every place.
     pub fn new(
         view: usize,
         function: usize,
@@ -413,7 +416,7 @@ impl GroupCursor {
         }
     }
 
-    /// The next group, without taking it.
+    /// Returns the next group, without taking it.
     pub fn peek(&mut self, index: &IndexView) -> Result<Option<&Group>, Error> {
         if self.ahead.is_empty() && !self.exhausted {
             self.fill(index)?;
@@ -421,7 +424,7 @@ impl GroupCursor {
         Ok(self.ahead.front())
     }
 
-    /// The next group, when [`GroupCursor::peek`] has found one.
+    /// Returns the next group, when [`GroupCursor::peek`] has found one.
     pub fn take(&mut self) -> Option<Group> {
         self.ahead.pop_front()
     }
@@ -445,13 +448,15 @@ impl GroupCursor {
         }
     }
 
-    /// The places of a group, within what is left, and the block that they begin in. `first` is its first row's in the direction.
+    /// Returns the places of a group, within the remaining range, and the block that they start in.
+    /// `first` is its first row's in the direction.
     fn places_of(&self, index: &IndexView, prefix: &[u8], first: &[u8]) -> (PlaceRange, At) {
         let blocks = &index.state.views[self.view];
         let at = blocks.find(if self.descending { prefix } else { first });
         let fence = &*blocks.block(at).fence;
         let left = self.range.low.as_slice();
-        // No row is between what is left and the first one: going up, the group may as well begin where its block does.
+        // No row is between the start of the remaining range and the first one: ascending, the
+        // group may as well start where its block does.
         let low = match self.descending || fence < left {
             true => prefix.max(left),
             false => fence,
@@ -521,7 +526,7 @@ impl GroupCursor {
     }
 }
 
-/// Takes the rows that begin with `prefix` into `rows`.
+/// Collects the rows that start with `prefix` into `rows`.
 fn walk(
     it: &mut RowIter<'_>,
     prefix: &[u8],

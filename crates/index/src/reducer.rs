@@ -11,10 +11,11 @@ use crate::blocks::State;
 use crate::reduce::{Builtin, SharedReduceLimit};
 use crate::spec::{ReduceSpec, Spec};
 
-/// Begins the state of a custom function that did not shrink; the reason follows. No JSON text begins so.
+/// First byte of the state of a custom function that did not shrink; the reason follows. JSON text
+/// never starts with it.
 const OVERFLOW: u8 = 0;
 
-/// Whether a custom function did not shrink its rows.
+/// Returns whether a custom function did not shrink its rows.
 pub(crate) fn is_overflow(state: &[u8]) -> bool {
     state.first() == Some(&OVERFLOW)
 }
@@ -98,7 +99,7 @@ impl Reducers {
         }
     }
 
-    /// The built-in function at this place, if it is one.
+    /// Returns the built-in function at this place, if it is one.
     pub fn builtin(&self, view: usize, function: usize) -> Option<Builtin> {
         match &self.spec.views[view].reduces[function] {
             ReduceSpec::Builtin(b) => Some(*b),
@@ -106,7 +107,7 @@ impl Reducers {
         }
     }
 
-    /// The state of these rows, in ascending order.
+    /// Returns the state of these rows, in ascending order.
     pub fn reduce(
         &self,
         view: usize,
@@ -126,7 +127,7 @@ impl Reducers {
         }
     }
 
-    /// The state of all rows of these states, in ascending order.
+    /// Returns the state of all rows of these states, in ascending order.
     pub fn rereduce(&self, view: usize, function: usize, states: &[State]) -> Result<State, Error> {
         let bytes = || states.iter().map(|s| s.len()).sum();
         match &self.spec.views[view].reduces[function] {
@@ -136,7 +137,7 @@ impl Reducers {
                 Ok(self.limited((view, *b), bytes, state))
             }
             ReduceSpec::Custom(source) => {
-                // As in CouchDB, what is made of an overflow is that overflow.
+                // As in CouchDB, a reduction of an overflow is that overflow.
                 if let Some(overflow) = states.iter().find(|s| is_overflow(s)) {
                     return Ok(overflow.clone());
                 }
@@ -147,10 +148,10 @@ impl Reducers {
         }
     }
 
-    /// What a client sees of a state, as JSON text.
+    /// Returns the result of a state as a client sees it, as JSON text.
     ///
     /// # Errors
-    /// That the function did not shrink its rows, or that they were none for it.
+    /// That the function did not shrink its rows, or cannot reduce them.
     pub fn finalize(&self, view: usize, function: usize, state: &[u8]) -> Result<Vec<u8>, Error> {
         match self.builtin(view, function) {
             None => match state {
@@ -224,20 +225,21 @@ impl Reducers {
     }
 }
 
-/// What a reduce function makes of rows, as JSON text.
+/// Result of a reduce function for some rows, as JSON text.
 #[derive(Debug)]
 pub struct Tried {
-    /// Of all at once.
+    /// Result for all rows in one call.
     pub at_once: Vec<u8>,
-    /// Of two parts of them that are reduced first; `None` for one row, for functions that are built in, and without time.
+    /// Result of reducing two parts first; `None` for one row, for built-in functions, and when the
+    /// time is over.
     pub in_parts: Option<Result<Vec<u8>, Error>>,
 }
 
-/// What the first reduce function of the first view of `spec` makes of rows, which are in ascending order. After `until` no part of them is
-/// begun with.
+/// Runs the first reduce function of the first view of `spec` over rows in ascending order. After
+/// `until` no further part is started.
 ///
 /// # Errors
-/// What the function did wrong, also that it does not shrink its rows.
+/// The function's error, also that it does not shrink its rows.
 pub fn try_reduce(
     spec: Arc<Spec>,
     languages: Arc<dyn Languages>,

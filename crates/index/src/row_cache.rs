@@ -1,8 +1,9 @@
-//! Rows of blocks that are read again and again, in memory: a reader of few rows opens no cursor of the engine for them, which costs it more
-//! than the rows do.
+//! Cache of the rows of frequently read blocks: a reader of few rows opens no cursor of the engine
+//! for them, which would cost more than the rows.
 //!
-//! A block's rows are those of its version, which changes with any of them ([`Heat`]), so that what is kept is never out of date. What is
-//! not read any more goes when the budget is spent.
+//! A block's rows are those of its version, which changes with any of them ([`Heat`]), so that a
+//! cached block is never out of date. Blocks that are no longer read are evicted when the budget is
+//! spent.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
@@ -10,37 +11,41 @@ use std::sync::atomic::{AtomicU32, AtomicU64, Ordering::Relaxed};
 use quick_cache::Weighter;
 use quick_cache::sync::Cache;
 
-/// Rows of so many bytes are kept of a block at most: of longer ones the engine's cursor is a small part of what reading costs.
+/// Maximum bytes of a block's cached rows: for longer ones the engine's cursor is a small part of
+/// the read's cost.
 const BLOCK_BYTES_MAX: usize = 64 << 10;
-/// A block is kept when it was asked for so often since its rows changed. To keep it costs as much as about ten readers of a few rows spend
-/// on cursors; who has asked four times will ask more often.
+/// Number of reads after which a block is cached, since its rows changed. Caching it costs as much
+/// as the cursors of about ten readers of a few rows; a block that was read four times is likely to
+/// be read more often.
 const ASKS_MIN: u32 = 4;
 /// The same where it takes the place of others.
 const ASKS_MIN_FULL: u32 = 32;
-/// By how much these are doubled at most, for blocks that change before they are worth it.
+/// Maximum number of doublings of these thresholds, for blocks that change before caching pays off.
 const DOUBLED_MAX: u8 = 5;
-/// Is not counted beyond.
+/// Reads beyond this number are not counted.
 const ASKS_MAX: u32 = 1 << 20;
-/// From this number of asks on the rows cannot be kept. Those that count meanwhile do not come to its end.
+/// From this number of reads on, the rows cannot be cached. Concurrent readers that count cannot
+/// reach its end.
 const NEVER: u32 = 1 << 31;
-/// What a block takes besides its bytes: its place in the cache's table, and what the allocator rounds up.
+/// Memory of a cached block besides its bytes: its entry in the cache's table, and the allocator's
+/// rounding.
 const OVERHEAD_BYTES: usize = 160;
-/// What a block's number of asks takes, in bytes.
+/// Memory of a block's read counter, in bytes.
 const HEAT_BYTES: usize = size_of::<Heat>() + 24;
-/// What blocks probably take, to begin with.
+/// Initial estimate of a block's size, in bytes.
 const USUAL_BYTES: usize = 16 << 10;
 
 /// Rows by their blocks' versions.
-type Kept = Cache<u64, Arc<BlockRows>, Bytes>;
+type BlockCache = Cache<u64, Arc<BlockRows>, Bytes>;
 
-/// How often one version of a block was asked for.
+/// Number of reads of one version of a block.
 pub(crate) struct Heat {
-    /// What its rows are kept by: no other version of any block has the same.
+    /// The cache key: unique among all versions of all blocks.
     version: u64,
     asks: AtomicU32,
     doubled: u8,
-    /// Where they are kept.
-    cache: Arc<Kept>,
+    /// The cache.
+    cache: Arc<BlockCache>,
 }
 
 impl std::fmt::Debug for Heat {
@@ -51,7 +56,7 @@ impl std::fmt::Debug for Heat {
 
 impl Drop for Heat {
     fn drop(&mut self) {
-        // Nobody can ask for this version any more.
+        // This version can no longer be requested.
         if *self.asks.get_mut() >= self.asks_min(true) {
             self.cache.remove(&self.version);
         }
@@ -59,7 +64,7 @@ impl Drop for Heat {
 }
 
 impl Heat {
-    fn new(doubled: u8, cache: Arc<Kept>) -> Heat {
+    fn new(doubled: u8, cache: Arc<BlockCache>) -> Heat {
         static VERSIONS: AtomicU64 = AtomicU64::new(0);
         Heat {
             version: VERSIONS.fetch_add(1, Relaxed),
@@ -74,10 +79,10 @@ impl Heat {
         least << self.doubled
     }
 
-    /// By how much the next version's threshold is to be doubled.
+    /// Returns by how much the next version's threshold is to be doubled.
     fn doubled_next(&self) -> u8 {
         match self.asks.load(Relaxed) {
-            // It was asked for often enough for what keeping it cost.
+            // Read often enough to pay for caching it.
             asks if asks >= 4 * self.asks_min(true) && asks < NEVER => {
                 self.doubled.saturating_sub(1)
             }
@@ -86,7 +91,8 @@ impl Heat {
     }
 }
 
-/// How often a block was asked for, if ever. Goes with the block's copies as long as their rows are the same.
+/// The number of reads of a block, if any. Shared with the block's copies while their rows are the
+/// same.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct BlockHeat {
     heat: std::sync::OnceLock<Arc<Heat>>,
@@ -94,17 +100,17 @@ pub(crate) struct BlockHeat {
 }
 
 impl BlockHeat {
-    fn get(&self, cache: &Arc<Kept>) -> &Heat {
+    fn get(&self, cache: &Arc<BlockCache>) -> &Heat {
         self.heat
             .get_or_init(|| Arc::new(Heat::new(self.doubled, cache.clone())))
     }
 
-    /// About how much memory it takes beside its block, in bytes.
+    /// Returns its approximate memory besides its block, in bytes.
     pub fn memory_bytes(&self) -> usize {
         self.heat.get().map_or(0, |_| HEAT_BYTES)
     }
 
-    /// The block's rows are others now.
+    /// The block's rows changed.
     pub fn change(&mut self) {
         if let Some(heat) = self.heat.take() {
             self.doubled = heat.doubled_next();
@@ -116,12 +122,12 @@ impl BlockHeat {
 #[derive(Debug, Default)]
 pub(crate) struct BlockRows {
     bytes: Vec<u8>,
-    /// Where each place and each value ends in `bytes`.
+    /// End of each place and each value in `bytes`.
     ends: Vec<(u32, u32)>,
 }
 
 impl BlockRows {
-    /// Adds a row behind those that are there; false when that would be too many bytes.
+    /// Appends a row; returns false when it would exceed the maximum size.
     pub fn push(&mut self, place: &[u8], value: &[u8]) -> bool {
         if self.bytes.len() + place.len() + value.len() > BLOCK_BYTES_MAX {
             return false;
@@ -133,7 +139,7 @@ impl BlockRows {
         true
     }
 
-    /// How many.
+    /// Returns the number of rows.
     pub fn len(&self) -> usize {
         self.ends.len()
     }
@@ -142,12 +148,12 @@ impl BlockRows {
         row.checked_sub(1).map_or(0, |n| self.ends[n].1 as usize)
     }
 
-    /// The place of a row that there is.
+    /// Returns the place of a row.
     pub fn place(&self, row: usize) -> &[u8] {
         &self.bytes[self.begin(row)..self.ends[row].0 as usize]
     }
 
-    /// What is stored there.
+    /// Returns the stored value of a row.
     pub fn value(&self, row: usize) -> &[u8] {
         let (begin, end) = self.ends[row];
         &self.bytes[begin as usize..end as usize]
@@ -185,12 +191,12 @@ impl BlockRows {
 
 /// The rows of blocks, of all indexes, within a number of bytes.
 pub struct RowCache {
-    cache: Arc<Kept>,
+    cache: Arc<BlockCache>,
     budget_bytes: u64,
 }
 
 impl RowCache {
-    /// Keeps so many bytes of rows; none when it is 0.
+    /// Creates a cache of this many bytes of rows; none when it is 0.
     pub fn new(bytes: usize) -> RowCache {
         RowCache {
             cache: Arc::new(Cache::with_weighter(
@@ -207,7 +213,8 @@ impl RowCache {
         self.cache.weight()
     }
 
-    /// The rows of a block, if they are kept. When it was asked for often enough they are read by `read`, which may fail, and kept.
+    /// Returns the cached rows of a block. Once it was read often enough they are read by `read`,
+    /// which may fail, and cached.
     pub(crate) fn rows(
         &self,
         block: &BlockHeat,
@@ -230,7 +237,8 @@ impl RowCache {
         if asks >= ASKS_MAX {
             heat.asks.store(0, Relaxed);
         }
-        // One reader of those that ask at once reads them. Whether there is room costs a look at each part of the cache, and is asked last.
+        // One of several concurrent readers reads them. Checking for room visits each part of the
+        // cache, and comes last.
         if !asks.is_multiple_of(heat.asks_min(true)) {
             return None;
         }

@@ -1,4 +1,4 @@
-//! The rows of a first build, sorted and written as files that the engine takes as they are.
+//! The rows of a first build, sorted and written as files that the engine adopts as they are.
 
 use std::sync::{Arc, OnceLock};
 
@@ -13,7 +13,7 @@ use crate::map::{DocRef, RowBuffer, RowRef};
 use crate::reducer::Reducers;
 use crate::spec::Spec;
 
-/// Sorts each buffer's rows and documents, all buffers at once.
+/// Sorts each buffer's rows and documents, all buffers concurrently.
 pub fn sort(buffers: &mut [RowBuffer]) {
     std::thread::scope(|scope| {
         for buffer in buffers {
@@ -98,18 +98,19 @@ pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
     }
 }
 
-/// What became of writing the rows of sorted buffers.
-pub struct Written {
+/// Result of writing the rows of sorted buffers.
+pub struct RunOutput {
     pub files: SortedFiles,
-    /// The blocks that these rows make by themselves, by view; none of a view that has rows.
+    /// The blocks of these rows alone, by view; none of a view that has rows already.
     pub blocks: Vec<Vec<Block>>,
-    /// Of a view that has rows: how many more there are, by the fences of its blocks.
+    /// For a view that has rows already: the number of added rows, by the fences of its blocks.
     pub counted: Vec<Vec<(Box<[u8]>, u32)>>,
     /// Length of keys and values as JSON text.
     pub bytes: u64,
 }
 
-/// Writes the rows of sorted buffers. Where a view has no rows yet, works out their blocks with the reductions that are native.
+/// Writes the rows of sorted buffers. Where a view has no rows yet, works out their blocks with the
+/// reductions that are native.
 pub fn write_rows(
     engine: &Engine,
     number: ShardNumber,
@@ -117,7 +118,7 @@ pub fn write_rows(
     existing: &[Blocks],
     spec: &Spec,
     reducers: &Reducers,
-) -> Result<Written, Error> {
+) -> Result<RunOutput, Error> {
     let mut merge = Merge::new(buffers, |b| &b.rows);
     let mut blocks: Vec<Vec<Block>> = spec.views.iter().map(|_| vec![]).collect();
     let mut tallies: Vec<Tally<'_>> = existing.iter().map(Tally::new).collect();
@@ -155,7 +156,7 @@ pub fn write_rows(
         Ok(true)
     })?;
     close_block(&block, at_group, &mut blocks, spec, reducers)?;
-    Ok(Written {
+    Ok(RunOutput {
         files,
         blocks,
         counted: tallies.into_iter().map(Tally::counted).collect(),
@@ -163,7 +164,8 @@ pub fn write_rows(
     })
 }
 
-/// Adds a block of these rows. `at_group`: they begin with a group, and the block where rows of its first key may be.
+/// Adds a block of these rows. `at_group`: they start with a group, and the block where rows of its
+/// first key may be.
 fn close_block(
     rows: &[(&RowBuffer, &RowRef)],
     at_group: bool,
@@ -195,7 +197,7 @@ fn close_block(
         });
     }
     let fence = match (blocks[view].is_empty(), at_group) {
-        // The first block of a view begins before every row.
+        // The first block of a view starts before every row.
         (true, _) => &[],
         (false, true) => buffer.sort(first),
         (false, false) => buffer.place(first),

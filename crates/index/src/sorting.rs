@@ -1,18 +1,20 @@
-//! Sorts many texts that lie scattered in memory. What is slow there is to fetch them: so each item carries eight bytes of its text along,
-//! by which it is sorted first, and only items that are alike so far fetch the next eight.
+//! Sorting of many texts scattered in memory. Fetching them dominates: so each item carries eight
+//! bytes of its text, by which it is sorted first, and only items that are equal there fetch the
+//! next eight.
 
-/// What stands for a text.
+/// An item that refers to a text.
 pub(crate) trait Item: Copy {
-    /// The bytes that it carries along.
+    /// Returns the bytes that it carries along.
     fn window(&self) -> u64;
     /// Changes them.
     fn set_window(&mut self, window: u64);
 }
 
 const WINDOW_BYTES: usize = size_of::<u64>();
-/// So few are sorted by their texts at once.
+/// Number of items that are sorted directly by their texts.
 const FEW: usize = 24;
-/// After so many windows the rest is compared as a whole: this calls itself, and texts may be made to take one off each time.
+/// Number of windows after which the rest is compared as a whole: this function recurses, and
+/// crafted texts could remove one item per level.
 const WINDOWS_MAX: usize = 64;
 
 /// Sorts by texts.
@@ -20,7 +22,7 @@ pub(crate) fn sort<'t, T: Item>(items: &mut [T], text: &impl Fn(&T) -> &'t [u8])
     sort_within(items, 0, WINDOWS_MAX, text);
 }
 
-/// Sorts by texts of which the first `known` bytes are the same, with so many windows at most.
+/// Sorts by texts whose first `known` bytes are equal, with at most this many windows.
 fn sort_within<'t, T: Item>(
     items: &mut [T],
     known: usize,
@@ -40,7 +42,7 @@ fn sort_within<'t, T: Item>(
         if alike.len() == 1 {
             continue;
         }
-        // Behind the end of a text the window is zero, as it is where a text has zeros.
+        // Past the end of a text the window is zero, as it is where a text has zeros.
         if alike
             .iter()
             .all(|item| text(item).len() >= at + WINDOW_BYTES)
@@ -52,7 +54,7 @@ fn sort_within<'t, T: Item>(
     }
 }
 
-/// How many bytes behind the first `known` are the same in all texts.
+/// Returns the number of bytes after the first `known` that are equal in all texts.
 fn shared_bytes<'t, T>(items: &[T], known: usize, text: &impl Fn(&T) -> &'t [u8]) -> usize {
     let Some((first, others)) = items.split_first() else {
         return 0;
@@ -130,7 +132,8 @@ mod tests {
         #[test]
         fn the_order_is_that_of_the_texts(
             texts in proptest::collection::vec(
-                // Few bytes, so that many texts are alike or begin alike; zeros among them.
+                // Few distinct bytes, so that many texts are equal or share a prefix; zeros among
+                // them.
                 ("[ab]{0,3}", proptest::collection::vec(0u8..3, 0..20)), 0..300),
         ) {
             let mut texts: Vec<Vec<u8>> =

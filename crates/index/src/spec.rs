@@ -1,4 +1,4 @@
-//! What an index is made of, and the signature that tells it from others.
+//! The specification of an index, and its signature.
 
 use std::borrow::Cow;
 
@@ -31,7 +31,7 @@ pub enum ReduceSpec {
 /// The views of one design document, built together.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Spec {
-    /// Of the functions.
+    /// Language of the functions.
     pub language: String,
     /// `views.lib` as JSON text.
     pub lib: Option<String>,
@@ -46,13 +46,16 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Equal for specifications that give the same rows and reductions; names do not matter.
+    /// Returns the signature, equal for specifications that give the same rows and reductions;
+    /// names do not matter.
     ///
-    /// **What is hashed may never change**: indexes are found by it, and one that is not found is built anew. The golden test
-    /// below holds it fast. It is the MD5 of these parts, each preceded by its length in 8 bytes: `index 1`, the version of
-    /// sort keys, the language, `views.lib`, three flags; then of each view its map function, a flag, the number of its reduce
-    /// functions, and of each of these `builtin `, `custom ` or `isolated ` and what it is. `isolated ` is a JavaScript function: as
-    /// `custom ` it was in indexes whose reductions functions of other databases may have changed, so these are rebuilt.
+    /// **The hashed content may never change**: indexes are found by it, and one that is not found
+    /// is rebuilt. The golden test below pins it. It is the MD5 of these parts, each preceded by
+    /// its length in 8 bytes: `index 1`, the version of sort keys, the language, `views.lib`, three
+    /// flags; then of each view its map function, a flag, the number of its reduce functions, and
+    /// of each of these `builtin `, `custom ` or `isolated ` and its text. `isolated ` is a
+    /// JavaScript function: as `custom ` it was in indexes whose reductions functions of other
+    /// databases may have changed, so these are rebuilt.
     pub fn signature(&self) -> Signature {
         let mut md5 = Md5::new();
         let mut add = |part: &[u8]| {
@@ -85,7 +88,7 @@ impl Spec {
         md5.finalize().into()
     }
 
-    /// The map functions, to be run together.
+    /// Returns the map functions, to be run together.
     pub fn map_group(&self, owner: Owner) -> MapGroup {
         MapGroup {
             language: self.language.clone(),
@@ -99,7 +102,7 @@ impl Spec {
     }
 }
 
-/// What stands for a built-in function in a signature.
+/// Returns the text of a built-in function in a signature.
 fn signature_part(builtin: Builtin) -> Cow<'static, str> {
     match builtin {
         Builtin::Sum => "builtin Sum".into(),

@@ -24,7 +24,7 @@ pub struct State {
     pub purge_seq: u64,
     /// Length of all keys and values as JSON text.
     pub bytes: u64,
-    /// Files are being added: after a crash in that state what is there is not to be trusted.
+    /// Files are being added: after a crash in this state the content is not to be trusted.
     pub ingesting: bool,
     pub views: Vec<Blocks>,
 }
@@ -98,7 +98,7 @@ impl State {
     }
 }
 
-/// The state of an index without its blocks.
+/// Returns the state of an index without its blocks.
 pub(crate) fn read_head(snapshot: &Snapshot, number: ShardNumber) -> Result<Option<State>, Error> {
     let Some(stored) = snapshot.get(Keyspace::Meta, &index_state_key(number))? else {
         return Ok(None);
@@ -131,7 +131,7 @@ pub(crate) fn encode_block(block: &Block, out: &mut Vec<u8>) {
     }
 }
 
-/// Overflows are worked out again: the limit may be another one now.
+/// Overflows are computed again, as the limit may have changed.
 pub(crate) fn decode_block(
     fence: &[u8],
     stored: &[u8],

@@ -1,4 +1,4 @@
-//! Keeping an index quick to read: reductions worked out ahead, trees and files built anew.
+//! Maintenance for fast reads: reductions computed ahead, trees and files rebuilt.
 
 use storage::Keyspace;
 
@@ -11,8 +11,8 @@ use crate::iter::RowIter;
 use crate::read::{IndexView, PlaceRange};
 
 impl Index {
-    /// Works out and stores the reductions that are missing, so that no reader has to. Updates go on meanwhile; what they
-    /// undo is left to the next time.
+    /// Computes and stores the missing reductions, so that no reader has to. Updates continue
+    /// meanwhile; reductions that they invalidate are left to the next call.
     pub fn warm(&self) -> Result<(), Error> {
         let missing = |view: &IndexView| -> Vec<(usize, At)> {
             let views = view.state.views.iter().enumerate();
@@ -23,7 +23,8 @@ impl Index {
         let mut left: usize = view.state.views.iter().map(|b| b.unreduced().count()).sum();
         drop(view);
         while left > 0 {
-            // What was kept before is in runs of its own: readers and this loop go on with those.
+            // Stored reductions are in runs of their own: readers and this loop continue with
+            // those.
             let view = self.view()?;
             let blocks = missing(&view);
             for &(n, at) in &blocks {
@@ -40,8 +41,8 @@ impl Index {
         Ok(())
     }
 
-    /// Stores the reductions that were worked out; answers of how many blocks. Those of blocks in runs that an update changed
-    /// meanwhile are not among them.
+    /// Stores the computed reductions; returns the number of blocks. Blocks in runs that an update
+    /// changed meanwhile are not included.
     fn keep_reductions(&self) -> Result<usize, Error> {
         let _writer = self.writer.lock();
         self.check_stop()?;
@@ -54,7 +55,7 @@ impl Index {
         Ok(kept)
     }
 
-    /// Builds the summary trees anew from the rows, and lets the engine rewrite the files. Blocks.
+    /// Rebuilds the summary trees from the rows, and makes the engine rewrite the files. Blocks.
     pub fn compact(&self) -> Result<(), Error> {
         let writer = self.writer.lock();
         self.check_stop()?;

@@ -1,7 +1,8 @@
-//! Where partitions begin and end, fresh from their leaders.
+//! The first and last offsets of partitions, fresh from their leaders.
 //!
-//! Kafka's answer about a partition's end (ListOffsets, latest) carries the epoch of the leader that gave it, and a new leader does not
-//! answer before it knows how far its predecessors' records were acknowledged (KIP-207). So who asks can tell a stale leader's answer.
+//! Kafka's answer about a partition's end (ListOffsets, latest) contains the epoch of the leader
+//! that gave it, and a new leader does not answer before it knows how far its predecessors' records
+//! were acknowledged (KIP-207). So a stale leader's answer can be detected.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -16,23 +17,23 @@ use crate::client::Reader;
 use crate::names::Place;
 use crate::raw;
 
-/// For all partitions that are asked for at once.
+/// Time limit for all partitions of one query.
 const ALL_TIMEOUT: Duration = Duration::from_secs(3);
 /// For one of them, after the question for all failed.
 const ONE_TIMEOUT: Duration = Duration::from_millis(700);
-/// How long others are waited for that ask too.
+/// How long to wait for further questions.
 const GATHER: Duration = Duration::from_millis(5);
-/// Questions that wait. More than there are slots.
+/// Maximum number of waiting questions. More than there are slots.
 const QUESTIONS_MAX: usize = 1 << 17;
 
-/// Where a partition begins and ends.
+/// The first and last offsets of a partition.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Bounds {
     /// Its first offset.
     pub start: u64,
     /// The offset that the next record will get.
     pub end: u64,
-    /// Of the leader that said where it ends.
+    /// The epoch of the leader that reported the end.
     pub epoch: i32,
 }
 
@@ -41,21 +42,21 @@ struct Question {
     answer: oneshot::Sender<Option<Bounds>>,
 }
 
-/// Asks for many partitions at once: on a quiet cluster every slot asks every two seconds.
+/// Queries many partitions together: on a quiet cluster every slot asks every two seconds.
 #[derive(Clone)]
 pub(crate) struct BoundsOf {
     questions: mpsc::Sender<Question>,
 }
 
 impl BoundsOf {
-    /// Goes on until the last clone is gone.
+    /// Runs until the last clone is dropped.
     pub fn start(reader: Arc<Reader>, runtime: &tokio::runtime::Handle) -> BoundsOf {
         let (questions, receiver) = mpsc::channel(QUESTIONS_MAX);
         runtime.spawn(answer(reader, receiver));
         BoundsOf { questions }
     }
 
-    /// `None` when nobody who knows can be asked now.
+    /// Returns the bounds; `None` when no leader can be reached now.
     pub async fn get(&self, place: &Place) -> Option<Bounds> {
         let (answer, receiver) = oneshot::channel();
         let place = place.clone();
@@ -92,7 +93,8 @@ fn find(reader: &Reader, places: &[Place]) -> HashMap<Place, Bounds> {
     single.flatten().collect()
 }
 
-/// First the starts, then the ends: between the two a log can only grow, so an end is never before its start.
+/// First the starts, then the ends: between the two a log can only grow, so an end is never before
+/// its start.
 fn ask(
     reader: &Reader,
     places: &[Place],

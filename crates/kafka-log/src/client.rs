@@ -1,4 +1,4 @@
-//! Clients that read, and what librdkafka says by itself: its log lines and figures.
+//! Clients that read, and librdkafka's own output: its log lines and statistics.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,7 +13,7 @@ use serde::Deserialize;
 use crate::names::Place;
 use crate::options::{OpenError, Options};
 
-/// Keeps what was said last.
+/// Keeps the last messages.
 #[derive(Default)]
 pub(crate) struct Context {
     trouble: Mutex<Option<String>>,
@@ -21,13 +21,13 @@ pub(crate) struct Context {
 }
 
 impl Context {
-    /// What went wrong last.
+    /// Returns the last error.
     pub fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
     }
 
-    /// The leader's epoch that this client asks for in a partition's fetches, as the last figures have it. It never goes back while
-    /// the topic is the same one.
+    /// Returns the leader's epoch in this client's fetches of a partition, according to the last
+    /// statistics. It never decreases while the topic is the same one.
     pub fn epoch(&self, place: &Place) -> Option<i32> {
         let epochs = self.epochs.lock();
         let epoch = *epochs.get(&*place.topic)?.get(&place.partition)?;
@@ -35,7 +35,7 @@ impl Context {
     }
 }
 
-/// Of librdkafka's figures, what is looked at.
+/// The part of librdkafka's statistics that is used.
 #[derive(Deserialize)]
 struct Figures {
     #[serde(default)]
@@ -96,14 +96,15 @@ pub(crate) fn listen(reader: &Reader) {
     while reader.poll(std::time::Duration::ZERO).is_some() {}
 }
 
-/// What a client said last of what went wrong, or this.
+/// Returns a client's last error message, or this one.
 pub(crate) fn trouble(reader: &Reader, error: &KafkaError) -> String {
     listen(reader);
     let said = reader.client().context().trouble();
     said.unwrap_or_else(|| error.to_string())
 }
 
-/// Makes a client that reads. Nothing about it is a consumer group's: no group, no commits, and no offset but those that are asked for.
+/// Creates a client that reads. It does not use consumer groups: no group, no commits, and only
+/// requested offsets.
 pub(crate) fn reader(options: &Options, figures: bool) -> Result<Arc<Reader>, OpenError> {
     let mut config = options.common();
     config
@@ -113,14 +114,15 @@ pub(crate) fn reader(options: &Options, figures: bool) -> Result<Arc<Reader>, Op
         .set("enable.partition.eof", "true")
         .set("check.crcs", "true")
         .set("isolation.level", "read_uncommitted")
-        // A partition that is started, or has room again, waits for the fetch that is under way: so this is short.
+        // A partition that is started, or has room again, waits for the fetch that is under way: so
+        // this is short.
         .set("fetch.wait.max.ms", "100")
         .set("fetch.min.bytes", "1")
         .set("fetch.queue.backoff.ms", "5")
         .set("fetch.error.backoff.ms", "100")
         .set("fetch.message.max.bytes", "1048576")
         .set("fetch.max.bytes", "16777216")
-        // Of each partition's own queue.
+        // For each partition's own queue.
         .set("queued.min.messages", "10000")
         .set("queued.max.messages.kbytes", "512")
         .set("statistics.interval.ms", if figures { "100" } else { "0" });

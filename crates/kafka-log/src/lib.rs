@@ -1,17 +1,18 @@
-//! What does the cluster's log look like in Kafka? [`cluster::Log`] on librdkafka.
+//! The cluster's log in Kafka: [`cluster::Log`] on librdkafka.
 //!
-//! A log is two topics: `settee.<cluster>.<log number>.slots`, with a partition for each slot, and `settee.<cluster>.<log
-//! number>.control` with one. A log that was lost is made anew with another number, so its records cannot be taken for those of
-//! the one before. There are no consumer groups, no transactions, no compaction and no committed offsets: who follows a slot says
-//! where it goes on.
+//! A log is two topics: `settee.<cluster>.<log number>.slots`, with a partition for each slot, and
+//! `settee.<cluster>.<log number>.control` with one. A log that was lost is recreated with another
+//! number, so its records cannot be taken for those of the one before. There are no consumer
+//! groups, no transactions, no compaction and no committed offsets: the follower of a slot supplies
+//! the offset.
 //!
-//! It does not know what a record means. What it makes sure of:
+//! It does not know the meaning of a record. Guarantees:
 //!
-//! - Records of a slot come in the order of their offsets, and none is passed over in silence ([`KafkaLog`], `tail.rs`).
-//! - What is said of a log's ends comes from a leader that is no older than those whose records were delivered (`bounds.rs`).
-//! - What is read back comes from a leader of the epoch that was asked for, or a later one (`read_back.rs`).
+//! - Records of a slot arrive in the order of their offsets, and none is skipped silently ([`KafkaLog`], `tail.rs`).
+//! - Reported ends of a log come from a leader at least as new as those whose records were delivered (`bounds.rs`).
+//! - Records that are read back come from a leader of the requested epoch, or a later one (`read_back.rs`).
 //!
-//! All unsafe code is in `raw.rs`: what librdkafka has and its Rust library does not give.
+//! All unsafe code is in `raw.rs`: features of librdkafka that its Rust library lacks.
 
 mod bounds;
 mod client;

@@ -14,14 +14,15 @@ use crate::names::Names;
 use crate::options::{OpenError, Options};
 use crate::producer::Producer;
 use crate::raw::Topic;
-use crate::read_back::{ReadBack, Wanted};
+use crate::read_back::{ReadBack, ReadRequest};
 use crate::tail::{Follower, Slot, Source};
 use crate::topics;
 
-/// Between looks at what a client has to say.
+/// Interval of checks for a client's messages.
 const LISTEN: Duration = Duration::from_millis(500);
 
-/// A log in Kafka. It has three clients: one writes, one follows all slots, and one, which comes and goes, reads records again.
+/// A log in Kafka. It has three clients: one writes, one follows all slots, and one, created on
+/// demand, reads records again.
 pub struct KafkaLog {
     names: Names,
     log: u64,
@@ -40,19 +41,20 @@ struct Topics {
 }
 
 impl KafkaLog {
-    /// Opens a log that is there, on tokio's runtime.
+    /// Opens an existing log, on tokio's runtime.
     ///
     /// # Errors
-    /// [`OpenError`]: after ten seconds when no broker answers; when the topics are not there, or not as they have to be.
+    /// [`OpenError`]: after ten seconds when no broker answers; when the topics are missing, or have unsuitable settings.
     pub async fn open(options: Options) -> Result<KafkaLog, OpenError> {
         topics::check_topics(&options).await?;
         KafkaLog::open_unchecked(options).await
     }
 
-    /// The same of a log that was checked, or that is gone: nothing comes from it until it is there.
+    /// Opens a log that was checked, or that is gone, without checks: it delivers nothing until it
+    /// exists.
     ///
     /// # Errors
-    /// [`OpenError`], for settings that are none.
+    /// [`OpenError`], for invalid settings.
     pub async fn open_unchecked(options: Options) -> Result<KafkaLog, OpenError> {
         let runtime = Handle::current();
         let made = tokio::task::spawn_blocking(move || KafkaLog::connect(options, runtime));
@@ -112,7 +114,7 @@ impl Log for KafkaLog {
 
     fn follow(&self, slot: SlotNumber, from: u64) -> mpsc::Receiver<Tail> {
         let (Some(place), Some(index)) = (self.names.place(slot), self.names.index(slot)) else {
-            // Nothing comes, and that is known at once.
+            // Delivers nothing, which is known immediately.
             return mpsc::channel(1).1;
         };
         let topic = match slot {
@@ -140,12 +142,12 @@ impl Log for KafkaLog {
             return Box::pin(async move { Err(LogError(format!("there is no slot {slot}"))) });
         };
         let read_back = self.read_back.clone();
-        let wanted = Wanted {
+        let request = ReadRequest {
             place,
             index,
             offset,
             epoch,
         };
-        Box::pin(async move { read_back.read(wanted).await })
+        Box::pin(async move { read_back.read(request).await })
     }
 }

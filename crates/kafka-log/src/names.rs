@@ -2,7 +2,7 @@
 
 use cluster::{CONTROL, SlotNumber};
 
-/// Of a cluster's name: Kafka allows 249 characters in a topic's.
+/// Maximum length of a cluster's name: Kafka allows 249 characters in a topic's.
 const CLUSTER_NAME_MAX: usize = 100;
 
 /// A partition of a topic.
@@ -29,7 +29,7 @@ impl Names {
         }
     }
 
-    /// Where a slot's records are; `None` when there is no such slot.
+    /// Returns the place of a slot's records; `None` when there is no such slot.
     pub fn place(&self, slot: SlotNumber) -> Option<Place> {
         let (topic, partition) = match slot {
             CONTROL => (&self.control, 0),
@@ -42,7 +42,7 @@ impl Names {
         })
     }
 
-    /// Counts from 0, the control slot last; `None` when there is no such slot.
+    /// Returns an index from 0, the control slot last; `None` when there is no such slot.
     pub fn index(&self, slot: SlotNumber) -> Option<usize> {
         match slot {
             CONTROL => Some(usize::from(self.slot_count)),
@@ -51,7 +51,7 @@ impl Names {
         }
     }
 
-    /// How many slots there are, the control slot among them.
+    /// Returns the number of slots, including the control slot.
     pub fn count(&self) -> usize {
         usize::from(self.slot_count) + 1
     }
@@ -63,7 +63,7 @@ pub(crate) fn is_cluster_name(name: &str) -> bool {
     (1..=CLUSTER_NAME_MAX).contains(&name.len()) && name.chars().all(fits)
 }
 
-/// The number of the log that this topic of slots belongs to.
+/// Returns the number of the log that this topic of slots belongs to.
 pub(crate) fn log_number(cluster: &str, topic: &str) -> Option<u64> {
     let rest = topic.strip_prefix("settee.")?.strip_prefix(cluster)?;
     let number = rest.strip_prefix('.')?.strip_suffix(".slots")?;

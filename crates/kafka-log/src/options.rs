@@ -1,4 +1,4 @@
-//! What an operator says of Kafka, and what is not theirs to say.
+//! Kafka's settings that an operator may set, and those that are reserved.
 
 use std::collections::BTreeMap;
 
@@ -7,16 +7,16 @@ use rdkafka::ClientConfig;
 
 use crate::names::is_cluster_name;
 
-/// Where the log is.
+/// The location of the log.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// Some of Kafka's brokers: `host:port,...`.
     pub brokers: String,
     /// The cluster's name, which is in the topics' names: letters, digits, `_` and `-`.
     pub cluster: String,
-    /// How many slots there are, without the control slot.
+    /// Number of slots, without the control slot.
     pub slots: SlotNumber,
-    /// The log's number: one that is made anew, after the one before was lost, has another.
+    /// The log's number: a log that was recreated after a loss has another.
     pub log: u64,
     /// Properties of librdkafka, such as `security.protocol` and `sasl.*`.
     pub properties: BTreeMap<String, String>,
@@ -30,26 +30,26 @@ pub enum OpenError {
         "{0:?} cannot be a cluster's name: it has 1 to 100 letters, digits, underscores and hyphens"
     )]
     Name(String),
-    /// No slots, or so many that one would be the control slot.
-    #[error("there have to be 1 to 65535 slots")]
+    /// No slots, or so high a number that one would be the control slot.
+    #[error("the number of slots must be 1 to 65535")]
     Slots,
-    /// A property that has to be as it is.
+    /// A reserved property.
     #[error("the Kafka property {0} cannot be set: Settee's promises depend on its value")]
     Reserved(String),
     /// librdkafka does not take a property.
-    #[error("a Kafka property is not right: {0}")]
+    #[error("invalid Kafka property: {0}")]
     Property(String),
     /// No broker answered.
     #[error("Kafka's brokers cannot be reached at {brokers}: {reason}")]
     Unreachable {
-        /// Those that were tried.
+        /// The brokers that were tried.
         brokers: String,
-        /// What went wrong last.
+        /// The last error.
         reason: String,
     },
-    /// There is no such log.
+    /// The log does not exist.
     #[error(
-        "the log {log} of the cluster {cluster} is not there: Kafka has no topic {topic}. Make it as the manual says, or have `settee cluster reseed` make others; logs of this cluster in Kafka: {others}"
+        "the log {log} of the cluster {cluster} does not exist: Kafka has no topic {topic}. Create it as described in the manual, or let `settee cluster reseed` create others; logs of this cluster in Kafka: {others}"
     )]
     NoLog {
         /// The cluster.
@@ -58,32 +58,32 @@ pub enum OpenError {
         log: u64,
         /// The topic that is missing.
         topic: String,
-        /// The numbers of logs that are there, or "none".
+        /// The numbers of existing logs, or "none".
         others: String,
     },
     /// A topic is not as it has to be.
     #[error(
-        "the topic {topic} does not fit: {setting} is {found}, and has to be {wanted}. {remedy}"
+        "the topic {topic} does not fit: {setting} is {found}, and must be {requirement}. {remedy}"
     )]
     Unfit {
         /// The topic.
         topic: String,
-        /// What is wrong with it.
+        /// The unsuitable setting.
         setting: String,
-        /// What it is.
+        /// Its value.
         found: String,
-        /// What it has to be.
-        wanted: String,
-        /// What to do.
+        /// The required value.
+        requirement: String,
+        /// The remedy.
         remedy: String,
     },
-    /// Kafka does not do what was asked.
+    /// Kafka refused a request.
     #[error("Kafka refuses: {0}")]
     Refused(String),
 }
 
-/// Properties that are set here, or that would change what the log promises; aliases among them. Whatever begins with one that ends
-/// in a dot is meant too.
+/// Properties that are set here, or that would weaken the log's guarantees, including aliases. An
+/// entry that ends in a dot covers everything with that prefix.
 const RESERVED: &[&str] = &[
     "acks",
     "allow.auto.create.topics",
@@ -158,8 +158,8 @@ impl Options {
         Ok(())
     }
 
-    /// What all clients have in common. A broker that is cut off or stopped is given up within seconds, and one that is back is
-    /// found within a second.
+    /// Returns the configuration that all clients share. A broker that is cut off or stopped is
+    /// given up within seconds, and one that returns is found within a second.
     pub(crate) fn common(&self) -> ClientConfig {
         let mut config = ClientConfig::new();
         for (name, value) in &self.properties {

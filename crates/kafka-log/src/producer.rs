@@ -29,7 +29,7 @@ pub(crate) struct Producer {
     native: Mutex<Arc<Native>>,
 }
 
-/// Tells who appended what became of it.
+/// Reports the outcome to the caller that appended.
 struct Deliveries;
 
 impl ClientContext for Deliveries {
@@ -51,13 +51,13 @@ impl ProducerContext for Deliveries {
                 .map_err(|_| AppendError::Unknown("Kafka did not say its offset".into())),
             Err((error, message)) => Err(failure(error, raw::may_be_written(message))),
         };
-        // Nobody waits any more: that is theirs to decide.
+        // The caller may have gone: that is its decision.
         let _ = answer.send(outcome);
     }
 }
 
-/// What is said of a record that was not delivered. Kafka checks these before it writes, and what it never got it cannot write;
-/// everything else counts as unknown, time-outs above all.
+/// Classifies the error of an undelivered record. Kafka checks these before it writes, and it
+/// cannot write what it never received; everything else counts as unknown, in particular time-outs.
 fn failure(error: &KafkaError, may_be_written: bool) -> AppendError {
     use RDKafkaErrorCode as Code;
     let is_refusal = matches!(
@@ -103,7 +103,7 @@ impl Producer {
         })
     }
 
-    /// It is in the queue when this returns, so that what is appended later comes after it.
+    /// Appends a record. It is in the queue when this returns, so that later appends come after it.
     pub fn append(&self, place: &Place, record: &[u8]) -> Later<'static, Outcome> {
         let answer = self.send(place, record);
         Box::pin(async move {
@@ -133,17 +133,17 @@ impl Producer {
         }
     }
 
-    /// Makes another producer where this one can go on no more; what waits in it is answered with "unknown".
+    /// Replaces a producer that cannot continue; its waiting records are answered with "unknown".
     fn renew(&self, spent: &Arc<Native>) -> Result<Arc<Native>, AppendError> {
         let mut native = self.native.lock();
         if !Arc::ptr_eq(&native, spent) {
             return Ok(native.clone());
         }
         let reason = spent.client().fatal_error();
-        tracing::warn!(target: "kafka", "the producer is made anew: {reason:?}");
+        tracing::warn!(target: "kafka", "the producer is recreated: {reason:?}");
         let made = make(&self.config).map_err(|e| AppendError::Refused(e.to_string()))?;
         let old = std::mem::replace(&mut *native, made.clone());
-        // It waits for its threads.
+        // Dropping waits for its threads.
         std::thread::spawn(move || drop(old));
         Ok(made)
     }

@@ -1,8 +1,9 @@
-//! What librdkafka has and its Rust library does not give: partitions that are read without a consumer group, leaders' epochs, and
-//! whether a record that failed may have been written.
+//! Features of librdkafka that its Rust library lacks: reading partitions without a consumer group,
+//! leaders' epochs, and whether a failed record may have been written.
 //!
-//! librdkafka's handles may be used from any thread at once. What the proofs here rely upon: a handle is destroyed after what was made
-//! from it, which the owners' fields see to ([`Reading`] has its [`Topic`], and that its client).
+//! librdkafka's handles may be used from any thread concurrently. The proofs here rely on this: a
+//! handle is destroyed after everything created from it, which the owners' fields ensure
+//! ([`Reading`] has its [`Topic`], and that its client).
 
 use std::ffi::{CString, c_void};
 use std::ptr::{self, NonNull};
@@ -17,14 +18,15 @@ use tokio::sync::Notify;
 
 use crate::client::Reader;
 
-/// A topic as a client knows it. What the client knows of its partitions' leaders is kept as long as it lives.
+/// A topic as a client knows it. The client's knowledge of its partitions' leaders is kept as long
+/// as this lives.
 pub(crate) struct Topic {
     client: Arc<Reader>,
     handle: NonNull<sys::rd_kafka_topic_t>,
     name: CString,
 }
 
-// SAFETY: librdkafka's handles may be used from any thread, also at once.
+// SAFETY: librdkafka's handles may be used from any thread, also concurrently.
 unsafe impl Send for Topic {}
 // SAFETY: as above.
 unsafe impl Sync for Topic {}
@@ -34,7 +36,8 @@ impl Topic {
     pub fn new(client: &Arc<Reader>, name: &str) -> Option<Arc<Topic>> {
         let name = CString::new(name).ok()?;
         let native = client.client().native_ptr();
-        // SAFETY: the client lives, the name is a C string, and without a configuration the client's own is taken.
+        // SAFETY: the client lives, the name is a C string, and without a configuration the
+        // client's own is taken.
         let handle = unsafe { sys::rd_kafka_topic_new(native, name.as_ptr(), ptr::null_mut()) };
         Some(Arc::new(Topic {
             client: client.clone(),
@@ -46,12 +49,13 @@ impl Topic {
 
 impl Drop for Topic {
     fn drop(&mut self) {
-        // SAFETY: it was made by rd_kafka_topic_new, nobody else has it, and the client still lives.
+        // SAFETY: it was created by rd_kafka_topic_new, has no other owner, and the client still
+        // lives.
         unsafe { sys::rd_kafka_topic_destroy(self.handle.as_ptr()) }
     }
 }
 
-/// What comes from a partition.
+/// An event of a partition.
 #[derive(Debug)]
 pub(crate) enum Event {
     /// A record.
@@ -62,11 +66,12 @@ pub(crate) enum Event {
     },
     /// The end was reached.
     End { offset: u64 },
-    /// It goes on no further, or not for now.
+    /// Reading stopped, permanently or for now.
     Failed(RDKafkaErrorCode),
 }
 
-/// A partition that is read, from its start to its drop. Of a topic's partition there is only one at a time.
+/// A partition being read, until this is dropped. A topic's partition has only one reader at a
+/// time.
 pub(crate) struct Reading {
     topic: Arc<Topic>,
     partition: i32,
@@ -74,13 +79,14 @@ pub(crate) struct Reading {
     ready: Arc<Notify>,
 }
 
-// SAFETY: librdkafka's handles may be used from any thread, also at once.
+// SAFETY: librdkafka's handles may be used from any thread, also concurrently.
 unsafe impl Send for Reading {}
 // SAFETY: as above.
 unsafe impl Sync for Reading {}
 
 impl Reading {
-    /// Reads a partition from this offset on. Nothing else of the partition's client may be reading it.
+    /// Reads a partition from this offset on. The partition's client must have no other reader of
+    /// it.
     pub fn start(
         topic: &Arc<Topic>,
         partition: i32,
@@ -93,7 +99,8 @@ impl Reading {
         let queue = NonNull::new(queue).ok_or(RDKafkaErrorCode::CriticalSystemResource)?;
         let ready = Arc::new(Notify::new());
         let opaque = Arc::as_ptr(&ready).cast::<c_void>().cast_mut();
-        // SAFETY: the queue was just made; `ready` is there until `close` has taken the callback away.
+        // SAFETY: the queue was just created; `ready` exists until `close` has removed the
+        // callback.
         unsafe { sys::rd_kafka_queue_cb_event_enable(queue.as_ptr(), Some(wake), opaque) };
         let handle = topic.handle.as_ptr();
         // SAFETY: topic and queue live.
@@ -113,7 +120,7 @@ impl Reading {
         })
     }
 
-    /// What came next; `None` when nothing has come yet.
+    /// Returns the next event; `None` before one arrives.
     pub fn take(&self) -> Option<Event> {
         let mut message = ptr::null_mut();
         // SAFETY: the queue lives, and there is room for one message.
@@ -136,7 +143,7 @@ impl Reading {
         self.ready.notified().await;
     }
 
-    /// Where the partition begins, as the last answer to a fetch had it.
+    /// Returns the partition's first offset, according to the last response to a fetch.
     pub fn first_offset(&self) -> Option<u64> {
         let (mut low, mut high) = (-1, -1);
         let client = self.topic.client.client().native_ptr();
@@ -165,8 +172,8 @@ impl Drop for Reading {
 }
 
 fn close(queue: NonNull<sys::rd_kafka_queue_t>) {
-    // SAFETY: the queue lives and is not used after this. The callback is called with the queue's lock held and set under the same
-    // lock, so it is over when the first call returns.
+    // SAFETY: the queue lives and is not used after this. The callback is called with the queue's
+    // lock held and set under the same lock, so it is over when the first call returns.
     unsafe {
         sys::rd_kafka_queue_cb_event_enable(queue.as_ptr(), None, ptr::null_mut());
         sys::rd_kafka_queue_destroy(queue.as_ptr());
@@ -175,7 +182,8 @@ fn close(queue: NonNull<sys::rd_kafka_queue_t>) {
 
 /// librdkafka's threads call it when something comes into a queue.
 unsafe extern "C" fn wake(_client: *mut sys::rd_kafka_t, ready: *mut c_void) {
-    // SAFETY: it is the `Notify` that `Reading::start` gave, which lives until the callback was taken away.
+    // SAFETY: it is the `Notify` that `Reading::start` gave, which lives until the callback was
+    // taken away.
     let ready = unsafe { &*ready.cast::<Notify>() };
     ready.notify_one();
 }
@@ -206,7 +214,7 @@ unsafe fn event(message: &sys::rd_kafka_message_t) -> Event {
     }
 }
 
-/// The leader's epoch of each entry of a list, in its order; -1 where it is not known.
+/// Returns the leader's epoch of each entry of a list, in its order; -1 where it is not known.
 pub(crate) fn leader_epochs(list: &TopicPartitionList) -> Vec<i32> {
     let native = list.ptr();
     (0..list.count())
@@ -217,7 +225,8 @@ pub(crate) fn leader_epochs(list: &TopicPartitionList) -> Vec<i32> {
         .collect()
 }
 
-/// Whether a record that was not delivered can have been written all the same: librdkafka follows what it sent and what was answered.
+/// Returns whether an undelivered record may have been written anyway: librdkafka tracks sent and
+/// answered requests.
 pub(crate) fn may_be_written(message: &BorrowedMessage<'_>) -> bool {
     // SAFETY: the message lives.
     let status = unsafe { sys::rd_kafka_message_status(message.ptr()) };

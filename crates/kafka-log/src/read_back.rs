@@ -1,20 +1,22 @@
-//! Reads a record as a leader of some epoch or a later one has it.
+//! Reads a record from a leader of a given epoch or a later one.
 //!
-//! A broker that was cut off may still take itself for the leader, and hold records that the log has lost. So an answer counts only
-//! with evidence of who gave it, and librdkafka gives two kinds:
+//! A broker that was cut off may still consider itself the leader, and hold records that the log
+//! has lost. So a response counts only with evidence of its sender, and librdkafka provides two
+//! kinds:
 //!
-//! - **The end.** Kafka's answer about a partition's end carries the epoch of the leader that gave it (`bounds.rs`).
-//! - **Records.** A fetch carries the leader's epoch that the client knows of, and a broker answers it only when that is its own epoch,
-//!   neither older nor newer (KIP-320). What the client knows never goes back, as long as it knows the topic, and is one of librdkafka's
-//!   figures (`leader_epoch`). So first that figure has to be the epoch that was asked for, or later, and then the fetch is begun. What
-//!   was fetched before is not taken: librdkafka numbers fetches.
+//! - **The end.** Kafka's answer about a partition's end contains the epoch of the leader that gave it (`bounds.rs`).
+//! - **Records.** A fetch contains the leader's epoch that the client knows, and a broker answers it only when that is its own epoch,
+//!   neither older nor newer (KIP-320). The client's epoch never decreases, as long as it knows the topic, and is one of librdkafka's
+//!   statistics (`leader_epoch`). So first that statistic has to be the requested epoch, or later, and then the fetch is started.
+//!   Earlier fetches are discarded: librdkafka numbers fetches.
 //!
-//! The epoch of a record alone is no evidence: an old leader has old records, and gives them gladly. Nor is librdkafka's metadata, in which
-//! leaders' epochs are not shown. "Trimmed" needs three answers: a fetch under that epoch that found no such offset, an end
-//! after the offset from a leader of that epoch, and a start after it.
+//! The epoch of a record alone is no evidence: an old leader has old records, and returns them. Nor
+//! is librdkafka's metadata, which does not contain leaders' epochs. "Trimmed" needs three answers:
+//! a fetch under that epoch that found no such offset, an end after the offset from a leader of
+//! that epoch, and a start after it.
 //!
-//! It has a client of its own, made when it is needed: the figures cost something, and a partition is read at one place at a time
-//! within a client.
+//! It has a client of its own, created on demand: the statistics are not free, and a partition is
+//! read at one place at a time within a client.
 
 use std::sync::{Arc, Weak};
 use std::time::Duration;
@@ -34,7 +36,7 @@ use crate::raw::{Event, Reading, Topic};
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(10);
 /// For one fetch.
 const FETCH_TIMEOUT: Duration = Duration::from_secs(3);
-/// Between looks at what has changed.
+/// Interval of checks for changes.
 const LOOK: Duration = Duration::from_millis(20);
 /// Between questions that were not answered well.
 const AGAIN: Duration = Duration::from_millis(100);
@@ -44,7 +46,7 @@ const REFRESH: Duration = Duration::from_millis(250);
 const KEEP: Duration = Duration::from_secs(5);
 
 /// The client.
-struct Back {
+struct ReadBackClient {
     slots: Arc<Topic>,
     control: Arc<Topic>,
     reader: Arc<Reader>,
@@ -55,22 +57,22 @@ pub(crate) struct ReadBack {
     options: Options,
     names: Names,
     bounds: BoundsOf,
-    back: tokio::sync::Mutex<Weak<Back>>,
+    back: tokio::sync::Mutex<Weak<ReadBackClient>>,
     /// Each held by who reads the slot.
     reading: Vec<tokio::sync::Mutex<()>>,
 }
 
-/// What is asked for.
+/// A request to read a record again.
 #[derive(Clone, Debug)]
-pub(crate) struct Wanted {
+pub(crate) struct ReadRequest {
     pub place: Place,
-    /// Of the slot.
+    /// The index of the slot.
     pub index: usize,
     pub offset: u64,
     pub epoch: i32,
 }
 
-/// What a fetch came to.
+/// The result of a fetch.
 enum Fetched {
     Record(RawRecord),
     /// The leader's log has no such offset.
@@ -91,12 +93,12 @@ impl ReadBack {
         }
     }
 
-    pub async fn read(&self, wanted: Wanted) -> Result<RawFound, LogError> {
-        let _held = self.reading[wanted.index].lock().await;
+    pub async fn read(&self, request: ReadRequest) -> Result<RawFound, LogError> {
+        let _held = self.reading[request.index].lock().await;
         let mut last = String::from("nobody answered");
-        let answer = timeout(ANSWER_TIMEOUT, self.read_on(&wanted, &mut last)).await;
+        let answer = timeout(ANSWER_TIMEOUT, self.read_on(&request, &mut last)).await;
         answer.unwrap_or_else(|_| {
-            let Wanted { place, offset, epoch, .. } = wanted;
+            let ReadRequest { place, offset, epoch, .. } = request;
             Err(LogError(format!(
                 "cannot read offset {offset} of {} [{}] from a leader of epoch {epoch} or later: {last}",
                 place.topic, place.partition
@@ -104,17 +106,21 @@ impl ReadBack {
         })
     }
 
-    async fn read_on(&self, wanted: &Wanted, last: &mut String) -> Result<RawFound, LogError> {
+    async fn read_on(
+        &self,
+        request: &ReadRequest,
+        last: &mut String,
+    ) -> Result<RawFound, LogError> {
         let back = self.back().await?;
         loop {
-            let start = match self.bounds.get(&wanted.place).await {
-                Some(bounds) if bounds.epoch < wanted.epoch => {
+            let start = match self.bounds.get(&request.place).await {
+                Some(bounds) if bounds.epoch < request.epoch => {
                     *last = format!("the leader that answers is of epoch {}", bounds.epoch);
-                    refresh(&back.reader, &wanted.place).await;
+                    refresh(&back.reader, &request.place).await;
                     sleep(AGAIN).await;
                     continue;
                 }
-                Some(bounds) if bounds.end <= wanted.offset => return Ok(RawFound::BeyondEnd),
+                Some(bounds) if bounds.end <= request.offset => return Ok(RawFound::BeyondEnd),
                 Some(bounds) => bounds.start,
                 None => {
                     "no leader answers".clone_into(last);
@@ -122,10 +128,10 @@ impl ReadBack {
                     continue;
                 }
             };
-            follow_leader(&back.reader, wanted, last).await;
-            match self.fetch(&back, wanted).await {
+            follow_leader(&back.reader, request, last).await;
+            match self.fetch(&back, request).await {
                 Fetched::Record(record) => return Ok(RawFound::Record(record)),
-                Fetched::OutOfRange if start > wanted.offset => return Ok(RawFound::Trimmed),
+                Fetched::OutOfRange if start > request.offset => return Ok(RawFound::Trimmed),
                 Fetched::OutOfRange => "the log changes".clone_into(last),
                 Fetched::Nothing(why) => *last = why,
             }
@@ -133,24 +139,24 @@ impl ReadBack {
         }
     }
 
-    async fn fetch(&self, back: &Back, wanted: &Wanted) -> Fetched {
-        let topic = match wanted.place.topic == self.names.control {
+    async fn fetch(&self, back: &ReadBackClient, request: &ReadRequest) -> Fetched {
+        let topic = match request.place.topic == self.names.control {
             true => &back.control,
             false => &back.slots,
         };
-        let reading = match Reading::start(topic, wanted.place.partition, wanted.offset) {
+        let reading = match Reading::start(topic, request.place.partition, request.offset) {
             Ok(reading) => reading,
             Err(code) => return Fetched::Nothing(code.to_string()),
         };
         let first = timeout(FETCH_TIMEOUT, first(&reading)).await;
-        // It waits for librdkafka's threads.
+        // Dropping waits for librdkafka's threads.
         let _ = tokio::task::spawn_blocking(move || drop(reading)).await;
         match first {
             Ok(Event::Record {
                 offset,
                 epoch,
                 bytes,
-            }) if offset == wanted.offset => {
+            }) if offset == request.offset => {
                 let log = self.options.log;
                 Fetched::Record(RawRecord {
                     log,
@@ -163,7 +169,7 @@ impl ReadBack {
                 Fetched::Nothing(format!("the next record is at {offset}"))
             }
             // The leader may not know yet that its last records are acknowledged.
-            Ok(Event::End { .. }) => Fetched::Nothing("the leader has only begun".into()),
+            Ok(Event::End { .. }) => Fetched::Nothing("the leader has just started".into()),
             Ok(Event::Failed(
                 RDKafkaErrorCode::AutoOffsetReset | RDKafkaErrorCode::OffsetOutOfRange,
             )) => Fetched::OutOfRange,
@@ -172,8 +178,8 @@ impl ReadBack {
         }
     }
 
-    /// The client, which goes some seconds after it was last used.
-    async fn back(&self) -> Result<Arc<Back>, LogError> {
+    /// Returns the client, which is dropped some seconds after its last use.
+    async fn back(&self) -> Result<Arc<ReadBackClient>, LogError> {
         let mut shared = self.back.lock().await;
         if let Some(back) = shared.upgrade() {
             return Ok(back);
@@ -187,20 +193,20 @@ impl ReadBack {
     }
 }
 
-fn make(options: &Options, names: &Names) -> Result<Arc<Back>, LogError> {
+fn make(options: &Options, names: &Names) -> Result<Arc<ReadBackClient>, LogError> {
     let reader = client::reader(options, true).map_err(|e| LogError(e.to_string()))?;
     let topic = |name| {
         Topic::new(&reader, name).ok_or_else(|| LogError(format!("{name} cannot be a topic")))
     };
-    Ok(Arc::new(Back {
+    Ok(Arc::new(ReadBackClient {
         slots: topic(&names.slots)?,
         control: topic(&names.control)?,
         reader,
     }))
 }
 
-/// Takes figures, so that they do not pile up, until nobody has used the client for a while.
-async fn keep(back: Arc<Back>) {
+/// Takes statistics, so that they do not pile up, until the client has not been used for a while.
+async fn keep(back: Arc<ReadBackClient>) {
     let mut used = Instant::now();
     while used.elapsed() < KEEP {
         listen(&back.reader);
@@ -222,12 +228,12 @@ async fn first(reading: &Reading) -> Event {
 }
 
 /// Waits until fetches are for a leader of this epoch or a later one.
-async fn follow_leader(reader: &Arc<Reader>, wanted: &Wanted, last: &mut String) {
+async fn follow_leader(reader: &Arc<Reader>, request: &ReadRequest, last: &mut String) {
     let mut asked = Instant::now();
     loop {
         listen(reader);
-        let epoch = reader.client().context().epoch(&wanted.place);
-        if epoch.is_some_and(|epoch| epoch >= wanted.epoch) {
+        let epoch = reader.client().context().epoch(&request.place);
+        if epoch.is_some_and(|epoch| epoch >= request.epoch) {
             return;
         }
         *last = match epoch {
@@ -235,7 +241,7 @@ async fn follow_leader(reader: &Arc<Reader>, wanted: &Wanted, last: &mut String)
             None => "no leader is known".into(),
         };
         if asked.elapsed() > REFRESH {
-            refresh(reader, &wanted.place).await;
+            refresh(reader, &request.place).await;
             asked = Instant::now();
         }
         sleep(LOOK).await;

@@ -1,10 +1,11 @@
 //! Follows slots.
 //!
-//! All slots are followed by one client, so by one connection and one thread for each broker, whatever the number of slots: a client
-//! for each would take 129 times that on a node of 128 slots. Each slot has a queue of librdkafka's of its own and a task here,
-//! so a receiver that is slow holds up its own slot alone: its queue fills up to a limit, and then librdkafka leaves the
-//! partition out of its fetches. What a slot can hold here is 2.5 MB: 0.5 MB and the answer to a fetch (1 MB) in librdkafka's
-//! queue, and 1 MB in the channel.
+//! All slots are followed by one client, so by one connection and one thread for each broker,
+//! whatever the number of slots: a client for each would take 129 times that on a node of 128
+//! slots. Each slot has a queue of librdkafka's of its own and a task here, so a receiver that is
+//! slow holds up its own slot alone: its queue fills up to a limit, and then librdkafka leaves the
+//! partition out of its fetches. The maximum per slot is 2.5 MB: 0.5 MB and the answer to a
+//! fetch (1 MB) in librdkafka's queue, and 1 MB in the channel.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -23,21 +24,21 @@ use crate::raw::{Event, Reading, Topic};
 const CHANNEL_RECORDS_MAX: usize = 256;
 /// Bytes in a channel, unless a single record has more.
 const CHANNEL_BYTES_MAX: usize = 1 << 20;
-/// After this long without a record, the partition's bounds are asked for.
+/// Time without a record after which the partition's bounds are queried.
 const QUIET: Duration = Duration::from_secs(2);
-/// After this long without a record that is there, the partition is read anew.
+/// Time without an existing record after which the partition's reader is restarted.
 const STUCK: Duration = Duration::from_secs(10);
-/// After so many times in a row whoever follows is told.
+/// Number of consecutive failures after which the follower is notified.
 const FAILED_MAX: u32 = 4;
-/// Before a partition is read anew that could not be read.
+/// Delay before a partition that could not be read is retried.
 const AGAIN: Duration = Duration::from_millis(500);
-/// An answer from a leader that is older than a record's is not believed for this long. After that it is the truth: somebody made the
-/// topic anew.
+/// An answer from a leader that is older than a record's is not believed for this time. After that
+/// it is the truth: the topic was recreated.
 const OLDER_MAX: Duration = Duration::from_secs(30);
 
 /// A slot, whether it is followed or not.
 pub(crate) struct Slot {
-    /// Counts up with every follower: whoever sees another number than its own ends.
+    /// Incremented by every follower: one that sees another number than its own ends.
     turn: watch::Sender<u64>,
     /// Held by who reads the partition.
     reading: Arc<tokio::sync::Mutex<()>>,
@@ -73,14 +74,14 @@ pub(crate) struct Follower {
 }
 
 /// Why a partition is not read any more.
-enum Over {
-    /// Nobody wants it.
+enum StopReason {
+    /// The follower is gone.
     Unwanted,
-    /// It is read anew.
+    /// The reader is restarted.
     Again,
 }
 
-/// What a follower needs besides its slot.
+/// The parts that a follower needs besides its slot.
 pub(crate) struct Source {
     pub topic: Arc<Topic>,
     pub place: Place,
@@ -115,29 +116,29 @@ impl Follower {
         (follower, receiver)
     }
 
-    /// Delivers until nobody wants it any more.
+    /// Delivers until the follower is gone.
     pub async fn run(mut self) {
         let reading = self.slot.reading.clone();
-        // Whoever follows it now has seen that it is not wanted.
+        // The next follower has seen that it may start.
         let _held = reading.lock().await;
         while self.is_wanted() {
             let over = match Reading::start(&self.topic, self.place.partition, self.next) {
                 Ok(reading) => {
                     self.heard = Instant::now();
                     let over = self.read(&reading).await;
-                    // It waits for librdkafka's threads.
+                    // Dropping waits for librdkafka's threads.
                     let _ = tokio::task::spawn_blocking(move || drop(reading)).await;
                     over
                 }
                 Err(code) => {
                     tracing::debug!(target: "kafka", "{:?}: {code}", self.place);
-                    Over::Again
+                    StopReason::Again
                 }
             };
             match over {
-                Over::Unwanted => return,
+                StopReason::Unwanted => return,
                 // Above all, it may have no such offset.
-                Over::Again => {
+                StopReason::Again => {
                     self.look(None).await;
                     self.pause().await;
                 }
@@ -157,11 +158,11 @@ impl Follower {
         }
     }
 
-    async fn read(&mut self, reading: &Reading) -> Over {
+    async fn read(&mut self, reading: &Reading) -> StopReason {
         let mut asked = Instant::now();
         loop {
             if !self.is_wanted() {
-                return Over::Unwanted;
+                return StopReason::Unwanted;
             }
             let over = match reading.take() {
                 Some(event) => self.deliver(reading, event).await,
@@ -169,8 +170,8 @@ impl Follower {
                     let quiet = asked.max(self.heard) + QUIET;
                     tokio::select! {
                         () = reading.ready() => None,
-                        _ = self.turns.changed() => Some(Over::Unwanted),
-                        () = self.channel.sender.closed() => Some(Over::Unwanted),
+                        _ = self.turns.changed() => Some(StopReason::Unwanted),
+                        () = self.channel.sender.closed() => Some(StopReason::Unwanted),
                         () = tokio::time::sleep_until(quiet) => {
                             let over = self.look(Some(reading)).await;
                             asked = Instant::now();
@@ -185,7 +186,7 @@ impl Follower {
         }
     }
 
-    async fn deliver(&mut self, reading: &Reading, event: Event) -> Option<Over> {
+    async fn deliver(&mut self, reading: &Reading, event: Event) -> Option<StopReason> {
         match event {
             Event::Record { offset, .. } if offset < self.next => None,
             Event::Record {
@@ -207,7 +208,7 @@ impl Follower {
                 self.heard = Instant::now();
                 over
             }
-            // The answer that said so is from a leader that is not older than its records.
+            // The answer comes from a leader that is not older than its records.
             Event::End { offset } => {
                 let start = reading.first_offset().filter(|start| *start <= offset)?;
                 self.send(Tail::NoRecord { start, end: offset }).await
@@ -221,22 +222,22 @@ impl Follower {
                     self.failed = 0;
                     self.send(Tail::Trouble(why)).await;
                 }
-                Some(Over::Again)
+                Some(StopReason::Again)
             }
         }
     }
 
-    /// Says that the next record is not there, if it is not.
-    async fn look(&mut self, reading: Option<&Reading>) -> Option<Over> {
+    /// Reports that the next record does not exist, if so.
+    async fn look(&mut self, reading: Option<&Reading>) -> Option<StopReason> {
         let next = self.next;
         let bounds = tokio::select! {
             bounds = self.bounds.get(&self.place) => bounds?,
-            _ = self.turns.changed() => return Some(Over::Unwanted),
+            _ = self.turns.changed() => return Some(StopReason::Unwanted),
         };
         if self.is_older(bounds) {
             return None;
         }
-        // What came meanwhile is delivered first, and then this answer says nothing.
+        // Newer events are delivered first, and make this answer obsolete.
         let event = reading.and_then(Reading::take);
         if let (Some(event), Some(reading)) = (event, reading) {
             let over = self.deliver(reading, event).await;
@@ -248,10 +249,11 @@ impl Follower {
         if next < start || next >= end {
             return self.send(Tail::NoRecord { start, end }).await;
         }
-        (self.heard.elapsed() > STUCK).then_some(Over::Again)
+        (self.heard.elapsed() > STUCK).then_some(StopReason::Again)
     }
 
-    /// It comes from a leader that is older than that of a record: the log it speaks of may be gone.
+    /// Returns whether it comes from a leader that is older than that of a record: its log may be
+    /// gone.
     fn is_older(&mut self, bounds: Bounds) -> bool {
         if bounds.epoch >= self.slot.epoch.load(Ordering::Relaxed) {
             self.older_since = None;
@@ -261,23 +263,23 @@ impl Follower {
         since.elapsed() < OLDER_MAX
     }
 
-    async fn send(&mut self, tail: Tail) -> Option<Over> {
+    async fn send(&mut self, tail: Tail) -> Option<StopReason> {
         tokio::select! {
-            is_sent = self.channel.send(tail) => (!is_sent).then_some(Over::Unwanted),
-            _ = self.turns.changed() => Some(Over::Unwanted),
+            is_sent = self.channel.send(tail) => (!is_sent).then_some(StopReason::Unwanted),
+            _ = self.turns.changed() => Some(StopReason::Unwanted),
         }
     }
 }
 
-/// A channel that holds so many bytes.
+/// A channel with a limited size in bytes.
 struct Channel {
     sender: mpsc::Sender<Tail>,
-    /// Of what is in the channel, the latest last.
+    /// Sizes of the items in the channel, the latest last.
     sizes: VecDeque<usize>,
 }
 
 impl Channel {
-    /// Waits until there is room; `false` when nobody receives any more.
+    /// Waits until there is room; `false` when the receiver is gone.
     async fn send(&mut self, tail: Tail) -> bool {
         let size = match &tail {
             Tail::Record(record) => record.bytes.len(),
@@ -300,7 +302,8 @@ impl Channel {
         true
     }
 
-    /// How many of those that were sent last may still be in the channel beside one of this size.
+    /// Returns the number of recently sent items that may still be in the channel together with one
+    /// of this size.
     fn fitting(&self, size: usize) -> usize {
         let mut bytes = size;
         let latest = self.sizes.iter().rev();

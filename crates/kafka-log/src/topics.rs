@@ -1,4 +1,4 @@
-//! A log's topics: made, checked, and found.
+//! A log's topics: created, checked, and found.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -21,23 +21,24 @@ use crate::options::{OpenError, Options};
 const CONNECT_TIMEOUT: Duration = Duration::from_secs(8);
 /// For one question afterwards.
 const ASK_TIMEOUT: Duration = Duration::from_secs(10);
-/// Between looks for topics that were just made.
+/// Polling interval for topics that were just created.
 const LOOK: Duration = Duration::from_millis(100);
-/// Records are kept this long: three days.
+/// Retention of records, in milliseconds: three days.
 const RETENTION_MS: i64 = 72 * 60 * 60 * 1000;
-/// A message may have this many bytes: the largest record, and what is around it. Kafka's default is larger.
+/// A message may have this many bytes: the largest record, and what is around it. Kafka's default
+/// is larger.
 const MESSAGE_BYTES: i64 = 1_000_000;
 /// With this many replicas, two have to have what is acknowledged.
 const REPLICAS: i32 = 3;
 
-/// How topics are made.
+/// Options of new topics.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TopicOptions {
-    /// Replicas of each partition; 3, or as many as there are brokers, when it is not said.
+    /// Replicas of each partition; by default 3, or the number of brokers if there are fewer.
     pub replicas: Option<u16>,
 }
 
-/// Makes a log's topics; those that are there stay as they are. Answers whether any was made.
+/// Creates a log's topics; existing ones stay as they are. Returns whether any was created.
 ///
 /// # Errors
 /// [`OpenError`]: when no broker answers, or Kafka refuses.
@@ -46,16 +47,17 @@ pub async fn create_topics(options: &Options, topics: TopicOptions) -> Result<bo
     Kafka::with(options, work).await
 }
 
-/// Finds out whether a log's topics are there and as they have to be.
+/// Checks that a log's topics exist and have suitable settings.
 ///
 /// # Errors
-/// [`OpenError::NoLog`] when a topic is missing, [`OpenError::Unfit`] with what is wrong with it; when no broker answers.
+/// [`OpenError::NoLog`] when a topic is missing, [`OpenError::Unfit`] with an unsuitable setting;
+/// when no broker answers.
 pub async fn check_topics(options: &Options) -> Result<(), OpenError> {
     Kafka::with(options, Kafka::check).await
 }
 
-/// The numbers of all logs of a cluster that Kafka has, the newest last. What the options say of slots and log's number is not looked
-/// at.
+/// Returns the numbers of all logs of a cluster in Kafka, the newest last. The options' slots and
+/// log number are ignored.
 ///
 /// # Errors
 /// [`OpenError`]: when no broker answers.
@@ -63,7 +65,7 @@ pub async fn log_numbers(options: &Options) -> Result<Vec<u64>, OpenError> {
     Kafka::with(options, Kafka::log_numbers).await
 }
 
-/// Whether a log's control topic has, or had, records.
+/// Returns whether a log's control topic has, or had, records.
 ///
 /// # Errors
 /// [`OpenError`]: when no broker answers, or there is no such topic.
@@ -100,7 +102,7 @@ impl Kafka {
         done.map_err(|e| OpenError::Refused(e.to_string()))?
     }
 
-    /// Of all topics: one that is missing is not made by being asked for.
+    /// Returns the metadata of all topics: this does not create a missing one.
     fn metadata(&self) -> Result<Metadata, OpenError> {
         let answer = self.reader.fetch_metadata(None, CONNECT_TIMEOUT);
         answer.map_err(|error| OpenError::Unreachable {
@@ -141,7 +143,7 @@ impl Kafka {
             .set("retention.ms", &retention)
             .set("retention.bytes", "-1")
         };
-        let wanted = [
+        let requirement = [
             new(&self.names.slots, self.options.slots),
             new(&self.names.control, 1),
         ];
@@ -149,7 +151,7 @@ impl Kafka {
         let options = AdminOptions::new().operation_timeout(Some(ASK_TIMEOUT));
         let results = self
             .runtime
-            .block_on(admin.create_topics(&wanted, &options))
+            .block_on(admin.create_topics(&requirement, &options))
             .map_err(refused)?;
         let mut made = false;
         for result in results {
@@ -165,7 +167,7 @@ impl Kafka {
         Ok(made)
     }
 
-    /// Brokers come to know of a topic one after the other, and its leaders later.
+    /// Waits, since brokers learn of a topic one after the other, and of its leaders later.
     fn wait_until_made(&self) -> Result<(), OpenError> {
         let began = Instant::now();
         loop {
@@ -261,7 +263,7 @@ fn refused(error: KafkaError) -> OpenError {
     OpenError::Refused(error.to_string())
 }
 
-/// Of logs that have both topics: one is made after the other.
+/// Returns the numbers of logs that have both topics: one is created after the other.
 fn numbers(cluster: &str, metadata: &Metadata) -> Vec<u64> {
     let topics: HashSet<&str> = metadata.topics().iter().map(MetadataTopic::name).collect();
     let numbers = topics.iter().filter_map(|name| log_number(cluster, name));
@@ -275,43 +277,56 @@ fn in_sync(replicas: i32) -> i64 {
     if replicas >= REPLICAS { 2 } else { 1 }
 }
 
-fn unfit(topic: &str, (setting, found, wanted): (&str, String, String), remedy: &str) -> OpenError {
+fn unfit(
+    topic: &str,
+    (setting, found, requirement): (&str, String, String),
+    remedy: &str,
+) -> OpenError {
     OpenError::Unfit {
         topic: topic.to_owned(),
         setting: setting.to_owned(),
         found,
-        wanted,
+        requirement,
         remedy: remedy.to_owned(),
     }
 }
 
-/// What a setting has to be.
-enum Wanted {
+/// The requirement for a setting.
+enum Requirement {
     OneOf(&'static [&'static str]),
     AtLeast(i64),
-    /// Or -1, which is no limit.
+    /// Or -1, no limit.
     AtLeastOrNone(i64),
 }
 
-/// What one setting of a topic has to be.
+/// The requirement for one setting of a topic.
 struct Rule {
     setting: &'static str,
-    wanted: Wanted,
+    requirement: Requirement,
 }
 
 fn rules(replicas: i32) -> [Rule; 7] {
-    let rule = |setting, wanted| Rule { setting, wanted };
+    let rule = |setting, requirement| Rule {
+        setting,
+        requirement,
+    };
     [
-        rule("min.insync.replicas", Wanted::AtLeast(in_sync(replicas))),
-        rule("unclean.leader.election.enable", Wanted::OneOf(&["false"])),
-        rule("cleanup.policy", Wanted::OneOf(&["delete"])),
-        rule("retention.ms", Wanted::AtLeastOrNone(RETENTION_MS)),
-        rule("retention.bytes", Wanted::OneOf(&["-1"])),
-        rule("max.message.bytes", Wanted::AtLeast(MESSAGE_BYTES)),
+        rule(
+            "min.insync.replicas",
+            Requirement::AtLeast(in_sync(replicas)),
+        ),
+        rule(
+            "unclean.leader.election.enable",
+            Requirement::OneOf(&["false"]),
+        ),
+        rule("cleanup.policy", Requirement::OneOf(&["delete"])),
+        rule("retention.ms", Requirement::AtLeastOrNone(RETENTION_MS)),
+        rule("retention.bytes", Requirement::OneOf(&["-1"])),
+        rule("max.message.bytes", Requirement::AtLeast(MESSAGE_BYTES)),
         // Others are not built in.
         rule(
             "compression.type",
-            Wanted::OneOf(&["producer", "lz4", "uncompressed"]),
+            Requirement::OneOf(&["producer", "lz4", "uncompressed"]),
         ),
     ]
 }
@@ -323,18 +338,18 @@ impl Rule {
             .and_then(|entry| entry.value.clone());
         let found = found.unwrap_or_else(|| "not set".into());
         let number: Option<i64> = found.parse().ok();
-        let (fits, wanted, value) = match self.wanted {
-            Wanted::OneOf(values) => (
+        let (fits, requirement, value) = match self.requirement {
+            Requirement::OneOf(values) => (
                 values.contains(&&*found),
                 values.join(" or "),
                 values[0].to_owned(),
             ),
-            Wanted::AtLeast(least) => (
+            Requirement::AtLeast(least) => (
                 number.is_some_and(|n| n >= least),
                 format!("at least {least}"),
                 least.to_string(),
             ),
-            Wanted::AtLeastOrNone(least) => (
+            Requirement::AtLeastOrNone(least) => (
                 number.is_some_and(|n| n >= least || n == -1),
                 format!("at least {least}, or -1"),
                 least.to_string(),
@@ -347,6 +362,6 @@ impl Rule {
         let remedy = format!(
             "Change it with: kafka-configs.sh --alter --entity-type topics --entity-name {topic} --add-config {setting}={value}"
         );
-        Err(unfit(topic, (setting, found, wanted), &remedy))
+        Err(unfit(topic, (setting, found, requirement), &remedy))
     }
 }

@@ -21,7 +21,8 @@ pub(crate) struct Batch {
     pub(crate) with_revs: bool,
 }
 
-/// Fills batches and sends them when they are full. Sending waits while the writer is busy, which bounds the memory.
+/// Fills batches and sends them when they are full. Sending waits while the writer is busy, which
+/// bounds the memory.
 pub(crate) struct Batcher {
     docs_max: usize,
     bytes_max: usize,
@@ -43,7 +44,7 @@ impl Batcher {
         }
     }
 
-    /// Sends what has been gathered.
+    /// Sends the gathered documents.
     pub(crate) fn flush(&mut self) {
         for with_revs in [false, true] {
             self.send_batch(with_revs);
@@ -105,7 +106,7 @@ impl Collector for Batcher {
 }
 
 impl Batch {
-    /// The body of the request.
+    /// Returns the body of the request.
     pub(crate) fn body(documents: &[Document], with_revs: bool) -> Vec<u8> {
         let bytes: usize = documents
             .iter()

@@ -1,4 +1,5 @@
-//! One document of the input: checked, given an id where it has none, otherwise left as it was written.
+//! One document of the input: checked, given an id where it has none, otherwise left as it was
+//! written.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -17,20 +18,20 @@ pub(crate) struct Document {
     pub(crate) text: String,
     /// Its id, or the place in the input where the server is to choose one.
     pub(crate) label: String,
-    /// It comes with its revision, which it keeps.
+    /// Whether the document has a revision, which it keeps.
     pub(crate) has_rev: bool,
 }
 
-/// What became of a value of the input.
+/// A value of the input, converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) enum Item {
     Document(Document),
-    /// It cannot be written.
+    /// The value cannot be written.
     Refused {
         label: String,
         reason: String,
     },
-    /// It is the header or a marker of a backup file.
+    /// The header or a marker of a backup file.
     NotADocument,
 }
 
@@ -41,7 +42,7 @@ pub(crate) struct Malformed {
     pub(crate) at: usize,
 }
 
-/// Where a document's id comes from when it has no `_id`.
+/// The source of a document's id when it has no `_id`.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum IdSource<'a> {
     /// The server.
@@ -64,10 +65,10 @@ struct Envelope<'a> {
     rev: Option<&'a RawValue>,
     #[serde(rename = "_attachments", borrow)]
     attachments: Option<&'a RawValue>,
-    /// Of couchbackup's header.
+    /// Only in couchbackup's header.
     #[serde(borrow)]
     name: Option<&'a RawValue>,
-    /// Of couchbackup's markers.
+    /// Only in couchbackup's markers.
     #[serde(borrow)]
     marker: Option<&'a RawValue>,
 }
@@ -114,7 +115,8 @@ pub(crate) fn document(
     }
     match new_id(text, ids) {
         Ok(Some(id)) => Ok(written(with_id(text, &id), Some(id), has_rev, position)),
-        // A revision belongs to an id, so without one the document is refused by the server as CouchDB does.
+        // A revision belongs to an id, so without one the document is refused by the server as
+        // CouchDB does.
         Ok(None) => Ok(written(text.to_owned(), None, has_rev, position)),
         Err(reason) => Ok(refused(None, &reason)),
     }
@@ -210,7 +212,7 @@ fn is_couchbackup_line(envelope: &Envelope<'_>) -> bool {
 }
 
 fn has_stubs(attachments: &RawValue) -> bool {
-    // What is no object of objects is for the server to refuse.
+    // A value that is not an object of objects is left to the server to refuse.
     serde_json::from_str::<BTreeMap<String, Attachment>>(attachments.get()).is_ok_and(
         |attachments| {
             attachments
@@ -241,7 +243,7 @@ fn new_id(text: &str, ids: IdSource<'_>) -> Result<Option<String>, String> {
     }
 }
 
-/// The object's text with `_id` as its first member.
+/// Returns the object's text with `_id` as its first member.
 fn with_id(object: &str, id: &str) -> String {
     let rest = &object[1..];
     let comma = if rest.trim_start().starts_with('}') {

@@ -5,19 +5,19 @@ use std::io::BufRead;
 use crate::document::{self, IdSource, Item, Malformed};
 use crate::scanner::{InputError, Position, Scanner};
 
-/// Takes what is found; false means that nobody wants more.
+/// Takes a value; returns false to stop.
 pub(crate) trait Collector {
     fn collect(&mut self, item: Item) -> bool;
 }
 
-/// How ids are found, and what may be a dump.
+/// How ids are found, and which objects may be a dump.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Rules<'a> {
     pub(crate) id_field: Option<&'a str>,
     pub(crate) id_from_key: bool,
     /// The id of a document that is alone in its file.
     pub(crate) file_id: Option<&'a str>,
-    /// Every top-level object may be a dump (pages of one), not only the first.
+    /// Whether every top-level object may be a dump (pages of one), not only the first.
     pub(crate) pages: bool,
 }
 
@@ -31,14 +31,14 @@ const DUMP_MEMBERS: &[&[u8]] = &[
     br#""pending""#,
 ];
 
-/// What the elements of a list are.
+/// The kind of a list's elements.
 #[derive(Debug, Clone, Copy)]
 enum Elements {
     Documents,
     Rows,
 }
 
-/// Reads the input to its end, or until the collector wants no more.
+/// Reads the input to its end, or until the collector stops.
 pub(crate) fn documents<R: BufRead>(
     scanner: Scanner<R>,
     rules: Rules<'_>,
@@ -80,7 +80,7 @@ struct Reader<'a, R> {
 }
 
 impl<'a, R: BufRead> Reader<'a, R> {
-    /// The elements of an array, one at a time.
+    /// Reads the elements of an array, one at a time.
     fn list(&mut self, elements: Elements) -> Result<bool, InputError> {
         self.scanner.expect(b'[')?;
         if self.scanner.peek()? == Some(b']') {
@@ -102,7 +102,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         }
     }
 
-    /// The members of an object whose values are the documents and whose names are the ids.
+    /// Reads the members of an object whose values are the documents and whose names are the ids.
     fn members(&mut self) -> Result<bool, InputError> {
         self.scanner.expect(b'{')?;
         if self.scanner.peek()? == Some(b'}') {
@@ -122,7 +122,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         }
     }
 
-    /// A member's name and its colon.
+    /// Reads a member's name and its colon.
     fn name(&mut self) -> Result<String, InputError> {
         let mut raw = Vec::new();
         let position = self.scanner.value(&mut raw)?;
@@ -134,7 +134,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         Ok(name)
     }
 
-    /// A dump, or a document.
+    /// Reads a dump, or a document.
     fn object(&mut self, first: bool) -> Result<bool, InputError> {
         let position = self.scanner.position();
         self.scanner.expect(b'{')?;
@@ -169,7 +169,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
         self.pass(item, position)
     }
 
-    /// The list of a dump, and the rest of the object after it.
+    /// Reads the list of a dump, and the rest of the object after it.
     fn dump(&mut self, elements: Elements, position: Position) -> Result<bool, InputError> {
         let wanted = self.list(elements)?;
         if wanted {
@@ -209,7 +209,7 @@ impl<'a, R: BufRead> Reader<'a, R> {
     }
 }
 
-/// Is this member the list of a dump?
+/// Returns whether this member is the list of a dump.
 fn dump_list(name: &[u8], opening: Option<u8>) -> Option<Elements> {
     match (name, opening) {
         (br#""rows""# | br#""results""#, Some(b'[')) => Some(Elements::Rows),

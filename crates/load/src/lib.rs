@@ -1,7 +1,7 @@
 //! Loading documents from files, folders and URLs into a database by `_bulk_docs`.
 //!
-//! One thread reads, splits and batches the input; a few requests are under way at a time. Memory holds at most a few
-//! batches, whatever the size of the input.
+//! One thread reads, splits and batches the input; a few requests are under way at a time. Memory
+//! holds at most a few batches, whatever the size of the input.
 
 #![forbid(unsafe_code)]
 #![warn(missing_docs)]
@@ -28,10 +28,11 @@ use batch::{Batcher, Message};
 use source::Input;
 use writer::Writer;
 
-/// What to load, and where to.
+/// Source and target of a load.
 #[derive(Debug, Clone)]
 pub struct LoadOptions {
-    /// A file, a folder, an http(s) URL of a file or of a CouchDB database, or `-` for standard input.
+    /// A file, a folder, an http(s) URL of a file or of a CouchDB database, or `-` for standard
+    /// input.
     pub source: String,
     /// The server, with credentials.
     pub url: String,
@@ -67,17 +68,19 @@ impl Default for LoadOptions {
     }
 }
 
-/// Reads all documents of the source and writes them to the database. Progress goes to standard error.
+/// Reads all documents of the source and writes them to the database. Progress goes to standard
+/// error.
 ///
-/// The format is told from the content: a JSON array of objects; JSON objects one after the other (JSON Lines); one
-/// object; what `_all_docs?include_docs=true`, `_changes?include_docs=true` or `_bulk_docs` (`{"docs": […]}`) have;
-/// couchbackup's lines of arrays; any of these compressed with gzip. Documents that have a `_rev` keep it: they are
-/// written with `new_edits=false`, as by a replication.
+/// The format is detected from the content: a JSON array of objects; JSON objects one after the
+/// other (JSON Lines); one object; the body of `_all_docs?include_docs=true`,
+/// `_changes?include_docs=true` or `_bulk_docs` (`{"docs": […]}`); couchbackup's lines of arrays;
+/// any of these compressed with gzip. Documents with a `_rev` keep it: they are written with
+/// `new_edits=false`, as by a replication.
 ///
 /// # Errors
-/// [`LoadError`] when the input is no JSON or ends early, or when the server stops answering or refuses a whole request.
-/// What had been read before that is written, and reported in it. Single documents that are refused are not errors:
-/// see [`LoadReport::refused`].
+/// [`LoadError`] when the input is not JSON or ends early, or when the server stops answering or
+/// refuses a whole request. Documents read before that are written, and reported in it. Single
+/// refused documents are not errors: see [`LoadReport::refused`].
 pub async fn load(options: LoadOptions) -> Result<LoadReport, LoadError> {
     let start = Instant::now();
     let mut report = LoadReport::default();
@@ -105,7 +108,7 @@ async fn load_into(options: &LoadOptions, report: &mut LoadReport) -> Result<(),
         .write(messages, report, &bar)
         .await;
     bar.finish_and_clear();
-    // When writing failed, the reader has noticed that nobody takes its batches, and has stopped.
+    // When writing failed, the channel to the reader is closed, and it has stopped.
     let read = reader
         .join()
         .map_err(|_| LoadCause::Options("the reading thread has failed".to_owned()))?;
@@ -144,7 +147,7 @@ fn database_url(options: &LoadOptions) -> Result<Url, LoadCause> {
     Ok(url)
 }
 
-/// The URL as it may be shown: without user and password.
+/// Returns the URL for display: without user and password.
 fn without_credentials(url: &Url) -> String {
     let mut shown = url.clone();
     // Both fail only for URLs that can hold no credentials.
@@ -164,7 +167,7 @@ fn read_on_own_thread(
         .spawn(move || {
             let mut batcher = Batcher::new(options.batch_docs, options.batch_bytes, sender);
             let result = input.read(&options, &bar, &mut batcher);
-            // What was complete before an error is written all the same.
+            // Complete documents before an error are written all the same.
             batcher.flush();
             result
         })

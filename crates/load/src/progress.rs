@@ -6,7 +6,8 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// A bar over input bytes, whose number may not be known; the message carries the documents.
+/// Returns a bar over input bytes, whose number may not be known; the message carries the
+/// documents.
 pub(crate) fn bar(total: Option<u64>) -> ProgressBar {
     let (bar, template) = match total {
         Some(total) => (

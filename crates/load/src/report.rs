@@ -1,4 +1,4 @@
-//! What loading did, and why it stopped.
+//! The result of a load, and why it stopped.
 
 use serde::Serialize;
 
@@ -6,21 +6,23 @@ use crate::scanner::InputError;
 
 /// Ids kept as examples of a refusal.
 const EXAMPLES_MAX: usize = 3;
-/// Different refusals kept apart; servers that put the id into the reason would otherwise fill the memory.
+/// Different refusals kept apart; servers that put the id into the reason would otherwise fill the
+/// memory.
 const REFUSALS_MAX: usize = 200;
 
-/// What was loaded.
+/// The result of a load.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct LoadReport {
     /// Documents found in the input.
     pub read: u64,
     /// Documents that the server accepted.
     pub written: u64,
-    /// Documents that were not written, grouped by reason, in the order in which the reasons first came.
+    /// Documents that were not written, grouped by reason, in the order in which the reasons first
+    /// came.
     pub refused: Vec<Refusal>,
     /// Bytes of JSON in the documents that were read.
     pub bytes: u64,
-    /// Was the database made by this load?
+    /// Whether this load created the database.
     pub database_created: bool,
     /// Time from start to end.
     pub seconds: f64,
@@ -33,7 +35,7 @@ pub struct Refusal {
     pub error: String,
     /// CouchDB's `reason`.
     pub reason: String,
-    /// How many documents.
+    /// Number of documents.
     pub count: u64,
     /// The first three of them: ids, or the place in the input where there is no id.
     pub first_ids: Vec<String>,
@@ -65,7 +67,8 @@ impl LoadReport {
                     first_ids: Vec::new(),
                 });
             }
-            // Past the limit, further reasons are counted with the last one, which is renamed to say so.
+            // Past the limit, further reasons are counted with the last one, which is renamed to
+            // say so.
             self.refused.len() - 1
         });
         let refusal = &mut self.refused[at];
@@ -112,7 +115,7 @@ pub struct LoadError {
     /// Why.
     #[source]
     pub cause: LoadCause,
-    /// What had been loaded until then.
+    /// The documents loaded until then.
     pub report: Box<LoadReport>,
 }
 
@@ -140,12 +143,13 @@ pub enum LoadCause {
     Http {
         /// Method and URL.
         what: String,
-        /// What happened.
+        /// The client's error.
         source: reqwest::Error,
     },
 }
 
-/// reqwest says only "error sending request": the reason is in the chain of sources.
+/// The text of reqwest's error is only "error sending request": the reason is in the chain of
+/// sources.
 fn with_sources(error: &dyn std::error::Error) -> String {
     let mut text = error.to_string();
     let mut source = error.source();

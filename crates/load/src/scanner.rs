@@ -36,9 +36,9 @@ pub enum InputError {
     Syntax {
         /// File or URL.
         name: String,
-        /// What is wrong.
+        /// The problem.
         problem: String,
-        /// Where.
+        /// Its position.
         position: Position,
     },
 }
@@ -64,12 +64,13 @@ impl<R: BufRead> Scanner<R> {
         Ok(scanner)
     }
 
-    /// Where the next byte is.
+    /// Returns the position of the next byte.
     pub(crate) fn position(&self) -> Position {
         self.position
     }
 
-    /// The next byte that is no white space, which is skipped; none at the end of the input.
+    /// Skips white space and returns the next byte without consuming it; `None` at the end of the
+    /// input.
     pub(crate) fn peek(&mut self) -> Result<Option<u8>, InputError> {
         loop {
             let chunk = self.chunk()?;
@@ -104,7 +105,8 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// After an element or member: true when another one follows its comma, false at the closing byte.
+    /// After an element or member: true when another one follows its comma, false at the closing
+    /// byte.
     pub(crate) fn another(&mut self, closing: u8) -> Result<bool, InputError> {
         match self.peek()? {
             Some(b',') => self.consume(1).map(|()| true),
@@ -118,7 +120,8 @@ impl<R: BufRead> Scanner<R> {
         }
     }
 
-    /// Appends the next value's bytes and returns where it begins. That they are JSON is for the caller to check.
+    /// Appends the next value's bytes and returns where it begins. The caller checks that they are
+    /// JSON.
     pub(crate) fn value(&mut self, out: &mut Vec<u8>) -> Result<Position, InputError> {
         let start = self.peek()?;
         let position = self.position;
@@ -209,7 +212,7 @@ impl<R: BufRead> Scanner<R> {
         Ok(())
     }
 
-    /// An error at the present position.
+    /// Returns an error at the present position.
     pub(crate) fn syntax(&self, problem: String) -> InputError {
         self.syntax_at(problem, self.position)
     }
@@ -227,7 +230,7 @@ impl<R: BufRead> Scanner<R> {
     }
 }
 
-/// How deep in containers, and whether in a string, a scan is.
+/// The depth of a scan in containers, and whether it is in a string.
 struct Nesting {
     depth: usize,
     in_string: bool,
@@ -235,7 +238,7 @@ struct Nesting {
 }
 
 impl Nesting {
-    /// How many bytes of the chunk belong to the value, if it ends there.
+    /// Returns how many bytes of the chunk belong to the value, if it ends there.
     fn end_in(&mut self, chunk: &[u8]) -> Option<usize> {
         for (at, byte) in chunk.iter().enumerate() {
             if self.in_string {

@@ -1,4 +1,5 @@
-//! Where documents come from: standard input, a file, a folder, a URL of a file, or another CouchDB database.
+//! Sources of documents: standard input, a file, a folder, a URL of a file, or another CouchDB
+//! database.
 
 use std::fs::{self, File};
 use std::io::{self, BufRead, BufReader, Read};
@@ -41,7 +42,7 @@ pub(crate) enum Input {
         name: String,
         reader: Box<dyn Read + Send>,
         bytes: Option<u64>,
-        /// It consists of pages of a dump.
+        /// Whether the source consists of pages of a dump.
         pages: bool,
     },
     /// Files below a folder, with their paths relative to it.
@@ -51,7 +52,7 @@ pub(crate) enum Input {
     },
 }
 
-/// Opens a source. What is read from URLs is fetched by tasks of the present runtime.
+/// Opens a source. URLs are fetched by tasks of the current runtime.
 pub(crate) async fn open(client: &Client, source: &str) -> Result<Input, LoadCause> {
     if source == "-" {
         return Ok(Input::Stream {
@@ -247,7 +248,7 @@ async fn get(client: &Client, url: Url, name: &str) -> Result<Response, LoadCaus
     })
 }
 
-/// The first pieces of the body, and whether they are all of it.
+/// Returns the first pieces of the body, and whether they are all of it.
 async fn beginning(response: &mut Response, name: &str) -> Result<(Vec<Bytes>, bool), LoadCause> {
     let mut pieces = Vec::new();
     let mut bytes = 0;
@@ -332,7 +333,7 @@ struct PageRow {
 impl Pager {
     async fn run(self) {
         if let Err(error) = self.pages().await {
-            // The reader may have stopped before; then nobody has to know.
+            // The reader may have stopped before; then the message has no receiver.
             let _ = self
                 .sender
                 .send(Err(io::Error::other(error.to_string())))
@@ -363,8 +364,9 @@ impl Pager {
         }
     }
 
-    /// Pages go on at the last id itself, which is then skipped. Should that document be deleted in between, its
-    /// successor is skipped: a load reads a database that changes no better than that.
+    /// A page starts at the last id itself, which is then skipped. Should that document be deleted
+    /// in between, its successor is skipped: a load of a changing database guarantees no more than
+    /// that.
     fn page_url(&self, after: Option<&str>) -> Result<Url, LoadCause> {
         let mut url = self.database.clone();
         url.path_segments_mut()

@@ -1,4 +1,5 @@
-//! Batches written to the database, a few requests at a time, and what the server said of each document.
+//! Batches written to the database, a few requests at a time, and what the server said of each
+//! document.
 
 use indicatif::ProgressBar;
 use reqwest::header::CONTENT_TYPE;
@@ -15,7 +16,7 @@ use crate::without_credentials;
 /// `error` of documents that are refused before they are sent.
 const NOT_SENT: &str = "load";
 
-/// Makes sure that the database is there. Returns whether it was created.
+/// Creates the database unless it exists. Returns whether it was created.
 pub(crate) async fn prepare(
     client: &Client,
     database: &Url,
@@ -53,9 +54,9 @@ pub(crate) struct Writer {
     parallel: usize,
 }
 
-/// What the server said of a batch.
+/// The server's reply to a batch.
 #[derive(Debug, Default)]
-struct Written {
+struct BatchOutcome {
     written: u64,
     refused: Vec<RefusedDocument>,
 }
@@ -117,7 +118,7 @@ impl Writer {
 
     async fn join_one(
         &self,
-        requests: &mut JoinSet<Result<Written, LoadCause>>,
+        requests: &mut JoinSet<Result<BatchOutcome, LoadCause>>,
         report: &mut LoadReport,
         bar: &ProgressBar,
     ) -> Result<(), LoadCause> {
@@ -142,10 +143,10 @@ impl Writer {
     }
 }
 
-/// Writes a batch. One that the server refuses as a whole because of what is in it is halved until the documents that
-/// are to blame have been found.
-async fn write_batch(client: Client, url: Url, batch: Batch) -> Result<Written, LoadCause> {
-    let mut written = Written::default();
+/// Writes a batch. A batch that the server refuses as a whole because of its content is halved
+/// until the documents at fault are found.
+async fn write_batch(client: Client, url: Url, batch: Batch) -> Result<BatchOutcome, LoadCause> {
+    let mut written = BatchOutcome::default();
     let mut waiting: Vec<&[Document]> = vec![&batch.documents];
     while let Some(documents) = waiting.pop() {
         match send(&client, &url, documents, batch.with_revs).await? {
@@ -170,7 +171,7 @@ async fn write_batch(client: Client, url: Url, batch: Batch) -> Result<Written, 
 }
 
 enum Reply {
-    /// Those documents were refused; the others are written.
+    /// These documents were refused; the others are written.
     Documents(Vec<RefusedDocument>),
     /// Nothing was written because of some document's content or the request's size.
     Whole { error: String, reason: String },

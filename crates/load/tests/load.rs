@@ -1,4 +1,5 @@
-//! `settee load` into a fake server: every format and source, and what is said of what cannot be loaded.
+//! `settee load` into a fake server: every format and source, and the reports on documents that
+//! cannot be loaded.
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
 #[path = "../../bench/tests/it/fake/mod.rs"]

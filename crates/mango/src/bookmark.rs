@@ -1,4 +1,4 @@
-//! Where a page of results ended: opaque to clients.
+//! The position after a page of results: opaque to clients.
 
 use base64::Engine;
 use base64::engine::general_purpose::URL_SAFE_NO_PAD;
@@ -10,14 +10,14 @@ use crate::index::Index;
 /// The last row of a page.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Bookmark {
-    /// The row's place: of all documents its id, of an index the place in it.
+    /// The row's position: the id in the index of all documents, the place in other indexes.
     pub place: Vec<u8>,
 }
 
-/// The version of the form, and of sort keys.
+/// The version of the format, and of sort keys.
 const VERSION: [u8; 2] = [1, document::collation::VERSION as u8];
 
-/// What tells the index from others: places of one mean nothing in another.
+/// Identifies the index: positions in one have no meaning in another.
 fn name(index: &Index) -> [u8; 4] {
     use sha1::{Digest, Sha1};
     let mut sum = Sha1::new();
@@ -29,13 +29,13 @@ fn name(index: &Index) -> [u8; 4] {
 }
 
 impl Bookmark {
-    /// The text for the client.
+    /// Encodes it for the client.
     pub fn encode(&self, index: &Index) -> String {
         let bytes = [&VERSION[..], &name(index), &self.place].concat();
         URL_SAFE_NO_PAD.encode(bytes)
     }
 
-    /// Reads a text that [`Bookmark::encode`] made of the same index.
+    /// Decodes a text of [`Bookmark::encode`] for the same index.
     ///
     /// # Errors
     /// [`FindError::InvalidBookmark`]

@@ -1,4 +1,4 @@
-//! Comparing values: by the sort keys of views, so that a selector and an index never disagree.
+//! Compares values by the sort keys of views, so that a selector and an index never disagree.
 
 use std::cmp::Ordering;
 use std::sync::OnceLock;
@@ -8,12 +8,13 @@ use document::collation::HIGHEST;
 
 use crate::json::Kind;
 
-/// In which order values compare.
+/// The order of values.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Order {
-    /// That of views.
+    /// The order of views.
     Collated,
-    /// That of Erlang's terms, in which CouchDB compares `_id`: strings byte by byte and above everything else.
+    /// The order of Erlang's terms, by which CouchDB compares `_id`: strings byte by byte and above
+    /// everything else.
     Raw,
 }
 
@@ -26,27 +27,27 @@ impl Order {
             Order::Raw => collator.write_raw_sort_key(text, out),
         };
         if written.is_err() {
-            // Not JSON, which no stored text is: after everything that is.
+            // Not JSON, which never occurs in stored texts: sorts after all JSON.
             out.extend_from_slice(HIGHEST);
             out.extend_from_slice(text);
         }
     }
 }
 
-/// A value of a selector, ready to be compared with.
+/// A value of a selector, prepared for comparisons.
 #[derive(Clone, Debug)]
 pub(crate) struct Operand {
     /// Its JSON text.
     pub text: Box<[u8]>,
     pub kind: Kind,
-    /// When it is a short integer.
+    /// Its value, if it is a short integer.
     small: Option<i64>,
     pub sort: Box<[u8]>,
     raw: OnceLock<Box<[u8]>>,
 }
 
 impl Operand {
-    /// Of a text in the normal form.
+    /// Creates one from a normalised text.
     pub fn new(text: &[u8]) -> Operand {
         let mut sort = vec![];
         Order::Collated.write(text, &mut sort);
@@ -59,7 +60,7 @@ impl Operand {
         }
     }
 
-    /// Of a string.
+    /// Creates one from a string.
     pub fn string(text: &str) -> Operand {
         let mut quoted = vec![];
         document::write_json_string(text, &mut quoted);
@@ -74,7 +75,7 @@ impl Operand {
         })
     }
 
-    /// The place of `text` relative to this.
+    /// Compares `text` with this.
     #[inline]
     pub fn compare(&self, text: &[u8], order: Order) -> Ordering {
         if order == Order::Raw {
@@ -111,7 +112,7 @@ impl Operand {
     }
 }
 
-/// An integer of at most 18 digits.
+/// Parses an integer of at most 18 digits.
 #[inline]
 fn small_integer(text: &[u8]) -> Option<i64> {
     let (negative, digits) = match text.split_first() {

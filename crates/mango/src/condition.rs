@@ -7,7 +7,7 @@ use crate::pcre::Pattern;
 use crate::selector::{At, Node};
 use crate::work;
 
-/// What a value that is present has to fulfil.
+/// A condition on a value that is present.
 #[derive(Clone, Debug)]
 pub(crate) enum Condition {
     /// `$lt`, `$lte`, `$eq`, `$ne`, `$gte`, `$gt`.
@@ -24,25 +24,25 @@ pub(crate) enum Condition {
     BeginsWith(String),
     All(Literals),
     Size(u64),
-    ElemMatch(Box<Node>),
-    AllMatch(Box<Node>),
-    KeyMapMatch(Box<Node>),
+    ElemMatch(Box<SelectorNode>),
+    AllMatch(Box<SelectorNode>),
+    KeyMapMatch(Box<SelectorNode>),
     Not(Box<Condition>),
 }
 
-/// The operands of `$in` and `$nin`, to be looked up.
+/// The operands of `$in` and `$nin`, prepared for lookups.
 #[derive(Clone, Debug)]
 pub(crate) struct Operands {
     /// The array's text.
     pub text: Box<[u8]>,
     /// Their sort keys, in ascending order.
     pub sorts: Vec<Box<[u8]>>,
-    /// The same in the order of ids.
+    /// Their keys in the order of ids, sorted.
     raws: OnceLock<Vec<Box<[u8]>>>,
 }
 
 impl Operands {
-    /// Of an array's text in the normal form.
+    /// Creates them from a normalised array text.
     pub fn new(text: &[u8]) -> Operands {
         Operands {
             sorts: sorted(text, Order::Collated),
@@ -84,18 +84,18 @@ fn sorted(array: &[u8], order: Order) -> Vec<Box<[u8]>> {
     sorts
 }
 
-/// The operands of `$all`, which are compared to the letter: types of numbers and order of members included. Equal values have
-/// one text.
+/// The operands of `$all`, which are compared literally, including types of numbers and order of
+/// members. Equal values have equal texts.
 #[derive(Clone, Debug)]
 pub(crate) struct Literals {
     /// The array's text.
     pub text: Box<[u8]>,
-    /// The texts of the values in order, each once.
+    /// The texts of the values, sorted and without duplicates.
     sorted: Vec<Box<[u8]>>,
 }
 
 impl Literals {
-    /// Of an array's text in the normal form.
+    /// Creates them from a normalised array text.
     pub fn new(text: &[u8]) -> Literals {
         let mut sorted: Vec<Box<[u8]>> = Elements::of(text).map(Into::into).collect();
         sorted.sort_unstable();
@@ -106,7 +106,8 @@ impl Literals {
         }
     }
 
-    /// Whether all of them are elements of the array; or the only one is an array, and this one.
+    /// Returns whether all of them are elements of the array; or the only one is an array, and
+    /// equals this one.
     fn are_in(&self, array: &[u8]) -> bool {
         // `$all: []` matches nothing, as recorded.
         let mut missing = self.sorted.len();
@@ -131,7 +132,7 @@ impl Literals {
     }
 }
 
-/// The place of a value relative to an operand.
+/// The relation of a value to an operand.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Relation {
     Less,
@@ -167,7 +168,7 @@ impl Relation {
 }
 
 impl Condition {
-    /// The opposite, for a value that is present.
+    /// Returns the opposite, for a value that is present.
     pub(crate) fn negated(self) -> Self {
         match self {
             Self::Is(relation, operand) => Self::Is(relation.negated(), operand),
@@ -179,12 +180,12 @@ impl Condition {
         }
     }
 
-    /// Whether a field that is not there fulfils this.
+    /// Returns whether a missing field matches.
     pub(crate) fn matches_missing(&self) -> bool {
         matches!(self, Self::Exists(false))
     }
 
-    /// Whether judging a value takes no longer than reading it, about.
+    /// Returns whether evaluating it takes no longer than reading the value, roughly.
     pub(crate) fn is_light(&self) -> bool {
         match self {
             Self::Regex(_) | Self::ElemMatch(_) | Self::AllMatch(_) | Self::KeyMapMatch(_) => false,
@@ -234,7 +235,7 @@ fn elements(value: &[u8]) -> Option<Elements<'_>> {
     (Kind::of(value) == Kind::Array).then(|| Elements::of(value))
 }
 
-/// Of an array it is the elements that are looked up, not the array.
+/// For an array the elements are looked up, not the array.
 fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
     match elements(value) {
         Some(mut all) => {
@@ -244,7 +245,7 @@ fn is_in(value: &[u8], operands: &Operands, order: Order) -> bool {
     }
 }
 
-fn any_key(object: &[u8], node: &Node, order: Order) -> bool {
+fn any_key(object: &[u8], node: &SelectorNode, order: Order) -> bool {
     let mut members = Members::of(object);
     let mut quoted = vec![];
     while let Some((name, value)) = members.name() {

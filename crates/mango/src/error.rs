@@ -3,7 +3,7 @@ use thiserror::Error;
 
 use crate::text::TextKind;
 
-/// Why a selector or a `fields` option is refused.
+/// The reason why a selector or a `fields` option is refused.
 ///
 /// `Display` is the reason in the words of `_changes`; `_find` has other words for some of them
 /// ([`SelectorError::find_error`], [`SelectorError::find_reason`]).
@@ -12,10 +12,11 @@ pub enum SelectorError {
     /// The selector is not a JSON object.
     #[error("Selector error: expected a JSON object")]
     NotAnObject(Value),
-    /// A name that begins with `$` and is no operator, or an operator whose operand CouchDB takes for no operator at all.
+    /// A name that starts with `$` and is not an operator, or an operator whose operand CouchDB
+    /// does not accept as one.
     #[error("Invalid operator: {0}")]
     InvalidOperator(String),
-    /// An operator that other query languages have and this one has not.
+    /// An operator of other query languages that does not exist in this one.
     #[error("Operator {0} is not supported")]
     UnsupportedOperator(String),
     /// The operand of an operator has the wrong type or value.
@@ -31,16 +32,16 @@ pub enum SelectorError {
     BadRegex {
         /// The regular expression, as JSON.
         pattern: Value,
-        /// What is wrong with it.
+        /// The reason.
         cause: String,
     },
-    /// A condition that stands at the root of the selector without a field.
+    /// A condition without a field at the root of the selector.
     #[error("One or more conditions is missing a field name.")]
     MissingFieldName,
     /// A field name with an empty part, as in `a..b`.
     #[error("Invalid field name: {0}")]
     InvalidFieldName(String),
-    /// A longer field name than any is allowed to be, in bytes.
+    /// A field name that exceeds the maximum length: the maximum, in bytes.
     #[error("Field name is longer than {0} bytes")]
     LongFieldName(usize),
     /// `$text` below a field or another operator's element.
@@ -49,7 +50,7 @@ pub enum SelectorError {
     /// More `$text` operators than [`crate::TextHits::TEXTS_MAX`].
     #[error("Selector has too many $text operators: more than {0}")]
     TooManyTexts(usize),
-    /// Conditions nested deeper than [`crate::Limits`] allow, or names of more parts.
+    /// Conditions nested deeper than [`crate::Limits`] allow, or names with more parts.
     #[error("Selector is nested too deeply: more than {0} levels")]
     TooDeep(usize),
     /// More conditions than [`crate::Limits`] allow.
@@ -58,7 +59,7 @@ pub enum SelectorError {
     /// More regular expressions than [`crate::Limits`] allow.
     #[error("Selector has too many regular expressions: more than {0}")]
     TooManyRegexes(usize),
-    /// Field names that have more parts together than allowed.
+    /// Field names with more parts in total than allowed.
     #[error("Field names have more than {0} parts together")]
     TooManyParts(usize),
     /// `fields` is not an array.
@@ -73,12 +74,13 @@ pub enum SelectorError {
 }
 
 impl SelectorError {
-    /// The `error` member of the answer of `_changes`. The status is 400.
+    /// Returns the `error` member of the response of `_changes`. The status is 400.
     pub fn error(&self) -> &'static str {
         "bad_request"
     }
 
-    /// The `error` member of the answer of `_find`, `_explain` and `_index`. The status is 400.
+    /// Returns the `error` member of the response of `_find`, `_explain` and `_index`. The status
+    /// is 400.
     pub fn find_error(&self) -> &'static str {
         match self {
             Self::NotAnObject(_) => "invalid_selector_json",
@@ -98,7 +100,7 @@ impl SelectorError {
         }
     }
 
-    /// The `reason` member of the answer of `_find`, `_explain` and `_index`.
+    /// Returns the `reason` member of the response of `_find`, `_explain` and `_index`.
     pub fn find_reason(&self) -> String {
         match self {
             Self::NotAnObject(value) => format!("Selector must be a JSON object, not: {value}"),
@@ -112,116 +114,117 @@ impl SelectorError {
     }
 }
 
-/// Why a query or an index is refused, in CouchDB's words. The status is 400 but where [`FindError::status`] says otherwise.
+/// The reason why a query or an index is refused, in CouchDB's words. The status is 400 unless
+/// [`FindError::status`] differs.
 #[derive(Clone, Debug, Error, PartialEq)]
 pub enum FindError {
-    /// The selector, or `fields`.
+    /// An invalid selector, or `fields`.
     #[error("{}", .0.find_reason())]
     Selector(#[from] SelectorError),
-    /// A required member is not there.
+    /// A required member is missing.
     #[error("Missing required key: {0}")]
     MissingKey(&'static str),
-    /// The body, or what is to be an object in it, is none.
+    /// The body, or a member that must be an object, is not one.
     #[error("Request body must be a JSON object")]
     NotAnObject,
-    /// A member nested deeper than any that means something.
+    /// A member nested too deeply.
     #[error("Value of {0} is nested too deeply")]
     NestedTooDeeply(String),
-    /// A member that means nothing.
+    /// An unknown member.
     #[error("Invalid key {0} for this request.")]
     InvalidKey(String),
-    /// No string.
+    /// Not a string.
     #[error("Invalid string: {0}")]
     InvalidString(Value),
-    /// A name of nothing.
+    /// An empty name.
     #[error("Index name or ddoc cannot be empty string")]
     EmptyString,
     /// Neither true nor false.
     #[error("Invalid boolean value: {0}")]
     InvalidBoolean(Value),
-    /// No natural number.
+    /// Not a natural number.
     #[error("{0} is not an integer greater than or equal to zero")]
     InvalidNatural(Value),
-    /// No positive integer.
+    /// Not a positive integer.
     #[error("{0} is not an integer greater than zero")]
     InvalidPositive(Value),
     /// Neither `ok` nor false.
     #[error("Invalid value for stale: {0}")]
     InvalidStale(Value),
-    /// No list of fields.
+    /// Not a list of fields.
     #[error("Sort must be an array of sort specs, not: {0}")]
     InvalidSort(Value),
-    /// No field, or one with a direction that is none.
+    /// Not a field, or one with an invalid direction.
     #[error("Invalid sort field: {0}")]
     InvalidSortField(Value),
-    /// Two directions.
+    /// Both directions.
     #[error("Sorts currently only support a single direction for all fields.")]
     MixedSort,
     /// Not a name of an index.
     #[error("Invalid index name: {0}")]
     InvalidIndexName(Value),
-    /// No bookmark, or one of another query.
+    /// An invalid bookmark, or one of another query.
     #[error("Invalid bookmark value: {0}")]
     InvalidBookmark(Value),
-    /// No index has the order.
+    /// No index has the sort order.
     #[error("No {}index exists for this sort, try indexing by the sort fields.", .0)]
     NoUsableIndex(&'static str),
-    /// `allow_fallback` is false and `use_index` names nothing that serves.
+    /// `allow_fallback` is false and `use_index` names no usable index.
     #[error("{0}")]
     NoFallback(String),
     /// `partition` in a database that is not partitioned.
     #[error("`partition` parameter is not supported on this db")]
     NotPartitioned,
-    /// The definition is no object.
+    /// The definition is not an object.
     #[error("JSON indexes must be an object, not: {0}")]
     InvalidIndexJson(Value),
-    /// The same of a text index.
+    /// The definition of a text index is not an object.
     #[error("Text indexes must be an object, not: {0}")]
     InvalidIndexText(Value),
-    /// Fields of a text index that are none.
+    /// Invalid fields of a text index.
     #[error("Text Index field definitions are invalid: {0}")]
     InvalidFieldsDefinition(Value),
-    /// Text indexes that could serve, of this type.
+    /// Several usable text indexes of this type.
     #[error("You must specify an index with the `use_index` parameter.")]
     SeveralTextIndexes(TextKind),
-    /// Nothing says what type a field has that is sorted by.
+    /// The type of a sort field is unknown.
     #[error(
         "Unspecified or ambiguous sort type. Try appending :number or :string to the sort field. {0}"
     )]
     TextSort(String),
-    /// A type that is none.
+    /// An invalid type.
     #[error("Invalid type for index: {0}")]
     InvalidIndexType(String),
     /// `partitioned` is neither true nor false.
     #[error("Invalid value for partitioned: {0}")]
     InvalidPartitioned(Value),
-    /// The design document has the other option.
+    /// The design document has the opposite option.
     #[error("Requested partitioned option does not match existing value on design document {0}")]
     PartitionedMismatch(String),
-    /// The design document holds other functions.
+    /// The design document contains other functions.
     #[error("Existing design doc has an invalid language: {0}")]
     DesignLanguage(Value),
-    /// No list of ids.
+    /// Not a list of ids.
     #[error("Bulk Delete requires an array of non-null docids. Docids: {0}")]
     InvalidBulkDocs(Value),
-    /// `limit` or `skip` of the list of indexes.
+    /// Invalid `limit` or `skip` of the list of indexes.
     #[error("Index parameter ranges: limit > 1, skip > 0")]
     InvalidListParams,
-    /// `aggregate` is not as it should be.
+    /// An invalid `aggregate`.
     #[error("{0}")]
     InvalidAggregate(String),
     /// More groups or values than allowed.
     #[error("{0}")]
     AggregateTooLarge(String),
-    /// All aggregates together hold more than they may.
+    /// All aggregates together exceed the memory budget.
     #[error("{0}")]
     AggregatesFull(String),
-    /// No index serves, and a scan of all documents is too long.
+    /// No index can be used, and a scan of all documents would be too long.
     #[error(
-        "No index serves this query, and looking at all {documents} documents is refused by [mango] scan_limit ({limit}). Create an index for it."
+        "No index matches this query, and scanning all {documents} documents would exceed [mango] scan_limit ({limit}). Create an index for it."
     )]
     ScanRefused {
-        /// Documents that would be looked at.
+        /// Number of documents to scan.
         documents: u64,
         /// The setting.
         limit: u64,

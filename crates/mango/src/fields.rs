@@ -2,27 +2,28 @@ use document::write_json_string;
 use serde_json::Value;
 
 use crate::error::SelectorError;
-use crate::lift::{Branch, Doc, Found, Lifter, Slot};
+use crate::lift::{Branch, Doc, Found, FoundSpan, Lifter};
 use crate::path::FieldPath;
 
-/// Names in `fields`, at most.
+/// Maximum number of names in `fields`.
 pub const FIELDS_MAX: usize = 10_000;
 
-/// The `fields` option: which fields of a document are given back.
+/// The `fields` option: the fields of a document to return.
 #[derive(Clone, Debug, Default)]
 pub struct Fields {
-    /// As they are written, in the order of the option.
+    /// As written, in the order of the option.
     names: Vec<String>,
     lifter: Lifter,
 }
 
 impl Fields {
-    /// Reads the option. An empty array stands for all fields.
+    /// Parses the option. An empty array stands for all fields.
     ///
     /// # Errors
     ///
-    /// [`SelectorError::FieldsNotAnArray`], [`SelectorError::TooManyFields`], [`SelectorError::TooManyParts`], [`SelectorError::InvalidField`] for a member that is not a string,
-    /// [`SelectorError::InvalidFieldName`] for a name with an empty part.
+    /// [`SelectorError::FieldsNotAnArray`], [`SelectorError::TooManyFields`],
+    /// [`SelectorError::TooManyParts`], [`SelectorError::InvalidField`] for a member that is not a
+    /// string, [`SelectorError::InvalidFieldName`] for a name with an empty part.
     pub fn parse(value: &Value) -> Result<Self, SelectorError> {
         let names = value
             .as_array()
@@ -42,37 +43,38 @@ impl Fields {
         Ok(fields)
     }
 
-    /// Whether every field is given back.
+    /// Returns whether all fields are returned.
     pub fn is_all(&self) -> bool {
         self.names.is_empty()
     }
 
-    /// The asked-for fields as they were written; empty for all fields.
+    /// Returns the fields as they were written; empty for all fields.
     pub fn names(&self) -> &[String] {
         &self.names
     }
 
-    /// The asked-for fields, each once; empty for all fields.
+    /// Returns the fields, each once; empty for all fields.
     pub fn paths(&self) -> &[FieldPath] {
         self.lifter.paths()
     }
 
-    /// Appends the document with only these fields. A field that the document has not is left out. Elements of arrays come
-    /// back as members (`arr.0` gives `{"arr":{"0":1}}`), as in CouchDB.
+    /// Appends the document with only these fields. Missing fields are left out. Elements of arrays
+    /// become members (`arr.0` gives `{"arr":{"0":1}}`), as in CouchDB.
     pub fn write(&self, doc: &Doc<'_>, out: &mut Vec<u8>) {
-        let mut slots: Vec<Slot> = Vec::with_capacity(self.paths().len());
-        self.lifter.lift(doc, &mut slots);
-        self.write_found(&|slot| slots[slot].of(doc), out);
+        let mut spans: Vec<FoundSpan> = Vec::with_capacity(self.paths().len());
+        self.lifter.lift(doc, &mut spans);
+        self.write_found(&|span| spans[span].of(doc), out);
     }
 
-    /// The same of values that were found already, in the order of [`Fields::paths`].
+    /// Appends the document with only these fields, given their values in the order of
+    /// [`Fields::paths`].
     pub fn write_found<'a>(&self, found: &dyn Fn(usize) -> Found<'a>, out: &mut Vec<u8>) {
         out.push(b'{');
         write_members(self.lifter.branches(), found, out);
         out.push(b'}');
     }
 
-    /// The document with only these fields; all of it for all fields.
+    /// Returns the document with only these fields, or all of it.
     pub fn project(&self, document: &Value) -> Value {
         if self.is_all() {
             return document.clone();
@@ -83,7 +85,7 @@ impl Fields {
     }
 }
 
-/// Appends the members of these branches that were found; answers whether there are any.
+/// Appends the members of these branches that were found; returns whether there are any.
 fn write_members<'a>(
     branches: &[Branch],
     found: &dyn Fn(usize) -> Found<'a>,
@@ -97,8 +99,8 @@ fn write_members<'a>(
         }
         write_json_string(&branch.name, out);
         out.push(b':');
-        // A whole value has its parts in it.
-        let is_found = match branch.slot.map(found) {
+        // A whole value contains its parts.
+        let is_found = match branch.span.map(found) {
             Some(Found::Value(text)) => {
                 out.extend_from_slice(text);
                 true

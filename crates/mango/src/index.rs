@@ -1,4 +1,4 @@
-//! Indexes: their definitions, their names, and the design documents that hold them.
+//! Indexes: their definitions, names, and design documents.
 
 use std::sync::Arc;
 
@@ -16,21 +16,21 @@ use crate::selector::Selector;
 use crate::sort::Sort;
 use crate::text::{TextDefinition, TextKind};
 
-/// The language of design documents that hold indexes.
+/// The language of design documents with indexes.
 pub const LANGUAGE: &str = "query";
 
 /// An index that a query may use.
 #[derive(Clone, Debug)]
 pub struct Index {
-    /// `_design/…`; `None` of the index of all documents by id.
+    /// `_design/…`; `None` for the index of all documents by id.
     pub ddoc: Option<String>,
     /// Its name in the design document.
     pub name: String,
-    /// What is in it.
+    /// Its definition.
     pub definition: Definition,
     /// Whether rows are ordered by partition first.
     pub partitioned: bool,
-    /// What a text index has, which has no keys: its definition is of no fields.
+    /// The definition of a text index, which has no keys: its `definition` has no fields.
     pub text: Option<Arc<TextDefinition>>,
 }
 
@@ -39,14 +39,14 @@ pub struct Index {
 pub struct Definition {
     /// The fields, in the order of keys.
     pub fields: Sort,
-    /// The same, read.
+    /// The parsed fields.
     pub paths: Vec<FieldPath>,
-    /// Which documents are in it: as it is written, and read. `None`: all that have the fields.
+    /// The filter of its documents: as written, and parsed. `None`: all that have the fields.
     pub partial: Option<(Box<[u8]>, Selector)>,
 }
 
 impl Definition {
-    /// Reads what a design document has in `map`, a text in the normal form: `{"fields": {"a": "asc"},
+    /// Parses the `map` of a design document, a normalised text: `{"fields": {"a": "asc"},
     /// "partial_filter_selector": {}}`.
     ///
     /// # Errors
@@ -54,7 +54,7 @@ impl Definition {
     pub fn from_map(map: &[u8], limits: &Limits) -> Result<Definition, FindError> {
         let fields = shown(json::member(map, "fields").ok_or(FindError::MissingKey("fields"))?);
         let sort = Sort::from_object(&fields).ok_or(FindError::InvalidSort(fields))?;
-        // Before CouchDB 2.1 it was called `selector`.
+        // Called `selector` before CouchDB 2.1.
         let partial = json::member(map, "partial_filter_selector");
         Self::new(sort, partial.or(json::member(map, "selector")), limits)
     }
@@ -83,7 +83,7 @@ impl Definition {
 }
 
 impl Index {
-    /// The index that every database has: all documents by id.
+    /// Returns the index that every database has: all documents by id.
     pub fn all_docs() -> Index {
         let fields = Sort {
             fields: vec![("_id".to_owned(), crate::sort::Direction::Ascending)],
@@ -101,18 +101,18 @@ impl Index {
         }
     }
 
-    /// Whether it has keys, and in them fields.
+    /// Returns whether it has keys of fields.
     pub fn is_json(&self) -> bool {
         !self.is_special() && self.text.is_none()
     }
 
-    /// Whether this is the index of all documents.
+    /// Returns whether this is the index of all documents.
     pub fn is_special(&self) -> bool {
         self.ddoc.is_none()
     }
 
-    /// The indexes of a design document, a text in the normal form, in the order of its views; what is none is left out.
-    /// `partitioned`: of the database.
+    /// Returns the indexes of a design document, a normalised text, in the order of its views;
+    /// invalid ones are left out. `partitioned` is that of the database.
     pub fn of_design(ddoc: &[u8], partitioned: bool, limits: &Limits) -> Vec<Index> {
         let text = |name| json::member(ddoc, name).and_then(string);
         let Some(id) = text("_id").filter(|_| text("language").as_deref() == Some(LANGUAGE)) else {
@@ -159,7 +159,7 @@ impl Index {
         all
     }
 
-    /// As `_index` and `_explain` show it: JSON text.
+    /// Returns it as JSON text, in the form of `_index` and `_explain`.
     pub fn to_json(&self) -> Vec<u8> {
         let text = |value: Value| text_of(&value);
         let mut all = vec![
@@ -183,28 +183,28 @@ impl Index {
         object(&all)
     }
 
-    /// The name as it orders indexes: the one of all documents first.
+    /// Returns the sort key of its name: the index of all documents comes first.
     pub fn order(&self) -> (Option<&str>, &str) {
         (self.ddoc.as_deref(), &self.name)
     }
 }
 
-/// The members of a design document: names, and the texts of values in the normal form.
+/// The members of a design document: names, and normalised texts of values.
 pub type DesignMembers = Vec<(String, Vec<u8>)>;
 
-/// The members of a design document's text in the normal form.
+/// Returns the members of a design document's normalised text.
 pub fn design_members(ddoc: &[u8]) -> DesignMembers {
     let all = members(ddoc);
     all.map(|(name, value)| (name, value.to_vec())).collect()
 }
 
-/// Whether these are of a design document of indexes.
+/// Returns whether these belong to a design document of indexes.
 pub fn is_of_indexes(ddoc: &DesignMembers) -> bool {
     find(ddoc, "language").and_then(string).as_deref() == Some(LANGUAGE)
 }
 
-/// The text of a design document to be written; without members, of its deletion. `rev` is the text of the revision that it
-/// replaces.
+/// Returns the text of a design document to write; without members, of its deletion. `rev` is the
+/// text of the revision that it replaces.
 pub fn write_design(id: &str, rev: Option<Vec<u8>>, members: Option<DesignMembers>) -> Vec<u8> {
     let mut doc = vec![("_id".to_owned(), text_of(&id.into()))];
     doc.extend(rev.map(|rev| ("_rev".to_owned(), rev)));
@@ -227,8 +227,8 @@ fn put(all: &mut DesignMembers, name: &str, value: Vec<u8>) {
     }
 }
 
-/// Puts the texts of definitions in a design document of indexes, read into `ddoc`, in the place of what was read of them: so
-/// integers keep all their digits. `text` is the document's in the normal form.
+/// Replaces the definitions in `ddoc`, a parsed design document of indexes, by their texts, so that
+/// integers keep all their digits. `text` is the document's normalised text.
 pub fn keep_definitions(ddoc: &mut Value, text: &[u8]) {
     if ddoc["language"] != LANGUAGE {
         return;
@@ -253,14 +253,14 @@ pub struct NewIndex {
     pub ddoc: String,
     /// The index's name.
     pub name: String,
-    /// Copies that have to be written; there is one.
+    /// Number of copies that must be written; there is one.
     pub w: u64,
     partitioned: Option<bool>,
     made: Made,
     written: Vec<u8>,
 }
 
-/// What is made.
+/// The kind of index to create.
 #[derive(Clone, Debug)]
 enum Made {
     Json(Box<Definition>),
@@ -268,7 +268,7 @@ enum Made {
 }
 
 impl NewIndex {
-    /// Reads a body, a text in the normal form.
+    /// Parses a body, a normalised text.
     ///
     /// # Errors
     /// Any [`FindError`] of an index's definition.
@@ -326,8 +326,9 @@ impl NewIndex {
         })
     }
 
-    /// The design document with this index in it: its members without `_id` and `_rev`. `old`: the same of the present one;
-    /// `None` where there is none. `None` when the index is in it already.
+    /// Adds this index to a design document, given by its members without `_id` and `_rev`. `old`
+    /// are those of the existing one; `None` if it does not exist. Returns `None` when it already
+    /// contains the index.
     ///
     /// # Errors
     /// [`FindError::DesignLanguage`], [`FindError::PartitionedMismatch`].
@@ -370,7 +371,7 @@ impl NewIndex {
         Ok((!is_there).then_some(ddoc))
     }
 
-    /// The view that holds the index.
+    /// Returns the view that contains the index.
     fn view(&self, definition: &Definition) -> Vec<u8> {
         let mut partial = b"{}".to_vec();
         if let Some((_, read)) = &definition.partial {
@@ -389,7 +390,8 @@ impl NewIndex {
     }
 }
 
-/// A design document's members without one of its indexes, of this type (`None`: json): `None` when nothing is left, `Err` when it has no such index.
+/// Removes an index of this type (`None`: json) from a design document's members: `None` when
+/// nothing is left, `Err` when there is no such index.
 #[allow(clippy::result_unit_err)]
 pub fn remove_from(
     ddoc: &DesignMembers,
@@ -410,7 +412,7 @@ pub fn remove_from(
     Ok(Some(ddoc))
 }
 
-/// Reads `{"fields": […], "partial_filter_selector": {…}}`.
+/// Parses `{"fields": […], "partial_filter_selector": {…}}`.
 fn define(written: &[u8], limits: &Limits) -> Result<Definition, FindError> {
     if Kind::of(written) != Kind::Object {
         return Err(FindError::InvalidIndexJson(shown(written)));
@@ -425,7 +427,8 @@ fn define(written: &[u8], limits: &Limits) -> Result<Definition, FindError> {
     Definition::new(fields, partial, limits)
 }
 
-/// CouchDB's name of an index that is given none: the SHA-1 sum of the definition and the options as an Erlang term.
+/// Returns CouchDB's default name of an index: the SHA-1 sum of the definition and the options as
+/// an Erlang term.
 fn made_up_name(
     definition: &[u8],
     kind: &str,
@@ -454,7 +457,7 @@ fn made_up_name(
         ("type", json(&Value::from(kind))),
         ("w", json(&Value::from(w))),
     ];
-    // Version, a pair, and of it the definition and a list of pairs.
+    // Version, a pair of the definition and a list of pairs.
     let mut term = vec![131, 104, 2];
     term.extend_from_slice(&definition);
     term.extend_from_slice(&[108, 0, 0, 0, options.len() as u8]);
@@ -467,14 +470,14 @@ fn made_up_name(
     HEXLOWER.encode(&Sha1::digest(&term))
 }
 
-/// An atom in Erlang's external term format.
+/// Encodes an atom in Erlang's external term format.
 fn atom(name: &str) -> Vec<u8> {
     let mut term = vec![100, 0, name.len() as u8];
     term.extend_from_slice(name.as_bytes());
     term
 }
 
-/// The kind of text index of a type; `None` of `json`.
+/// Parses the type of a text index; `None` for `json`.
 ///
 /// # Errors
 /// [`FindError::InvalidIndexType`]
@@ -485,10 +488,11 @@ pub fn text_kind(name: &str) -> Result<Option<TextKind>, FindError> {
     }
 }
 
-/// The ids of a POST to `_index/_bulk_delete`, each a design document's.
+/// Parses the ids of a POST to `_index/_bulk_delete`, each of a design document.
 ///
 /// # Errors
-/// [`FindError::MissingKey`], [`FindError::InvalidBulkDocs`], [`FindError::InvalidIndexName`], [`FindError::InvalidKey`].
+/// [`FindError::MissingKey`], [`FindError::InvalidBulkDocs`], [`FindError::InvalidIndexName`],
+/// [`FindError::InvalidKey`].
 pub fn parse_bulk_delete(body: &Map<String, Value>) -> Result<Vec<String>, FindError> {
     let ids = body.get("docids").ok_or(FindError::MissingKey("docids"))?;
     if let Some(w) = body.get("w") {
@@ -508,7 +512,7 @@ pub fn parse_bulk_delete(body: &Map<String, Value>) -> Result<Vec<String>, FindE
     list.iter().map(id).collect()
 }
 
-/// A boolean member.
+/// Parses a boolean member.
 ///
 /// # Errors
 /// [`FindError::InvalidBoolean`]

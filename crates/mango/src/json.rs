@@ -1,5 +1,5 @@
-//! Stored JSON text, looked at where it lies: compact, without duplicate members, strings in the normal form of
-//! [`document::normalise`].
+//! Reads stored JSON text in place: compact, without duplicate members, strings in the normal form
+//! of [`document::normalise`].
 
 pub(crate) use document::json::{
     Elements, Members, is_name, member, members, name_text, string_text as string,
@@ -19,7 +19,7 @@ pub(crate) enum Kind {
 }
 
 impl Kind {
-    /// The kind of a value by its first byte.
+    /// Returns the kind of a value by its first byte.
     pub fn of(text: &[u8]) -> Kind {
         match text.first() {
             Some(b'{') => Kind::Object,
@@ -32,7 +32,7 @@ impl Kind {
         }
     }
 
-    /// The name that `$type` has for it.
+    /// Returns its name for `$type`.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Null => "null",
@@ -45,7 +45,7 @@ impl Kind {
     }
 }
 
-/// Whether two texts are the same but for the order of members.
+/// Returns whether two texts are equal up to the order of members.
 pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
     match (Kind::of(one), Kind::of(other)) {
         (Kind::Object, Kind::Object) => {
@@ -71,18 +71,19 @@ pub(crate) fn same(one: &[u8], other: &[u8]) -> bool {
     }
 }
 
-/// The value that a text stands for, to be shown: long integers and deep nesting are lost.
+/// Returns the value of a text, for display: long integers and deep nesting are lost.
 pub(crate) fn shown(text: &[u8]) -> Value {
     serde_json::from_slice(text).unwrap_or_else(|_| String::from_utf8_lossy(text).into())
 }
 
-/// A value's text in the normal form. (Any value has one that is not nested deeper than texts may be.)
+/// Returns a value's normalised text. (Any value has one that is not nested deeper than texts may
+/// be.)
 pub(crate) fn text_of(value: &Value) -> Vec<u8> {
     let text = value.to_string().into_bytes();
     document::normalise(&text).unwrap_or(text)
 }
 
-/// An array of these elements.
+/// Returns an array of these elements.
 pub(crate) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut out = vec![b'['];
     for (i, element) in elements.enumerate() {
@@ -95,7 +96,7 @@ pub(crate) fn array<'a>(elements: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     out
 }
 
-/// An object of these members.
+/// Returns an object of these members.
 pub(crate) fn object<N: AsRef<str>, V: AsRef<[u8]>>(members: &[(N, V)]) -> Vec<u8> {
     let mut out = vec![b'{'];
     for (i, (name, value)) in members.iter().enumerate() {
@@ -110,7 +111,7 @@ pub(crate) fn object<N: AsRef<str>, V: AsRef<[u8]>>(members: &[(N, V)]) -> Vec<u
     out
 }
 
-/// A number that is written as an integer of at most 127 bits.
+/// Parses a number that is written as an integer of at most 127 bits.
 pub(crate) fn integer(text: &[u8]) -> Option<i128> {
     if Kind::of(text) != Kind::Number {
         return None;
@@ -118,11 +119,12 @@ pub(crate) fn integer(text: &[u8]) -> Option<i128> {
     std::str::from_utf8(text).ok()?.parse().ok()
 }
 
-/// The longest divisor of [`remainder`], in decimal digits: ten times its remainder fits into 127 bits.
+/// Maximum length of the divisor of [`remainder`], in decimal digits: ten times its remainder fits
+/// into 127 bits.
 pub(crate) const DIVISOR_DIGITS_MAX: usize = 36;
 
-/// What is left of a number that is written as an integer, of any length, with the sign of the number; the divisor is not 0
-/// and has at most [`DIVISOR_DIGITS_MAX`] digits.
+/// Returns the remainder of a number that is written as an integer, of any length, with the sign of
+/// the number; the divisor is not 0 and has at most [`DIVISOR_DIGITS_MAX`] digits.
 pub(crate) fn remainder(text: &[u8], divisor: i128) -> Option<i128> {
     let (negative, digits) = match text.split_first()? {
         (b'-', digits) => (true, digits),

@@ -1,7 +1,8 @@
-//! Mango selectors: which documents a query asks for, and which of their fields it wants.
+//! Mango selectors: which documents a query matches, and which of their fields it returns.
 //!
-//! [`Selector::parse`] reads a selector once, checks it, and [`Selector::matches`] then judges any number of documents.
-//! [`Fields`] is the `fields` option. Values are compared in the order of views ([`compare`]).
+//! [`Selector::parse`] parses and checks a selector once, and [`Selector::matches`] then tests any
+//! number of documents. [`Fields`] is the `fields` option. Values are compared in the order of
+//! views ([`compare`]).
 //!
 //! ```
 //! use mango::Selector;
@@ -50,12 +51,12 @@ pub use sort::{Direction, Sort};
 pub use text::{TextDefinition, TextKind};
 pub use work::{DOCUMENT_TIME_MAX, TookTooLong};
 
-/// The members of an object's text: names, and the texts of values.
+/// Iterates over the members of an object's text: names, and texts of values.
 pub fn members(object: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
     json::members(object)
 }
 
-/// The elements of an array's text.
+/// Iterates over the elements of an array's text.
 pub fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
     json::Elements::of(array)
 }

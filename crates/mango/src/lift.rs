@@ -1,4 +1,5 @@
-//! Lifting the members that a query names out of a document's text, in one pass that skips everything else.
+//! Extracts the members that a query names from a document's text, in one pass that skips
+//! everything else.
 
 use std::collections::{BTreeSet, HashMap};
 
@@ -8,17 +9,18 @@ use crate::error::SelectorError;
 use crate::json::{Kind, Members, is_name, name_text};
 use crate::path::FieldPath;
 
-/// A document as it is stored.
+/// A stored document.
 #[derive(Clone, Copy, Debug)]
 pub struct Doc<'a> {
-    /// The underscore members as JSON text without braces, as `"_id":"a","_rev":"1-x"`. Empty when they are in `body`.
+    /// The underscore members as JSON text without braces, as in `"_id":"a","_rev":"1-x"`. Empty
+    /// when they are in `body`.
     pub members: &'a [u8],
     /// The rest: a compact JSON object without duplicate members.
     pub body: &'a [u8],
 }
 
 impl<'a> Doc<'a> {
-    /// A document whose text holds its underscore members too.
+    /// Wraps a document whose text contains its underscore members too.
     pub fn whole(text: &'a [u8]) -> Doc<'a> {
         Doc {
             members: &[],
@@ -26,7 +28,7 @@ impl<'a> Doc<'a> {
         }
     }
 
-    /// Hands over the text of the whole document.
+    /// Calls `take` with the text of the whole document.
     pub(crate) fn with_whole<T>(&self, take: impl FnOnce(&[u8]) -> T) -> T {
         match self.body.strip_prefix(b"{") {
             Some(rest) if !self.members.is_empty() => {
@@ -38,21 +40,21 @@ impl<'a> Doc<'a> {
     }
 }
 
-/// What stands at the end of a path.
+/// The value at the end of a path.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Found<'a> {
     /// A value's text.
     Value(&'a [u8]),
-    /// The last object on the way has no such member.
+    /// The last object of the path has no such member.
     Missing,
-    /// The way leads through a value that has no members, or past the end of an array. CouchDB holds this to be neither
-    /// present nor absent: not even `$exists: false` matches.
+    /// The path leads through a value without members, or past the end of an array. To CouchDB this
+    /// is neither present nor absent: not even `$exists: false` matches.
     NoWay,
 }
 
-/// A [`Found`] by positions, so that a buffer of them can be used for many documents.
+/// A [`Found`] as positions, so that a buffer of them can be reused for many documents.
 #[derive(Clone, Copy, Debug, Default)]
-pub(crate) enum Slot {
+pub(crate) enum FoundSpan {
     #[default]
     Missing,
     NoWay,
@@ -60,65 +62,68 @@ pub(crate) enum Slot {
     Body(u32, u32),
 }
 
-impl Slot {
+impl FoundSpan {
     #[inline]
     pub fn of<'a>(self, doc: &Doc<'a>) -> Found<'a> {
         match self {
-            Slot::Missing => Found::Missing,
-            Slot::NoWay => Found::NoWay,
-            Slot::Members(start, end) => Found::Value(&doc.members[start as usize..end as usize]),
-            Slot::Body(start, end) => Found::Value(&doc.body[start as usize..end as usize]),
+            FoundSpan::Missing => Found::Missing,
+            FoundSpan::NoWay => Found::NoWay,
+            FoundSpan::Members(start, end) => {
+                Found::Value(&doc.members[start as usize..end as usize])
+            }
+            FoundSpan::Body(start, end) => Found::Value(&doc.body[start as usize..end as usize]),
         }
     }
 }
 
-/// Fields to be lifted out of many documents.
+/// Extracts fields from many documents.
 #[derive(Clone, Debug, Default)]
 pub struct Lift {
     lifter: Lifter,
-    /// The slot of each field.
-    slots: Vec<usize>,
-    found: Vec<Slot>,
+    /// The span of each field.
+    spans: Vec<usize>,
+    found: Vec<FoundSpan>,
 }
 
 impl Lift {
-    /// Of these fields.
+    /// Extracts these fields.
     pub fn new(fields: &[FieldPath]) -> Lift {
         let mut lifter = Lifter::default();
-        let slots = fields.iter().map(|path| lifter.add(path)).collect();
+        let spans = fields.iter().map(|path| lifter.add(path)).collect();
         Lift {
             lifter,
-            slots,
+            spans,
             found: vec![],
         }
     }
 
-    /// What stands at the end of each path, in the order of the fields.
+    /// Returns the value at the end of each path, in the order of the fields.
     pub fn of<'a>(&mut self, doc: &'a Doc<'a>) -> impl Iterator<Item = Found<'a>> {
         self.lifter.lift(doc, &mut self.found);
-        self.slots.iter().map(|slot| self.found[*slot].of(doc))
+        self.spans.iter().map(|span| self.found[*span].of(doc))
     }
 }
 
-/// The paths that are lifted; each has a slot, numbered in the order in which it was added.
+/// The paths to extract; each has a span, numbered in the order of addition.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Lifter {
     paths: Vec<FieldPath>,
-    slots: HashMap<FieldPath, usize>,
+    spans: HashMap<FieldPath, usize>,
     branches: Branches,
-    /// Parts of all paths together.
+    /// Parts of all paths in total.
     parts: usize,
 }
 
-/// Names that are looked for in one object or array.
+/// Names to look for in one object or array.
 #[derive(Clone, Debug, Default)]
 struct Branches {
     all: Vec<Branch>,
-    /// Where each name is, when there are more than a few.
+    /// The index of each name, when there are more than a few.
     by_name: HashMap<Box<[u8]>, usize>,
-    /// Names that are positions in an array, and which they are, in order. Several names may be one position, as `1` and `01`.
+    /// Names that are array positions, with the positions, in order. Several names may be one
+    /// position, such as `1` and `01`.
     positions: BTreeSet<(usize, usize)>,
-    /// Names that begin with `_`.
+    /// Number of names that start with `_`.
     own: usize,
 }
 
@@ -126,13 +131,13 @@ struct Branches {
 #[derive(Clone, Debug)]
 pub(crate) struct Branch {
     pub name: Box<str>,
-    /// When a path ends here.
-    pub slot: Option<usize>,
+    /// The span of a path that ends here.
+    pub span: Option<usize>,
     below: Branches,
 }
 
 impl Branch {
-    /// The names on the paths that go on.
+    /// Returns the names on the paths that continue.
     pub fn below(&self) -> &[Branch] {
         &self.below.all
     }
@@ -149,7 +154,7 @@ impl Branches {
         self.by_name.get(name.as_bytes()).copied()
     }
 
-    /// The branch of a name as it is written.
+    /// Returns the branch of a name, given as it is written.
     #[inline]
     fn find(&self, written: &[u8]) -> Option<&Branch> {
         if self.by_name.is_empty() {
@@ -167,7 +172,7 @@ impl Branches {
             let at = self.all.len();
             self.all.push(Branch {
                 name: name.into(),
-                slot: None,
+                span: None,
                 below: Branches::default(),
             });
             self.own += usize::from(name.starts_with('_'));
@@ -186,44 +191,45 @@ impl Branches {
     }
 }
 
-/// Parts of all paths of a selector, of `fields` or of an aggregate, at most; each may take some 600 bytes.
+/// Maximum number of parts of all paths of a selector, of `fields` or of an aggregate; each may
+/// take some 600 bytes.
 const PARTS_MAX: usize = 1 << 16;
 
 impl Lifter {
-    /// The slot of a path that a client names.
+    /// Returns the span of a path from a client.
     ///
     /// # Errors
     /// [`SelectorError::TooManyParts`] beyond [`PARTS_MAX`].
     pub fn try_add(&mut self, path: &FieldPath) -> Result<usize, SelectorError> {
-        let slot = self.add(path);
+        let span = self.add(path);
         match self.parts > PARTS_MAX {
             true => Err(SelectorError::TooManyParts(PARTS_MAX)),
-            false => Ok(slot),
+            false => Ok(span),
         }
     }
 
-    /// The slot of a path, which is added when it is new.
+    /// Returns the span of a path, which is added if it is new.
     pub fn add(&mut self, path: &FieldPath) -> usize {
-        if let Some(slot) = self.slots.get(path) {
-            return *slot;
+        if let Some(span) = self.spans.get(path) {
+            return *span;
         }
-        let slot = self.paths.len();
+        let span = self.paths.len();
         self.paths.push(path.clone());
-        self.slots.insert(path.clone(), slot);
+        self.spans.insert(path.clone(), span);
         self.parts += path.parts().len();
         let mut branches = &mut self.branches;
         let last = path.parts().len() - 1;
         for (i, name) in path.parts().enumerate() {
             let branch = branches.add(name);
             if i == last {
-                branch.slot = Some(slot);
+                branch.span = Some(span);
             }
             branches = &mut branch.below;
         }
-        slot
+        span
     }
 
-    /// The first names of the paths, in the order in which they were added.
+    /// Returns the first names of the paths, in the order of addition.
     pub fn branches(&self) -> &[Branch] {
         &self.branches.all
     }
@@ -232,10 +238,10 @@ impl Lifter {
         &self.paths
     }
 
-    /// Fills `slots`, one for each path.
-    pub fn lift(&self, doc: &Doc<'_>, slots: &mut Vec<Slot>) {
-        slots.clear();
-        slots.resize(self.paths.len(), Slot::Missing);
+    /// Fills `spans`, one for each path.
+    pub fn lift(&self, doc: &Doc<'_>, spans: &mut Vec<FoundSpan>) {
+        spans.clear();
+        spans.resize(self.paths.len(), FoundSpan::Missing);
         let members = match doc.members.is_empty() {
             true => 0,
             false => self.branches.own,
@@ -244,16 +250,16 @@ impl Lifter {
         if members > 0 {
             Pass {
                 text: doc.members,
-                slot: Slot::Members,
-                slots,
+                span: FoundSpan::Members,
+                spans,
             }
             .members(Members::of(doc.members), &self.branches, members);
         }
         if body > 0 {
             Pass {
                 text: doc.body,
-                slot: Slot::Body,
-                slots,
+                span: FoundSpan::Body,
+                spans,
             }
             .members(Members::of(doc.body), &self.branches, body);
         }
@@ -262,12 +268,13 @@ impl Lifter {
 
 struct Pass<'a, 's> {
     text: &'a [u8],
-    slot: fn(u32, u32) -> Slot,
-    slots: &'s mut Vec<Slot>,
+    span: fn(u32, u32) -> FoundSpan,
+    spans: &'s mut Vec<FoundSpan>,
 }
 
 impl Pass<'_, '_> {
-    /// Looks for up to `wanted` of the branches; answers the position behind the object when it was read to its end.
+    /// Looks for up to `wanted` of the branches; returns the position after the object if it was
+    /// read to its end.
     fn members(
         &mut self,
         mut members: Members<'_>,
@@ -295,7 +302,8 @@ impl Pass<'_, '_> {
         }
     }
 
-    /// Takes what the branch wants of the value at `pos`; answers the value's end, unless it is the last that is looked at.
+    /// Records the value at `pos` for the branch; returns the value's end, unless it is the last to
+    /// be read.
     fn value(&mut self, branch: &Branch, pos: usize, last: bool) -> Option<usize> {
         if branch.below.all.is_empty() {
             let end = skip::value(self.text, pos)?;
@@ -310,7 +318,7 @@ impl Pass<'_, '_> {
             Kind::Array => self.array(&branch.below, pos)?,
             _ => self.no_way(&branch.below.all),
         }
-        if last && branch.slot.is_none() {
+        if last && branch.span.is_none() {
             return Some(pos);
         }
         let end = skip::value(self.text, pos)?;
@@ -342,23 +350,23 @@ impl Pass<'_, '_> {
     }
 
     fn take(&mut self, branch: &Branch, start: usize, end: usize) {
-        if let Some(slot) = branch.slot {
-            self.slots[slot] = (self.slot)(start as u32, end as u32);
+        if let Some(span) = branch.span {
+            self.spans[span] = (self.span)(start as u32, end as u32);
         }
     }
 
     fn no_way(&mut self, branches: &[Branch]) {
-        self.set(branches, Slot::NoWay);
+        self.set(branches, FoundSpan::NoWay);
     }
 
     fn missing(&mut self, branch: &Branch) {
-        self.set(std::slice::from_ref(branch), Slot::Missing);
+        self.set(std::slice::from_ref(branch), FoundSpan::Missing);
     }
 
-    fn set(&mut self, branches: &[Branch], to: Slot) {
+    fn set(&mut self, branches: &[Branch], to: FoundSpan) {
         for branch in branches {
-            if let Some(slot) = branch.slot {
-                self.slots[slot] = to;
+            if let Some(span) = branch.span {
+                self.spans[span] = to;
             }
             self.set(&branch.below.all, to);
         }
@@ -374,14 +382,14 @@ mod tests {
         for name in names {
             lifter.add(&FieldPath::parse(name).unwrap());
         }
-        let mut slots = vec![];
-        lifter.lift(doc, &mut slots);
-        let text = |s: &Slot| match s.of(doc) {
+        let mut spans = vec![];
+        lifter.lift(doc, &mut spans);
+        let text = |s: &FoundSpan| match s.of(doc) {
             Found::Value(v) => String::from_utf8_lossy(v).into_owned(),
             Found::Missing => "missing".to_owned(),
             Found::NoWay => "no way".to_owned(),
         };
-        slots.iter().map(text).collect()
+        spans.iter().map(text).collect()
     }
 
     #[test]

@@ -1,20 +1,21 @@
-//! What a query may cost at most, before it is run.
+//! Limits of the cost of a query, before it runs.
 
-/// Limits on selectors; the configuration has them in `[mango]`.
+/// Limits on selectors, from `[mango]` in the configuration.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Levels of conditions in a selector (`max_selector_depth`).
+    /// Maximum depth of conditions (`max_selector_depth`).
     pub selector_depth_max: usize,
-    /// Operators and field names in a selector (`max_selector_conditions`).
+    /// Maximum number of operators and field names (`max_selector_conditions`).
     pub selector_conditions_max: usize,
-    /// Regular expressions in a selector (`max_selector_regexes`).
+    /// Maximum number of regular expressions (`max_selector_regexes`).
     pub regexes_max: usize,
-    /// Memory of one compiled regular expression (`max_regex_size`), in bytes.
+    /// Maximum memory of one compiled regular expression (`max_regex_size`), in bytes.
     pub regex_bytes_max: usize,
 }
 
 impl Limits {
-    /// Of selectors that are stored: whoever was allowed to write one is allowed to use it, within reason.
+    /// Limits of stored selectors: a user who was allowed to write one is allowed to use it, within
+    /// reason.
     pub const OF_INDEXES: Limits = Limits {
         selector_depth_max: DEPTH_MAX,
         selector_conditions_max: 1_000_000,
@@ -23,7 +24,8 @@ impl Limits {
     };
 }
 
-/// Selectors are read by recursion, so that no setting may allow more levels than the stack does.
+/// Maximum depth, whatever the setting: selectors are parsed by recursion, and the stack is
+/// limited.
 pub const DEPTH_MAX: usize = 256;
 
 impl Default for Limits {

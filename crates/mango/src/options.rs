@@ -10,53 +10,53 @@ use crate::limits::Limits;
 use crate::selector::Selector;
 use crate::sort::Sort;
 
-/// What `_find` and `_explain` are asked for.
+/// A request of `_find` or `_explain`.
 #[derive(Clone, Debug)]
 pub struct Find {
-    /// Which documents.
+    /// The selector.
     pub selector: Selector,
-    /// The design document and perhaps the name of the index to be used.
+    /// The design document and perhaps the name of the index to use.
     pub use_index: Vec<String>,
-    /// Where to go on.
+    /// The position to continue from.
     pub bookmark: Option<String>,
-    /// Documents at most.
+    /// Maximum number of documents.
     pub limit: u64,
-    /// Documents to be left out first.
+    /// Number of documents to skip.
     pub skip: u64,
-    /// In which order.
+    /// The order.
     pub sort: Sort,
-    /// Which fields.
+    /// The fields to return.
     pub fields: Fields,
-    /// Of which partition.
+    /// The partition.
     pub partition: Option<String>,
-    /// Of how many replicas; there is one.
+    /// Number of replicas to read; there is one.
     pub r: u64,
-    /// Whether documents have `_conflicts`.
+    /// Whether documents contain `_conflicts`.
     pub conflicts: bool,
     /// `stale: "ok"`
     pub stale: bool,
-    /// Whether the index is brought up to date first.
+    /// Whether the index is updated first.
     pub update: bool,
-    /// Answered in any case; there is one replica.
+    /// No effect; there is one replica.
     pub stable: bool,
-    /// Whether the answer has `execution_stats`.
+    /// Whether the response contains `execution_stats`.
     pub execution_stats: bool,
-    /// Whether another index than `use_index` may serve.
+    /// Whether another index than `use_index` may be used.
     pub allow_fallback: bool,
-    /// Groups and what they come to, instead of documents.
+    /// Returns groups and computed values, instead of documents.
     pub aggregate: Option<Aggregate>,
 }
 
-/// Settings of the server that a query is read with.
+/// Settings of the server for parsing a query.
 #[derive(Clone, Copy, Debug)]
 pub struct Defaults {
-    /// Documents when the query says nothing.
+    /// Default number of documents.
     pub limit: u64,
     /// Limits on selectors.
     pub limits: Limits,
 }
 
-/// All members but the selector.
+/// Returns all members except the selector.
 fn options(text: &[u8]) -> Result<Map<String, Value>, FindError> {
     members(text)
         .filter(|(name, _)| name != "selector")
@@ -67,7 +67,7 @@ fn options(text: &[u8]) -> Result<Map<String, Value>, FindError> {
         .collect()
 }
 
-/// A text, `None` when it is empty; what is no text is the error.
+/// Returns a string, `None` when it is empty; any other value is the error.
 fn non_empty(value: Value) -> Result<Option<String>, Value> {
     match value {
         Value::String(text) => Ok(Some(text).filter(|text| !text.is_empty())),
@@ -85,7 +85,7 @@ fn is_stale(value: Value) -> Result<bool, FindError> {
 }
 
 impl Find {
-    /// Reads a body, a text in the normal form of [`document::normalise`].
+    /// Parses a body, a text in the normal form of [`document::normalise`].
     ///
     /// # Errors
     /// Any [`FindError`] of a query.
@@ -123,7 +123,7 @@ impl Find {
         if let Some((name, _)) = body.iter().next() {
             return Err(FindError::InvalidKey(name.clone()));
         }
-        // Groups are few, and no page of them says that there are more.
+        // Groups are few, and a page of them does not show that there are more.
         let default = match aggregate {
             Some(_) => u64::MAX,
             None => defaults.limit,
@@ -152,7 +152,7 @@ impl Find {
         Ok(find)
     }
 
-    /// The options as `_explain` shows them.
+    /// Returns the options in the form of `_explain`.
     pub fn options_json(&self) -> Value {
         json!({
             "use_index": self.use_index,
@@ -173,7 +173,7 @@ impl Find {
     }
 }
 
-/// `"ddoc"`, `"_design/ddoc"`, `"ddoc/name"`, or a list of one or two of them.
+/// Parses `"ddoc"`, `"_design/ddoc"`, `"ddoc/name"`, or a list of one or two of them.
 ///
 /// # Errors
 /// [`FindError::InvalidIndexName`]

@@ -10,10 +10,10 @@ use crate::lift::Lifter;
 use crate::limits::Limits;
 use crate::path::{FieldPath, check_length};
 use crate::pcre::Pattern;
-use crate::selector::{Field, Node, TextHits, TextNode};
+use crate::selector::{Field, SelectorNode, TextHits, TextNode};
 
-/// Reads the whole selector, an object's text in the normal form.
-pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(Node, Lifter), SelectorError> {
+/// Parses the whole selector, a normalised object text.
+pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(SelectorNode, Lifter), SelectorError> {
     let mut reader = Reader {
         limits,
         conditions: 0,
@@ -31,19 +31,19 @@ pub(crate) fn root(value: &[u8], limits: &Limits) -> Result<(Node, Lifter), Sele
     Ok((root, reader.lifter))
 }
 
-/// What has been counted so far, to be held against the limits.
+/// A parser, with counts for the limits.
 struct Reader<'a> {
     limits: &'a Limits,
     conditions: usize,
     regexes: usize,
-    /// The fields of conditions that are about the document itself.
+    /// The fields of conditions on the document itself.
     lifter: Lifter,
     texts: usize,
-    /// The field of the condition before.
+    /// The field of the previous condition.
     last: Option<(Arc<str>, FieldPath)>,
 }
 
-/// Where in the selector a value stands.
+/// The place of a value in the selector.
 struct Place {
     /// The dotted name of the field above.
     field: Option<Arc<str>>,
@@ -51,12 +51,12 @@ struct Place {
     negation: Negation,
 }
 
-/// What becomes of a negation.
+/// The treatment of a negation.
 #[derive(Clone, Copy)]
 enum Negation {
-    /// It is moved down into the conditions; `negated` says whether there is one above.
+    /// It is moved down into the conditions; `negated` is whether there is one above.
     Moved { negated: bool },
-    /// It stays where it is: below `$elemMatch` and its like, where CouchDB does not move it.
+    /// It stays: below `$elemMatch` and similar operators, where CouchDB does not move it.
     Kept,
 }
 
@@ -100,27 +100,31 @@ impl Place {
 }
 
 impl Reader<'_> {
-    /// A node that asks for the condition here, or for its opposite if that is what has been moved down.
-    fn wanted(&mut self, place: &Place, condition: Condition) -> Result<Node, SelectorError> {
+    /// Returns a node of the condition, or of its opposite if a negation was moved down.
+    fn wanted(
+        &mut self,
+        place: &Place,
+        condition: Condition,
+    ) -> Result<SelectorNode, SelectorError> {
         let condition = if place.negated() {
             condition.negated()
         } else {
             condition
         };
         let Some(name) = &place.field else {
-            return Ok(Node::Here(condition));
+            return Ok(SelectorNode::Here(condition));
         };
         let path = self.path(name)?;
-        let slot = match place.negation {
+        let span = match place.negation {
             Negation::Moved { .. } => Some(self.lifter.try_add(&path)?),
             Negation::Kept => None,
         };
         let field = Field {
             name: name.clone(),
             path,
-            slot,
+            span,
         };
-        Ok(Node::Field(field, condition))
+        Ok(SelectorNode::Field(field, condition))
     }
 
     fn path(&mut self, name: &Arc<str>) -> Result<FieldPath, SelectorError> {
@@ -134,7 +138,7 @@ impl Reader<'_> {
         Ok(path)
     }
 
-    fn node(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn node(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         if Kind::of(value) != Kind::Object || value == b"{}" {
             let equal = Condition::Is(Relation::Equal, Operand::new(value));
             return self.wanted(place, equal);
@@ -148,7 +152,12 @@ impl Reader<'_> {
         })
     }
 
-    fn member(&mut self, name: &str, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn member(
+        &mut self,
+        name: &str,
+        value: &[u8],
+        place: &Place,
+    ) -> Result<SelectorNode, SelectorError> {
         self.conditions += 1;
         let max = self.limits.selector_conditions_max;
         if self.conditions > max {
@@ -179,12 +188,12 @@ impl Reader<'_> {
         Ok(Combination(nodes.collect::<Result<_, _>>()?))
     }
 
-    fn nor(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn nor(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         match place.negation {
             Negation::Kept => {
                 let nodes = self.combination("$nor", value, place)?.0;
-                let not = |node| Node::Not(Box::new(node));
-                Ok(Node::All(nodes.into_iter().map(not).collect()))
+                let not = |node| SelectorNode::Not(Box::new(node));
+                Ok(SelectorNode::All(nodes.into_iter().map(not).collect()))
             }
             Negation::Moved { negated } => {
                 let place = Place {
@@ -196,13 +205,13 @@ impl Reader<'_> {
         }
     }
 
-    fn not(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn not(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         if Kind::of(value) != Kind::Object {
             return Err(bad_argument("$not", value));
         }
         let inner = place.deeper(self.limits)?;
         match place.negation {
-            Negation::Kept => Ok(Node::Not(Box::new(self.node(value, &inner)?))),
+            Negation::Kept => Ok(SelectorNode::Not(Box::new(self.node(value, &inner)?))),
             Negation::Moved { negated } => self.node(
                 value,
                 &Place {
@@ -266,7 +275,7 @@ impl Reader<'_> {
         operator: &'static str,
         value: &[u8],
         place: &Place,
-    ) -> Result<Box<Node>, SelectorError> {
+    ) -> Result<Box<SelectorNode>, SelectorError> {
         if Kind::of(value) != Kind::Object {
             return Err(bad_argument(operator, value));
         }
@@ -287,7 +296,7 @@ impl Reader<'_> {
     }
 
     /// Without a text index `$text` restricts nothing, as recorded.
-    fn text(&mut self, value: &[u8], place: &Place) -> Result<Node, SelectorError> {
+    fn text(&mut self, value: &[u8], place: &Place) -> Result<SelectorNode, SelectorError> {
         if matches!(Kind::of(value), Kind::Null | Kind::Array | Kind::Object) {
             return Err(bad_argument("$text", value));
         }
@@ -299,7 +308,7 @@ impl Reader<'_> {
                 }
                 self.texts += 1;
                 let operand = value.into();
-                Ok(Node::Text(TextNode { number, operand }))
+                Ok(SelectorNode::Text(TextNode { number, operand }))
             }
             Negation::Moved { negated: true } if place.field.is_none() => {
                 Err(bad_argument("$not", value))
@@ -309,35 +318,36 @@ impl Reader<'_> {
     }
 }
 
-/// The operands of `$and`, `$or` or `$nor`, each of them negated already where a negation is moved down.
-struct Combination(Vec<Node>);
+/// The operands of `$and`, `$or` or `$nor`, each of them negated already where a negation is moved
+/// down.
+struct Combination(Vec<SelectorNode>);
 
 impl Combination {
-    fn all(self, negated: bool) -> Node {
+    fn all(self, negated: bool) -> SelectorNode {
         if negated {
-            Node::Any(self.0)
+            SelectorNode::Any(self.0)
         } else {
-            Node::All(self.0)
+            SelectorNode::All(self.0)
         }
     }
 
-    fn any(self, negated: bool) -> Node {
+    fn any(self, negated: bool) -> SelectorNode {
         self.all(!negated)
     }
 }
 
-/// A single condition stands for itself, so that one without a field is seen at the root.
-fn all(mut nodes: Vec<Node>) -> Node {
+/// Returns a single condition unchanged, so that one without a field is detected at the root.
+fn all(mut nodes: Vec<SelectorNode>) -> SelectorNode {
     match (nodes.len(), nodes.pop()) {
         (1, Some(node)) => node,
-        (_, last) => Node::All(nodes.into_iter().chain(last).collect()),
+        (_, last) => SelectorNode::All(nodes.into_iter().chain(last).collect()),
     }
 }
 
-fn any(mut nodes: Vec<Node>) -> Node {
+fn any(mut nodes: Vec<SelectorNode>) -> SelectorNode {
     match (nodes.len(), nodes.pop()) {
         (1, Some(node)) => node,
-        (_, last) => Node::Any(nodes.into_iter().chain(last).collect()),
+        (_, last) => SelectorNode::Any(nodes.into_iter().chain(last).collect()),
     }
 }
 

@@ -4,32 +4,33 @@ use crate::error::SelectorError;
 use crate::json::{Elements, Kind, member};
 use crate::lift::Found;
 
-/// Parts of a field's name, at most.
+/// Maximum number of parts of a field's name.
 pub const PATH_PARTS_MAX: usize = 256;
 
-/// Bytes of a field's whole name, at most: selectors repeat the names of fields for each condition below them.
+/// Maximum length of a field's whole name, in bytes: selectors repeat the names of fields for each
+/// condition below them.
 pub const FIELD_NAME_BYTES_MAX: usize = 1024;
 
-/// The way to a field: its parts, from the root of the document inwards. Clones share them.
+/// The path of a field: its parts, from the root of the document inwards. Clones share them.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct FieldPath(Arc<Parts>);
 
 #[derive(Debug, PartialEq, Eq, Hash)]
 struct Parts {
-    /// One behind the other.
+    /// Concatenated.
     text: Box<str>,
-    /// Where each ends.
+    /// The end of each.
     ends: Box<[u32]>,
 }
 
 impl FieldPath {
-    /// Reads a dotted name. A dot behind a backslash belongs to the name (`a\.b` is the member `a.b`); the backslashes
-    /// themselves are dropped.
+    /// Parses a dotted name. A dot after a backslash belongs to the name (`a\.b` is the member
+    /// `a.b`); the backslashes themselves are dropped.
     ///
     /// # Errors
     ///
     /// [`SelectorError::InvalidFieldName`] if a part is empty; [`SelectorError::LongFieldName`] and
-    /// [`SelectorError::TooDeep`] of a name beyond [`FIELD_NAME_BYTES_MAX`] or [`PATH_PARTS_MAX`].
+    /// [`SelectorError::TooDeep`] for a name beyond [`FIELD_NAME_BYTES_MAX`] or [`PATH_PARTS_MAX`].
     pub fn parse(name: &str) -> Result<Self, SelectorError> {
         check_length(name.len())?;
         let mut text = String::with_capacity(name.len());
@@ -56,7 +57,7 @@ impl FieldPath {
         })))
     }
 
-    /// The parts, outermost first; there is one at least.
+    /// Returns the parts, outermost first; there is at least one.
     pub fn parts(&self) -> impl ExactSizeIterator<Item = &str> {
         let Parts { text, ends } = &*self.0;
         ends.iter().enumerate().map(move |(i, end)| {
@@ -65,12 +66,13 @@ impl FieldPath {
         })
     }
 
-    /// The first of the parts: a member of the document.
+    /// Returns the first part: a member of the document.
     pub fn first(&self) -> &str {
         &self.0.text[..self.0.ends[0] as usize]
     }
 
-    /// What stands at the end of the path in a value. A part that is a number is also the position in an array, from 0.
+    /// Returns the value at the end of the path. A part that is a number is also an array position,
+    /// from 0.
     pub(crate) fn find<'a>(&self, text: &'a [u8]) -> Found<'a> {
         let mut value = text;
         for part in self.parts() {
@@ -87,7 +89,7 @@ impl FieldPath {
         Found::Value(value)
     }
 
-    /// Whether this is the field of the document's id, whose values compare byte by byte.
+    /// Returns whether this is the field of the document's id, whose values compare byte by byte.
     pub(crate) fn is_id(&self) -> bool {
         self.0.ends.len() == 1 && &*self.0.text == "_id"
     }

@@ -1,8 +1,10 @@
-//! `$regex`: CouchDB's expressions are PCRE's, and are matched here by the crate `regex`, in linear time.
+//! `$regex`: CouchDB's expressions are PCRE's, and are matched here by the crate `regex`, in linear
+//! time.
 //!
-//! A pattern is read once from left to right and written anew. Options like `(?i)` are followed here: every atom is
-//! written for those that hold at its place. A selector asks whether a text matches, not where, so that groups do not
-//! capture and laziness is dropped. Source: pcrepattern(3) of PCRE 8.44, which is in Erlang/OTP before 28.
+//! A pattern is read once from left to right and rewritten. Options like `(?i)` are applied during
+//! this: every atom is written for the options in effect at its place. A selector tests whether a
+//! text matches, not where, so groups do not capture and laziness is dropped. Source:
+//! pcrepattern(3) of PCRE 8.44, which is in Erlang/OTP before 28.
 
 mod class;
 mod group;
@@ -18,7 +20,7 @@ use regex_automata::nfa::thompson;
 
 use crate::work;
 
-/// Why a pattern is refused.
+/// The reason why a pattern is refused.
 type Refusal = &'static str;
 
 /// A compiled expression.
@@ -41,7 +43,7 @@ const WORST_BYTE_STEPS: usize = 1024;
 const STOP_BYTES: usize = 256;
 
 impl Pattern {
-    /// Compiles PCRE's `text` into at most `bytes_max` bytes, or tells why not.
+    /// Compiles PCRE's `text` into at most `bytes_max` bytes, or returns the reason of the refusal.
     pub fn compile(text: &str, bytes_max: usize) -> Result<Pattern, String> {
         if text.len() > PATTERN_BYTES_MAX {
             return Err(format!(
@@ -61,7 +63,7 @@ impl Pattern {
         })
     }
 
-    /// The expression as it was given.
+    /// Returns the original expression.
     pub fn as_str(&self) -> &str {
         &self.text
     }
@@ -130,19 +132,22 @@ fn with_stops(automaton: &DFA, text: &[u8]) -> Option<bool> {
     Some(end.is_match())
 }
 
-/// PCRE's programs, of a byte or more for each character, have 64 KiB at most.
+/// Maximum length of a pattern, in bytes: PCRE's programs, with at least a byte for each character,
+/// have at most 64 KiB.
 const PATTERN_BYTES_MAX: usize = 1 << 16;
 
-/// The compiler draws the place of the error over several lines; only the last says what is wrong.
+/// The compiler draws the place of the error over several lines; only the last one contains the
+/// reason.
 fn last_line(error: &regex::Error) -> String {
     let text = error.to_string();
     let last = text.lines().last().unwrap_or_default();
     last.trim_start_matches("error: ").to_owned()
 }
 
-/// `$` and `\Z`: the end, or before the newline at the end. The newline is taken in, as there is no look-ahead.
+/// `$` and `\Z`: the end, or before the newline at the end. The newline is consumed, as there is no
+/// look-ahead.
 const END: &str = r"(?:\n?\z)";
-/// `\R`. A `\r` that is followed by `\n` is no newline of its own, which only the assertion can tell.
+/// `\R`. A `\r` before `\n` is not a newline of its own, which only the assertion can decide.
 const NEWLINE: &str = r"(?:\r\n|\r(?Rm:^)|[\n\x0B\x0C\x{85}\x{2028}\x{2029}])";
 const REPEAT_MAX: u32 = 65_535;
 
@@ -150,7 +155,8 @@ const BACK_REFERENCE: Refusal = "backreferences are not supported";
 const NOTHING_TO_REPEAT: Refusal = "nothing to repeat";
 const UNCLOSED_GROUP: Refusal = "unclosed group";
 
-/// Options that can be changed within a pattern. The others (`U`, `J`, `X`) do not change what matches.
+/// Options that can be changed within a pattern. The others (`U`, `J`, `X`) do not change what
+/// matches.
 #[derive(Clone, Copy, Default)]
 struct Flags {
     caseless: bool,
@@ -161,25 +167,25 @@ struct Flags {
 
 #[derive(Default)]
 struct Translation<'a> {
-    /// What has not been read yet.
+    /// The unread rest.
     rest: &'a str,
     output: String,
     flags: Flags,
-    /// The flags around each group that is open.
+    /// The flags around each open group.
     outer: Vec<Flags>,
-    /// Capturing groups so far.
+    /// Number of capturing groups so far.
     groups: u32,
     /// Whether a quantifier can follow.
     repeatable: bool,
-    /// Characters of caseless classes so far.
+    /// Number of characters of caseless classes so far.
     folded: u32,
-    /// `(*UTF8)` or `(*UCP)`: without them only letters of ASCII have two cases.
+    /// `(*UTF8)` or `(*UCP)`: without them only ASCII letters have two cases.
     unicode_cases: bool,
-    /// `(*UCP)`: `\d`, `\w`, `\s`, `\b` and POSIX classes go by Unicode.
+    /// `(*UCP)`: `\d`, `\w`, `\s`, `\b` and POSIX classes use Unicode.
     unicode_classes: bool,
 }
 
-/// The same expression for the crate `regex`.
+/// Translates an expression for the crate `regex`.
 fn translate(pattern: &str) -> Result<String, Refusal> {
     let mut translation = Translation {
         rest: pattern,
@@ -211,7 +217,7 @@ impl<'a> Translation<'a> {
         rest.is_some()
     }
 
-    /// The longest beginning of such characters.
+    /// Takes the longest prefix of such characters.
     fn take_while(&mut self, wanted: impl Fn(char) -> bool) -> &'a str {
         let end = self
             .rest
@@ -222,7 +228,7 @@ impl<'a> Translation<'a> {
         taken
     }
 
-    /// `(*UTF8)` and its like, at the beginning; [`Self::group`] refuses those that are left.
+    /// Parses `(*UTF8)` and similar options at the start; [`Self::group`] refuses those elsewhere.
     fn options(&mut self) {
         while let Some((name, rest)) = self
             .rest
@@ -232,7 +238,7 @@ impl<'a> Translation<'a> {
             match name {
                 "UTF8" | "UTF" => self.unicode_cases = true,
                 "UCP" => (self.unicode_cases, self.unicode_classes) = (true, true),
-                // As it is anyway.
+                // The default anyway.
                 "LF" | "BSR_UNICODE" | "NO_START_OPT" | "NO_AUTO_POSSESS" => {}
                 _ => return,
             }
@@ -240,7 +246,7 @@ impl<'a> Translation<'a> {
         }
     }
 
-    /// Comments, and the white space of `(?x)`: what follows them is seen as if they were not there.
+    /// Skips comments, and the white space of `(?x)`: the rest is parsed as if they were absent.
     fn skip_blanks(&mut self) -> Result<(), Refusal> {
         loop {
             if self.flags.extended {
@@ -284,13 +290,13 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Writes what a quantifier can follow.
+    /// Writes an atom, which a quantifier can follow.
     fn atom(&mut self, text: &str) {
         self.output.push_str(text);
         self.repeatable = true;
     }
 
-    /// Writes what no quantifier can follow.
+    /// Writes an assertion, which no quantifier can follow.
     fn assertion(&mut self, text: &str) {
         self.output.push_str(text);
         self.repeatable = false;
@@ -324,7 +330,7 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// The rest of `{2}`, `{2,}` or `{2,5}`; any other brace is a character like others.
+    /// Parses the rest of `{2}`, `{2,}` or `{2,5}`; any other brace is an ordinary character.
     fn counts(&mut self) -> Result<Option<String>, Refusal> {
         let start = self.rest;
         let low = self.take_while(|c| c.is_ascii_digit());
@@ -349,7 +355,7 @@ impl<'a> Translation<'a> {
         }))
     }
 
-    /// What follows a backslash outside of classes.
+    /// Parses the rest of an escape outside of classes.
     fn escape(&mut self) -> Result<(), Refusal> {
         match self.next().ok_or(r"\ at end of pattern")? {
             'Q' => {
@@ -360,7 +366,7 @@ impl<'a> Translation<'a> {
                 }
             }
             'E' => {}
-            // The search begins at the beginning.
+            // The search starts at the beginning.
             'A' | 'G' => self.assertion(r"\A"),
             'Z' => self.assertion(END),
             'z' => self.assertion(r"\z"),
@@ -392,7 +398,8 @@ impl<'a> Translation<'a> {
         Ok(())
     }
 
-    /// Numbers up to 7, or of groups that there are; others are octal or stand for themselves.
+    /// Returns whether it is a back reference: numbers up to 7, or of existing groups; others are
+    /// octal or literal.
     fn is_back_reference(&self, first: char) -> bool {
         let more = self.rest.bytes().take_while(u8::is_ascii_digit);
         let digits = first.to_digit(10).into_iter();

@@ -8,36 +8,38 @@ use crate::compare::Order;
 use crate::condition::{Condition, Relation};
 use crate::error::SelectorError;
 use crate::json::{Kind, member, shown, text_of};
-use crate::lift::{Doc, Found, Lifter, Slot};
+use crate::lift::{Doc, Found, FoundSpan, Lifter};
 use crate::limits::Limits;
 use crate::parse;
 use crate::path::FieldPath;
 use crate::work::{self, TookTooLong};
 
-/// A selector that has been read and checked.
+/// A parsed and checked selector.
 #[derive(Clone, Debug)]
 pub struct Selector {
-    pub(crate) root: Node,
-    /// The fields that the root's conditions are about.
+    pub(crate) root: SelectorNode,
+    /// The fields of the root's conditions.
     pub(crate) lifter: Lifter,
-    /// A condition is about the document as a whole.
+    /// A condition concerns the document as a whole.
     needs_whole: bool,
 }
 
-/// A part of a selector, judged against a document or, below `$elemMatch` and its like, against an element.
+/// A node of a selector, evaluated for a document or, below `$elemMatch` and similar operators, for
+/// an element.
 #[derive(Clone, Debug)]
-pub(crate) enum Node {
+pub(crate) enum SelectorNode {
     /// Every node matches. Without nodes this matches everything.
-    All(Vec<Node>),
+    All(Vec<SelectorNode>),
     /// Any node matches. Without nodes this matches everything too, as in CouchDB.
-    Any(Vec<Node>),
-    /// The node does not match. Only below `$elemMatch` and its like: elsewhere negations are moved into the conditions.
-    Not(Box<Node>),
-    /// The field fulfils the condition.
+    Any(Vec<SelectorNode>),
+    /// The node does not match. Only below `$elemMatch` and similar operators: elsewhere negations
+    /// are moved into the conditions.
+    Not(Box<SelectorNode>),
+    /// The field satisfies the condition.
     Field(Field, Condition),
-    /// The value itself fulfils the condition.
+    /// The value itself satisfies the condition.
     Here(Condition),
-    /// `$text`, which restricts nothing without a text index: with one, its hits are what is judged.
+    /// `$text`, which restricts nothing without a text index: with one, its hits are evaluated.
     Text(TextNode),
     /// The empty selector.
     Everything,
@@ -46,20 +48,20 @@ pub(crate) enum Node {
 /// A `$text` operator.
 #[derive(Clone, Debug)]
 pub(crate) struct TextNode {
-    /// Its place among the selector's, below [`TextHits::TEXTS_MAX`].
+    /// Its number in the selector, below [`TextHits::TEXTS_MAX`].
     pub number: usize,
     /// Its operand as text.
     pub operand: Box<[u8]>,
 }
 
-/// The `$text` operators of a selector whose words a document has.
+/// The `$text` operators of a selector that a document matches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TextHits(u64);
 
 impl TextHits {
-    /// `$text` operators that a selector may have.
+    /// Maximum number of `$text` operators of a selector.
     pub const TEXTS_MAX: usize = u64::BITS as usize;
-    /// A document with the words of all.
+    /// A document that matches all.
     pub const ALL: TextHits = TextHits(u64::MAX);
 
     /// Removes the `$text` with this number.
@@ -72,20 +74,20 @@ impl TextHits {
     }
 }
 
-/// A field that a condition is about.
+/// The field of a condition.
 #[derive(Clone, Debug)]
 pub(crate) struct Field {
-    /// As it is written, dotted.
+    /// As written, dotted.
     pub name: Arc<str>,
     pub path: FieldPath,
-    /// Where the document's lifted value is; `None` below `$elemMatch` and its like.
-    pub slot: Option<usize>,
+    /// The span of the document's value; `None` below `$elemMatch` and similar operators.
+    pub span: Option<usize>,
 }
 
-/// What a node is judged against.
+/// The subject of a node.
 #[derive(Clone, Copy)]
 pub(crate) enum At<'a> {
-    /// A document whose fields were found, by slot, the document itself, and the words that it has.
+    /// A document: its found fields by span, the document itself, and its `$text` hits.
     Slots(
         &'a dyn Fn(usize) -> Found<'a>,
         Option<&'a Doc<'a>>,
@@ -96,43 +98,44 @@ pub(crate) enum At<'a> {
 }
 
 thread_local! {
-    /// Used again for each document.
-    static SLOTS: RefCell<Vec<Slot>> = const { RefCell::new(Vec::new()) };
+    /// Reused for each document.
+    static SPANS: RefCell<Vec<FoundSpan>> = const { RefCell::new(Vec::new()) };
 }
 
 impl Selector {
-    /// Reads a selector, with the default limits.
+    /// Parses a selector, with the default limits.
     ///
     /// # Errors
-    /// As [`Selector::parse_within`].
+    /// Those of [`Selector::parse_within`].
     pub fn parse(value: &Value) -> Result<Self, SelectorError> {
         Self::parse_within(value, &Limits::default())
     }
 
-    /// Reads a selector.
+    /// Parses a selector.
     ///
-    /// Negations are moved into the conditions, as CouchDB does it: so `$ne`, `$not` and `$nor` never match a document that
-    /// has not the field in question.
+    /// Negations are moved into the conditions, as CouchDB does: so `$ne`, `$not` and `$nor` never
+    /// match a document without the field.
     ///
     /// # Errors
     ///
-    /// Any [`SelectorError`] but those of `fields`.
+    /// Any [`SelectorError`] except those of `fields`.
     pub fn parse_within(value: &Value, limits: &Limits) -> Result<Self, SelectorError> {
         Self::read(&text_of(value), limits)
     }
 
-    /// The same of a text in the normal form of [`document::normalise`], whose integers may have any length.
+    /// Parses a text in the normal form of [`document::normalise`], whose integers may have any
+    /// length.
     ///
     /// # Errors
     ///
-    /// As [`Selector::parse_within`].
+    /// Those of [`Selector::parse_within`].
     pub fn read(text: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         let (root, lifter) = match Kind::of(text) {
-            Kind::Object if text == b"{}" => (Node::Everything, Lifter::default()),
+            Kind::Object if text == b"{}" => (SelectorNode::Everything, Lifter::default()),
             Kind::Object => parse::root(text, limits)?,
             _ => return Err(SelectorError::NotAnObject(shown(text))),
         };
-        if matches!(root, Node::Here(_)) {
+        if matches!(root, SelectorNode::Here(_)) {
             return Err(SelectorError::MissingFieldName);
         }
         Ok(Self {
@@ -142,16 +145,16 @@ impl Selector {
         })
     }
 
-    /// The member `selector` of a request's body, an object in that normal form.
+    /// Parses the member `selector` of a request's body, an object in that normal form.
     ///
     /// # Errors
     ///
-    /// As [`Selector::parse_within`]; a body without one is [`SelectorError::NotAnObject`].
+    /// Those of [`Selector::parse_within`]; [`SelectorError::NotAnObject`] for a body without one.
     pub fn of_body(body: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         Self::read(member(body, "selector").unwrap_or(b"null"), limits)
     }
 
-    /// Whether the document, with its `_id` and `_rev` as members, is asked for.
+    /// Returns whether the document, with its `_id` and `_rev` as members, matches.
     pub fn matches(&self, document: &Value) -> bool {
         self.matches_doc(&Doc::whole(document.to_string().as_bytes())) == Ok(true)
     }
@@ -194,33 +197,35 @@ impl Selector {
         work::bounded(|| self.root.matches(at, Order::Collated))
     }
 
-    /// Whether a condition is about the document as a whole, as `$type` in `{"$or": [{"$type": "object"}, {"a": 1}]}`.
+    /// Returns whether a condition concerns the document as a whole, such as `$type` in `{"$or":
+    /// [{"$type": "object"}, {"a": 1}]}`.
     pub fn needs_whole(&self) -> bool {
         self.needs_whole
     }
 
-    /// Whether `$text` is in it.
+    /// Returns whether it contains `$text`.
     pub fn has_text(&self) -> bool {
-        fn has_text(node: &Node) -> bool {
+        fn has_text(node: &SelectorNode) -> bool {
             match node {
-                Node::All(nodes) | Node::Any(nodes) => nodes.iter().any(has_text),
-                Node::Text(_) => true,
+                SelectorNode::All(nodes) | SelectorNode::Any(nodes) => nodes.iter().any(has_text),
+                SelectorNode::Text(_) => true,
                 _ => false,
             }
         }
         has_text(&self.root)
     }
 
-    /// The `$text` operators below an `$or`: a document that matches may lack their words. All others are in all that match.
+    /// Returns the `$text` operators below an `$or`: matching documents may lack their words. All
+    /// others are in all matching documents.
     pub(crate) fn texts_in_or(&self) -> Vec<&TextNode> {
-        fn collect<'a>(node: &'a Node, is_in_or: bool, texts: &mut Vec<&'a TextNode>) {
+        fn collect<'a>(node: &'a SelectorNode, is_in_or: bool, texts: &mut Vec<&'a TextNode>) {
             match node {
-                Node::All(nodes) => nodes.iter().for_each(|n| collect(n, is_in_or, texts)),
-                Node::Any(nodes) => {
+                SelectorNode::All(nodes) => nodes.iter().for_each(|n| collect(n, is_in_or, texts)),
+                SelectorNode::Any(nodes) => {
                     let is_in_or = is_in_or || nodes.len() > 1;
                     nodes.iter().for_each(|n| collect(n, is_in_or, texts));
                 }
-                Node::Text(text) if is_in_or => texts.push(text),
+                SelectorNode::Text(text) if is_in_or => texts.push(text),
                 _ => {}
             }
         }
@@ -229,18 +234,19 @@ impl Selector {
         texts
     }
 
-    /// Whether judging a document takes no longer than reading it, about.
+    /// Returns whether evaluating a document takes no longer than reading it, roughly.
     pub fn is_light(&self) -> bool {
         let mut left = LIGHT_CONDITIONS_MAX;
         self.root.is_light(&mut left)
     }
 
-    /// The fields that conditions are about, without those below `$elemMatch` and its like; each once.
+    /// Returns the fields of conditions, without those below `$elemMatch` and similar operators;
+    /// each once.
     pub fn fields(&self) -> &[FieldPath] {
         self.lifter.paths()
     }
 
-    /// The same fields as they are written.
+    /// Returns these fields as they are written.
     pub fn field_names(&self) -> Vec<&str> {
         let mut names = vec![];
         collect_names(&self.root, &mut names);
@@ -249,27 +255,27 @@ impl Selector {
         names
     }
 
-    /// Whether this is the empty selector, which matches every document.
+    /// Returns whether this is the empty selector, which matches every document.
     pub fn is_everything(&self) -> bool {
-        matches!(self.root, Node::Everything)
+        matches!(self.root, SelectorNode::Everything)
     }
 
-    /// Whether the whole selector is an empty `$and`, `$or` or `$nor`. `_find` answers it with `docs` alone, and none of
-    /// them, as recorded; `_changes` passes every document.
+    /// Returns whether the whole selector is an empty `$and`, `$or` or `$nor`. `_find` responds to
+    /// it with an empty `docs` alone, as recorded; `_changes` passes every document.
     pub fn is_empty_combination(&self) -> bool {
-        matches!(&self.root, Node::All(nodes) | Node::Any(nodes) if nodes.is_empty())
+        matches!(&self.root, SelectorNode::All(nodes) | SelectorNode::Any(nodes) if nodes.is_empty())
     }
 
-    /// Appends the selector in CouchDB's normal form, as `_explain` shows it.
+    /// Appends the selector in CouchDB's normal form, as in `_explain`.
     pub fn write_json(&self, out: &mut Vec<u8>) {
         self.root.write_json(out);
     }
 }
 
-/// Conditions that are judged in about the time that a document takes to be read.
+/// Number of conditions that take about as long as reading a document.
 const LIGHT_CONDITIONS_MAX: usize = 64;
 
-impl Node {
+impl SelectorNode {
     pub(crate) fn matches(&self, at: At<'_>, order: Order) -> bool {
         match self {
             Self::All(nodes) => nodes.iter().all(|node| node.matches(at, order)),
@@ -278,8 +284,8 @@ impl Node {
             }
             Self::Not(node) => !node.matches(at, order),
             Self::Field(field, condition) => {
-                let found = match (at, field.slot) {
-                    (At::Slots(found, ..), Some(slot)) => found(slot),
+                let found = match (at, field.span) {
+                    (At::Slots(found, ..), Some(span)) => found(span),
                     (At::Value(value), _) => field.path.find(value),
                     (At::Slots(..), None) => Found::NoWay,
                 };
@@ -307,7 +313,7 @@ impl Node {
 
     fn needs_whole(&self) -> bool {
         match self {
-            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(Node::needs_whole),
+            Self::All(nodes) | Self::Any(nodes) => nodes.iter().any(SelectorNode::needs_whole),
             Self::Not(node) => node.needs_whole(),
             Self::Here(_) => true,
             Self::Field(..) | Self::Text(_) | Self::Everything => false,
@@ -352,7 +358,7 @@ impl Condition {
         let string = |operator, text: &str, out: &mut _| {
             write_object(operator, out, |out| write_json_string(text, out));
         };
-        let node = |operator, node: &Node, out: &mut _| {
+        let node = |operator, node: &SelectorNode, out: &mut _| {
             write_object(operator, out, |out| node.write_json(out));
         };
         match self {
@@ -389,13 +395,15 @@ impl Relation {
     }
 }
 
-fn collect_names<'a>(node: &'a Node, names: &mut Vec<&'a str>) {
+fn collect_names<'a>(node: &'a SelectorNode, names: &mut Vec<&'a str>) {
     match node {
-        Node::All(nodes) | Node::Any(nodes) => nodes.iter().for_each(|n| collect_names(n, names)),
-        Node::Not(node) => collect_names(node, names),
-        Node::Field(field, _) => names.push(&field.name),
-        Node::Here(_) => names.push(""),
-        Node::Text(_) | Node::Everything => {}
+        SelectorNode::All(nodes) | SelectorNode::Any(nodes) => {
+            nodes.iter().for_each(|n| collect_names(n, names))
+        }
+        SelectorNode::Not(node) => collect_names(node, names),
+        SelectorNode::Field(field, _) => names.push(&field.name),
+        SelectorNode::Here(_) => names.push(""),
+        SelectorNode::Text(_) | SelectorNode::Everything => {}
     }
 }
 
@@ -407,7 +415,7 @@ fn write_object(name: &str, out: &mut Vec<u8>, value: impl FnOnce(&mut Vec<u8>))
     out.push(b'}');
 }
 
-fn write_list(operator: &str, nodes: &[Node], out: &mut Vec<u8>) {
+fn write_list(operator: &str, nodes: &[SelectorNode], out: &mut Vec<u8>) {
     write_object(operator, out, |out| {
         out.push(b'[');
         for (i, node) in nodes.iter().enumerate() {

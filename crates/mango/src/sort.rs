@@ -1,13 +1,13 @@
-//! The `sort` option, which is also how an index names its fields.
+//! The `sort` option, which is also the form of an index's fields.
 
 use serde_json::{Map, Value, json};
 
 use crate::error::FindError;
 
-/// Fields with one direction.
+/// Fields with a common direction.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sort {
-    /// Names as they are written, with `asc` or `desc`.
+    /// Names as written, with `asc` or `desc`.
     pub fields: Vec<(String, Direction)>,
 }
 
@@ -38,7 +38,7 @@ impl Direction {
 }
 
 impl Sort {
-    /// Reads `["a", {"b": "desc"}]`.
+    /// Parses `["a", {"b": "desc"}]`.
     ///
     /// # Errors
     /// [`FindError::InvalidSort`], [`FindError::InvalidSortField`], [`FindError::MixedSort`].
@@ -68,19 +68,19 @@ impl Sort {
         }
     }
 
-    /// The direction of all fields.
+    /// Returns the direction of all fields.
     pub fn direction(&self) -> Direction {
         self.fields
             .first()
             .map_or(Direction::Ascending, |(_, d)| *d)
     }
 
-    /// The fields' names.
+    /// Returns the fields' names.
     pub fn names(&self) -> impl Iterator<Item = &str> {
         self.fields.iter().map(|(name, _)| name.as_str())
     }
 
-    /// `[{"a": "asc"}]`
+    /// Returns `[{"a": "asc"}]`.
     pub fn to_list(&self) -> Value {
         let fields = self.fields.iter();
         Value::Array(
@@ -90,7 +90,7 @@ impl Sort {
         )
     }
 
-    /// `{"a": "asc"}`
+    /// Returns `{"a": "asc"}`.
     pub fn to_object(&self) -> Value {
         let fields = self.fields.iter();
         let members: Map<String, Value> = fields
@@ -99,7 +99,7 @@ impl Sort {
         Value::Object(members)
     }
 
-    /// Reads what [`Sort::to_object`] writes; nothing when it is something else.
+    /// Parses the output of [`Sort::to_object`]; `None` for anything else.
     pub fn from_object(value: &Value) -> Option<Sort> {
         let members = value.as_object()?.iter();
         let fields = members.map(|(name, d)| Some((name.clone(), Direction::of(d.as_str()?)?)));

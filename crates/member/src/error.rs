@@ -1,19 +1,19 @@
-//! What goes wrong with a member of a cluster.
+//! Errors of a member of a cluster.
 
 use std::path::PathBuf;
 
-/// Why a node is none, or cannot do something.
+/// The reason why a node cannot be a member, or cannot do something.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The data directory is a member's already.
+    /// The data directory already belongs to a member.
     #[error(
-        "{0} is there already: this data directory belongs to a cluster. Another one needs another --data"
+        "{0} exists already: this data directory belongs to a cluster. Another one needs another --data"
     )]
     AlreadyMember(PathBuf),
-    /// What is kept of the cluster cannot be read or written.
+    /// The cluster's files cannot be read or written.
     #[error("{0}")]
-    Home(String),
-    /// There are no random numbers.
+    Membership(String),
+    /// No random numbers are available.
     #[error("no random numbers: {0}")]
     Random(String),
     /// The store is not the one that the node had.
@@ -23,28 +23,28 @@ pub enum Error {
     OtherStore(PathBuf),
     /// There are databases that the cluster does not know.
     #[error(
-        "this server made databases before it was in a cluster ({0}): a node begins with an empty --data. Have the node begin with another --data, and replicate them to the cluster"
+        "this server has databases from before it was in a cluster ({0}): a node starts with an empty --data. Start the node with another --data, and replicate them to the cluster"
     )]
     OwnDatabases(String),
-    /// Certificates.
+    /// An error of certificates.
     #[error(transparent)]
     Identity(#[from] peers::IdentityError),
-    /// The token.
+    /// An invalid token.
     #[error(transparent)]
     Token(#[from] peers::TokenError),
-    /// Joining.
+    /// Joining failed.
     #[error(transparent)]
     Join(#[from] peers::JoinError),
-    /// The log.
+    /// The log could not be opened.
     #[error(transparent)]
     Log(#[from] kafka_log::OpenError),
-    /// The store.
+    /// An error of the store.
     #[error("{0}")]
     Store(#[from] cluster::slot::StoreError),
-    /// Too few other nodes answer, or the log does not: why.
+    /// Too few other nodes respond, or the log does not: the reason.
     #[error("{0}")]
     NotNow(String),
-    /// The log is gone, or another one's.
+    /// The log is gone, or belongs to another cluster.
     #[error("{0}")]
     NoLog(String),
 }

@@ -1,4 +1,4 @@
-//! Writes of this node's clients on their way into the log.
+//! Forwards the writes of this node's clients to the log.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -20,59 +20,59 @@ use storage::{Change, Outcome, ShardEdit, ShardPurge, SlotOutcome, WorkOutcome};
 use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
-use crate::home::random;
 use crate::members::Members;
+use crate::membership::random;
 use crate::placement::slot_of;
 use crate::propose::{Done, Proposer};
 use crate::replicas::{Replica, Replicas};
 use crate::slot::{NO_DATABASE, OLD_DESIGNS, edit_record, purge_record};
 
-/// A read that is not sure to be the latest by then fails.
+/// Time limit of a linearizable read.
 pub const READ_TIME_MAX: Duration = Duration::from_secs(3);
-/// A read of a slot that could not be read a moment ago fails sooner: others may answer it.
+/// Time limit of a read in a slot where one failed recently: other nodes may answer it.
 const READ_AGAIN_TIME_MAX: Duration = Duration::from_millis(500);
-/// One of a node whose disk is full, too: it has what it needs, or will not get it.
+/// Read timeout while this node's disk is full: it is up to date already, or will not be.
 const READ_FULL_TIME_MAX: Duration = Duration::from_millis(100);
-/// What nodes share is asked for again after this time.
+/// Time after which cluster-wide state is read again.
 const CONTROL_HELD: Duration = Duration::from_secs(2);
-/// A read begins anew so often when the slot is copied meanwhile.
+/// Maximum number of restarts of a read whose slot is copied meanwhile.
 const FRESH_ATTEMPTS_MAX: u32 = 3;
-/// A node that is new is waited for so long,
+/// Join timeout.
 const NEW_TIME_MAX: Duration = Duration::from_secs(10);
-/// and asked this often.
+/// Poll interval while a node joins.
 const NEW_PAUSE: Duration = Duration::from_millis(100);
-/// Edits of one request together have about so many bytes: what is longer becomes several.
+/// Approximate maximum size of the edits of one request, in bytes: longer ones are split.
 const REQUEST_BYTES: usize = 512 << 10;
 
-/// Requests of one bulk under way at a time.
+/// Maximum number of concurrent requests of one bulk.
 const PARTS_AT_ONCE: usize = 32;
-/// One edit with its attachments may have so many: it goes to other nodes in one piece.
+/// Maximum size of one edit with its attachments, in bytes: it is sent to other nodes in one piece.
 const ONE_BYTES_MAX: usize = 200 << 20;
 
-/// Slots that were read, each in its generation and state.
+/// Slots that were read, each with its generation and state.
 #[derive(Clone, Debug)]
 pub struct Seen(Vec<(SlotNumber, State)>);
 
-/// A slot's generation, and which state that was.
+/// A slot's generation, and the number of its state.
 type State = (Generation, Option<u64>);
 
-/// Puts this node's writes in the order of the cluster.
+/// Proposes this node's writes to the cluster's log.
 pub struct Gateway {
     pub(crate) databases: Arc<Databases>,
     pub(crate) catalogue: Arc<Catalogue>,
     pub(crate) members: Arc<Members>,
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) proposer: Arc<Proposer>,
-    /// What all nodes share was known here, all of it, at this time.
+    /// When all cluster-wide state was last known to be current here.
     controlled: Mutex<Option<Instant>>,
-    /// That could not be found out.
+    /// When that could last not be determined.
     uncontrolled: Mutex<Option<Instant>>,
-    /// The catalogue up to this version is there to stay.
+    /// The catalogue up to this version is stable.
     stays: AtomicU64,
 }
 
 impl Gateway {
-    /// Of one start of this node.
+    /// Creates the gateway of one start of this node.
     ///
     /// # Errors
     /// [`Error::Random`].
@@ -96,7 +96,7 @@ impl Gateway {
         }))
     }
 
-    /// Has an entry of the control slot made, and waits until it is here.
+    /// Proposes a control entry and waits until it is applied locally.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -104,7 +104,7 @@ impl Gateway {
         let shuts_out = entry.shuts_out();
         let is_me = matches!(entry, Entry::Leave { node } if node == self.members.me);
         let leaves = is_me && !self.members.has_left();
-        let json = serde_json::to_vec(&entry).map_err(|e| Error::Home(e.to_string()))?;
+        let json = serde_json::to_vec(&entry).map_err(|e| Error::Membership(e.to_string()))?;
         let work = DatabaseWork {
             database: [0; 16],
             since: 0,
@@ -114,14 +114,16 @@ impl Gateway {
             designs: 0,
             work: Work::Entry(json),
         };
-        // What all nodes share is acknowledged once every node that lives has it: who was shut out is shut out everywhere.
+        // A cluster-wide change is acknowledged once every live node has it: a user who was locked
+        // out is locked out everywhere.
         let (all, living) = (self.members.count(), 1 + self.members.live_others().len());
-        // Who has just started has heard of nobody yet.
+        // A node that has just started has heard from no other yet.
         let living = living.max(all / 2 + 1);
         let done = self.proposer.propose(CONTROL, vec![work], Some(living));
         let done = done.await;
         if leaves && self.members.has_left() {
-            // Those that have it may not speak with this node any more, so it does not learn who has it.
+            // The nodes that have it may refuse to talk to this node now, so it cannot learn who
+            // has it.
             return Ok(EntryOutcome::Done);
         }
         let (done, _) = done.map_err(|e| Error::NotNow(e.to_string()))?;
@@ -129,10 +131,10 @@ impl Gateway {
             return Err(Error::NotNow("too few nodes have it".into()));
         }
         if shuts_out && done.copies < all {
-            // Those that have not answered go by what was before for so long at most.
+            // Nodes that have not answered use the previous state for at most this long.
             tokio::time::sleep(CONTROL_HELD).await;
         }
-        // Another node may have done it. Who has left is not told any more.
+        // Another node may have done it. A node that was removed is not notified any more.
         if !leaves {
             self.control_is_here().await?;
         }
@@ -141,13 +143,13 @@ impl Gateway {
                 [WorkOutcome::Refused(code)] => Ok(EntryOutcome::of(code)),
                 _ => Ok(EntryOutcome::Refused),
             },
-            SlotOutcome::Forgotten => {
-                Err(Error::NotNow("it is not known whether it counts".into()))
-            }
+            SlotOutcome::Forgotten => Err(Error::NotNow(
+                "the outcome is unknown: it may be in force".into(),
+            )),
         }
     }
 
-    /// Ready when this node has all entries that were acknowledged.
+    /// Waits until this node has all acknowledged entries.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -155,8 +157,8 @@ impl Gateway {
         self.fresh_slots([CONTROL]).await.map(drop)
     }
 
-    /// Ready when this node knew all that nodes share at most [`CONTROL_HELD`] ago: who waits so long after a change knows that nobody goes
-    /// by what was before it.
+    /// Waits until the cluster-wide state here was current at most [`CONTROL_HELD`] ago: a node
+    /// that waits this time after a change knows that no node uses the previous state.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -168,7 +170,9 @@ impl Gateway {
         }
         let failed = |at: Instant| began.duration_since(at) < CONTROL_HELD;
         if self.uncontrolled.lock().is_some_and(failed) {
-            return Err(Error::NotNow("what nodes share is not known now".into()));
+            return Err(Error::NotNow(
+                "the cluster-wide state is not available now".into(),
+            ));
         }
         let known = self.fresh_control().await;
         match known.is_ok() {
@@ -178,7 +182,7 @@ impl Gateway {
         known
     }
 
-    /// The same, of a node that may be too new to find out at once.
+    /// Waits as [`Gateway::hold_control`] does, with retries for a node that may be too new.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -192,7 +196,7 @@ impl Gateway {
         }
     }
 
-    /// Ready when this node has everything that was acknowledged in these slots.
+    /// Waits until this node has everything acknowledged in these slots.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -218,10 +222,10 @@ impl Gateway {
         done.map(Seen).map_err(Error::NotNow)
     }
 
-    /// Ready when everything that was seen in these slots is there to stay.
+    /// Waits until everything that was seen in these slots is stable.
     ///
     /// # Errors
-    /// [`Error::NotNow`], also when it is not: it may have been seen before the slot went back.
+    /// [`Error::NotNow`], also when it is not: it may have been seen before the slot was reset.
     pub async fn settle(&self, seen: &Seen) -> Result<(), Error> {
         let now = tokio::time::Instant::now();
         let settle = |(slot, state): &(SlotNumber, State)| {
@@ -241,12 +245,12 @@ impl Gateway {
         done.map(drop).map_err(Error::NotNow)
     }
 
-    /// The slots of a database's shards.
+    /// Returns the slots of a database's shards.
     pub fn slots(&self, db: &Database) -> Vec<SlotNumber> {
         self.slots_of(db.uuid(), db.all_shards().len())
     }
 
-    /// The slots of so many shards.
+    /// Returns the slots of `shards` shards.
     pub(crate) fn slots_of(&self, uuid: DatabaseUuid, shards: usize) -> Vec<SlotNumber> {
         let count = self.replicas.count();
         let mut slots: Vec<_> = (0..shards).map(|i| slot_of(uuid, i, count)).collect();
@@ -255,12 +259,12 @@ impl Gateway {
         slots
     }
 
-    /// The slot of a document.
+    /// Returns the slot of a document.
     pub fn slot(&self, db: &Database, id: &str) -> SlotNumber {
         slot_of(db.uuid(), db.shard_index(id), self.replicas.count())
     }
 
-    /// How many nodes are to have a write.
+    /// Returns the number of nodes that must have a write.
     fn copies(&self, asked: Option<usize>) -> Option<usize> {
         asked.map(|asked| asked.clamp(1, self.members.count().max(1)))
     }
@@ -280,7 +284,7 @@ impl Gateway {
         }
     }
 
-    /// A database is made here a moment before its entry counts.
+    /// A database is created here a moment before its entry counts.
     async fn target(&self, db: &Database) -> Result<Target, database::Error> {
         let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
         let target = match self.known_target(db) {
@@ -290,12 +294,12 @@ impl Gateway {
             }
             known => known?,
         };
-        // Others wait for this version, so it has to come to them.
+        // Others wait for this version, so it has to reach them.
         self.stays(target.since).await.map_err(unavailable)?;
         Ok(target)
     }
 
-    /// Ready when the catalogue up to this version is there to stay.
+    /// Waits until the catalogue up to this version is stable.
     pub(crate) async fn stays(&self, version: u64) -> Result<(), Error> {
         if version <= self.stays.load(Acquire) {
             return Ok(());
@@ -333,7 +337,8 @@ impl Gateway {
         })
     }
 
-    /// Whether a database will be dropped: nodes may have done so already, or have lost parts of it.
+    /// Returns whether a database is being dropped: nodes may have deleted it already, or lost
+    /// parts of it.
     pub fn is_going(&self, name: &str) -> bool {
         let is_going = |database: &CataloguedDatabase| database.is_going;
         self.catalogue.with(|state| {
@@ -341,8 +346,8 @@ impl Gateway {
         })
     }
 
-    /// One request in its slot. What is in force there may have been said by somebody who did not know of the last change: then it is said
-    /// anew.
+    /// Proposes one request to its slot. If the design documents in force there were set by a node
+    /// that did not know the last change, they are set again.
     async fn edit_one(
         &self,
         db: &Database,
@@ -369,13 +374,13 @@ impl Gateway {
         &self,
         of: &Database,
         db: Target,
-        parts: Vec<Part<ShardEdit>>,
+        parts: Vec<SlotBatch<ShardEdit>>,
         copies: Option<usize>,
         count: usize,
     ) -> Result<(Vec<Outcome>, WriteTiming), database::Error> {
         let started = Instant::now();
         let wanted = self.copies(copies);
-        let propose = |part: Part<ShardEdit>| {
+        let propose = |part: SlotBatch<ShardEdit>| {
             let db = &db;
             async move {
                 let (places, edits): (Vec<usize>, Vec<ShardEdit>) = part.work.into_iter().unzip();
@@ -402,7 +407,7 @@ impl Gateway {
         let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
         let outcome = self.enter(entry).await.map_err(unavailable)?;
         if outcome != EntryOutcome::Done {
-            // What is in the way may go.
+            // What conflicts may be dropped.
             let stays = self.stays(self.catalogue.version()).await;
             stays.map_err(unavailable)?;
         }
@@ -415,10 +420,10 @@ impl Gateway {
     }
 }
 
-/// How long a read may wait.
+/// Returns the time limit of a read.
 fn read_time(replica: &Replica) -> Duration {
     match replica.read_failed_lately() {
-        // It does not come nearer to the others.
+        // It does not catch up.
         _ if replica.status().is_full => READ_FULL_TIME_MAX,
         true => READ_AGAIN_TIME_MAX,
         false => READ_TIME_MAX,
@@ -433,21 +438,21 @@ struct Target {
     designs: u64,
 }
 
-/// What is told of a database that will be dropped, since nodes may have done so already.
+/// The error for a database that is being dropped, since nodes may have deleted it already.
 pub const GOING: &str = "the database is being deleted";
 
-/// What goes into one request, and where it stood among what was asked for.
-struct Part<T> {
+/// The work of one request, with its positions in the original list.
+struct SlotBatch<T> {
     slot: SlotNumber,
     work: Vec<(usize, T)>,
 }
 
-/// Divides work by slots, and into requests that are not too long.
+/// Splits work by slots, and into requests of limited size.
 fn divide<T>(
     all: Vec<T>,
     slot: impl Fn(&T) -> SlotNumber,
     bytes: impl Fn(&T) -> usize,
-) -> Vec<Part<T>> {
+) -> Vec<SlotBatch<T>> {
     let mut open: BTreeMap<SlotNumber, (usize, Vec<(usize, T)>)> = BTreeMap::new();
     let mut parts = vec![];
     for (place, one) in all.into_iter().enumerate() {
@@ -456,14 +461,14 @@ fn divide<T>(
         if !work.is_empty() && *sum + bytes > REQUEST_BYTES {
             let work = std::mem::take(work);
             *sum = 0;
-            parts.push(Part { slot, work });
+            parts.push(SlotBatch { slot, work });
         }
         *sum += bytes;
         work.push((place, one));
     }
     let rest = open
         .into_iter()
-        .map(|(slot, (_, work))| Part { slot, work });
+        .map(|(slot, (_, work))| SlotBatch { slot, work });
     parts.extend(rest);
     parts
 }
@@ -508,8 +513,11 @@ fn edited(done: Done) -> Result<Vec<Outcome>, database::Error> {
 }
 
 fn work(done: Done) -> Result<WorkOutcome, database::Error> {
-    let forgotten =
-        || database::Error::Unavailable("it is not known whether it was written".into());
+    let forgotten = || {
+        database::Error::Unavailable(
+            "the outcome of the write is unknown: it may have been written".into(),
+        )
+    };
     let SlotOutcome::Done(mut work) = done.outcome else {
         return Err(forgotten());
     };
@@ -534,7 +542,7 @@ fn odd() -> database::Error {
     database::Error::Unavailable("the slot's answer is of something else".into())
 }
 
-/// A gateway that everybody holds.
+/// A shared gateway.
 #[derive(Clone)]
 pub struct Ordering(pub Arc<Gateway>);
 

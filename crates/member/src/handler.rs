@@ -1,4 +1,4 @@
-//! What other nodes ask of this one.
+//! Handles requests from other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -16,33 +16,33 @@ use tokio::time::Instant;
 
 use crate::copy::Giver;
 use crate::join::Issuer;
-use crate::members::{APPEND, Asked, BEHIND, COPY, CopyWanted, FULL, Members, PROPOSE};
+use crate::members::{APPEND, BEHIND, COPY, CopyWanted, FULL, ForwardedRequest, Members, PROPOSE};
 use crate::propose::{Cause, NotDone};
 use crate::replicas::{Replica, Replicas};
 
-/// A request in another node's place is at most this long, in bytes.
+/// Maximum size of a forwarded request, in bytes.
 const REQUEST_BYTES_MAX: usize = 256 << 20;
-/// And takes at most so long.
+/// Maximum time of a forwarded request.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A node of which two processes were seen is not listened to for so long.
+/// A node for which two processes were seen is ignored for this time.
 const DOUBLE_TIME: Duration = Duration::from_secs(15);
 
-/// Passes clients' requests on to whoever answers them.
+/// Forwards clients' requests to the server's handlers.
 pub trait Clients: Send + Sync + 'static {
-    /// A client's request that another node does not answer itself.
+    /// Answers a client's request that another node forwards.
     fn answer(
         &self,
         call: Call,
     ) -> std::pin::Pin<Box<dyn Future<Output = Result<Reply, Refusal>> + Send>>;
 }
 
-/// This node, as others see it.
+/// This node's handler for other nodes.
 pub struct Answering {
     pub(crate) replicas: Arc<Replicas>,
     pub(crate) members: Arc<Members>,
     pub(crate) issuer: Arc<Issuer>,
-    /// Nodes of which two processes are alive, and when that was seen last.
+    /// Nodes with two live processes, and when that was last seen.
     pub(crate) doubles: Mutex<FxHashMap<NodeId, Instant>>,
     pub(crate) giver: Giver,
     pub(crate) clients: Arc<std::sync::OnceLock<Arc<dyn Clients>>>,
@@ -50,7 +50,7 @@ pub struct Answering {
 
 impl Handler for Answering {
     fn admits(&self, node: NodeId) -> bool {
-        // Before the first entries are here nobody is known, not even this node.
+        // Before the first entries arrive no node is known, not even this one.
         self.members.knows(node) || !self.members.knows(self.members.me)
     }
 
@@ -68,14 +68,14 @@ impl Handler for Answering {
     }
 
     async fn call(&self, _: NodeId, call: Call) -> Result<Reply, Refusal> {
-        // Its path is what a client wrote: it is never one of those below.
+        // The client chose its path, which must never be one of those below.
         if call.headers.contains_key(CLIENT) {
             let starting = || Refusal::new(StatusCode::SERVICE_UNAVAILABLE, "it is starting");
             return self.clients.get().ok_or_else(starting)?.answer(call).await;
         }
         let (path, query) = call.path.split_once('?').unwrap_or((&call.path, ""));
         let asked = || {
-            let asked = Asked::from_query(query);
+            let asked = ForwardedRequest::from_query(query);
             asked.ok_or_else(|| Refusal::new(StatusCode::BAD_REQUEST, "a slot and a time"))
         };
         match path {
@@ -108,7 +108,7 @@ impl Handler for Answering {
             Event::DuplicateNode { node } => {
                 tracing::error!(
                     node = format!("{node:x}"),
-                    "two processes are the same node: its data directory was copied. Neither is listened to until one of them has stopped; never start the copy again"
+                    "two processes have this node's identity: its data directory was copied. Both are ignored until one of them stops; never start the copy again"
                 );
                 self.doubles.lock().insert(node, Instant::now());
             }
@@ -117,11 +117,11 @@ impl Handler for Answering {
     }
 }
 
-/// The header of clients' requests that are passed on: their host.
+/// The header of forwarded clients' requests, with their host.
 pub const CLIENT: &str = "x-settee-client";
 
 impl Answering {
-    /// What one of two says that are the same node is not what that node knows.
+    /// Messages of two processes of one node are not those of that node.
     fn is_double(&self, node: NodeId) -> bool {
         let mut doubles = self.doubles.lock();
         if doubles.is_empty() {
@@ -136,7 +136,7 @@ impl Answering {
         replica.ok_or_else(|| Refusal::new(StatusCode::NOT_FOUND, "no such slot here"))
     }
 
-    async fn propose(&self, asked: Asked, call: Call) -> Result<Reply, Refusal> {
+    async fn propose(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {
         let replica = self.replica(asked.slot)?;
         let body = read(call).await?;
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no request");
@@ -155,7 +155,7 @@ impl Answering {
         Ok(Reply::ok(Bytes::from(answer)))
     }
 
-    async fn append(&self, asked: Asked, call: Call) -> Result<Reply, Refusal> {
+    async fn append(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {
         let replica = self.replica(asked.slot)?;
         let body = read(call).await?;
         let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no record");

@@ -1,4 +1,4 @@
-//! How a node comes into the cluster.
+//! Joining a cluster.
 
 use std::path::Path;
 use std::sync::{Arc, OnceLock};
@@ -15,30 +15,30 @@ use crate::Error;
 use crate::control::Catalogue;
 use crate::control::entry::{Entry, EntryOutcome, Member};
 use crate::gateway::Gateway;
-use crate::home::{Cluster, Home, random};
+use crate::membership::{Cluster, Membership, random};
 
-/// What is kept of a token in the control slot.
+/// The record of a token in the control slot.
 #[derive(Serialize, Deserialize)]
-struct Kept {
+struct StoredToken {
     hash: String,
     expires: u64,
 }
 
-/// What a new node is told.
+/// The response to a joining node.
 #[derive(Serialize, Deserialize)]
 struct Welcome {
     cluster: Cluster,
     node: NodeId,
     others: Vec<(NodeId, String)>,
     authority: String,
-    /// What all nodes have alike: section, key, value.
+    /// Cluster-wide settings: section, key, value.
     settings: Vec<Setting>,
 }
 
 /// Section, key and value.
 pub type Setting = (String, String, String);
 
-/// Gives out tokens, and takes them.
+/// Issues and redeems join tokens.
 pub struct Issuer {
     cluster: Cluster,
     identity: Arc<Identity>,
@@ -61,11 +61,11 @@ impl Issuer {
     }
 
     pub(crate) fn propose_by(&self, gateway: Arc<Gateway>) {
-        // A second time changes nothing.
+        // A second call has no effect.
         let _ = self.gateway.set(gateway);
     }
 
-    /// A new token, which lets one node join within this time.
+    /// Issues a token that lets one node join within this time.
     ///
     /// # Errors
     /// [`Error::Identity`] and [`Error::NotNow`].
@@ -79,7 +79,7 @@ impl Issuer {
         }
         let authority = self.identity.authority();
         let (token, record) = Token::issue(authority, members, SystemTime::now(), valid)?;
-        let kept = Kept {
+        let kept = StoredToken {
             hash: HEXLOWER.encode(&record.secret_hash),
             expires: record.expires,
         };
@@ -96,14 +96,14 @@ impl Issuer {
         self.gateway.get().ok_or_else(starting)
     }
 
-    /// A node wants to join.
+    /// Handles the request of a node to join.
     pub(crate) async fn join(&self, request: JoinRequest) -> Result<Bytes, Refusal> {
         let unavailable = |e: Error| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, e.to_string());
         let gateway = self.gateway().map_err(unavailable)?;
         gateway.control_is_here().await.map_err(unavailable)?;
         let id = HEXLOWER.encode(&request.id);
         self.check(&id, &request)?;
-        let facts = serde_json::from_slice::<Member>(&request.facts);
+        let facts = serde_json::from_slice::<MemberInfo>(&request.facts);
         let malformed = |e: serde_json::Error| Refusal::new(StatusCode::BAD_REQUEST, e.to_string());
         let member = facts.map_err(malformed)?;
         let internal = |e: Error| Refusal::new(StatusCode::INTERNAL_SERVER_ERROR, e.to_string());
@@ -148,7 +148,7 @@ impl Issuer {
 
     fn check(&self, id: &str, request: &JoinRequest) -> Result<(), Refusal> {
         let kept = self.catalogue.with(|state| state.tokens.get(id).cloned());
-        let kept = kept.and_then(|text| serde_json::from_str::<Kept>(&text).ok());
+        let kept = kept.and_then(|text| serde_json::from_str::<StoredToken>(&text).ok());
         let kept = kept.ok_or_else(unknown_token)?;
         let hash = HEXLOWER.decode(kept.hash.as_bytes()).ok();
         let record = TokenRecord {
@@ -170,7 +170,7 @@ fn unknown_token() -> Refusal {
     )
 }
 
-/// A node's number: random, short enough for people, and never 0.
+/// Returns a new node number: random, short enough for people, and never 0.
 pub fn new_number() -> Result<NodeId, Error> {
     Ok(u64::from(u32::from_be_bytes(random()?)).max(1))
 }
@@ -179,20 +179,25 @@ fn new_mark() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&random::<16>()?))
 }
 
-/// Joins a cluster with a token: afterwards the data directory is a member's. Answers the settings that it has to take over.
+/// Joins a cluster with a token: afterwards the data directory belongs to a member. Returns the
+/// settings to apply.
 ///
 /// # Errors
-/// Why not: nothing is kept then.
-pub async fn join(data: &Path, token: &str, member: Member) -> Result<(Home, Vec<Setting>), Error> {
-    if crate::home::is_member(data) {
-        return Err(Error::AlreadyMember(crate::home::folder(data)));
+/// The reason of the failure: nothing is stored then.
+pub async fn join(
+    data: &Path,
+    token: &str,
+    member: MemberInfo,
+) -> Result<(Membership, Vec<Setting>), Error> {
+    if crate::membership::is_member(data) {
+        return Err(Error::AlreadyMember(crate::membership::folder(data)));
     }
     let token: Token = token.trim().parse()?;
-    let facts = serde_json::to_vec(&member).map_err(|e| Error::Home(e.to_string()))?;
+    let facts = serde_json::to_vec(&member).map_err(|e| Error::Membership(e.to_string()))?;
     let answer = peers::join(&token, facts.into(), SystemTime::now()).await?;
     let welcome: Welcome =
-        serde_json::from_slice(&answer).map_err(|e| Error::Home(e.to_string()))?;
-    let home = Home {
+        serde_json::from_slice(&answer).map_err(|e| Error::Membership(e.to_string()))?;
+    let home = Membership {
         cluster: welcome.cluster,
         node: welcome.node,
         member,
@@ -207,12 +212,12 @@ pub async fn join(data: &Path, token: &str, member: Member) -> Result<(Home, Vec
 /// Makes a data directory the first member of a new cluster.
 ///
 /// # Errors
-/// Why not: nothing is kept then.
-pub fn init(data: &Path, name: &str, slots: u16, member: Member) -> Result<Home, Error> {
+/// The reason of the failure: nothing is stored then.
+pub fn init(data: &Path, name: &str, slots: u16, member: MemberInfo) -> Result<Membership, Error> {
     let node = new_number()?;
     let cluster = Cluster::create(name, slots, node)?;
     let authority = Authority::create(cluster.id_bytes()?, SystemTime::now())?;
-    let home = Home {
+    let home = Membership {
         cluster,
         node,
         member,

@@ -1,4 +1,4 @@
-//! One node of a cluster.
+//! A node as a member of its cluster.
 
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -18,49 +18,49 @@ use crate::Error;
 use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::{Catalogue, OnSetting};
 use crate::copy::Giver;
-use crate::existence::finish_drops;
+use crate::database_lifecycle::finish_drops;
 use crate::gateway::{Gateway, Ordering};
 use crate::handler::{Answering, Clients};
-use crate::home::{self, Home};
 use crate::join::Issuer;
 use crate::members::Members;
-use crate::parts::Parts;
+use crate::membership::{self, Membership};
 use crate::planner;
 use crate::replicas::Replicas;
 use crate::slot::failed;
+use crate::slot_starter::SlotStarter;
 
-/// A client's request that is passed on has an answer within this time.
+/// Time limit of a forwarded client request.
 const PASSED_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// Brokers that cannot be reached at the start are waited for so long.
+/// Time limit to wait for unreachable brokers at the start.
 const BROKERS_TIME_MAX: Duration = Duration::from_secs(60);
-/// A new generation has so long to begin, and so many are tried.
+/// Time limit of the start of a generation, and maximum number of attempts.
 const RESEED_TIME: Duration = Duration::from_secs(12);
 const RESEEDS_MAX: u32 = 10;
-/// So many databases are named in an error.
+/// Maximum number of databases named in an error.
 const NAMED_MAX: usize = 5;
-/// How often it is looked whether there is a newer log.
+/// Interval of checks for a newer log.
 const LOG_WATCHED_EVERY: Duration = Duration::from_secs(5);
 
-/// How a member is started.
+/// The options of a member.
 pub struct MemberOptions {
     /// Kafka brokers, as `host:port,…`.
     pub brokers: String,
     /// Settings for librdkafka.
     pub properties: BTreeMap<String, String>,
-    /// Where other nodes reach this one; `None` for the address that it joined with.
+    /// The address for other nodes; `None` for the one that it joined with.
     pub address: Option<String>,
-    /// Told of settings that all nodes have alike.
+    /// Called with cluster-wide settings.
     pub on_setting: OnSetting,
     /// The directory of the store.
     pub store: PathBuf,
-    /// Has the server start anew: the log is another one.
+    /// Restarts the server: the log was replaced.
     pub restart: Box<dyn Fn() + Send + Sync>,
 }
 
 /// This node as a member of its cluster.
 pub struct Member {
-    home: Home,
+    home: Membership,
     identity: Arc<Identity>,
     members: Arc<Members>,
     replicas: Arc<Replicas>,
@@ -74,55 +74,56 @@ pub struct Member {
     _server: Server,
 }
 
-/// How a member is.
+/// The status of a member.
 #[derive(Clone, Debug, Serialize)]
 pub struct NodeStatus {
     /// Its number, in hexadecimal digits.
     pub node: String,
     /// Its name.
     pub name: String,
-    /// Where others reach it.
+    /// Its address for other nodes.
     pub address: String,
-    /// It was heard of lately.
+    /// It was heard from recently.
     pub is_live: bool,
-    /// It is this one.
+    /// It is this node.
     pub is_me: bool,
 }
 
-/// How a slot is on this node.
+/// The status of a slot on this node.
 #[derive(Clone, Debug, Serialize)]
 pub struct SlotSummary {
     /// Its number, `control` for the control slot.
     pub slot: String,
     /// Offset of the next record.
     pub next_offset: u64,
-    /// A majority has what is before this.
+    /// A majority has everything before this offset.
     pub stable: u64,
-    /// Where the log ends.
+    /// The end of the log.
     pub log_end: Option<u64>,
     /// The generation's number.
     pub generation: u64,
-    /// Hash over all records that were applied.
+    /// Hash over all applied records.
     pub chain: String,
-    /// Its replicas' nodes.
+    /// The nodes of its replicas.
     pub members: Vec<String>,
-    /// It takes writes.
+    /// It accepts writes.
     pub takes_writes: bool,
-    /// Why it does not, or what went wrong last.
+    /// Why it does not, or the last error.
     pub reason: Option<String>,
 }
 
 impl Member {
-    /// Starts what a data directory is a member of. The databases are ordered by it from now on.
+    /// Starts the member of a data directory. From now on the cluster orders the writes of its
+    /// databases.
     ///
     /// # Errors
-    /// Why that cannot be, in words for an administrator.
+    /// The reason of the failure, in words for an administrator.
     pub async fn start(
         data: &Path,
         databases: &Arc<Databases>,
         options: MemberOptions,
     ) -> Result<Arc<Member>, Error> {
-        let (mut home, identity) = Home::read(data)?;
+        let (mut home, identity) = Membership::read(data)?;
         if let Some(address) = &options.address {
             home.member.address.clone_from(address);
         }
@@ -133,7 +134,7 @@ impl Member {
         let log = Arc::new(KafkaLog::open_unchecked(kafka.clone()).await?);
         let ground = Ground::lay(&home, &identity, databases, &options.on_setting).await?;
         let server = ground.listen(&home, &identity, databases).await?;
-        let parts = Parts {
+        let parts = SlotStarter {
             node: home.node,
             cluster: &home.cluster,
             databases,
@@ -148,7 +149,7 @@ impl Member {
         let mut tasks = ground.duties(&home, &identity);
         tasks.push(tokio::spawn(finish_drops(gateway.clone())));
         tasks.push(tokio::spawn(watch_log(kafka.clone(), options.restart)));
-        if home::take_reseed(data) {
+        if membership::take_reseed(data) {
             tasks.push(tokio::spawn(reseed_later(ground.replicas.clone())));
         }
         let Ground {
@@ -174,7 +175,7 @@ impl Member {
         }))
     }
 
-    /// Says that this node is here, and what the first node's settings are: to be called once it runs.
+    /// Announces this node, and the first node's settings: must be called once it runs.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -204,21 +205,22 @@ impl Member {
         Ok(())
     }
 
-    /// By whom clients' requests are answered that other nodes pass on.
+    /// Sets the handler of clients' requests that other nodes forward.
     pub fn answer_by(&self, clients: Arc<dyn Clients>) {
-        // A second time changes nothing.
+        // A second call has no effect.
         let _ = self.clients.set(clients);
     }
 
-    /// The number of the member of this name.
+    /// Returns the number of the member with this name.
     pub fn named(&self, name: &str) -> Option<NodeId> {
         let all = self.members.all().into_iter();
         let mut named = all.filter(|(_, member)| member.name == name);
         named.next().map(|(id, _)| id)
     }
 
-    /// Has another node answer a client's request: this one, or any. `None` when none does. Only what is `repeatable` is asked of another
-    /// one after a node that may have done it.
+    /// Forwards a client's request to another node: a given one, or any. `None` when none answers.
+    /// A request that a failed node may have executed is sent to another one only if it is
+    /// `repeatable`.
     pub async fn pass_on(
         &self,
         to: Option<NodeId>,
@@ -229,7 +231,7 @@ impl Member {
         repeatable: bool,
     ) -> Option<(http::StatusCode, http::HeaderMap, peers::Body)> {
         let method: http::Method = method.parse().ok()?;
-        // Between nodes the header is another one's.
+        // Between nodes the header has another value.
         let host = headers.remove(http::header::HOST);
         let host = host.unwrap_or(http::HeaderValue::from_static("localhost"));
         headers.insert(crate::CLIENT, host);
@@ -242,12 +244,12 @@ impl Member {
                 body: body.clone().into(),
             };
             match peers.call(node, call, PASSED_TIME_MAX).await {
-                // Another one may be able.
+                // Another node may be able to.
                 Ok(reply)
                     if repeatable && reply.status == http::StatusCode::SERVICE_UNAVAILABLE => {}
                 Ok(reply) => return Some((reply.status, reply.headers, reply.body)),
                 Err(e) => {
-                    tracing::debug!(error = %e, "a client's request was not passed on");
+                    tracing::debug!(error = %e, "a client's request was not forwarded");
                     if !repeatable && !matches!(e, peers::CallError::Unreachable { .. }) {
                         return None;
                     }
@@ -257,22 +259,22 @@ impl Member {
         None
     }
 
-    /// Its number.
+    /// Returns its number.
     pub fn node(&self) -> NodeId {
         self.home.node
     }
 
-    /// Its name.
+    /// Returns its name.
     pub fn name(&self) -> &str {
         &self.home.member.name
     }
 
-    /// Writes on their way.
+    /// Returns the gateway of its writes.
     pub fn gateway(&self) -> &Arc<Gateway> {
         &self.gateway
     }
 
-    /// Who gives out tokens.
+    /// Issues a join token.
     ///
     /// # Errors
     /// Those of [`Issuer::token`].
@@ -280,7 +282,7 @@ impl Member {
         self.issuer.token(valid).await
     }
 
-    /// Has a node leave: this one, or one that is gone for good.
+    /// Removes a node from the cluster: this one, or one that was lost.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -289,7 +291,7 @@ impl Member {
         Ok(done == EntryOutcome::Done)
     }
 
-    /// Sets a setting that all nodes have alike.
+    /// Sets a cluster-wide setting.
     ///
     /// # Errors
     /// [`Error::NotNow`].
@@ -302,9 +304,9 @@ impl Member {
         self.gateway.enter(entry).await.map(drop)
     }
 
-    /// All members.
+    /// Returns all members.
     pub fn nodes(&self) -> Vec<NodeStatus> {
-        let status = |(id, member): (NodeId, crate::MemberFacts)| NodeStatus {
+        let status = |(id, member): (NodeId, crate::MemberInfo)| NodeStatus {
             node: format!("{id:x}"),
             is_live: self.members.is_live(id),
             is_me: id == self.home.node,
@@ -316,7 +318,7 @@ impl Member {
         all
     }
 
-    /// How the slots are here.
+    /// Returns the status of all slots here.
     pub fn slots(&self) -> Vec<SlotSummary> {
         self.replicas
             .all()
@@ -341,7 +343,7 @@ impl Member {
             .collect()
     }
 
-    /// Names of the nodes that have a database's shards.
+    /// Returns the names of the nodes that have a database's shard.
     pub fn holders(&self, db: &Database, shard: usize) -> Vec<String> {
         let slot = crate::placement::slot_of(db.uuid(), shard, self.replicas.count());
         let replicas = self
@@ -356,18 +358,18 @@ impl Member {
         replicas.unwrap_or_default().into_iter().map(name).collect()
     }
 
-    /// Begins a new generation in all slots: the log was lost or cut. When its topics are gone, others are made first, which all nodes
-    /// start anew with.
+    /// Starts a new generation in all slots, after the log was lost or cut. If its topics are gone,
+    /// they are recreated first, and all nodes restart with them.
     ///
     /// # Errors
-    /// What the brokers say.
+    /// Those of the brokers.
     pub async fn reseed(&self) -> Result<(), Error> {
         let numbers = kafka_log::log_numbers(&self.kafka).await?;
         if numbers.contains(&self.kafka.log) {
             tokio::spawn(reseed(self.replicas.clone()));
             return Ok(());
         }
-        home::ask_for_reseed(&self.data)?;
+        membership::ask_for_reseed(&self.data)?;
         let next = kafka_log::Options {
             log: self.kafka.log + 1,
             ..self.kafka.clone()
@@ -376,20 +378,20 @@ impl Member {
         Ok(())
     }
 
-    /// Ends what it does.
+    /// Stops it.
     pub async fn stop(&self) {
         self.tasks.iter().for_each(JoinHandle::abort);
         self.catalogue.close();
         self.replicas.stop().await;
     }
 
-    /// When its certificate ends.
+    /// Returns when its certificate expires.
     pub fn certificate_ends(&self) -> SystemTime {
         self.identity.not_after()
     }
 }
 
-/// What a member stands on before its slots run.
+/// The parts of a member that exist before its slots run.
 struct Ground {
     members: Arc<Members>,
     replicas: Arc<Replicas>,
@@ -400,7 +402,7 @@ struct Ground {
 
 impl Ground {
     async fn lay(
-        home: &Home,
+        home: &Membership,
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
         on_setting: &OnSetting,
@@ -419,10 +421,10 @@ impl Ground {
         })
     }
 
-    /// Reaches the other nodes, and answers them.
+    /// Connects to the other nodes, and serves them.
     async fn listen(
         &self,
-        home: &Home,
+        home: &Membership,
         identity: &Arc<Identity>,
         databases: &Arc<Databases>,
     ) -> Result<Server, Error> {
@@ -446,7 +448,7 @@ impl Ground {
         Ok(gateway)
     }
 
-    fn duties(&self, home: &Home, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
+    fn duties(&self, home: &Membership, identity: &Arc<Identity>) -> Vec<JoinHandle<()>> {
         let (members, replicas) = (self.members.clone(), self.replicas.clone());
         let connecting = planner::connect(members.clone(), replicas.clone(), home.others.clone());
         let planning = planner::run(members, replicas);
@@ -459,12 +461,12 @@ impl Ground {
     }
 }
 
-/// Databases that are of this server alone would be in the way of the cluster's.
+/// Refuses databases of this server's own, which would conflict with the cluster's.
 async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
     let all = databases.clone();
     let stored = tokio::task::spawn_blocking(move || all.stored()).await;
-    let stored = stored.map_err(|e| Error::Home(e.to_string()))?;
-    let stored = stored.map_err(|e| Error::Home(e.to_string()))?;
+    let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
+    let stored = stored.map_err(|e| Error::Membership(e.to_string()))?;
     let own = stored.iter().filter(|database| !database.is_ordered);
     let names: Vec<&str> = own.map(|database| &*database.name).collect();
     match names.len() {
@@ -477,9 +479,9 @@ async fn refuse_own(databases: &Arc<Databases>) -> Result<(), Error> {
     }
 }
 
-/// Which log to open: the newest of the cluster. The first node makes the first one.
+/// Returns the log to open: the newest of the cluster. The first node creates the first one.
 async fn newest_log(
-    home: &Home,
+    home: &Membership,
     databases: &Databases,
     options: &MemberOptions,
 ) -> Result<kafka_log::Options, Error> {
@@ -511,7 +513,7 @@ async fn newest_log(
                 kafka.brokers, kafka.cluster
             )));
         }
-        // They are gone. A log that is made anew has another number; an operator says that it is to be.
+        // They are gone. A recreated log has another number; only an operator recreates it.
         None => {
             let known = databases.store().slot_state(CONTROL, b"@cursor");
             let rows = known.map_err(failed)?;
@@ -519,7 +521,7 @@ async fn newest_log(
             kafka.log = cursor.map_or(0, |cursor| cursor.log);
             tracing::error!(
                 brokers = kafka.brokers,
-                "the topics of the cluster are gone, or [cluster] log names other brokers than those of the other nodes. Reads go on where they can. If they are gone, `settee cluster reseed` makes others and goes on from what the nodes have"
+                "the topics of the cluster are gone, or [cluster] log names other brokers than those of the other nodes. Reads continue where possible. If the topics are gone, `settee cluster reseed` creates others and continues from the nodes' state"
             );
             return Ok(kafka);
         }
@@ -528,7 +530,7 @@ async fn newest_log(
     Ok(kafka)
 }
 
-/// Brokers that start together with this node may take a while.
+/// Retries, since brokers that start together with this node may take a while.
 async fn patiently(kafka: &kafka_log::Options) -> Result<Vec<u64>, Error> {
     let until = std::time::Instant::now() + BROKERS_TIME_MAX;
     loop {
@@ -542,25 +544,26 @@ async fn patiently(kafka: &kafka_log::Options) -> Result<Vec<u64>, Error> {
     }
 }
 
-/// Has the server start anew when there is a newer log.
+/// Restarts the server when there is a newer log.
 async fn watch_log(kafka: kafka_log::Options, restart: Box<dyn Fn() + Send + Sync>) {
     loop {
         tokio::time::sleep(LOG_WATCHED_EVERY).await;
         let numbers = kafka_log::log_numbers(&kafka).await.unwrap_or_default();
         if numbers.iter().any(|number| *number > kafka.log) {
-            tracing::warn!("the cluster's log was made anew: starting anew with it");
+            tracing::warn!("the cluster's log was created again: restarting with it");
             return restart();
         }
     }
 }
 
-/// Begins a new generation once the other nodes have the new log, too.
+/// Starts a new generation once the other nodes have the new log, too.
 async fn reseed_later(replicas: Arc<Replicas>) {
     tokio::time::sleep(2 * LOG_WATCHED_EVERY).await;
     reseed(replicas).await;
 }
 
-/// Begins a new generation in all slots. A beginning that does not come to its end in time, as while brokers start, is followed by another.
+/// Starts a new generation in all slots. A start that does not finish in time, for example while
+/// brokers start, is repeated.
 async fn reseed(replicas: Arc<Replicas>) {
     let all = replicas.all();
     let mut left: Vec<_> = all.map(|(slot, r)| (slot, r.generation())).collect();
@@ -575,7 +578,7 @@ async fn reseed(replicas: Arc<Replicas>) {
         }
         tokio::time::sleep(RESEED_TIME).await;
     }
-    tracing::error!(slots = ?left, "no new generation began: `settee cluster reseed` tries it again");
+    tracing::error!(slots = ?left, "no new generation started: `settee cluster reseed` tries again");
 }
 
 /// Renews the certificate in time.

@@ -1,4 +1,4 @@
-//! The other nodes: who they are, whether they live, and what they do for this one.
+//! The other nodes: their addresses, whether they are live, and requests to them.
 
 use std::sync::{Arc, OnceLock};
 use std::time::Duration;
@@ -14,42 +14,42 @@ use storage::SlotOutcome;
 use tokio::time::Instant;
 
 use crate::control::Catalogue;
-use crate::control::entry::Member;
+use crate::control::entry::MemberInfo;
 use crate::copy::Source;
 use crate::propose::{Cause, Done, NotDone};
 
-/// Who was not heard of for so long is taken for dead.
+/// A node without contact for this time counts as down.
 const LIVE_TIME: Duration = Duration::from_secs(3);
-/// An outcome that another node answers is at most this long, in bytes.
+/// Maximum size of another node's outcome, in bytes.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// Where another node does a request.
+/// The path of forwarded requests.
 pub const PROPOSE: &str = "/propose";
-/// Where another node appends a record.
+/// The path of forwarded records.
 pub const APPEND: &str = "/append";
 
-/// The status of a node whose disk is full,
+/// The status of a node whose disk is full.
 pub const FULL: StatusCode = StatusCode::INSUFFICIENT_STORAGE;
-/// and of one that says that too much is on its way.
+/// The status of a node with too many pending writes.
 pub const BEHIND: StatusCode = StatusCode::TOO_MANY_REQUESTS;
 
-/// Where another node gives a slot's state.
+/// The path of copies of slots.
 pub const COPY: &str = "/copy";
-/// It begins to within this time; that takes as long as it takes.
+/// Time limit for a copy to start; its duration is not limited.
 const COPY_TIME_MAX: Duration = Duration::from_secs(30);
 
 /// The members of the cluster, as this node sees them.
 pub struct Members {
     /// This node.
     pub me: NodeId,
-    /// Of records that go to other nodes.
+    /// The stamp of forwarded records.
     stamp: Stamp,
     catalogue: Arc<Catalogue>,
     peers: OnceLock<Arc<Peers>>,
 }
 
 impl Members {
-    /// Of this node.
+    /// Creates it for this node.
     pub fn new(me: NodeId, stamp: Stamp, catalogue: Arc<Catalogue>) -> Members {
         Members {
             me,
@@ -59,48 +59,48 @@ impl Members {
         }
     }
 
-    /// Once: by whom they are reached.
+    /// Sets the connections to the nodes, once.
     pub fn reach_by(&self, peers: Arc<Peers>) {
-        // A second time changes nothing.
+        // A second call has no effect.
         let _ = self.peers.set(peers);
     }
 
-    /// By whom they are reached.
+    /// Returns the connections to the nodes.
     pub fn peers(&self) -> Option<&Arc<Peers>> {
         self.peers.get()
     }
 
-    /// All members with their numbers.
-    pub fn all(&self) -> Vec<(NodeId, Member)> {
-        let list = |(id, member): (&NodeId, &Member)| (*id, member.clone());
+    /// Returns all members with their numbers.
+    pub fn all(&self) -> Vec<(NodeId, MemberInfo)> {
+        let list = |(id, member): (&NodeId, &MemberInfo)| (*id, member.clone());
         self.catalogue
             .with(|state| state.members.iter().map(list).collect())
     }
 
-    /// Whether a node is a member, as far as is known here.
+    /// Returns whether a node is a member, as far as is known here.
     pub fn knows(&self, node: NodeId) -> bool {
         self.catalogue
             .with(|state| state.members.contains_key(&node))
     }
 
-    /// Whether there are members, and this node is none of them.
+    /// Returns whether there are members, and this node is not one of them.
     pub fn has_left(&self) -> bool {
         self.catalogue
             .with(|state| !state.members.is_empty() && !state.members.contains_key(&self.me))
     }
 
-    /// How many members there are.
+    /// Returns the number of members.
     pub fn count(&self) -> usize {
         self.catalogue.with(|state| state.members.len())
     }
 
-    /// Whether a node was heard of lately.
+    /// Returns whether a node was heard from recently.
     pub fn is_live(&self, node: NodeId) -> bool {
         let heard = || self.peers.get()?.last_heard(node);
         node == self.me || heard().is_some_and(|at| at.elapsed() < LIVE_TIME)
     }
 
-    /// The other members that are alive, those after this node first, so that not all ask the same one.
+    /// Returns the other live members, those after this node first, so that requests are spread.
     pub fn live_others(&self) -> Vec<NodeId> {
         let all: Vec<NodeId> = self
             .catalogue
@@ -112,13 +112,13 @@ impl Members {
             .collect()
     }
 
-    /// How many others are alive that come before this one.
+    /// Returns the number of other live members with lower numbers.
     pub fn live_before_me(&self) -> usize {
         let others = self.live_others().into_iter();
         others.filter(|id| *id < self.me).count()
     }
 
-    /// Connects to the members that there are now, and to nobody else.
+    /// Connects to the current members, and disconnects from all others.
     pub fn connect(&self, known: &[(NodeId, String)]) {
         let Some(peers) = self.peers.get() else {
             return;
@@ -138,10 +138,10 @@ impl Members {
         }
     }
 
-    /// Has another node propose a request.
+    /// Forwards a request to another node, which proposes it.
     ///
     /// # Errors
-    /// Why there is no outcome.
+    /// The reason why there is no outcome.
     pub async fn propose(
         &self,
         node: NodeId,
@@ -152,7 +152,7 @@ impl Members {
     ) -> Result<Done, NotDone> {
         let path = format!(
             "{PROPOSE}?{}",
-            Asked {
+            ForwardedRequest {
                 slot,
                 copies,
                 time: left(deadline)
@@ -169,10 +169,10 @@ impl Members {
         })
     }
 
-    /// Has another node append a record.
+    /// Forwards a record to another node, which appends it.
     ///
     /// # Errors
-    /// Why that is not known to be done.
+    /// The reason why its outcome is unknown.
     pub async fn append(
         &self,
         node: NodeId,
@@ -180,7 +180,7 @@ impl Members {
         body: &record::Body,
         deadline: Instant,
     ) -> Result<(), NotDone> {
-        let asked = Asked {
+        let asked = ForwardedRequest {
             slot,
             copies: None,
             time: left(deadline),
@@ -192,7 +192,7 @@ impl Members {
             .map(drop)
     }
 
-    /// A record that another node wants appended.
+    /// Decodes a record that another node forwards.
     pub fn read_record(&self, bytes: &[u8]) -> Option<record::Body> {
         self.stamp.read(bytes).ok().map(|record| record.body)
     }
@@ -237,11 +237,11 @@ fn left(deadline: Instant) -> Duration {
     deadline.saturating_duration_since(Instant::now())
 }
 
-/// A copy of a slot that is asked for.
+/// A request for a copy of a slot.
 pub struct CopyWanted {
     /// The slot.
     pub slot: SlotNumber,
-    /// The version of the catalogue that it must have, or a later one.
+    /// The minimum version of the catalogue.
     pub catalogue: u64,
 }
 
@@ -250,7 +250,7 @@ impl CopyWanted {
         format!("slot={}&catalogue={}", self.slot, self.catalogue)
     }
 
-    /// Reads it; `None` when it is none.
+    /// Decodes it; `None` for an invalid query.
     pub fn from_query(query: &str) -> Option<CopyWanted> {
         Some(CopyWanted {
             slot: value(query, "slot")?.parse().ok()?,
@@ -264,27 +264,27 @@ fn value<'q>(query: &'q str, name: &str) -> Option<&'q str> {
     pairs.find(|(key, _)| *key == name).map(|(_, value)| value)
 }
 
-/// What is asked of another node's slot.
-pub struct Asked {
+/// The parameters of a forwarded request.
+pub struct ForwardedRequest {
     /// The slot.
     pub slot: SlotNumber,
-    /// Nodes that are to have it.
+    /// The number of nodes that must have it.
     pub copies: Option<usize>,
-    /// In this time.
+    /// The time limit.
     pub time: Duration,
 }
 
-impl Asked {
+impl ForwardedRequest {
     fn to_query(&self) -> String {
         let copies = self.copies.map(|copies| format!("&copies={copies}"));
         let (slot, ms) = (self.slot, self.time.as_millis());
         format!("slot={slot}&ms={ms}{}", copies.unwrap_or_default())
     }
 
-    /// Reads it; `None` when it is none.
-    pub fn from_query(query: &str) -> Option<Asked> {
+    /// Decodes it; `None` for an invalid query.
+    pub fn from_query(query: &str) -> Option<ForwardedRequest> {
         let value = |name| value(query, name);
-        Some(Asked {
+        Some(ForwardedRequest {
             slot: value("slot")?.parse().ok()?,
             copies: value("copies").map(str::parse).transpose().ok()?,
             time: Duration::from_millis(value("ms")?.parse().ok()?),

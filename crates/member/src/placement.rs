@@ -1,11 +1,12 @@
-//! Which slot has which shard.
+//! Assigns shards to slots.
 
 use cluster::SlotNumber;
 use database::DatabaseUuid;
 
-/// The slot of a database's shard with this index, of so many slots: the shards of a database are in slots one after another.
+/// Returns the slot of a database's shard with this index: the shards of a database are in
+/// consecutive slots.
 pub fn slot_of(uuid: DatabaseUuid, shard: usize, slots: SlotNumber) -> SlotNumber {
-    // Random already.
+    // The uuid is random already.
     let mut first = [0; 8];
     first.copy_from_slice(&uuid.as_bytes()[8..]);
     let slots = u64::from(slots.max(1));

@@ -1,4 +1,4 @@
-//! Brings the replicas of all slots to the members that there are, one node at a time.
+//! Changes the replicas of all slots to the current members, one node at a time.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,12 +10,13 @@ use tokio::time::Instant;
 use crate::members::Members;
 use crate::replicas::{Replica, Replicas};
 
-/// It looks again after so long.
+/// Interval of checks.
 const EVERY: Duration = Duration::from_millis(500);
-/// A change has so long.
+/// Time limit of a change.
 const CHANGE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Keeps this node connected to the members that there are, and tells the slots who they are, for as long as it is not dropped.
+/// Keeps this node connected to the current members, and reports them to the slots, until the
+/// future is dropped.
 pub async fn connect(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<(NodeId, String)>) {
     let mut told = vec![];
     loop {
@@ -32,7 +33,7 @@ pub async fn connect(members: Arc<Members>, replicas: Arc<Replicas>, known: Vec<
     }
 }
 
-/// Brings the replicas to the members, for as long as it is not dropped.
+/// Keeps the replicas equal to the members, until the future is dropped.
 pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
     loop {
         tokio::time::sleep(EVERY).await;
@@ -41,7 +42,7 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
                 let status = replica.status();
                 next(&members, &status).filter(|_| leads(&members, &status))
             };
-            // Who the members are may have changed since this node last heard.
+            // The members may have changed since this node last heard.
             if wanted().is_some()
                 && let Some(control) = replicas.get(CONTROL)
                 && control
@@ -56,14 +57,16 @@ pub async fn run(members: Arc<Members>, replicas: Arc<Replicas>) {
     }
 }
 
-/// One of the slot's living replicas does it that has not left.
+/// Returns whether this node leads the change: the first of the slot's live replicas that is still
+/// a member.
 fn leads(members: &Members, status: &SlotStatus) -> bool {
     let replicas = status.members.iter().copied();
     let able = replicas.filter(|id| members.is_live(*id) && members.knows(*id));
     able.min() == Some(members.me)
 }
 
-/// The next set on the way to that of all members; `None` when there is nothing to do, or not now.
+/// Returns the next set on the way to that of all members; `None` when there is nothing to do, or
+/// not now.
 fn next(members: &Members, status: &SlotStatus) -> Option<Vec<NodeId>> {
     if !status.proposes {
         return None;
@@ -83,7 +86,7 @@ fn next(members: &Members, status: &SlotStatus) -> Option<Vec<NodeId>> {
 async fn change(slot: cluster::SlotNumber, replica: &Replica, wanted: Vec<NodeId>) {
     let deadline = Instant::now() + CHANGE_TIME_MAX;
     match replica.change(wanted.clone(), deadline).await {
-        Ok(()) => tracing::info!(slot, members = ?wanted, "the slot's replicas are others now"),
-        Err(e) => tracing::debug!(slot, error = %e, "the slot's replicas are to change"),
+        Ok(()) => tracing::info!(slot, members = ?wanted, "the slot's replicas were changed"),
+        Err(e) => tracing::debug!(slot, error = %e, "changing the slot's replicas failed"),
     }
 }

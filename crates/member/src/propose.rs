@@ -1,4 +1,4 @@
-//! Requests on their way into a slot: by this node's replica, or by another's when this one cannot.
+//! Proposes requests to a slot: by this node's replica, or by another's when this one cannot.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -15,52 +15,53 @@ use tokio::time::{Instant, timeout};
 use crate::members::Members;
 use crate::replicas::Replicas;
 
-/// Nobody waits longer for a write.
+/// Time limit of a write.
 pub const WRITE_TIME_MAX: Duration = Duration::from_secs(20);
-/// Another node is asked when this one has not managed by then.
+/// Time after which another node is tried.
 const OWN_TIME_MAX: Duration = Duration::from_secs(4);
-/// Each other node has so long.
+/// Time limit of each other node.
 const OTHERS_TIME_MAX: Duration = Duration::from_secs(5);
-/// Long requests have more time: a slow log takes so many bytes of them a millisecond.
+/// Long requests have more time: the assumed throughput of a slow log, in bytes per millisecond.
 const BYTES_A_MS: usize = 10_000;
-/// Requests of one gateway in one slot at a time: the slot remembers [`storage::SESSION_WINDOW`] of them.
+/// Maximum number of requests of one gateway in flight in one slot: the slot remembers
+/// [`storage::SESSION_WINDOW`] of them.
 const UNDER_WAY_MAX: usize = storage::SESSION_WINDOW as usize / 2;
 
-/// And bytes of them, which are not on a majority's disks.
+/// Maximum number of their bytes that are not on a majority's disks.
 const UNDER_WAY_BYTES_MAX: usize = 64 << 20;
-/// What bytes are counted in.
+/// The unit in which bytes are counted.
 const UNIT_BYTES: usize = 1 << 10;
-/// Who does not get its turn by then is refused.
+/// Time after which a request that is still waiting is refused.
 const ROOM_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// What became of a request.
+/// The result of a request.
 pub struct Done {
     /// Its outcome.
     pub outcome: SlotOutcome,
-    /// As many nodes have it as were asked for.
+    /// The required number of nodes has it.
     pub is_safe: bool,
-    /// Nodes that are known to have it.
+    /// The number of nodes known to have it.
     pub copies: usize,
 }
 
-/// Why there is no outcome.
+/// The reason why there is no outcome.
 #[derive(Clone, Debug, thiserror::Error)]
 #[error("{text}")]
 pub struct NotDone {
-    /// For people.
+    /// A description for people.
     pub text: String,
-    /// What a client is told.
+    /// The kind of error for the client.
     pub cause: Cause,
     /// Nothing of it is in the log.
     pub is_sure: bool,
 }
 
-/// Of what kind a reason is.
+/// The kind of a reason.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Cause {
-    /// It may be otherwise a moment later, or elsewhere.
+    /// Temporary, or specific to this node.
     NotNow,
-    /// Too much is on its way already.
+    /// Too many writes are pending.
     Behind,
     /// The disk is full.
     Full,
@@ -101,7 +102,7 @@ impl From<NotDone> for database::Error {
     }
 }
 
-/// What all that were asked say together. `members`: how many nodes there are.
+/// Combines the refusals of all nodes that were tried. `members` is the number of nodes.
 fn together(refusals: &[NotDone], members: usize) -> NotDone {
     let count = |cause| refusals.iter().filter(|r| r.cause == cause).count();
     let (full, behind) = (count(Cause::Full), count(Cause::Behind));
@@ -119,7 +120,7 @@ fn together(refusals: &[NotDone], members: usize) -> NotDone {
     }
 }
 
-/// One start of this node, as requests bear it.
+/// The proposer of one start of this node, which its requests name.
 pub struct Proposer {
     gateway: u64,
     lanes: Vec<Lane>,
@@ -136,7 +137,7 @@ struct Lane {
 }
 
 impl Lane {
-    /// Waits until a request may go.
+    /// Waits until a request may be sent.
     async fn enter(&self, bytes: usize) -> Result<[SemaphorePermit<'_>; 2], NotDone> {
         let units = (bytes / UNIT_BYTES + 1).min(UNDER_WAY_BYTES_MAX / UNIT_BYTES);
         let enter = async {
@@ -160,13 +161,13 @@ impl Lane {
 }
 
 impl Proposer {
-    /// Of a start with this random number.
+    /// Creates it for a start with this random number.
     pub fn new(gateway: u64, replicas: Arc<Replicas>, members: Arc<Members>) -> Proposer {
         Proposer {
             gateway,
             lanes: (0..replicas.count()).map(|_| Lane::new()).collect(),
             control: Lane {
-                // The control slot remembers the last one only.
+                // The control slot remembers only the last one.
                 room: Semaphore::new(1),
                 ..Lane::new()
             },
@@ -182,11 +183,11 @@ impl Proposer {
         }
     }
 
-    /// Has a slot do something once. `copies`: as many nodes are to have it; a majority when it is not said. Gives back the request, too, as
-    /// it was encoded.
+    /// Executes a request in a slot once. `copies` is the number of nodes that must have it; `None`
+    /// for a majority. Also returns the encoded request.
     ///
     /// # Errors
-    /// When it is not known to be done.
+    /// It is not known to be done.
     pub async fn propose(
         &self,
         slot: SlotNumber,
@@ -215,12 +216,13 @@ impl Proposer {
         while Instant::now() < deadline {
             let encoded = (key, bytes.clone());
             match self.try_all(slot, encoded, copies, deadline).await {
-                // What all nodes share is not half done: after a broker died, the others may take some seconds to see it.
+                // Cluster-wide changes are not left half done: after a broker died, the others may
+                // take some seconds to notice.
                 Ok(done) if slot == CONTROL && done.copies * 2 <= self.members.count() => {
                     of_few = Some(done);
                 }
                 Ok(done) => return Ok((done, bytes)),
-                // Nothing of it is anywhere, and another attempt would find the same.
+                // Nothing of it is in any log, and another attempt would fail alike.
                 Err(refused) if is_sure && refused.cause != Cause::NotNow => return Err(refused),
                 Err(refused) => {
                     is_sure &= refused.is_sure;
@@ -277,10 +279,10 @@ impl Proposer {
         Err(together(&refused, self.members.count()))
     }
 
-    /// Appends something that is no request, and waits until it is there to stay.
+    /// Appends a record that is not a request, and waits until it is stable.
     ///
     /// # Errors
-    /// When that is not known.
+    /// That is not known.
     pub async fn append(&self, slot: SlotNumber, body: Body) -> Result<(), NotDone> {
         let deadline = Instant::now() + WRITE_TIME_MAX;
         let Some(own) = self.replicas.get(slot) else {

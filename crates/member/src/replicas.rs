@@ -17,7 +17,7 @@ use crate::propose::{Cause, Done, NotDone};
 use crate::slot::DataSlot;
 use crate::validation::Validators;
 
-/// A replica that could not do what others could is not asked again for so long.
+/// A replica that failed where others succeeded is not retried for this time.
 const UNABLE_TIME: Duration = Duration::from_secs(3);
 
 /// The replicas of this node.
@@ -36,11 +36,11 @@ struct Started {
 pub struct Replica {
     me: NodeId,
     slot: AnySlot,
-    /// What edits must have been validated by.
+    /// The design documents that edits must have been validated by.
     validators: Arc<Validators>,
-    /// Until then others are asked first: of writes,
+    /// Until then other nodes are tried first for writes.
     no_writes_until: Mutex<Option<Instant>>,
-    /// and of reads.
+    /// Until then other nodes are tried first for reads.
     no_reads_until: Mutex<Option<Instant>>,
 }
 
@@ -49,7 +49,7 @@ enum AnySlot {
     Data(Slot<DataSlot>),
 }
 
-/// Does the same with either.
+/// Calls a method of either kind of slot.
 macro_rules! with {
     ($replica:expr, $slot:ident => $work:expr) => {
         match &$replica.slot {
@@ -60,7 +60,7 @@ macro_rules! with {
 }
 
 impl Replicas {
-    /// Those of this node in a cluster with so many slots, none of them started.
+    /// Creates those of this node in a cluster with `count` data slots, none of them started.
     pub fn new(me: NodeId, count: SlotNumber) -> Replicas {
         Replicas {
             me,
@@ -69,12 +69,12 @@ impl Replicas {
         }
     }
 
-    /// Slots of documents.
+    /// Returns the number of data slots.
     pub fn count(&self) -> SlotNumber {
         self.count
     }
 
-    /// Once.
+    /// Sets the started slots, once.
     pub fn start(&self, control: Slot<ControlSlot>, data: Vec<(Slot<DataSlot>, Arc<Validators>)>) {
         let new = |slot, validators| Replica::new(self.me, slot, validators);
         let data = data.into_iter();
@@ -83,11 +83,11 @@ impl Replicas {
             control: new(AnySlot::Control(control), Arc::default()),
             data: data.collect(),
         };
-        // A second time changes nothing.
+        // A second call has no effect.
         let _ = self.started.set(started);
     }
 
-    /// The replica of a slot.
+    /// Returns the replica of a slot.
     pub fn get(&self, slot: SlotNumber) -> Option<&Replica> {
         let started = self.started.get()?;
         match slot {
@@ -96,7 +96,7 @@ impl Replicas {
         }
     }
 
-    /// All of them, by their slots.
+    /// Returns all of them, with their slots.
     pub fn all(&self) -> impl Iterator<Item = (SlotNumber, &Replica)> {
         let started = self.started.get().into_iter();
         started.flat_map(|started| {
@@ -105,7 +105,7 @@ impl Replicas {
         })
     }
 
-    /// Ends all.
+    /// Stops all.
     pub async fn stop(&self) {
         for (_, replica) in self.all() {
             with!(replica, slot => slot.clone().stop().await);
@@ -124,28 +124,28 @@ impl Replica {
         }
     }
 
-    /// Whether it is worth asking it for a write before others.
+    /// Returns whether it is worth trying for a write before others.
     pub fn is_able(&self) -> bool {
         self.counts() && !self.status().is_full && !rests(&self.no_writes_until)
     }
 
-    /// It follows its log, and is one of the slot's replicas.
+    /// Returns whether it follows its log, and is one of the slot's replicas.
     fn counts(&self) -> bool {
         let status = self.status();
         status.halted.is_none() && !status.store_fails && self.is_among(&status)
     }
 
-    /// Whether a read is better asked elsewhere.
+    /// Returns whether reads should try other nodes first.
     pub fn read_failed_lately(&self) -> bool {
         rests(&self.no_reads_until)
     }
 
-    /// Whether it counts. It is not known before it has begun.
+    /// Returns whether it is one of the replicas. Unknown before it has started.
     fn is_among(&self, status: &SlotStatus) -> bool {
         status.members.is_empty() || status.members.contains(&self.me)
     }
 
-    /// Why it should not be asked.
+    /// Returns why it should not be tried.
     pub fn why_unable(&self) -> NotDone {
         let status = self.status();
         let text = match self.is_among(&status) {
@@ -164,40 +164,40 @@ impl Replica {
         }
     }
 
-    /// It could not do what others can.
+    /// Records that it could not do what others can.
     pub fn note_unable(&self) {
         *self.no_writes_until.lock() = Some(Instant::now() + UNABLE_TIME);
     }
 
-    /// How it is.
+    /// Returns its status.
     pub fn status(&self) -> SlotStatus {
         with!(self, slot => slot.status())
     }
 
-    /// The generation of its log that it is in.
+    /// Returns the generation of its log.
     pub fn generation(&self) -> Generation {
         self.status().position.generation
     }
 
-    /// What edits must have been validated by.
+    /// Returns the design documents that edits must have been validated by.
     pub fn validators(&self) -> &Validators {
         &self.validators
     }
 
-    /// Which state it has; see [`Slot::replaced`].
+    /// Returns the number of its state; see [`Slot::replaced`].
     pub fn replaced(&self) -> Option<u64> {
         with!(self, slot => slot.replaced())
     }
 
-    /// A message for it.
+    /// Delivers a message.
     pub fn deliver(&self, from: NodeId, message: Message) {
         with!(self, slot => slot.deliver(from, message));
     }
 
-    /// Has a request applied, which is encoded, and whose gateway and counter these are.
+    /// Proposes an encoded request with this gateway and counter.
     ///
     /// # Errors
-    /// Why it is not known to be.
+    /// The reason why its outcome is unknown.
     pub async fn propose(
         &self,
         key: (u64, u64),
@@ -207,21 +207,21 @@ impl Replica {
         with!(self, slot => done(slot.propose_encoded(key, request, wait).await))
     }
 
-    /// Has something appended that is no request.
+    /// Appends a record that is not a request.
     ///
     /// # Errors
-    /// Why it is not known to be.
+    /// The reason why its outcome is unknown.
     pub async fn append(&self, body: Body, deadline: Instant) -> Result<(), NotDone> {
         let done = with!(self, slot => slot.append(body, deadline).await.map(drop));
         done.map_err(not_done)
     }
 
-    /// Ready when this node has everything that was acknowledged before.
+    /// Waits until this node has everything acknowledged before.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// The reason why that is not known.
     pub async fn fresh(&self, deadline: Instant) -> Result<(), String> {
-        // One that is full stays behind.
+        // A replica with a full disk stays behind.
         if !self.counts() || self.status().is_full && self.read_failed_lately() {
             return Err(self.why_unable().text);
         }
@@ -230,17 +230,18 @@ impl Replica {
         done.map_err(|e| e.to_string())
     }
 
-    /// Ready when everything that readers see now is there to stay.
+    /// Waits until everything that readers see now is stable.
     ///
     /// # Errors
-    /// Why that is not known.
+    /// The reason why that is not known.
     pub async fn settle(&self, deadline: Instant) -> Result<(), String> {
         let done = with!(self, slot => slot.settle(deadline).await);
         self.note_read(done.is_ok());
         done.map_err(|e| e.to_string())
     }
 
-    /// What failed is tried in vain for a while, even if the first half of another read does not fail.
+    /// After a failure reads try other nodes first for a while, even if the first half of another
+    /// read succeeds.
     fn note_read(&self, is_ok: bool) {
         if !is_ok {
             *self.no_reads_until.lock() = Some(Instant::now() + UNABLE_TIME);
@@ -255,12 +256,12 @@ impl Replica {
         with!(self, slot => slot.change_replicas(members, deadline).await)
     }
 
-    /// Says which nodes there are.
+    /// Sets the existing nodes.
     pub fn know(&self, nodes: Vec<NodeId>) {
         with!(self, slot => slot.know(nodes));
     }
 
-    /// Begins a new generation.
+    /// Starts a new generation.
     pub fn reseed(&self) {
         with!(self, slot => slot.reseed());
     }

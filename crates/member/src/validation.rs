@@ -1,4 +1,5 @@
-//! Which design documents edits must have been validated by: each slot knows those in force, and refuses what others validated.
+//! Tracks the design documents that edits must have been validated by: each slot knows those in
+//! force, and refuses edits validated by others.
 
 use std::collections::VecDeque;
 
@@ -11,16 +12,16 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
 use crate::gateway::Gateway;
-use crate::home::random;
+use crate::membership::random;
 use crate::slot::stored_in_force;
 
-/// So often what is in force is said anew when others do so, too.
+/// Maximum number of attempts to set the design documents in force while others do so, too.
 const ATTEMPTS_MAX: u32 = 8;
 
-/// What is in force for a database in a slot.
+/// The design documents in force for a database in a slot.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct InForce {
-    /// Of the barrier that said so; 0 for none.
+    /// The number of the barrier that set them; 0 for none.
     pub number: u64,
     /// Hash over the design documents.
     pub designs: u64,
@@ -40,37 +41,39 @@ impl InForce {
     }
 }
 
-/// What is in force in a slot, by databases' uuids, with everything that was queued for the store.
+/// The design documents in force in a slot, by database uuid, after everything that was queued for
+/// the store.
 #[derive(Default)]
-pub struct Validators(Mutex<FxHashMap<[u8; 16], Known>>);
+pub struct Validators(Mutex<FxHashMap<[u8; 16], BarrierHistory>>);
 
-/// What is in force, and the numbers of barriers that were lately, the last one first.
+/// The design documents in force, and the numbers of recent barriers, the last one first.
 #[derive(Default)]
-struct Known {
+struct BarrierHistory {
     now: InForce,
     counted: VecDeque<u64>,
 }
 
-/// So many barriers of a database are remembered, for those who wait to know whether theirs counted.
+/// Number of barriers of a database that are kept, for callers that wait to know whether theirs
+/// counted.
 const COUNTED_MAX: usize = 32;
 
 impl Validators {
-    /// For a database.
+    /// Returns those of a database.
     pub fn get(&self, database: &[u8; 16]) -> InForce {
         let all = self.0.lock();
         all.get(database).map(|known| known.now).unwrap_or_default()
     }
 
-    /// Whether a barrier counted lately, even if others followed it.
+    /// Returns whether a barrier counted recently, even if others followed it.
     pub(crate) fn has_counted(&self, database: &[u8; 16], number: u64) -> bool {
         let all = self.0.lock();
         all.get(database)
             .is_some_and(|known| known.counted.contains(&number))
     }
 
-    /// As the store has them.
+    /// Replaces all by the stored ones.
     pub(crate) fn set_all(&self, all: FxHashMap<[u8; 16], InForce>) {
-        let known = |now| Known {
+        let known = |now| BarrierHistory {
             now,
             counted: VecDeque::new(),
         };
@@ -78,7 +81,7 @@ impl Validators {
         *self.0.lock() = all.collect();
     }
 
-    /// A barrier. Whether it counts: whoever wrote it knew what is in force.
+    /// Applies a barrier. Returns whether it counts: its author knew the one in force.
     pub(crate) fn bar(&self, database: [u8; 16], new: InForce, follows: u64) -> bool {
         let mut all = self.0.lock();
         let known = all.entry(database).or_default();
@@ -91,7 +94,8 @@ impl Validators {
         counts
     }
 
-    /// Whether edits that these design documents validated are too old; 0 for those of the server itself, which nothing validates.
+    /// Returns whether the design documents that validated an edit are outdated; never for 0, the
+    /// server's own edits, which nothing validates.
     pub(crate) fn are_old(&self, database: &[u8; 16], designs: u64) -> bool {
         let known = self.get(database);
         designs != 0 && known.number != 0 && known.designs != designs
@@ -99,10 +103,12 @@ impl Validators {
 }
 
 impl Gateway {
-    /// From here on nothing is written that was validated by other design documents than those of now.
+    /// Ensures that from here on nothing is written that was validated by design documents other
+    /// than the current ones.
     ///
-    /// What is in force is looked at **before** the design documents are: who said it knew older ones, or the same. So a barrier that
-    /// follows it never says older ones, and one that comes too late changes nothing.
+    /// The validation in force is read **before** the design documents are: its author knew older
+    /// ones, or the same. So a barrier that follows it never sets older ones, and one that comes
+    /// too late has no effect.
     pub(crate) async fn bar_older(
         &self,
         db: &Database,
@@ -131,7 +137,7 @@ impl Gateway {
             let mut bars = vec![];
             let mut numbers = vec![];
             for ((slot, before), stored) in left.iter().zip(before).zip(stored) {
-                // Somebody else has said the same, which is there to stay.
+                // Another node has set the same, which is stable.
                 if stored.number != 0 && stored.designs == designs {
                     continue;
                 }
@@ -151,10 +157,10 @@ impl Gateway {
             for done in join_all(bars).await {
                 done?;
             }
-            // It is there to stay; whether it counted is known here once this node has it.
+            // It is stable; whether it counted is known here once this node has it.
             let here = self.fresh_slots(left.iter().copied()).await;
             here.map_err(unavailable)?;
-            // What followed it says newer ones.
+            // A barrier that followed it set newer ones.
             numbers.retain(|(slot, number)| {
                 let replica = self.replicas.get(*slot);
                 !replica.is_some_and(|r| r.validators().has_counted(&database, *number))

@@ -1,5 +1,6 @@
-//! Are two databases the same? Their lists of leaf revisions are read as streams and summed up; only where the sums
-//! differ is a second look taken, so that memory does not grow with the databases.
+//! Are two databases the same? Their lists of leaf revisions are read as streams and summed up;
+//! only where the sums differ is a second look taken, so that memory does not grow with the
+//! databases.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -10,11 +11,11 @@ use xxhash_rust::xxh3::xxh3_128;
 use crate::Error;
 use crate::server::Server;
 
-/// Documents are divided among so many sums by the hashes of their ids.
+/// Number of sums that documents are divided among, by the hashes of their ids.
 const BUCKETS: usize = 4096;
-/// Of the differing sums, so many are looked at again.
+/// Maximum number of differing sums that are compared again.
 const BUCKETS_SHOWN_MAX: usize = 64;
-/// So many differing documents are named.
+/// Maximum number of differing documents that are named.
 const NAMED_MAX: usize = 20;
 
 /// Documents that the server makes itself: those of source and target need not be the same.
@@ -23,7 +24,7 @@ const OWN_DESIGNS: [(&str, &str); 2] = [
     ("_replicator", "_design/_replicator"),
 ];
 
-/// What differs between the documents of two databases.
+/// The differences between the documents of two databases.
 #[derive(Debug, Default)]
 pub struct Comparison {
     /// Documents that were compared: those of the source.
@@ -47,7 +48,7 @@ struct Leaf {
 }
 
 impl Row {
-    /// The same for equal leaves in any order.
+    /// Returns the same for equal leaves in any order.
     fn leaves(&self) -> String {
         let revs: BTreeSet<&str> = self.changes.iter().map(|leaf| &*leaf.rev).collect();
         let revs: Vec<&str> = revs.into_iter().collect();
@@ -65,7 +66,7 @@ struct Sums {
     buckets: Vec<u128>,
     live: u64,
     deleted: u64,
-    /// Some of the documents, each as likely as the others: id and winning revision.
+    /// A uniform random sample of the documents: id and winning revision.
     sample: Vec<(String, String)>,
 }
 
@@ -99,7 +100,8 @@ impl Sums {
                 self.sample.push(Default::default());
                 Some(self.sample.len() - 1)
             }
-            // Reservoir sampling: the nth document takes a place with the chance that all before it had.
+            // Reservoir sampling: the nth document takes a place with the chance that all before it
+            // had.
             false => usize::try_from(fastrand::u64(..seen))
                 .ok()
                 .filter(|place| *place < sample),
@@ -110,11 +112,11 @@ impl Sums {
     }
 }
 
-/// Compares the documents of a database on both servers, by their leaf revisions and, for `sample` of them, by what is
-/// in them.
+/// Compares the documents of a database on both servers, by their leaf revisions and, for `sample`
+/// of them, by content.
 ///
 /// # Errors
-/// When a server does not answer.
+/// Those of the servers.
 pub async fn documents(
     source: &Server,
     target: &Server,
@@ -297,7 +299,8 @@ impl Lines {
     }
 }
 
-/// What differs in one revision of a document: its members and what its attachments are.
+/// Returns the differences in one revision of a document: its members and the metadata of its
+/// attachments.
 async fn content(
     source: &Server,
     target: &Server,

@@ -1,4 +1,5 @@
-//! One database: made, filled by a replication that the target runs, given its properties, and compared.
+//! One database: created, filled by a replication that the target runs, given its properties, and
+//! compared.
 
 use std::time::Duration;
 
@@ -8,20 +9,21 @@ use crate::progress::Progress;
 use crate::server::Server;
 use crate::{Error, Options, compare, locals, names, replications};
 
-/// How often a replication that failed is begun again, and how long is waited before the first time.
+/// How often a failed replication is restarted, and the first delay.
 const TRIES_MAX: u32 = 8;
 const FIRST_WAIT: Duration = Duration::from_secs(1);
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How often a replication notes how far it is. What came after the last note is looked at again after a crash.
+/// Interval of a replication's checkpoints. Changes after the last checkpoint are read again after
+/// a crash.
 const CHECKPOINT_EVERY_MS: u64 = 5000;
 
-/// What became of a database.
+/// Result of migrating a database.
 #[derive(Debug, Default)]
 pub struct Outcome {
     pub documents: u64,
     /// One each, in words.
     pub differences: Vec<String>,
-    /// What the user should know, though nothing differs.
+    /// Notes for the user that are not differences.
     pub notes: Vec<String>,
 }
 
@@ -77,7 +79,7 @@ impl Migration<'_> {
         Ok(outcome)
     }
 
-    /// The target's database, made when it is not there and may be made.
+    /// Returns the target's database, created when it does not exist and `write` allows it.
     async fn open(&self, there: &Value, write: bool) -> Result<Option<Value>, Error> {
         match self.target.get(&[self.db], &[]).await {
             Ok(here) => {
@@ -105,7 +107,7 @@ impl Migration<'_> {
             query.push(("partitioned", "true"));
         }
         match self.target.put(&[self.db], &query, &Value::Null).await {
-            // Somebody else was faster.
+            // A concurrent creator was faster.
             Err(e) if !e.is_status(412) => return Err(e),
             _ => {}
         }
@@ -129,7 +131,7 @@ impl Migration<'_> {
         }
     }
 
-    /// The security object and the limit of revisions.
+    /// Returns the security object and the limit of revisions.
     async fn properties(&self, write: bool, outcome: &mut Outcome) -> Result<(), Error> {
         for property in ["_security", "_revs_limit"] {
             let path = [self.db, property];
@@ -157,7 +159,8 @@ impl Migration<'_> {
         Ok(())
     }
 
-    /// Has the target fetch what it misses. It notes how far it is on both sides, so that a new run goes on from there.
+    /// Makes the target fetch the missing revisions. Checkpoints are stored on both sides, so that
+    /// a new run continues there.
     async fn replicate(&self, outcome: &mut Outcome) -> Result<(), Error> {
         let body = json!({
             "source": self.source.endpoint(self.db),
@@ -196,7 +199,8 @@ fn is_partitioned(info: &Value) -> bool {
     info["props"]["partitioned"].as_bool() == Some(true)
 }
 
-/// A server that is away, or a replication that a server broke off; not one that was refused.
+/// Returns whether an error may be transient: an unreachable server, or a replication that a server
+/// broke off; not a refused one.
 fn may_pass(e: &Error) -> bool {
     match e {
         Error::Refused { status, .. } => *status >= 500 && *status != 501,

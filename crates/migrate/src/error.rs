@@ -1,4 +1,4 @@
-//! What can go wrong.
+//! Errors of a migration.
 
 use thiserror::Error;
 
@@ -13,7 +13,7 @@ pub enum Error {
     Unreachable {
         /// URL of the server.
         server: String,
-        /// What the system or TLS said.
+        /// The error of the system or of TLS.
         reason: String,
     },
     /// The server's answer to a request.
@@ -30,7 +30,7 @@ pub enum Error {
         /// The member `reason` of the answer.
         reason: String,
     },
-    /// An answer that no CouchDB gives.
+    /// A response that CouchDB does not give.
     #[error("{server}: {request}: the answer is not what CouchDB answers")]
     Strange {
         /// URL of the server.
@@ -38,18 +38,18 @@ pub enum Error {
         /// Method and path.
         request: String,
     },
-    /// What was asked for cannot be done, in words.
+    /// The request cannot be carried out, for the reason in the text.
     #[error("{0}")]
     Cannot(String),
 }
 
 impl Error {
-    /// Whether this is an answer with the status.
+    /// Returns whether this is a response with the status.
     pub fn is_status(&self, wanted: u16) -> bool {
         matches!(self, Error::Refused { status, .. } if *status == wanted)
     }
 
-    /// Whether the same may go well a moment later: the server is not there, or says that it cannot just now.
+    /// Returns whether a retry may succeed: the server is unreachable or temporarily unavailable.
     pub fn is_passing(&self) -> bool {
         match self {
             Error::Unreachable { .. } => true,

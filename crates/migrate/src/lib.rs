@@ -1,5 +1,6 @@
-//! Everything of a CouchDB, brought to a Settee: databases with all their revisions, users, security objects, replications
-//! and settings. The target fetches the documents itself, by replications, so it has to reach the source.
+//! Everything of a CouchDB, brought to a Settee: databases with all their revisions, users,
+//! security objects, replications and settings. The target fetches the documents itself, by
+//! replications, so it has to reach the source.
 //!
 //! | module | answers |
 //! |---|---|
@@ -34,17 +35,17 @@ use crate::progress::Progress;
 pub use crate::progress::duration;
 use crate::server::Server;
 
-/// How often the target is asked how far it is.
+/// Interval at which the target's progress is polled.
 const LOOK_EVERY: Duration = Duration::from_millis(500);
 
-/// What is to be migrated, and how.
+/// The options of a migration.
 #[derive(Clone, Debug)]
 pub struct Options {
     /// URL with name and password of an admin.
     pub source: String,
-    /// The same of a running Settee.
+    /// The URL of a running Settee, likewise.
     pub target: String,
-    /// Patterns of names with `*`; all databases when there are none.
+    /// Name patterns with `*`; all databases when empty.
     pub only: Vec<String>,
     /// Patterns of names that are left out.
     pub except: Vec<String>,
@@ -52,7 +53,7 @@ pub struct Options {
     pub resume: bool,
     /// Databases copied at a time.
     pub jobs: usize,
-    /// Replications are copied but not begun.
+    /// Copy replications without starting them.
     pub pause_replications: bool,
     /// Settings are copied, if no databases are chosen.
     pub settings: bool,
@@ -62,20 +63,20 @@ pub struct Options {
     pub sample: usize,
 }
 
-/// What was done.
+/// Result of a migration.
 #[derive(Debug, Default)]
 pub struct Summary {
     /// Databases that were copied, or only compared.
     pub databases: usize,
     /// Documents in them, deleted ones included.
     pub documents: u64,
-    /// What differs between source and target, one each, in words.
+    /// The differences between source and target, one text each.
     pub differences: Vec<String>,
     /// Databases that were not migrated, and why.
     pub failures: Vec<String>,
-    /// What is to be done by hand, and what else is worth knowing.
+    /// Manual steps, and other notes.
     pub notes: Vec<String>,
-    /// How long it took.
+    /// The duration.
     pub elapsed: Duration,
 }
 
@@ -98,7 +99,7 @@ impl Summary {
 /// Migrates, with progress on stderr.
 ///
 /// # Errors
-/// Why nothing could be begun. What went wrong with single databases is in the summary.
+/// Why the migration could not start. Errors of single databases are in the summary.
 pub async fn run(options: &Options) -> Result<Summary, Error> {
     let (source, target) = (Server::new(&options.source)?, Server::new(&options.target)?);
     check(&source, &target).await?;
@@ -113,7 +114,7 @@ pub async fn run(options: &Options) -> Result<Summary, Error> {
     }
     let plan = plan(&source, &choice, &progress).await?;
     let copy = async {
-        // Users come first, and what replications copy is there before they begin.
+        // Users come first, and databases that replications copy exist before they start.
         for group in [&plan.users, &plan.others, &plan.replicators] {
             let mut outcomes = stream::iter(group)
                 .map(|db| {
@@ -144,7 +145,7 @@ pub async fn run(options: &Options) -> Result<Summary, Error> {
     Ok(summary)
 }
 
-/// Both servers are there, are not one, and let this user do everything.
+/// Checks that both servers answer, are different ones, and grant this user all rights.
 async fn check(source: &Server, target: &Server) -> Result<(), Error> {
     let mut ids = vec![];
     for (server, side) in [(source, "source"), (target, "target")] {
@@ -223,7 +224,7 @@ async fn settings(
     let (Some(there), Some(here)) = (there, here) else {
         summary
             .notes
-            .push("settings: a server does not tell them".into());
+            .push("settings: a server does not show them".into());
         return Ok(());
     };
     let plan = settings::plan(&there, &here);

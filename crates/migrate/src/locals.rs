@@ -1,4 +1,5 @@
-//! `_local` documents: checkpoints of replications that others run, and what applications keep in them.
+//! `_local` documents: checkpoints of replications that others run, and what applications keep in
+//! them.
 
 use serde_json::{Map, Value, json};
 
@@ -10,11 +11,11 @@ const PAGE: usize = 500;
 /// CouchDB's notes to itself, of its own shards and purges.
 const INTERNAL: [&str; 2] = ["_local/shard-sync-", "_local/purge-"];
 
-/// Copies the local documents that the target does not have in the same form; answers how many. With them, clients
-/// that replicate to this database go on where they were.
+/// Copies the local documents that the target does not have in the same form; returns their number.
+/// With them, clients that replicate to this database continue from their checkpoints.
 ///
 /// # Errors
-/// What a server says, or that it is not there.
+/// Those of the servers.
 pub async fn copy(source: &Server, target: &Server, db: &str) -> Result<u64, Error> {
     let mut copied = 0;
     let mut after: Option<String> = None;

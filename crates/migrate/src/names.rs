@@ -6,13 +6,13 @@ const OWN: [&str; 5] = ["_global_changes", "_metadata", "_nodes", "_dbs", "_cass
 /// The user's choice of databases.
 #[derive(Clone, Debug, Default)]
 pub struct Choice {
-    /// Patterns; all databases when there are none.
+    /// Patterns; all databases when empty.
     pub only: Vec<String>,
     pub except: Vec<String>,
 }
 
 impl Choice {
-    /// Whether a database is copied.
+    /// Returns whether a database is copied.
     pub fn includes(&self, name: &str) -> bool {
         let any = |patterns: &[String]| patterns.iter().any(|p| matches(p, name));
         !OWN.contains(&name) && (self.only.is_empty() || any(&self.only)) && !any(&self.except)
@@ -23,12 +23,12 @@ impl Choice {
     }
 }
 
-/// Whether the documents of a database start replications.
+/// Returns whether the documents of a database start replications.
 pub fn is_replicator(name: &str) -> bool {
     name == "_replicator" || name.ends_with("/_replicator")
 }
 
-/// Whether a name is of a pattern, in which `*` stands for any text.
+/// Returns whether a name matches a pattern, in which `*` stands for any text.
 fn matches(pattern: &str, name: &str) -> bool {
     let mut parts = pattern.split('*');
     let first = parts.next().unwrap_or_default();

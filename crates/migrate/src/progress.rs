@@ -1,4 +1,4 @@
-//! How far a migration has come: a bar on a terminal, a line now and then elsewhere. All of it on stderr.
+//! Progress of a migration: a bar on a terminal, regular lines elsewhere. All of it on stderr.
 
 use std::collections::BTreeMap;
 use std::io::IsTerminal as _;
@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
-/// Lines come this often where there is no terminal.
+/// Interval of lines where there is no terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 pub struct Progress {
@@ -60,7 +60,7 @@ impl Progress {
         }
     }
 
-    /// Says something that is to stay.
+    /// Prints a permanent line.
     pub fn say(&self, text: &str) {
         match &self.bar {
             Some(bar) => bar.suspend(|| eprintln!("{text}")),

@@ -1,12 +1,12 @@
-//! Documents of replicator databases. They are not replicated like others: a server changes them as their replications
-//! go, and each is begun by being written.
+//! Documents of replicator databases. They are not replicated like others: a server changes them as
+//! their replications progress, and writing one starts it.
 
 use serde_json::{Map, Value, json};
 
 use crate::Error;
 use crate::server::Server;
 
-/// What the server writes into such a document.
+/// The state that the server writes into such a document.
 const STATE: &str = "_replication_state";
 const OF_THE_SERVER: [&str; 5] = [
     "_replication_id",
@@ -15,17 +15,17 @@ const OF_THE_SERVER: [&str; 5] = [
     "_replication_state_reason",
     "_replication_stats",
 ];
-/// A document in this state is left alone until somebody edits it.
+/// A document in this state is ignored until it is edited.
 const PAUSED: &str = "failed";
 const PAUSED_REASON: &str =
     "paused by settee migrate: remove the members that begin with _replication_ to start it";
 const PAGE: usize = 200;
 
-/// Copies the documents that the target does not have, or compares all; answers what differs. Those whose replication
-/// has ended are copied as ended. With `pause`, the others wait until somebody edits them.
+/// Copies the documents that the target does not have, or compares all; returns the differences.
+/// Ended replications are copied as ended. With `pause`, the others wait until they are edited.
 ///
 /// # Errors
-/// What a server says, or that it is not there.
+/// Those of the servers.
 pub async fn copy(
     source: &Server,
     target: &Server,
@@ -108,7 +108,7 @@ async fn one(
     Ok(None)
 }
 
-/// What the document asks for.
+/// Returns the members of the document that configure the replication.
 fn asked(doc: &Map<String, Value>) -> Map<String, Value> {
     let mut asked = doc.clone();
     for member in OF_THE_SERVER.iter().chain(&["_rev"]) {

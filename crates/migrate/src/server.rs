@@ -8,14 +8,14 @@ use serde_json::{Map, Value};
 
 use crate::Error;
 
-/// Longest time for an answer to begin, but for replications.
+/// Maximum time until a response starts, except for replications.
 const ANSWER_TIME_MAX: Duration = Duration::from_secs(300);
 const CONNECT_TIME_MAX: Duration = Duration::from_secs(30);
-/// How often a request that only reads is tried again, and how long is waited before the first time.
+/// How often a read-only request is retried, and the first delay.
 const TRIES_MAX: u32 = 6;
 const FIRST_WAIT: Duration = Duration::from_millis(500);
 
-/// What is not encoded in a segment of a path.
+/// Characters that are not encoded in a segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -71,12 +71,12 @@ impl Server {
         })
     }
 
-    /// The URL without credentials.
+    /// Returns the URL without credentials.
     pub fn shown(&self) -> &str {
         &self.base
     }
 
-    /// Whether the name in the URL means the machine that uses it.
+    /// Returns whether the host in the URL is the loopback interface.
     pub fn is_loopback(&self) -> bool {
         let host = Url::parse(&self.base).ok();
         host.as_ref()
@@ -84,7 +84,7 @@ impl Server {
             .is_some_and(|host| matches!(host, "localhost" | "127.0.0.1" | "[::1]"))
     }
 
-    /// A database, as a replication's source.
+    /// Returns a database, as a replication's source.
     pub fn endpoint(&self, db: &str) -> Value {
         let mut endpoint = Map::new();
         endpoint.insert("url".into(), self.url(&[db]).into());
@@ -172,10 +172,10 @@ impl Server {
         })
     }
 
-    /// Asks for JSON; tried again when the server is away for a while.
+    /// Requests JSON; retried while the server is unreachable for a while.
     ///
     /// # Errors
-    /// What the server says, or that it is not there.
+    /// The server's error, or that it is unreachable.
     pub async fn get(&self, path: &[&str], query: Query<'_>) -> Result<Value, Error> {
         let mut wait = FIRST_WAIT;
         for _ in 1..TRIES_MAX {
@@ -197,16 +197,16 @@ impl Server {
         self.json_of(response, path).await
     }
 
-    /// Begins to read a long answer.
+    /// Starts reading a long response.
     ///
     /// # Errors
-    /// As [`Server::get`], without trying again.
+    /// Those of [`Server::get`], without retries.
     pub async fn stream(&self, path: &[&str], query: Query<'_>) -> Result<Response, Error> {
         self.send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
             .await
     }
 
-    /// The next piece of a long answer.
+    /// Returns the next piece of a long answer.
     ///
     /// # Errors
     /// [`Error::Unreachable`] when it ends early.
@@ -237,10 +237,10 @@ impl Server {
         self.json_of(response, path).await
     }
 
-    /// A request that takes as long as it takes.
+    /// Sends a request without a time limit.
     ///
     /// # Errors
-    /// As [`Server::get`], without trying again.
+    /// Those of [`Server::get`], without retries.
     pub async fn post_and_wait(&self, path: &[&str], body: &Value) -> Result<Value, Error> {
         let response = self.send(Method::POST, path, &[], Some(body), None).await?;
         self.json_of(response, path).await

@@ -1,4 +1,4 @@
-//! Settings of the source that mean something here.
+//! Settings of the source that have a meaning here.
 
 use std::collections::BTreeMap;
 
@@ -40,21 +40,22 @@ const OPEN_SECTIONS: [&str; 3] = ["admins", "jwt_keys", "feature_flags"];
 /// Sections of programs on the source's machine.
 const PROGRAMS: [&str; 2] = ["query_servers", "native_query_servers"];
 
-/// A setting to be made.
+/// A setting to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Taken {
+pub struct SettingChange {
     pub section: String,
     pub key: String,
     pub value: String,
 }
 
-/// What becomes of the source's settings.
+/// Decisions about the source's settings.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Plan {
-    pub taken: Vec<Taken>,
-    /// `section/key` of what has no meaning here.
+    pub taken: Vec<SettingChange>,
+    /// `section/key` of settings without a meaning here.
     pub unknown: Vec<String>,
-    /// `section/key` of what is another's here, or names programs of the source's machine.
+    /// `section/key` of settings that another key replaces here, or that name programs of the
+    /// source's machine.
     pub by_hand: Vec<String>,
 }
 
@@ -69,13 +70,13 @@ pub fn plan(source: &Values, target: &Values) -> Plan {
                     let default = setting.and_then(|s| s.default);
                     let now = target.get(section).and_then(|keys| keys.get(key));
                     let same = now.map(String::as_str).or(default) == Some(value);
-                    // Of an admin that both have, the target keeps its password.
+                    // For an admin that both have, the target keeps its password.
                     let kept = section == "admins" && now.is_some();
                     let refused = setting.is_some_and(|s| !s.accepts(value));
                     if refused {
                         plan.by_hand.push(named);
                     } else if !same && !kept {
-                        plan.taken.push(Taken {
+                        plan.taken.push(SettingChange {
                             section: section.to_owned(),
                             key: key.clone(),
                             value: value.clone(),
@@ -115,10 +116,10 @@ fn place<'a>(section: &'a str, key: &str) -> Place<'a> {
     }
 }
 
-/// All settings of a server; `None` when it does not tell them to this user.
+/// Reads all settings of a server; `None` when it denies them to this user.
 ///
 /// # Errors
-/// What the server says, or that it is not there.
+/// The server's error, or that it is unreachable.
 pub async fn read(server: &Server) -> Result<Option<Values>, Error> {
     // CouchDB 1 has one configuration for its one node.
     for path in [&["_node", "_local", "_config"][..], &["_config"]] {
@@ -144,11 +145,11 @@ fn values(all: &Value) -> Values {
         .collect()
 }
 
-/// Makes a setting at the target.
+/// Writes a setting at the target.
 ///
 /// # Errors
-/// What the server says, or that it is not there.
-pub async fn make(target: &Server, setting: &Taken) -> Result<(), Error> {
+/// The server's error, or that it is unreachable.
+pub async fn make(target: &Server, setting: &SettingChange) -> Result<(), Error> {
     let path = ["_node", "_local", "_config", &setting.section, &setting.key];
     let value = Value::from(setting.value.as_str());
     target.put(&path, &[], &value).await.map(drop)
@@ -169,7 +170,7 @@ mod tests {
 
     fn taken(source: &[(&str, &str, &str)], target: &[(&str, &str, &str)]) -> Vec<String> {
         let plan = plan(&values_of(source), &values_of(target));
-        let shown = |t: &Taken| format!("{}/{}={}", t.section, t.key, t.value);
+        let shown = |t: &SettingChange| format!("{}/{}={}", t.section, t.key, t.value);
         plan.taken.iter().map(shown).collect()
     }
 

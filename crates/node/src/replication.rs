@@ -9,7 +9,7 @@ use config::settings::Replicator;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
 use http::HeaderMap;
-use replicator::{Allowed, Environment, Error, LocalPeer, Pending, Selection, Settings, User};
+use replicator::{Allowed, Environment, Error, LocalDb, Pending, Selection, Settings, User};
 use serde_json::{Map, Value};
 
 use crate::access::{Access, caller};
@@ -102,12 +102,7 @@ impl Environment for Surroundings {
         node.map(|node| node.name.clone()).unwrap_or_default()
     }
 
-    fn open(
-        &self,
-        db: &str,
-        user: &User,
-        selection: Option<&Selection>,
-    ) -> Result<LocalPeer, Error> {
+    fn open(&self, db: &str, user: &User, selection: Option<&Selection>) -> Result<LocalDb, Error> {
         let node = self.alive()?;
         let found = node.databases.get(db);
         let found = found.map_err(|_| Error::NoDatabase(db.to_owned()))?;
@@ -133,7 +128,7 @@ impl Environment for Surroundings {
                 }
             }
         };
-        Ok(LocalPeer {
+        Ok(LocalDb {
             caller: caller(&context),
             is_admin: access.is_admin,
             db: access.db,

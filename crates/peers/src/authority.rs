@@ -1,4 +1,5 @@
-//! The cluster's certificate authority: who belongs to it is whom it has signed.
+//! The cluster's certificate authority: a node belongs to the cluster if the authority has signed
+//! its certificate.
 
 use std::time::{Duration, SystemTime};
 
@@ -15,14 +16,14 @@ use crate::certificate::{Facts, Subject, cluster_name, node_name, pem};
 use crate::{ClusterId, IdentityError, NodeId};
 
 pub(crate) const DAY: Duration = Duration::from_secs(86_400);
-/// How long an authority is one.
+/// Validity of an authority.
 const AUTHORITY_TIME: Duration = DAY.saturating_mul(20 * 365);
-/// How long a node's certificate is valid.
+/// Validity of a node's certificate.
 pub(crate) const NODE_TIME: Duration = DAY.saturating_mul(90);
-/// A certificate is valid so much earlier than it was made: clocks differ.
+/// A certificate is valid from this much before its creation: clocks differ.
 const EARLIER: Duration = DAY;
 
-/// Key and certificate of a cluster's authority (ECDSA, P-256). Whoever has it can make nodes.
+/// Key and certificate of a cluster's authority (ECDSA, P-256). Its holder can create nodes.
 pub struct Authority {
     cluster: ClusterId,
     certificate: CertificateDer<'static>,
@@ -36,7 +37,7 @@ pub(crate) struct Issued {
 }
 
 impl Authority {
-    /// A new authority, valid for 20 years.
+    /// Creates an authority, valid for 20 years.
     ///
     /// # Errors
     /// [`IdentityError`], when there are no random numbers.
@@ -53,7 +54,7 @@ impl Authority {
         })
     }
 
-    /// The authority that [`Authority::to_pem`] wrote.
+    /// Returns the authority that [`Authority::to_pem`] wrote.
     ///
     /// # Errors
     /// [`IdentityError::Malformed`].
@@ -72,7 +73,8 @@ impl Authority {
         })
     }
 
-    /// Certificate and key as text. **It holds the key:** for this node's disk, or for a node that joins, encrypted.
+    /// Certificate and key as text. **It holds the key:** for this node's disk, or for a node that
+    /// joins, encrypted.
     ///
     /// # Errors
     /// [`IdentityError`]; not with an authority of this crate.
@@ -81,7 +83,7 @@ impl Authority {
         Ok(certificate + &pem("PRIVATE KEY", self.key.serialized_der())?)
     }
 
-    /// The cluster.
+    /// Returns the cluster.
     pub fn cluster(&self) -> ClusterId {
         self.cluster
     }
@@ -95,7 +97,7 @@ impl Authority {
         &self.certificate
     }
 
-    /// A new key and certificate of a node, valid for 90 days.
+    /// Returns a new key and certificate of a node, valid for 90 days.
     pub(crate) fn issue(&self, node: NodeId, now: SystemTime) -> Result<Issued, IdentityError> {
         let key = KeyPair::generate_for(&PKCS_ECDSA_P256_SHA256)?;
         let mut facts = CertificateParams::new(vec![node_name(&self.cluster, node)])?;
@@ -110,7 +112,8 @@ impl Authority {
             ExtendedKeyUsagePurpose::ClientAuth,
         ];
         facts.use_authority_key_identifier_extension = true;
-        // The issuer's name is made of the cluster's id alone, so that it need not be read back.
+        // The issuer's name is derived from the cluster's id alone, so that it need not be read
+        // back.
         let rules = rules(&self.cluster)?;
         let certificate = facts.signed_by(&key, &Issuer::from_params(&rules, &self.key))?;
         Ok(Issued {
@@ -126,7 +129,7 @@ impl std::fmt::Debug for Authority {
     }
 }
 
-/// What an authority's certificate says, but for its time. Equal for equal clusters.
+/// Returns an authority's certificate parameters, except for its time. Equal for equal clusters.
 fn rules(cluster: &ClusterId) -> Result<CertificateParams, IdentityError> {
     let mut rules = CertificateParams::new(vec![cluster_name(cluster)])?;
     let name = &mut rules.distinguished_name;

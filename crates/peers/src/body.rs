@@ -1,4 +1,5 @@
-//! Bodies of requests and answers: bytes that come one piece after another, as fast as the other side takes them.
+//! Bodies of requests and answers: bytes that come one piece after another, as fast as the other
+//! side takes them.
 
 use std::pin::Pin;
 use std::task::{Context, Poll};
@@ -19,12 +20,12 @@ pub enum BodyError {
     /// It is longer than its reader allows.
     #[error("longer than {0} bytes")]
     TooLong(usize),
-    /// Who produces it failed; the other side sees a stream that broke.
+    /// Its producer failed; the other side sees a broken stream.
     #[error("{0}")]
     Source(Box<dyn std::error::Error + Send + Sync>),
 }
 
-/// Bytes in pieces. What is dropped before its end is reset at the other side.
+/// Bytes in pieces. A body dropped before its end is reset at the other side.
 pub struct Body(UnsyncBoxBody<Bytes, BodyError>);
 
 impl Body {
@@ -33,12 +34,12 @@ impl Body {
         Body(Empty::new().map_err(|e| match e {}).boxed_unsync())
     }
 
-    /// The pieces of a stream, taken when the other side has room.
+    /// Returns the pieces of a stream, taken when the other side has room.
     pub fn stream(pieces: impl Stream<Item = Result<Bytes, BodyError>> + Send + 'static) -> Body {
         Body(StreamBody::new(pieces.map(|piece| piece.map(Frame::data))).boxed_unsync())
     }
 
-    /// The next piece, or `None` at the end.
+    /// Returns the next piece, or `None` at the end.
     pub async fn next(&mut self) -> Option<Result<Bytes, BodyError>> {
         StreamExt::next(self).await
     }
@@ -59,7 +60,7 @@ impl Body {
         Ok(all.freeze())
     }
 
-    /// A body of another kind.
+    /// Returns a body of another kind.
     pub fn of<B>(body: B) -> Body
     where
         B: http_body::Body<Data = Bytes> + Send + 'static,
@@ -111,7 +112,7 @@ impl Stream for Body {
         loop {
             match Pin::new(&mut self.0).poll_frame(cx) {
                 Poll::Ready(Some(Ok(frame))) => {
-                    // What is not data is trailers, which nobody here sends.
+                    // Anything else is trailers, which are never sent here.
                     if let Ok(data) = frame.into_data() {
                         return Poll::Ready(Some(Ok(data)));
                     }

@@ -16,18 +16,18 @@ use crate::{Body, BodyError, NodeId};
 /// A request.
 #[derive(Debug)]
 pub struct Call {
-    /// What is done; `POST` unless a client's request is passed on.
+    /// The method; `POST` unless a client's request is forwarded.
     pub method: Method,
-    /// Begins with `/`; may have a query.
+    /// Starts with `/`; may have a query.
     pub path: String,
-    /// Those of connections are left out.
+    /// Headers of connections are left out.
     pub headers: HeaderMap,
-    /// What is sent along.
+    /// The request body.
     pub body: Body,
 }
 
 impl Call {
-    /// A `POST` without headers.
+    /// Returns a `POST` without headers.
     pub fn new(path: impl Into<String>, body: impl Into<Body>) -> Call {
         Call {
             method: Method::POST,
@@ -45,12 +45,12 @@ pub struct Reply {
     pub status: StatusCode,
     /// Its headers.
     pub headers: HeaderMap,
-    /// What it sends. Dropped before its end, the request is cancelled.
+    /// The response body. If it is dropped before its end, the request is cancelled.
     pub body: Body,
 }
 
 impl Reply {
-    /// An answer with status 200 and without headers.
+    /// Returns an answer with status 200 and without headers.
     pub fn ok(body: impl Into<Body>) -> Reply {
         Reply {
             status: StatusCode::OK,
@@ -64,14 +64,14 @@ impl Reply {
 #[derive(Clone, Debug, Error)]
 #[error("{text} ({status})")]
 pub struct Refusal {
-    /// What kind of refusal.
+    /// The kind of refusal.
     pub status: StatusCode,
     /// For people.
     pub text: String,
 }
 
 impl Refusal {
-    /// A refusal.
+    /// Returns a refusal.
     pub fn new(status: StatusCode, text: impl Into<String>) -> Refusal {
         let text = text.into();
         Refusal { status, text }
@@ -84,15 +84,15 @@ pub enum CallError {
     /// The request was **not sent**.
     #[error("node {node:x} cannot be reached: {why}")]
     Unreachable {
-        /// Whom.
+        /// The node.
         node: NodeId,
-        /// What the last attempt to connect came to.
+        /// The result of the last attempt to connect.
         why: String,
     },
     /// No answer in time. The request was cancelled; it may have been done.
     #[error("node {node:x} did not answer within {after:?}")]
     TimedOut {
-        /// Who.
+        /// The node.
         node: NodeId,
         /// The time it had.
         after: Duration,
@@ -100,7 +100,7 @@ pub enum CallError {
     /// The other side took the request and refused it.
     #[error("node {node:x} refused: {refusal}")]
     Refused {
-        /// Who.
+        /// The node.
         node: NodeId,
         /// Why.
         refusal: Refusal,
@@ -108,14 +108,14 @@ pub enum CallError {
     /// The connection or the stream broke. The request may have been done.
     #[error("node {node:x} broke off: {why}")]
     Reset {
-        /// Who.
+        /// The node.
         node: NodeId,
-        /// What is known of it.
+        /// The reason, if known.
         why: String,
     },
 }
 
-/// Has a request's body end when the caller gives up: hyper would send on.
+/// Ends a request's body when the caller gives up: hyper would continue to send it.
 pub(crate) struct UntilDropped {
     body: Body,
     caller: oneshot::Receiver<()>,
@@ -125,7 +125,7 @@ pub(crate) struct UntilDropped {
 pub(crate) struct Waiting(oneshot::Sender<()>);
 
 impl UntilDropped {
-    /// The body to send, and what keeps it going.
+    /// Returns the body to send, and what keeps it going.
     pub fn wrap(body: Body) -> (Body, Waiting) {
         let (waiting, caller) = oneshot::channel();
         (Body::of(UntilDropped { body, caller }), Waiting(waiting))
@@ -170,8 +170,9 @@ impl Read {
 }
 
 impl Drop for Read {
-    /// A stream is reset when nobody holds a half of it. Who still sends the request holds one, and notices that nobody wants the
-    /// answer when it may send more: which it may, mostly, once the other side has got rid of more of its answer.
+    /// A stream is reset when both halves are dropped. The task that still sends the request holds
+    /// one, and notices that the answer is no longer needed when it may send more: usually once the
+    /// other side has sent more of its answer.
     fn drop(&mut self) {
         let uploading = self.waiting.take().is_some_and(|w| !w.0.is_closed());
         if !uploading || self.body.is_end_stream() {

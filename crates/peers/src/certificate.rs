@@ -1,4 +1,4 @@
-//! What a certificate says: whose it is, and how long. And its text form.
+//! The contents of a certificate, its owner and its validity, and its text form.
 
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
@@ -12,21 +12,21 @@ use x509_cert::ext::pkix::name::GeneralName;
 
 use crate::IdentityError;
 
-/// A node of a cluster, for good: numbers are not given again.
+/// A node of a cluster, permanently: numbers are not reused.
 pub type NodeId = u64;
 
-/// The cluster that an authority was made for.
+/// The cluster of an authority.
 pub type ClusterId = [u8; 16];
 
-/// What all names in certificates end with; nobody resolves them.
+/// The suffix of all names in certificates; they are never resolved.
 const SUFFIX: &str = "settee.internal";
 
-/// The name in a node's certificate, which the other side looks for.
+/// Returns the name in a node's certificate, which the other side looks for.
 pub fn node_name(cluster: &ClusterId, node: NodeId) -> String {
     format!("node-{node:016x}.{}", cluster_name(cluster))
 }
 
-/// The name in an authority's certificate.
+/// Returns the name in an authority's certificate.
 pub(crate) fn cluster_name(cluster: &ClusterId) -> String {
     format!("{}.{SUFFIX}", HEXLOWER.encode(cluster))
 }
@@ -38,7 +38,7 @@ pub(crate) enum Subject {
     Node(ClusterId, NodeId),
 }
 
-/// What this crate reads of a certificate. Nothing of it is verified.
+/// The fields of a certificate that this crate reads. None of them is verified.
 #[derive(Clone, Debug)]
 pub(crate) struct Facts {
     pub subject: Subject,
@@ -68,7 +68,8 @@ impl Facts {
     }
 }
 
-/// When a certificate, in DER, begins and ends to be valid. Whose it is does not matter, and nothing is verified.
+/// Returns the validity of a certificate, in DER. Its owner does not matter, and nothing is
+/// verified.
 ///
 /// # Errors
 /// [`IdentityError::Malformed`].
@@ -80,7 +81,7 @@ pub fn times_of(certificate: &[u8]) -> Result<(SystemTime, SystemTime), Identity
     Ok((at(times.not_before), at(times.not_after)))
 }
 
-/// The node that a certificate names, and its cluster.
+/// Returns the node that a certificate names, and its cluster.
 pub(crate) fn node_of(
     certificate: &CertificateDer<'_>,
 ) -> Result<(ClusterId, NodeId), IdentityError> {
@@ -108,12 +109,13 @@ fn parse_name(name: &str) -> Option<Subject> {
     }
 }
 
-/// A certificate or key as text.
+/// Returns a certificate or key as text.
 pub(crate) fn pem(label: &'static str, der: &[u8]) -> Result<String, IdentityError> {
     encode_string(label, LineEnding::LF, der).map_err(|e| IdentityError::malformed("PEM", e))
 }
 
-/// Whether the bytes are one certificate and nothing else; what `Facts` reads is not checked.
+/// Returns whether the bytes are one certificate and nothing else; the contents read by `Facts` are
+/// not checked.
 #[cfg(test)]
 pub(crate) fn is_canonical(certificate: &CertificateDer<'_>) -> bool {
     Certificate::from_der(certificate.as_ref())

@@ -19,7 +19,8 @@ use crate::{
     Body, Call, CallError, Identity, IdentityError, NodeId, Options, Refusal, Reply, node_name,
 };
 
-/// The other nodes as this one reaches them. Each has two connections, one for messages and one for calls.
+/// The other nodes as this one reaches them. Each has two connections, one for messages and one for
+/// calls.
 pub struct Peers {
     pub(crate) shared: Arc<Shared>,
     peers: RwLock<HashMap<NodeId, Peer>>,
@@ -69,13 +70,14 @@ impl Peers {
         }))
     }
 
-    /// Who this node is.
+    /// Returns this node's identity.
     pub fn identity(&self) -> &Arc<Identity> {
         &self.shared.identity
     }
 
-    /// Connects to a node, now and whenever the connection breaks. Addresses are `host:port`; the first that works is taken.
-    /// Other addresses than before make new connections; what waits to be sent is kept. Called within a runtime of tokio.
+    /// Connects to a node, now and whenever the connection breaks. Addresses are `host:port`; the
+    /// first that works is taken. Other addresses than before make new connections; what waits to
+    /// be sent is kept. Called within a runtime of tokio.
     pub fn set(&self, node: NodeId, addresses: Vec<String>) {
         let mut peers = self.peers.write();
         let before = peers.get(&node);
@@ -93,45 +95,46 @@ impl Peers {
         self.peers.write().remove(&node);
     }
 
-    /// The nodes that were set.
+    /// Returns the nodes that were set.
     pub fn nodes(&self) -> Vec<NodeId> {
         self.peers.read().keys().copied().collect()
     }
 
-    /// Sends a message of at most [`crate::MESSAGE_BYTES_MAX`], without an answer. Never waits. It may be lost: when too much
-    /// waits for the node, when a connection breaks, when there is no such node. What arrives over one connection arrives in
-    /// order, and nothing arrives twice.
+    /// Sends a message of at most [`crate::MESSAGE_BYTES_MAX`] bytes, without an answer. Never
+    /// waits. It may be lost: when too many wait for the node, when a connection breaks, when there
+    /// is no such node. Messages over one connection arrive in order, and none arrives twice.
     pub fn send(&self, node: NodeId, message: Bytes) {
         if let Some(peer) = self.peers.read().get(&node) {
             peer.queue.push(message);
         }
     }
 
-    /// How many messages to a node were dropped because too many waited.
+    /// Returns the number of messages to a node that were dropped because too many waited.
     pub fn dropped(&self, node: NodeId) -> u64 {
         let peers = self.peers.read();
         peers.get(&node).map_or(0, |peer| peer.queue.dropped())
     }
 
-    /// When a node was heard last, on any connection, also those that it made. A node that is connected is heard at least as
-    /// often as it is asked ([`Options::ping_every`]).
+    /// Returns when a node was last heard from, on any connection, including those that it made. A
+    /// connected node is heard from at least as often as it is pinged ([`Options::ping_every`]).
     pub fn last_heard(&self, node: NodeId) -> Option<Instant> {
         self.shared.last_heard(node)
     }
 
-    /// Whether calls have a connection now.
+    /// Returns whether there is a connection for calls now.
     pub fn is_connected(&self, node: NodeId) -> bool {
         let peers = self.peers.read();
         let state = peers.get(&node).map(|peer| peer.calls.borrow());
         state.is_some_and(|state| matches!(*state, State::Up(..)))
     }
 
-    /// Asks a node something. The deadline is for the answer's head; its body comes in its own time, and breaks when the node
-    /// falls silent. Dropping this, or the answer's body before its end, cancels the call at the other side. A node that could
-    /// not be reached at the last attempt is an error at once; while the first attempt is under way, it is waited for.
+    /// Calls a node. The deadline is for the response's head; its body has no time limit, and
+    /// breaks when the node falls silent. Dropping this, or the response's body before its end,
+    /// cancels the call at the other side. A node that could not be reached at the last attempt is
+    /// an immediate error; the first attempt is waited for.
     ///
     /// # Errors
-    /// [`CallError`]; the handler's answers, whatever their status, are none.
+    /// [`CallError`]; the handler's responses, whatever their status, are not errors.
     pub async fn call(
         &self,
         node: NodeId,
@@ -205,7 +208,7 @@ fn reply(response: http::Response<hyper::body::Incoming>, waiting: Waiting) -> R
     }
 }
 
-/// An error with what is behind it.
+/// Formats an error with its causes.
 fn whole(error: &hyper::Error) -> String {
     let mut text = error.to_string();
     let mut source = std::error::Error::source(error);

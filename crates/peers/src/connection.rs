@@ -10,17 +10,17 @@ use hyper::body::Incoming;
 use crate::client::without_connection;
 use crate::hello::{Hello, REFUSED};
 use crate::line::Line;
-use crate::registry::{Entered, Known, Turn};
+use crate::registry::{Entered, NodeEntry, Turn};
 use crate::server::{Handler, Serving};
 use crate::{Body, BodyError, Call, Decoder, Event, JoinRequest, NodeId, Refusal};
 
-/// What a request to join may have, in bytes.
+/// Maximum size of a request to join, in bytes.
 pub(crate) const JOIN_BYTES_MAX: usize = 64 << 10;
 
 /// One connection.
 pub(crate) struct Connection<H> {
     serving: Arc<Serving<H>>,
-    /// Whom the certificate names; none, none.
+    /// The node that the certificate names, if any.
     from: Option<NodeId>,
     line: Arc<Line>,
     greeted: OnceLock<(Hello, Entered)>,
@@ -38,7 +38,7 @@ impl<H: Handler> Connection<H> {
         })
     }
 
-    /// Whether a whole request to join has come.
+    /// Returns whether a complete request to join has arrived.
     pub fn has_asked_to_join(&self) -> bool {
         self.has_asked_to_join.load(Relaxed)
     }
@@ -106,7 +106,7 @@ impl<H: Handler> Connection<H> {
         hello: &Hello,
         request: Request<Incoming>,
     ) -> Result<Response<Body>, Refusal> {
-        let known: Arc<Known> = self.serving.shared.known(node);
+        let known: Arc<NodeEntry> = self.serving.shared.known(node);
         let reader = Reader {
             handler: self.serving.handler.clone(),
             node,
@@ -115,7 +115,8 @@ impl<H: Handler> Connection<H> {
             body: Body::of(request.into_body()),
             decoder: Decoder::default(),
         };
-        // The answer has no bytes. It lasts as long as messages are read, and reading as long as somebody waits for it.
+        // The response has no bytes. It lasts as long as messages are read, and they are read as
+        // long as the sender waits for it.
         let reading = futures_util::stream::once(async move {
             let read = reader.read().await;
             read.map(|()| Bytes::new())
@@ -158,7 +159,7 @@ impl<H: Handler> Connection<H> {
         let bytes = bytes.map_err(|e| bad(e.to_string()))?;
         let request = JoinRequest::read(&bytes).ok_or_else(|| bad("no request to join".into()))?;
         self.has_asked_to_join.store(true, Relaxed);
-        // Only for a request that is there: a client that sends none holds up nobody.
+        // Only for a request that has arrived: a client that sends none does not block others.
         let place = self.serving.joins.try_acquire().map_err(busy)?;
         let answer = self.serving.handler.join(request).await;
         drop(place);
@@ -175,7 +176,7 @@ fn no_member(node: NodeId) -> Refusal {
     Refusal::new(StatusCode::FORBIDDEN, text)
 }
 
-/// Hands on the messages of one connection.
+/// Delivers the messages of one connection.
 struct Reader<H> {
     handler: Arc<H>,
     node: NodeId,
@@ -189,7 +190,7 @@ impl<H: Handler> Reader<H> {
     async fn read(mut self) -> Result<(), BodyError> {
         while let Some(piece) = self.body.next().await {
             self.decoder.push(&piece?);
-            // What an earlier connection still has comes too late: it would be out of order.
+            // Messages of an earlier connection are too late: they would be out of order.
             let mut turn = self.turn.lock().await;
             if *turn > self.connection || !self.handler.admits(self.node) {
                 return Ok(());
@@ -218,9 +219,9 @@ mod tests {
 
     /// Keeps messages.
     #[derive(Default)]
-    struct Kept(Mutex<Vec<Bytes>>);
+    struct RecordingHandler(Mutex<Vec<Bytes>>);
 
-    impl Handler for Kept {
+    impl Handler for RecordingHandler {
         async fn message(&self, _: NodeId, message: Bytes) {
             self.0.lock().push(message);
         }
@@ -236,7 +237,10 @@ mod tests {
 
     #[tokio::test]
     async fn an_earlier_connection_that_is_read_late_is_not_heard() {
-        let (handler, turn) = (Arc::new(Kept::default()), Arc::new(Turn::default()));
+        let (handler, turn) = (
+            Arc::new(RecordingHandler::default()),
+            Arc::new(Turn::default()),
+        );
         for (connection, message) in [(2, "b"), (1, "a"), (3, "c")] {
             let mut bytes = BytesMut::new();
             encode(message.as_bytes(), &mut bytes);

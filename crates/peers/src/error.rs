@@ -1,10 +1,10 @@
-//! What can be wrong with a node's identity.
+//! Errors of a node's identity.
 
 use std::path::PathBuf;
 
 use thiserror::Error;
 
-/// What is wrong with a certificate, a key, or the folder that they are kept in. No message holds a key.
+/// An error of a certificate, a key, or their folder. No message contains a key.
 #[derive(Debug, Error)]
 pub enum IdentityError {
     /// A file that cannot be read or written.
@@ -12,27 +12,27 @@ pub enum IdentityError {
     File {
         /// The file or folder.
         path: PathBuf,
-        /// What the system says.
+        /// The system's error.
         source: std::io::Error,
     },
     /// Text or bytes that are not what they should be.
     #[error("{what}: {why}")]
     Malformed {
-        /// What was read.
+        /// The thing that was read.
         what: &'static str,
-        /// What is wrong with it.
+        /// The reason.
         why: String,
     },
     /// Certificate and authority do not belong together.
-    #[error("the certificate of node {node} is of another cluster than the authority beside it")]
+    #[error("the certificate of node {node} is of another cluster than the authority next to it")]
     OtherCluster {
-        /// Whom the certificate names.
+        /// The node that the certificate names.
         node: u64,
     },
-    /// A certificate could not be made.
+    /// A certificate could not be created.
     #[error("making a certificate: {0}")]
     Making(#[from] rcgen::Error),
-    /// What rustls says.
+    /// The error of rustls.
     #[error("TLS: {0}")]
     Tls(#[from] rustls::Error),
 }

@@ -16,7 +16,7 @@ pub enum FrameError {
     TooLong(usize),
 }
 
-/// Writes a message of at most [`MESSAGE_BYTES_MAX`] bytes behind others.
+/// Appends a message of at most [`MESSAGE_BYTES_MAX`] bytes.
 pub fn encode(message: &[u8], into: &mut BytesMut) {
     debug_assert!(message.len() <= MESSAGE_BYTES_MAX);
     into.put_u32_le(message.len() as u32);

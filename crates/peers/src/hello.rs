@@ -11,10 +11,10 @@ const VERSION: HeaderName = HeaderName::from_static("peers-protocol");
 const PROGRAM: HeaderName = HeaderName::from_static("peers-program");
 const INSTANCE: HeaderName = HeaderName::from_static("peers-instance");
 const CONNECTION: HeaderName = HeaderName::from_static("peers-connection");
-/// Marks answers of the server itself that are not what was asked for.
+/// Marks responses of the server itself that are not those of the handler.
 pub(crate) const REFUSED: HeaderName = HeaderName::from_static("peers-refused");
 
-/// What both sides say of themselves first.
+/// The greeting of both sides.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hello {
     pub protocol: u32,
@@ -45,7 +45,7 @@ impl Hello {
         headers.insert(CONNECTION, self.connection.into());
     }
 
-    /// What the other side said, if it did.
+    /// Returns the other side's greeting, if it sent one.
     pub fn read(headers: &HeaderMap) -> Option<Hello> {
         let text = |name| headers.get(name)?.to_str().ok();
         let number = |name| text(name)?.parse().ok();

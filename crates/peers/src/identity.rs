@@ -1,4 +1,4 @@
-//! Who this node is: its certificate and key, the cluster's authority, and the folder that they are kept in.
+//! This node's identity: its certificate and key, the cluster's authority, and their folder.
 
 use std::fs::{self, DirBuilder, File};
 use std::io::Write as _;
@@ -21,7 +21,8 @@ const AUTHORITY_FILE: &str = "authority.pem";
 /// Certificate and key of this node, in one file so that they are replaced together.
 const NODE_FILE: &str = "node.pem";
 
-/// This node's certificate and key, and the authority that signed it. Servers and clients share one and see its renewal.
+/// This node's certificate and key, and the authority that signed it. Servers and clients share one
+/// and see its renewal.
 #[derive(Debug)]
 pub struct Identity {
     node: NodeId,
@@ -57,7 +58,8 @@ impl Identity {
         Identity::of(folder, authority, issued)
     }
 
-    /// Reads what [`Identity::create`] wrote. A certificate that has expired is read all the same: renew it. Blocks.
+    /// Reads what [`Identity::create`] wrote. A certificate that has expired is read all the same:
+    /// renew it. Blocks.
     ///
     /// # Errors
     /// [`IdentityError`].
@@ -98,7 +100,7 @@ impl Identity {
         self.authority.cluster()
     }
 
-    /// The cluster's authority.
+    /// Returns the cluster's authority.
     pub fn authority(&self) -> &Authority {
         &self.authority
     }
@@ -108,20 +110,22 @@ impl Identity {
         self.current.read().not_after
     }
 
-    /// A random number of this process's start, by which two processes with one identity are told apart.
+    /// Returns a random number of this process's start, which distinguishes two processes with one
+    /// identity.
     pub fn instance(&self) -> u64 {
         self.instance
     }
 
-    /// Renews the certificate when a third of its time or less is left; answers whether it did. To be called at the start and
-    /// every day. Connections from now on have the new one. Blocks.
+    /// Renews the certificate when at most a third of its validity is left; returns whether it did.
+    /// Must be called at the start and every day. New connections use the new one. Blocks.
     ///
     /// # Errors
     /// [`IdentityError`]; the certificate is the old one then.
     pub fn renew_if_due(&self, now: SystemTime) -> Result<bool, IdentityError> {
         let _one = self.renewing.lock();
         let left = self.not_after().duration_since(now).unwrap_or_default();
-        // One that has more than its whole time before it was made by a clock that was ahead: nobody takes it before that time.
+        // More than the full validity left means that it was created by a clock that was ahead: it
+        // is not accepted before that time.
         let is_early = left > NODE_TIME + DAY;
         if left > NODE_TIME / 3 && !is_early {
             return Ok(false);
@@ -187,7 +191,8 @@ fn read(folder: &Path, name: &str) -> Result<String, IdentityError> {
     fs::read_to_string(&path).map_err(file_error(&path))
 }
 
-/// Writes a file in one step: after a crash it is the old one or the new one. Its owner alone can read it.
+/// Writes a file in one step: after a crash it is the old one or the new one. Its owner alone can
+/// read it.
 fn write(folder: &Path, name: &str, text: &str) -> Result<(), IdentityError> {
     let path = folder.join(name);
     // Temporary files have mode 600.

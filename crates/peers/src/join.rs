@@ -1,4 +1,4 @@
-//! How a new node joins: its request, and what the cluster's side reads of it.
+//! Joining: the request of a new node, and how the cluster reads it.
 
 use std::time::{Duration, SystemTime};
 
@@ -12,25 +12,25 @@ use crate::link::{Raw, refusal_text, request};
 use crate::token::{Secret, Token, TokenError, TokenId};
 use crate::{Body, Options, Refusal, tls};
 
-/// What a new node may say of itself.
+/// Maximum size of a new node's facts, in bytes.
 pub const FACTS_BYTES_MAX: usize = (64 << 10) - HEAD_BYTES;
 /// Id and secret.
 const HEAD_BYTES: usize = 16 + 32;
-/// What the cluster may answer.
+/// Maximum size of the cluster's response, in bytes.
 const ANSWER_BYTES_MAX: usize = 4 << 20;
-/// How long one member may take.
+/// Time limit for one member.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
-/// A name of the form that TLS wants; the certificate's own is checked.
+/// A name of the form that TLS requires; the certificate's own is checked.
 const ANY_NAME: &str = "join.settee.internal";
 
-/// A node that wants to join. Nothing of it is verified: the handler takes its token.
+/// A node that requests to join. Nothing of it is verified: the handler redeems its token.
 #[derive(Debug)]
 pub struct JoinRequest {
     /// Which token it has.
     pub id: TokenId,
     /// Its secret.
     pub secret: Secret,
-    /// What it says of itself.
+    /// Its facts.
     pub facts: Bytes,
 }
 
@@ -60,10 +60,10 @@ pub enum JoinError {
     /// The token is of no use.
     #[error(transparent)]
     Token(#[from] TokenError),
-    /// There is more to say of the node than a request may hold.
+    /// The facts exceed the maximum size of a request.
     #[error("more than {FACTS_BYTES_MAX} bytes about this node")]
     TooLong,
-    /// No member could be asked. The token was not used.
+    /// No member could be reached. The token was not used.
     #[error("no member of the cluster can be reached: {0}")]
     Unreachable(String),
     /// A member refused.
@@ -77,8 +77,9 @@ pub enum JoinError {
     Tls(#[from] rustls::Error),
 }
 
-/// Asks the members that a token names to let this node in, one after another; answers what the first says that can be
-/// reached. It has proved that it belongs to the cluster that issued the token.
+/// Requests the members that a token names to admit this node, one after another; returns the
+/// response of the first one that can be reached. That one has proved that it belongs to the
+/// cluster that issued the token.
 ///
 /// # Errors
 /// [`JoinError`].

@@ -1,10 +1,12 @@
-//! How do the nodes of a cluster talk? Bytes in, bytes out.
+//! Communication between the nodes of a cluster. Bytes in, bytes out.
 //!
-//! Every node has an [`Identity`]: a certificate with its number, signed by the cluster's own [`Authority`]. A [`Server`] takes
-//! connections of other nodes, [`Peers`] keeps connections to them: [`Peers::send`] is a message without an answer, which may be
-//! lost, [`Peers::call`] a request with one. A new node has no certificate yet: it [`join`]s with a [`Token`].
+//! Every node has an [`Identity`]: a certificate with its number, signed by the cluster's own
+//! [`Authority`]. A [`Server`] accepts connections of other nodes, [`Peers`] keeps connections to
+//! them: [`Peers::send`] sends a message without an answer, which may be lost, [`Peers::call`] a
+//! request with one. A new node has no certificate yet: it [`join`]s with a [`Token`].
 //!
-//! It does not know what is said: no slots, records, databases or clients.
+//! A *peer* is another node of the cluster. This crate does not know the contents: no slots,
+//! records, databases or clients.
 
 #![forbid(unsafe_code)]
 

@@ -32,7 +32,7 @@ impl Heard {
     }
 }
 
-/// What is known of one connection.
+/// The state of one connection.
 #[derive(Debug)]
 pub(crate) struct Line {
     who: String,
@@ -47,7 +47,7 @@ pub(crate) struct Line {
 }
 
 impl Line {
-    /// A connection with `who` that was heard just now.
+    /// Returns a connection with `who` that was heard just now.
     pub fn new(who: String) -> Arc<Line> {
         let line = Arc::new(Line {
             who,
@@ -69,7 +69,7 @@ impl Line {
         }
     }
 
-    /// What is heard here is heard of a node from now on.
+    /// Assigns the connection to a node.
     pub fn is_of(&self, node: Arc<Heard>) {
         node.now();
         // A connection stays with its node.
@@ -80,7 +80,7 @@ impl Line {
         self.heard.last()
     }
 
-    /// Resolves when nothing was heard for so long.
+    /// Resolves when nothing was received for this time.
     pub async fn silent(&self, max: Duration) {
         loop {
             let since = self.heard.last().map_or(max, |at| at.elapsed());
@@ -91,14 +91,14 @@ impl Line {
         }
     }
 
-    /// Ends the connection at once, whoever holds it.
+    /// Closes the connection immediately, whatever holds it.
     pub fn cut(&self) {
         self.is_cut.store(true, Ordering::Release);
         self.reader.wake();
         self.writer.wake();
     }
 
-    /// What the socket or TLS said when it broke.
+    /// Returns the error of the socket or TLS when it broke.
     pub fn failure(&self) -> Option<String> {
         self.failure.lock().clone()
     }

@@ -1,4 +1,4 @@
-//! One connection to a peer, made again whenever it breaks.
+//! One connection to a peer, reconnected whenever it breaks.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -23,28 +23,29 @@ use crate::registry::{Entered, Shared};
 use crate::tls::explain;
 use crate::{Body, NodeId, node_name};
 
-/// What a refusal's text may have, in bytes.
+/// Maximum size of a refusal's text, in bytes.
 pub(crate) const TEXT_BYTES_MAX: usize = 64 << 10;
-/// A connection that lasted so long was a good one: the next attempt is made at once.
+/// A connection that lasted this time was good: the next attempt is made immediately.
 const GOOD_AFTER: Duration = Duration::from_secs(1);
 
-/// How a connection for calls is.
+/// The state of a connection for calls.
 #[derive(Clone)]
 pub(crate) enum State {
     /// The first attempt is under way.
     Trying,
     Up(SendRequest<Body>, Arc<Line>),
-    /// What the last attempt came to.
+    /// The result of the last attempt.
     Down(String),
 }
 
-/// What a connection is for. Messages have one of their own: a large body in the same socket would delay them.
+/// The purpose of a connection. Messages have one of their own: a large body in the same socket
+/// would delay them.
 pub(crate) enum Lane {
     Messages(Arc<Queue>),
     Calls(watch::Sender<State>),
 }
 
-/// Keeps a connection to a node, for good.
+/// Keeps a connection to a node, permanently.
 pub(crate) async fn keep(shared: Arc<Shared>, node: NodeId, addresses: Vec<String>, lane: Lane) {
     let options = &shared.options;
     let mut pause = options.retry_min;
@@ -250,7 +251,7 @@ impl Raw {
     }
 }
 
-/// The first of an address's addresses that answers.
+/// Returns a connection to the first of an address's addresses that answers.
 async fn connect_tcp(address: &str) -> std::io::Result<TcpStream> {
     let found: Vec<SocketAddr> = tokio::net::lookup_host(address).await?.collect();
     let stream = TcpStream::connect(&found[..]).await?;

@@ -2,14 +2,15 @@
 
 use std::time::Duration;
 
-/// Times and limits of the talk between nodes. The defaults are meant to be kept; tests shorten them.
+/// Times and limits of the talk between nodes. The defaults are meant to be kept; tests shorten
+/// them.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// A peer that is silent for so long is disconnected.
+    /// A peer that is silent for this time is disconnected.
     pub silence_max: Duration,
-    /// How often a peer that has nothing to say is asked for a sign of life.
+    /// Interval of pings to an idle peer.
     pub ping_every: Duration,
-    /// How long connecting to one address may take, with TLS and greeting.
+    /// Time limit of connecting to one address, including TLS and greeting.
     pub connect_time_max: Duration,
     /// The first pause before another attempt; it doubles each time.
     pub retry_min: Duration,
@@ -19,9 +20,9 @@ pub struct Options {
     pub queue_messages_max: usize,
     /// Their bytes.
     pub queue_bytes_max: usize,
-    /// How long a wrong secret waits for its answer.
+    /// Delay of the response to a wrong secret.
     pub refused_join_pause: Duration,
-    /// The version of the protocol that this node says it speaks.
+    /// The protocol version that this node announces.
     pub protocol: u32,
 }
 
@@ -41,11 +42,12 @@ impl Default for Options {
     }
 }
 
-/// What may be under way of one body before its reader takes it.
+/// Maximum number of bytes of one body in flight before its reader takes them.
 pub(crate) const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Requests of one peer at a time; others wait.
 pub(crate) const STREAMS_MAX: u32 = 1_024;
 /// Bodies whose readers are slow do not keep others from arriving: each has its window.
 pub(crate) const CONNECTION_WINDOW_BYTES: u32 = STREAMS_MAX * STREAM_WINDOW_BYTES;
-/// Requests that their clients reset before they were taken. More than hyper's default: peers are trusted.
+/// Requests that their clients reset before they were taken. More than hyper's default: peers are
+/// trusted.
 pub(crate) const RESETS_MAX: usize = STREAMS_MAX as usize;

@@ -13,10 +13,11 @@ use parking_lot::Mutex;
 use crate::frame::{LENGTH_BYTES, MESSAGE_BYTES_MAX, encode};
 use crate::options::Options;
 
-/// Messages are sent together up to so many bytes.
+/// Messages are sent together up to this size, in bytes.
 const BATCH_BYTES: usize = 64 << 10;
 
-/// Messages that wait for one peer. When there are too many the oldest go: newer ones make them superfluous.
+/// Messages waiting for one peer. When there are too many the oldest are dropped: newer ones
+/// supersede them.
 #[derive(Debug)]
 pub(crate) struct Queue {
     messages_max: usize,
@@ -29,7 +30,7 @@ struct State {
     messages: VecDeque<Bytes>,
     bytes: usize,
     dropped: u64,
-    /// The number of the body that may take messages: the last one made.
+    /// The number of the body that may take messages: the latest one.
     reader: u64,
     waker: Option<Waker>,
 }
@@ -67,12 +68,12 @@ impl Queue {
         }
     }
 
-    /// How many messages were dropped because there was no room.
+    /// Returns the number of messages that were dropped because there was no room.
     pub fn dropped(&self) -> u64 {
         self.state.lock().dropped
     }
 
-    /// A body that takes messages from now on. Earlier ones end: their connection is gone.
+    /// Returns a body that takes messages from now on. Earlier ones end: their connection is gone.
     pub fn body(self: &Arc<Self>) -> Messages {
         let mut state = self.state.lock();
         state.reader += 1;

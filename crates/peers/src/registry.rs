@@ -1,5 +1,5 @@
-//! Which connections there are, in both directions: when nodes were heard, whether two processes are one node, and whose
-//! messages come next.
+//! The connections in both directions: when nodes were last heard from, whether two processes are
+//! one node, and whose messages come next.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -13,31 +13,31 @@ use crate::hello::Hello;
 use crate::line::{Heard, Line};
 use crate::{Event, Identity, IdentityError, NodeId, Options, tls};
 
-/// So many processes of a node are remembered by the number of their last connection.
+/// Maximum number of processes of a node whose last connection is remembered.
 const TURNS_MAX: usize = 8;
 
-/// Who is told of events.
+/// A receiver of events.
 pub(crate) type Report = Arc<dyn Fn(Event) + Send + Sync>;
 
-/// What clients and servers of this node share.
+/// State shared by clients and servers of this node.
 pub(crate) struct Shared {
     pub identity: Arc<Identity>,
     pub options: Options,
     pub tls: Arc<ClientConfig>,
     connections: AtomicU64,
-    nodes: Mutex<HashMap<NodeId, Arc<Known>>>,
+    nodes: Mutex<HashMap<NodeId, Arc<NodeEntry>>>,
     report: RwLock<Option<Report>>,
 }
 
-/// What is known of a node.
+/// The state of a node.
 #[derive(Default)]
-pub(crate) struct Known {
+pub(crate) struct NodeEntry {
     pub heard: Arc<Heard>,
     lines: Mutex<Vec<(u64, Arc<Line>)>>,
     turns: Mutex<Vec<(u64, Arc<Turn>)>>,
 }
 
-/// The number of the connection whose messages are taken; locked while one is handed on.
+/// The number of the connection whose messages are accepted; locked while one is delivered.
 pub(crate) type Turn = tokio::sync::Mutex<u64>;
 
 impl Shared {
@@ -52,13 +52,13 @@ impl Shared {
         }))
     }
 
-    /// What this process says first on a new connection.
+    /// Returns this process's greeting for a new connection.
     pub fn hello(&self) -> Hello {
         let n = self.connections.fetch_add(1, Ordering::Relaxed) + 1;
         Hello::new(self.options.protocol, self.identity.instance(), n)
     }
 
-    pub fn known(&self, node: NodeId) -> Arc<Known> {
+    pub fn known(&self, node: NodeId) -> Arc<NodeEntry> {
         self.nodes.lock().entry(node).or_default().clone()
     }
 
@@ -66,7 +66,7 @@ impl Shared {
         self.nodes.lock().get(&node)?.heard.last()
     }
 
-    /// Who is told of events from now on.
+    /// Sets the receiver of events.
     pub fn report_to(&self, report: Report) {
         *self.report.write() = Some(report);
     }
@@ -98,11 +98,11 @@ impl Shared {
     }
 }
 
-/// Reports a node of which two processes are alive. The process before a restart may seem to be there for a while, but says
-/// nothing more.
+/// Reports a node with two live processes. The process before a restart may seem to be alive for a
+/// while, but sends nothing more.
 async fn watch(shared: Arc<Shared>, node: NodeId, new: Arc<Line>, others: Vec<Arc<Line>>) {
     let ping = shared.options.ping_every;
-    // What the process before had sent may still arrive.
+    // Data of the earlier process may still arrive.
     tokio::time::sleep(ping).await;
     let from = Instant::now();
     tokio::time::sleep(2 * ping + Duration::from_millis(100)).await;
@@ -112,9 +112,9 @@ async fn watch(shared: Arc<Shared>, node: NodeId, new: Arc<Line>, others: Vec<Ar
     }
 }
 
-/// A connection that is there.
+/// A registered connection.
 pub(crate) struct Entered {
-    known: Arc<Known>,
+    known: Arc<NodeEntry>,
     line: Arc<Line>,
 }
 
@@ -125,7 +125,7 @@ impl Drop for Entered {
     }
 }
 
-impl Known {
+impl NodeEntry {
     /// Whose turn it is among the connections of a process.
     pub fn turn(&self, instance: u64) -> Arc<Turn> {
         let mut turns = self.turns.lock();

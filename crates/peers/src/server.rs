@@ -29,46 +29,52 @@ use crate::{Call, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls
 /// Connections that are not secured yet, and those of one address.
 const HANDSHAKES_MAX: usize = 256;
 const HANDSHAKES_OF_ADDRESS_MAX: usize = 32;
-/// Nodes that join at a time. One that is still to send its request is not among them.
+/// Maximum number of nodes that join at a time, not counting those that have yet to send their
+/// request.
 const JOINS_MAX: usize = 4;
 /// Connections without a certificate, and those of one address.
 const JOINERS_MAX: usize = 64;
 const JOINERS_OF_ADDRESS_MAX: usize = 8;
-/// How long a node may take to join, once its request has come.
+/// Time limit of a join, after its request has arrived.
 const JOIN_TIME_MAX: Duration = Duration::from_secs(60);
-/// Connections that are not secured, or have no certificate: one address has at most half as many as are free.
+/// Connections that are not secured, or have no certificate: one address has at most half as many
+/// as are free.
 const SHARE_PERCENT: usize = 50;
-/// How long a connection that was refused stays, so that the other side reads why.
+/// How long a refused connection stays open, so that the other side reads the reason.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// The same refusal is not logged more often.
 const REFUSED_EVERY: Duration = Duration::from_secs(60);
 
-/// What this node does with what others send.
+/// This node's handler of messages and calls.
 pub trait Handler: Send + Sync + 'static {
-    /// Whether a node may say anything: one that left the cluster still has its certificate. Asked often.
+    /// Returns whether a node is admitted: one that left the cluster still has its certificate.
+    /// Called often.
     fn admits(&self, _node: NodeId) -> bool {
         true
     }
 
-    /// A message. The next one of that node waits until this is done, and so, in the end, does the node.
+    /// Receives a message. The next one of that node waits until this is done, and so, in the end,
+    /// does the node.
     fn message(&self, from: NodeId, message: Bytes) -> impl Future<Output = ()> + Send;
 
-    /// A call. It is dropped when the caller gives up.
+    /// Receives a call. It is dropped when the caller gives up.
     fn call(&self, from: NodeId, call: Call)
     -> impl Future<Output = Result<Reply, Refusal>> + Send;
 
-    /// A node wants to join: its token is to be taken, once. The answer is for the new node alone. Refusals are slowed down.
+    /// Handles a node that requests to join: its token must be redeemed, once. The response is only
+    /// for the new node. Refusals are slowed down.
     fn join(&self, request: JoinRequest) -> impl Future<Output = Result<Bytes, Refusal>> + Send;
 
     /// Something that an administrator should know.
     fn event(&self, _event: Event) {}
 }
 
-/// What an administrator should know.
+/// An event for an administrator.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// Two processes are alive that are the same node: its data directory was copied. One of them must stop.
+    /// Two processes are alive that are the same node: its data directory was copied. One of them
+    /// must stop.
     DuplicateNode {
         /// Which.
         node: NodeId,
@@ -77,7 +83,7 @@ pub enum Event {
     OtherProtocol {
         /// Which.
         node: NodeId,
-        /// What it speaks.
+        /// The other side's version.
         theirs: u32,
         /// For people.
         text: String,
@@ -92,10 +98,10 @@ pub struct Server {
 }
 
 impl Server {
-    /// Listens. What is heard of nodes here counts for `peers` too.
+    /// Listens. Connections here also count as signs of life for `peers`.
     ///
     /// # Errors
-    /// [`IdentityError::File`] names the address, when it cannot be listened at.
+    /// [`IdentityError::File`] with the address, when it cannot listen.
     pub async fn bind<H: Handler>(
         address: impl ToSocketAddrs + std::fmt::Debug,
         peers: &Peers,
@@ -136,13 +142,13 @@ impl Server {
         })
     }
 
-    /// Where it listens.
+    /// Returns the address that it listens on.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
 }
 
-/// What all connections share.
+/// State shared by all connections.
 pub(crate) struct Serving<H> {
     pub shared: Arc<Shared>,
     pub handler: Arc<H>,
@@ -162,7 +168,8 @@ fn shared_by_addresses(places: usize, of_one: usize) -> Arc<Queue> {
     })
 }
 
-/// Whose share a connection counts for: of IPv6 a network, as one host has as many addresses as it likes.
+/// Whose share a connection counts for: of IPv6 a network, as one host has as many addresses as it
+/// likes.
 fn sharer(address: IpAddr) -> Arc<str> {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string().into(),
@@ -182,7 +189,7 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
         };
         match accepted {
             Ok((stream, peer)) => {
-                // Who has too many already loses this one; others are accepted all the while.
+                // An address with too many connections loses this one; others are still accepted.
                 let Some(place) = serving.handshakes.try_place(&sharer(peer.ip())) else {
                     let ip = peer.ip();
                     serving.refused(format!("too many are being secured, of {ip} or in all"));
@@ -199,7 +206,7 @@ async fn accept<H: Handler>(listener: TcpListener, serving: Arc<Serving<H>>) {
                 });
             }
             Err(e) => {
-                // Out of file descriptors, mostly: wait for some to come back.
+                // Usually out of file descriptors: wait for some to become available.
                 tracing::warn!(error = %e, "accepting a connection failed");
                 tokio::time::sleep(Duration::from_millis(50)).await;
             }
@@ -219,7 +226,7 @@ impl<H: Handler> Serving<H> {
         }
     }
 
-    /// Answers which node it is; none has no certificate.
+    /// Returns the number of the node; `None` without a certificate.
     async fn secure(
         &self,
         stream: TcpStream,
@@ -316,7 +323,8 @@ impl<H: Handler> Serving<H> {
     }
 }
 
-/// Waits for as long as a connection without a certificate may be open: until its request is due, then until that is answered.
+/// Waits for the time limit of a connection without a certificate: until its request is due, then
+/// until that is answered.
 async fn joining_time<H: Handler>(connection: &Connection<H>, request_due: Duration) {
     tokio::time::sleep(request_due).await;
     if connection.has_asked_to_join() {
@@ -346,7 +354,7 @@ mod tests {
     use crate::link::{Raw, request};
     use crate::{Authority, Body, Identity, Options};
 
-    /// Never lets anybody in, and never answers.
+    /// Never admits a node, and never answers.
     struct Closed;
 
     impl Handler for Closed {
@@ -416,7 +424,7 @@ mod tests {
         assert_eq!(first, StatusCode::TOO_MANY_REQUESTS);
     }
 
-    /// A request to join of which the server waits for the body.
+    /// Sends a request to join of which the server waits for the body.
     fn endless() -> Body {
         Body::stream(futures_util::stream::pending())
     }

@@ -1,4 +1,5 @@
-//! TLS 1.3 with the certificates of an identity: who is let in, what is shown, and what a failure means.
+//! TLS 1.3 with the certificates of an identity: who is admitted, what is presented, and the
+//! meaning of failures.
 
 use std::sync::Arc;
 
@@ -50,7 +51,8 @@ fn roots(authority: &CertificateDer<'static>) -> Result<Arc<RootCertStore>, rust
     Ok(Arc::new(roots))
 }
 
-/// How this node takes connections. Clients without a certificate get in: they may join, nothing else.
+/// Returns the configuration for accepting connections. Clients without a certificate are accepted:
+/// they may only join.
 pub(crate) fn server(identity: &Arc<Identity>) -> Result<Arc<ServerConfig>, IdentityError> {
     let roots = roots(identity.authority().certificate())?;
     let verifier = WebPkiClientVerifier::builder_with_provider(roots, provider())
@@ -67,7 +69,7 @@ pub(crate) fn server(identity: &Arc<Identity>) -> Result<Arc<ServerConfig>, Iden
     Ok(Arc::new(rules))
 }
 
-/// How this node connects to others.
+/// Returns the configuration for connecting to others.
 pub(crate) fn client(identity: &Arc<Identity>) -> Result<Arc<ClientConfig>, IdentityError> {
     let roots = roots(identity.authority().certificate())?;
     let mut rules = ClientConfig::builder_with_provider(provider())
@@ -79,7 +81,8 @@ pub(crate) fn client(identity: &Arc<Identity>) -> Result<Arc<ClientConfig>, Iden
     Ok(Arc::new(rules))
 }
 
-/// How a node connects that has no certificate yet, but knows the authority's SHA-256.
+/// Returns the configuration of a node that has no certificate yet, but knows the authority's
+/// SHA-256.
 pub(crate) fn joiner(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, rustls::Error> {
     let verifier = Arc::new(ByFingerprint {
         fingerprint,
@@ -95,7 +98,8 @@ pub(crate) fn joiner(fingerprint: [u8; 32]) -> Result<Arc<ClientConfig>, rustls:
     Ok(Arc::new(rules))
 }
 
-/// Trusts any node of the authority that has this SHA-256. The authority's certificate comes with the node's.
+/// Trusts any node of the authority that has this SHA-256. The authority's certificate comes with
+/// the node's.
 #[derive(Debug)]
 struct ByFingerprint {
     fingerprint: [u8; 32],
@@ -151,7 +155,7 @@ impl ServerCertVerifier for ByFingerprint {
     }
 }
 
-/// What went wrong with the other side, and what to do about it. `who` names that side.
+/// Explains an error of the other side, and its remedy. `who` names that side.
 pub(crate) fn explain(error: &std::io::Error, who: &str) -> String {
     let inner = error.get_ref().and_then(|e| e.downcast_ref());
     let Some(error) = inner else {
@@ -160,11 +164,13 @@ pub(crate) fn explain(error: &std::io::Error, who: &str) -> String {
     match error {
         rustls::Error::InvalidCertificate(e) => explain_certificate(e, who),
         rustls::Error::AlertReceived(AlertDescription::CertificateExpired) => format!(
-            "{who} says that the certificate of this node has expired or is not valid yet: restart settee here, which renews it; \
+            "{who} reports that the certificate of this node has expired or is not valid yet: restart settee here, which renews it; \
              if it stays so, correct the clock of this machine or of that one"
         ),
         rustls::Error::AlertReceived(AlertDescription::UnknownCA) => {
-            format!("{who} says that this node is of another cluster: join this node to that one")
+            format!(
+                "{who} reports that this node belongs to another cluster: join this node to that one"
+            )
         }
         rustls::Error::AlertReceived(alert) => {
             format!("{who} refused the certificate of this node: {alert:?}")

@@ -1,4 +1,5 @@
-//! What lets a node join: a line of text that holds where the cluster is, how to know it, and a secret that works once.
+//! Join tokens: a line of text with the cluster's addresses, its fingerprint, and a secret that
+//! works once.
 
 use std::fmt;
 use std::str::FromStr;
@@ -23,12 +24,12 @@ const RECORD_BYTES: usize = 16 + 32 + 8;
 /// Which token.
 pub type TokenId = [u8; 16];
 
-/// What only the token's holder knows.
+/// The secret that only the token's holder knows.
 #[derive(Clone, Copy)]
 pub struct Secret(pub(crate) [u8; 32]);
 
 impl Secret {
-    /// What is stored of it. It has 256 random bits, so that a plain hash does.
+    /// Returns its stored form. It has 256 random bits, so a plain hash is enough.
     pub fn hash(&self) -> [u8; 32] {
         Sha256::digest(self.0).into()
     }
@@ -43,13 +44,13 @@ impl fmt::Debug for Secret {
 /// Why a token does not work.
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
-    /// The text is none, or not all of one.
+    /// The text is invalid, or incomplete.
     #[error("this is no token, or not all of it: copy the whole line")]
     Malformed,
     /// A token of a later version.
     #[error("the token is of version {0}, which this program does not know: update it")]
     Version(u8),
-    /// Nobody issued it, it was used, or its secret is wrong: which of them is not told.
+    /// It was never issued, was used, or its secret is wrong: which of them is not disclosed.
     #[error("the token is not known here, or was used already: make a new one")]
     Unknown,
     /// Its time is over.
@@ -70,11 +71,11 @@ pub struct Token {
     pub fingerprint: [u8; 32],
     /// Until when it works, in seconds since 1970.
     pub expires: u64,
-    /// Where members are, as `host:port`.
+    /// The addresses of members, as `host:port`.
     pub addresses: Vec<String>,
 }
 
-/// What the cluster remembers of a token.
+/// The cluster's record of a token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
     /// Which one.
@@ -86,7 +87,8 @@ pub struct TokenRecord {
 }
 
 impl Token {
-    /// A new token and what to remember of it. At most 255 addresses of at most 255 bytes are kept.
+    /// Issues a token; returns it and its record. At most 255 addresses of at most 255 bytes are
+    /// kept.
     ///
     /// # Errors
     /// [`IdentityError`], when there are no random numbers.
@@ -157,7 +159,7 @@ impl FromStr for Token {
     }
 }
 
-/// What stands behind the version.
+/// Parses the part after the version.
 fn parse(bytes: &[u8]) -> Option<Token> {
     let (expires, bytes) = bytes.split_first_chunk()?;
     let (id, bytes) = bytes.split_first_chunk()?;
@@ -178,7 +180,8 @@ fn parse(bytes: &[u8]) -> Option<Token> {
     })
 }
 
-/// Whether a secret is that of a record, and in time. Takes as long for a wrong secret as for a right one.
+/// Checks a secret against a record, and its expiry. Takes as long for a wrong secret as for a
+/// right one.
 ///
 /// # Errors
 /// [`TokenError::Unknown`], [`TokenError::Expired`].
@@ -192,7 +195,7 @@ pub fn check(record: &TokenRecord, secret: &Secret, now: SystemTime) -> Result<(
     Ok(())
 }
 
-/// Tokens that were issued and not used. Pure state: whoever keeps it replicates it.
+/// Issued and unused tokens. Pure state: its owner replicates it.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Tokens(Vec<TokenRecord>);
 
@@ -203,12 +206,12 @@ impl Tokens {
         self.0.push(record);
     }
 
-    /// Those that are remembered.
+    /// Returns the records.
     pub fn list(&self) -> &[TokenRecord] {
         &self.0
     }
 
-    /// Forgets a token; answers whether it was there.
+    /// Removes a token; returns whether it existed.
     pub fn revoke(&mut self, id: &TokenId) -> bool {
         let before = self.0.len();
         self.0.retain(|r| r.id != *id);
@@ -245,7 +248,7 @@ impl Tokens {
         bytes
     }
 
-    /// What [`Tokens::to_bytes`] wrote.
+    /// Decodes the output of [`Tokens::to_bytes`].
     ///
     /// # Errors
     /// [`TokenError::Malformed`], [`TokenError::Version`].

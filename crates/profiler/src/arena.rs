@@ -1,6 +1,8 @@
-//! Where samples are put: memory that is there before the first, and that many threads fill without waiting.
+//! The buffer of samples: memory that is allocated before the first sample, and that many threads
+//! fill without waiting.
 //!
-//! There are two halves. One is filled while the other is read, and they change places every [`TICK`](crate::TICK).
+//! There are two halves. One is filled while the other is read, and they are swapped every
+//! [`TICK`](crate::TICK).
 
 use std::cell::UnsafeCell;
 use std::hint;
@@ -17,19 +19,19 @@ pub const LABEL_MAX: usize = 256;
 /// Bytes of the names of an interpreter's functions.
 pub const NAMES_MAX: usize = 512;
 /// Samples of a half.
-const SLOTS: usize = 1024;
+const SAMPLES_MAX: usize = 1024;
 
 /// One sample.
 #[repr(C)]
-pub struct Slot {
+pub struct Sample {
     pub thread: u32,
-    /// How many times the timer ran out.
+    /// How many times the timer expired.
     pub weight: u32,
     pub depth: usize,
     /// The instruction's address, then addresses that are returned to, inner ones first.
     pub frames: [u64; FRAMES_MAX],
     pub words: [u64; WORDS],
-    /// Words that are there.
+    /// Number of words.
     pub words_len: usize,
     /// Frames inside of the label; the frames end inside of it too when this is `depth`.
     pub label_at: usize,
@@ -41,8 +43,8 @@ pub struct Slot {
 }
 
 struct Half {
-    slots: Box<[UnsafeCell<Slot>]>,
-    /// Slots that were asked for; more than there are when some were lost.
+    samples: Box<[UnsafeCell<Sample>]>,
+    /// Samples requested; more than the capacity when some were lost.
     asked: AtomicUsize,
     /// Threads that are filling one.
     writers: AtomicUsize,
@@ -55,16 +57,18 @@ pub struct Arena {
     lost: AtomicU64,
 }
 
-// SAFETY: a slot is written by the thread that was given its number, which nobody else is until the half was read; it is read when
-// nobody writes in its half any more.
+// SAFETY: a sample is written by the thread that got its number, which no other gets until the half
+// was read; it is read when no thread writes to its half any more.
 unsafe impl Sync for Arena {}
 
 impl Half {
     fn new() -> Half {
-        // SAFETY: numbers and arrays of numbers may be zero. The memory is touched when it is first used.
-        let slots = unsafe { Box::<[UnsafeCell<Slot>]>::new_zeroed_slice(SLOTS).assume_init() };
+        // SAFETY: numbers and arrays of numbers may be zero. The memory is touched when it is first
+        // used.
+        let samples =
+            unsafe { Box::<[UnsafeCell<Sample>]>::new_zeroed_slice(SAMPLES_MAX).assume_init() };
         Half {
-            slots,
+            samples,
             asked: AtomicUsize::new(0),
             writers: AtomicUsize::new(0),
         }
@@ -80,18 +84,19 @@ impl Arena {
         }
     }
 
-    /// Has a slot filled, unless there is none left. Waits for nobody: it is called in handlers of signals.
-    pub fn fill(&self, weight: u32, fill: impl FnOnce(&mut Slot)) {
+    /// Fills a sample, unless none is left. Never waits: it is called in signal handlers.
+    pub fn fill(&self, weight: u32, fill: impl FnOnce(&mut Sample)) {
         loop {
             let filled = self.filled.load(SeqCst);
             let half = &self.halves[filled];
             half.writers.fetch_add(1, SeqCst);
-            // The halves may have changed places before it was known that there is a writer: again, which can only happen once a tick.
+            // The halves may have been swapped before the writer was registered: retry, which can
+            // only happen once a tick.
             if self.filled.load(SeqCst) == filled {
                 let at = half.asked.fetch_add(1, Relaxed);
-                match half.slots.get(at) {
-                    // SAFETY: nobody else was given this number.
-                    Some(slot) => fill(unsafe { &mut *slot.get() }),
+                match half.samples.get(at) {
+                    // SAFETY: no other thread got this number.
+                    Some(sample) => fill(unsafe { &mut *sample.get() }),
                     None => {
                         self.lost.fetch_add(u64::from(weight), Relaxed);
                     }
@@ -104,8 +109,8 @@ impl Arena {
         }
     }
 
-    /// Reads what was filled since the last call, by one caller at a time.
-    pub fn read(&self, mut each: impl FnMut(&Slot)) {
+    /// Reads the samples since the last call, by one caller at a time.
+    pub fn read(&self, mut each: impl FnMut(&Sample)) {
         let filled = self.filled.load(SeqCst);
         let half = &self.halves[filled];
         self.filled.store(1 - filled, SeqCst);
@@ -113,10 +118,10 @@ impl Arena {
             // A thread was interrupted while it filled one.
             std::thread::sleep(Duration::from_micros(100));
         }
-        let asked = half.asked.load(Acquire).min(SLOTS);
-        for slot in &half.slots[..asked] {
+        let asked = half.asked.load(Acquire).min(SAMPLES_MAX);
+        for sample in &half.samples[..asked] {
             // SAFETY: all that were to write here have, and others write to the other half.
-            each(unsafe { &*slot.get() });
+            each(unsafe { &*sample.get() });
         }
         half.asked.store(0, SeqCst);
     }
@@ -143,19 +148,19 @@ mod tests {
                     let arena = &arena;
                     scope.spawn(move || {
                         for n in 0..20_000u64 {
-                            arena.fill(1, |slot| {
-                                slot.thread = thread;
-                                slot.frames = [n; FRAMES_MAX];
-                                slot.depth = FRAMES_MAX;
+                            arena.fill(1, |sample| {
+                                sample.thread = thread;
+                                sample.frames = [n; FRAMES_MAX];
+                                sample.depth = FRAMES_MAX;
                             });
                         }
                     })
                 })
                 .collect();
-            let mut each = |slot: &Slot| {
-                assert!(slot.frames.iter().all(|f| *f == slot.frames[0]));
+            let mut each = |sample: &Sample| {
+                assert!(sample.frames.iter().all(|f| *f == sample.frames[0]));
                 read += 1;
-                sum += slot.frames[0];
+                sum += sample.frames[0];
             };
             while !done.load(Relaxed) {
                 arena.read(&mut each);

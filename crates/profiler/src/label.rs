@@ -12,13 +12,14 @@ use crate::sampler::{Names, Probe};
 pub struct Label(Box<str>);
 
 impl Label {
-    /// Semicolons and line ends, which divide frames and stacks, become spaces, and so does what XML cannot have.
+    /// Semicolons and line ends, which divide frames and stacks, become spaces, and so does what
+    /// XML cannot have.
     pub fn new(name: &str) -> Label {
         let is_bad = |c: char| matches!(c, ';' | '\u{fffe}' | '\u{ffff}') || c.is_control();
         Label(name.replace(is_bad, " ").into())
     }
 
-    /// The name.
+    /// Returns the name.
     pub fn name(&self) -> &str {
         &self.0
     }
@@ -27,34 +28,36 @@ impl Label {
 /// An interpreter that runs on this thread.
 #[derive(Clone, Copy)]
 pub struct Interpreter {
-    /// Where its state is.
+    /// The address of its state.
     pub state: usize,
-    /// Gives the names of the functions that run, the inner ones first, given `state`.
+    /// Writes the names of the running functions, the inner ones first, given `state`.
     ///
-    /// It is called in the handler of a signal, anywhere in the interpreter's work: it may not allocate, take locks, or panic, and
-    /// it reads the interpreter's memory by the probe only, since that may be in the midst of a change.
+    /// It is called in a signal handler, anywhere in the interpreter's work: it may not allocate,
+    /// take locks, or panic, and it reads the interpreter's memory only by the probe, since that
+    /// may be inconsistent.
     pub functions: fn(usize, &mut Probe, &mut Names<'_>),
 }
 
-/// What the handler of a signal finds of this thread. It has no destructor, and is there from the thread's first step on.
+/// The label that the signal handler finds for this thread. It has no destructor, and exists from
+/// the thread's first step on.
 #[derive(Clone, Copy)]
-struct Here {
+struct CurrentLabel {
     label: *const Label,
     /// An address on the stack where the label began.
     since: usize,
 }
 
 thread_local! {
-    static LABEL: Cell<Here> = const { Cell::new(Here { label: ptr::null(), since: 0 }) };
+    static LABEL: Cell<CurrentLabel> = const { Cell::new(CurrentLabel { label: ptr::null(), since: 0 }) };
     static INTERPRETER: Cell<*const Interpreter> = const { Cell::new(ptr::null()) };
 }
 
-/// Takes back what was set, also when the work panics.
+/// Restores the previous value, also when the work panics.
 struct Reset<T: Copy + 'static>(&'static std::thread::LocalKey<Cell<T>>, T);
 
 impl<T: Copy> Drop for Reset<T> {
     fn drop(&mut self) {
-        // What the work did is done before, as the handler sees it.
+        // The handler sees the effects of the work before this.
         compiler_fence(SeqCst);
         self.0.set(self.1);
     }
@@ -63,7 +66,7 @@ impl<T: Copy> Drop for Reset<T> {
 /// Does work that samples of this thread have under a label.
 #[inline]
 pub fn labelled<T>(label: &Label, work: impl FnOnce() -> T) -> T {
-    let here = Here {
+    let here = CurrentLabel {
         label,
         since: ptr::from_ref(&label).addr(),
     };
@@ -80,27 +83,28 @@ pub fn scripted<T>(interpreter: &Interpreter, work: impl FnOnce() -> T) -> T {
     work()
 }
 
-/// The label of this thread, and where on the stack it began.
+/// Returns the label of this thread, and where on the stack it began.
 ///
 /// # Safety
 /// It is not kept for longer than the caller runs: not across what ends [`labelled`].
 pub(crate) unsafe fn here<'a>() -> Option<(&'a Label, usize)> {
     let here = LABEL.get();
-    // SAFETY: a pointer is there only while `labelled` has the reference that it was made of; this is its thread.
+    // SAFETY: a pointer exists only while `labelled` holds the reference that it was made of; this
+    // is its thread.
     let label = unsafe { here.label.as_ref() };
     label.map(|label| (label, here.since))
 }
 
-/// The interpreter that runs on this thread.
+/// Returns the interpreter that runs on this thread.
 pub(crate) fn interpreter() -> Option<Interpreter> {
     let interpreter = INTERPRETER.get();
     // SAFETY: as above; what is pointed at is copied.
     unsafe { interpreter.as_ref() }.copied()
 }
 
-/// The name of this thread's label; empty without one.
+/// Returns the name of this thread's label; empty without one.
 pub fn current() -> String {
-    // SAFETY: the label is copied at once.
+    // SAFETY: the label is copied immediately.
     unsafe { here() }.map_or_else(String::new, |(label, _)| label.name().to_owned())
 }
 

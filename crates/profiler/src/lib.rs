@@ -1,16 +1,17 @@
-//! Where does the processor time of this process go?
+//! A sampling profiler of this process's processor time.
 //!
-//! A [`Session`] samples the stacks of all threads, each by a timer of its own that counts the thread's processor time. When it is
-//! over, [`Symbols`] gives the addresses names, and a [`Profile`] is what comes of it: stacks with how often each was seen, as
-//! folded text, a flame graph, or pprof's format.
+//! A [`Session`] samples the stacks of all threads, each by a timer of its own that counts the
+//! thread's processor time. When it is over, [`Symbols`] resolves the addresses, and a [`Profile`]
+//! is the result: stacks with their counts, as folded text, a flame graph, or pprof's format.
 //!
-//! - [`labelled`] says whose function runs: a thread's samples have it as a frame. It costs two stores to memory of the thread.
-//! - [`scripted`] says which interpreter runs, which then gives the names of its functions.
+//! - [`labelled`] records whose function runs: a thread's samples have it as a frame. It costs two stores to memory of the thread.
+//! - [`scripted`] records which interpreter runs, which then supplies the names of its functions.
 //!
-//! While no session runs there are no timers, and no signals. All unsafe code is in `sampler`, `arena` and `label`:
-//! the handler of SIGPROF, which allocates nothing, takes no lock and waits for nobody. It walks the stack by frame pointers, and
-//! reads memory only by way of the kernel ([`Probe`]), which answers an error where there is none. It does not use unwind tables:
-//! unwinders that do take locks and allocate, and have ended servers.
+//! While no session runs there are no timers, and no signals. All unsafe code is in `sampler`,
+//! `arena` and `label`: the handler of SIGPROF, which allocates nothing, takes no lock and never
+//! waits. It walks the stack by frame pointers, and reads memory only through the kernel
+//! ([`Probe`]), which returns an error for an invalid address. It does not use unwind tables:
+//! unwinders that do take locks and allocate, and have crashed servers.
 
 mod arena;
 mod label;
@@ -33,7 +34,7 @@ pub use session::{HZ_MAX, Session, TICK};
 pub use svg::{Graph, differences};
 pub use symbols::Symbols;
 
-/// Why there is no profile.
+/// The reason why there is no profile.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One at a time.
@@ -42,10 +43,10 @@ pub enum Error {
     /// The system gives no timers.
     #[error("threads cannot be sampled: {0}")]
     Timers(std::io::Error),
-    /// The text is none of a profile.
+    /// The text is not a profile.
     #[error("line {line} is no folded stack: stack, space, number")]
     Folded {
-        /// Counted from 1.
+        /// Starts at 1.
         line: usize,
     },
     /// There is nothing to draw.

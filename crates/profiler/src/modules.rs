@@ -11,7 +11,7 @@ pub(crate) enum Module {
     Program,
     /// A library, by its path.
     Library(String),
-    /// What the kernel gives each process, and the like, by its name.
+    /// A mapping by the kernel, or similar, by its name.
     Other(String),
 }
 
@@ -75,7 +75,7 @@ impl Modules {
         }) as u32
     }
 
-    /// Where the code at an address is from.
+    /// Returns the origin of the code at an address.
     pub fn place(&self, address: u64) -> Option<Place> {
         // The kernel lists them in the order of addresses.
         let after = self.mapped.partition_point(|m| m.from <= address);

@@ -1,6 +1,8 @@
-//! The format of pprof: a protocol buffer, compressed. Its definition is `profile.proto` of github.com/google/pprof.
+//! The format of pprof: a compressed protocol buffer. Its definition is `profile.proto` of
+//! github.com/google/pprof.
 //!
-//! It has seven kinds of fields, of two types: writing them takes less than what would be generated for them.
+//! It has seven kinds of fields, of two types: writing them takes less code than would be generated
+//! for them.
 
 use std::collections::HashMap;
 use std::io::{self, Write};
@@ -43,12 +45,12 @@ impl Message {
 }
 
 /// Texts, by the numbers that stand for them. The first is empty.
-struct Texts<'a> {
+struct StringTable<'a> {
     numbers: HashMap<&'a str, u64>,
     all: Vec<&'a str>,
 }
 
-impl<'a> Texts<'a> {
+impl<'a> StringTable<'a> {
     fn number(&mut self, text: &'a str) -> u64 {
         *self.numbers.entry(text).or_insert_with(|| {
             self.all.push(text);
@@ -66,12 +68,12 @@ fn value_type(kind: u64, unit: u64) -> Vec<u8> {
 }
 
 impl Profile {
-    /// As `go tool pprof` reads it. It was made within a time.
+    /// Encodes the profile for `go tool pprof`. `duration` is that of the profile.
     ///
     /// # Errors
     /// None: it is written to memory.
     pub fn pprof(&self, duration: Duration) -> io::Result<Vec<u8>> {
-        let mut texts = Texts {
+        let mut texts = StringTable {
             numbers: HashMap::new(),
             all: vec![],
         };

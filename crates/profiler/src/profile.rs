@@ -4,12 +4,12 @@ use std::collections::{BTreeMap, HashMap, HashSet};
 
 use crate::Error;
 
-/// What is counted.
+/// The unit of counts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Samples of processor time, so many a second.
+    /// Samples of processor time, with a rate per second.
     Samples {
-        /// How many samples a second has.
+        /// The number of samples per second.
         hz: u32,
     },
     /// Microseconds of wall time.
@@ -27,7 +27,7 @@ pub struct Profile {
     left_out: u64,
 }
 
-/// How a function's share grew.
+/// The growth of a function's share.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Growth {
     /// The frame.
@@ -50,10 +50,10 @@ impl Profile {
         }
     }
 
-    /// Reads folded text.
+    /// Parses folded text.
     ///
     /// # Errors
-    /// [`Error::Folded`] with the line that is none.
+    /// [`Error::Folded`] with the invalid line.
     pub fn parse(folded: &str, unit: Unit) -> Result<Profile, Error> {
         let mut profile = Profile::new(unit);
         for (n, line) in folded
@@ -84,7 +84,7 @@ impl Profile {
         *self.stacks.entry(stack).or_default() += count;
     }
 
-    /// So many of what was added have a frame without a name, or end too early.
+    /// Counts stacks with a frame without a name, or that end too early.
     pub(crate) fn add_unknown(&mut self, count: u64) {
         self.unknown += count;
     }
@@ -97,7 +97,7 @@ impl Profile {
         self.left_out += threads;
     }
 
-    /// All that there is.
+    /// Returns the total count.
     pub fn total(&self) -> u64 {
         self.stacks.values().sum()
     }
@@ -125,7 +125,7 @@ impl Profile {
             .collect()
     }
 
-    /// By frame: what it has with all that it calls, and what it has itself.
+    /// Returns by frame its count including callees, and its own.
     fn by_frame(&self) -> HashMap<&str, (u64, u64)> {
         let mut sums: HashMap<&str, (u64, u64)> = HashMap::new();
         let mut seen = HashSet::new();
@@ -142,7 +142,8 @@ impl Profile {
         sums
     }
 
-    /// The frames whose shares grew most since `before`, those that grew most first: with what they call, and by themselves.
+    /// Returns the frames whose shares grew most since `before`, in descending order: including
+    /// callees, and their own.
     pub fn growth(&self, before: &Profile, most: usize) -> (Vec<Growth>, Vec<Growth>) {
         let (old, new) = (before.by_frame(), self.by_frame());
         let of = |n: u64, total: u64| n as f64 / total.max(1) as f64;

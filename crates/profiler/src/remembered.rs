@@ -1,4 +1,5 @@
-//! What is read of `/proc` while that can still be opened, for profiles of a process that confines itself.
+//! Data of `/proc` that is read while it can still be opened, for profiles of a process that
+//! confines itself.
 
 use std::fs;
 use std::io;
@@ -8,7 +9,7 @@ use crate::sampler;
 
 static REMEMBERED: OnceLock<Remembered> = OnceLock::new();
 
-/// What a process was when it called [`remember`].
+/// The state of a process when it called [`remember`].
 pub(crate) struct Remembered {
     /// The path of its program.
     pub program: String,
@@ -18,11 +19,11 @@ pub(crate) struct Remembered {
     pub threads: Vec<(u32, String)>,
 }
 
-/// Has later profiles of this process use what is read now. For a process that starts no more threads and maps no more code, and
-/// that will not be allowed to open files.
+/// Makes later profiles of this process use what is read now. For a process that starts no more
+/// threads, maps no more code, and will not be allowed to open files.
 ///
 /// # Errors
-/// The kernel's.
+/// Those of the kernel.
 pub fn remember() -> io::Result<()> {
     sampler::find_memory();
     let threads = threads()?.into_iter();
@@ -41,7 +42,7 @@ pub(crate) fn get() -> Option<&'static Remembered> {
     REMEMBERED.get()
 }
 
-/// The threads that the process has, by the kernel's numbers.
+/// Returns the threads that the process has, by the kernel's numbers.
 pub(crate) fn threads() -> io::Result<Vec<u32>> {
     if let Some(known) = get() {
         return Ok(known.threads.iter().map(|(thread, _)| *thread).collect());
@@ -51,7 +52,7 @@ pub(crate) fn threads() -> io::Result<Vec<u32>> {
     Ok(entries.filter_map(number).collect())
 }
 
-/// What a thread is called; empty for one that has ended.
+/// Returns the name of a thread; empty for one that has ended.
 pub(crate) fn name_of(thread: u32) -> String {
     if let Some(known) = get() {
         let found = known.threads.iter().find(|(number, _)| *number == thread);

@@ -1,8 +1,9 @@
 //! The handler of SIGPROF, and the timers that send it.
 //!
-//! Each thread has a timer of its own, that counts the thread's processor time and sends the signal to it. One timer for the whole
-//! process (`setitimer`) would do with fewer calls, but gives its signals to whatever thread happens to run, and no more of them
-//! than the kernel has ticks however many processors are busy.
+//! Each thread has a timer of its own, that counts the thread's processor time and sends the signal
+//! to it. One timer for the whole process (`setitimer`) would do with fewer calls, but gives its
+//! signals to whatever thread happens to run, and no more of them than the kernel has ticks however
+//! many processors are busy.
 
 use std::ffi::{CStr, c_void};
 use std::fs::File;
@@ -15,29 +16,29 @@ use std::sync::atomic::{AtomicBool, AtomicI32};
 use std::sync::{Once, OnceLock};
 use std::time::Duration;
 
-use crate::arena::{Arena, FRAMES_MAX, LABEL_MAX, NAMES_MAX, Slot};
+use crate::arena::{Arena, FRAMES_MAX, LABEL_MAX, NAMES_MAX, Sample};
 use crate::label;
 
-/// The handler finds it here. It is never given back: a signal may be on its way when a session ends.
+/// The buffer for the handler. It is never freed: a signal may be pending when a session ends.
 static ARENA: OnceLock<Arena> = OnceLock::new();
-/// Whether samples are taken.
+/// Whether samples are being taken.
 static IS_SAMPLING: AtomicBool = AtomicBool::new(false);
-/// Whether the kernel copies memory of this process for it. Containers may forbid it.
+/// Whether the kernel copies memory of this process on request. Containers may forbid it.
 static MAY_COPY: AtomicBool = AtomicBool::new(false);
 /// The open file of this process's memory, where it may not; -1 for none.
 static MEMORY: AtomicI32 = AtomicI32::new(-1);
 
 const PAGE: usize = 4096;
-/// Words that are copied at once.
+/// Number of words copied at a time.
 const CHUNK: usize = 64;
-/// One frame is not longer than this. A pointer that leads further is none to a frame.
+/// Maximum size of a frame, in bytes. A pointer that leads further is not a frame pointer.
 const FRAME_BYTES_MAX: usize = 4 << 20;
-/// A stack may go on elsewhere where it was too short (`stacker`), so often.
+/// Maximum number of jumps to another stack, where one was too short (`stacker`).
 const JUMPS_MAX: usize = 8;
 /// Reads memory that may not be there.
 pub struct Probe {
     copy: [u64; CHUNK],
-    /// The address of `copy[0]`, and how many words of it are there.
+    /// The address of `copy[0]`, and the number of words in it.
     at: usize,
     len: usize,
     may_copy: bool,
@@ -54,7 +55,8 @@ impl Probe {
         }
     }
 
-    /// The word at an address; `None` where nothing can be read, and for addresses that no word has.
+    /// Returns the word at an address; `None` where nothing can be read, and for addresses that no
+    /// word has.
     pub fn word(&mut self, at: usize) -> Option<u64> {
         if !at.is_multiple_of(8) || at < PAGE {
             return None;
@@ -63,7 +65,7 @@ impl Probe {
         if at >= self.at && known < self.len {
             return Some(self.copy[known]);
         }
-        // What is copied does not end in a page that may not be there.
+        // The copy does not reach into a page that may not exist.
         let words = ((PAGE - at % PAGE) / 8).min(CHUNK);
         let is_there = match self.may_copy {
             true => self.copy_from(at, words),
@@ -74,7 +76,7 @@ impl Probe {
         is_there.then(|| self.copy[0])
     }
 
-    /// The four bytes at an address.
+    /// Returns the four bytes at an address.
     pub fn half(&mut self, at: usize) -> Option<u32> {
         let word = self.word(at & !7)?;
         at.is_multiple_of(4)
@@ -96,7 +98,8 @@ impl Probe {
             iov_base: ptr::with_exposed_provenance_mut(at),
             iov_len: bytes,
         };
-        // SAFETY: the kernel writes at most `bytes` to the copy, and answers an error where `from` cannot be read.
+        // SAFETY: the kernel writes at most `bytes` to the copy, and answers an error where `from`
+        // cannot be read.
         let copied = unsafe {
             libc::syscall(
                 libc::SYS_process_vm_readv,
@@ -111,33 +114,35 @@ impl Probe {
         usize::try_from(copied) == Ok(bytes)
     }
 
-    /// The same where the kernel may not copy: by the file of this process's memory, if there is one.
+    /// Reads where the kernel may not copy: through the file of this process's memory, if there is
+    /// one.
     fn read_at(&mut self, at: usize, words: usize) -> bool {
         let (file, bytes) = (MEMORY.load(Relaxed), words * 8);
         let Ok(offset) = libc::off_t::try_from(at) else {
             return false;
         };
         let to: *mut c_void = self.copy.as_mut_ptr().cast();
-        // SAFETY: the kernel writes at most `bytes` to the copy, and answers an error where there is no such file or no such memory.
+        // SAFETY: the kernel writes at most `bytes` to the copy, and returns an error if the file
+        // or the memory does not exist.
         let read = unsafe { libc::pread(file, to, bytes, offset) };
         usize::try_from(read) == Ok(bytes)
     }
 }
 
-/// Where the names of an interpreter's functions go.
+/// The buffer for the names of an interpreter's functions.
 pub struct Names<'a> {
     bytes: &'a mut [u8; NAMES_MAX],
     len: usize,
 }
 
 impl Names<'_> {
-    /// Adds a name, if there is room; answers whether there was.
+    /// Adds a name, if there is room; returns whether there was.
     pub fn push(&mut self, name: &[u8]) -> bool {
         let end = self.len + name.len();
         let Some(to) = self.bytes.get_mut(self.len..=end) else {
             return false;
         };
-        // Not by formatting, and not by what could panic.
+        // Without formatting, and without anything that could panic.
         for (to, from) in to.iter_mut().zip(name.iter().chain(b"\n")) {
             *to = *from;
         }
@@ -146,7 +151,7 @@ impl Names<'_> {
     }
 }
 
-/// The functions of the interpreter that runs on this thread, inner ones first.
+/// Returns the functions of the interpreter that runs on this thread, inner ones first.
 pub fn running() -> Vec<String> {
     let Some(interpreter) = label::interpreter() else {
         return vec![];
@@ -172,7 +177,7 @@ struct Registers {
     instruction: usize,
     stack: usize,
     frame: usize,
-    /// Where a function that calls none returns to, on processors that have a register for it.
+    /// The return address of a leaf function, on processors that have a register for it.
     link: Option<usize>,
 }
 
@@ -198,7 +203,7 @@ fn registers(context: &libc::ucontext_t) -> Registers {
     }
 }
 
-/// What a timer's signal says, by the kernel's layout: `si_overrun` and `si_value`.
+/// The fields of a timer's signal, by the kernel's layout: `si_overrun` and `si_value`.
 #[repr(C)]
 struct TimerInfo {
     signal: libc::c_int,
@@ -212,14 +217,16 @@ struct TimerInfo {
 
 /// Takes a sample of this thread.
 ///
-/// It runs wherever the thread happens to be: in an allocator, with any lock held. So it allocates nothing, locks nothing, formats
-/// nothing, cannot panic (no index is out of bounds, no sum overflows), and leaves `errno` as it was.
+/// It runs wherever the thread happens to be: in an allocator, with any lock held. So it allocates
+/// nothing, locks nothing, formats nothing, cannot panic (no index is out of bounds, no sum
+/// overflows), and leaves `errno` as it was.
 extern "C" fn on_signal(_: libc::c_int, info: *mut libc::siginfo_t, context: *mut c_void) {
     if !IS_SAMPLING.load(SeqCst) || info.is_null() || context.is_null() {
         return;
     }
     let Some(arena) = ARENA.get() else { return };
-    // SAFETY: the kernel gives the handler both, and a timer's signal has this layout. `errno` is this thread's.
+    // SAFETY: the kernel gives the handler both, and a timer's signal has this layout. `errno` is
+    // this thread's.
     unsafe {
         let info = &*info.cast::<TimerInfo>();
         if info.code != libc::SI_TIMER {
@@ -228,76 +235,76 @@ extern "C" fn on_signal(_: libc::c_int, info: *mut libc::siginfo_t, context: *mu
         let errno = *libc::__errno_location();
         let weight = u32::try_from(info.overrun).unwrap_or(0).saturating_add(1);
         let registers = registers(&*context.cast::<libc::ucontext_t>());
-        arena.fill(weight, |slot| {
-            slot.thread = info.value as u32;
-            slot.weight = weight;
-            take(slot, &registers);
+        arena.fill(weight, |sample| {
+            sample.thread = info.value as u32;
+            sample.weight = weight;
+            take(sample, &registers);
         });
         *libc::__errno_location() = errno;
     }
 }
 
 /// Fills a slot.
-fn take(slot: &mut Slot, registers: &Registers) {
+fn take(sample: &mut Sample, registers: &Registers) {
     let mut probe = Probe::new();
     // SAFETY: it is used within this function only; the thread stands still.
     let label = unsafe { label::here() };
-    words(slot, registers, &mut probe);
+    words(sample, registers, &mut probe);
     walk(
-        slot,
+        sample,
         registers,
         label.map_or(0, |(_, since)| since),
         &mut probe,
     );
-    slot.label_len = 0;
+    sample.label_len = 0;
     if let Some((label, _)) = label {
         let name = label.name().as_bytes();
-        for (to, from) in slot.label.iter_mut().zip(name) {
+        for (to, from) in sample.label.iter_mut().zip(name) {
             *to = *from;
         }
-        slot.label_len = name.len().min(LABEL_MAX);
+        sample.label_len = name.len().min(LABEL_MAX);
     }
-    slot.names_len = 0;
+    sample.names_len = 0;
     if let Some(interpreter) = label::interpreter() {
         probe.forget();
         let mut names = Names {
-            bytes: &mut slot.names,
+            bytes: &mut sample.names,
             len: 0,
         };
         (interpreter.functions)(interpreter.state, &mut probe, &mut names);
-        slot.names_len = names.len;
+        sample.names_len = names.len;
     }
 }
 
 /// Keeps the end of the stack.
-fn words(slot: &mut Slot, registers: &Registers, probe: &mut Probe) {
-    slot.words_len = 0;
+fn words(sample: &mut Sample, registers: &Registers, probe: &mut Probe) {
+    sample.words_len = 0;
     let mut at = registers.stack & !7;
-    if let (Some(link), Some(first)) = (registers.link, slot.words.first_mut()) {
+    if let (Some(link), Some(first)) = (registers.link, sample.words.first_mut()) {
         *first = link as u64;
-        slot.words_len = 1;
+        sample.words_len = 1;
         return;
     }
-    for word in &mut slot.words {
+    for word in &mut sample.words {
         let Some(read) = probe.word(at) else { return };
         *word = read;
-        slot.words_len += 1;
+        sample.words_len += 1;
         at = at.wrapping_add(8);
     }
 }
 
 /// Follows the frame pointers.
-fn walk(slot: &mut Slot, registers: &Registers, label_since: usize, probe: &mut Probe) {
-    slot.frames[0] = registers.instruction as u64;
-    slot.depth = 1;
-    slot.label_at = 0;
+fn walk(sample: &mut Sample, registers: &Registers, label_since: usize, probe: &mut Probe) {
+    sample.frames[0] = registers.instruction as u64;
+    sample.depth = 1;
+    sample.label_at = 0;
     let (mut frame, mut last) = (registers.frame, registers.stack);
     let (mut jumps, mut is_inside) = (0, label_since != 0);
-    while slot.depth < FRAMES_MAX {
+    while sample.depth < FRAMES_MAX {
         // The function of the last address has its frame here.
         is_inside &= frame < label_since;
         if is_inside {
-            slot.label_at = slot.depth;
+            sample.label_at = sample.depth;
         }
         let is_above = frame.wrapping_sub(last) < FRAME_BYTES_MAX;
         if !is_above {
@@ -314,13 +321,14 @@ fn walk(slot: &mut Slot, registers: &Registers, label_since: usize, probe: &mut 
         if address == 0 {
             return;
         }
-        slot.frames[slot.depth] = address;
-        slot.depth += 1;
+        sample.frames[sample.depth] = address;
+        sample.depth += 1;
         (last, frame) = (frame, next as usize);
     }
 }
 
-/// Makes the handler and the arena ready, once. The handler stays: a signal that comes late would end the process otherwise.
+/// Makes the handler and the arena ready, once. The handler stays: a signal that comes late would
+/// end the process otherwise.
 pub fn prepare() -> io::Result<&'static Arena> {
     static IS_READY: OnceLock<Result<(), i32>> = OnceLock::new();
     let arena = ARENA.get_or_init(Arena::new);
@@ -357,8 +365,9 @@ fn open_memory() {
 
 fn install() -> io::Result<()> {
     let mut action = MaybeUninit::<libc::sigaction>::zeroed();
-    // SAFETY: all fields may be zero, and those that count are set. Calls that the signal interrupts go on. Threads that have a stack
-    // for signals use it: their own may be at its end.
+    // SAFETY: all fields may be zero, and the required ones are set. Calls that the signal
+    // interrupts are restarted. Threads that have a stack for signals use it: their own may be
+    // nearly exhausted.
     let installed = unsafe {
         let action = action.assume_init_mut();
         action.sa_sigaction = on_signal as *const () as usize;
@@ -372,7 +381,7 @@ fn install() -> io::Result<()> {
     }
 }
 
-/// Whether samples are taken from now on.
+/// Sets whether samples are taken from now on.
 pub fn sample(are_taken: bool) {
     IS_SAMPLING.store(are_taken, SeqCst);
 }
@@ -382,8 +391,8 @@ pub fn sample(are_taken: bool) {
 pub struct Timer(libc::c_int);
 
 impl Timer {
-    /// Has SIGPROF sent to a thread whenever it has used so much processor time, the first time after `first`. [`prepare`] comes
-    /// before.
+    /// Sends SIGPROF to a thread whenever it has used this processor time, the first time after
+    /// `first`. [`prepare`] must be called before.
     pub fn start(thread: u32, first: Duration, every: Duration) -> io::Result<Timer> {
         // The kernel's number of the clock of a thread's processor time.
         const OF_THREAD: libc::clockid_t = 4;
@@ -433,12 +442,12 @@ fn spec(time: Duration) -> libc::timespec {
 
 impl Drop for Timer {
     fn drop(&mut self) {
-        // SAFETY: it is this timer, which nobody else has. It fails for none that is there.
+        // SAFETY: it is this timer, which has no other owner. It cannot fail for an existing one.
         unsafe { libc::syscall(libc::SYS_timer_delete, self.0) };
     }
 }
 
-/// Functions of the C library of which one of several is chosen when it is loaded, by what the processor can do.
+/// Returns functions of the C library that are selected at load time, by the processor's features.
 pub fn chosen_functions() -> Vec<(&'static str, usize)> {
     const NAMES: [&CStr; 9] = [
         c"memcpy", c"memmove", c"memset", c"memcmp", c"memchr", c"memrchr", c"strlen", c"strcmp",

@@ -1,11 +1,12 @@
-//! Samples as one process has them: places in files, without names. A worker hands them to the server, which runs the same files.
+//! Samples as one process has them: places in files, without names. A worker hands them to the
+//! server, which runs the same files.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
 
 use serde::{Deserialize, Serialize};
 
-use crate::arena::Slot;
+use crate::arena::Sample;
 use crate::modules::{Module, Modules, Place};
 
 /// Different stacks that are kept. Further ones are lost, and counted.
@@ -21,17 +22,18 @@ pub(crate) struct Stack {
     pub thread: u32,
     /// Inner ones first.
     pub frames: Vec<Place>,
-    /// Places of code that the stack's end names, when the innermost function is of a library: one of them called it.
+    /// Places of code that the stack's end names, when the innermost function is of a library: one
+    /// of them called it.
     pub near: Vec<Place>,
     /// The walk ended where no code is.
     pub is_cut: bool,
-    /// How many frames are inside of a user's function, and its name.
+    /// The number of frames inside of a user's function, and its name.
     pub label: Option<(u32, String)>,
     /// The interpreter's functions, inner ones first.
     pub functions: Vec<String>,
 }
 
-/// What a session saw.
+/// The samples of a session.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
 pub struct Samples {
     pub(crate) modules: Vec<Module>,
@@ -52,14 +54,14 @@ impl Samples {
         }
     }
 
-    /// How many there are, without those that were lost.
+    /// Returns their number, without lost ones.
     pub fn count(&self) -> u64 {
         self.stacks.iter().map(|(_, n)| n).sum()
     }
 
     /// As bytes, for another process of the same program.
     pub fn to_bytes(&self) -> Vec<u8> {
-        // Maps with keys that are no texts fail, of which there are none.
+        // Only maps with keys that are not texts fail, and there are no such maps.
         serde_json::to_vec(self).unwrap_or_default()
     }
 
@@ -80,7 +82,7 @@ impl Samples {
 pub(crate) struct Gathered {
     pub modules: Modules,
     stacks: HashMap<Stack, u64>,
-    /// Of all stacks.
+    /// The total number of frames of all stacks.
     frames: usize,
     threads: Vec<String>,
     lost: u64,
@@ -88,9 +90,9 @@ pub(crate) struct Gathered {
 
 impl Gathered {
     /// Adds a sample of a thread of this name.
-    pub fn add(&mut self, slot: &Slot, thread: &str) {
-        let stack = self.stack(slot, thread);
-        let weight = u64::from(slot.weight);
+    pub fn add(&mut self, sample: &Sample, thread: &str) {
+        let stack = self.stack(sample, thread);
+        let weight = u64::from(sample.weight);
         let size = stack.frames.len() + stack.near.len() + stack.functions.len();
         let is_room = self.stacks.len() < STACKS_MAX && self.frames + size <= FRAMES_MAX;
         match self.stacks.entry(stack) {
@@ -103,7 +105,7 @@ impl Gathered {
         }
     }
 
-    fn stack(&mut self, slot: &Slot, thread: &str) -> Stack {
+    fn stack(&mut self, sample: &Sample, thread: &str) -> Stack {
         let thread = self
             .threads
             .iter()
@@ -112,9 +114,9 @@ impl Gathered {
                 self.threads.push(thread.to_owned());
                 self.threads.len() - 1
             });
-        let mut frames = Vec::with_capacity(slot.depth);
-        for (n, &address) in slot.frames[..slot.depth].iter().enumerate() {
-            // What is returned to is behind the call.
+        let mut frames = Vec::with_capacity(sample.depth);
+        for (n, &address) in sample.frames[..sample.depth].iter().enumerate() {
+            // The return address is after the call.
             let address = address.saturating_sub(u64::from(n > 0));
             match self.modules.place(address) {
                 Some(place) => frames.push(place),
@@ -125,7 +127,7 @@ impl Gathered {
         let near = match frames.first() {
             Some(first) if is_of_program(first) => vec![],
             _ => {
-                let words = &slot.words[..slot.words_len];
+                let words = &sample.words[..sample.words_len];
                 let places = words
                     .iter()
                     .filter_map(|w| self.modules.place(w.wrapping_sub(1)));
@@ -133,12 +135,16 @@ impl Gathered {
             }
         };
         let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
-        let label = (slot.label_len > 0)
-            .then(|| (slot.label_at as u32, text(&slot.label[..slot.label_len])));
-        let names = slot.names[..slot.names_len].split(|b| *b == b'\n');
+        let label = (sample.label_len > 0).then(|| {
+            (
+                sample.label_at as u32,
+                text(&sample.label[..sample.label_len]),
+            )
+        });
+        let names = sample.names[..sample.names_len].split(|b| *b == b'\n');
         Stack {
             thread: thread as u32,
-            is_cut: frames.len() < slot.depth,
+            is_cut: frames.len() < sample.depth,
             frames,
             near,
             label,
@@ -146,7 +152,7 @@ impl Gathered {
         }
     }
 
-    /// So many were lost before they came here.
+    /// Counts samples that were lost before.
     pub fn lose(&mut self, samples: u64) {
         self.lost += samples;
     }

@@ -12,7 +12,7 @@ use crate::remembered;
 use crate::sampler::{self, Timer};
 use crate::samples::{Gathered, Samples};
 
-/// How often [`Session::tick`] wants to be called.
+/// Interval at which [`Session::tick`] must be called.
 pub const TICK: Duration = Duration::from_millis(100);
 /// Most samples of a thread for each second of its processor time.
 pub const HZ_MAX: u32 = 1000;
@@ -21,25 +21,25 @@ static IS_BUSY: AtomicBool = AtomicBool::new(false);
 
 struct Thread {
     name: String,
-    /// `None` for one that has none.
+    /// `None` if it has none.
     timer: Option<Timer>,
     is_alive: bool,
-    /// It was found in the last look.
+    /// It was found by the last search.
     is_new: bool,
 }
 
-/// A profile that is being made. Dropped, it ends.
+/// A profile in progress. It ends when it is dropped.
 pub struct Session {
     arena: &'static Arena,
     every: Duration,
-    /// By the kernel's numbers.
+    /// By the kernel's thread ids.
     threads: HashMap<u32, Thread>,
     gathered: Gathered,
     left_out: u64,
 }
 
 impl Session {
-    /// Begins, with so many samples for each second of processor time, 1 to [`HZ_MAX`].
+    /// Starts, with this number of samples per second of processor time, 1 to [`HZ_MAX`].
     ///
     /// # Errors
     /// [`Error::Busy`] while there is another, [`Error::Timers`] when threads cannot be sampled.
@@ -58,7 +58,7 @@ impl Session {
             gathered: Gathered::default(),
             left_out: 0,
         };
-        // What a session before this one left.
+        // Samples left by an earlier session.
         arena.read(|_| {});
         arena.lost();
         session.gathered.modules.read();
@@ -67,7 +67,8 @@ impl Session {
         Ok(session)
     }
 
-    /// Looks for threads that are new, and takes the samples that came. To be called every [`TICK`].
+    /// Looks for threads that are new, and takes the samples that came. To be called every
+    /// [`TICK`].
     pub fn tick(&mut self) {
         // An error is one of a single thread, which may just have ended.
         let _ = self.find_threads();
@@ -97,7 +98,8 @@ impl Session {
         sampler::sample(false);
     }
 
-    /// Starts timers of new threads. One that has ended keeps its name until its last samples are taken.
+    /// Starts timers of new threads. One that has ended keeps its name until its last samples are
+    /// taken.
     fn find_threads(&mut self) -> Result<(), Error> {
         let threads = remembered::threads().map_err(Error::Timers)?;
         self.threads
@@ -108,7 +110,7 @@ impl Session {
                 Entry::Occupied(thread) => {
                     let thread = thread.into_mut();
                     thread.is_alive = true;
-                    // A thread gives itself its name; until then it has that of whoever started it.
+                    // A thread sets its own name; until then it has that of its creator.
                     if std::mem::take(&mut thread.is_new) {
                         thread.name = name_of(number);
                     }
@@ -158,7 +160,7 @@ fn name_of(thread: u32) -> String {
     kind(remembered::name_of(thread).trim())
 }
 
-/// The name of threads of one kind: without their numbers.
+/// Returns the name of threads of one kind: without their numbers.
 fn kind(name: &str) -> String {
     let is_end = |c: char| c.is_ascii_digit() || matches!(c, '-' | ':' | '_' | ' ' | '#');
     let kind = name.trim_end_matches(is_end);
@@ -193,7 +195,7 @@ mod tests {
         }
     }
 
-    /// Everything in one test: there is one session at a time in a process.
+    /// All in one test: a process has one session at a time.
     #[test]
     fn threads_are_seen_where_they_are() {
         let stop = AtomicBool::new(false);

@@ -10,9 +10,11 @@ use inferno::flamegraph::{self, Options, Palette};
 use crate::Error;
 use crate::profile::{Profile, Unit};
 
-/// Narrower frames are left out of a graph, in percent of its width: nobody could see them, and they are most of its bytes.
+/// Narrower frames are left out of a graph, in percent of its width: they are invisible, and would
+/// be most of its bytes.
 const WIDTH_MIN: f64 = 0.05;
-/// Follows the reader's choice of light or dark. Frames have their own colours, on which black is read in both.
+/// Follows the reader's choice of light or dark. Frames have their own colours, on which black is
+/// read in both.
 const STYLE: &str = "
 #title, #subtitle, #details, #matched, #unzoom, #search { fill:#1f2328; }
 #subtitle { fill:#59636e; }
@@ -26,17 +28,17 @@ const STYLE: &str = "
 }
 </style>";
 
-/// What is written above a graph.
+/// The caption of a graph.
 #[derive(Clone, Debug)]
 pub struct Graph {
-    /// What it is of.
+    /// Its subject.
     pub title: String,
-    /// How and when it was made.
+    /// How and when it was created.
     pub subtitle: String,
 }
 
 impl Profile {
-    /// The flame graph.
+    /// Returns the flame graph.
     ///
     /// # Errors
     /// [`Error::Empty`], and [`Error::Graph`].
@@ -52,7 +54,7 @@ impl Profile {
     }
 }
 
-/// A flame graph of `after`, with what grew in red and what shrank in blue.
+/// Draws a flame graph of `after`, with growth in red and shrinkage in blue.
 ///
 /// # Errors
 /// [`Error::Empty`] when one of them is, and [`Error::Graph`].
@@ -80,7 +82,8 @@ pub fn differences(before: &Profile, after: &Profile, graph: &Graph) -> Result<S
     draw(&mut options(graph), both.lines())
 }
 
-/// A folded stack whose last frame ends in a number (a view called `top 10`) would be taken for one with two counts.
+/// Returns a folded stack whose last frame ends in a number (a view called `top 10`) would be taken
+/// for one with two counts.
 fn with_one_number(line: &str) -> Cow<'_, str> {
     let parts = line
         .rsplit_once(' ')

@@ -1,6 +1,7 @@
-//! Names for places in code.
+//! Resolves addresses to names.
 //!
-//! Names are those of the symbol tables: of functions as they were compiled, so that one that was inlined is part of its caller.
+//! Names are those of the symbol tables: of functions as they were compiled, so an inlined one is
+//! part of its caller.
 
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::fs::File;
@@ -13,11 +14,12 @@ use crate::profile::Profile;
 use crate::sampler;
 use crate::samples::{Samples, Stack};
 
-/// What stands for code that has no name.
+/// The name of code without a name.
 pub(crate) const UNKNOWN: &str = "[unknown]";
 /// The interpreter of JavaScript.
 const INTERPRETER: &str = "JS_CallInternal";
-/// Functions of a C library that are chosen when it is loaded have no names in its table, and are not longer than this.
+/// Functions of a C library that are chosen when it is loaded have no names in its table, and are
+/// not longer than this.
 const CHOSEN_BYTES_MAX: u64 = 0x900;
 /// Functions that only call others.
 const TRAMPOLINES: [&str; 11] = [
@@ -34,24 +36,25 @@ const TRAMPOLINES: [&str; 11] = [
     "std::sys::thread",
 ];
 
-/// What is known of one module.
+/// The symbols of one module.
 #[derive(Default)]
-struct Known {
+struct ModuleSymbols {
     names: BTreeMap<u64, String>,
-    /// Places right behind an instruction that calls the kernel.
+    /// Addresses right after an instruction that calls the kernel.
     kernel: BTreeSet<u64>,
 }
 
 /// Gives names to what samples saw.
 #[derive(Default)]
 pub struct Symbols {
-    known: HashMap<Module, Known>,
+    known: HashMap<Module, ModuleSymbols>,
     /// Functions of the C library that its table does not name.
     chosen: Vec<(Module, u64, &'static str)>,
 }
 
 impl Symbols {
-    /// For these samples, of this process and of others of the same program. Files are read once for all.
+    /// For these samples, of this process and of others of the same program. Files are read once
+    /// for all.
     pub fn of<'a>(samples: impl Iterator<Item = &'a Samples> + Clone) -> Symbols {
         let mut modules = Modules::default();
         modules.read();
@@ -83,7 +86,7 @@ impl Symbols {
         to.leave_out(samples.threads_left_out);
     }
 
-    /// Adds names for a stack, outer ones first; answers whether all of it is known.
+    /// Adds names for a stack, outer ones first; returns whether all of it is known.
     fn name(&self, samples: &Samples, stack: &Stack, to: &mut Vec<String>) -> bool {
         let name = |place: &Place| self.name_of(&samples.modules, place);
         let mut inner: Vec<(bool, String)> = vec![];
@@ -98,7 +101,7 @@ impl Symbols {
             inner.push((true, kernel(&name(first))));
         }
         let is_whole = self.is_whole(samples, stack);
-        // Where the thread begins says nothing more than its name.
+        // The function that starts the thread adds nothing to its name.
         let begins = usize::from(is_whole && stack.frames.len() > 1);
         let frames = &stack.frames[..stack.frames.len() - begins];
         for (n, place) in frames.iter().enumerate() {
@@ -133,13 +136,13 @@ impl Symbols {
         is_known
     }
 
-    /// Whether the stack was walked to where its thread begins.
+    /// Returns whether the stack was walked to the start of its thread.
     fn is_whole(&self, samples: &Samples, stack: &Stack) -> bool {
-        // Threads begin in the C library, and the program too.
+        // Threads start in the C library, and the program too.
         let is_begin = |place: &Place| match &samples.modules[place.0 as usize] {
             Module::Program => self.name_of(&samples.modules, place) == "_start",
             Module::Library(path) => {
-                // Those of C++ begin in its library, which has no frame pointers either.
+                // Those of C++ start in its library, which has no frame pointers either.
                 let name = file_name(path);
                 name.starts_with("libc.") || name.starts_with("libstdc++")
             }
@@ -167,8 +170,8 @@ impl Symbols {
         }
     }
 
-    /// Finds the names of all places of samples. Of files, those are read that this process runs too: others come from a worker,
-    /// whose word does not open files.
+    /// Finds the names of all places of samples. Of files, those are read that this process runs
+    /// too: others come from a worker, whose word does not open files.
     fn find<'a>(&mut self, samples: impl Iterator<Item = &'a Samples>, own: &[Module]) {
         let mut wanted: HashMap<&Module, BTreeSet<u64>> = HashMap::new();
         for samples in samples {
@@ -186,7 +189,7 @@ impl Symbols {
                 _ => continue,
             };
             let known = self.known.entry(module.clone()).or_default();
-            // Without its file, what is of a module has the module's name.
+            // Without its file, code of a module has the module's name.
             if let Ok(file) = File::open(path) {
                 let _ = read_names(&ReadCache::new(file), &places, known);
             }
@@ -198,7 +201,7 @@ impl Symbols {
 fn read_names<'a>(
     file: impl ReadRef<'a>,
     places: &BTreeSet<u64>,
-    known: &mut Known,
+    known: &mut ModuleSymbols,
 ) -> object::Result<()> {
     let object = object::File::parse(file)?;
     // Symbols have the addresses that the linker gave, places are in the file.
@@ -215,7 +218,7 @@ fn read_names<'a>(
         }
     }
     let has_table = object.symbols().next().is_some();
-    let name = |symbol: object::Symbol<'a, '_, _>, known: &mut Known| {
+    let name = |symbol: object::Symbol<'a, '_, _>, known: &mut ModuleSymbols| {
         let (from, size) = (symbol.address(), symbol.size());
         if symbol.kind() != SymbolKind::Text || !symbol.is_definition() {
             return;
@@ -242,7 +245,8 @@ fn read_names<'a>(
     Ok(())
 }
 
-/// Whether the instruction before this place calls the kernel: then the time is the kernel's.
+/// Returns whether the instruction before this address calls the kernel: then the time is the
+/// kernel's.
 fn calls_kernel<'a>(file: impl ReadRef<'a>, place: u64) -> bool {
     let before = |n: u64| {
         place
@@ -255,7 +259,7 @@ fn calls_kernel<'a>(file: impl ReadRef<'a>, place: u64) -> bool {
     }
 }
 
-/// The kernel's part of a function that calls it.
+/// Returns the kernel's part of a function that calls it.
 fn kernel(function: &str) -> String {
     let name = function.rsplit("::").next().unwrap_or(function);
     let name = name.trim_start_matches("__libc_").trim_start_matches('_');
@@ -265,7 +269,8 @@ fn kernel(function: &str) -> String {
     }
 }
 
-/// Puts the interpreter's functions where the interpreter is, and leaves out what only calls others.
+/// Puts the interpreter's functions where the interpreter is, and leaves out what only calls
+/// others.
 fn with_functions(frames: Vec<String>, functions: &[String], to: &mut Vec<String>) {
     let is_interpreter = |name: &String| name == INTERPRETER;
     let first = frames.iter().position(is_interpreter);
@@ -292,7 +297,7 @@ fn file_name(path: &str) -> &str {
     path.rsplit('/').next().unwrap_or(path)
 }
 
-/// A symbol as a person reads it: without hash, parameters and arguments of generics.
+/// Returns a symbol as a person reads it: without hash, parameters and arguments of generics.
 fn readable(symbol: &str) -> String {
     let name = match rustc_demangle::try_demangle(symbol) {
         Ok(name) => format!("{name:#}"),
@@ -309,7 +314,8 @@ fn readable(symbol: &str) -> String {
     name.replace(';', " ")
 }
 
-/// Leaves out what is in angle brackets, but for `<Type as Trait>` at the start, of which the types are named without their paths.
+/// Leaves out what is in angle brackets, but for `<Type as Trait>` at the start, of which the types
+/// are named without their paths.
 fn without_arguments(name: &str) -> String {
     let mut out = String::with_capacity(name.len());
     let mut depth = 0usize;

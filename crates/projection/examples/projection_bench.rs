@@ -1,5 +1,6 @@
-//! How fast documents are projected: ns a document, GB/s of document text, and the ratio to plain code written by hand for
-//! the very same members. `cargo run --release -p projection --example projection_bench`
+//! Measures how fast documents are projected: ns per document, GB/s of document text, and the ratio
+//! to hand-written code for the same members. `cargo run --release -p projection --example
+//! projection_bench`
 
 use std::{hint::black_box, time::Instant};
 
@@ -85,7 +86,7 @@ fn main() {
     );
 }
 
-/// The median of the runs, ns a call.
+/// Returns the median of the runs, ns a call.
 fn measure(mut project: impl FnMut(&mut Vec<u8>)) -> f64 {
     let mut out = Vec::with_capacity(1 << 16);
     let mut times: Vec<f64> = (0..RUNS)
@@ -137,7 +138,7 @@ fn large() -> String {
     body
 }
 
-// By hand: a byte at a time, nothing but these members.
+// Hand-written: byte by byte, only these members.
 
 fn string_end(text: &[u8], mut pos: usize) -> usize {
     pos += 1;

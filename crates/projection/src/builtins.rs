@@ -1,8 +1,9 @@
-//! Checks that code leaves the built-in objects as they are and has no other way to get at `doc`.
+//! Checks that code leaves the built-in objects unchanged and has no other access to `doc`.
 //!
-//! Reading an absent member of `doc` looks at the prototypes of objects and arrays, and `for (… of …)` calls an iterator:
-//! code that puts a getter or an iterator there would be given the object itself, and see what is missing in it. Plain values
-//! on a prototype do no harm, since all members that are read by name are taken.
+//! Reading an absent member of `doc` consults the prototypes of objects and arrays, and `for (… of
+//! …)` calls an iterator: code that puts a getter or an iterator there would get the object itself,
+//! and see what is missing in it. Plain values on a prototype do no harm, since all members that
+//! are read by name are taken.
 
 use oxc_ast::{AstKind, ast::*};
 use oxc_semantic::{NodeId, Semantic};
@@ -13,7 +14,7 @@ use super::{
     usage::{is_dynamic, is_global, is_written, key_name, member_name, member_object},
 };
 
-/// What is checked.
+/// The kind of code that is checked.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Place {
     Map,
@@ -200,7 +201,7 @@ fn reference(
     Ok(())
 }
 
-/// The global `Object`: only where no function of it that changes prototypes is in reach.
+/// Returns the global `Object`: only where no function of it that changes prototypes is in reach.
 fn object(
     semantic: &Semantic<'_>,
     id: NodeId,
@@ -218,7 +219,7 @@ fn object(
     if safe {
         Ok(())
     } else {
-        Err(Refusal::Builtins("Object is handed on"))
+        Err(Refusal::Builtins("Object is passed on"))
     }
 }
 
@@ -234,7 +235,7 @@ fn binding(
         "arguments" => return Err(Refusal::Uses("arguments")),
         _ => {}
     }
-    // In `catch (e) { var e = 1 }` there are two variables, and which one is meant is not for us to say.
+    // In `catch (e) { var e = 1 }` there are two variables, and it is ambiguous which one is meant.
     let mut is_var = false;
     for kind in semantic.nodes().ancestor_kinds(id) {
         match kind {
@@ -262,7 +263,8 @@ fn binding(
     Ok(())
 }
 
-/// `this` may be the global object: its members may be read and set by name, but for those that must stay.
+/// Checks `this`, which may be the global object: its members may be read and set by name, except
+/// those that must stay.
 fn this(semantic: &Semantic<'_>, id: NodeId) -> Result<(), Refusal> {
     match semantic.nodes().parent_kind(id) {
         AstKind::StaticMemberExpression(member)
@@ -276,7 +278,8 @@ fn this(semantic: &Semantic<'_>, id: NodeId) -> Result<(), Refusal> {
     }
 }
 
-/// Checks a member expression. Answers whether it sets a member whose name only running tells.
+/// Checks a member expression. Returns whether it sets a member whose name is known only at run
+/// time.
 fn member(
     semantic: &Semantic<'_>,
     id: NodeId,
@@ -331,15 +334,15 @@ fn member(
     Ok(false)
 }
 
-/// `X.prototype` may be used to read a method off it (`Array.prototype.slice.call(x)`). Functions and classes of the code's own
-/// may be given methods.
+/// Checks `X.prototype`, which may be used to read a method off it
+/// (`Array.prototype.slice.call(x)`). Functions and classes of the code's own may get methods.
 fn prototype(semantic: &Semantic<'_>, id: NodeId, kind: AstKind<'_>) -> Result<(), Refusal> {
     let nodes = semantic.nodes();
     let parent = nodes.parent_id(id);
     let own = matches!(member_object(kind), Some(Expression::Identifier(object))
         if is_own_constructor(semantic, object));
     let safe = match nodes.kind(parent) {
-        // `prototype` itself and `constructor` are looked at where they are the outer name.
+        // `prototype` itself and `constructor` are checked where they are the outer name.
         AstKind::StaticMemberExpression(method) => {
             method.object.span() == kind.span() && (own || !is_written(semantic, parent))
         }
@@ -352,7 +355,7 @@ fn prototype(semantic: &Semantic<'_>, id: NodeId, kind: AstKind<'_>) -> Result<(
     }
 }
 
-/// Whether this names a function or class declared in the source and never assigned to.
+/// Returns whether this names a function or class declared in the source and never assigned to.
 fn is_own_constructor(semantic: &Semantic<'_>, identifier: &IdentifierReference<'_>) -> bool {
     let scoping = semantic.scoping();
     let Some(symbol) = identifier
@@ -373,7 +376,8 @@ fn is_own_constructor(semantic: &Semantic<'_>, identifier: &IdentifierReference<
             .any(|reference| reference.is_write())
 }
 
-/// `x.constructor` may be compared and handed on, but not called, kept or looked into: a function's constructor is `Function`.
+/// Checks `x.constructor`, which may be compared and passed on, but not called, stored or accessed:
+/// a function's constructor is `Function`.
 fn constructor(semantic: &Semantic<'_>, id: NodeId, span: oxc_span::Span) -> Result<(), Refusal> {
     let safe = match semantic.nodes().parent_kind(id) {
         AstKind::BinaryExpression(_)
@@ -391,7 +395,8 @@ fn constructor(semantic: &Semantic<'_>, id: NodeId, span: oxc_span::Span) -> Res
     }
 }
 
-/// Whether this is the callee of `Object.defineProperty(exports, …)`, which compilers put into modules.
+/// Returns whether this is the callee of `Object.defineProperty(exports, …)`, which compilers put
+/// into modules.
 fn defines_export(semantic: &Semantic<'_>, id: NodeId, span: oxc_span::Span) -> bool {
     match semantic.nodes().parent_kind(id) {
         AstKind::CallExpression(call) if call.callee.span() == span => {

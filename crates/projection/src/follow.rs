@@ -1,9 +1,10 @@
-//! Following `doc` and its parts through a function.
+//! Follows `doc` and its parts through a function.
 //!
-//! From each mention of `doc` we climb through the expression that it is in, collecting member names, up to a use that tells
-//! what is needed. A part kept in a local variable is followed through all mentions of that variable, whatever their order:
-//! a variable may stand for several parts. A part that escapes into any other value is taken as a whole; if it is `doc` itself,
-//! or if the use is not known here, the analysis gives up.
+//! From each mention of `doc` the analysis climbs through the enclosing expression, collecting
+//! member names, up to a use that determines what is needed. A part stored in a local variable is
+//! followed through all mentions of that variable, whatever their order: a variable may stand for
+//! several parts. A part that escapes into any other value is taken as a whole; if it is `doc`
+//! itself, or if the use is unknown, the analysis gives up.
 
 use std::collections::HashSet;
 
@@ -22,12 +23,12 @@ use super::{
 
 /// A part deeper than this is taken as a whole: loops along a list would have no end.
 const DEPTH_MAX: usize = 8;
-/// How many parts in variables are followed.
+/// Maximum number of parts in variables that are followed.
 const PARTS_MAX: usize = 500;
 
 type Path = Vec<Step>;
 
-/// What the function with these parameters can touch of its first.
+/// Returns the members of its first parameter that the function can access.
 pub(crate) fn follow(
     semantic: &Semantic<'_>,
     params: &FormalParameters<'_>,
@@ -73,7 +74,8 @@ impl Follower<'_, '_> {
         if !scoping.symbol_redeclarations(symbol).is_empty() {
             return Err(Refusal::Redeclared);
         }
-        // Declared functions leave the blocks that they are in, in ways that not all engines agree on.
+        // Declared functions leave the blocks that they are in, in ways that not all engines agree
+        // on.
         let function_of_that_name = self.semantic.nodes().iter().any(|node| {
             matches!(node.kind(), AstKind::Function(function)
                 if function.is_declaration() && function.id.as_ref().is_some_and(|id| id.name == doc.name))
@@ -122,7 +124,7 @@ impl Follower<'_, '_> {
         Ok(())
     }
 
-    /// The part gets out of sight.
+    /// The part escapes the analysis.
     fn escape(&mut self, path: &[Step], doc: Refusal) -> Result<(), Refusal> {
         if path.is_empty() {
             return Err(doc);
@@ -131,7 +133,7 @@ impl Follower<'_, '_> {
         Ok(())
     }
 
-    /// Only whether the part is there and of what kind it is matters.
+    /// Records that only the existence and the kind of the part matter.
     fn kind(&mut self, path: &[Step]) -> Result<(), Refusal> {
         self.need.add(path, false);
         Ok(())
@@ -146,7 +148,7 @@ impl Follower<'_, '_> {
         self.kind(&path)
     }
 
-    /// From the expression at `id`, whose value may be the part at `path`, up to its use.
+    /// Climbs from the expression at `id`, whose value may be the part at `path`, up to its use.
     fn climb(&mut self, mut id: NodeId, mut path: Path) -> Result<(), Refusal> {
         let semantic = self.semantic;
         let nodes = semantic.nodes();
@@ -219,7 +221,8 @@ impl Follower<'_, '_> {
         Ok(path)
     }
 
-    /// `target = part`. Answers whether the value of the whole expression, which is the part, is still to be followed.
+    /// Handles `target = part`. Returns whether the value of the whole expression, which is the
+    /// part, must still be followed.
     fn assigned(
         &mut self,
         assignment: &AssignmentExpression<'_>,
@@ -243,7 +246,8 @@ impl Follower<'_, '_> {
         self.semantic.scoping().get_reference(reference).symbol_id()
     }
 
-    /// The use at `parent` of the expression at `id`, whose value may be the part at `path`.
+    /// Handles the use at `parent` of the expression at `id`, whose value may be the part at
+    /// `path`.
     fn used(&mut self, id: NodeId, parent: NodeId, path: Path) -> Result<(), Refusal> {
         let nodes = self.semantic.nodes();
         let span = nodes.kind(id).span();
@@ -295,7 +299,8 @@ impl Follower<'_, '_> {
             | AstKind::BindingProperty(_)
             | AstKind::MethodDefinition(_)
             | AstKind::Class(_) => self.escape(&path, Refusal::NotFollowed),
-            // Writing through a pattern is seen where the path is built; this is a default value or a computed name.
+            // Writing through a pattern is seen where the path is built; this is a default value or
+            // a computed name.
             AstKind::AssignmentTargetWithDefault(_)
             | AstKind::AssignmentTargetPropertyProperty(_)
             | AstKind::AssignmentTargetPropertyIdentifier(_) => self.escape(&path, Refusal::Stored),
@@ -419,7 +424,8 @@ impl Follower<'_, '_> {
         }
     }
 
-    /// Methods whose use of the part is known. Answers whether `name` is one, and the call is as expected.
+    /// Handles methods with a known use of the part. Returns whether `name` is one, and the call is
+    /// as expected.
     fn known_method(
         &mut self,
         name: &str,
@@ -435,7 +441,8 @@ impl Follower<'_, '_> {
         }
     }
 
-    /// `part.hasOwnProperty("name")`: tells whether the member is there, unless the document has a member `hasOwnProperty`.
+    /// Handles `part.hasOwnProperty("name")`: it tests whether the member exists, unless the
+    /// document has a member `hasOwnProperty`.
     fn has_own_property(
         &mut self,
         call: &CallExpression<'_>,
@@ -455,8 +462,8 @@ impl Follower<'_, '_> {
         Ok(true)
     }
 
-    /// `part.forEach(function (element, index, array) {…})`: the elements are followed into the function.
-    /// What the function returns, for `map`, has escaped there.
+    /// `part.forEach(function (element, index, array) {…})`: the elements are followed into the
+    /// function. The function's result, for `map`, has escaped there.
     fn for_each(
         &mut self,
         name: &str,

@@ -10,7 +10,7 @@ const MAPS: [&str; 4] = [
     "function (doc) { emit(doc); }",
 ];
 
-/// The scanner: of bytes that are a JSON object it leaves JSON, marked or not.
+/// Runs the scanner: the output for a JSON object is JSON, marked or not.
 pub fn scanner(bytes: &[u8]) {
     let body = document::normalise(bytes).ok();
     for map in MAPS {
@@ -18,7 +18,8 @@ pub fn scanner(bytes: &[u8]) {
     }
 }
 
-/// Reading a map function, which is what stands before the first zero, and the scanner by what was read.
+/// Fuzzes the analysis of a map function, the bytes before the first zero, and the scanner with its
+/// result.
 pub fn analysis(bytes: &[u8]) {
     let at = bytes.iter().position(|b| *b == 0).unwrap_or(bytes.len());
     let (source, rest) = bytes.split_at(at);

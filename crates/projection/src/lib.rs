@@ -1,11 +1,15 @@
-//! Projection: which members of `doc` a map function can touch, and writing just those.
+//! Projection: determines the members of `doc` that a map function can access, and writes only
+//! those.
 //!
-//! [`Projection::analyse`] reads a function's source once. If `doc` does not escape, [`Projection::project`] then lifts the
-//! members that matter out of each document's text, and the function gives the same rows for that as for the whole document.
-//! What is followed and what is not: `docs/src/developers/projection.md`. No function is run here: there is no JavaScript engine.
+//! [`Projection::analyse`] reads a function's source once. If `doc` does not escape,
+//! [`Projection::project`] then extracts the relevant members from each document's text, and the
+//! function emits the same rows for that as for the whole document.
+//! `docs/src/developers/projection.md` lists what is followed and what is not. No function is run
+//! here: there is no JavaScript engine.
 //!
-//! [`Projection::project`] and [`Projection::project_records`] read bytes that are stored, [`Projection::analyse`] and
-//! [`Projection::of_group`] what a user wrote; none of them panics or takes long, whatever these are.
+//! [`Projection::project`] and [`Projection::project_records`] read stored bytes,
+//! [`Projection::analyse`] and [`Projection::of_group`] users' text; none of them panics or is
+//! slow, whatever the input.
 //!
 //! ```
 //! use projection::Projection;
@@ -41,11 +45,11 @@ use need::Need;
 pub use scan::WHOLE;
 use scan::{Plan, Scan};
 
-/// What a function is known to leave behind for its next call, whatever its arguments are: a global, a change of a built-in
-/// object.
+/// Returns what a function may leave behind for its next call, whatever its arguments are: a
+/// global, a change of a built-in object.
 ///
-/// It holds for a function that is compiled as the one expression that its source is, in an environment that nothing else has
-/// changed: no module, no other function's compilation or call.
+/// It holds for a function that is compiled as the single expression of its source, in an
+/// environment that nothing else has changed: no module, no other function's compilation or call.
 ///
 /// ```
 /// use projection::{Arguments, LeftBehind, left_behind};
@@ -63,22 +67,24 @@ pub fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Projection {
     need: Need,
-    /// For the members whose names begin with an underscore, which are kept apart.
+    /// For the members whose names start with an underscore, which are stored separately.
     members: Plan,
     body: Plan,
 }
 
 impl Projection {
-    /// What the map function with this source can touch of its document, or why that is not known.
+    /// Analyses the map function with this source: the members of its document that it can access,
+    /// or why that is unknown.
     ///
-    /// It is right for the function alone. Functions that share their global objects with others, or that `require` modules,
-    /// are to be given to [`Projection::of_group`].
+    /// It is valid for the function alone. Functions that share their global objects with others,
+    /// or that `require` modules, must use [`Projection::of_group`].
     pub fn analyse(source: &str) -> Result<Projection, Refusal> {
         source::on_large_stack(source.len(), || source::need_of_map(source))?.map(Projection::new)
     }
 
-    /// One projection for all map functions of a design document, which share one context and one lifted document.
-    /// `lib` is the JSON text of `views.lib`. On failure, the index in `maps` of the function that is to blame.
+    /// One projection for all map functions of a design document, which share one context and one
+    /// lifted document. `lib` is the JSON text of `views.lib`. On failure, the index in `maps` of
+    /// the function that is to blame.
     pub fn of_group<S: AsRef<str>>(
         maps: &[S],
         lib: Option<&str>,
@@ -88,7 +94,8 @@ impl Projection {
         for (i, map) in maps.iter().enumerate() {
             let source = map.as_ref();
             projections.push(Projection::analyse(source).map_err(|refusal| (i, refusal))?);
-            // Every way to call `require` that is not refused has its name in the text, maybe with escapes.
+            // Every way to call `require` that is not refused has its name in the text, maybe with
+            // escapes.
             if source.contains("require") || source.contains("\\u") {
                 requires.get_or_insert(i);
             }
@@ -99,7 +106,7 @@ impl Projection {
         Ok(Projection::merge(&projections))
     }
 
-    /// What any of the functions can touch.
+    /// Merges the members that any of the functions can access.
     pub fn merge(projections: &[Projection]) -> Projection {
         let mut need = Need::default();
         for projection in projections {
@@ -117,11 +124,12 @@ impl Projection {
         }
     }
 
-    /// Appends to `out` the document reduced to what the functions can touch, as compact JSON.
+    /// Appends the document reduced to the members that the functions can access to `out`, as
+    /// compact JSON.
     ///
-    /// `members` are the document's underscore members without braces, `body` is an object of the others: compact JSON without
-    /// duplicate members, checked when it was written. Text that turns out not to be so is copied as it is: any bytes may be
-    /// given.
+    /// `members` are the document's underscore members without braces, `body` is an object of the
+    /// others: compact JSON without duplicate members, checked when it was written. Other text is
+    /// copied unchanged: any bytes are allowed.
     pub fn project(&self, members: &[u8], body: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         if self.try_project(members, body, out).is_none() {
@@ -130,9 +138,10 @@ impl Projection {
         }
     }
 
-    /// The same for the body alone, an object without the members whose names begin with an underscore. Objects and arrays that
-    /// are taken whole are marked with a byte before them, [`WHOLE`], so that whoever builds values can tell records, of which the
-    /// functions look at about every member that is left, from what they may merely pass on.
+    /// Projects the body alone, an object without the members whose names start with an underscore.
+    /// Objects and arrays that are taken whole are marked with a byte before them, [`WHOLE`], so
+    /// that the engine can distinguish records, of which the functions access nearly every
+    /// remaining member, from values that they may merely pass on.
     pub fn project_records(&self, body: &[u8], out: &mut Vec<u8>) {
         let start = out.len();
         out.push(b'{');
@@ -191,8 +200,9 @@ impl Projection {
         Some(())
     }
 
-    /// The paths that are taken, as a JSON array of strings: `["items[].price","tags?","type"]`.
-    /// `?` marks a value of which only the kind matters, `[]` every member or element.
+    /// Returns the paths that are taken, as a JSON array of strings:
+    /// `["items[].price","tags?","type"]`. `?` marks a value of which only the kind matters, `[]`
+    /// every member or element.
     pub fn describe(&self) -> String {
         serde_json::Value::from(self.need.paths()).to_string()
     }

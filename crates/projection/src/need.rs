@@ -1,4 +1,4 @@
-//! What a function can touch of a value: a tree of member names.
+//! The parts of a value that a function can access: a tree of member names.
 
 use std::collections::BTreeMap;
 
@@ -7,21 +7,22 @@ use std::collections::BTreeMap;
 pub(crate) enum Step {
     /// The member of this name; of an array, the element of this index or its length.
     Name(String),
-    /// A member or an element that only running the function tells.
+    /// A member or an element that is known only at run time.
     Any,
 }
 
-/// What is needed of one value.
+/// The need for one value.
 ///
-/// The empty need is the value's kind: scalars are always taken as they are, an object counts as `{}` and an array as `[]`.
-/// That is enough for tests of truth, `typeof`, `===`, and for reading a member that is not there.
+/// The empty need is the value's kind: scalars are always taken unchanged, an object becomes `{}`
+/// and an array `[]`. That is enough for truth tests, `typeof`, `===`, and for reading an absent
+/// member.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Need {
     /// All of it, in the document's order. The fields below are then empty.
     pub whole: bool,
-    /// What is needed of members by name.
+    /// The needs of members by name.
     pub names: BTreeMap<String, Need>,
-    /// What is needed of every member and element, and that none of them may be left out.
+    /// The need for every member and element, none of which may be left out.
     pub any: Option<Box<Need>>,
 }
 
@@ -73,7 +74,8 @@ impl Need {
         };
     }
 
-    /// The paths of this tree as text: `a.b` all of b, `a.b?` its kind, `a[].b` the b of every member or element of a.
+    /// Returns the paths of this tree as text: `a.b` all of b, `a.b?` its kind, `a[].b` the b of
+    /// every member or element of a.
     pub fn paths(&self) -> Vec<String> {
         let mut paths = Vec::new();
         self.write_paths(&mut String::new(), &mut paths);
@@ -119,7 +121,8 @@ fn push_name(prefix: &mut String, name: &str) {
     }
 }
 
-/// The number of an array's element that `name` names, if it is such a name: `"0"`, `"1"`, … but not `"01"`.
+/// Returns the number of an array's element that `name` names, if it is such a name: `"0"`, `"1"`,
+/// … but not `"01"`.
 pub(crate) fn array_index(name: &str) -> Option<u32> {
     let canonical =
         name == "0" || (!name.starts_with('0') && name.bytes().all(|b| b.is_ascii_digit()));

@@ -6,22 +6,22 @@ pub enum Refusal {
     /// More than 64 KiB.
     #[error("the source is longer than {max} bytes")]
     TooLong {
-        /// How long it may be.
+        /// The maximum.
         max: usize,
     },
-    /// The parser does not read it, and says why.
+    /// The parser refuses it: the reason.
     #[error("the source cannot be read: {0}")]
     Syntax(String),
     /// Statements, directives, or an expression of another kind.
     #[error("the source is not one function expression")]
     NotAFunction,
-    /// What it touches after `await` or `yield` is not seen.
+    /// Accesses after `await` or `yield` are not seen.
     #[error("the function is async or a generator")]
     Suspends,
-    /// There is no variable that is the document.
+    /// No variable is the document.
     #[error("the first parameter is a rest parameter or an array pattern")]
     Parameter,
-    /// What the other function touches is not known.
+    /// The accesses of the other function are unknown.
     #[error("doc is passed to a function")]
     Passed,
     /// Out of sight.
@@ -39,10 +39,10 @@ pub enum Refusal {
     /// The method sees the document as `this`.
     #[error("a method is called on doc")]
     MethodOfDoc,
-    /// The function wants a document that it can change.
+    /// The function needs a document that it can change.
     #[error("doc, or a part of it, is written to")]
     Written,
-    /// The name may mean something else.
+    /// The name may have another meaning.
     #[error("doc is declared again or assigned to")]
     Redeclared,
     /// Nothing is known of such a use.

@@ -5,19 +5,20 @@ use super::{
     skip,
 };
 
-/// A position that nobody asks for, since nothing after it is needed.
+/// A position that is not used, since nothing after it is needed.
 const NOT_LOOKED_AT: usize = usize::MAX;
 
-/// Stands before an object or array of which all was taken; no JSON text has it there. Whoever builds values of the text knows
-/// by it what is no record: [`Projection::project_records`](crate::Projection::project_records).
+/// Precedes an object or array that was taken whole; no JSON text has this byte there. It marks
+/// values that are not records:
+/// [`Projection::project_records`](crate::Projection::project_records).
 pub const WHOLE: u8 = 1;
 
-/// A [`Need`] made ready for scanning.
+/// A [`Need`] prepared for scanning.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Plan {
     whole: bool,
     names: Vec<(Box<[u8]>, Plan)>,
-    /// What to take of the members of an object that are not in `names`.
+    /// The plan for members of an object that are not in `names`.
     others: Option<Box<Plan>>,
     array: ArrayPlan,
 }
@@ -27,7 +28,7 @@ enum ArrayPlan {
     /// `[]`
     #[default]
     Empty,
-    /// As many elements as there are, all 0.
+    /// The same number of elements, all 0.
     Length,
     /// The elements, at most this many.
     Elements(Box<Plan>, usize),
@@ -56,7 +57,7 @@ impl Plan {
         }
     }
 
-    /// The part of the plan for names that begin with an underscore, and the rest.
+    /// Splits the plan into the part for names that start with an underscore, and the rest.
     pub fn split(mut self) -> (Plan, Plan) {
         let (underscore, names) = self
             .names
@@ -69,7 +70,7 @@ impl Plan {
         (underscore, Plan { names, ..self })
     }
 
-    /// Whether no member of an object is taken.
+    /// Returns whether no member of an object is taken.
     pub fn is_empty(&self) -> bool {
         !self.whole && self.names.is_empty() && self.others.is_none()
     }
@@ -104,17 +105,18 @@ impl ArrayPlan {
     }
 }
 
-/// What is read, and where the result goes. The functions answer the position after what they read, or `None` if the text
-/// is not compact JSON; what they wrote is then of no use.
+/// The input and the output of a scan. The functions return the position after what they read, or
+/// `None` if the text is not compact JSON; their output is useless then.
 pub(crate) struct Scan<'a> {
     pub text: &'a [u8],
     pub out: &'a mut Vec<u8>,
-    /// Whether [`WHOLE`] goes before objects and arrays that are taken whole.
+    /// Whether [`WHOLE`] precedes objects and arrays that are taken whole.
     pub marked: bool,
 }
 
 impl Scan<'_> {
-    /// Writes what `plan` takes of the value at `pos`. `last`: nothing after it is needed, so the position is not looked at.
+    /// Writes the part of the value at `pos` that `plan` takes. `last`: nothing after it is needed,
+    /// so the position is not used.
     #[inline]
     fn value(&mut self, plan: &Plan, pos: usize, last: bool) -> Option<usize> {
         let first = *self.text.get(pos)?;
@@ -148,7 +150,8 @@ impl Scan<'_> {
         skip::container(self.text, pos)
     }
 
-    /// Writes those members of an object, whose first is at `pos`, that `plan` takes. `close` is `None` at the end of the text.
+    /// Writes those members of an object, whose first is at `pos`, that `plan` takes. `close` is
+    /// `None` at the end of the text.
     pub fn members(
         &mut self,
         plan: &Plan,
@@ -243,14 +246,14 @@ impl Scan<'_> {
             }
             self.out.push(b',');
         }
-        // Leaves out the elements after the last that is asked for.
+        // Leaves out the elements after the last needed one.
         self.out.pop();
         self.out.push(b']');
         self.rest(pos, last)
     }
 }
 
-/// A member's name, without escapes. `None` for a lone surrogate, which no wanted name has.
+/// Returns a member's name, without escapes. `None` for a lone surrogate, which no wanted name has.
 fn decode(name: &[u8]) -> Option<Vec<u8>> {
     let mut quoted = Vec::with_capacity(name.len() + 2);
     quoted.push(b'"');

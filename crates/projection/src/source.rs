@@ -19,16 +19,19 @@ use super::{
 /// Longer sources are not read, bytes.
 const SOURCE_MAX: usize = 64 << 10;
 
-/// How deep brackets may be nested, counted without regard to strings and comments. The parser tries parentheses as parameters
-/// first, and reads them again if they are none: its time grows with the cube of the depth.
+/// Maximum nesting of brackets, counted without regard to strings and comments. The parser tries
+/// parentheses as parameters first, and reads them again if that fails: its time grows with the
+/// cube of the depth.
 const BRACKETS_MAX: usize = 100;
 
-/// The parser calls itself for each level of nesting, and one byte of source can be a level (`!!!!…`). Measured with such
-/// sources: less than 512 bytes of stack a byte of source, in a release build.
+/// The parser calls itself for each level of nesting, and one byte of source can be a level
+/// (`!!!!…`). Measured with such sources: less than 512 bytes of stack a byte of source, in a
+/// release build.
 const STACK_PER_BYTE: usize = 4 << 10;
 const STACK_MIN: usize = 1 << 20;
 
-/// Runs `work` on a thread whose stack no source of this length can overflow. Only what is used of a stack takes memory.
+/// Runs `work` on a thread whose stack no source of this length can overflow. Only what is used of
+/// a stack takes memory.
 pub(crate) fn on_large_stack<T: Send>(
     source_len: usize,
     work: impl FnOnce() -> T + Send,
@@ -47,9 +50,9 @@ pub(crate) fn on_large_stack<T: Send>(
     })
 }
 
-/// What a map function can touch of its first parameter.
+/// Returns the parts of its first parameter that a map function can access.
 pub(crate) fn need_of_map(source: &str) -> Result<Need, Refusal> {
-    // In scripts these begin comments, in places where parsers may differ.
+    // In scripts these start comments, in places where parsers may differ.
     if source.contains("<!--") || source.contains("-->") {
         return Err(Refusal::Uses("an HTML-like comment"));
     }
@@ -62,10 +65,11 @@ pub(crate) fn need_of_map(source: &str) -> Result<Need, Refusal> {
     })
 }
 
-/// Longest source of [`left_behind`], in bytes: it is called where a function is compiled, on a stack of its caller's process.
+/// Longest source of [`left_behind`], in bytes: it is called where a function is compiled, on a
+/// stack of its caller's process.
 const STATELESS_SOURCE_MAX: usize = 16 << 10;
 
-/// What the function is known to leave behind.
+/// Returns what the function may leave behind.
 pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
     if source.len() > STATELESS_SOURCE_MAX || source.contains("<!--") || source.contains("-->") {
         return LeftBehind::ByCompilation;
@@ -86,7 +90,8 @@ pub(crate) fn left_behind(source: &str, arguments: Arguments) -> LeftBehind {
     checked.unwrap_or(LeftBehind::ByCompilation)
 }
 
-/// What the prelude cuts off the end of a function: it must be the same text that is checked and that is compiled.
+/// Returns whether the prelude cuts the character off the end of a function: the same text must be
+/// checked and compiled.
 fn is_cut_off(c: char) -> bool {
     let is_space = matches!(
         c,
@@ -95,7 +100,7 @@ fn is_cut_off(c: char) -> bool {
     c == ';' || is_space
 }
 
-/// The parameters of the one function expression that the script consists of.
+/// Returns the parameters of the one function expression that the script consists of.
 fn function<'b, 'a>(program: &'b Program<'a>) -> Result<&'b FormalParameters<'a>, Refusal> {
     match function_expression(program)? {
         Expression::FunctionExpression(function) if function.r#async || function.generator => {
@@ -108,7 +113,7 @@ fn function<'b, 'a>(program: &'b Program<'a>) -> Result<&'b FormalParameters<'a>
     }
 }
 
-/// The one expression that the script consists of.
+/// Returns the one expression that the script consists of.
 fn function_expression<'b, 'a>(program: &'b Program<'a>) -> Result<&'b Expression<'a>, Refusal> {
     let [Statement::ExpressionStatement(statement)] = program.body.as_slice() else {
         return Err(Refusal::NotAFunction);
@@ -119,8 +124,8 @@ fn function_expression<'b, 'a>(program: &'b Program<'a>) -> Result<&'b Expressio
     Ok(&statement.expression)
 }
 
-/// Checks that the modules of `views.lib` (its JSON text) leave the built-in objects as they are: a getter on a prototype
-/// would see all of `doc`.
+/// Checks that the modules of `views.lib` (its JSON text) leave the built-in objects unchanged: a
+/// getter on a prototype would see all of `doc`.
 pub(crate) fn check_library(lib: &str) -> Result<(), Refusal> {
     let lib: serde_json::Value = serde_json::from_str(lib).map_err(|_| Refusal::Library)?;
     let mut values = vec![&lib];
@@ -181,7 +186,7 @@ fn with_semantic<T>(
     work(&parsed.program, &built.semantic)
 }
 
-/// How deep brackets are nested.
+/// Returns the nesting depth of brackets.
 fn brackets(script: &str) -> usize {
     let (mut depth, mut max) = (0usize, 0);
     for byte in script.bytes() {

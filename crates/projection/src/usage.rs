@@ -4,7 +4,8 @@ use oxc_ast::{AstKind, ast::*};
 use oxc_semantic::{NodeId, Semantic};
 use oxc_span::{GetSpan, Span};
 
-/// The member name that an expression in brackets always gives. `None` if only running it tells.
+/// Returns the constant member name of an expression in brackets. `None` if it is known only at run
+/// time.
 pub(crate) fn literal_name(key: &Expression<'_>) -> Option<String> {
     match key {
         Expression::StringLiteral(text) if !text.lone_surrogates => Some(text.value.to_string()),
@@ -21,7 +22,7 @@ pub(crate) fn literal_name(key: &Expression<'_>) -> Option<String> {
     }
 }
 
-/// The name of a property in a literal or pattern.
+/// Returns the name of a property in a literal or pattern.
 pub(crate) fn key_name(key: &PropertyKey<'_>) -> Option<String> {
     match key {
         PropertyKey::StaticIdentifier(name) => Some(name.name.to_string()),
@@ -30,7 +31,8 @@ pub(crate) fn key_name(key: &PropertyKey<'_>) -> Option<String> {
     }
 }
 
-/// Whether an expression in brackets may give the name of any member. Numbers and the like name no built-in member.
+/// Returns whether an expression in brackets may be the name of any member. Numbers and similar
+/// values name no built-in member.
 pub(crate) fn is_dynamic(key: &Expression<'_>) -> bool {
     !matches!(
         key,
@@ -47,7 +49,7 @@ fn integer_name(value: f64) -> Option<String> {
     small.then(|| format!("{}", value as u64))
 }
 
-/// The name that a member expression reads, where its text tells.
+/// Returns the name that a member expression reads, if it is constant.
 pub(crate) fn member_name(kind: AstKind<'_>) -> Option<String> {
     match kind {
         AstKind::StaticMemberExpression(member) => Some(member.property.name.to_string()),
@@ -56,7 +58,7 @@ pub(crate) fn member_name(kind: AstKind<'_>) -> Option<String> {
     }
 }
 
-/// The value whose member an expression reads.
+/// Returns the value whose member an expression reads.
 pub(crate) fn member_object<'b, 'a>(kind: AstKind<'a>) -> Option<&'b Expression<'a>>
 where
     'a: 'b,
@@ -68,7 +70,7 @@ where
     }
 }
 
-/// Whether the expression at `id` is assigned to, updated or deleted.
+/// Returns whether the expression at `id` is assigned to, updated or deleted.
 pub(crate) fn is_written(semantic: &Semantic<'_>, id: NodeId) -> bool {
     let nodes = semantic.nodes();
     let span = nodes.kind(id).span();
@@ -88,12 +90,12 @@ pub(crate) fn is_written(semantic: &Semantic<'_>, id: NodeId) -> bool {
     }
 }
 
-/// Whether this is the name of a global, declared nowhere in the source.
+/// Returns whether this is the name of a global, declared nowhere in the source.
 pub(crate) fn is_global(semantic: &Semantic<'_>, identifier: &IdentifierReference<'_>) -> bool {
     semantic.is_reference_to_global_variable(identifier)
 }
 
-/// Whether the expression is the global of this name.
+/// Returns whether the expression is the global of this name.
 pub(crate) fn is_global_named(
     semantic: &Semantic<'_>,
     expression: &Expression<'_>,
@@ -103,7 +105,8 @@ pub(crate) fn is_global_named(
         if identifier.name == name && is_global(semantic, identifier))
 }
 
-/// Whether `call` is `object.method(…)` of a global object, or `method(…)` of a global function if `object` is empty.
+/// Returns whether `call` is `object.method(…)` of a global object, or `method(…)` of a global
+/// function if `object` is empty.
 pub(crate) fn calls_global(
     semantic: &Semantic<'_>,
     call: &CallExpression<'_>,
@@ -119,7 +122,7 @@ pub(crate) fn calls_global(
     }
 }
 
-/// Whether the argument at `span` is the first of `call`.
+/// Returns whether the argument at `span` is the first of `call`.
 pub(crate) fn is_first_argument(call: &CallExpression<'_>, span: Span) -> bool {
     call.arguments
         .first()

@@ -1,4 +1,4 @@
-//! The fuzz targets' entry points, with inputs that proptest makes up.
+//! The fuzz targets' entry points, with inputs from proptest.
 
 use projection::fuzz;
 use proptest::prelude::*;

@@ -1,7 +1,8 @@
-//! How many documents a second query servers of other languages map: one at a time, and sent ahead.
+//! Measures the documents per second that query servers of other languages map: one at a time, and
+//! pipelined.
 //!
-//! `cargo run --release -p query-server --example query_server_bench [seconds for each]`; languages whose program is not installed
-//! are left out. `COUCHPY` may name Python's query server.
+//! `cargo run --release -p query-server --example query_server_bench [seconds for each]`; languages
+//! whose program is not installed are left out. `COUCHPY` may name Python's query server.
 
 use std::time::{Duration, Instant};
 
@@ -63,7 +64,7 @@ fn median(sorted: &[f64]) -> f64 {
     sorted[sorted.len() / 2]
 }
 
-/// A nested document of about `size` bytes.
+/// Returns a nested document of about `size` bytes.
 fn body(n: usize, size: usize) -> String {
     let mut items = String::new();
     while items.len() + 120 < size {

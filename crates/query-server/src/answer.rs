@@ -1,4 +1,4 @@
-//! What a query server answers.
+//! Answers of a query server.
 
 use document::DocError;
 
@@ -16,7 +16,8 @@ pub(crate) enum Answer {
         name: String,
         reason: String,
     },
-    /// `["fatal", name, reason]`, or `{"error": name, "reason": reason}`: the process must not be used any more.
+    /// `["fatal", name, reason]`, or `{"error": name, "reason": reason}`: the process must not be
+    /// used any more.
     Fatal {
         name: String,
         reason: String,
@@ -28,9 +29,9 @@ pub(crate) enum Answer {
 /// Why a line is no answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
-    /// It is not JSON at all: somebody prints, or the server is broken.
+    /// Not JSON at all: user code prints, or the server is broken.
     NotJson,
-    /// It is JSON with something in it that cannot be stored: too deep, or too large a number.
+    /// JSON with a value that cannot be stored: too deep, or too large a number.
     Unusable(DocError),
 }
 
@@ -92,9 +93,9 @@ impl Answer {
     }
 }
 
-/// Makes JSON of the two things that languages' own JSON libraries write and that are none: halves of surrogate pairs
-/// (JavaScript), which become U+FFFD as in CouchDB, and `NaN`, `Infinity` and `-Infinity` (Python), which become null as
-/// JavaScript writes them. `None` when there is nothing of this.
+/// Repairs two kinds of invalid JSON that languages' own JSON libraries write: halves of surrogate
+/// pairs (JavaScript), which become U+FFFD as in CouchDB, and `NaN`, `Infinity` and `-Infinity`
+/// (Python), which become null as JavaScript writes them. `None` when there are no such values.
 fn mend(line: &[u8]) -> Option<Vec<u8>> {
     let mut out = Vec::with_capacity(line.len() + 16);
     let mut at = 0;
@@ -135,13 +136,13 @@ fn mend(line: &[u8]) -> Option<Vec<u8>> {
     changed.then_some(out)
 }
 
-/// The number of `\uXXXX` at the start of `text`.
+/// Returns the number of `\uXXXX` at the start of `text`.
 fn unit(text: &[u8]) -> Option<u16> {
     let digits = text.strip_prefix(b"\\u")?.first_chunk::<4>()?;
     u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
 }
 
-/// Where the value that begins at `at` of normal text ends.
+/// Returns the end of the value that starts at `at` of normalised text.
 fn value_end(text: &[u8], mut at: usize) -> usize {
     let mut depth = 0usize;
     while let Some(&byte) = text.get(at) {
@@ -163,7 +164,8 @@ fn value_end(text: &[u8], mut at: usize) -> usize {
     text.len()
 }
 
-/// Where the string that begins at `at` of normal text ends, its closing quote included.
+/// Returns the end of the string that starts at `at` of normalised text, including its closing
+/// quote.
 fn string_end(text: &[u8], at: usize) -> usize {
     let mut at = at + 1;
     while let Some(found) = memchr::memchr2(b'"', b'\\', &text[at.min(text.len())..]) {
@@ -176,7 +178,7 @@ fn string_end(text: &[u8], at: usize) -> usize {
     text.len()
 }
 
-/// The elements of a normal array as (start, end).
+/// Returns the elements of a normal array as (start, end).
 fn ranges(text: &[u8], array: usize) -> Option<Ranges<'_>> {
     (text.get(array) == Some(&b'[')).then_some(Ranges {
         text,
@@ -205,7 +207,7 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-/// The elements of a normal array; none of anything else.
+/// Returns the elements of a normal array; none of anything else.
 pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
     ranges(text, 0)
         .into_iter()
@@ -214,7 +216,7 @@ pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
         .collect()
 }
 
-/// The value of a member, whose name needs no escapes, of a normal object.
+/// Returns the value of a member, whose name needs no escapes, of a normal object.
 fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     let mut at = 1;
     while object.get(at) == Some(&b'"') {
@@ -228,7 +230,7 @@ fn member<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     None
 }
 
-/// A string's text, and any other value's JSON.
+/// Returns a string's text, and any other value's JSON.
 pub(crate) fn plain(json: &[u8]) -> String {
     let text = String::from_utf8_lossy(json);
     let Some(inner) = text
@@ -267,7 +269,8 @@ pub(crate) fn plain(json: &[u8]) -> String {
     out
 }
 
-/// Adds what `map_doc` answered for one document: `[[[key, value], …], …]`, an array for each of `views` functions.
+/// Adds what `map_doc` answered for one document: `[[[key, value], …], …]`, an array for each of
+/// `views` functions.
 pub(crate) fn add_emits(text: &[u8], doc: u32, views: usize, out: &mut Emits) -> Result<(), Error> {
     let nonsense = || {
         Error::Process(
@@ -278,7 +281,7 @@ pub(crate) fn add_emits(text: &[u8], doc: u32, views: usize, out: &mut Emits) ->
     let base = out.bytes.len();
     if u32::try_from(base + text.len()).is_err() {
         return Err(Error::Process(
-            "the functions emitted more than 4 GiB at once".to_owned(),
+            "the functions emitted more than 4 GiB in one call".to_owned(),
         ));
     }
     let offset = |(start, end): (usize, usize)| ((base + start) as u32, (base + end) as u32);

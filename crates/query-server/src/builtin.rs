@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 use parking_lot::Mutex;
 use tempfile::TempDir;
 
-/// What the command line of a built-in server begins with.
+/// The prefix of a built-in server's command line.
 const PREFIX: &str = "@settee/";
 
 /// A server whose program this binary carries.
 struct Builtin {
     name: &'static str,
     languages: &'static [&'static str],
-    /// What must be installed.
+    /// The program that must be installed.
     runs_on: &'static str,
     files: &'static [(&'static str, &'static str)],
     /// Arguments of `runs_on`; `{dir}` is the folder of `files`.
@@ -21,14 +21,15 @@ struct Builtin {
     environment: &'static [(&'static str, &'static str)],
 }
 
-/// What to start for a command line.
+/// The program to start for a command line.
 pub(crate) struct Command {
     /// Program and arguments; never empty.
     pub words: Vec<String>,
     pub environment: &'static [(&'static str, &'static str)],
 }
 
-/// Loads the two modules, compiled once for all processes of a pool: the compilation takes longer than all else of a start.
+/// Loads the two modules, compiled once for all processes of a pool: the compilation takes longer
+/// than all else of a start.
 const ERLANG_START: &str = "[Dir] = init:get_plain_arguments(), \
     Load = fun(Name) -> \
         Beam = filename:join(Dir, Name ++ \".beam\"), \
@@ -58,7 +59,8 @@ const BUILTINS: &[Builtin] = &[
             ),
             ("couch_util.erl", include_str!("../erlang/couch_util.erl")),
         ],
-        // One scheduler that does not spin: a query server does one thing at a time, and there may be many.
+        // One scheduler that does not spin: a query server does one thing at a time, and there may
+        // be many.
         arguments: &[
             "+S",
             "1:1",
@@ -91,9 +93,10 @@ const BUILTINS: &[Builtin] = &[
     },
 ];
 
-/// The command line of the usual server for `language`, for [`Settings::commands`](crate::Settings::commands): for Erlang and
-/// Node (`nodejs`) one that comes with Settee, for Python `couchpy` of the Python package `CouchDB`. `None` when there is
-/// none, or the program that it runs on is not installed.
+/// Returns the default command line of a server for `language`, for
+/// [`Settings::commands`](crate::Settings::commands): for Erlang and Node.js (`nodejs`) one that
+/// ships with Settee, for Python `couchpy` of the Python package `CouchDB`. `None` for other
+/// languages, or when the program that it runs on is not installed.
 pub fn builtin_command(language: &str) -> Option<String> {
     if language == "python" {
         return is_installed("couchpy").then(|| "couchpy".to_owned());
@@ -110,7 +113,8 @@ fn is_installed(program: &str) -> bool {
     })
 }
 
-/// The folder with the programs of built-in servers, made when the first is started, and removed with this.
+/// The folder with the programs of built-in servers, created when the first is started, and removed
+/// with this.
 #[derive(Default)]
 pub(crate) struct Programs {
     folder: Mutex<Option<TempDir>>,
@@ -151,7 +155,8 @@ impl Programs {
         })
     }
 
-    /// The folder with `builtin`'s files. A cleaner of temporary files may have taken them away since the last time.
+    /// Returns the folder with `builtin`'s files. A cleaner of temporary files may have taken them
+    /// away since the last time.
     fn folder_of(&self, builtin: &Builtin) -> io::Result<PathBuf> {
         let mut folder = self.folder.lock();
         let missing = |dir: &Path| {

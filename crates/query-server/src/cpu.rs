@@ -9,24 +9,24 @@ use parking_lot::Mutex;
 /// Processes that run, with their languages.
 static RUNNING: Mutex<BTreeMap<u32, Arc<str>>> = Mutex::new(BTreeMap::new());
 
-/// A process whose time is told, until this is dropped.
-pub(crate) struct Told(u32);
+/// A process whose processor time is reported, until this is dropped.
+pub(crate) struct TrackedProcess(u32);
 
-impl Told {
-    pub fn new(process: u32, language: &Arc<str>) -> Told {
+impl TrackedProcess {
+    pub fn new(process: u32, language: &Arc<str>) -> TrackedProcess {
         RUNNING.lock().insert(process, language.clone());
-        Told(process)
+        TrackedProcess(process)
     }
 }
 
-impl Drop for Told {
+impl Drop for TrackedProcess {
     fn drop(&mut self) {
         RUNNING.lock().remove(&self.0);
     }
 }
 
-/// Of each query server that runs: its process, its language, and the processor time that it and those of its children that have
-/// ended took so far.
+/// Returns for each running query server its process, its language, and the processor time that it
+/// and its ended children took so far.
 pub fn cpu_times() -> Vec<(u32, Arc<str>, Duration)> {
     let running = RUNNING.lock().clone();
     let of = |(process, language)| Some((process, language, cpu_time(process)?));
@@ -40,7 +40,8 @@ fn cpu_time(process: u32) -> Option<Duration> {
     Some(Duration::from_secs_f64(ticks as f64 / hz as f64))
 }
 
-/// The sum of `utime`, `stime`, `cutime` and `cstime`, which are fields 14 to 17. The second is a name, which may have anything in it.
+/// Returns the sum of `utime`, `stime`, `cutime` and `cstime`, which are fields 14 to 17. The
+/// second is a name, which may have anything in it.
 fn ticks(stat: &str) -> Option<u64> {
     let (_, rest) = stat.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_whitespace().collect();
@@ -65,7 +66,7 @@ mod tests {
     #[test]
     fn a_process_is_told_while_it_runs() {
         let own = std::process::id();
-        let told = Told::new(own, &"cobol".into());
+        let told = TrackedProcess::new(own, &"cobol".into());
         let mine = |(process, language, _): &(u32, Arc<str>, Duration)| {
             *process == own && &**language == "cobol"
         };

@@ -25,7 +25,8 @@ impl ExternalDesigns {
     }
 
     fn lease(&self, ddoc: &DesignDoc) -> Result<Lease, Error> {
-        // A process that knows other design documents of the database learns one more, without a reset.
+        // A process that knows other design documents of the database learns one more, without a
+        // reset.
         let rank = |taught: &Taught| match taught {
             Taught::Designs(database, _) if *database != self.database => 0,
             Taught::Designs(_, known) if has(known, ddoc) => 2,
@@ -121,7 +122,7 @@ impl Designs for ExternalDesigns {
     }
 }
 
-/// The talk of a list function: it asks for rows by answering.
+/// The dialogue of a list function: it requests rows by answering.
 struct Dialogue<'a> {
     process: &'a mut Process,
     /// The function is done, or failed: the process waits for another command.
@@ -181,14 +182,15 @@ impl Dialogue<'_> {
                 }
                 _ => {}
             }
-            // Nobody knows what such a process waits for.
+            // The state of such a process is unknown.
             self.process.is_spent = true;
         }
         self.ended = true;
         Err(self.process.error_of(answer))
     }
 
-    /// Nobody wants the rest: tells the function that there are no more rows. Whether it came to its end.
+    /// Ends the list function by reporting that there are no more rows. Returns whether it ended
+    /// normally.
     fn give_up(&mut self) -> bool {
         let ended = self
             .process
@@ -201,7 +203,7 @@ impl Dialogue<'_> {
 const LIST_END: &[u8] = b"[\"list_end\"]";
 
 struct Parts {
-    /// Of `start` only.
+    /// Only for `start`.
     headers: Option<Vec<u8>>,
     chunks: Vec<String>,
 }

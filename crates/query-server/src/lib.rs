@@ -1,8 +1,10 @@
-//! Users' functions in any language, run by external programs that speak CouchDB's query-server protocol: one JSON array a line
-//! on their standard input, one answer a line on their standard output.
+//! Runs users' functions in any language by external programs that speak CouchDB's query-server
+//! protocol: one JSON array per line on their standard input, one answer per line on their standard
+//! output.
 //!
-//! [`Pools`] holds the processes, a pool for each language. A mapper, a reducer or a caller of design functions holds no
-//! process between two calls: it takes one for each call, by preference one that already knows its functions.
+//! [`Pools`] holds the processes, a pool for each language. A mapper, a reducer or a caller of
+//! design functions holds no process between two calls: it takes one for each call, preferably one
+//! that already knows its functions.
 
 // Not forbidden, for the one call that `starter` needs.
 #![deny(unsafe_code)]
@@ -32,11 +34,12 @@ pub use builtin::builtin_command;
 pub use cpu::cpu_times;
 pub use settings::{ReduceLimit, Settings};
 
-/// Design documents that one process is told of before it is replaced by a new one: query servers forget none.
+/// Number of design documents that a process gets before it is replaced by a new one: query servers
+/// never forget one.
 const DESIGNS_MAX: usize = 32;
 
-/// The processes of all languages. Clones share them. All processes are ended when the last clone, and the last thing made by
-/// one, is dropped; or when this process dies, however it dies.
+/// The processes of all languages. Clones share them. All processes are ended when the last clone,
+/// and everything created by one, is dropped; or when this process dies, in whatever way.
 #[derive(Clone)]
 pub struct Pools {
     pool: Arc<Pool>,
@@ -62,12 +65,12 @@ impl Pools {
         Ok(Self { pool })
     }
 
-    /// Uses other settings from now on. Processes end as soon as nobody uses them.
+    /// Replaces the settings. Processes end as soon as they are no longer in use.
     pub fn configure(&self, settings: Settings) {
         self.pool.configure(settings);
     }
 
-    /// Whether there is a query server for `language`.
+    /// Returns whether there is a query server for `language`.
     pub fn has(&self, language: &str) -> bool {
         self.pool
             .settings()
@@ -75,7 +78,7 @@ impl Pools {
             .contains_key(&language.to_ascii_lowercase())
     }
 
-    /// How many processes of `language` there are: in use, and idle.
+    /// Returns the numbers of processes of `language`: in use, and idle.
     pub fn counts(&self, language: &str) -> (usize, usize) {
         self.pool.counts(&language.to_ascii_lowercase())
     }
@@ -83,7 +86,8 @@ impl Pools {
     /// Runs map functions.
     ///
     /// # Errors
-    /// [`Error::UnknownLanguage`]. What is wrong with the functions is said by the first call of the mapper.
+    /// [`Error::UnknownLanguage`]. Errors in the functions are returned by the first call of the
+    /// mapper.
     pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         let language = self.language(&group.language)?;
         Ok(Box::new(map::ExternalMapper::new(
@@ -93,7 +97,8 @@ impl Pools {
         )))
     }
 
-    /// Runs a custom reduce function of a database; `lib` is the JSON text of the design document's `views.lib`.
+    /// Runs a custom reduce function of a database; `lib` is the JSON text of the design document's
+    /// `views.lib`.
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`].
@@ -117,7 +122,8 @@ impl Pools {
         )))
     }
 
-    /// Calls design functions of a database. Serves design documents of this language only, whatever they say themselves.
+    /// Calls design functions of a database. Serves design documents of this language only,
+    /// whatever they say themselves.
     ///
     /// # Errors
     /// [`Error::UnknownLanguage`].
@@ -130,10 +136,10 @@ impl Pools {
         )))
     }
 
-    /// Whether a map or reduce function compiles.
+    /// Checks that a map or reduce function compiles.
     ///
     /// # Errors
-    /// [`Error::Compile`] when it does not; all others when that cannot be found out.
+    /// [`Error::Compile`] when it does not; all others when that cannot be determined.
     pub fn check(&self, language: &str, source: &str) -> Result<(), Error> {
         let language = self.language(language)?;
         let mut lease = prepare(&self.pool, &language, |_| 0, |_| Ok(()))?;
@@ -152,7 +158,8 @@ impl Pools {
     }
 }
 
-/// A process whose teaching has a rank above 0, by preference 2 (it knows all that is needed); or else one that is reset and then taught by `teach`.
+/// Returns a process whose state has a rank above 0, preferably 2 (it knows everything needed); or
+/// else one that is reset and then prepared by `teach`.
 fn prepare(
     pool: &Arc<Pool>,
     language: &str,
@@ -171,7 +178,7 @@ fn prepare(
         if (process.is_suspect || (known == 0 && process.taught != Taught::Nothing))
             && let Err(error) = process.reset()
         {
-            // One that somebody else left in a bad state is not this caller's fault.
+            // A bad state left by an earlier user is not this caller's fault.
             if is_new {
                 return Err(error);
             }

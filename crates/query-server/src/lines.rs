@@ -1,4 +1,4 @@
-//! Lines out of what a process writes.
+//! Splits the output of a process into lines.
 
 use std::os::fd::AsFd;
 
@@ -8,7 +8,7 @@ use rustix::io::Errno;
 /// Bytes for one read: as many as a pipe holds unless asked otherwise.
 const READ_BYTES: usize = 64 << 10;
 
-/// What one read gave.
+/// The result of one read.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Read {
     Some,
@@ -22,7 +22,7 @@ pub(crate) enum Read {
 #[derive(Debug, Default)]
 pub(crate) struct Lines {
     bytes: Vec<u8>,
-    /// Where the next line starts.
+    /// The start of the next line.
     start: usize,
     /// No newline is before this.
     searched: usize,
@@ -45,7 +45,7 @@ impl Lines {
         }
     }
 
-    /// The next whole line, without its end.
+    /// Returns the next whole line, without its end.
     pub fn next_line(&mut self) -> Option<&[u8]> {
         let Some(length) = memchr::memchr(b'\n', &self.bytes[self.searched..]) else {
             self.searched = self.bytes.len();

@@ -16,14 +16,14 @@ const AHEAD_DOCS: usize = 100;
 const AHEAD_BYTES: usize = 1 << 20;
 /// Documents that are mapped before others may have their turn.
 const AT_ONCE_MAX: usize = 256;
-/// Bytes that are sent at once when answers are at hand already.
+/// Number of bytes that are sent together when answers are already available.
 const SEND_BYTES: usize = 16 << 10;
 
 pub(crate) struct ExternalMapper {
     pool: Arc<Pool>,
     language: String,
     group: Arc<MapGroup>,
-    /// Documents that [`Mapper::map_some`] takes: few while each takes long.
+    /// Number of documents that [`Mapper::map_some`] takes: few while each is slow.
     at_once: usize,
 }
 
@@ -52,7 +52,7 @@ impl ExternalMapper {
         })
     }
 
-    /// Adds the rows of one answer; what went wrong with one document is logged, or told.
+    /// Adds the rows of one answer; errors of single documents are logged, or returned.
     fn take(
         &self,
         process: &Process,
@@ -64,7 +64,7 @@ impl ExternalMapper {
         let problem = match answer {
             Ok(Answer::Value(value)) => {
                 let index = u32::try_from(index)
-                    .map_err(|_| Error::Process("too many documents at once".to_owned()))?;
+                    .map_err(|_| Error::Process("too many documents in one call".to_owned()))?;
                 return add_emits(&value, index, self.group.maps.len(), out);
             }
             Ok(Answer::Fatal { .. } | Answer::Log(_)) | Err(Unreadable::NotJson) => {
@@ -95,7 +95,7 @@ impl ExternalMapper {
     }
 }
 
-/// Whether two groups are of one database and have the same functions.
+/// Returns whether two groups are of one database and have the same functions.
 fn is_same(a: &Arc<MapGroup>, b: &Arc<MapGroup>) -> bool {
     Arc::ptr_eq(a, b)
         || (a.owner.database == b.owner.database && a.maps == b.maps && a.lib == b.lib)

@@ -29,13 +29,13 @@ struct State {
 
 #[derive(Default)]
 struct Language {
-    /// Processes that there are, or that somebody has leave to start.
+    /// Existing processes, and those that callers may start.
     count: usize,
-    /// Those of them that are being ended because nobody needs them.
+    /// Those of them that are being ended because they are not needed.
     ending: usize,
     /// The longest unused first.
     idle: Vec<Idle>,
-    /// Who waits, first come first.
+    /// Waiting callers, in order of arrival.
     waiting: VecDeque<Arc<Waiter>>,
 }
 
@@ -50,7 +50,7 @@ struct Waiter {
     came: Condvar,
 }
 
-/// What is given to who waited.
+/// The thing given to a waiting caller.
 enum Turn {
     Process(Box<Process>),
     /// Leave to start a process, which is counted already.
@@ -64,14 +64,15 @@ impl Waiter {
     }
 }
 
-/// A process in use. It goes back to the pool when [`Lease::done`] was called before this is dropped; it is ended otherwise.
+/// A process in use. It returns to the pool when [`Lease::done`] was called before this is dropped;
+/// otherwise it is ended.
 pub(crate) struct Lease {
     pool: Arc<Pool>,
     language: Arc<str>,
     /// `Some` until dropped.
     process: Option<Process>,
     is_done: bool,
-    /// It has not been used by anybody else.
+    /// It has not been used by another caller.
     pub is_new: bool,
 }
 
@@ -111,8 +112,8 @@ impl Pool {
         drop(ended);
     }
 
-    /// A process for `language`, by preference the one whose teaching has the highest rank, 0 being none at all; waits for one
-    /// when there are enough.
+    /// Leases a process for `language`, preferably the one whose state has the highest rank, 0
+    /// being none at all; waits for one when there are enough.
     pub fn lease(
         self: &Arc<Self>,
         language: &str,
@@ -168,7 +169,7 @@ impl Pool {
             }
         }
         drop(turn);
-        // Whoever gives turns holds the state: after this nobody gives one to this waiter.
+        // Turns are given with the state locked: after this none is given to this waiter.
         let mut state = self.state.lock();
         let (_, pool) = state.language(language);
         pool.waiting.retain(|other| !Arc::ptr_eq(other, waiter));
@@ -217,7 +218,7 @@ impl Pool {
         Process::new(child, language.clone(), settings).map_err(|error| failed(error.to_string()))
     }
 
-    /// A process is gone: whoever waits may start another.
+    /// Records that a process has ended: a waiting caller may start another.
     fn ended(&self, language: &Arc<str>) {
         let mut state = self.state.lock();
         let limit = state.settings.process_limit;
@@ -231,7 +232,7 @@ impl Pool {
         }
     }
 
-    /// A process can be used by somebody else.
+    /// Returns a process to the pool.
     fn give_back(&self, language: &Arc<str>, mut process: Process) {
         process.rest();
         let mut state = self.state.lock();
@@ -290,7 +291,7 @@ impl Pool {
         next
     }
 
-    /// How many processes of `language` there are: in use, and idle.
+    /// Returns the numbers of processes of `language`: in use, and idle.
     pub fn counts(&self, language: &str) -> (usize, usize) {
         let state = self.state.lock();
         state.languages.get(language).map_or((0, 0), |pool| {
@@ -310,7 +311,7 @@ impl State {
 }
 
 impl Language {
-    /// What can be had at once: nothing while others wait.
+    /// Returns what is available immediately: nothing while others wait.
     fn turn(&mut self, settings: &Settings, rank: impl Fn(&Taught) -> u8) -> Option<Turn> {
         if !self.waiting.is_empty() {
             return None;
@@ -355,15 +356,15 @@ impl Lease {
         }
     }
 
-    /// The process.
+    /// Returns the process.
     pub fn process(&mut self) -> &mut Process {
         self.process
             .as_mut()
             .expect("a lease has its process until it is dropped")
     }
 
-    /// The process waits for the next command, whether or not it could do what it was asked for. One that must not be used
-    /// again is ended all the same.
+    /// Records that the process waits for the next command, whether or not the last one succeeded.
+    /// A process that must not be used again is ended anyway.
     pub fn done(mut self) {
         self.is_done = true;
     }
@@ -388,7 +389,7 @@ mod tests {
     use super::*;
     use crate::starter;
 
-    /// A pool whose one language has a server that says `true` to everything.
+    /// Returns a pool with one language whose server answers `true` to everything.
     fn pool(process_limit: usize) -> Arc<Pool> {
         let mut settings = Settings {
             process_limit,

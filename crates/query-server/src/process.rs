@@ -1,8 +1,8 @@
 //! One running query server: lines written to it, lines read from it, and its end.
 //!
-//! All is done by the thread that uses the process: it waits for whatever is ready first – room in the process's input, or
-//! something in its output or its error output – so that two full pipes cannot block each other, and a deadline holds
-//! whatever the process does or leaves undone.
+//! All is done by the thread that uses the process: it waits for whatever is ready first – room in
+//! the process's input, or something in its output or its error output – so that two full pipes
+//! cannot block each other, and a deadline holds whatever the process does or leaves undone.
 
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
@@ -24,21 +24,22 @@ use crate::settings::Settings;
 const LOG_LINES_MAX: usize = 100;
 /// The longest part of a log line that is passed on.
 const LOG_LINE_BYTES_MAX: usize = 4096;
-/// How long a dead process's last words are waited for.
+/// Time to wait for the error output of a dead process.
 const LAST_WORDS: Duration = Duration::from_millis(100);
-/// A process gets time to read its input besides the time to answer: at least this many bytes a millisecond.
+/// A process gets time to read its input besides the time to answer: at least this many bytes a
+/// millisecond.
 const INPUT_BYTES_PER_MS: usize = 1024;
 
-/// What a process was told since its last `reset`.
+/// The state of a process since its last `reset`.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Taught {
     /// It must be reset before it is used.
     Unknown,
     Nothing,
     Maps(Arc<MapGroup>),
-    /// It reduces with this function, and was told this library.
+    /// It reduces with this function, and has this library.
     Reduce(Arc<ReduceFunction>),
-    /// It knows these design documents of a database.
+    /// It has these design documents of a database.
     Designs(Arc<str>, Vec<DesignDoc>),
 }
 
@@ -59,7 +60,7 @@ enum Failure {
 /// Ends, with all processes of its group, when dropped.
 pub(crate) struct Process {
     child: Child,
-    _told: Told,
+    _told: TrackedProcess,
     group: Pid,
     language: Arc<str>,
     settings: Arc<Settings>,
@@ -76,15 +77,16 @@ pub(crate) struct Process {
     ended: bool,
     /// It failed in a way after which it must not be used.
     pub is_spent: bool,
-    /// It answered an error, after which some servers end themselves.
+    /// It answered an error, after which some servers exit.
     pub is_suspect: bool,
     pub taught: Taught,
-    /// How many design documents it was told of: a reset takes none away.
+    /// Number of design documents that it got: a reset removes none.
     pub designs_taught: usize,
 }
 
 impl Process {
-    /// Takes over a child that is the leader of its own process group and whose three standard streams are pipes.
+    /// Takes ownership of a child that is the leader of its own process group and whose three
+    /// standard streams are pipes.
     pub fn new(
         mut child: Child,
         language: Arc<str>,
@@ -95,7 +97,7 @@ impl Process {
         let (Some(group), (Some(input), Some(output), Some(errors))) = (group, pipes) else {
             return Err(std::io::Error::other("no pipes to the process"));
         };
-        let told = Told::new(child.id(), &language);
+        let told = TrackedProcess::new(child.id(), &language);
         let process = Self {
             child,
             _told: told,
@@ -130,7 +132,8 @@ impl Process {
         &self.settings
     }
 
-    /// Adds to the line that is to be sent. A newline can only be white space of the JSON: it becomes a space.
+    /// Adds to the line that is to be sent. A newline can only be white space of the JSON: it
+    /// becomes a space.
     pub fn write(&mut self, json: &[u8]) {
         let start = self.unsent.len();
         self.unsent.extend_from_slice(json);
@@ -181,7 +184,7 @@ impl Process {
         Ok(())
     }
 
-    /// The next answer, while what is to be sent is sent. Log lines before it are logged.
+    /// Returns the next answer, while what is to be sent is sent. Log lines before it are logged.
     pub fn answer(&mut self) -> Result<Answer, Error> {
         match self.readable_answer()? {
             Ok(answer) => Ok(answer),
@@ -196,7 +199,7 @@ impl Process {
         }
     }
 
-    /// Like [`Process::answer`], for callers that can go on after an answer that is JSON but unusable.
+    /// Reads an answer, for callers that can continue after an answer that is JSON but unusable.
     pub fn readable_answer(&mut self) -> Result<Result<Answer, Unreadable>, Error> {
         self.logged = 0;
         let reading = Duration::from_millis((self.unsent_bytes() / INPUT_BYTES_PER_MS) as u64);
@@ -227,7 +230,7 @@ impl Process {
         }
     }
 
-    /// Fails when the process says more than it was asked for: its answers can no longer be told apart.
+    /// Fails when the process sends more than was requested: its answers can no longer be matched.
     pub fn expect_silence(&mut self) -> Result<(), Error> {
         while let Some(line) = self.lines.next_line() {
             match Answer::read(line) {
@@ -239,7 +242,7 @@ impl Process {
                     self.is_spent = true;
                     log_line(&self.language, &mut self.logged, line, true);
                     return Err(Error::Process(format!(
-                        "the query server for {} answered more than it was asked",
+                        "the query server for {} sent more answers than requests",
                         self.language
                     )));
                 }
@@ -248,10 +251,11 @@ impl Process {
         Ok(())
     }
 
-    /// Whether the process can be used again: it lives, and said nothing but log lines since its last answer.
+    /// Returns whether the process can be used again: it is running, and has sent nothing but log
+    /// lines since its last answer.
     pub fn is_well(&mut self) -> bool {
         self.logged = 0;
-        // It may have logged a good deal; one that never ends is not well.
+        // It may have logged a lot; one that never ends is not usable.
         for _ in 0..16 {
             match self.exchange(Instant::now()) {
                 Ok(()) => {}
@@ -267,7 +271,7 @@ impl Process {
         false
     }
 
-    /// Gives back memory that large documents took.
+    /// Frees memory that large documents took.
     pub fn rest(&mut self) {
         self.unsent.drain(..self.sent);
         self.sent = 0;
@@ -276,7 +280,7 @@ impl Process {
         self.error_lines.trim();
     }
 
-    /// The error of an answer that is not what a command is answered with.
+    /// Returns the error of an unexpected answer.
     pub fn error_of(&self, answer: Answer) -> Error {
         match answer {
             Answer::Failed { name, reason } | Answer::Fatal { name, reason } => {
@@ -344,16 +348,16 @@ impl Process {
         Ok(())
     }
 
-    /// Sends what there is room for.
+    /// Sends as much as fits.
     pub fn send(&mut self) {
         let Some(input) = &self.input else { return };
         match rustix::io::write(input, &self.unsent[self.sent..]) {
             Ok(count) => self.sent += count,
             Err(Errno::AGAIN | Errno::INTR) => {}
-            // It may have answered before it closed its input: its output tells.
+            // It may have answered before it closed its input: read its output.
             Err(_) => self.input = None,
         }
-        // Keeps the copying linear while a caller goes on adding lines.
+        // Keeps the copying linear while a caller keeps adding lines.
         if self.sent > self.unsent.len() / 2 {
             self.unsent.drain(..self.sent);
             self.sent = 0;
@@ -399,7 +403,7 @@ impl Process {
         }
     }
 
-    /// Reads the error output once; whether there may be more.
+    /// Reads the error output once; returns whether there may be more.
     fn hear_last_words(&mut self, deadline: Instant) -> bool {
         let Some(errors) = &self.errors else {
             return false;
@@ -422,7 +426,7 @@ impl Process {
         if std::mem::replace(&mut self.ended, true) {
             return None;
         }
-        // It has not been waited for, so that its id cannot be anybody else's.
+        // It has not been waited for, so its id cannot be reused.
         let _ = kill_process_group(self.group, Signal::KILL);
         let _ = self.child.kill();
         self.child.wait().ok()
@@ -443,7 +447,7 @@ fn describe(status: ExitStatus) -> String {
     }
 }
 
-/// The error of CouchDB's `error` and `reason`.
+/// Returns the error of CouchDB's `error` and `reason`.
 pub(crate) fn error_of(name: String, reason: String) -> Error {
     match name.as_str() {
         "compilation_error" | "map_compilation_error" | "reduce_compilation_error" => {

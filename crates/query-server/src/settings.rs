@@ -1,38 +1,42 @@
-//! What is configured about query servers.
+//! The configuration of query servers.
 
 use std::collections::BTreeMap;
 use std::time::Duration;
 
 use document::write_json_string;
 
-/// What `[query_server_config] reduce_limit` says: whether a reduction that does not shrink is an error.
+/// `[query_server_config] reduce_limit`: whether a reduction that does not shrink is an error.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum ReduceLimit {
-    /// It is.
+    /// It is an error.
     #[default]
     On,
-    /// It is not.
+    /// It is not an error.
     Off,
     /// Such a reduction is logged and used.
     Log,
 }
 
-/// Settings of query servers. The default has no language at all: a query server runs its users' code with all rights of the
-/// server's own user, so that each has to be asked for.
+/// Settings of query servers. The default has no language at all: a query server runs its users'
+/// code with all rights of the server's own user, so each must be configured explicitly.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Settings {
-    /// `[query_servers]`: language, in lowercase, to command line. The line is split as a shell does, but no shell is run.
-    /// What [`builtin_command`](crate::builtin_command) gives may be used too.
+    /// `[query_servers]`: command line by language, in lowercase. The line is split as by a shell,
+    /// but no shell is run. The result of [`builtin_command`](crate::builtin_command) may be used
+    /// too.
     pub commands: BTreeMap<String, String>,
     /// `[query_server_config] os_process_limit`: most processes of one language.
     pub process_limit: usize,
-    /// `[query_server_config] os_process_soft_limit`: how many processes of one language are kept when nobody waits for one.
+    /// `[query_server_config] os_process_soft_limit`: maximum number of idle processes of one
+    /// language.
     pub process_soft_limit: usize,
-    /// `[query_server_config] os_process_idle_limit` (seconds there): when an unused process is ended.
+    /// `[query_server_config] os_process_idle_limit` (seconds there): when an unused process is
+    /// ended.
     pub idle_limit: Duration,
     /// `[couchdb] os_process_timeout` (milliseconds there): longest time for one answer.
     pub timeout: Duration,
-    /// `[query_server_config] reduce_limit`. This and the next two are only handed over to the servers.
+    /// `[query_server_config] reduce_limit`. This and the next two are only handed over to the
+    /// servers.
     pub reduce_limit: ReduceLimit,
     /// `[query_server_config] reduce_limit_threshold`, in bytes.
     pub reduce_limit_threshold: u64,
@@ -62,8 +66,9 @@ impl Default for Settings {
 }
 
 impl Settings {
-    /// Adds a line of `[query_servers]`: a language, in any case, and its command line. The word `builtin` stands for what
-    /// [`builtin_command`](super::builtin_command) gives, an empty line for nothing.
+    /// Adds a line of `[query_servers]`: a language, in any case, and its command line. The word
+    /// `builtin` stands for what [`builtin_command`](super::builtin_command) gives, an empty line
+    /// for nothing.
     pub fn set_command(&mut self, language: &str, command: &str) {
         let language = language.to_ascii_lowercase();
         match command.trim() {
@@ -75,8 +80,8 @@ impl Settings {
         }
     }
 
-    /// The commands that CouchDB takes from environment variables: `COUCHDB_QUERY_SERVER_PYTHON=couchpy` is like `python =
-    /// couchpy` in `[query_servers]`.
+    /// Returns the commands that CouchDB takes from environment variables:
+    /// `COUCHDB_QUERY_SERVER_PYTHON=couchpy` is like `python = couchpy` in `[query_servers]`.
     pub fn commands_of_environment(
         variables: impl IntoIterator<Item = (String, String)>,
     ) -> Vec<(String, String)> {
@@ -101,7 +106,7 @@ impl Settings {
         }
     }
 
-    /// The `reset` command with the configuration that CouchDB hands over.
+    /// Returns the `reset` command with the configuration that CouchDB hands over.
     pub(crate) fn reset_command(&self) -> Vec<u8> {
         let limit = match self.reduce_limit {
             ReduceLimit::On => "true",

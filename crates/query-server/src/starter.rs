@@ -1,7 +1,7 @@
 //! The thread that starts all processes, and ends idle ones.
 //!
-//! A process dies with the *thread* that started it (`PR_SET_PDEATHSIG`), so that it must be one that lives as long as the
-//! pools do.
+//! A process dies with the *thread* that started it (`PR_SET_PDEATHSIG`), so that thread must live
+//! as long as the pools do.
 
 use std::os::unix::process::CommandExt;
 use std::process::{Child, Stdio};
@@ -12,14 +12,15 @@ use rustix::process::{Signal, getpid, getppid, set_parent_process_death_signal, 
 
 use crate::builtin::Command;
 
-/// What the thread is asked for.
+/// A request to the thread.
 pub(crate) enum Request {
     Start(Command, SyncSender<std::io::Result<Child>>),
     /// A process became idle, or the settings changed.
     LookAgain,
 }
 
-/// Answers requests until nobody can make any. `end_idle` ends what was idle for too long, and gives when to look again.
+/// Handles requests until all senders are gone. `end_idle` ends processes that were idle for too
+/// long, and returns when to check again.
 pub(crate) fn run(requests: &Receiver<Request>, end_idle: impl Fn() -> Option<Instant>) {
     let mut wake = None;
     loop {
@@ -39,7 +40,8 @@ pub(crate) fn run(requests: &Receiver<Request>, end_idle: impl Fn() -> Option<In
                 }
             }
             Ok(Request::LookAgain) | Err(RecvTimeoutError::Timeout) => {
-                // The first to expire may be the same as before: do not look more often than a clock can tell apart.
+                // The first to expire may be the same as before: do not check more often than the
+                // clock's resolution.
                 wake = end_idle().map(|at| at + Duration::from_millis(1));
             }
             Err(RecvTimeoutError::Disconnected) => return,
@@ -64,11 +66,13 @@ fn start(command: &Command) -> std::io::Result<Child> {
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
-    // SAFETY: between fork and exec only what is async-signal-safe may be done: the closure makes four system calls, allocates
-    // nothing (an `Error` made of a code or a kind does not) and takes no lock.
+    // SAFETY: between fork and exec only async-signal-safe operations are allowed: the closure
+    // makes four system calls, allocates nothing (an `Error` made of a code or a kind does not) and
+    // takes no lock.
     unsafe {
         start.pre_exec(move || {
-            // Its own session, and so its own process group: it cannot type into the terminal that the server was started from.
+            // Its own session, and so its own process group: it cannot type into the terminal that
+            // the server was started from.
             setsid()?;
             // Before Linux 5.11 there is no such call.
             let _ = confine::keep_descriptors();

@@ -1,4 +1,5 @@
-//! QuickJS's memory, through an allocator of our own: it counts, has a limit, and can give all back at once.
+//! QuickJS's memory, through an allocator of our own: it counts, has a limit, and can free
+//! everything in one step.
 
 use std::alloc::{self, Layout};
 use std::cell::{Cell, RefCell, UnsafeCell};
@@ -10,14 +11,16 @@ use rquickjs_sys as qjs;
 use crate::control::Control;
 use crate::limits::Limit;
 
-/// QuickJS carves small values out of blocks of at most this size, and frees a block when its last value dies.
+/// QuickJS carves small values out of blocks of at most this size, and frees a block when its last
+/// value dies.
 const ARENA: usize = 4096;
-/// Free blocks kept at hand, so that a document's worth of them is not given back and asked for again.
+/// Number of spare blocks, so that a document's worth of them is not freed and allocated again.
 const SPARE_ARENAS: usize = 512;
-/// Blocks between two looks at the clock.
+/// Blocks between two readings of the clock.
 const LOOK_AT_CLOCK: u32 = 64;
 
-/// In front of each block that QuickJS was given: blocks form a ring, so that all can be freed without QuickJS's help.
+/// In front of each block that QuickJS was given: blocks form a ring, so that all can be freed
+/// without QuickJS's help.
 #[repr(C, align(16))]
 pub(crate) struct Block {
     previous: *mut Block,
@@ -36,8 +39,8 @@ pub(crate) struct Blocks {
     /// Bytes in use.
     pub used: Cell<usize>,
     spare: RefCell<Vec<*mut Block>>,
-    /// Counts blocks, to look at the clock now and then: built-in functions that run long do not call the interrupt handler,
-    /// but most of them allocate.
+    /// Counts blocks, to read the clock periodically: long-running built-in functions do not call
+    /// the interrupt handler, but most of them allocate.
     allocations: Cell<u32>,
 }
 
@@ -72,7 +75,8 @@ impl Blocks {
     /// `block` is a live allocation of `layout(size)` that is in no ring.
     unsafe fn link(&self, block: *mut Block, size: usize) -> *mut c_void {
         let ring = self.ring.get();
-        // SAFETY: the ring's head lives as long as the heap (it is boxed), and all its blocks are live.
+        // SAFETY: the ring's head lives as long as the heap (it is boxed), and all its blocks are
+        // live.
         unsafe {
             let next = (*ring).next;
             block.write(Block {
@@ -98,9 +102,10 @@ impl Blocks {
     }
 
     /// # Safety
-    /// `pointer` came from [`Control::allocate`] or [`Control::reallocate`] and was not freed since.
+    /// `pointer` came from [`Control::allocate`] or [`Control::reallocate`] and was not freed
+    /// since.
     unsafe fn free(&self, pointer: *mut c_void) {
-        // SAFETY: the header is in front of what `allocate` answered, and such blocks are in the ring.
+        // SAFETY: the header precedes the result of `allocate`, and such blocks are in the ring.
         unsafe {
             let block = pointer.cast::<u8>().sub(HEADER).cast::<Block>();
             let size = (*block).size;
@@ -113,7 +118,7 @@ impl Blocks {
         }
     }
 
-    /// Keeps an arena for later, or gives a block back.
+    /// Keeps an arena for later, or frees a block.
     ///
     /// # Safety
     /// `block` is a live block that is in no ring and that nothing refers to.
@@ -161,15 +166,15 @@ impl Blocks {
     /// `block` is an allocation of `layout(size)` that nothing refers to any more.
     pub unsafe fn give_back(block: *mut Block, size: usize) {
         if let Some(layout) = Self::layout(size) {
-            // SAFETY: by the caller; the layout is the one that it was made with.
+            // SAFETY: by the caller; the layout is the one that it was allocated with.
             unsafe { alloc::dealloc(block.cast(), layout) };
         }
     }
 
-    /// Gives all blocks back, but those of an image.
+    /// Frees all blocks except those of an image.
     ///
     /// # Safety
-    /// Nothing uses the heap any more.
+    /// The heap is not used any more.
     pub unsafe fn give_all_back(&self) {
         // SAFETY: by the caller. All blocks are in the ring or spare, each with its size.
         unsafe {
@@ -223,7 +228,8 @@ impl Control {
             return ptr::null_mut();
         }
         blocks.used.set(blocks.used.get() + size);
-        // SAFETY: the block was just made with this layout, or was taken out of the ring when it became spare.
+        // SAFETY: the block was just allocated with this layout, or was removed from the ring when
+        // it became spare.
         unsafe { blocks.link(block, size) }
     }
 
@@ -260,8 +266,8 @@ impl Control {
         let (Some(layout), Some(wanted)) = (Blocks::layout(old), Blocks::layout(size)) else {
             return ptr::null_mut();
         };
-        // SAFETY: the block has this layout; it is out of the ring while it may move, and back in it afterwards, wherever
-        // it then is.
+        // SAFETY: the block has this layout; it is out of the ring while it may move, and back in
+        // it afterwards, wherever it then is.
         unsafe {
             Blocks::unlink(block);
             let moved = alloc::realloc(block.cast(), layout, wanted.size()).cast::<Block>();
@@ -276,7 +282,7 @@ impl Control {
     }
 }
 
-/// What QuickJS calls, with the heap's [`Control`] as the opaque pointer.
+/// The functions that QuickJS calls, with the heap's [`Control`] as the opaque pointer.
 pub(crate) const FUNCTIONS: qjs::JSMallocFunctions = qjs::JSMallocFunctions {
     js_calloc: Some(js_calloc),
     js_malloc: Some(js_malloc),
@@ -286,7 +292,7 @@ pub(crate) const FUNCTIONS: qjs::JSMallocFunctions = qjs::JSMallocFunctions {
 };
 
 unsafe extern "C" fn js_malloc(opaque: *mut c_void, size: qjs::size_t) -> *mut c_void {
-    // SAFETY: `opaque` is the `Control` that the runtime was made with, and outlives it.
+    // SAFETY: `opaque` is the `Control` that the runtime was created with, and outlives it.
     unsafe { &*opaque.cast::<Control>() }.allocate(size as usize, false)
 }
 

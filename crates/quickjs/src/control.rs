@@ -1,4 +1,5 @@
-//! What QuickJS's callbacks see of a heap: its clock, the limit that it hit, and what the running function has to do with.
+//! The state of a heap that QuickJS's callbacks see: its clock, the limit that it hit, and the data
+//! of the running function.
 
 use std::cell::{Cell, RefCell};
 use std::ffi::c_void;
@@ -12,7 +13,7 @@ use crate::allocator::Blocks;
 use crate::host::Host;
 use crate::limits::{Limit, Limits};
 
-/// It is shared by callbacks and by the heap that owns it: only cells inside.
+/// Shared by callbacks and by the heap that owns it: only cells inside.
 pub(crate) struct Control {
     pub limits: Limits,
     pub blocks: Blocks,
@@ -20,12 +21,12 @@ pub(crate) struct Control {
     started: Cell<Option<Instant>>,
     /// Keys and values given to `emit` by the function that runs, as owned values.
     pub emitted: RefCell<Vec<(qjs::JSValue, qjs::JSValue)>>,
-    /// Collect garbage whenever a document's object is made.
+    /// Collects garbage whenever a document's object is created.
     #[cfg(test)]
     pub stress: Cell<bool>,
     /// The class of documents' objects.
     pub lazy_class: Cell<qjs::JSClassID>,
-    /// Whether `emit` takes rows now.
+    /// Whether `emit` accepts rows now.
     pub emitting: Cell<bool>,
     /// There while the heap is entered.
     host: Cell<Option<NonNull<dyn Host>>>,
@@ -50,8 +51,8 @@ impl Control {
         }
     }
 
-    /// Starts the clock anew. It is read first when the interrupt handler is first called, some thousand steps of
-    /// JavaScript later: a short call costs no look at the clock.
+    /// Restarts the clock. It is read first when the interrupt handler is first called, some
+    /// thousand steps of JavaScript later: a short call never reads the clock.
     #[inline]
     pub fn start_clock(&self) {
         self.started.set(None);
@@ -64,7 +65,8 @@ impl Control {
         }
     }
 
-    /// The limit that was hit. Once one is hit, JavaScript stops at its next step and the heap is of no more use.
+    /// Returns the limit that was hit. Once one is hit, JavaScript stops at its next step and the
+    /// heap is of no more use.
     #[inline]
     pub fn over(&self) -> Option<Limit> {
         self.over.get()
@@ -76,7 +78,7 @@ impl Control {
         }
     }
 
-    /// Whether to stop: a limit was hit, the last of them time.
+    /// Returns whether to stop: a limit was hit, time being the last one checked.
     pub fn must_stop(&self) -> bool {
         if self.over.get().is_some() {
             return true;
@@ -92,12 +94,13 @@ impl Control {
         false
     }
 
-    /// Lends a host to JavaScript until the answer is dropped.
+    /// Lends a host to JavaScript until the result is dropped.
     ///
     /// # Safety
-    /// The answer is dropped before `host` is gone.
+    /// The result is dropped before `host` is.
     pub unsafe fn lend<'a>(&'a self, host: &dyn Host) -> Lent<'a> {
-        // SAFETY: it only lengthens the lifetime of the pointer, which is taken away again before the reference ends, by the caller.
+        // SAFETY: it only lengthens the lifetime of the pointer, which is taken away again before
+        // the reference ends, by the caller.
         let host = unsafe {
             std::mem::transmute::<NonNull<dyn Host + '_>, NonNull<dyn Host + 'static>>(
                 NonNull::from(host),
@@ -107,10 +110,10 @@ impl Control {
         Lent(self)
     }
 
-    /// The host, while the heap is entered.
+    /// Returns the host, while the heap is entered.
     pub fn host(&self) -> Option<&dyn Host> {
-        // SAFETY: the pointer is there only while what it was made of is borrowed. This is asked for by functions that JavaScript
-        // calls, which return before the heap is left.
+        // SAFETY: the pointer exists only while its source is borrowed. This is called by functions
+        // that JavaScript calls, which return before the heap is left.
         self.host.get().map(|host| unsafe { &*host.as_ptr() })
     }
 }
@@ -124,7 +127,7 @@ impl Drop for Lent<'_> {
     }
 }
 
-/// The `Control` of a context's heap.
+/// Returns the `Control` of a context's heap.
 ///
 /// # Safety
 /// `ctx` is a live context of a heap; the answer lives as long as that.
@@ -134,13 +137,13 @@ pub(crate) unsafe fn control<'a>(ctx: *mut qjs::JSContext) -> &'a Control {
     unsafe { control_of(qjs::JS_GetRuntime(ctx)) }
 }
 
-/// The `Control` of a runtime.
+/// Returns the `Control` of a runtime.
 ///
 /// # Safety
 /// `runtime` is that of a live heap; the answer lives as long as that.
 #[inline]
 pub(crate) unsafe fn control_of<'a>(runtime: *mut qjs::JSRuntime) -> &'a Control {
-    // SAFETY: by the caller: each runtime is made with its `Control` as its opaque pointer.
+    // SAFETY: by the caller: each runtime is created with its `Control` as its opaque pointer.
     unsafe {
         let control: *mut c_void = qjs::JS_GetRuntimeOpaque(runtime);
         &*control.cast::<Control>()

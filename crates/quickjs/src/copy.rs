@@ -1,4 +1,4 @@
-//! JSON text as `JSON.stringify` would write its value, made from the text.
+//! Copies JSON text in the form in which `JSON.stringify` would write its value.
 
 use crate::from_json::MAX_DEPTH;
 use crate::skip::string_end;
@@ -6,7 +6,8 @@ use crate::skip::string_end;
 /// Why a text is not copied.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotCopied {
-    /// It takes JavaScript to say what its value is written as: names that are numbers, unusual escapes, no JSON.
+    /// Only JavaScript can determine its form: names that are numbers, unusual escapes, invalid
+    /// JSON.
     Unusual,
     Depth,
 }
@@ -19,7 +20,7 @@ struct Copier<'a> {
     out: &'a mut Vec<u8>,
 }
 
-/// Appends a JSON value to `out`; of one that is not copied nothing.
+/// Appends a JSON value to `out`; nothing if it is not copied.
 pub(crate) fn copy(json: &[u8], out: &mut Vec<u8>) -> Result<(), NotCopied> {
     if str::from_utf8(json).is_err() {
         return Err(NotCopied::Unusual);
@@ -111,7 +112,7 @@ impl Copier<'_> {
         }
     }
 
-    /// Whether the string begins with a digit.
+    /// Reads a string; returns whether it starts with a digit.
     fn string(&mut self) -> Result<bool, NotCopied> {
         self.take(b'"')?;
         let start = self.at;
@@ -163,7 +164,7 @@ impl Copier<'_> {
     }
 }
 
-/// Whether all escapes in a string are those that `JSON.stringify` writes.
+/// Returns whether all escapes in a string are those that `JSON.stringify` writes.
 #[cold]
 fn usual_escapes(text: &[u8]) -> bool {
     let mut rest = text;

@@ -1,4 +1,4 @@
-//! JavaScript values made straight from JSON text, without JavaScript's own parser.
+//! Builds JavaScript values directly from JSON text, without JavaScript's own parser.
 
 use std::ptr::NonNull;
 
@@ -10,10 +10,12 @@ use crate::realm::State;
 use crate::shapes::Prefix;
 use crate::skip::{string_end, value_end};
 
-/// Stands before an object or array of a document that is not a record; no JSON text has it there.
+/// Precedes an object or array of a document that is not a record; no JSON text has this byte
+/// there.
 ///
-/// Of a record ([`Form::Records`](crate::Form::Records)) JavaScript looks at about every member, so that it is made at once. What
-/// is marked may merely be passed on: it is made when it is looked at.
+/// JavaScript accesses nearly every member of a record ([`Form::Records`](crate::Form::Records)),
+/// so it is built immediately. Marked values may merely be passed on: they are built when they are
+/// accessed.
 pub const WHOLE: u8 = 1;
 
 /// Deepest nesting that is built, and written.
@@ -22,7 +24,7 @@ pub(crate) const MAX_DEPTH: usize = 1000;
 /// Room for elements of arrays that is kept for the next value.
 const ELEMENTS_KEPT: usize = 1 << 16;
 
-/// Why there is no value.
+/// The reason why there is no value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum BuildError {
     /// The text is not JSON.
@@ -40,11 +42,11 @@ pub enum BuildError {
 pub(crate) struct Builder<'a> {
     pub ctx: *mut qjs::JSContext,
     pub state: &'a mut State,
-    /// The text of which values are made, when they are a document's: objects are then made as they are looked at, and arrays
-    /// cannot grow, as CouchDB gives documents to map functions.
+    /// The text of the values, if they are a document's: then objects are built as they are
+    /// accessed, and arrays cannot grow, as CouchDB passes documents to map functions.
     pub document: Option<NonNull<Text>>,
-    /// Whether the document's objects are made at once all the same, but for those marked with [`WHOLE`]; nobody can change
-    /// them either.
+    /// Whether the document's objects are built immediately nevertheless, except those marked with
+    /// [`WHOLE`]; they are frozen too.
     pub records: bool,
 }
 
@@ -54,7 +56,7 @@ pub(crate) struct Reader<'a, 'b> {
     json: &'b [u8],
     pub at: usize,
     depth: usize,
-    /// Whether the last string that was read has lone surrogates.
+    /// Whether the last string has lone surrogates.
     lone: bool,
     /// The array index that the last name that was read is; [`NO_INDEX`] for others.
     pub index: u32,
@@ -63,7 +65,7 @@ pub(crate) struct Reader<'a, 'b> {
 /// No array index, by JavaScript's definition.
 pub(crate) const NO_INDEX: u32 = u32::MAX;
 
-/// The array index that a name is.
+/// Returns the array index that a name is.
 fn array_index(name: &[u8]) -> u32 {
     let canonical = match name {
         [b'0'] => true,
@@ -74,7 +76,7 @@ fn array_index(name: &[u8]) -> u32 {
     text.and_then(|text| text.parse().ok()).unwrap_or(NO_INDEX)
 }
 
-/// Where a string's text without escapes is.
+/// The location of a string's text without escapes.
 #[derive(Clone, Copy)]
 enum Unescaped {
     Json(usize, usize),
@@ -82,10 +84,12 @@ enum Unescaped {
 }
 
 impl Builder<'_> {
-    /// The value of the JSON text that begins at `start` and ends with `json`; it is owned by the caller.
+    /// Returns the value of the JSON text that starts at `start` and ends with `json`; the caller
+    /// owns it.
     ///
     /// # Safety
-    /// `ctx` is a live context entered by this thread, `state` is its own. The document's text has `json` at its beginning.
+    /// `ctx` is a live context entered by this thread, `state` is its own. The document's text
+    /// starts with `json`.
     pub unsafe fn build(&mut self, json: &[u8], start: usize) -> Result<qjs::JSValue, BuildError> {
         let mut reader = Reader::new(self, json, start);
         // SAFETY: by the caller, as for all `unsafe` of the reader.
@@ -93,7 +97,8 @@ impl Builder<'_> {
         let rest = reader.skip_space();
         self.state.members.clear();
         self.state.elements.shrink_to(ELEMENTS_KEPT);
-        // SAFETY: by the caller; no name that was given out is used any more. The value is owned here.
+        // SAFETY: by the caller; no name that was given out is used any more. The value is owned
+        // here.
         unsafe {
             self.state.names.settle(self.ctx);
             let value = value?;
@@ -118,8 +123,9 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// The next member of an object whose text ends with `json`: its name, which lives until names are settled, and where its
-    /// value is. The opening brace is taken with the `first` one.
+    /// Returns the next member of an object whose text ends with `json`: its name, which lives
+    /// until names are settled, and where its value is. The opening brace is taken with the `first`
+    /// one.
     ///
     /// # Safety
     /// As for [`Builder::build`].
@@ -148,7 +154,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         Ok(Some((atom, start, self.at)))
     }
 
-    /// The next byte that is not white space, not taken.
+    /// Returns the next byte that is not white space, not taken.
     #[inline]
     fn skip_space(&mut self) -> Option<u8> {
         loop {
@@ -228,7 +234,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         value
     }
 
-    /// An object that is made of its part of the text when it is looked at.
+    /// Creates an object that is built from its part of the text when it is accessed.
     unsafe fn later(&mut self) -> Result<qjs::JSValue, BuildError> {
         let document = self.to.document.ok_or(BuildError::Syntax)?;
         let start = self.at;
@@ -238,7 +244,8 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 
     unsafe fn object(&mut self) -> Result<qjs::JSValue, BuildError> {
-        // SAFETY: the object is owned by this function until it is answered, and freed when a member fails.
+        // SAFETY: the object is owned by this function until it is answered, and freed when a
+        // member fails.
         unsafe {
             let object = Self::checked(qjs::JS_NewObject(self.to.ctx))?;
             match self.members(object) {
@@ -270,7 +277,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         loop {
             // SAFETY: see `build`.
             let (atom, hash) = unsafe { self.name() }?;
-            // SAFETY: see `build`. `JS_DefinePropertyValue` takes the value over, whatever comes of it.
+            // SAFETY: see `build`. `JS_DefinePropertyValue` takes ownership of the value, whatever
+            // its result.
             unsafe {
                 let value = self.value()?;
                 let ctx = self.to.ctx;
@@ -296,7 +304,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// A member's name, with its hash, and its colon.
+    /// Returns a member's name, with its hash, and its colon.
     #[inline]
     unsafe fn name(&mut self) -> Result<(qjs::JSAtom, u64), BuildError> {
         if self.skip_space() != Some(b'"') {
@@ -324,8 +332,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         let start = self.to.state.elements.len();
         // SAFETY: see `build`.
         let read = unsafe { self.elements() };
-        // SAFETY: the elements from `start` are ours. `JS_NewArrayFrom` takes them over, also when it fails, so they are
-        // dropped from the list without being freed.
+        // SAFETY: the elements from `start` are ours. `JS_NewArrayFrom` takes them over, also when
+        // it fails, so they are dropped from the list without being freed.
         unsafe {
             if let Err(error) = read {
                 for value in self.to.state.elements.drain(start..) {
@@ -401,7 +409,7 @@ impl<'a, 'b> Reader<'a, 'b> {
         Ok(qjs::JS_NewFloat64(number))
     }
 
-    /// A string's value; its opening quote is taken.
+    /// Returns a string's value; its opening quote is taken.
     #[inline]
     unsafe fn string(&mut self) -> Result<qjs::JSValue, BuildError> {
         let ctx = self.to.ctx;
@@ -420,7 +428,8 @@ impl<'a, 'b> Reader<'a, 'b> {
         }
     }
 
-    /// A string's text without escapes, up to and with its closing quote. Lone surrogates come as three bytes each.
+    /// Returns a string's text without escapes, up to and with its closing quote. Lone surrogates
+    /// come as three bytes each.
     #[inline]
     fn text(&mut self) -> Result<Unescaped, BuildError> {
         let start = self.at;
@@ -505,7 +514,8 @@ impl<'a, 'b> Reader<'a, 'b> {
     }
 }
 
-/// Where the three bytes of a lone surrogate begin: no other character has an 0xED with an 0xA0 or more behind it.
+/// Returns the start of the three bytes of a lone surrogate: no other character has an 0xED
+/// followed by an 0xA0 or more.
 #[inline]
 pub(crate) fn lone_surrogate(text: &[u8]) -> Option<usize> {
     memchr::memchr_iter(0xed, text).find(|&at| text.get(at + 1).is_some_and(|&next| next >= 0xa0))

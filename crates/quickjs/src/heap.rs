@@ -11,15 +11,16 @@ use crate::scope::Scope;
 
 /// A JavaScript heap with limits. It may move between threads.
 ///
-/// Dropped, it gives back all its memory at once.
+/// Dropping it frees all its memory in one step.
 pub struct Heap {
     // First, so that nothing of it is used after the runtime.
     pub(crate) realms: Vec<(u64, Realm)>,
     pub(crate) runtime: Runtime,
 }
 
-// SAFETY: QuickJS keeps no state in threads but the stack's limit, which `enter` sets anew. All that refers to the runtime is in
-// here, or cannot get out of the closure that `enter` calls; so all of it moves at once, and is used through `&mut` only.
+// SAFETY: QuickJS keeps no state in threads except the stack's limit, which `enter` sets each time.
+// Everything that refers to the runtime is in here, or cannot leave the closure that `enter` calls;
+// so all of it moves together, and is used through `&mut` only.
 unsafe impl Send for Heap {}
 
 /// The next context's id. Those of all heaps differ, so that a context of another heap is noticed.
@@ -31,8 +32,8 @@ pub struct Context(u64);
 
 /// A heap that can be entered.
 pub trait Enter {
-    /// Runs `work` in a context, with the clock started and with enough stack for what JavaScript may use.
-    /// JavaScript reaches `host` meanwhile.
+    /// Runs `work` in a context, with the clock started and with enough stack for what JavaScript
+    /// may use. JavaScript reaches `host` meanwhile.
     ///
     /// # Panics
     /// When the context is not one of this heap.
@@ -45,7 +46,7 @@ pub trait Enter {
 }
 
 impl Heap {
-    /// An empty heap. Its limits are [`Limits::clamped`].
+    /// Creates an empty heap. Its limits are [`Limits::clamped`].
     ///
     /// # Errors
     /// [`Limit::Memory`] when there is no memory for it.
@@ -56,7 +57,7 @@ impl Heap {
         })
     }
 
-    /// A new context with JavaScript's own globals.
+    /// Returns a new context with JavaScript's own globals.
     ///
     /// # Errors
     /// [`Limit::Memory`]: the heap is of no more use.
@@ -67,7 +68,8 @@ impl Heap {
         Ok(Context(id))
     }
 
-    /// Gives back what a context has of the heap, what was kept of it too. One of another heap is ignored.
+    /// Frees everything that a context has in the heap, including retained values. A context of
+    /// another heap is ignored.
     pub fn close_context(&mut self, context: Context) {
         if let Some(at) = self.realms.iter().position(|(id, _)| *id == context.0) {
             let (_, realm) = self.realms.remove(at);
@@ -100,12 +102,13 @@ impl Heap {
         done
     }
 
-    /// What the heap may use.
+    /// Returns the limits of the heap.
     pub fn limits(&self) -> &Limits {
         &self.runtime.control().limits
     }
 
-    /// The limit that was hit; the heap is then of no more use: JavaScript stops at its first step.
+    /// Returns the limit that was hit; the heap is then of no more use: JavaScript stops at its
+    /// first step.
     pub fn over(&self) -> Option<Limit> {
         self.runtime.control().over()
     }
@@ -115,20 +118,22 @@ impl Heap {
         self.runtime.memory_used()
     }
 
-    /// Lets the garbage collector wait until a quarter of the memory is in use, which it does not do by itself once it has run.
+    /// Defers garbage collection until a quarter of the memory is in use, which the collector does
+    /// not do on its own after a run.
     pub fn raise_gc_threshold(&self) {
         self.runtime.raise_gc_threshold();
     }
 
-    /// Collects garbage that consists of rings, all else being freed at once anyway.
+    /// Collects cyclic garbage; everything else is freed immediately anyway.
     pub fn collect(&mut self) {
         self.runtime.enter(|| self.runtime.collect());
     }
 
-    /// Closes all contexts and takes the heap down in order, object by object. Answers the bytes that are left. This is for tests
-    /// of whoever uses heaps: dropping does the same, but faster and with less to ask for.
+    /// Closes all contexts and frees the heap normally, object by object. Returns the bytes that
+    /// are left. For tests: dropping has the same effect, but is faster and requires less.
     ///
-    /// QuickJS **aborts the process** when a value is left, which is never so in a heap that hit no limit.
+    /// QuickJS **aborts the process** when a value is left, which never happens in a heap that hit
+    /// no limit.
     pub fn tear_down(mut self) -> usize {
         for (_, realm) in self.realms.drain(..) {
             // SAFETY: as in `close_context`.

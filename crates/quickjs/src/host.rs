@@ -1,19 +1,19 @@
-//! What JavaScript may reach outside of its heap.
+//! JavaScript's access to the outside of its heap.
 
 use std::ffi::CStr;
 use std::time::Duration;
 
 use crate::control::Control;
 
-/// The other side of the functions of [`Scope::host_object`](crate::Scope::host_object). It is lent to a heap while that is
-/// entered.
+/// The other side of the functions of [`Scope::host_object`](crate::Scope::host_object). It is lent
+/// to a heap while that is entered.
 pub trait Host {
-    /// JavaScript called the function with this index among the names that were given, its argument as text. Whatever it calls
-    /// may call again. A panic ends the process.
+    /// JavaScript called the function with this index among the names that were given, its argument
+    /// as text. Whatever it calls may call again. A panic ends the process.
     fn call(&self, function: usize, text: &str, clock: Clock<'_>) -> Reply;
 }
 
-/// What a function of a [`Host`] comes to for JavaScript.
+/// The result of a function of a [`Host`] for JavaScript.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reply {
     /// `undefined`
@@ -38,7 +38,7 @@ impl Clock<'_> {
         self.0.excuse(time);
     }
 
-    /// Starts it anew.
+    /// Restarts it.
     pub fn start(&self) {
         self.0.start_clock();
     }

@@ -1,12 +1,14 @@
-//! Documents as JavaScript objects that are made of their text only as far as they are looked at.
+//! Documents as JavaScript objects that are built from their text only as far as they are accessed.
 //!
-//! An object of a document is one of a class of our own, whose members are not QuickJS's properties but a table that fills as
-//! members are asked for. To JavaScript it is a frozen plain object: it has the prototype of those, cannot be extended, and
-//! its members can be neither changed nor deleted. So the text stays right for as long as the object lives, and an object that is
-//! emitted is copied from it. Arrays are QuickJS's own, made whole when they are asked for, and could be changed: what is written
-//! of a document after that comes from values where there are any.
+//! An object of a document has a class of our own, whose members are not QuickJS's properties but a
+//! table that is filled as members are accessed. To JavaScript it is a frozen plain object: it has
+//! the prototype of those, cannot be extended, and its members can be neither changed nor deleted.
+//! So the text stays valid for as long as the object lives, and an emitted object is copied from
+//! it. Arrays are QuickJS's own, built whole when they are accessed, and could be changed: after
+//! that a document is written from its values where they exist.
 //!
-//! All memory, the text's too, is QuickJS's, so that it counts against the limit and goes with the runtime.
+//! All memory, including the text's, is QuickJS's, so that it counts against the limit and is freed
+//! with the runtime.
 
 use std::cell::Cell;
 use std::ffi::{c_int, c_void};
@@ -23,21 +25,22 @@ use crate::runtime::Runtime;
 /// Members beyond which they are searched through a sorted list.
 const LINEAR_MAX: usize = 24;
 
-/// Bytes after which a look at the clock costs little.
+/// Number of bytes after which reading the clock costs little.
 const LONG_SCAN: u32 = 4096;
 
 /// A document's text, shared by its objects. The bytes follow.
 pub(crate) struct Text {
     references: Cell<usize>,
-    /// Whether one of its arrays has been made, so that JavaScript may have changed it.
+    /// Whether one of its arrays has been built, so that JavaScript may have changed it.
     pub exposed: Cell<bool>,
-    /// Whether objects in it are records, made at once, but for those marked as whole.
+    /// Whether objects in it are records, built immediately, except those marked as whole.
     pub records: bool,
     len: usize,
 }
 
 impl Text {
-    /// Copies a text to QuickJS's heap; `None` with an exception pending when there is no memory. The caller has a reference.
+    /// Copies a text to QuickJS's heap; `None` with an exception pending when there is no memory.
+    /// The caller owns a reference.
     ///
     /// # Safety
     /// `ctx` is a live context entered by this thread.
@@ -46,7 +49,8 @@ impl Text {
         json: &[u8],
         records: bool,
     ) -> Option<NonNull<Text>> {
-        // SAFETY: by the caller; what is written fits what was allocated, which is aligned for any type without vectors.
+        // SAFETY: by the caller; the written bytes fit the allocation, which is aligned for any
+        // type without vectors.
         unsafe {
             let size = size_of::<Text>() + json.len();
             let text = qjs::js_malloc(ctx, size as _).cast::<Text>();
@@ -64,16 +68,16 @@ impl Text {
     }
 
     /// # Safety
-    /// `text` is live, and stays so for `'a`. Nobody changes the bytes.
+    /// `text` is live, and stays so for `'a`. The bytes are not changed.
     pub unsafe fn bytes<'a>(text: NonNull<Text>) -> &'a [u8] {
         // SAFETY: by the caller; the bytes follow.
         unsafe { std::slice::from_raw_parts(text.add(1).as_ptr().cast(), text.as_ref().len) }
     }
 
-    /// Gives a reference back.
+    /// Releases a reference.
     ///
     /// # Safety
-    /// The caller has one, of a text of this runtime.
+    /// The caller owns one, of a text of this runtime.
     pub unsafe fn release(runtime: *mut qjs::JSRuntime, text: NonNull<Text>) {
         // SAFETY: by the caller.
         unsafe {
@@ -94,17 +98,17 @@ pub(crate) struct Member {
     pub end: u32,
     /// The array index that the name is, or [`NO_INDEX`].
     index: u32,
-    /// Owned; `JS_UNINITIALIZED` until it is asked for.
+    /// Owned; `JS_UNINITIALIZED` until it is accessed.
     pub value: qjs::JSValue,
 }
 
-/// What is known of an object.
+/// The state of an object.
 pub(crate) struct Node {
     /// A reference is owned.
     pub text: NonNull<Text>,
     pub start: u32,
     pub end: u32,
-    /// Where to look on; `end` when all members are known.
+    /// Where the scan continues; `end` when all members are known.
     at: u32,
     count: u32,
     capacity: u32,
@@ -134,7 +138,8 @@ pub(crate) fn register(runtime: &Runtime) -> Option<qjs::JSClassID> {
         call: None,
         exotic: (&raw const EXOTIC.0).cast_mut(),
     };
-    // SAFETY: the runtime is live. It copies the definition and never writes to the methods, which are static.
+    // SAFETY: the runtime is live. It copies the definition and never writes to the methods, which
+    // are static.
     unsafe {
         let mut class = 0;
         qjs::JS_NewClassID(runtime.raw(), &raw mut class);
@@ -142,10 +147,12 @@ pub(crate) fn register(runtime: &Runtime) -> Option<qjs::JSClassID> {
     }
 }
 
-/// An object for a part of a text, which is a JSON object, or an exception. The caller owns it.
+/// Returns an object for a part of a text, which is a JSON object, or an exception. The caller owns
+/// it.
 ///
 /// # Safety
-/// `ctx` is a live context entered by this thread, `text` a live text of its runtime, `start..end` within it.
+/// `ctx` is a live context entered by this thread, `text` a live text of its runtime, `start..end`
+/// within it.
 pub(crate) unsafe fn object(
     ctx: *mut qjs::JSContext,
     text: NonNull<Text>,
@@ -186,7 +193,7 @@ pub(crate) unsafe fn object(
     }
 }
 
-/// The node of an object of our class, `None` of any other value.
+/// Returns the node of an object of our class, `None` of any other value.
 ///
 /// # Safety
 /// `value` is live, `class` is that of its runtime. The node lives as long as the object.
@@ -196,7 +203,7 @@ pub(crate) unsafe fn node(value: qjs::JSValue, class: qjs::JSClassID) -> Option<
 }
 
 impl Node {
-    /// The members known so far.
+    /// Returns the members known so far.
     pub fn members(&self) -> &[Member] {
         if self.count == 0 {
             return &[];
@@ -205,7 +212,7 @@ impl Node {
         unsafe { std::slice::from_raw_parts(self.members, self.count as usize) }
     }
 
-    /// Whether a member's name is a number, which changes their order.
+    /// Returns whether a member's name is a number, which changes their order.
     pub fn has_numbers(&self) -> bool {
         self.members().iter().any(|member| member.index != NO_INDEX)
     }
@@ -219,7 +226,7 @@ impl Node {
         unsafe { self.find(ctx, qjs::JS_ATOM_NULL as _) }.map(drop)
     }
 
-    /// The index of the member with this name; looks no further in the text than to there.
+    /// Returns the index of the member with this name; looks no further in the text than to there.
     #[inline]
     unsafe fn find(
         &mut self,
@@ -242,7 +249,7 @@ impl Node {
                 return Ok(found.then_some(last));
             }
         }
-        // SAFETY: the index has `count` entries once it is there.
+        // SAFETY: the index has `count` entries once it exists.
         let index = unsafe { std::slice::from_raw_parts(self.index, self.count as usize) };
         let members = self.members();
         let found = index.binary_search_by_key(&atom, |&at| members[at as usize].atom);
@@ -252,8 +259,8 @@ impl Node {
     /// Reads on until this name has come, or to the end.
     unsafe fn scan(&mut self, ctx: *mut qjs::JSContext, atom: qjs::JSAtom) -> Result<(), Thrown> {
         let before = self.at;
-        // SAFETY: by the caller. The state is borrowed for the time of this function, which calls no JavaScript; texts are
-        // not changed.
+        // SAFETY: by the caller. The state is borrowed for the time of this function, which calls
+        // no JavaScript; texts are not changed.
         unsafe {
             let Some(mut state) = state(ctx) else {
                 return Err(closed(ctx));
@@ -283,7 +290,8 @@ impl Node {
                 }
             }
             state.as_mut().names.settle(ctx);
-            // Walking down a deep document looks at the same text again and again, in few steps of JavaScript.
+            // Walking down a deep document scans the same text repeatedly, in few steps of
+            // JavaScript.
             if self.at - before >= LONG_SCAN && control(ctx).must_stop() {
                 stop(ctx);
                 return Err(Thrown);
@@ -346,7 +354,7 @@ impl Node {
         Ok(())
     }
 
-    /// The value of a member, made unless it is there; the caller does not own it.
+    /// Returns the value of a member, built if needed; the caller does not own it.
     ///
     /// # Safety
     /// As for [`Node::complete`]; `node` is live, `at` the index of a known member.
@@ -355,8 +363,9 @@ impl Node {
         ctx: *mut qjs::JSContext,
         at: usize,
     ) -> Result<qjs::JSValue, Thrown> {
-        // SAFETY: by the caller. Building makes QuickJS's own values, and nodes of their own; it calls no JavaScript, but may
-        // have garbage collected, which looks at this node: no reference to it is held meanwhile.
+        // SAFETY: by the caller. Building creates QuickJS's own values, and nodes of their own; it
+        // calls no JavaScript, but may trigger a garbage collection, which reads this node: no
+        // reference to it is held meanwhile.
         unsafe {
             let member = (*node.as_ptr()).members.add(at);
             let Member { start, end, .. } = *member;
@@ -396,7 +405,7 @@ unsafe fn throw(ctx: *mut qjs::JSContext, error: BuildError) -> Thrown {
     Thrown
 }
 
-/// A job that a promise left behind in a context that was closed looks at a document.
+/// A job that a promise left behind in a closed context accesses a document.
 #[cold]
 unsafe fn closed(ctx: *mut qjs::JSContext) -> Thrown {
     // SAFETY: the context is live, the format has no arguments.
@@ -410,8 +419,9 @@ unsafe extern "C" fn get_own_property(
     object: qjs::JSValue,
     atom: qjs::JSAtom,
 ) -> c_int {
-    // SAFETY: QuickJS calls it with a live context and a live object of our class. The node is borrowed for the time of
-    // this function, which calls no JavaScript. The value that is given away gets a reference.
+    // SAFETY: QuickJS calls it with a live context and a live object of our class. The node is
+    // borrowed for the time of this function, which calls no JavaScript. The value that is given
+    // away gets a reference.
     unsafe {
         let Some(mut node) = node(object, control(ctx).lazy_class.get()) else {
             return 0;
@@ -460,7 +470,7 @@ unsafe extern "C" fn get_own_property_names(
         if list.is_null() {
             return -1;
         }
-        // Array indexes come first, in their order, the others after them in that of the text.
+        // Array indexes come first, in order, then the others in the order of the text.
         let mut order: Vec<&Member> = members.iter().collect();
         if node.has_numbers() {
             order.sort_by_key(|member| member.index);
@@ -554,7 +564,8 @@ unsafe extern "C" fn mark(
 }
 
 unsafe extern "C" fn finalize(runtime: *mut qjs::JSRuntime, object: qjs::JSValue) {
-    // SAFETY: QuickJS calls it once for each object, when nothing refers to it any more. All that the node owns is freed once.
+    // SAFETY: QuickJS calls it once for each object, when nothing refers to it any more. All that
+    // the node owns is freed once.
     unsafe {
         let class = control_of(runtime).lazy_class.get();
         let Some(node) = node(object, class) else {

@@ -1,16 +1,18 @@
-//! QuickJS-NG behind a safe interface: heaps with limits, values that are made of JSON text and written as such, and documents
-//! that are made only as far as JavaScript looks at them. It knows no CouchDB, and nothing of who calls what when.
+//! QuickJS-NG behind a safe interface: heaps with limits, values that are built from JSON text and
+//! written as such, and documents that are built only as far as JavaScript accesses them. It does
+//! not know CouchDB, or its callers.
 //!
-//! A [`Heap`] has its limits, and is of no more use once it ran into one. In it are [`Context`]s, each with its own globals.
-//! [`Heap::enter`] gives a [`Scope`], in which there are [`Value`]s; none gets out of it, nor into another.
-//! What JavaScript may call outside of its heap is a [`Host`]'s. A [`RewindingHeap`] can be taken back to what it was.
+//! A [`Heap`] has limits, and cannot be used after it hit one. It contains [`Context`]s, each with
+//! its own globals. [`Heap::enter`] provides a [`Scope`] with [`Value`]s; none of them can leave
+//! it, or enter another. Functions that JavaScript may call outside of its heap are a [`Host`]'s. A
+//! [`RewindingHeap`] can be restored to an earlier state.
 //!
-//! All unsafe code about JavaScript is here. What its proofs rely upon:
+//! All unsafe code about JavaScript is here. Its proofs rely on these facts:
 //!
-//! - A heap is one value that owns all that QuickJS made, and is entered by `&mut`: one thread at a time uses it.
-//! - A scope's lifetime is another in each call of [`Heap::enter`], and invariant: so a value is used only in the context that it
-//!   was made in, only while that is entered, and never after the heap was taken back or is gone.
-//! - What callbacks of QuickJS find is either QuickJS's own memory or behind cells ([`control`]); none holds a reference to the
+//! - A heap is one value that owns everything that QuickJS created, and is entered by `&mut`: one thread at a time uses it.
+//! - A scope's lifetime differs in each call of [`Heap::enter`], and is invariant: so a value is used only in the context that it
+//!   was created in, only while that is entered, and never after the heap was rewound or dropped.
+//! - Memory seen by callbacks of QuickJS is either QuickJS's own memory or behind cells ([`control`]); none holds a reference to the
 //!   state of a context while QuickJS may call back.
 //! - A heap is freed block by block, without QuickJS's help. So nothing in it may own anything but memory of the heap.
 //!
@@ -55,6 +57,6 @@ pub use host::{Clock, Host, Reply, Silent};
 pub use limits::{Limit, Limits};
 pub use native::Script;
 pub use rewind::RewindingHeap;
-pub use scope::{Form, Kept, Scope};
+pub use scope::{Form, RetainedValue, Scope};
 pub use to_json::Failed;
 pub use value::Value;

@@ -1,19 +1,20 @@
-//! What a heap may use.
+//! Limits of a heap.
 
 use std::time::Duration;
 
 /// Longest string of QuickJS in bytes; with more memory its own sizes could overflow.
 const MEMORY_MAX: usize = 1 << 30;
-/// Less, and not even a context with some code in it can be made.
+/// With less, not even a context with some code in it can be created.
 const MEMORY_MIN: usize = 2 << 20;
 const STACK_MIN: usize = 64 << 10;
 const STACK_MAX: usize = 64 << 20;
 
-/// What a heap, and what runs in it, may use.
+/// The limits of a heap, and of code that runs in it.
 #[derive(Clone, Debug)]
 pub struct Limits {
-    /// JavaScript's time after [`Scope::start_clock`](crate::Scope::start_clock). A single call of a built-in function that takes
-    /// long (`"x".repeat(1e8).split("")`) cannot be stopped by it; the memory limit bounds that.
+    /// JavaScript's time after [`Scope::start_clock`](crate::Scope::start_clock). A single long
+    /// call of a built-in function (`"x".repeat(1e8).split("")`) cannot be stopped by it; the
+    /// memory limit bounds that.
     pub time: Duration,
     /// Memory of the heap, in bytes.
     pub memory_bytes: usize,
@@ -38,8 +39,8 @@ impl Default for Limits {
 }
 
 impl Limits {
-    /// The same with memory and stack brought within what can work, as every heap has them: 2 MiB to 1 GiB of memory, 64 KiB to
-    /// 64 MiB of stack.
+    /// Returns the same with memory and stack brought within what can work, as every heap has them:
+    /// 2 MiB to 1 GiB of memory, 64 KiB to 64 MiB of stack.
     pub fn clamped(&self) -> Limits {
         Limits {
             memory_bytes: self.memory_bytes.clamp(MEMORY_MIN, MEMORY_MAX),

@@ -1,5 +1,5 @@
-//! Member names as QuickJS's interned strings (atoms), found without going through QuickJS: documents of a database have
-//! few names, and each comes again with each document.
+//! Member names as QuickJS's interned strings (atoms), found without going through QuickJS:
+//! documents of a database have few names, and each comes again with each document.
 
 use rquickjs_sys as qjs;
 
@@ -22,7 +22,8 @@ struct Text {
     json: Vec<u8>,
 }
 
-/// Atoms by names and names by atoms. It holds a reference to each atom in it, so that no atom's number is given to another name.
+/// Atoms by names and names by atoms. It holds a reference to each atom in it, so that no atom's
+/// number is given to another name.
 pub(crate) struct Names {
     by_name: Box<[Name]>,
     /// Atoms that lost their place, but may still be in use.
@@ -55,15 +56,15 @@ impl Names {
         }
     }
 
-    /// The atom of a name given as UTF-8, 0 when memory is out, and the name's hash, which unlike the atom is never another name's.
-    /// It stays alive until [`Names::settle`] is called.
+    /// Returns the atom of a name given as UTF-8, 0 when memory is out, and the name's hash, which
+    /// unlike the atom is never another name's. It stays alive until [`Names::settle`] is called.
     ///
     /// # Safety
     /// `ctx` is a live context of the one runtime that this table is for.
     #[inline]
     pub unsafe fn atom(&mut self, ctx: *mut qjs::JSContext, text: &[u8]) -> (qjs::JSAtom, u64) {
         let kept = text.len() <= LONGEST;
-        // A long name takes the first slot's place, but is never taken for one that is there.
+        // A long name replaces the first slot, but is never taken for an existing one.
         let hash = hash(text);
         let slot = if kept {
             (hash >> 54) as usize % SLOTS
@@ -81,7 +82,7 @@ impl Names {
         if name.atom != 0 {
             self.retired.push(name.atom);
         }
-        // SAFETY: by the caller. The reference that it gives goes to the table.
+        // SAFETY: by the caller. The table takes the returned reference.
         name.atom = unsafe { qjs::JS_NewAtomLen(ctx, text.as_ptr().cast(), text.len() as _) };
         if kept {
             name.len = text.len() as u8;
@@ -92,7 +93,7 @@ impl Names {
         (name.atom, hash)
     }
 
-    /// Frees atoms that lost their place; those that [`Names::atom`] gave out may be gone.
+    /// Frees replaced atoms; those that [`Names::atom`] returned may be freed.
     ///
     /// # Safety
     /// As for [`Names::atom`].
@@ -104,10 +105,10 @@ impl Names {
         }
     }
 
-    /// `"name":` of an atom, made by `text` unless it is known.
+    /// Returns `"name":` of an atom, computed by `text` unless it is cached.
     ///
     /// # Safety
-    /// As for [`Names::atom`], and the caller has a reference to `atom`.
+    /// As for [`Names::atom`], and the caller owns a reference to `atom`.
     #[inline]
     pub unsafe fn json(
         &mut self,
@@ -120,7 +121,8 @@ impl Names {
             let mut json = std::mem::take(&mut slot.json);
             json.clear();
             let made = text(&mut json);
-            // SAFETY: by the caller; the table gets a reference of its own and frees the one that was there.
+            // SAFETY: by the caller; the table gets a reference of its own and frees the replaced
+            // one.
             unsafe {
                 qjs::JS_FreeAtom(ctx, slot.atom);
                 slot.atom = 0;
@@ -134,7 +136,7 @@ impl Names {
         Some(&slot.json)
     }
 
-    /// Forgets all names of a heap that is not what it was when they came: there is nothing to give back.
+    /// Forgets all names without freeing them, when the heap has been rewound.
     pub fn abandon(&mut self) {
         self.retired.clear();
         let atoms = self.by_name.iter_mut().map(|name| &mut name.atom);
@@ -143,7 +145,7 @@ impl Names {
         }
     }
 
-    /// Gives all references back.
+    /// Frees all references.
     ///
     /// # Safety
     /// As for [`Names::atom`].

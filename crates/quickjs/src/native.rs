@@ -1,4 +1,5 @@
-//! What JavaScript calls: `emit`, `Math.random`, and the functions of a host; and scripts, evaluated and compiled.
+//! Functions that JavaScript calls: `emit`, `Math.random`, and those of a host; and scripts,
+//! evaluated and compiled.
 
 use std::ffi::{CStr, c_int};
 
@@ -16,7 +17,7 @@ type Native = unsafe extern "C" fn(
     *mut qjs::JSValue,
 ) -> qjs::JSValue;
 
-/// A script's byte code, made by [`Scope::compile`](crate::Scope::compile).
+/// A script's byte code, from [`Scope::compile`](crate::Scope::compile).
 #[derive(Debug)]
 pub struct Script(Vec<u8>);
 
@@ -48,13 +49,13 @@ impl Script {
         }
     }
 
-    /// What it evaluates to, owned by the caller, or an exception.
+    /// Returns its value, owned by the caller, or an exception.
     ///
     /// # Safety
     /// `ctx` is a live context entered by this thread.
     pub(crate) unsafe fn run(&self, ctx: *mut qjs::JSContext) -> qjs::JSValue {
-        // SAFETY: by the caller. Byte code is only ever made by `compile`, by this very QuickJS: it has no other way in.
-        // `JS_EvalFunction` takes the function over.
+        // SAFETY: by the caller. Byte code is only ever created by `compile`, by this very QuickJS:
+        // there is no other source. `JS_EvalFunction` takes ownership of the function.
         unsafe {
             let flags = qjs::JS_READ_OBJ_BYTECODE as c_int;
             let function = qjs::JS_ReadObject(ctx, self.0.as_ptr(), self.0.len() as _, flags);
@@ -66,7 +67,8 @@ impl Script {
     }
 }
 
-/// Evaluates a script in the global scope, sloppily, or does with it what `flags` say. The answer is owned by the caller.
+/// Evaluates a script in the global scope, sloppily, or does with it what `flags` say. The answer
+/// is owned by the caller.
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread.
@@ -76,7 +78,7 @@ pub(crate) unsafe fn evaluate(
     name: &CStr,
     flags: c_int,
 ) -> qjs::JSValue {
-    // QuickJS wants a NUL behind the text.
+    // QuickJS requires a NUL after the text.
     let mut text = Vec::with_capacity(source.len() + 1);
     text.extend_from_slice(source.as_bytes());
     text.push(0);
@@ -86,7 +88,7 @@ pub(crate) unsafe fn evaluate(
     unsafe { qjs::JS_Eval(ctx, text, len, name.as_ptr(), flags) }
 }
 
-/// Defines a function as a member. It takes `function` over, which may be an exception.
+/// Defines a function as a member. It takes ownership of `function`, which may be an exception.
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread, the others are values of it.
@@ -97,7 +99,8 @@ unsafe fn define(
     function: qjs::JSValue,
 ) -> Result<(), Failed> {
     let flags = (qjs::JS_PROP_CONFIGURABLE | qjs::JS_PROP_WRITABLE) as c_int;
-    // SAFETY: by the caller; `JS_DefinePropertyValueStr` takes the function over, whatever comes of it.
+    // SAFETY: by the caller; `JS_DefinePropertyValueStr` takes ownership of the function, whatever
+    // its result.
     unsafe {
         if qjs::JS_IsException(function)
             || qjs::JS_DefinePropertyValueStr(ctx, object, name.as_ptr(), function, flags) < 0
@@ -109,7 +112,8 @@ unsafe fn define(
 }
 
 /// # Safety
-/// `ctx` is a live context entered by this thread, `native` has the signature of a generic function.
+/// `ctx` is a live context entered by this thread, `native` has the signature of a generic
+/// function.
 unsafe fn function(
     ctx: *mut qjs::JSContext,
     name: &CStr,
@@ -121,7 +125,8 @@ unsafe fn function(
     unsafe { qjs::JS_NewCFunction2(ctx, Some(native), name.as_ptr(), count, generic, 0) }
 }
 
-/// An object of functions that call the host, by their index, and of `evaluate`. It is owned by the caller, or an exception.
+/// Returns an object of functions that call the host, by their index, and of `evaluate`. It is
+/// owned by the caller, or an exception.
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread.
@@ -182,7 +187,7 @@ pub(crate) unsafe fn define_random(ctx: *mut qjs::JSContext) -> Result<(), Faile
     }
 }
 
-/// By xorshift64*, which is as good as what it replaces.
+/// Xorshift64*, which is as good as what it replaces.
 unsafe extern "C" fn random(
     ctx: *mut qjs::JSContext,
     _this: qjs::JSValue,
@@ -200,7 +205,8 @@ unsafe extern "C" fn random(
     qjs::JS_NewFloat64(bits as f64 / (1u64 << 53) as f64)
 }
 
-/// Ends the script: no `catch` or `finally` of it sees this exception. Answers the mark of an exception.
+/// Ends the script: no `catch` or `finally` of it sees this exception. Returns the mark of an
+/// exception.
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread.
@@ -216,7 +222,7 @@ pub(crate) unsafe fn stop(ctx: *mut qjs::JSContext) -> qjs::JSValue {
     }
 }
 
-/// The argument at an index, not owned.
+/// Returns the argument at an index, not owned.
 ///
 /// # Safety
 /// `argv` has `argc` values.
@@ -228,16 +234,16 @@ unsafe fn argument(argc: c_int, argv: *mut qjs::JSValue, at: usize) -> qjs::JSVa
     qjs::JS_UNDEFINED
 }
 
-/// Takes a row; it is written when the function has returned, as CouchDB does, so that what the function does to a value
-/// after it emitted it shows.
+/// Takes a row; it is written when the function has returned, as CouchDB does, so that what the
+/// function does to a value after it emitted it shows.
 unsafe extern "C" fn emit(
     ctx: *mut qjs::JSContext,
     _this: qjs::JSValue,
     argc: c_int,
     argv: *mut qjs::JSValue,
 ) -> qjs::JSValue {
-    // SAFETY: QuickJS calls it with a live context of a heap that is entered, and `argc` arguments. The list owns a reference to
-    // each value in it.
+    // SAFETY: QuickJS calls it with a live context of a heap that is entered, and `argc` arguments.
+    // The list owns a reference to each value in it.
     unsafe {
         let control = control(ctx);
         if !control.emitting.get() {
@@ -256,7 +262,7 @@ unsafe extern "C" fn emit(
     qjs::JS_UNDEFINED
 }
 
-/// A value as text; `None` with an exception pending.
+/// Returns a value as text; `None` with an exception pending.
 ///
 /// # Safety
 /// `ctx` is a live context entered by this thread, `value` a live value of it.
@@ -299,7 +305,8 @@ unsafe extern "C" fn call_host(
     function: c_int,
     _data: *mut qjs::JSValue,
 ) -> qjs::JSValue {
-    // SAFETY: as in `emit`; texts are live during the calls, and the format has one argument, which is a string.
+    // SAFETY: as in `emit`; texts are live during the calls, and the format has one argument, which
+    // is a string.
     unsafe {
         let control = control(ctx);
         let Some(text) = text(ctx, argument(argc, argv, 0)) else {

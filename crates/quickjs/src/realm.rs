@@ -11,11 +11,12 @@ use crate::names::Names;
 use crate::runtime::Runtime;
 use crate::shapes::Shapes;
 
-/// What building and writing values keep between values.
+/// State of building and writing values, kept between values.
 pub(crate) struct State {
     pub names: Names,
     pub shapes: Shapes,
-    /// Names of members of objects that are not complete. The table of names keeps them alive while building.
+    /// Names of members of objects that are not complete. The table of names keeps them alive while
+    /// building.
     pub members: Vec<qjs::JSAtom>,
     /// Elements of arrays that are not complete; owned values.
     pub elements: Vec<qjs::JSValue>,
@@ -27,7 +28,8 @@ pub(crate) struct State {
 pub(crate) struct Realm {
     raw: NonNull<qjs::JSContext>,
     control: NonNull<Control>,
-    /// Boxed, and reached through the context by what QuickJS calls: so no reference to it is held while QuickJS may call.
+    /// Boxed, and reached through the context by QuickJS's callbacks: so no reference to it is held
+    /// while QuickJS may call.
     pub state: NonNull<State>,
     pub to_json: qjs::JSAtom,
     pub class_object: qjs::JSClassID,
@@ -39,9 +41,10 @@ pub(crate) struct Realm {
 }
 
 impl Realm {
-    /// A new context in a runtime that this thread has entered.
+    /// Returns a new context in a runtime that this thread has entered.
     pub fn new(runtime: &Runtime) -> Result<Realm, Limit> {
-        // SAFETY: the runtime is live. Whatever is made here and not freed on a failure is freed with the runtime.
+        // SAFETY: the runtime is live. Everything created here and not freed on a failure is freed
+        // with the runtime.
         unsafe {
             let raw = NonNull::new(qjs::JS_NewContext(runtime.raw())).ok_or(Limit::Memory)?;
             let ctx = raw.as_ptr();
@@ -56,7 +59,8 @@ impl Realm {
             if failed {
                 return Err(Limit::Memory);
             }
-            // Documents' objects have the prototype of plain objects; `JS_SetClassProto` takes a reference over.
+            // Documents' objects have the prototype of plain objects; `JS_SetClassProto` takes a
+            // reference over.
             let object_prototype = qjs::JS_GetClassProto(ctx, class_object);
             let class_lazy = runtime.control().lazy_class.get();
             let again = qjs::JS_DupValue(ctx, object_prototype);
@@ -96,11 +100,11 @@ impl Realm {
     /// Frees the context before its runtime is.
     ///
     /// # Safety
-    /// Nobody has values of it, and nothing runs in it.
+    /// There are no values of it, and nothing runs in it.
     pub unsafe fn close(self) {
         let ctx = self.ctx();
-        // SAFETY: the context is live and owns each of these once; it is not used afterwards. Jobs of it that are pending keep
-        // it in memory: what they call finds that there is no state any more.
+        // SAFETY: the context is live and owns each of these once; it is not used afterwards. Its
+        // pending jobs keep it in memory: functions that they call find no state any more.
         unsafe {
             for value in self.kept.take() {
                 qjs::JS_FreeValue(ctx, value);
@@ -113,7 +117,7 @@ impl Realm {
         }
     }
 
-    /// Lets go of what building and writing values keep of the heap.
+    /// Releases everything that building and writing values keep in the heap.
     ///
     /// # Safety
     /// Nothing runs in the context, and no value is being built.
@@ -126,7 +130,7 @@ impl Realm {
         }
     }
 
-    /// The same without giving anything back, when the heap will not be what it is.
+    /// Forgets everything without freeing it, when the heap is about to be rewound or dropped.
     ///
     /// # Safety
     /// As for [`Realm::forget`].
@@ -142,16 +146,17 @@ impl Realm {
 
 impl Drop for Realm {
     fn drop(&mut self) {
-        // SAFETY: it was leaked from a box by `new`. Nothing runs in the context any more, and what may run in one that was closed
-        // does not find it.
+        // SAFETY: it was leaked from a box by `new`. Nothing runs in the context any more, and code
+        // that may run in a closed one does not find it.
         drop(unsafe { Box::from_raw(self.state.as_ptr()) });
     }
 }
 
-/// The state of a context; `None` of one that was closed.
+/// Returns the state of a context; `None` for a closed one.
 ///
 /// # Safety
-/// `ctx` is a live context of a [`Realm`]. The caller must not use a reference to it while QuickJS may call.
+/// `ctx` is a live context of a [`Realm`]. The caller must not use a reference to it while QuickJS
+/// may call.
 #[inline]
 pub(crate) unsafe fn state(ctx: *mut qjs::JSContext) -> Option<NonNull<State>> {
     // SAFETY: by the caller.

@@ -1,5 +1,6 @@
-//! A heap as it was at a moment, which it can be taken back to: so what one call leaves behind (a changed prototype, a global,
-//! a module's state) is not there for the next. Copying some hundred kilobytes back costs a tenth of making a new heap.
+//! A heap that can be restored to an earlier state: so what one call leaves behind (a changed
+//! prototype, a global, a module's state) is gone for the next. Copying back some hundred kilobytes
+//! costs a tenth of creating a new heap.
 
 use std::ptr;
 
@@ -11,11 +12,12 @@ use crate::host::Host;
 use crate::limits::Limit;
 use crate::scope::Scope;
 
-/// A heap that can be taken back to what it was when this was made of it. It has the contexts that it had then.
+/// A heap that can be restored to its state when this was created. It has the contexts of that
+/// moment.
 pub struct RewindingHeap {
     heap: Heap,
     image: Image,
-    /// What was kept in each context.
+    /// The retained values of each context.
     kept: Vec<Vec<qjs::JSValue>>,
 }
 
@@ -56,8 +58,8 @@ impl RewindingHeap {
         // A panic may have left some behind.
         control.emitting.set(false);
         control.emitted.borrow_mut().clear();
-        // SAFETY: the image is of this heap. Nothing runs in it; values that were made since are gone with their scope, or were
-        // forgotten here.
+        // SAFETY: the image is of this heap. Nothing runs in it; values that were created since are
+        // gone with their scope, or were forgotten here.
         unsafe { self.image.rewind(&control.blocks) };
     }
 
@@ -71,7 +73,8 @@ impl RewindingHeap {
         self.heap.memory_used()
     }
 
-    /// Bytes that the heap takes of the process: what is in use, the image, and free blocks that are kept.
+    /// Bytes that the heap takes of the process: what is in use, the image, and free blocks that
+    /// are kept.
     pub fn footprint(&self) -> usize {
         let control = self.heap.runtime.control();
         self.memory_used() + self.image.contents.len() + control.blocks.spare_bytes()
@@ -91,15 +94,15 @@ impl Enter for RewindingHeap {
 
 impl Drop for RewindingHeap {
     fn drop(&mut self) {
-        // SAFETY: the heap is dropped next, without looking at what is in it.
+        // SAFETY: the heap is dropped next, without reading its contents.
         unsafe { self.image.give_back() };
     }
 }
 
-/// The contents of all blocks that a heap had. While there is an image, its blocks are not given back.
+/// The contents of all blocks of a heap. While there is an image, its blocks are not freed.
 pub(crate) struct Image {
     blocks: Vec<*mut Block>,
-    /// One block's behind the other's.
+    /// The blocks' contents, concatenated.
     contents: Vec<u8>,
     used: usize,
 }
@@ -110,8 +113,9 @@ impl Image {
     unsafe fn new(heap: &Blocks) -> Image {
         let mut blocks = Vec::new();
         let mut contents: Vec<u8> = Vec::with_capacity(heap.used.get());
-        // SAFETY: blocks in the ring are live, and each has `size` bytes behind its header. Arenas are given out whole, with
-        // whatever was in them: reading that is reading memory that QuickJS may read as well.
+        // SAFETY: blocks in the ring are live, and each has `size` bytes after its header. Arenas
+        // are returned whole, with their old contents: reading them is reading memory that QuickJS
+        // may read as well.
         unsafe {
             for block in heap.detach() {
                 (*block).kept = true;
@@ -130,13 +134,14 @@ impl Image {
         }
     }
 
-    /// Makes the heap what it was when the image was made.
+    /// Restores the heap to its state when the image was created.
     ///
     /// # Safety
-    /// The image is of this heap, nothing runs in it, and nobody has values of it that were made since.
+    /// The image is of this heap, nothing runs in it, and there are no values of it that were
+    /// created since.
     unsafe fn rewind(&self, heap: &Blocks) {
-        // SAFETY: what was allocated since is in the ring, and nothing of the image refers to it. The image's blocks were not
-        // given back.
+        // SAFETY: newer allocations are in the ring, and nothing of the image refers to them. The
+        // image's blocks were not freed.
         unsafe {
             for block in heap.detach() {
                 heap.retire(block);
@@ -152,7 +157,7 @@ impl Image {
         heap.used.set(self.used);
     }
 
-    /// Gives the blocks back.
+    /// Frees the blocks.
     ///
     /// # Safety
     /// The heap is not used any more.

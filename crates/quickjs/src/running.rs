@@ -1,8 +1,8 @@
-//! Which JavaScript functions run, for samples of a profiler.
+//! Finds the running JavaScript functions, for samples of a profiler.
 //!
-//! QuickJS tells nobody while it runs. So its records are followed, by the layout that they have in this version of it, on machines
-//! of 64 bits, with its assertions on; the tests find out whether they do. All reading goes through a probe, and nothing is taken
-//! for granted: what is not as expected is left out.
+//! QuickJS does not report them while it runs. So its records are followed, by their layout in this
+//! version of it, on 64-bit machines, with its assertions on; the tests verify the layout. All
+//! reading goes through a probe, and nothing is taken for granted: anything unexpected is left out.
 
 use profiler::{Interpreter, Names, Probe};
 use rquickjs_sys as qjs;
@@ -19,16 +19,16 @@ const BYTECODE: usize = 48;
 /// `JSFunctionBytecode.func_name` and `.line_num`.
 const NAME: usize = 36;
 const LINE: usize = 92;
-/// `JSString`: its length and whether characters have 16 bits, its kind, and where its text begins.
+/// `JSString`: its length and whether characters have 16 bits, its kind, and the start of its text.
 const KIND: usize = 4;
 const TEXT: usize = 40;
 /// `JS_CLASS_BYTECODE_FUNCTION`.
 const BYTECODE_FUNCTION: u64 = 13;
-/// Functions that are told at most, inner ones first, and bytes of a name.
+/// Maximum number of functions reported, inner ones first, and bytes of a name.
 const DEPTH_MAX: usize = 32;
 const NAME_MAX: usize = 48;
 
-/// The interpreter of a runtime.
+/// Returns the interpreter of a runtime.
 pub(crate) fn interpreter(runtime: *mut qjs::JSRuntime) -> Interpreter {
     Interpreter {
         state: runtime.expose_provenance(),
@@ -55,7 +55,8 @@ fn functions(runtime: usize, probe: &mut Probe, names: &mut Names<'_>) {
     }
 }
 
-/// Gives the name of a frame's function, if it is one of JavaScript; `None` where there is no frame, or no room.
+/// Writes the name of a frame's function, if it is one of JavaScript; `None` where there is no
+/// frame, or no room.
 fn function(frame: usize, atoms: usize, probe: &mut Probe, names: &mut Names<'_>) -> Option<()> {
     let at = |base: u64, offset: usize| (base as usize).wrapping_add(offset);
     let object = probe.word(at(frame as u64, FUNCTION))?;
@@ -80,7 +81,7 @@ fn function(frame: usize, atoms: usize, probe: &mut Probe, names: &mut Names<'_>
     names.push(bytes.get(..len)?).then_some(())
 }
 
-/// The text of an atom; 0 for one that is no text, or empty.
+/// Writes the text of an atom; 0 if it is not a text, or empty.
 fn text(atom: u32, atoms: usize, probe: &mut Probe, to: &mut [u8; NAME_MAX]) -> usize {
     let read = |probe: &mut Probe, to: &mut [u8; NAME_MAX]| {
         // The highest bit marks a number.
@@ -106,7 +107,7 @@ fn text(atom: u32, atoms: usize, probe: &mut Probe, to: &mut [u8; NAME_MAX]) -> 
     read(probe, to).unwrap_or(0)
 }
 
-/// Appends bytes as far as there is room; answers where they end.
+/// Appends bytes as far as there is room; returns their end.
 fn put(to: &mut [u8; NAME_MAX], at: usize, bytes: &[u8]) -> usize {
     let mut end = at;
     for (to, from) in to.iter_mut().skip(at).zip(bytes) {

@@ -1,4 +1,5 @@
-//! One QuickJS runtime with its limits: memory through an allocator of our own, time through the interrupt handler.
+//! One QuickJS runtime with its limits: memory through an allocator of our own, time through the
+//! interrupt handler.
 
 use std::ffi::{c_int, c_void};
 use std::ptr::NonNull;
@@ -11,7 +12,8 @@ use crate::lazy;
 use crate::limits::{Limit, Limits};
 use crate::running;
 
-/// Stack that our own recursion (building and writing values) may use besides what JavaScript may use.
+/// Stack that our own recursion (building and writing values) may use besides what JavaScript may
+/// use.
 const OWN_STACK: usize = 768 << 10;
 
 unsafe extern "C" fn interrupt(_: *mut qjs::JSRuntime, opaque: *mut c_void) -> c_int {
@@ -32,10 +34,11 @@ impl Runtime {
         let stack_bytes = control.limits.stack_bytes;
         let control = NonNull::from(control);
         let opaque = control.as_ptr().cast();
-        // SAFETY: the functions fit each other, and `control` is freed after all that they allocated.
+        // SAFETY: the functions fit each other, and `control` is freed after all that they
+        // allocated.
         let raw = unsafe { qjs::JS_NewRuntime2(&allocator::FUNCTIONS, opaque) };
         let Some(raw) = NonNull::new(raw) else {
-            // SAFETY: no runtime refers to it. What was allocated for it is in the ring.
+            // SAFETY: no runtime refers to it. Its allocations are in the ring.
             unsafe {
                 control.as_ref().blocks.give_all_back();
                 drop(Box::from_raw(control.as_ptr()));
@@ -55,7 +58,8 @@ impl Runtime {
         Ok(runtime)
     }
 
-    /// Reference counts free documents; the collector only has to find rings. It is not needed while memory is plenty.
+    /// Reference counts free documents; the collector only has to find rings. It is not needed
+    /// while memory is plenty.
     pub fn raise_gc_threshold(&self) {
         let threshold = self.control().limits.memory_bytes / 4;
         // SAFETY: the runtime is live.
@@ -71,7 +75,7 @@ impl Runtime {
     }
 
     pub fn control(&self) -> &Control {
-        // SAFETY: it lives as long as `self`, and nobody makes a `&mut` of it.
+        // SAFETY: it lives as long as `self`, and no `&mut` of it is created.
         unsafe { self.control.as_ref() }
     }
 
@@ -80,7 +84,8 @@ impl Runtime {
         self.control().blocks.used.get()
     }
 
-    /// Runs `work` with the clock at zero and enough stack for what JavaScript and our own recursion may use.
+    /// Runs `work` with the clock at zero and enough stack for what JavaScript and our own
+    /// recursion may use.
     pub fn enter<T>(&self, work: impl FnOnce() -> T) -> T {
         let control = self.control();
         let stack = control.limits.stack_bytes + OWN_STACK;
@@ -98,7 +103,8 @@ impl Runtime {
         unsafe { qjs::JS_RunGC(self.raw.as_ptr()) }
     }
 
-    /// QuickJS's own teardown, which aborts when an object is left; answers the bytes that are left after it.
+    /// Runs QuickJS's own teardown, which aborts when an object is left; returns the bytes that are
+    /// left after it.
     pub fn close(self) -> usize {
         // SAFETY: nothing is used of the runtime afterwards but our own `Control`, by `drop`.
         unsafe { qjs::JS_FreeRuntime(self.raw.as_ptr()) };
@@ -107,8 +113,9 @@ impl Runtime {
 }
 
 impl Drop for Runtime {
-    /// Frees all memory at once, without QuickJS's own teardown: that one checks by an `abort` that no value is left, which
-    /// nobody promises after an allocation failed in the midst of things. Nothing in a runtime owns more than memory.
+    /// Frees all memory in one step, without QuickJS's own teardown: that one aborts if a value is
+    /// left, which is not guaranteed after an allocation failure. Nothing in a runtime owns more
+    /// than memory.
     fn drop(&mut self) {
         // SAFETY: nothing uses the runtime any more.
         unsafe {

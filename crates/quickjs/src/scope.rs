@@ -17,8 +17,8 @@ use crate::value::{Brand, Value};
 
 /// A context while it is entered. `'js` is the lifetime of its values.
 ///
-/// Where a function fails with [`Failed`], what was thrown is for [`Scope::take_exception`] to take, unless [`Scope::over`] says
-/// that a limit was hit.
+/// When a function fails with [`Failed`], the thrown value is available from
+/// [`Scope::take_exception`], unless [`Scope::over`] reports that a limit was hit.
 pub struct Scope<'js> {
     pub(crate) realm: &'js Realm,
     pub(crate) runtime: &'js Runtime,
@@ -27,17 +27,17 @@ pub struct Scope<'js> {
 
 /// A value that was kept for later scopes of its context, by [`Scope::keep`].
 #[derive(Debug)]
-pub struct Kept(usize);
+pub struct RetainedValue(usize);
 
-/// When a document's objects are made.
+/// When a document's objects are built.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// Each when it is looked at.
+    /// Each when it is accessed.
     Lazy,
-    /// The document has [`WHOLE`](crate::WHOLE) before what is not made at once: its members are made when they are looked at,
-    /// with the records in them.
+    /// The document has [`WHOLE`](crate::WHOLE) before values that are not built immediately: its
+    /// members are built when they are accessed, with the records in them.
     LazyRecords,
-    /// The same; all records at once.
+    /// Such a document; all records immediately.
     Records,
 }
 
@@ -61,18 +61,18 @@ impl<'js> Scope<'js> {
         Ok(unsafe { Value::new(self.ctx(), raw) })
     }
 
-    /// The limit that was hit. JavaScript then stops at its next step.
+    /// Returns the limit that was hit. JavaScript then stops at its next step.
     #[inline]
     pub fn over(&self) -> Option<Limit> {
         self.realm.control().over()
     }
 
-    /// What the heap may use.
+    /// Returns the limits of the heap.
     pub fn limits(&self) -> &Limits {
         &self.realm.control().limits
     }
 
-    /// Gives JavaScript its time anew.
+    /// Restarts JavaScript's clock.
     #[inline]
     pub fn start_clock(&self) {
         self.realm.control().start_clock();
@@ -96,7 +96,7 @@ impl<'js> Scope<'js> {
         unsafe { Value::new(self.ctx(), raw) }
     }
 
-    /// A string.
+    /// Creates a string.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -106,7 +106,7 @@ impl<'js> Scope<'js> {
         unsafe { self.own(qjs::JS_NewStringLen(self.ctx(), start, len)) }
     }
 
-    /// An array of strings.
+    /// Creates an array of strings.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -115,7 +115,7 @@ impl<'js> Scope<'js> {
         self.array(texts.collect::<Result<_, _>>()?)
     }
 
-    /// An array of values that it takes over.
+    /// Creates an array of values, taking ownership.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -126,13 +126,14 @@ impl<'js> Scope<'js> {
         unsafe { self.own(qjs::JS_NewArrayFrom(self.ctx(), count, values.as_ptr())) }
     }
 
-    /// The value of a JSON text, which JavaScript may change. Documents of map functions are [`Scope::document`]'s.
+    /// Returns the value of a JSON text, which JavaScript may change. For documents of map
+    /// functions see [`Scope::document`].
     ///
     /// # Errors
     /// The text is not JSON or nests too deeply, or there is no memory for it.
     pub fn value(&self, json: &[u8]) -> Result<Value<'js>, BuildError> {
-        // SAFETY: the context is live, entered by this thread, and has this state. Building calls no JavaScript, and so nothing
-        // that looks for the state.
+        // SAFETY: the context is live, entered by this thread, and has this state. Building calls
+        // no JavaScript, and so nothing that looks for the state.
         unsafe {
             let mut builder = Builder {
                 ctx: self.ctx(),
@@ -145,17 +146,19 @@ impl<'js> Scope<'js> {
         }
     }
 
-    /// A document as map functions see it: a frozen plain object, whose arrays are not frozen but cannot grow.
+    /// Creates a document for map functions: a frozen plain object, whose arrays are not frozen but
+    /// cannot grow.
     ///
     /// # Errors
-    /// As of [`Scope::value`], as far as the document is made at once. Of the rest, looking at it throws.
+    /// Those of [`Scope::value`], for the part that is built immediately. For the rest, accessing
+    /// it throws.
     pub fn document(&self, json: &[u8], form: Form) -> Result<Value<'js>, BuildError> {
         if u32::try_from(json.len()).is_err() {
             return Err(BuildError::Depth);
         }
         let ctx = self.ctx();
-        // SAFETY: the context is live and entered by this thread, the state is its own. The object keeps the text alive, of
-        // which our reference is given back.
+        // SAFETY: the context is live and entered by this thread, the state is its own. The object
+        // keeps the text alive, of which our reference is released.
         unsafe {
             let text = Text::new(ctx, json, form != Form::Lazy).ok_or(BuildError::Exception)?;
             let raw = if form == Form::Records {
@@ -174,7 +177,7 @@ impl<'js> Scope<'js> {
         }
     }
 
-    /// Whether JavaScript may have changed an array of a document.
+    /// Returns whether JavaScript may have changed an array of a document.
     pub fn may_have_changed(&self, document: &Value<'js>) -> bool {
         // SAFETY: the document is live, and keeps its node and text alive.
         unsafe {
@@ -184,26 +187,28 @@ impl<'js> Scope<'js> {
     }
 
     /// Keeps a value for later scopes of this context.
-    pub fn keep(&self, value: Value<'js>) -> Kept {
+    pub fn keep(&self, value: Value<'js>) -> RetainedValue {
         let mut kept = self.realm.kept.borrow_mut();
         kept.push(value.into_raw());
-        Kept(kept.len() - 1)
+        RetainedValue(kept.len() - 1)
     }
 
-    /// A value that was kept.
+    /// Returns a retained value.
     ///
     /// # Panics
-    /// When it was kept in another context, or since the moment that the heap was taken back to. It may be another value then.
-    pub fn kept(&self, kept: &Kept) -> Value<'js> {
+    /// It was retained in another context, or after the state that the heap was restored to. It may
+    /// be another value then.
+    pub fn kept(&self, kept: &RetainedValue) -> Value<'js> {
         let raw = self.realm.kept.borrow()[kept.0];
-        // SAFETY: the list has a reference of a value of this context; the answer gets one of its own.
+        // SAFETY: the list has a reference of a value of this context; the answer gets one of its
+        // own.
         unsafe { Value::new(self.ctx(), qjs::JS_DupValue(self.ctx(), raw)) }
     }
 
-    /// A member of an object.
+    /// Returns a member of an object.
     ///
     /// # Errors
-    /// What a getter threw, or that it has no members.
+    /// The exception of a getter, or that it has no members.
     pub fn get(&self, object: &Value<'js>, name: &CStr) -> Result<Value<'js>, Failed> {
         // SAFETY: the object is a live value of this context.
         unsafe {
@@ -218,7 +223,7 @@ impl<'js> Scope<'js> {
     /// Calls a function.
     ///
     /// # Errors
-    /// What it threw.
+    /// The exception.
     pub fn call<const N: usize>(
         &self,
         function: &Value<'js>,
@@ -234,13 +239,13 @@ impl<'js> Scope<'js> {
         }
     }
 
-    /// Calls a function that calls `emit`, runs what its promises left to be done, and then appends what it emitted to `out`: the
-    /// JSON text of each key and of its value, of which `row` is told where they are. (It is written when the function has
-    /// returned, as in CouchDB: what the function does to a value after it emitted it shows.) `out` is not to become longer than
-    /// `end`.
+    /// Calls a function that calls `emit`, runs its promises' pending jobs, and then appends its
+    /// rows to `out`: the JSON text of each key and of its value, whose positions are passed to
+    /// `row`. (They are written when the function has returned, as in CouchDB: changes of a value
+    /// after it was emitted are visible.) `out` must not become longer than `end`.
     ///
     /// # Errors
-    /// What the function threw, or that it hit a limit; `out` then has a part of the rows.
+    /// The function threw, or hit a limit; `out` then has a part of the rows.
     pub fn call_emitting(
         &self,
         function: &Value<'js>,
@@ -277,7 +282,7 @@ impl<'js> Scope<'js> {
         written
     }
 
-    /// Where a value's JSON text was written to.
+    /// Returns the position of a value's written JSON text.
     fn written(
         &self,
         value: &Value<'js>,
@@ -307,11 +312,12 @@ impl<'js> Scope<'js> {
         }
     }
 
-    /// Appends a value's JSON text to `out`, which is not to become much longer than `end`: what `JSON.stringify` gives, `null`
-    /// where that gives nothing, and U+FFFD for lone surrogates.
+    /// Appends a value's JSON text to `out`, which is not to become much longer than `end`: what
+    /// `JSON.stringify` gives, `null` where that gives nothing, and U+FFFD for lone surrogates.
     ///
     /// # Errors
-    /// What a `toJSON` threw, that the value nests too deeply, or that it hit a limit; `out` then has a part of the text.
+    /// The exception of a `toJSON`, that the value nests too deeply, or that it hit a limit; `out`
+    /// then has a part of the text.
     pub fn write(&self, value: &Value<'js>, out: &mut Vec<u8>, end: usize) -> Result<(), Failed> {
         let mut writer = Writer {
             ctx: self.ctx(),
@@ -324,11 +330,13 @@ impl<'js> Scope<'js> {
             class_array: self.realm.class_array,
             object_prototype: self.realm.object_prototype,
         };
-        // SAFETY: the context is live and entered by this thread, the value is one of its, and the state is its own.
+        // SAFETY: the context is live and entered by this thread, the value is one of its, and the
+        // state is its own.
         unsafe { writer.write(value.raw()) }
     }
 
-    /// A value's JSON text, of at most [`Limits::emit_bytes_max`](crate::Limits::emit_bytes_max) or little more.
+    /// Returns a value's JSON text, of at most
+    /// [`Limits::emit_bytes_max`](crate::Limits::emit_bytes_max) or little more.
     ///
     /// # Errors
     /// As of [`Scope::write`].
@@ -338,10 +346,10 @@ impl<'js> Scope<'js> {
         self.write(value, &mut out, end).map(|()| out)
     }
 
-    /// What `JSON.stringify` gives: a string, or `undefined`.
+    /// Returns the result of `JSON.stringify`: a string, or `undefined`.
     ///
     /// # Errors
-    /// What it threw.
+    /// The value that it threw.
     pub fn stringify(&self, value: &Value<'js>) -> Result<Value<'js>, Failed> {
         let undefined = qjs::JS_UNDEFINED;
         // SAFETY: the value is a live one of this context.
@@ -355,16 +363,16 @@ impl<'js> Scope<'js> {
         }
     }
 
-    /// What `String(value)` gives.
+    /// Returns the result of `String(value)`.
     ///
     /// # Errors
-    /// What a `toString` threw, or that symbols have no text.
+    /// The value that a `toString` threw, or that symbols have no text.
     pub fn text(&self, value: &Value<'js>) -> Result<String, Failed> {
         // SAFETY: the context is live and entered, the value is one of its.
         unsafe { native::text(self.ctx(), value.raw()) }.ok_or(Failed)
     }
 
-    /// What was thrown last, which is then forgotten.
+    /// Returns the last thrown value, and clears it.
     pub fn take_exception(&self) -> Value<'js> {
         // SAFETY: the context is live; the exception is owned by the caller.
         unsafe { Value::new(self.ctx(), qjs::JS_GetException(self.ctx())) }
@@ -391,14 +399,15 @@ impl<'js> Scope<'js> {
     /// Runs a script, which any heap may have compiled: what it evaluates to.
     ///
     /// # Errors
-    /// What it threw.
+    /// The exception.
     pub fn run(&self, script: &Script) -> Result<Value<'js>, Failed> {
         // SAFETY: the context is live and entered; the answer is owned here.
         unsafe { self.own(script.run(self.ctx())) }
     }
 
-    /// An object of functions that call the [`Host`](crate::Host), and of `evaluate(source)`, which evaluates a script in the global
-    /// scope. It is not reachable for JavaScript unless somebody hands it over.
+    /// Creates an object of functions that call the [`Host`](crate::Host), and of
+    /// `evaluate(source)`, which evaluates a script in the global scope. JavaScript cannot reach it
+    /// unless it is passed to it.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -407,7 +416,8 @@ impl<'js> Scope<'js> {
         unsafe { self.own(native::host_object(self.ctx(), functions)) }
     }
 
-    /// Makes `emit(key, value)` a global function: see [`Scope::call_emitting`]. At other times it does nothing.
+    /// Defines the global function `emit(key, value)`: see [`Scope::call_emitting`]. At other times
+    /// it does nothing.
     ///
     /// # Errors
     /// There is no memory for it.
@@ -416,10 +426,11 @@ impl<'js> Scope<'js> {
         unsafe { native::define_emit(self.ctx()) }
     }
 
-    /// Replaces `Math.random`, whose state in the heap would be the same at each call of a heap that is taken back to what it was.
+    /// Replaces `Math.random`, whose state in the heap would be the same at each call in a heap
+    /// that is rewound.
     ///
     /// # Errors
-    /// There is no memory for it, or there is no `Math` any more.
+    /// There is no memory for it, or `Math` no longer exists.
     pub fn define_random(&self) -> Result<(), Failed> {
         // SAFETY: the context is live and entered.
         unsafe { native::define_random(self.ctx()) }

@@ -1,17 +1,18 @@
-//! Keeps QuickJS's hidden classes ("shapes") of documents alive between documents. An object that gets its members one by one
-//! goes through the shapes of all its prefixes. QuickJS finds a shape again only while an object has it, and otherwise makes it
-//! anew, member by member, which costs more than all else about an object.
+//! Keeps QuickJS's hidden classes ("shapes") of documents alive between documents. An object that
+//! gets its members one by one passes through the shapes of all its prefixes. QuickJS finds a shape
+//! again only while an object has it, and otherwise rebuilds it, member by member, which costs more
+//! than everything else about an object.
 
 use rquickjs_sys as qjs;
 
 /// Slots for what is known of shapes.
 const SLOTS: usize = 8192;
-/// Shapes kept; beyond, all are let go, and those in use come back.
+/// Maximum number of shapes kept; beyond, all are dropped, and those in use return.
 const KEPT_MAX: usize = 2048;
 /// Longest prefix that is kept: objects with many members are rather maps from data than records.
 const MEMBERS_MAX: usize = 64;
 
-/// What follows from the names of an object's members so far.
+/// The state after the names of an object's members so far.
 #[derive(Clone, Copy)]
 pub(crate) struct Prefix {
     hash: u64,
@@ -19,7 +20,7 @@ pub(crate) struct Prefix {
 }
 
 impl Prefix {
-    /// Of an object all of whose members get these flags.
+    /// Starts for an object whose members all get these flags.
     pub fn new(flags: u32) -> Prefix {
         Prefix {
             hash: 1 << 40 | u64::from(flags) << 1,
@@ -38,7 +39,7 @@ impl Prefix {
 
 /// An object for each shape that came twice.
 pub(crate) struct Shapes {
-    /// Hash of a prefix; its lowest bit says whether its shape is kept.
+    /// Hashes of prefixes; the lowest bit is set if the shape is kept.
     known: Box<[u64]>,
     kept: Vec<qjs::JSValue>,
 }
@@ -51,7 +52,8 @@ impl Shapes {
         }
     }
 
-    /// Whether an object that has just got to this prefix should be given to [`Shapes::keep`].
+    /// Returns whether an object that has just reached this prefix should be passed to
+    /// [`Shapes::keep`].
     #[inline]
     pub fn is_wanted(&mut self, prefix: Prefix) -> bool {
         let known = &mut self.known[(prefix.hash >> 50) as usize % SLOTS];
@@ -66,17 +68,20 @@ impl Shapes {
         false
     }
 
-    /// Keeps the shape of an object with these members, all with these flags, by an object that gets the same ones.
+    /// Keeps the shape of an object with these members, all with these flags, by an object that
+    /// gets the same ones.
     ///
     /// # Safety
-    /// `ctx` is a live context entered by this thread, of the runtime that all kept objects are of; the atoms are live.
+    /// `ctx` is a live context entered by this thread, of the runtime that all kept objects are of;
+    /// the atoms are live.
     #[cold]
     pub unsafe fn keep(&mut self, ctx: *mut qjs::JSContext, names: &[qjs::JSAtom], flags: u32) {
         if self.kept.len() == KEPT_MAX {
             // SAFETY: by the caller.
             unsafe { self.clear(ctx) };
         }
-        // SAFETY: by the caller. A failure leaves a pending exception, which is freed; the object is kept or freed.
+        // SAFETY: by the caller. A failure leaves a pending exception, which is freed; the object
+        // is kept or freed.
         unsafe {
             let object = qjs::JS_NewObject(ctx);
             let mut failed = qjs::JS_IsException(object);
@@ -100,7 +105,7 @@ impl Shapes {
         self.kept.clear();
     }
 
-    /// Lets all go.
+    /// Drops all.
     ///
     /// # Safety
     /// As for [`Shapes::keep`].

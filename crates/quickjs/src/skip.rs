@@ -1,13 +1,15 @@
 //! Finding the end of JSON values without reading them.
 
-/// Where the string ends whose opening quote is before `at`: the index of the closing quote, and whether there are escapes.
+/// Returns the end of the string whose opening quote is before `at`: the index of the closing
+/// quote, and whether there are escapes.
 #[inline]
 pub(crate) fn string_end(json: &[u8], mut at: usize) -> Option<(usize, bool)> {
     const ONES: u64 = 0x0101_0101_0101_0101;
     const HIGHS: u64 = ONES << 7;
     let mut escapes = false;
     loop {
-        // Eight bytes at a time: a byte of `x` is zero where one of the two is. A false one can only follow a true one.
+        // Eight bytes at a time: a byte of `x` is zero where one of the two is. A false one can
+        // only follow a true one.
         while let Some(chunk) = json.get(at..).and_then(|rest| rest.first_chunk()) {
             let word = u64::from_le_bytes(*chunk);
             let zeros = |x: u64| x.wrapping_sub(ONES) & !x & HIGHS;
@@ -29,7 +31,7 @@ pub(crate) fn string_end(json: &[u8], mut at: usize) -> Option<(usize, bool)> {
     }
 }
 
-/// Where the value ends that begins at `at`, one that is JSON; for anything else somewhere.
+/// Returns the end of the JSON value that starts at `at`; any position for invalid JSON.
 pub(crate) fn value_end(json: &[u8], mut at: usize) -> Option<usize> {
     match json.get(at)? {
         b'"' => return string_end(json, at + 1).map(|(end, _)| end + 1),

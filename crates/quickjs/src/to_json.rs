@@ -1,5 +1,6 @@
-//! JavaScript values written as compact JSON text: what `JSON.stringify` gives, but for lone surrogates, which become U+FFFD
-//! since they are not text, and without calling into JavaScript where no code of the user's can be involved.
+//! JavaScript values written as compact JSON text: what `JSON.stringify` gives, but for lone
+//! surrogates, which become U+FFFD since they are not text, and without calling into JavaScript
+//! where no code of the user's can be involved.
 
 use std::ptr::{self, NonNull};
 
@@ -12,7 +13,8 @@ use crate::lazy::{self, Node, Text};
 use crate::limits::Limit;
 use crate::realm::State;
 
-/// An exception is pending in the context ([`Scope::take_exception`](crate::Scope::take_exception)), or a limit was hit
+/// An exception is pending in the context
+/// ([`Scope::take_exception`](crate::Scope::take_exception)), or a limit was hit
 /// ([`Scope::over`](crate::Scope::over)).
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("JavaScript threw, or hit a limit")]
@@ -32,7 +34,7 @@ pub(crate) struct Writer<'a> {
     pub object_prototype: qjs::JSValue,
 }
 
-/// Where a value is, which `toJSON` is told.
+/// The place of a value, which is passed to `toJSON`.
 #[derive(Clone, Copy)]
 enum Place {
     Top,
@@ -139,7 +141,8 @@ impl Writer<'_> {
         place: Place,
         depth: usize,
     ) -> Result<bool, Failed> {
-        // SAFETY: see `write`; the values that come from QuickJS are owned here, and freed once each.
+        // SAFETY: see `write`; the values that come from QuickJS are owned here, and freed once
+        // each.
         unsafe {
             let class = qjs::JS_GetClassID(object);
             if class == self.control.lazy_class.get() && !self.has_to_json(self.object_prototype)? {
@@ -163,7 +166,7 @@ impl Writer<'_> {
         }
     }
 
-    /// Whether objects of a class are written by their members or elements.
+    /// Returns whether objects of a class are written by their members or elements.
     fn is_plain(&self, class: qjs::JSClassID) -> bool {
         [
             self.class_object,
@@ -173,7 +176,7 @@ impl Writer<'_> {
         .contains(&class)
     }
 
-    /// Whether an object's `toJSON` is worth to be called.
+    /// Returns whether an object's `toJSON` has to be called.
     unsafe fn has_to_json(&mut self, object: qjs::JSValue) -> Result<bool, Failed> {
         // SAFETY: as in `object`.
         unsafe {
@@ -187,7 +190,8 @@ impl Writer<'_> {
         }
     }
 
-    /// Writes what the object's own `toJSON` answers, which is not asked for its `toJSON` again. Takes `to_json` over.
+    /// Writes the result of the object's own `toJSON`, whose own `toJSON` is not called again.
+    /// Takes ownership of `to_json`.
     #[cold]
     unsafe fn custom(
         &mut self,
@@ -267,7 +271,8 @@ impl Writer<'_> {
         if depth == MAX_DEPTH {
             return Err(self.too_deep());
         }
-        // SAFETY: as in `object`. The node lives as long as the object, and gets no new members once it is complete.
+        // SAFETY: as in `object`. The node lives as long as the object, and gets no new members
+        // once it is complete.
         unsafe {
             let class = self.control.lazy_class.get();
             let Some(mut node) = lazy::node(object, class) else {
@@ -369,8 +374,8 @@ impl Writer<'_> {
         let flags = qjs::JS_GPN_STRING_MASK | qjs::JS_GPN_ENUM_ONLY;
         let mut names = ptr::null_mut();
         let mut count = 0;
-        // SAFETY: as in `object`; QuickJS gives `count` names, each with a reference, which `JS_FreePropertyEnum` frees
-        // together with the list.
+        // SAFETY: as in `object`; QuickJS gives `count` names, each with a reference, which
+        // `JS_FreePropertyEnum` frees together with the list.
         unsafe {
             let (names_at, count_at) = (&raw mut names, &raw mut count);
             let done =
@@ -427,7 +432,8 @@ impl Writer<'_> {
         Ok(())
     }
 
-    /// Leaves the value to QuickJS's own `JSON.stringify`: dates, boxed values, proxies, big integers and the like.
+    /// Leaves the value to QuickJS's own `JSON.stringify`: dates, boxed values, proxies, big
+    /// integers and the like.
     #[cold]
     unsafe fn stringify(&mut self, value: qjs::JSValue) -> Result<bool, Failed> {
         // SAFETY: as in `object`.
@@ -510,7 +516,8 @@ pub(crate) fn quote(text: &[u8], out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Copies JSON text; `\ud800` and the like, which `JSON.stringify` writes for lone surrogates only, become U+FFFD.
+/// Copies JSON text; `\ud800` and the like, which `JSON.stringify` writes for lone surrogates only,
+/// become U+FFFD.
 fn without_lone_escapes(json: &[u8], out: &mut Vec<u8>) {
     let mut rest = json;
     while let Some(at) = memchr::memchr(b'\\', rest) {

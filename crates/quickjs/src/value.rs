@@ -8,7 +8,7 @@ use rquickjs_sys as qjs;
 /// A lifetime that no other can stand for.
 pub(crate) type Brand<'js> = PhantomData<Cell<&'js ()>>;
 
-/// A JavaScript value in a [`Scope`](crate::Scope), freed when it goes out of that.
+/// A JavaScript value in a [`Scope`](crate::Scope), freed when it is dropped.
 pub struct Value<'js> {
     ctx: *mut qjs::JSContext,
     raw: qjs::JSValue,
@@ -17,7 +17,8 @@ pub struct Value<'js> {
 
 impl<'js> Value<'js> {
     /// # Safety
-    /// The caller owns a reference of `raw`, a value of the live context `ctx`, which is entered during `'js`.
+    /// The caller owns a reference of `raw`, a value of the live context `ctx`, which is entered
+    /// during `'js`.
     #[inline]
     pub(crate) unsafe fn new(ctx: *mut qjs::JSContext, raw: qjs::JSValue) -> Value<'js> {
         Value {
@@ -40,31 +41,31 @@ impl<'js> Value<'js> {
         raw
     }
 
-    /// Whether it is an object; arrays and functions are.
+    /// Returns whether it is an object, including arrays and functions.
     pub fn is_object(&self) -> bool {
         // SAFETY: it reads the value's tag.
         unsafe { qjs::JS_IsObject(self.raw) }
     }
 
-    /// Whether it is a string.
+    /// Returns whether it is a string.
     pub fn is_string(&self) -> bool {
         // SAFETY: it reads the value's tag.
         unsafe { qjs::JS_IsString(self.raw) }
     }
 
-    /// Whether it is `undefined` or `null`.
+    /// Returns whether it is `undefined` or `null`.
     pub fn is_nothing(&self) -> bool {
         // SAFETY: it reads the value's tag.
         unsafe { qjs::JS_IsUndefined(self.raw) || qjs::JS_IsNull(self.raw) }
     }
 
-    /// Whether it is an array.
+    /// Returns whether it is an array.
     pub fn is_array(&self) -> bool {
         // SAFETY: the value is live.
         unsafe { qjs::JS_IsArray(self.raw) }
     }
 
-    /// Whether it can be called.
+    /// Returns whether it can be called.
     pub fn is_function(&self) -> bool {
         // SAFETY: the value is live, and one of the context.
         unsafe { qjs::JS_IsFunction(self.ctx, self.raw) }

@@ -1,17 +1,18 @@
-//! Checkpoints: what `_local` documents of source and target say about how far a replication has come, in CouchDB's members.
+//! Checkpoints: the `_local` documents in which source and target record the progress of a
+//! replication, with CouchDB's members.
 
 use serde_json::{Map, Value, json};
 
 use crate::id::VERSION;
 use crate::progress::Counts;
 
-/// Sessions remembered in a checkpoint.
+/// Sessions kept in a checkpoint.
 const HISTORY_MAX: usize = 50;
 
-/// What one side has recorded.
+/// The checkpoint of one side.
 #[derive(Clone, Debug, Default)]
 pub struct Log {
-    /// `_rev` of the document; `None` while there is none.
+    /// `_rev` of the document; `None` if it does not exist.
     pub rev: Option<String>,
     /// Its members without `_id` and `_rev`.
     pub body: Map<String, Value>,
@@ -39,8 +40,8 @@ impl Log {
     }
 }
 
-/// Where both sides agree that a session has been: the seq to start after, and the sessions up to there, newest first.
-/// Without such a session the beginning, which is the seq 0.
+/// Returns the last session that both sides record: the seq to start after, and the sessions up to
+/// it, newest first. Without a common session, the start of the feed, seq 0.
 pub fn common_ancestor(source: &Log, target: &Log) -> (Value, Vec<Value>) {
     if let (Some(s), Some(t)) = (source.session(), target.session())
         && s == t
@@ -70,22 +71,22 @@ fn recorded(entry: &Value) -> Value {
     entry.get("recorded_seq").cloned().unwrap_or(json!(0))
 }
 
-/// A session's part in a checkpoint.
+/// The session to record in a checkpoint.
 pub struct Session<'a> {
     pub id: &'a str,
-    /// When it started and when the checkpoint is made, as HTTP writes dates.
+    /// When it started, as an HTTP date.
     pub started: &'a str,
     pub now: &'a str,
     pub start_seq: &'a Value,
-    /// Everything up to here is on the target's disk.
+    /// Everything up to this seq is on the target's disk.
     pub through: &'a Value,
     pub counts: Counts,
-    /// For replications by ids the counts are members of the document as well, as they were in CouchDB 1.0.
+    /// For replications by ids the counts are also members of the document, as in CouchDB 1.0.
     pub by_ids: bool,
 }
 
 impl Session<'_> {
-    /// The checkpoint, for both sides.
+    /// Returns the checkpoint, for both sides.
     pub fn checkpoint(&self, older: &[Value]) -> Map<String, Value> {
         let c = self.counts;
         let entry = json!({

@@ -1,24 +1,24 @@
-//! What is counted in this crate, since the process started.
+//! Counters of this crate, since the process started.
 
 use telemetry::Counter;
 
-/// Jobs that were given to the scheduler.
+/// Jobs added to the scheduler.
 pub static JOBS_ADDED: Counter = Counter::new();
-/// Jobs that it started, each time.
+/// Starts of jobs.
 pub static JOBS_STARTED: Counter = Counter::new();
-/// Jobs that it stopped for others, or that were ended.
+/// Jobs stopped to make room for others, or cancelled.
 pub static JOBS_STOPPED: Counter = Counter::new();
-/// Jobs that failed, each time.
+/// Failures of jobs.
 pub static JOBS_CRASHED: Counter = Counter::new();
-/// Jobs that were taken from the scheduler.
+/// Jobs removed from the scheduler.
 pub static JOBS_REMOVED: Counter = Counter::new();
-/// Checkpoints that were written.
+/// Checkpoints written.
 pub static CHECKPOINTS: Counter = Counter::new();
 /// Checkpoints that could not be written.
 pub static CHECKPOINT_FAILURES: Counter = Counter::new();
 /// Requests to other servers.
 pub static REQUESTS: Counter = Counter::new();
-/// Requests that got an answer, but for those of a server that fails.
+/// Requests that were answered, except with a server error.
 pub static RESPONSES: Counter = Counter::new();
-/// Requests that got no answer, or one of the server's failures.
+/// Requests that were not answered, or with a server error.
 pub static REQUEST_FAILURES: Counter = Counter::new();

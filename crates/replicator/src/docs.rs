@@ -1,4 +1,5 @@
-//! The documents of replicator databases: each becomes a job, and is told how that fares.
+//! Follows the documents of replicator databases: each becomes a job, and the job's state is
+//! written to the document.
 
 mod update;
 
@@ -12,29 +13,30 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{Notify, watch};
 use tokio::time::Instant;
 
+use crate::db::random;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::options::{DocRef, Replication, Selection, User};
-use crate::peer::random;
 use crate::rows::{Form, Rows};
 use crate::scheduler::{JobState, Listener, Scheduler, doc_backoff};
 use crate::time::iso8601;
 
-/// The more documents there are, the later is a job's filter function looked at again, in seconds: up to a day.
+/// The interval between checks of jobs' filter functions grows with the number of documents, up to
+/// a day. In seconds.
 const FILTER_CHECK_RANGE_S_MAX: u64 = 86_400;
-/// So much of a feed is read at once, in bytes.
+/// Size of one read of a feed, in bytes.
 const CHUNK_BYTES: usize = 64 << 10;
 
-/// States of documents, as `_scheduler/docs` names them.
+/// States of documents, by their names in `_scheduler/docs`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum DocState {
     Initializing,
-    /// It could not become a job, and will be tried again.
+    /// It could not become a job, and will be retried.
     Error,
     Scheduled,
 }
 
-/// A document that is, or is to become, a job.
+/// A document that has a job, or will get one.
 struct Entry {
     replication: Arc<Replication>,
     state: DocState,
@@ -44,11 +46,11 @@ struct Entry {
     failures: u32,
     changed: SystemTime,
     started: SystemTime,
-    /// Distinguishes this entry from those before it.
+    /// Distinguishes this entry from earlier ones of the document.
     serial: u64,
 }
 
-/// How far a database has been read.
+/// The position up to which a database has been read.
 struct Read {
     db: Weak<Database>,
     since: Since,
@@ -86,7 +88,7 @@ impl Docs {
         docs
     }
 
-    /// A replicator database was written to, made or deleted.
+    /// Notifies that a replicator database was written, created or deleted.
     pub fn changed(&self, db: &str) {
         self.dirty.lock().insert(db.to_owned());
         self.wake.notify_one();
@@ -100,7 +102,7 @@ impl Docs {
     pub async fn run(self: Arc<Self>) {
         let mut stopped = self.stopped.subscribe();
         let mut read: HashMap<String, Read> = HashMap::new();
-        // What is there already does not start all at once.
+        // Existing documents do not all start at the same time.
         let mut jitter = self.environment.settings().startup_jitter;
         loop {
             let dirty = std::mem::take(&mut *self.dirty.lock());
@@ -116,7 +118,7 @@ impl Docs {
         }
     }
 
-    /// Reads what changed in a database.
+    /// Reads the changes of a database.
     fn follow(&self, name: &str, read: &mut HashMap<String, Read>, jitter: Duration) {
         let db = self.databases.get(name).ok();
         let known = read.get(name).and_then(|read| read.db.upgrade());
@@ -204,10 +206,10 @@ impl Docs {
             return self.removed(&at);
         };
         match doc.get("_replication_state").and_then(Value::as_str) {
-            // Done, for good or ill, until somebody takes the state away.
+            // Final, until the state is removed from the document.
             Some("completed" | "failed") => self.removed(&at),
             state => {
-                // Left by another version, or by a setting that was changed since.
+                // Written by another version, or before a setting was changed.
                 if state.is_some() && !self.environment.settings().update_docs {
                     self.spawn_update(at.clone(), update::cleared());
                 }
@@ -238,7 +240,7 @@ impl Docs {
         };
         let mut entries = self.entries.lock();
         if let Some(entry) = entries.get(&at) {
-            // States that were written to the document change nothing.
+            // Writing a state to the document does not change the replication.
             if *entry.replication == *replication {
                 return;
             }
@@ -275,7 +277,8 @@ impl Docs {
         });
     }
 
-    /// Makes a document a job, or sees whether its filter has changed. Answers when to look again.
+    /// Creates the job of a document, or checks whether its filter has changed. Returns when to
+    /// check again.
     async fn schedule(
         &self,
         at: &DocRef,
@@ -318,7 +321,7 @@ impl Docs {
         }
     }
 
-    /// An id may be one document's only.
+    /// Checks that no other document has the id.
     fn free(&self, id: &str, at: &DocRef) -> Result<(), Error> {
         let Some(other) = self.scheduler.replication(id) else {
             return Ok(());
@@ -336,7 +339,8 @@ impl Docs {
         }
     }
 
-    /// Of a document that is a job already only its filter could not be looked at: the job goes on, as in CouchDB.
+    /// Schedules a retry. If the document has a job, only reading its filter failed: the job
+    /// continues, as in CouchDB.
     fn try_later(&self, at: &DocRef, serial: u64, e: &Error) -> Option<Duration> {
         let failures = self.with_entry(at, serial, |entry| {
             if entry.job.is_some() {
@@ -349,7 +353,7 @@ impl Docs {
             Some(entry.failures)
         })?;
         let Some(failures) = failures else {
-            tracing::warn!(db = at.db, doc = at.id, error = %e, "the filter of a running replication cannot be looked at");
+            tracing::warn!(db = at.db, doc = at.id, error = %e, "the filter of a running replication cannot be read");
             return Some(self.filter_check());
         };
         if self.environment.settings().update_docs {
@@ -386,7 +390,7 @@ impl Docs {
         });
     }
 
-    /// What `_scheduler/docs` says of a document that is a job, or to become one.
+    /// Returns the `_scheduler/docs` entry of a document that has a job, or will get one.
     pub fn doc_json(&self, at: &DocRef) -> Option<Value> {
         let entries = self.entries.lock();
         let entry = entries.get(at)?;
@@ -402,7 +406,7 @@ impl Docs {
             (DocState::Scheduled, Some((state, info, crashes, changed))) => {
                 (JobState::name(state), info, crashes, changed)
             }
-            // Between two steps.
+            // Between two states.
             (DocState::Scheduled | DocState::Initializing, _) => (
                 "initializing",
                 entry.info.clone(),
@@ -425,7 +429,7 @@ impl Docs {
             "last_updated": iso8601(changed),
             "start_time": iso8601(entry.started),
         });
-        // As in CouchDB, only of a job.
+        // As in CouchDB, only for jobs.
         if entry.state == DocState::Scheduled {
             shown["source_proxy"] = json!(r.source.shown_proxy());
             shown["target_proxy"] = json!(r.target.shown_proxy());
@@ -434,7 +438,7 @@ impl Docs {
     }
 }
 
-/// The user that a document names.
+/// Returns the user that a document names.
 fn user_of(doc: &Map<String, Value>) -> User {
     let ctx = doc.get("user_ctx");
     let text = |v: &Value| v.as_str().map(str::to_owned);

@@ -1,4 +1,5 @@
-//! Where a replication reads and writes: a database of this server, or one behind HTTP.
+//! The source or target of a replication, as described in its document: a database on this server,
+//! or one behind HTTP.
 
 use std::fmt;
 
@@ -11,7 +12,7 @@ use url::Url;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// Text that is never shown.
+/// A text that is never displayed.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(pub String);
 
@@ -24,7 +25,7 @@ impl fmt::Debug for Secret {
 /// A source or a target.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Endpoint {
-    /// A database of this server, by its name.
+    /// A database on this server, by name.
     Local(String),
     /// A database behind HTTP.
     Remote(Box<Remote>),
@@ -35,7 +36,7 @@ pub enum Endpoint {
 pub struct Remote {
     /// Without credentials; the path ends with a slash.
     pub url: Url,
-    /// The URL's text as it was given, without credentials: replication ids are made of it.
+    /// The URL's text as given, without credentials: replication ids are derived from it.
     pub given: String,
     pub user: Option<String>,
     pub password: Option<Secret>,
@@ -44,12 +45,12 @@ pub struct Remote {
     pub proxy: Option<Proxy>,
 }
 
-/// A proxy's URL; its text may hold credentials.
+/// A proxy's URL, which may contain credentials.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Proxy(pub Url);
 
 impl Proxy {
-    /// The URL without password.
+    /// Returns the URL without credentials.
     pub fn shown(&self) -> String {
         without_credentials(&self.0)
     }
@@ -62,7 +63,8 @@ impl fmt::Debug for Proxy {
 }
 
 impl Endpoint {
-    /// Reads `source` or `target`: a URL, a name, or an object with one of these as `url`, `headers` and `auth`.
+    /// Parses `source` or `target`: a URL, a name, or an object with one of these as `url`, and
+    /// with `headers` and `auth`.
     ///
     /// # Errors
     /// [`Error::MissingEndpoint`], [`Error::InvalidEndpoint`].
@@ -82,15 +84,15 @@ impl Endpoint {
         }
     }
 
-    /// Reads an address. A database of this server is used with the rights of the client that sent the request: as in CouchDB,
-    /// other members have no effect.
+    /// Parses an address. A database on this server is used with the rights of the requesting
+    /// client: as in CouchDB, other members have no effect.
     fn at(
         text: &str,
         members: &Map<String, Value>,
         proxy: Option<&str>,
         settings: &Settings,
     ) -> Result<Endpoint, Error> {
-        // No database's name has a colon.
+        // Database names contain no colon.
         if text.contains("://") || Url::parse(text).is_ok() {
             return Remote::parse(text, members, proxy, settings).map(Endpoint::remote);
         }
@@ -104,7 +106,7 @@ impl Endpoint {
         Endpoint::Remote(Box::new(remote))
     }
 
-    /// The address without credentials.
+    /// Returns the address without credentials.
     pub fn shown(&self) -> &str {
         match self {
             Endpoint::Local(name) => name,
@@ -112,7 +114,7 @@ impl Endpoint {
         }
     }
 
-    /// The proxy's address without credentials.
+    /// Returns the proxy's address without credentials.
     pub fn shown_proxy(&self) -> Option<String> {
         match self {
             Endpoint::Local(_) => None,
@@ -170,7 +172,7 @@ impl Remote {
         }
         headers.sort_by(|a, b| a.0.cmp(&b.0));
         headers.dedup_by(|a, b| a.0 == b.0);
-        // What `auth` says counts for more than the URL, as in CouchDB.
+        // `auth` overrides the URL, as in CouchDB.
         if let Some(Value::Object(basic)) = object(members, "auth")?.get("basic") {
             let text = |name| basic.get(name).and_then(Value::as_str).map(str::to_owned);
             if let (Some(name), Some(secret)) = (text("username"), text("password")) {
@@ -188,7 +190,7 @@ impl Remote {
         })
     }
 
-    /// Name and password, when both are known.
+    /// Returns name and password, if both are known.
     pub fn credentials(&self) -> Option<(&str, &str)> {
         Some((self.user.as_deref()?, self.password.as_ref()?.0.as_str()))
     }
@@ -219,7 +221,7 @@ fn decoded(text: &str) -> String {
     percent_decode_str(text).decode_utf8_lossy().into_owned()
 }
 
-/// Name and password of a Basic `Authorization` header.
+/// Parses name and password of a Basic `Authorization` header.
 fn basic(value: &str) -> Option<(String, String)> {
     let (scheme, encoded) = value.trim().split_once(' ')?;
     if !scheme.eq_ignore_ascii_case("basic") {
@@ -230,8 +232,9 @@ fn basic(value: &str) -> Option<(String, String)> {
     Some((user.to_owned(), password.to_owned()))
 }
 
-/// Cuts `user:password@` out of a URL's text, which otherwise stays as it is. Credentials are what [`Url::parse`] takes for
-/// such, which reads spellings that hardly look like URLs; a text that is none loses whatever might be some.
+/// Removes `user:password@` from the text of a URL and leaves the rest unchanged. Credentials are
+/// whatever [`Url::parse`] takes for them, which accepts odd spellings; a text that is not a URL
+/// loses everything that could be credentials.
 ///
 /// ```
 /// use replicator::without_user_info;
@@ -243,7 +246,7 @@ pub fn without_user_info(text: &str) -> String {
     let Ok(url) = Url::parse(text) else {
         return cut(text, |rest| rest.rfind('@'));
     };
-    // `user:password@host`, whose user is taken for a scheme.
+    // `user:password@host`, where the user is parsed as a scheme.
     if url.cannot_be_a_base() {
         return cut(text, |rest| rest.rfind('@'));
     }
@@ -261,7 +264,7 @@ pub fn without_user_info(text: &str) -> String {
     }
 }
 
-/// The text without what stands between its scheme with slashes and the `@` that `find` names.
+/// Removes the text between the scheme with its slashes and the `@` that `find` returns.
 fn cut(text: &str, find: impl FnOnce(&str) -> Option<usize>) -> String {
     let Some((scheme, rest)) = text.split_once(':') else {
         return text.to_owned();

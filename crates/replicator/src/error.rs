@@ -1,9 +1,9 @@
-//! What can go wrong with a replication, in CouchDB's words.
+//! Errors of replications, in CouchDB's words.
 
-/// Why a replication was refused, or stopped.
+/// The reason why a replication was refused, or stopped.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// The user has as many replications as one may have.
+    /// The user has reached the maximum number of replications.
     #[error("you have {0} replications already ([replicator] max_jobs_per_user)")]
     TooManyJobs(usize),
     /// The ids or the selector take more memory than a user can get, which is this many bytes.
@@ -19,28 +19,28 @@ pub enum Error {
     /// What describes the replication is wrong: the reason.
     #[error("{0}")]
     BadRequest(String),
-    /// `source` or `target` is no database's address: the reason.
+    /// `source` or `target` is not a valid address: the reason.
     #[error("{0}")]
     InvalidEndpoint(String),
-    /// `source` or `target` is not there.
+    /// `source` or `target` is missing.
     #[error("Missing replicator database")]
     MissingEndpoint,
-    /// A database of this server by its name where only URLs are allowed.
+    /// The name of a local database where only URLs are allowed.
     #[error("local_endpoints_not_supported")]
     LocalEndpoint,
-    /// There is no such database: its address without credentials.
+    /// The database does not exist: its address without credentials.
     #[error("could not open {0}")]
     NoDatabase(String),
-    /// The database wants other credentials: its address without credentials.
+    /// The database requires other credentials: its address without credentials.
     #[error("unauthorized to access or create database {0}")]
     Unauthorized(String),
-    /// The credentials are right and lack the rights for the database: its address without credentials.
+    /// The credentials are valid but lack access to the database: its address without credentials.
     #[error("forbidden to access or create database {0}")]
     NoAccess(String),
     /// The caller may not do this.
     #[error("{0}")]
     Forbidden(String),
-    /// The job is somebody else's.
+    /// The job belongs to another user.
     #[error("You are not a server admin.")]
     NotAdmin,
     /// The filter function could not be read from the source.
@@ -49,25 +49,25 @@ pub enum Error {
     /// A checkpoint could not be recorded.
     #[error("{0}")]
     CheckpointCommitFailure(String),
-    /// A server did not answer, or not sensibly, however often it was asked. Holds no credentials.
+    /// A server did not respond, or not validly, in all attempts. Contains no credentials.
     #[error("{0}")]
     Request(String),
-    /// There is no such job.
+    /// The job does not exist.
     #[error("missing")]
     NoJob,
-    /// The same replication runs already for somebody else: its id, then whose it is.
+    /// Another owner already runs the replication: its id, then the owner.
     #[error("Replication `{0}` was already started by {1}")]
     Duplicate(String, String),
-    /// A database of this server failed.
+    /// A database on this server failed.
     #[error("{0}")]
     Database(#[from] database::Error),
-    /// The job was cancelled, or the server stops.
+    /// The job was cancelled, or the server is stopping.
     #[error("stopped")]
     Stopped,
 }
 
 impl Error {
-    /// CouchDB's name of the error.
+    /// Returns CouchDB's name of the error.
     pub fn name(&self) -> &'static str {
         match self {
             Error::BadRequest(_) => "bad_request",
@@ -88,7 +88,7 @@ impl Error {
         }
     }
 
-    /// Whether only another document can help.
+    /// Returns whether only a change of the document can fix it.
     pub fn is_permanent(&self) -> bool {
         matches!(
             self,
@@ -102,7 +102,7 @@ impl Error {
         )
     }
 
-    /// Name and reason, as histories and documents have them.
+    /// Returns name and reason, in the form of histories and documents.
     pub fn text(&self) -> String {
         match self {
             Error::MissingEndpoint | Error::LocalEndpoint | Error::Stopped => self.to_string(),

@@ -1,9 +1,10 @@
-//! Replication ids, as CouchDB 3 computes them (`couch_replicator_ids`, version 4): two servers with the same `[couchdb]
-//! uuid` that are asked for the same replication find the same checkpoints.
+//! Replication ids, as CouchDB 3 computes them (`couch_replicator_ids`, version 4): two servers
+//! with the same `[couchdb] uuid` find the same checkpoints for the same replication.
 //!
-//! The id is the MD5 sum over the external term (minor version 1) of the list of the server's uuid, the source, the target,
-//! and what selects documents. An endpoint is `{remote, User, Host, Port, Path, Headers, undefined}` with texts as lists of
-//! bytes; passwords are no part of it, so that changing one keeps the checkpoints.
+//! The id is the MD5 sum over the external term (minor version 1) of a list: the server's uuid, the
+//! source, the target, and the selection of documents. An endpoint is `{remote, User, Host, Port,
+//! Path, Headers, undefined}` with strings as lists of bytes; passwords are not included, so that
+//! changing one keeps the checkpoints.
 
 use data_encoding::HEXLOWER;
 use document::{body_term, normalise};
@@ -13,7 +14,7 @@ use serde_json::{Map, Value};
 use crate::endpoint::{Endpoint, Remote};
 use crate::options::{Replication, Selection};
 
-/// CouchDB's number of the algorithm, as checkpoints name it.
+/// CouchDB's version of the algorithm, which checkpoints record.
 pub const VERSION: u64 = 4;
 
 const SMALL_INTEGER: u8 = 97;
@@ -26,8 +27,8 @@ const LIST: u8 = 108;
 const BINARY: u8 = 109;
 const TERM_VERSION: u8 = 131;
 
-/// The part of a job's id that names its checkpoints. `filter_code`: the source of the filter function that the
-/// replication names, when it names one of a design document.
+/// Returns the part of a job's id that names its checkpoints. `filter_code` is the source of the
+/// filter function, if the replication names one of a design document.
 pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>) -> String {
     let mut parts = vec![
         binary(uuid),
@@ -60,7 +61,7 @@ pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>)
 
 fn endpoint(endpoint: &Endpoint) -> Vec<u8> {
     match endpoint {
-        // CouchDB 3 has none; the 2.x form.
+        // CouchDB 3 has no such form; this is the one of 2.x.
         Endpoint::Local(name) => tuple(&[atom("local"), binary(name)]),
         Endpoint::Remote(remote) => remote_endpoint(remote),
     }
@@ -71,7 +72,7 @@ fn remote_endpoint(remote: &Remote) -> Vec<u8> {
     let headers: Vec<Vec<u8>> = remote
         .headers
         .iter()
-        // What cannot be read as name and password is left out by CouchDB all the same.
+        // CouchDB also drops a header that cannot be parsed as name and password.
         .filter(|(name, value)| !is_basic(name, &value.0))
         .map(|(name, value)| tuple(&[string(name), string(&value.0)]))
         .collect();
@@ -96,10 +97,10 @@ fn is_basic(name: &str, value: &str) -> bool {
     name.eq_ignore_ascii_case("authorization") && scheme.eq_ignore_ascii_case("basic ")
 }
 
-/// Host, port and path as CouchDB's HTTP client splits a URL: nothing is decoded or put into normal form.
+/// Host, port and path as CouchDB's HTTP client splits a URL: without decoding or normalisation.
 struct UrlParts<'a> {
     host: &'a str,
-    /// `None` for the scheme's usual one, and for CouchDB's.
+    /// `None` for the scheme's default port, and for CouchDB's.
     port: Option<u64>,
     path: &'a str,
 }
@@ -132,7 +133,7 @@ impl UrlParts<'_> {
     }
 }
 
-/// Spaces around a function of one line do not count.
+/// Removes leading and trailing whitespace of a single-line function.
 fn trimmed(code: &str) -> String {
     if code.contains('\n') {
         code.to_owned()
@@ -142,8 +143,8 @@ fn trimmed(code: &str) -> String {
 }
 
 fn json(value: &Value) -> Vec<u8> {
-    // What serde_json writes is JSON within the limits of normalise, unless it is nested thousands of levels deep: then all
-    // such replications share an id, which costs them their checkpoints.
+    // serde_json's output is within the limits of `normalise`, unless it is nested thousands of
+    // levels deep: then all such replications share an id, which costs them their checkpoints.
     normalise(value.to_string().as_bytes())
         .and_then(|text| body_term(&text))
         .unwrap_or_default()
@@ -162,7 +163,7 @@ fn binary(text: &str) -> Vec<u8> {
     out
 }
 
-/// A list of bytes.
+/// Encodes a list of bytes.
 fn string(text: &str) -> Vec<u8> {
     match u16::try_from(text.len()) {
         Ok(0) => vec![NIL],
@@ -212,7 +213,7 @@ fn list(elements: &[Vec<u8>], out: &mut Vec<u8>) {
     out.push(NIL);
 }
 
-/// Members sorted by name at every level.
+/// Sorts members by name at every level.
 fn sorted(value: &Value) -> Value {
     match value {
         Value::Object(members) => {
@@ -226,8 +227,8 @@ fn sorted(value: &Value) -> Value {
     }
 }
 
-/// A selector with its implied operators written out, as Mango does before it runs one: several members are an `$and`, a
-/// plain value is an `$eq`.
+/// Makes the implicit operators of a selector explicit, as Mango does before it runs one: several
+/// members are an `$and`, a plain value is an `$eq`.
 fn mango_normal(selector: &Value) -> Value {
     let Value::Object(members) = selector else {
         return one("$eq", selector.clone());
@@ -258,7 +259,7 @@ fn normal_member(name: &str, arg: &Value) -> Value {
     }
 }
 
-/// A field's conditions; those on fields of it are pulled up to a path.
+/// Normalises a field's conditions; nested fields are joined to a path.
 fn normal_field(path: &str, inner: &Map<String, Value>) -> Value {
     let mut parts: Vec<Value> = inner
         .iter()
@@ -297,8 +298,8 @@ mod tests {
         base_id(&parsed.unwrap(), UUID, code)
     }
 
-    // The expected ids were computed by Erlang's `erlang:md5(term_to_binary(Term, [{minor_version, 1}]))` over terms
-    // written by hand after couch_replicator_ids.
+    // The expected ids were computed by Erlang's `erlang:md5(term_to_binary(Term, [{minor_version,
+    // 1}]))` over terms written by hand after couch_replicator_ids.
 
     #[test]
     fn ids_are_those_of_erlangs_terms() {

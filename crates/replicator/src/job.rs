@@ -1,9 +1,11 @@
-//! One run of a replication: from the last checkpoint to the source's end, or until it is stopped.
+//! One run of a replication: from the last checkpoint to the end of the source, or until it is
+//! stopped.
 //!
-//! A reader turns the changes feed into batches; workers ask the target which revisions of a batch it misses, read those
-//! from the source and write them; the job records a checkpoint up to the first batch that is not finished.
+//! A reader turns the changes feed into batches; workers query the target for the revisions of a
+//! batch that it lacks, read these from the source and write them; the job records a checkpoint up
+//! to the first unfinished batch.
 
-mod through;
+mod watermark;
 mod worker;
 
 use crate::counters;
@@ -15,47 +17,48 @@ use serde_json::{Map, Value, json};
 use tokio::sync::{mpsc, watch};
 use tokio::task::JoinSet;
 
-use self::through::Through;
+use self::watermark::Watermark;
 use self::worker::Worker;
 use crate::checkpoint::{Log, Session, common_ancestor};
+use crate::db::http::number_of;
+use crate::db::{ChangesQuery, Db, Info, Read, retry_wait};
 use crate::error::Error;
 use crate::options::{Replication, Selection};
-use crate::peer::http::number_of;
-use crate::peer::{ChangesQuery, Info, Peer, Read, retry_wait};
 use crate::progress::{Counts, Progress};
 use crate::traced;
 
-/// How long a last checkpoint may take when a job is told to stop.
+/// Time limit of the last checkpoint when a job is stopped.
 const LAST_CHECKPOINT_TIME_MAX: Duration = Duration::from_secs(5);
 /// Batches waiting for a worker.
 const BATCHES_WAITING_MAX: usize = 2;
-/// While a job goes on, a source of this server is asked this often how many changes are still to come,
+/// Interval at which a running job queries a source on this server for its number of pending
+/// changes.
 const PENDING_EVERY_LOCAL: Duration = Duration::from_secs(1);
-/// and one behind HTTP this often.
+/// The same interval for a source behind HTTP.
 const PENDING_EVERY_HTTP: Duration = Duration::from_secs(5);
 
-/// How a run ended.
+/// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// Everything is copied: what `_replicate` answers besides `ok`.
+    /// Everything is copied: the members of `_replicate`'s response besides `ok`.
     Completed(Map<String, Value>),
-    /// It was told to stop.
+    /// It was stopped.
     Stopped,
 }
 
 /// A run.
 pub struct Job {
     pub replication: Arc<Replication>,
-    /// The name of the checkpoints: [`base_id`](crate::id::base_id).
+    /// The id of the checkpoints: [`base_id`](crate::id::base_id).
     pub id: String,
-    pub source: Peer,
-    pub target: Peer,
+    pub source: Db,
+    pub target: Db,
     pub progress: Arc<Progress>,
-    /// True when the run is to end.
+    /// True when the run should end.
     pub stop: watch::Receiver<bool>,
 }
 
-/// What a run has learnt before it began to copy.
+/// The state from which a run starts to copy.
 struct Start {
     source: Info,
     target: Info,
@@ -68,10 +71,10 @@ struct Start {
 }
 
 impl Job {
-    /// Runs to the end. `running` is called once the job has begun to copy.
+    /// Runs to the end. `running` is called once copying starts.
     ///
     /// # Errors
-    /// Why it had to give up; what was copied until then is recorded.
+    /// The reason of the failure; progress until then is recorded.
     pub async fn run(mut self, running: impl FnOnce()) -> Result<Ended, Error> {
         let mut stop = self.stop.clone();
         let id = self.id.clone();
@@ -127,7 +130,7 @@ impl Job {
             continuous: replication.continuous,
             winning_revs_only: replication.winning_revs_only,
             selection: replication.selection.clone(),
-            // A target that never held anything needs every document, so the feed may as well bring them.
+            // A target that was always empty needs every document, so the feed includes them.
             include_docs: start.target.is_empty
                 && !matches!(replication.selection, Selection::Ids(_)),
             batch: replication.worker_batch_size,
@@ -139,8 +142,8 @@ impl Job {
         let job = Arc::new(self);
         let (batches, waiting) = mpsc::channel(BATCHES_WAITING_MAX);
         let waiting = Arc::new(tokio::sync::Mutex::new(waiting));
-        let through = Arc::new(Through::new(start.seq.clone()));
-        // Tasks end with the set: a job that is dropped leaves nothing behind.
+        let through = Arc::new(Watermark::new(start.seq.clone()));
+        // Tasks end with the set: dropping a job ends all of them.
         let mut tasks = JoinSet::new();
         let reader = Reader {
             job: job.clone(),
@@ -172,11 +175,11 @@ impl Job {
     }
 }
 
-/// Asks now and then how many changes are still to come after what is done.
-async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Through>) {
+/// Periodically queries the number of pending changes after the watermark.
+async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Watermark>) {
     let mut ticks = tokio::time::interval(match job.source {
-        Peer::Local(_) => PENDING_EVERY_LOCAL,
-        Peer::Http(_) => PENDING_EVERY_HTTP,
+        Db::Local(_) => PENDING_EVERY_LOCAL,
+        Db::Http(_) => PENDING_EVERY_HTTP,
     });
     ticks.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
     let mut asked = None;
@@ -193,14 +196,14 @@ async fn watch_pending(job: Arc<Job>, query: ChangesQuery, through: Arc<Through>
     }
 }
 
-/// Waits until a job is told to stop.
+/// Waits until a job is stopped.
 pub async fn told(stop: &mut watch::Receiver<bool>) {
-    // Nobody left to tell is as good as told.
+    // A dropped sender counts as a stop.
     let _ = stop.wait_for(|stop| *stop).await;
 }
 
-async fn read_log(peer: &Peer, id: &str) -> Result<Log, Error> {
-    Ok(peer.read(id).await?.map_or_else(Log::default, Log::of))
+async fn read_log(db: &Db, id: &str) -> Result<Log, Error> {
+    Ok(db.read(id).await?.map_or_else(Log::default, Log::of))
 }
 
 /// Turns the changes feed into batches.
@@ -208,7 +211,7 @@ struct Reader {
     job: Arc<Job>,
     query: ChangesQuery,
     seq: Value,
-    through: Arc<Through>,
+    through: Arc<Watermark>,
     batches: mpsc::Sender<worker::Batch>,
     /// Whether there was a change.
     has_changes: bool,
@@ -221,7 +224,7 @@ impl Reader {
             match self.read_feed(&mut failures).await {
                 Ok(()) => return Ok(()),
                 Err(e @ (Error::Request(_) | Error::Database(_))) => {
-                    // The source went away in the middle: go on where the feed broke off.
+                    // The source disconnected: continue where the feed broke off.
                     if failures >= self.job.replication.retries_per_request {
                         return Err(e);
                     }
@@ -233,7 +236,7 @@ impl Reader {
         }
     }
 
-    /// Reads until the source has no more; in a continuous replication a feed that was ended is opened again.
+    /// Reads to the end of the source; in a continuous replication a feed that ended is reopened.
     async fn read_feed(&mut self, failures: &mut u32) -> Result<(), Error> {
         loop {
             let mut feed = self.job.source.changes(&self.query, &self.seq).await?;
@@ -247,7 +250,7 @@ impl Reader {
                     }
                     Read::End(seq, pending) => {
                         self.job.progress.set_seqs(|seqs| seqs.pending = pending);
-                        // A job that ends without a change has nothing to record, as in CouchDB.
+                        // A job that ends without a change records nothing, as in CouchDB.
                         let is_news = self.query.continuous || self.has_changes;
                         if let Some(seq) = seq.filter(|seq| is_news && *seq != self.seq) {
                             self.seq = seq.clone();
@@ -260,26 +263,27 @@ impl Reader {
                     }
                 }
             }
-            // Ended by the server: a database that is deleted says so when it is asked again.
+            // The server ended the feed: if the database was deleted, the next request returns
+            // that.
             tokio::time::sleep(retry_wait(*failures)).await;
             *failures = (*failures + 1).min(8);
         }
     }
 
-    async fn send(&self, changes: Vec<crate::peer::Change>, seq: Value) -> Result<(), Error> {
+    async fn send(&self, changes: Vec<crate::db::Change>, seq: Value) -> Result<(), Error> {
         let number = self.through.begin(seq);
         let batch = worker::Batch { number, changes };
         self.batches.send(batch).await.map_err(|_| Error::Stopped)
     }
 }
 
-/// Records checkpoints, and waits for the job's end.
+/// Records checkpoints, and waits for the end of the job.
 struct Recorder {
     job: Arc<Job>,
-    through: Arc<Through>,
+    through: Arc<Watermark>,
     query: ChangesQuery,
     start: Start,
-    /// The last checkpoint's seq.
+    /// The seq of the last checkpoint.
     recorded: Value,
     /// The last checkpoint.
     result: Option<Map<String, Value>>,
@@ -288,7 +292,7 @@ struct Recorder {
 impl Recorder {
     async fn watch(&mut self, mut tasks: JoinSet<Result<(), Error>>) -> Result<Ended, Error> {
         let mut stop = self.job.stop.clone();
-        // Ends with this function.
+        // Aborted when this function returns.
         let mut watching = JoinSet::new();
         watching.spawn(watch_pending(
             self.job.clone(),
@@ -326,7 +330,7 @@ impl Recorder {
         Ok(Ended::Completed(self.completed()))
     }
 
-    /// What is done is recorded if that is possible; nobody depends on it.
+    /// Records the progress if possible; nothing depends on it.
     async fn last_checkpoint(&mut self) {
         let recorded = tokio::time::timeout(LAST_CHECKPOINT_TIME_MAX, self.checkpoint()).await;
         if !matches!(recorded, Ok(Ok(()))) {
@@ -345,7 +349,7 @@ impl Recorder {
         })
     }
 
-    /// Records how far everything is done, if that is further than recorded.
+    /// Records a checkpoint if there was progress since the last one.
     async fn checkpoint(&mut self) -> Result<(), Error> {
         let recorded = self.record().await;
         match recorded {
@@ -356,14 +360,14 @@ impl Recorder {
         recorded.map(|_| ())
     }
 
-    /// The same; answers whether it was further.
+    /// Records a checkpoint; returns whether there was progress.
     async fn record(&mut self) -> Result<bool, Error> {
         let job = self.job.clone();
         let through = self.through.seq();
         if !job.replication.use_checkpoints || self.is_recorded(&through) {
             return Ok(false);
         }
-        // Counted before the commit: what is counted is on disk.
+        // Read before the commit, so that everything counted is on disk.
         let counts = job.progress.counts();
         self.commit().await?;
         let started = httpdate::fmt_http_date(self.start.started);
@@ -379,11 +383,11 @@ impl Recorder {
         }
         .checkpoint(&self.start.history);
         let id = format!("_local/{}", job.id);
-        for (peer, log, side) in [
+        for (db, log, side) in [
             (&job.source, &mut self.start.source_log, "source"),
             (&job.target, &mut self.start.target_log, "target"),
         ] {
-            let written = peer.write_local(&id, log.rev.as_deref(), &body).await;
+            let written = db.write_local(&id, log.rev.as_deref(), &body).await;
             let rev = written.map_err(|e| match e {
                 Error::CheckpointCommitFailure(reason) => Error::CheckpointCommitFailure(format!(
                     "Error updating the {side} checkpoint document: {reason}"
@@ -403,7 +407,7 @@ impl Recorder {
         Ok(true)
     }
 
-    /// A feed without a change ends at a seq that may be written otherwise than where it began.
+    /// A feed without a change may end at a seq that is spelled differently from its start.
     fn is_recorded(&self, through: &Value) -> bool {
         let nothing_read = self.through.batches_with_changes() == 0;
         let same = || {
@@ -413,7 +417,7 @@ impl Recorder {
         *through == self.recorded || nothing_read && same()
     }
 
-    /// Makes sure that everything is on disk, at databases that are still the same.
+    /// Ensures that everything is on disk, in databases that were not recreated meanwhile.
     async fn commit(&self) -> Result<(), Error> {
         let (source, target) = tokio::join!(
             self.job.source.ensure_full_commit(),
@@ -435,12 +439,12 @@ impl Recorder {
             (true, true) => "Source and target databases",
         };
         Err(Error::CheckpointCommitFailure(format!(
-            "{which} out of sync: made anew since the replication began."
+            "{which} out of sync: recreated since the replication started."
         )))
     }
 }
 
-/// 32 hexadecimal digits.
+/// Returns 32 hexadecimal digits.
 fn random_id() -> String {
     let mut bytes = [0u8; 16];
     // Without random numbers the clock distinguishes sessions.

@@ -1,18 +1,19 @@
-//! Replication between databases of this server and databases behind HTTP, as CouchDB does it.
+//! Replication between databases on this server and databases behind HTTP, compatible with CouchDB.
 //!
 //! | module | answers |
 //! |---|---|
-//! | `options`, `endpoint` | what does a replication's description ask for? |
-//! | [`id`] | what is its id, which names its checkpoints? |
-//! | `peer` | how is a database read and written, here or behind HTTP? |
-//! | `rows` | where are the rows in a stream of JSON? |
-//! | `job`, `checkpoint`, `progress` | how is everything copied once, and what is recorded of it? |
-//! | `scheduler` | which jobs run when? |
-//! | `docs` | what do the documents of replicator databases ask for, and what are they told? |
+//! | `options`, `endpoint` | What does a replication document describe? |
+//! | [`id`] | What is the replication id, which names the checkpoints? |
+//! | `db` | How is a database read and written, on this server or behind HTTP? |
+//! | `rows` | How is a JSON stream split into rows? |
+//! | `job`, `checkpoint`, `progress` | How does one run copy everything, and what does it record? |
+//! | `scheduler` | Which jobs run when? |
+//! | `docs` | How do documents of replicator databases become jobs, and how are their states written back? |
 #![forbid(unsafe_code)]
 
 mod checkpoint;
 pub mod counters;
+mod db;
 mod docs;
 mod endpoint;
 mod environment;
@@ -20,7 +21,6 @@ mod error;
 pub mod id;
 mod job;
 mod options;
-mod peer;
 mod progress;
 mod replicator;
 mod rows;
@@ -31,11 +31,11 @@ mod settings;
 mod time;
 mod traced;
 
+pub use db::{Allowed, LocalDb, TOKEN};
 pub use endpoint::{Endpoint, without_user_info};
 pub use environment::{Environment, Pending};
 pub use error::Error;
 pub use options::{DocRef, Replication, Request, Selection, User};
-pub use peer::{Allowed, LocalPeer, TOKEN};
 pub use replicator::{Replicated, Replicator};
 pub use rules::is_replicator_db;
 pub use scheduler::{JobCounts, local_id_json};

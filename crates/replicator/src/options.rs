@@ -1,4 +1,4 @@
-//! What a replication document, or the body of `_replicate`, asks for.
+//! Parses a replication document, or the body of `_replicate`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -10,23 +10,23 @@ use crate::endpoint::{self, Endpoint};
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// Who wants the replication.
+/// The user who requested the replication.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct User {
-    /// `None` when nobody said who asks.
+    /// `None` for an anonymous user.
     pub name: Option<String>,
-    /// `_admin` among them for a server administrator.
+    /// Contains `_admin` for a server admin.
     pub roles: Vec<String>,
 }
 
 impl User {
-    /// Whether this is a server administrator.
+    /// Returns whether this is a server admin.
     pub fn is_admin(&self) -> bool {
         self.roles.iter().any(|role| role == "_admin")
     }
 }
 
-/// The document that describes a replication.
+/// A replication document.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct DocRef {
     /// Name of the `_replicator` database.
@@ -35,7 +35,7 @@ pub struct DocRef {
     pub id: String,
 }
 
-/// Which documents are copied.
+/// The documents to copy.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Selection {
     /// All of them.
@@ -46,72 +46,73 @@ pub enum Selection {
     Filter {
         /// Name of the filter.
         name: String,
-        /// `query_params`: what a feed's query says besides.
+        /// `query_params`: further parameters of the feed's query.
         params: Map<String, Value>,
     },
     /// Those that a Mango selector matches.
     Selector(Arc<Map<String, Value>>),
 }
 
-/// A replication: from where, to where, and how.
+/// A replication: source, target and options.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Replication {
-    /// Where documents are read.
+    /// The source.
     pub source: Endpoint,
-    /// Where they are written.
+    /// The target.
     pub target: Endpoint,
-    /// Who asked for it.
+    /// The user who requested it.
     pub user: User,
-    /// Whose document it is: with the rights of that user it runs.
+    /// The owner of the document: the replication runs with that user's rights.
     pub owner: Option<String>,
-    /// `None` for one that was asked for by `_replicate`.
+    /// `None` for a replication started by `_replicate`.
     pub doc: Option<DocRef>,
-    /// Whether it waits for changes when all are copied.
+    /// Whether it waits for further changes after all are copied.
     pub continuous: bool,
-    /// Whether a target that does not exist is made.
+    /// Whether a missing target is created.
     pub create_target: bool,
-    /// How it is made: `q`, `partitioned`.
+    /// Parameters of its creation: `q`, `partitioned`.
     pub create_target_params: Map<String, Value>,
-    /// Whether conflicts stay behind.
+    /// Whether conflicts are left out.
     pub winning_revs_only: bool,
-    /// Which documents are copied.
+    /// The documents to copy.
     pub selection: Selection,
-    /// Begin here instead of at the last checkpoint.
+    /// The seq to start after, instead of the last checkpoint.
     pub since_seq: Option<Value>,
-    /// Whether the progress is kept on both sides.
+    /// Whether checkpoints are recorded on both sides.
     pub use_checkpoints: bool,
-    /// Whether revisions are read many at a time.
+    /// Whether revisions are read in bulk.
     pub use_bulk_get: bool,
-    /// Least time between two checkpoints.
+    /// Minimum time between two checkpoints.
     pub checkpoint_interval: Duration,
-    /// Most changes a batch has.
+    /// Maximum number of changes in a batch.
     pub worker_batch_size: usize,
-    /// How many batches are under way at once.
+    /// Number of batches in flight.
     pub worker_processes: usize,
-    /// Most connections to an end behind HTTP.
+    /// Maximum number of connections to a database behind HTTP.
     pub http_connections: usize,
-    /// How long an answer of an end may take.
+    /// Time limit of a response.
     pub connection_timeout: Duration,
-    /// How often a request that failed is sent again.
+    /// Number of retries of a failed request.
     pub retries_per_request: u32,
 }
 
 /// A request of `_replicate`.
 #[derive(Debug)]
 pub enum Request {
-    /// Run it; one that runs already is left alone.
+    /// Starts the replication, unless it already runs.
     Start(Box<Replication>),
-    /// Stop the job that the same request started.
+    /// Stops the job that the same request started.
     Cancel(Box<Replication>),
-    /// Stop the job with this id.
+    /// Stops the job with this id.
     CancelId(String),
 }
 
-/// Largest number that a document may ask of workers, connections and batches: what is above counts as this.
+/// Upper limit of the numbers of workers, connections and changes in a document: greater numbers
+/// count as this.
 const COUNT_MAX: u64 = 10_000;
 
 impl Request {
-    /// Reads the body of `_replicate`.
+    /// Parses the body of `_replicate`.
     ///
     /// # Errors
     /// [`Error::BadRequest`] and those of endpoints.
@@ -128,7 +129,7 @@ impl Request {
                 .find_map(|name| body.get(*name))
                 .and_then(Value::as_str)
             {
-                // A plus sign of a URL's query may have become a space on its way.
+                // A plus sign in a URL's query may have been decoded as a space.
                 return Ok(Request::CancelId(id.replace(' ', "+")));
             }
         }
@@ -141,11 +142,11 @@ impl Request {
 }
 
 impl Replication {
-    /// Reads a replication's members; others are passed over.
+    /// Parses a replication's members; unknown ones are ignored.
     ///
     /// # Errors
-    /// [`Error::BadRequest`] and those of endpoints. Databases of this server by their names are refused in documents,
-    /// as in CouchDB.
+    /// [`Error::BadRequest`] and those of endpoints. Names of local databases are refused in
+    /// documents, as in CouchDB.
     pub fn parse(
         body: &Map<String, Value>,
         user: User,
@@ -195,7 +196,7 @@ impl Replication {
         Ok(replication)
     }
 
-    /// What the job's id ends with.
+    /// Returns the suffix of the job's id.
     pub fn id_suffix(&self) -> String {
         let mut suffix = String::new();
         if self.continuous {
@@ -208,7 +209,7 @@ impl Replication {
     }
 }
 
-/// Refuses a database of this server, in CouchDB's words for how it is written.
+/// Refuses a local database, in CouchDB's words for its spelling.
 fn require_remote(endpoint: &Endpoint, given: Option<&Value>) -> Result<(), Error> {
     match (endpoint, given) {
         (Endpoint::Remote(_), _) => Ok(()),
@@ -291,7 +292,7 @@ fn check_filter(name: &str, params: &Map<String, Value>) -> Result<(), Error> {
     Ok(())
 }
 
-/// Ids may be percent-encoded, as old clients send them.
+/// Ids may be percent-encoded, as by old clients.
 fn parse_ids(ids: &[Value]) -> Result<Vec<String>, Error> {
     let mut ids = ids
         .iter()
@@ -319,7 +320,7 @@ fn boolean(body: &Map<String, Value>, name: &str) -> Result<Option<bool>, Error>
     }
 }
 
-/// A natural number, or one written as a string.
+/// Parses a natural number, or one in a string.
 fn number(body: &Map<String, Value>, name: &str) -> Result<Option<u64>, Error> {
     match body.get(name) {
         None => Ok(None),

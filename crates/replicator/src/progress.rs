@@ -1,25 +1,25 @@
-//! How far a job has come: counters that its workers add to and others read.
+//! Progress of a job: counters that its workers update and others read.
 
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 use serde_json::{Map, Value};
 
-use crate::peer::http::number_of;
+use crate::db::http::number_of;
 
-/// The counters, at one moment.
+/// A snapshot of the counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
-    /// Revisions that the target was asked about.
+    /// Revisions checked against the target.
     pub missing_checked: u64,
-    /// Those that it had not.
+    /// Revisions that the target lacked.
     pub missing_found: u64,
     pub docs_read: u64,
     pub docs_written: u64,
     pub doc_write_failures: u64,
-    /// Documents that came by `_bulk_get`.
+    /// Documents returned by `_bulk_get`.
     pub bulk_get_docs: u64,
-    /// Documents asked for by `_bulk_get`.
+    /// Documents requested by `_bulk_get`.
     pub bulk_get_attempts: u64,
 }
 
@@ -36,28 +36,28 @@ pub struct Progress {
     seqs: Mutex<Seqs>,
 }
 
-/// Places in the source, as the source writes them.
+/// Seqs of the source, in its own spelling.
 #[derive(Clone, Debug, Default)]
 pub struct Seqs {
-    /// The furthest that the source is known to be.
+    /// The latest known seq of the source.
     pub source: Value,
-    /// Everything up to here has been dealt with.
+    /// Everything up to this seq has been processed.
     pub through: Value,
-    /// Everything up to here is in the last checkpoint.
+    /// Everything up to this seq is in the last checkpoint.
     pub checkpointed: Value,
-    /// Changes that are still to come, when the source said.
+    /// The number of pending changes, if the source reported it.
     pub pending: Option<u64>,
 }
 
 impl Seqs {
-    /// A batch is done that ended at `end`, and with it everything up to `through`. Seqs whose order nobody knows are in the
-    /// order of the source.
+    /// Records that a batch that ended at `end` is finished, and with it everything up to
+    /// `through`. Seqs that cannot be compared are assumed to be in the order of the source.
     pub fn advance(&mut self, through: Value, end: Value) {
         let is_behind = |here: &Value, there: &Value| match (number_of(here), number_of(there)) {
             (Some(here), Some(there)) => here < there,
             _ => true,
         };
-        // Batches may say so in another order than they are done in.
+        // Batches may be reported in another order than they finish.
         if !is_behind(&through, &self.through) || number_of(&through).is_none() {
             self.through = through;
         }
@@ -68,7 +68,8 @@ impl Seqs {
 }
 
 impl Counts {
-    /// The counters that a session has recorded. As in CouchDB, these include those of the sessions before it.
+    /// Returns the counters that a session has recorded. As in CouchDB, these include those of
+    /// earlier sessions.
     pub fn of_session(session: &Value) -> Counts {
         let count = |name: &str| {
             let count = session.get(name).and_then(Value::as_u64);
@@ -86,11 +87,12 @@ impl Counts {
     }
 }
 
-/// What a checkpoint says at most: it may have been written by others, and is counted on.
+/// Upper limit of counters read from a checkpoint: others may have written it, and this job adds to
+/// them.
 const COUNT_MAX: u64 = 1 << 53;
 
 impl Progress {
-    /// Continues with counters of earlier runs, where these are higher.
+    /// Raises counters to those of earlier runs.
     pub fn raise_to(&self, counts: Counts) {
         let raise = |counter: &AtomicU64, count| counter.fetch_max(count, Relaxed);
         raise(&self.missing_checked, counts.missing_checked);
@@ -102,7 +104,7 @@ impl Progress {
         raise(&self.bulk_get_attempts, counts.bulk_get_attempts);
     }
 
-    /// Returns whether a run knows where it begins. Before that there is nothing to show.
+    /// Returns whether a run knows its start. Before that there is nothing to show.
     pub fn has_begun(&self) -> bool {
         !self.seqs.lock().through.is_null()
     }
@@ -127,7 +129,7 @@ impl Progress {
         change(&mut self.seqs.lock());
     }
 
-    /// The members that CouchDB shows of a job.
+    /// Returns the counters in CouchDB's members.
     pub fn stats(&self) -> Map<String, Value> {
         let (c, seqs) = (self.counts(), self.seqs());
         let mut stats = Map::new();
@@ -147,7 +149,7 @@ impl Progress {
         stats
     }
 
-    /// The members of [`Progress::stats`], and where the source and the job are.
+    /// Returns the members of [`Progress::stats`], and the positions of the source and the job.
     pub fn info(&self) -> Map<String, Value> {
         let seqs = self.seqs();
         let mut info = self.stats();
@@ -156,7 +158,7 @@ impl Progress {
         info
     }
 
-    /// [`Progress::info`] of a job that may not have begun: null then, as in CouchDB.
+    /// Returns [`Progress::info`]; null if the job has not started, as in CouchDB.
     pub fn info_json(&self) -> Value {
         match self.has_begun() {
             true => Value::Object(self.info()),

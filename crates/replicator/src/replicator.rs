@@ -1,4 +1,4 @@
-//! The replicator of a server: jobs of `_replicate`, jobs of documents, and what is told of them.
+//! The replicator of a server: jobs of `_replicate`, jobs of documents, and their states.
 
 use std::sync::Arc;
 
@@ -13,16 +13,16 @@ use crate::options::{DocRef, Replication, Request, User};
 use crate::rules::{ReplicatorRules, is_replicator_db};
 use crate::scheduler::{JobCounts, Outcome, Scheduler};
 
-/// What a request of `_replicate` came to.
+/// The result of a `_replicate` request.
 #[derive(Debug)]
 pub enum Replicated {
-    /// A continuous replication goes on: its id.
+    /// A continuous replication was started: its id.
     Continuous(String),
-    /// A job with this id was stopped.
+    /// The job with this id was stopped.
     Cancelled(String),
-    /// What is told besides `ok`.
+    /// Finished: the members of the response besides `ok`.
     Completed(Map<String, Value>),
-    /// Somebody cancelled it.
+    /// Cancelled by another request.
     Stopped,
 }
 
@@ -35,7 +35,7 @@ pub struct Replicator {
 }
 
 impl Replicator {
-    /// Puts replicator databases under their rules. Nothing runs before [`Replicator::start`].
+    /// Registers the rules of replicator databases. Nothing runs before [`Replicator::start`].
     pub fn new(databases: Arc<Databases>, environment: Arc<dyn Environment>) -> Arc<Replicator> {
         let scheduler = Scheduler::new(environment.clone());
         let docs = Docs::new(databases.clone(), environment.clone(), scheduler.clone());
@@ -57,32 +57,33 @@ impl Replicator {
         })
     }
 
-    /// Has jobs run on a runtime of their own, so that they do not hold up what runs on this one. To be called before `start`.
+    /// Runs jobs on a runtime of their own, so that they do not delay this one. Must be called
+    /// before `start`.
     pub fn run_jobs_on(&self, runtime: tokio::runtime::Handle) {
         self.scheduler.run_jobs_on(runtime);
     }
 
-    /// What jobs run on, which gives way to requests.
+    /// Returns the runtime of the jobs, which yields to requests.
     pub fn runtime(&self) -> tokio::runtime::Handle {
         self.scheduler.runtime()
     }
 
-    /// Begins to follow documents and run jobs, on the tokio runtime that this is called in.
+    /// Starts to follow documents and run jobs, on the current tokio runtime.
     pub fn start(&self) {
         tokio::spawn(self.scheduler.clone().run());
         tokio::spawn(self.docs.clone().run());
     }
 
-    /// Stops all jobs, and waits until they have recorded where they are.
+    /// Stops all jobs, and waits until they have recorded their progress.
     pub async fn stop(&self) {
         self.docs.stop();
         self.scheduler.stop().await;
     }
 
-    /// A request of `_replicate`. Of a replication that is not continuous, waits for the end.
+    /// Executes a `_replicate` request. Waits for the end of a one-off replication.
     ///
     /// # Errors
-    /// Why it was refused, or failed.
+    /// The reason why it was refused, or failed.
     pub async fn replicate(
         &self,
         body: &Map<String, Value>,
@@ -144,29 +145,29 @@ impl Replicator {
         self.scheduler.jobs_json()
     }
 
-    /// A job as `_scheduler/jobs` shows it.
+    /// Returns a job, as in `_scheduler/jobs`.
     pub fn job(&self, id: &str) -> Option<Value> {
         self.scheduler.job_json(&id.replace(' ', "+"))
     }
 
-    /// Running jobs as `_active_tasks` lists them.
+    /// Returns the running jobs, as in `_active_tasks`.
     pub fn tasks(&self) -> Vec<Value> {
         self.scheduler.tasks()
     }
 
-    /// How many jobs there are of each state.
+    /// Returns the number of jobs by state.
     pub fn job_counts(&self) -> JobCounts {
         self.scheduler.counts()
     }
 
-    /// The replicator databases, by name.
+    /// Returns the names of the replicator databases, in order.
     pub fn databases(&self) -> Vec<String> {
         let names = self.databases.names(&database::NameRange::default());
         let names = names.iter().filter(|name| is_replicator_db(name));
         names.map(|name| name.to_string()).collect()
     }
 
-    /// The ids of a database's documents that are replications, in order.
+    /// Returns the ids of a database's replication documents, in order.
     ///
     /// # Errors
     /// Those of the listing.
@@ -202,7 +203,7 @@ impl Replicator {
         Ok(ids)
     }
 
-    /// What `_scheduler/docs` says of a document; `None` when there is none.
+    /// Returns the `_scheduler/docs` entry of a document; `None` if it does not exist.
     ///
     /// # Errors
     /// Those of the read.
@@ -225,7 +226,7 @@ impl Replicator {
         Ok(Some(self.finished_json(&at, &doc)))
     }
 
-    /// A document whose replication has ended, or did not begin yet.
+    /// Returns the entry of a document whose replication has ended, or has not started yet.
     fn finished_json(&self, at: &DocRef, doc: &Map<String, Value>) -> Value {
         let shown = |side: &str| {
             let url = match doc.get(side) {

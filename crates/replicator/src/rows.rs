@@ -1,5 +1,6 @@
-//! Rows out of a stream of JSON: the objects of the array in `{"results":[…]}`, or one object after another in a
-//! continuous feed. Bytes go in as they arrive, whole rows come out; nothing but the row that is still incomplete is held.
+//! Splits a JSON stream into rows: the objects of the array in `{"results":[…]}`, or consecutive
+//! objects in a continuous feed. Bytes go in as they arrive, whole rows come out; only an
+//! incomplete row is buffered.
 
 use bytes::{Bytes, BytesMut};
 use document::json::skip::StringEnd;
@@ -9,33 +10,33 @@ pub const ROW_BYTES_MAX: usize = 64 << 20;
 /// Longest text around the rows, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;
 
-/// How rows are framed.
+/// The framing of rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Form {
-    /// In an array that is a member of one object.
+    /// In an array that is a member of an object.
     Results,
     /// One object after another.
     Lines,
 }
 
-/// The stream is not what it should be: cut short, garbled, or something else.
+/// The stream is invalid: cut short, garbled, or of another format.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct BadStream(pub String);
 
-/// Cuts a stream into rows.
+/// Splits a stream into rows.
 pub struct Rows {
     form: Form,
     row_bytes_max: usize,
     buffer: BytesMut,
-    /// Where the scan goes on in `buffer`.
+    /// Where the scan continues in `buffer`.
     at: usize,
     /// Where the row being read starts in `buffer`.
     row_start: Option<usize>,
     depth: usize,
-    /// Inside a string: its end.
+    /// The scanner of the current string, if inside one.
     string: Option<StringEnd>,
-    /// Everything that is outside of rows; with the rows left out it is JSON.
+    /// Everything outside of rows; with the rows left out it is JSON.
     envelope: Vec<u8>,
 }
 
@@ -44,7 +45,7 @@ impl Rows {
         Rows::up_to(form, ROW_BYTES_MAX)
     }
 
-    /// With rows of at most so many bytes.
+    /// Limits rows to `row_bytes_max` bytes.
     pub fn up_to(form: Form, row_bytes_max: usize) -> Rows {
         Rows {
             form,
@@ -62,7 +63,7 @@ impl Rows {
         self.buffer.extend_from_slice(bytes);
     }
 
-    /// Takes bytes over without copying them where that is possible.
+    /// Takes over bytes, without a copy where possible.
     pub fn push_bytes(&mut self, bytes: Bytes) {
         if self.buffer.is_empty() {
             self.at = 0;
@@ -84,10 +85,10 @@ impl Rows {
         }
     }
 
-    /// The next whole row; `None` until more bytes are pushed.
+    /// Returns the next whole row; `None` until more bytes are pushed.
     ///
     /// # Errors
-    /// [`BadStream`] when there cannot be one.
+    /// [`BadStream`] for an invalid stream.
     pub fn next_row(&mut self) -> Result<Option<Bytes>, BadStream> {
         let row_depth = self.row_depth();
         while self.at < self.buffer.len() {
@@ -140,7 +141,7 @@ impl Rows {
         row.freeze()
     }
 
-    /// Keeps what is outside of rows, but for what separates them.
+    /// Keeps a byte outside of rows, except separators.
     fn keep(&mut self, byte: u8) -> Result<(), BadStream> {
         if self.row_start.is_some() {
             return Ok(());
@@ -169,10 +170,10 @@ impl Rows {
         }
     }
 
-    /// At the stream's end: what was around the rows, as JSON.
+    /// At the end of the stream, returns the text around the rows, as JSON.
     ///
     /// # Errors
-    /// [`BadStream`] when the stream ended in the middle.
+    /// [`BadStream`] when the stream was cut short.
     pub fn finish(self) -> Result<Vec<u8>, BadStream> {
         if self.depth != 0 || self.string.is_some() || self.row_start.is_some() {
             return Err(BadStream("the answer is cut short".into()));

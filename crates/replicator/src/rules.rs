@@ -1,4 +1,5 @@
-//! The rules of replicator databases, as CouchDB's: what a document must be, whose it is, and who sees its credentials.
+//! The rules of replicator databases, as in CouchDB: validation of documents, their ownership, and
+//! the visibility of credentials.
 
 use std::sync::Arc;
 
@@ -11,17 +12,17 @@ use crate::environment::Environment;
 use crate::error::Error;
 use crate::options::{DocRef, Replication, User};
 
-/// The name of the server's own replicator database; others end in a slash and this.
+/// The name of the server's own replicator database; others end in a slash and this name.
 pub const REPLICATOR: &str = "_replicator";
 
-/// Whether documents of this database are replications.
+/// Returns whether documents of this database are replications.
 pub fn is_replicator_db(db: &str) -> bool {
     db == REPLICATOR || db.ends_with("/_replicator")
 }
 
 pub struct ReplicatorRules {
     pub environment: Arc<dyn Environment>,
-    /// Told of databases that changed.
+    /// Called with the name of a changed database.
     pub changed: Arc<dyn Fn(&str) + Send + Sync>,
 }
 
@@ -134,7 +135,7 @@ impl SystemRules for ReplicatorRules {
     }
 }
 
-/// Nobody but a server admin may say that a replication is somebody else's, or give it roles.
+/// Only a server admin may assign a replication to another user, or give it roles.
 fn check_user_ctx(asked: &Asked<'_>, ctx: Option<&Value>) -> Result<(), Refusal> {
     let Some(ctx) = ctx.filter(|ctx| !ctx.is_null()) else {
         return Ok(());
@@ -157,7 +158,7 @@ fn check_user_ctx(asked: &Asked<'_>, ctx: Option<&Value>) -> Result<(), Refusal>
     }
 }
 
-/// Takes credentials out of a source or target.
+/// Removes credentials from a source or target.
 fn censor(endpoint: &mut Value) {
     match endpoint {
         Value::String(url) => *url = without_user_info(url),
@@ -181,7 +182,7 @@ fn has_role(asked: &Asked<'_>, role: &str) -> bool {
     asked.caller.roles.iter().any(|r| r == role)
 }
 
-/// A server's admin, or one of this database.
+/// Returns whether the caller is an admin of the server or of the database.
 fn is_admin(asked: &Asked<'_>) -> bool {
     if has_role(asked, "_admin") {
         return true;

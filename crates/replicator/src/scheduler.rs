@@ -1,5 +1,6 @@
-//! Which jobs run when. A job is added, started, stopped or has crashed; crashed ones wait longer each time; when there are
-//! more than `max_jobs`, running ones give way at every `interval`.
+//! Decides which jobs run when. Jobs are pending, running or crashed; crashed ones wait longer each
+//! time; when there are more than `max_jobs`, running ones are stopped for pending ones at every
+//! `interval`.
 
 mod backoff;
 mod entry;
@@ -19,13 +20,13 @@ use tokio::time::Instant;
 use self::entry::{Entry, Event, EventKind, Run};
 use self::shares::{Owner, Owners, Shares};
 use crate::counters;
+use crate::db::{Clients, Db, HttpDb, Lane, Rights};
 use crate::endpoint::Endpoint;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::id::base_id;
 use crate::job::{Ended, Job, told};
 use crate::options::{DocRef, Replication, Selection, User};
-use crate::peer::{Clients, HttpPeer, Lane, Peer, Rights};
 use crate::progress::Progress;
 use crate::selections::{Held, Selections};
 use crate::settings::Settings;
@@ -33,10 +34,10 @@ use crate::settings::Settings;
 pub use self::backoff::doc_backoff;
 pub use self::entry::JobState;
 
-/// How long a job may take to end after it was told to.
+/// Time limit for a job to end after it was stopped.
 const END_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// How a job of `_replicate` ended.
+/// The result of a job of `_replicate`.
 #[derive(Clone, Debug)]
 pub enum Outcome {
     Completed(Map<String, Value>),
@@ -44,11 +45,11 @@ pub enum Outcome {
     Cancelled,
 }
 
-/// The end of a job, to come.
+/// The result of a job, to wait for.
 pub struct Awaited(watch::Receiver<Option<Outcome>>);
 
 impl Awaited {
-    /// Waits for it.
+    /// Waits for the result.
     pub async fn outcome(mut self) -> Outcome {
         let ended = self.0.wait_for(Option::is_some).await;
         let outcome = ended.ok().and_then(|outcome| outcome.clone());
@@ -56,7 +57,7 @@ impl Awaited {
     }
 }
 
-/// Who is told how jobs of documents fare.
+/// Receives the events of jobs that belong to documents.
 pub trait Listener: Send + Sync {
     fn started(&self, doc: &DocRef, id: &str);
     fn crashed(&self, doc: &DocRef, id: &str, error: &Error);
@@ -72,7 +73,7 @@ pub struct Scheduler {
     wake: Notify,
     listener: Mutex<Option<Weak<dyn Listener>>>,
     stopped: watch::Sender<bool>,
-    /// Where jobs run, if not where they are started.
+    /// The runtime of the jobs, if it is not the caller's.
     runtime: OnceLock<Handle>,
 }
 
@@ -91,12 +92,12 @@ impl Scheduler {
         })
     }
 
-    /// Has jobs run on this runtime from now on; the first one that is given counts.
+    /// Sets the runtime of the jobs; only the first call has an effect.
     pub fn run_jobs_on(&self, runtime: Handle) {
         self.runtime.get_or_init(|| runtime);
     }
 
-    /// What jobs run on.
+    /// Returns the runtime of the jobs.
     pub fn runtime(&self) -> Handle {
         self.runtime.get().cloned().unwrap_or_else(Handle::current)
     }
@@ -109,7 +110,7 @@ impl Scheduler {
         self.listener.lock().as_ref()?.upgrade()
     }
 
-    /// A replication's id. Reads the filter function of the source when there is one.
+    /// Returns a replication's id. Reads the filter function of the source if there is one.
     ///
     /// # Errors
     /// [`Error::FilterFetch`].
@@ -140,12 +141,12 @@ impl Scheduler {
                 e.text()
             ))
         };
-        let peer = self
+        let db = self
             .open(&replication.source, Lane::Source, replication, None)
             .await
             .map_err(fetched)?;
         let id = format!("_design/{design}");
-        let ddoc = peer.read(&id).await.map_err(fetched)?;
+        let ddoc = db.read(&id).await.map_err(fetched)?;
         let ddoc = ddoc.ok_or_else(|| fetched(Error::Request("not_found: missing".into())))?;
         let code = ddoc.get("filters").and_then(|f| f.get(function)?.as_str());
         code.map(str::to_owned).ok_or_else(|| {
@@ -161,23 +162,24 @@ impl Scheduler {
         lane: Lane,
         replication: &Replication,
         selection: Option<&Selection>,
-    ) -> Result<Peer, Error> {
+    ) -> Result<Db, Error> {
         Ok(match endpoint {
             Endpoint::Local(name) => {
-                Peer::Local(self.environment.open(name, &replication.user, selection)?)
+                Db::Local(self.environment.open(name, &replication.user, selection)?)
             }
             Endpoint::Remote(remote) => {
                 let settings = self.environment.settings();
                 let rights = (self.rights(replication, &settings), lane);
-                let peer =
-                    HttpPeer::open(remote, replication, &settings, &self.clients, rights).await?;
-                Peer::Http(Box::new(peer))
+                let db =
+                    HttpDb::open(remote, replication, &settings, &self.clients, rights).await?;
+                Db::Http(Box::new(db))
             }
         })
     }
 
-    /// What a replication may do: whoever asked for it, or whose document it is, decides, whatever else the document says. Looked at
-    /// whenever a connection is opened: administrators come and go.
+    /// Returns the rights of a replication, those of the requesting user or the document's owner,
+    /// whatever else the document contains. Evaluated for each new connection, since the set of
+    /// admins changes.
     fn rights(&self, replication: &Replication, settings: &Settings) -> Rights {
         let (owner, is_admin) = match &replication.doc {
             None => (&replication.user.name, replication.user.is_admin()),
@@ -201,7 +203,7 @@ impl Scheduler {
         }
     }
 
-    /// How many jobs there are that this user asked for in a request.
+    /// Returns the number of jobs that this user started by requests.
     pub fn requested_by(&self, user: &User) -> usize {
         let jobs = self.jobs.lock();
         let own =
@@ -254,7 +256,8 @@ impl Scheduler {
         awaited
     }
 
-    /// Takes a job out and stops it; it may take a moment to record where it is. False when there is none.
+    /// Removes and stops a job, which may take a moment to record its progress. Returns false if it
+    /// does not exist.
     pub fn remove(&self, id: &str) -> bool {
         let Some(job) = self.jobs.lock().remove(id) else {
             return false;
@@ -265,7 +268,7 @@ impl Scheduler {
         true
     }
 
-    /// The same, and waits until it has ended.
+    /// Removes a job, and waits until it has ended.
     pub async fn remove_and_wait(&self, id: &str) -> bool {
         let Some(job) = self.jobs.lock().remove(id) else {
             return false;
@@ -273,7 +276,7 @@ impl Scheduler {
         job.outcome.send_replace(Some(Outcome::Cancelled));
         if let Some(mut ended) = job.retire() {
             let ended = ended.wait_for(|ended| *ended);
-            // One that does not end in time was told to, and does no harm.
+            // One that exceeds the limit has been stopped, and does no harm.
             let _ = tokio::time::timeout(END_TIME_MAX, ended).await;
         }
         self.wake.notify_one();
@@ -298,12 +301,12 @@ impl Scheduler {
         }
     }
 
-    /// Whose the job of this id is: `None` when there is none.
+    /// Returns the replication of the job with this id; `None` if it does not exist.
     pub fn replication(&self, id: &str) -> Option<Arc<Replication>> {
         self.jobs.lock().get(id).map(|job| job.replication.clone())
     }
 
-    /// Who started the job may do with it what they want, and admins may.
+    /// Checks that the user started the job, or is an admin.
     ///
     /// # Errors
     /// [`Error::NoJob`], [`Error::NotAdmin`].
@@ -340,7 +343,7 @@ impl Scheduler {
         }
     }
 
-    /// Stops all jobs, and waits until they have recorded where they are.
+    /// Stops all jobs, and waits until they have recorded their progress.
     pub async fn stop(&self) {
         self.stopped.send_replace(true);
         let jobs = std::mem::take(&mut *self.jobs.lock());
@@ -359,7 +362,7 @@ impl Scheduler {
         let _ = tokio::time::timeout(END_TIME_MAX, all).await;
     }
 
-    /// Starts what may start. Answers when something else may.
+    /// Starts all jobs that may start. Returns when the next one may.
     fn reschedule(&self, rotate: bool) -> Option<Instant> {
         if *self.stopped.borrow() {
             return None;
@@ -435,7 +438,7 @@ impl Scheduler {
             }
             let result = match me.upgrade() {
                 None => Ok(Ended::Stopped),
-                // In a task of its own, so that a panic is an error like others.
+                // In a task of its own, so that a panic becomes an error.
                 Some(scheduler) => {
                     let run = scheduler.run_job(id.clone(), replication, progress, stopped);
                     let told = |e| Err(Error::Request(format!("the job failed: {e}")));
@@ -483,11 +486,12 @@ impl Scheduler {
         job.run(started).await
     }
 
-    async fn open_peers(&self, replication: &Replication) -> Result<(Peer, Peer), Error> {
+    async fn open_peers(&self, replication: &Replication) -> Result<(Db, Db), Error> {
         let selection = Some(&replication.selection);
         let source = self.open(&replication.source, Lane::Source, replication, selection);
         let is_remote = |end: &Endpoint| matches!(end, Endpoint::Remote(_));
-        // Nobody is asked anything for somebody who may not use the database here.
+        // Checks the local target before it contacts another server: the user may have no access to
+        // it.
         if is_remote(&replication.source) && !is_remote(&replication.target) {
             let target = self.open_target(replication).await?;
             return Ok((source.await?, target));
@@ -496,7 +500,7 @@ impl Scheduler {
         Ok((source, self.open_target(replication).await?))
     }
 
-    async fn open_target(&self, replication: &Replication) -> Result<Peer, Error> {
+    async fn open_target(&self, replication: &Replication) -> Result<Db, Error> {
         if let (Endpoint::Local(name), true) = (&replication.target, replication.create_target) {
             let params = &replication.create_target_params;
             self.environment
@@ -532,7 +536,7 @@ impl Scheduler {
                 tracing::warn!(id, error = error.text(), "replication failed");
                 job.crashed(&error, history_max);
                 match &replication.doc {
-                    // Whoever asked is told; nobody would ask again for them.
+                    // The requester gets the error; no retry would be for anyone.
                     None => {
                         job.outcome.send_replace(Some(Outcome::Failed(error)));
                         jobs.remove(id);
@@ -550,7 +554,7 @@ impl Scheduler {
         self.wake.notify_one();
     }
 
-    /// All jobs as `_scheduler/jobs` lists them, by id.
+    /// Returns all jobs by id, as in `_scheduler/jobs`.
     pub fn jobs_json(&self) -> Vec<Value> {
         let node = self.environment.node();
         let jobs = self.jobs.lock();
@@ -566,12 +570,13 @@ impl Scheduler {
         self.jobs.lock().get(id).map(|job| job.json(id, &node))
     }
 
-    /// What `_scheduler/docs` says of the job: state, info, number of crashes, when it last changed.
+    /// Returns the job's fields in `_scheduler/docs`: state, info, number of crashes, time of the
+    /// last change.
     pub fn summary(&self, id: &str) -> Option<(JobState, Value, u32, SystemTime)> {
         self.jobs.lock().get(id).map(Entry::summary)
     }
 
-    /// Running jobs as `_active_tasks` lists them: as in CouchDB, those that know where they begin.
+    /// Returns the running jobs as in `_active_tasks`: like CouchDB, those that know their start.
     pub fn tasks(&self) -> Vec<Value> {
         let node = self.environment.node();
         let jobs = self.jobs.lock();
@@ -580,7 +585,7 @@ impl Scheduler {
         running.map(|(id, job)| job.task(id, &node)).collect()
     }
 
-    /// How many jobs there are of each state.
+    /// Returns the number of jobs by state.
     pub fn counts(&self) -> JobCounts {
         let jobs = self.jobs.lock();
         let mut counts = JobCounts::default();
@@ -595,19 +600,19 @@ impl Scheduler {
     }
 }
 
-/// How many jobs there are of each state.
+/// The number of jobs by state.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct JobCounts {
-    /// They wait for their turn.
+    /// Waiting to run.
     pub pending: usize,
-    /// They run.
+    /// Running.
     pub running: usize,
-    /// They failed, and wait to be tried again.
+    /// Failed, and waiting for a retry.
     pub crashing: usize,
 }
 
 impl JobCounts {
-    /// All jobs.
+    /// Returns the number of all jobs.
     pub fn total(&self) -> usize {
         self.pending + self.running + self.crashing
     }
@@ -646,7 +651,7 @@ fn give_way(jobs: &mut HashMap<String, Entry>, id: &str, history_max: usize) {
     }
 }
 
-/// The answer to a request that started a continuous job or cancelled one.
+/// Returns the response to a request that started a continuous job or cancelled one.
 pub fn local_id_json(id: &str) -> Value {
     json!({"ok": true, "_local_id": id})
 }

@@ -1,68 +1,67 @@
-//! What the administrator said: section `[replicator]`.
+//! The settings of section `[replicator]`.
 
 use std::time::Duration;
 
-use crate::peer::Allowed;
+use crate::db::Allowed;
 
-/// The settings of `[replicator]`, by CouchDB's names.
+/// The settings of `[replicator]`, under CouchDB's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Settings {
-    /// So many jobs run at once; the others wait for their turn.
+    /// Maximum number of running jobs; the others wait.
     pub max_jobs: usize,
-    /// Of one user who is no server admin, by requests.
+    /// Maximum number of jobs that a user who is not a server admin starts by requests.
     pub max_jobs_per_user: usize,
     /// Memory for the ids and selectors of all jobs, in bytes.
     pub selection_bytes_max: u64,
     /// So many jobs give way to waiting ones at one `interval`.
     pub max_churn: usize,
-    /// So many events are remembered of each job.
+    /// Maximum number of events kept of a job.
     pub max_history: usize,
-    /// Time between two looks at which jobs run.
+    /// Time between two decisions about which jobs run.
     pub interval: Duration,
-    /// Jobs found when the server starts wait up to so long, each for another time.
+    /// Jobs found when the server starts are delayed by a random time up to this.
     pub startup_jitter: Duration,
-    /// A job that ran so long without a crash is healthy: its earlier crashes are forgotten.
+    /// A job that has run for this time without a crash is healthy: its earlier crashes are reset.
     pub health_threshold: Duration,
-    /// A job with a filter function is looked at again after at least so long, in case the function changed. No key of the
-    /// configuration sets it.
+    /// Minimum time between checks whether a job's filter function has changed. Not configurable.
     pub filter_check_min: Duration,
-    /// Whether documents are told of every state, not only of the last one.
+    /// Whether every state is written to documents, not only the final one.
     pub update_docs: bool,
-    /// How many batches of a job are under way at once.
+    /// Number of batches of a job in flight.
     pub worker_processes: usize,
-    /// Most changes a batch has.
+    /// Maximum number of changes in a batch.
     pub worker_batch_size: usize,
-    /// Most connections of a job to an end behind HTTP.
+    /// Default number of connections of a job to a database behind HTTP.
     pub http_connections: usize,
-    /// And when a document says how many.
+    /// Maximum number of connections that a document may set.
     pub http_connections_max: usize,
-    /// Sockets to other servers, of all jobs.
+    /// Maximum number of sockets to other servers, over all jobs.
     pub sockets_max: usize,
-    /// How long an answer of an end may take.
+    /// Time limit of a response.
     pub connection_timeout: Duration,
-    /// How often a request that failed is sent again.
+    /// Number of retries of a failed request.
     pub retries_per_request: u32,
-    /// Whether the progress is kept on both sides.
+    /// Whether checkpoints are recorded on both sides.
     pub use_checkpoints: bool,
-    /// Whether revisions are read many at a time.
+    /// Whether revisions are read in bulk.
     pub use_bulk_get: bool,
-    /// Least time between two checkpoints.
+    /// Minimum time between two checkpoints.
     pub checkpoint_interval: Duration,
     /// Whether passwords are exchanged for a session first.
     pub auth_session: bool,
-    /// Whether the certificates of other servers are checked.
+    /// Whether the certificates of other servers are verified.
     pub verify_ssl_certificates: bool,
-    /// A PEM file with the authorities to trust.
+    /// A PEM file with trusted authorities.
     pub ssl_trusted_certificates_file: Option<String>,
-    /// PEM files of a client's certificate and its key.
+    /// A PEM file with the client certificate.
     pub cert_file: Option<String>,
-    /// The key of `cert_file`.
+    /// A PEM file with the key of `cert_file`.
     pub key_file: Option<String>,
-    /// Where replications of others than server admins may connect to.
+    /// The addresses that replications of users other than server admins may connect to.
     pub allowed_addresses: Allowed,
-    /// Schemes that `source` and `target` may have.
+    /// Allowed schemes of `source` and `target`.
     pub valid_endpoint_protocols: Vec<String>,
-    /// Schemes that a proxy may have.
+    /// Allowed schemes of a proxy.
     pub valid_proxy_protocols: Vec<String>,
 }
 

@@ -1,13 +1,13 @@
-//! Moments as text.
+//! Formats times as text.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
-/// Seconds since 1970.
+/// Returns seconds since 1970.
 pub fn unix(at: SystemTime) -> u64 {
     at.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// `2026-11-21T10:06:54Z`
+/// Formats a time as `2026-11-21T10:06:54Z`.
 pub fn iso8601(at: SystemTime) -> String {
     let seconds = unix(at);
     let (days, of_day) = (seconds / 86_400, seconds % 86_400);
@@ -16,8 +16,8 @@ pub fn iso8601(at: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{hour:02}:{minute:02}:{second:02}Z")
 }
 
-/// Year, month and day of so many days after 1970-01-01 (the algorithm of Howard Hinnant's `civil_from_days`, for days that
-/// are not negative).
+/// Converts days since 1970-01-01 to year, month and day (Howard Hinnant's `civil_from_days`, for
+/// non-negative days).
 fn civil(days: u64) -> (u64, u64, u64) {
     let z = days + 719_468;
     let era = z / 146_097;

@@ -1,4 +1,5 @@
-//! What replications tell to traces: pieces of their work, and each request of it to another server, which is told of the trace.
+//! Traces of replications: a span for each piece of work, and one for each request to another
+//! server, which receives the trace context.
 
 use std::cell::Cell;
 use std::future::Future;
@@ -13,11 +14,11 @@ use crate::error::Error;
 const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 tokio::task_local! {
-    /// What the task works at.
+    /// The trace context of the task.
     static CURRENT: Context;
 }
 
-/// A piece of a replication's work.
+/// A span of a replication's work.
 pub struct Work {
     name: &'static str,
     replication: String,
@@ -25,7 +26,7 @@ pub struct Work {
 }
 
 impl Work {
-    /// Of the replication with this id.
+    /// Creates a span for the replication with this id.
     pub fn of(name: &'static str, replication: &str) -> Work {
         Work {
             name,
@@ -34,13 +35,13 @@ impl Work {
         }
     }
 
-    /// It is about so many changes.
+    /// Records the number of changes.
     pub fn of_changes(&self, count: usize) {
         self.changes.set(Some(count as u64));
     }
 }
 
-/// Has work done as the beginning of a trace, if anybody wants that.
+/// Runs work as the root of a trace, if traces are exported.
 pub async fn told<T>(work: Work, does: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     let Some(context) = root() else {
         return does.await;
@@ -59,13 +60,13 @@ pub async fn told<T>(work: Work, does: impl Future<Output = Result<T, Error>>) -
         took: began.elapsed(),
         attributes,
         parts: Vec::new(),
-        // Its name alone: the rest may be another server's words.
+        // Only its name: the rest may be another server's text.
         failed: result.as_ref().err().map(|e| e.name().to_owned()),
     });
     result
 }
 
-/// A request to another server, in the work that the task does.
+/// A request to another server, as part of the task's work.
 pub struct Asking {
     context: Context,
     parent: Context,
@@ -76,13 +77,13 @@ pub struct Asking {
 }
 
 impl Asking {
-    /// Tells the other server of the trace.
+    /// Adds the trace context to a request.
     pub fn of(request: &mut Request) -> Option<Asking> {
         let parent = CURRENT.try_with(|current| *current).ok()?;
         let context = parent.child();
         let header = HeaderValue::from_str(&context.header()).ok()?;
         request.headers_mut().insert(TRACE_PARENT, header);
-        // Neither credentials nor what is asked for: those are in other parts of the URL.
+        // Neither credentials nor parameters: those are in other parts of the URL.
         let url = request.url();
         Some(Asking {
             context,
@@ -94,13 +95,13 @@ impl Asking {
         })
     }
 
-    /// The head of the answer is there.
+    /// Records the status of the response.
     pub fn answered(&self, status: u16) {
         let failed = (status >= 400).then(|| format!("status {status}"));
         self.tell(Some(status), failed);
     }
 
-    /// There is no answer.
+    /// Records that there is no response.
     pub fn failed(&self, why: String) {
         self.tell(None, Some(why));
     }

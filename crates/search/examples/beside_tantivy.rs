@@ -1,10 +1,13 @@
-//! What this crate costs beside tantivy alone, in one process: the same texts and searches, in turns. Prints the median of the rounds, and the ratio
-//! of its rate to tantivy's, with the lowest and the highest.
+//! Compares the cost of this crate with tantivy alone, in one process: both index the same texts
+//! and run the same searches, interleaved. Prints the median of the rounds, and the ratio of its
+//! rate to tantivy's, with the lowest and the highest.
 //!
-//! `cargo run --release -p search --example beside_tantivy [DOCUMENTS [WHAT...]]`, what: build, term, and, phrase, prefix
+//! `cargo run --release -p search --example beside_tantivy [DOCUMENTS [WORK...]]`, where WORK is
+//! build, term, and, phrase or prefix
 //!
-//! Both answer the 25 best hits by BM25 and how many there are. Tantivy's index has one field of texts with the lengths in its own form, and the
-//! ids as a stored field; this crate's also has ids and lengths as columns, and reads each hit's id.
+//! Both return the 25 best hits by BM25 and the number of hits. Tantivy's index has one text field
+//! with lengths in its own form, and the ids as a stored field; this crate's also has ids and
+//! lengths as columns, and reads the id of each hit.
 
 #![allow(
     clippy::unwrap_used,
@@ -37,7 +40,7 @@ const HITS: usize = 25;
 const MEMORY_BYTES: usize = 64 << 20;
 const FIELD: &str = "text";
 
-/// Words between single spaces, as tantivy's `whitespace` has them.
+/// Splits at single spaces, as tantivy's `whitespace` tokenizer does.
 struct Words;
 
 impl Analyze for Words {
@@ -52,7 +55,7 @@ fn id(number: u64) -> String {
     format!("doc-{number:08}")
 }
 
-/// Tantivy as its own examples use it.
+/// Tantivy, set up as in its own examples.
 struct Alone {
     index: tantivy::Index,
     id: Field,
@@ -142,7 +145,8 @@ fn build(index: &search::Index, texts: &[String]) {
     update.commit(texts.len() as u64, 0).unwrap();
 }
 
-/// Runs `ours` and `theirs` in turns, each of which does `work` things, and tells of both.
+/// Runs `ours` and `theirs` interleaved, each of which processes `work` items, and prints both
+/// results.
 fn in_turns(name: &str, work: usize, mut ours: impl FnMut(), mut theirs: impl FnMut()) {
     let rate = |run: &mut dyn FnMut()| {
         let start = Instant::now();
@@ -189,7 +193,7 @@ fn builds_in_turns(texts: &[String]) {
     );
 }
 
-/// Asks this crate; answers how many hits there are.
+/// Searches with this crate; returns the number of hits.
 fn ask(reader: &Reader, query: Query) -> u64 {
     let request = Request {
         query,
@@ -210,7 +214,7 @@ fn ask(reader: &Reader, query: Query) -> u64 {
     black_box(answer).total
 }
 
-/// Asks tantivy; answers how many hits there are.
+/// Searches with tantivy; returns the number of hits.
 fn ask_alone(alone: &Alone, searcher: &Searcher, query: &dyn tantivy::query::Query) -> u64 {
     let best = TopDocs::with_limit(HITS).order_by_score();
     let (best, total) = searcher.search(query, &(best, Count)).unwrap();

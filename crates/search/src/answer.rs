@@ -1,4 +1,4 @@
-//! What the segments of a database's shards come to together.
+//! Merges the results of all segments of a database's shards.
 
 use std::borrow::{Borrow, Cow};
 use std::cmp::Ordering;
@@ -10,57 +10,57 @@ use rustc_hash::FxHashMap;
 use crate::collect::{
     First, Request, SortBy, SortKey, SortValue, check_counters, collect, compare, order_bytes,
 };
-use crate::known::{Numbers, Statistics};
 use crate::reader::Reader;
 use crate::schema::Types;
+use crate::statistics::{Numbers, Statistics};
 use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 
-/// What a query found.
+/// The result of a query.
 #[derive(Clone, Debug, Default)]
 pub struct Answer {
-    /// How many hits there are.
+    /// The number of hits.
     pub total: u64,
-    /// The first of them, in their order.
+    /// The first hits, in order.
     pub hits: Vec<Hit>,
-    /// Of each field that is counted: how many hits have each value.
+    /// For each counted field: the number of hits per value.
     pub counts: Vec<FxHashMap<String, u64>>,
-    /// Of each field with ranges: how many hits are in each.
+    /// For each field with ranges: the number of hits per range.
     pub ranges: Vec<Vec<u64>>,
-    /// What the next page is to be asked with.
+    /// Corpus statistics to pass to the request for the next page.
     pub statistics: Statistics,
 }
 
-/// A document that was found.
+/// A document that matches.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Hit {
     /// Its id.
     pub id: String,
-    /// What it is ordered by; the id comes last when the order does not name it.
+    /// The values of its sort keys; the id comes last unless the order names it.
     pub order: Vec<SortValue>,
-    /// Which of the readers it is from.
+    /// The index of its reader.
     pub shard: usize,
-    /// Where its stored fields are.
+    /// The segment, to read its stored fields.
     pub segment: u32,
-    /// Where its stored fields are.
+    /// The document in the segment, to read its stored fields.
     pub doc: u32,
 }
 
-/// What a counted value takes besides its text.
+/// Memory of a counted value besides its text, in bytes.
 pub(crate) const COUNT_BYTES: usize = 48;
 
 impl Hit {
-    /// About how much memory it takes.
+    /// Returns roughly how much memory it takes, in bytes.
     pub fn bytes(&self) -> usize {
         size_of::<Hit>() + self.id.len() + order_bytes(&self.order)
     }
 }
 
-/// Asks the shards of an index. `types`: of all of them together ([`types_of`]), so that a shard which has never seen a field has no value of it,
-/// and no other order than the rest.
+/// Searches the shards of an index. `types` is the union over all shards ([`types_of`]), so that a
+/// shard that has never seen a field sorts like the others.
 ///
 /// # Errors
-/// What is asked for cannot be, or of the files.
+/// The request is invalid, or the files cannot be read.
 pub fn search(
     readers: &[impl Borrow<Reader>],
     request: &Request,
@@ -133,7 +133,7 @@ impl Hits {
     }
 }
 
-/// Takes the first hits of all segments in their order.
+/// Merges the first hits of all segments in order.
 fn put_together(
     mut sources: Vec<Hits>,
     request: &Request,
@@ -152,7 +152,7 @@ fn put_together(
             .find(|o| o.is_ne())
             .unwrap_or(Ordering::Equal)
     };
-    // The next one of each segment, the first of all at the end.
+    // The next hit of each segment; the first of all is at the end.
     let mut heads: Vec<(Hit, usize)> = vec![];
     for (at, source) in sources.iter_mut().enumerate() {
         heads.extend(source.next(effort)?.map(|hit| (hit, at)));
@@ -198,7 +198,7 @@ impl Answer {
         }
     }
 
-    /// About how much memory it takes.
+    /// Returns roughly how much memory it takes, in bytes.
     fn bytes(&self) -> usize {
         let hits = self.hits.iter().map(Hit::bytes);
         let counted = self.counts.iter().flat_map(FxHashMap::keys);
@@ -209,7 +209,7 @@ impl Answer {
     }
 }
 
-/// The types of fields of several shards. Where they differ, the first has its way.
+/// Returns the field types of several shards. Where they differ, the first shard wins.
 pub fn types_of(readers: &[Arc<Reader>]) -> Cow<'_, Types> {
     let (first, others) = match readers.split_first() {
         None => return Cow::Owned(Types::new()),

@@ -1,7 +1,8 @@
-//! The first hits of a segment in an order, how many there are, and how many of each value.
+//! Collects the first hits of a segment in an order, the number of hits, and counts by value.
 //!
-//! A hit's place in the order is a key of numbers: for each part of the order one, of which a smaller one is earlier. Strings are
-//! numbers by their place in the segment's dictionary, doubled, so that a string that is not in it has a place between two.
+//! A hit's position in the order is a key of integers, one for each sort key; smaller ones come
+//! first. A string's integer is its ordinal in the segment's dictionary, doubled, so that a string
+//! that is not in it falls between two.
 
 use std::collections::BinaryHeap;
 use std::ops::Bound;
@@ -11,64 +12,64 @@ use tantivy::columnar::{Column, Dictionary};
 
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, Strings};
-use crate::known::Statistics;
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::SegmentFiles;
 use crate::schema::{FieldType, ID, Types};
 use crate::similarity::Similarity;
+use crate::statistics::Statistics;
 use crate::{Effort, Error};
 
-/// What is asked of an index.
+/// A search request.
 #[derive(Clone, Debug)]
 pub struct Request {
-    /// What hits are.
+    /// The query.
     pub query: Query,
-    /// What they are to match besides, which does not count for the score.
+    /// Queries that hits must match as well; they do not affect the score.
     pub filters: Vec<Query>,
-    /// What a score is.
+    /// The scoring model.
     pub similarity: Similarity,
-    /// The order of hits; those of equal rank are in the order of their ids.
+    /// The order of hits; equal hits are ordered by id.
     pub sort: Vec<SortKey>,
-    /// Hits at most.
+    /// The maximum number of hits.
     pub limit: usize,
-    /// Only those behind this place in the order: the values of a hit's `order`.
+    /// Returns only hits after this position in the order: the `order` of a hit.
     pub after: Option<Vec<SortValue>>,
-    /// What the page that ends there was answered by: its scores hold.
+    /// The statistics that the previous page was scored with; this page reuses them.
     pub statistics: Statistics,
-    /// Fields of strings of which hits are counted by value.
+    /// String fields by whose values hits are counted.
     pub counts: Vec<String>,
-    /// Fields of numbers of which hits are counted by range.
+    /// Numeric fields by whose ranges hits are counted.
     pub ranges: Vec<(String, Vec<Range>)>,
 }
 
-/// A part of an order.
+/// One key of a sort order.
 #[derive(Clone, Debug, PartialEq)]
 pub struct SortKey {
-    /// What by.
+    /// The value to sort by.
     pub by: SortBy,
-    /// The greatest first; of scores, the least.
+    /// Sorts the greatest first; for scores, the lowest first.
     pub reversed: bool,
 }
 
-/// What hits are ordered by.
+/// A value that hits are sorted by.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortBy {
-    /// The score, the best first.
+    /// The score, best first.
     Score,
     /// The document's id.
     Id,
-    /// A field's least value.
+    /// A field's smallest value.
     Field(String),
-    /// A field's greatest string, whatever else it has.
+    /// A field's greatest string; numbers are ignored.
     Strings(String),
     /// A field's greatest number; 0 when it has none.
     Numbers(String),
-    /// How far a point is.
+    /// The distance of a point.
     Distance(Distance),
 }
 
-/// How far the point of a document is from another one.
+/// The distance between a document's point and a fixed one.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Distance {
     /// The field of longitudes, in degrees.
@@ -84,7 +85,7 @@ pub struct Distance {
 }
 
 impl Distance {
-    /// On a sphere, as Spatial4j's haversine formula has it.
+    /// Computes the distance on a sphere by the haversine formula, as Spatial4j does.
     fn to(&self, lon: f64, lat: f64) -> f64 {
         let (lat1, lat2) = (self.lat.to_radians(), lat.to_radians());
         let by_lat = ((lat2 - lat1) / 2.0).sin();
@@ -93,16 +94,16 @@ impl Distance {
         2.0 * h.sqrt().min(1.0).asin() * self.radius
     }
 
-    /// Of a document without a point.
+    /// Returns the distance of a document without a point.
     fn farthest(&self) -> f64 {
         std::f64::consts::PI * self.radius
     }
 }
 
-/// A value that a hit is ordered by.
+/// The value of a sort key.
 #[derive(Clone, Debug, PartialEq)]
 pub enum SortValue {
-    /// There is none.
+    /// No value.
     Null,
     /// A score.
     Score(f32),
@@ -112,18 +113,18 @@ pub enum SortValue {
     Text(String),
 }
 
-/// A range of numbers under a name.
+/// A named range of numbers.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Range {
-    /// What it is called in the answer.
+    /// Its name in the answer.
     pub label: String,
-    /// The least.
+    /// The lower bound.
     pub low: Bound<f64>,
-    /// The greatest.
+    /// The upper bound.
     pub high: Bound<f64>,
 }
 
-/// What a segment comes to.
+/// The result of a segment.
 pub(crate) struct Collected {
     pub total: u64,
     pub first: First,
@@ -131,7 +132,7 @@ pub(crate) struct Collected {
     pub ranges: Vec<Vec<u64>>,
 }
 
-/// A part of the order in a segment.
+/// A sort key in a segment.
 pub(crate) enum KeyColumn {
     Score {
         reversed: bool,
@@ -216,7 +217,7 @@ impl KeyColumn {
         }
     }
 
-    /// The number that a document is ordered by; 0 when it has none, as in Lucene.
+    /// Returns the number that a document is sorted by; 0 when it has none, as in Lucene.
     fn number(&self, doc: u32) -> f64 {
         match self {
             KeyColumn::Numbers {
@@ -259,7 +260,7 @@ impl KeyColumn {
         })
     }
 
-    /// The key that a value would have.
+    /// Returns the key that a value would have.
     fn key_of(&self, value: &SortValue) -> Result<u64, Error> {
         Ok(match (self, value) {
             (KeyColumn::Score { reversed }, SortValue::Score(score)) => {
@@ -280,7 +281,7 @@ impl KeyColumn {
                 KeyColumn::Numbers { reversed, .. } | KeyColumn::Distance { reversed, .. },
                 SortValue::Number(n),
             ) => turned(by_number(*n), *reversed),
-            // Another shard may have the field that this one has not.
+            // Another shard may have the field that this one lacks.
             (KeyColumn::Nothing, _) => 0,
             (KeyColumn::Numbers { reversed, .. }, SortValue::Null) => turned(0, *reversed),
             _ => return Err(Error::Bookmark),
@@ -296,7 +297,7 @@ fn by_ord(ord: u64) -> u64 {
     2 * (ord + 1)
 }
 
-/// Numbers in their order, from 1 on.
+/// Maps numbers to integers from 1 on that sort alike.
 fn by_number(n: f64) -> u64 {
     let bits = (n + 0.0).to_bits();
     if bits >> 63 == 0 {
@@ -306,13 +307,13 @@ fn by_number(n: f64) -> u64 {
     }
 }
 
-/// The place of a string among those of a dictionary, be it there or not.
+/// Returns the position of a string in the order of a dictionary, whether it is there or not.
 fn place_of(column: &Strings, text: &str) -> Result<u64, Error> {
     let dictionary: &Dictionary = column.dictionary();
     if let Some(ord) = dictionary.term_ord(text.as_bytes())? {
         return Ok(by_ord(ord));
     }
-    // How many are before it.
+    // Binary search for the number of smaller strings.
     let (mut low, mut high) = (0, dictionary.num_terms() as u64);
     let mut known = vec![];
     while low < high {
@@ -327,29 +328,30 @@ fn place_of(column: &Strings, text: &str) -> Result<u64, Error> {
     Ok(2 * low + 1)
 }
 
-/// A hit in a heap: its place in the order, its number in the segment and its score. The last in the order is at the top.
+/// A hit in a heap: its key, its document in the segment, its score. The last in the order is at
+/// the top.
 type Candidate = (Box<[u64]>, u32, u32);
 
-/// The first hits of a segment, in their order. What they are ordered by is read of those alone that somebody takes.
+/// The first hits of a segment, in order. Sort values are read only for the hits that are taken.
 pub(crate) struct First {
     keys: Vec<KeyColumn>,
     candidates: std::vec::IntoIter<Candidate>,
-    /// Which part of the order is the id.
+    /// The index of the sort key that is the id.
     id: usize,
 }
 
 impl First {
-    /// Memory that each takes, in bytes.
+    /// Returns the memory of one hit, in bytes.
     fn bytes_of_one(keys: usize) -> usize {
         size_of::<Candidate>() + keys * size_of::<u64>()
     }
 
-    /// About how much memory they take.
+    /// Returns roughly how much memory they take, in bytes.
     pub fn bytes(&self) -> usize {
         self.candidates.len() * First::bytes_of_one(self.keys.len())
     }
 
-    /// The next hit: its id, what it is ordered by, and its number in the segment.
+    /// Returns the next hit: its id, its sort values, and its document in the segment.
     pub fn next(&mut self) -> Result<Option<(String, Vec<SortValue>, u32)>, Error> {
         let Some((_, doc, score)) = self.candidates.next() else {
             return Ok(None);
@@ -365,7 +367,7 @@ impl First {
     }
 }
 
-/// Goes through the hits of a segment.
+/// Collects the hits of a segment.
 pub(crate) fn collect(
     request: &Request,
     types: &Types,
@@ -394,7 +396,7 @@ pub(crate) fn collect(
                 0.0
             };
             let full = heap.len() >= request.limit;
-            // Most are behind by the first part of the order alone.
+            // Most hits are rejected by the first sort key alone.
             key[0] = keys[0].key(doc, score);
             let last = heap.peek().filter(|_| full);
             if request.limit > 0 && last.is_none_or(|last| key[0] <= last.0[0]) {
@@ -414,7 +416,7 @@ pub(crate) fn collect(
         }
         doc = matcher.advance();
     }
-    // Cursors say that they are at their end when there is no time for more.
+    // Cursors report their end when time runs out.
     effort.step()?;
     let (counts, ranges) = counters.finish(effort)?;
     let is_id = |key: &SortKey| key.by == SortBy::Id;
@@ -432,12 +434,13 @@ pub(crate) fn collect(
     })
 }
 
-/// A score. One beyond all numbers, of a boost without measure, is the greatest: bookmarks hold numbers.
+/// Returns a score. An infinite score, from an unbounded boost, becomes the greatest finite one:
+/// bookmarks hold finite numbers.
 pub(crate) fn scaled_score(matcher: &mut BoxMatcher, scale: f32) -> f32 {
     (matcher.score() * scale).min(f32::MAX)
 }
 
-/// The parts of the order; the id is the last unless it is one of them.
+/// Returns the columns of the sort keys; the id is added last unless it is one of them.
 fn keys_of(
     request: &Request,
     types: &Types,
@@ -457,7 +460,7 @@ fn keys_of(
     Ok(keys)
 }
 
-/// The place in the order that hits are to be behind.
+/// Returns the key that hits must come after.
 fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>>, Error> {
     let Some(values) = &request.after else {
         return Ok(None);
@@ -472,7 +475,7 @@ fn place_behind(request: &Request, keys: &[KeyColumn]) -> Result<Option<Vec<u64>
     Ok(Some(places.collect::<Result<_, _>>()?))
 }
 
-/// About how much memory the values take that a hit is ordered by.
+/// Returns roughly how much memory the sort values of a hit take, in bytes.
 pub(crate) fn order_bytes(order: &[SortValue]) -> usize {
     let texts = order.iter().map(|value| match value {
         SortValue::Text(text) => text.len(),
@@ -481,7 +484,7 @@ pub(crate) fn order_bytes(order: &[SortValue]) -> usize {
     size_of_val(order) + texts.sum::<usize>()
 }
 
-/// A column of numbers, its ranges, and how many hits are in each.
+/// A numeric column, its ranges, and the number of hits in each.
 type OfRanges<'a> = (Option<Column<f64>>, &'a [Range], Vec<u64>);
 
 /// Counts of values and ranges.
@@ -542,7 +545,7 @@ impl<'a> Counters<'a> {
         }
         match values == 0 || effort.spend(values) {
             true => Ok(()),
-            // It is over, which this step says why.
+            // Time has run out; this step returns the reason.
             false => effort.step(),
         }
     }
@@ -570,7 +573,7 @@ impl<'a> Counters<'a> {
     }
 }
 
-/// Whether the fields that are counted have what is counted.
+/// Checks that counted fields have the type that is counted.
 pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Error> {
     check_sort(&request.sort, types)?;
     if request.similarity == Similarity::TfIdf {
@@ -586,7 +589,7 @@ pub(crate) fn check_counters(request: &Request, types: &Types) -> Result<(), Err
     Ok(())
 }
 
-/// Whether the fields that hits are narrowed to strings of have any.
+/// Checks that fields used as facet filters have strings.
 pub(crate) fn check_facets(
     similarity: Similarity,
     filters: &[Query],
@@ -615,7 +618,7 @@ pub(crate) fn are_strings<'a>(
     }
 }
 
-/// Whether there is such an order.
+/// Checks that hits can be sorted by these keys.
 pub(crate) fn check_sort(sort: &[SortKey], types: &Types) -> Result<(), Error> {
     for key in sort {
         match &key.by {
@@ -631,7 +634,7 @@ pub(crate) fn check_sort(sort: &[SortKey], types: &Types) -> Result<(), Error> {
     Ok(())
 }
 
-/// The order of values, as the keys of a segment have it.
+/// Compares values in the same order as the keys of a segment.
 pub(crate) fn compare(a: &SortValue, b: &SortValue, key: &SortKey) -> std::cmp::Ordering {
     let number = |value: &SortValue| match value {
         SortValue::Score(score) => Some(f64::from(*score)),

@@ -1,4 +1,4 @@
-//! Columns of a segment, by the field that they are of.
+//! Opens the columns of a segment, by field.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
@@ -18,7 +18,8 @@ use crate::similarity::Similarity;
 /// Columns by their paths.
 type ByPath<T> = Mutex<FxHashMap<String, T>>;
 
-/// The columns of a segment that were asked for, open: to open one takes tens of microseconds. There are no more than the segment has.
+/// The columns of a segment that have been opened, which takes tens of microseconds each. There are
+/// at most as many as the segment has.
 #[derive(Default)]
 pub(crate) struct OpenColumns {
     strings: ByPath<Strings>,
@@ -26,14 +27,14 @@ pub(crate) struct OpenColumns {
     lengths: ByPath<Lengths>,
 }
 
-/// What an open column takes besides what it has for its blocks, in bytes.
+/// Memory of an open column besides its blocks, in bytes.
 const COLUMN_BYTES: usize = 1 << 10;
-/// Documents of a block of a column, and what an open column has for each, in bytes.
+/// Documents in a block of a column, and memory of an open column for each block, in bytes.
 const BLOCK_DOCS: usize = 512;
 const BLOCK_BYTES: usize = 40;
 
 impl OpenColumns {
-    /// About how much memory they take, of a segment of so many documents.
+    /// Returns roughly how much memory they take for a segment of `docs` documents, in bytes.
     pub fn bytes(&self, docs: u32) -> usize {
         let strings = self.strings.lock();
         let texts: usize = strings.values().map(|s| s.read.lock().bytes).sum();
@@ -42,34 +43,35 @@ impl OpenColumns {
     }
 }
 
-/// A column of strings, with those that were read. The column has no more than a number for each; to find its text in the dictionary takes some microseconds.
+/// A string column, with a cache of strings. The column holds an ordinal for each document; looking
+/// up its text in the dictionary takes some microseconds.
 #[derive(Clone)]
 pub(crate) struct Strings {
     column: StrColumn,
     read: Arc<Mutex<TextsRead>>,
 }
 
-/// Texts in the order of their numbers, so many at a time.
+/// A cache of texts by ordinal, in pages.
 #[derive(Default)]
 struct TextsRead {
     pages: FxHashMap<u64, Arc<Page>>,
     bytes: usize,
 }
 
-/// Texts of following numbers.
+/// The texts of consecutive ordinals.
 struct Page {
     texts: String,
     ends: Vec<u32>,
 }
 
-/// So many texts are read at once: hits that are near each other in the order of ids are often asked for together.
+/// Texts in a page: hits that are near each other in id order are often requested together.
 const PAGE_TEXTS: u64 = 32;
-/// When those of a column take so many bytes, they are all let go.
+/// The cache of a column is emptied when it reaches this size.
 const READ_BYTES_MAX: usize = 4 << 20;
-/// When those of all columns do, so are those of the column that reads.
+/// When the caches of all columns reach this size, the cache of the column that reads is emptied.
 const ALL_READ_BYTES_MAX: usize = 16 << 20;
 static ALL_READ_BYTES: AtomicUsize = AtomicUsize::new(0);
-/// What a page takes besides its texts, in bytes.
+/// Memory of a page besides its texts, in bytes.
 const PAGE_BYTES: usize = 128;
 
 impl std::ops::Deref for Strings {
@@ -88,10 +90,10 @@ impl Strings {
         }
     }
 
-    /// The text of a number.
+    /// Returns the text of an ordinal.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read.
     pub fn text(&self, number: u64) -> Result<String, Error> {
         let (page, within) = (number / PAGE_TEXTS, (number % PAGE_TEXTS) as usize);
         if let Some(page) = self.read.lock().pages.get(&page) {
@@ -157,7 +159,7 @@ impl Page {
     }
 }
 
-/// The column at a path, which is opened by the first who asks.
+/// Returns the column at a path; opens it on first use.
 fn kept<T: Clone>(
     columns: &ByPath<T>,
     path: &str,
@@ -180,7 +182,7 @@ fn str_column(segment: &SegmentFiles, path: &str) -> Result<Option<Strings>, Err
     })
 }
 
-/// Strings of a field, of one kind of column; `None` when no document has any.
+/// Returns the string column of one kind of a field; `None` when no document has one.
 pub(crate) fn of_strings(
     segment: &SegmentFiles,
     kind: ColumnKind,
@@ -189,12 +191,12 @@ pub(crate) fn of_strings(
     str_column(segment, &kind.path(field))
 }
 
-/// The strings of a field; `None` when no document has any.
+/// Returns the strings of a field; `None` when no document has any.
 pub(crate) fn strings(segment: &SegmentFiles, field: &str) -> Result<Option<Strings>, Error> {
     of_strings(segment, ColumnKind::Strings, field)
 }
 
-/// Which column has what hits are counted by, and narrowed to.
+/// Returns the kind of column for counts and facet filters.
 pub(crate) fn facets_of(similarity: Similarity) -> ColumnKind {
     match similarity {
         Similarity::TfIdf => ColumnKind::Facets,
@@ -202,7 +204,7 @@ pub(crate) fn facets_of(similarity: Similarity) -> ColumnKind {
     }
 }
 
-/// The greatest strings of a field, or the documents' ids under their field's name.
+/// Returns the greatest strings of a field, or the document ids under the name of the id field.
 pub(crate) fn strings_or_ids(
     segment: &SegmentFiles,
     field: &str,
@@ -213,12 +215,12 @@ pub(crate) fn strings_or_ids(
     }
 }
 
-/// The documents' ids.
+/// Returns the document ids.
 pub(crate) fn ids(segment: &SegmentFiles) -> Result<Option<Strings>, Error> {
     str_column(segment, ID_COLUMN)
 }
 
-/// The numbers of a field; `None` when no document has any.
+/// Returns the numbers of a field; `None` when no document has any.
 pub(crate) fn numbers(segment: &SegmentFiles, field: &str) -> Result<Option<Column<f64>>, Error> {
     let path = ColumnKind::Numbers.path(field);
     kept(&segment.columns().numbers, &path, || {
@@ -229,10 +231,10 @@ pub(crate) fn numbers(segment: &SegmentFiles, field: &str) -> Result<Option<Colu
     })
 }
 
-/// The lengths of each document, for scores; 1 where there is none.
+/// The length of a field in each document, for scores; 1 where it has none.
 pub(crate) type Lengths = Arc<dyn ColumnValues<u64>>;
 
-/// The lengths of a field of texts, for scores.
+/// Returns the lengths of a text field, for scores.
 pub(crate) fn lengths(segment: &SegmentFiles, field: &str) -> Result<Lengths, Error> {
     let path = ColumnKind::Lengths.path(field);
     let lengths = kept(&segment.columns().lengths, &path, || {
@@ -244,7 +246,7 @@ pub(crate) fn lengths(segment: &SegmentFiles, field: &str) -> Result<Lengths, Er
     }))
 }
 
-/// The lengths of a field of texts, in tokens; `None` when no document has it.
+/// Returns the lengths of a text field, in tokens; `None` when no document has it.
 pub(crate) fn own_lengths(
     files: &SegmentReader,
     field: &str,
@@ -256,7 +258,7 @@ pub(crate) fn own_lengths(
     }
 }
 
-/// A column of numbers, which tantivy keeps in the narrowest type that holds all of them.
+/// Opens a numeric column, which tantivy stores in the narrowest type that holds all values.
 fn numerical(
     files: &SegmentReader,
     path: &str,

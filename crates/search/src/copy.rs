@@ -1,4 +1,4 @@
-//! Copies of indexes that others may be writing meanwhile.
+//! Copies indexes that may be written meanwhile.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -11,27 +11,30 @@ use tantivy::index::IndexMeta;
 
 use crate::Error;
 use crate::index::META;
-use crate::sound::{files_of, mark_of};
+use crate::verify::{files_of, mark_of};
 
-/// Where tantivy lists the files that it may remove.
+/// The file in which tantivy lists the files that it may remove.
 const MANAGED: &str = ".managed.json";
 
-/// Copies the last commit of the index in a folder to another one, which is made; writes and commits may go on. Files are linked where the file system
-/// can. Answers whether there is a copy: there is none of an index that has no commit, or that is to be thrown away.
+/// Copies the last commit of the index in a folder to a new folder; writes and commits may
+/// continue. Files are hard-linked where the file system can. Returns whether a copy was made: none
+/// is made of an index without a commit, or of one marked as damaged.
 ///
 /// # Errors
-/// The files cannot be read, one is not there, or the copy cannot be written. Something of it may be there then.
+/// The files cannot be read, one is missing, or the copy cannot be written. A partial copy may
+/// remain then.
 pub fn copy_index(from: &Path, to: &Path) -> Result<bool, Error> {
     if !from.join(META).exists() || mark_of(from)?.is_some() {
         return Ok(false);
     }
     let directory = MmapDirectory::open(from).map_err(TantivyError::from)?;
-    // While it is held nobody removes files of the commit that is read now, though there may be others after it.
+    // While this lock is held, no files of the commit that is read now are removed, though there
+    // may be later commits.
     let lock = directory
         .acquire_lock(&META_LOCK)
         .map_err(TantivyError::from)?;
     let meta = tantivy::Index::open(directory)?.load_metas()?;
-    // Nobody else's: what is written to a link is written to the index.
+    // Must be private to this user: a write to a link writes to the index.
     fs::create_dir(to)?;
     let unlinked = link_files(from, to, &meta)?;
     drop(lock);
@@ -43,14 +46,15 @@ pub fn copy_index(from: &Path, to: &Path) -> Result<bool, Error> {
     let list = serde_json::to_vec(&meta).map_err(|e| Error::Engine(e.to_string()))?;
     write_synced(&to.join(META), &list)?;
     File::open(to)?.sync_all()?;
-    // What was found damaged meanwhile has gone into the copy as it was.
+    // Files that were found to be damaged meanwhile are in the copy.
     Ok(mark_of(from)?.is_none() || {
         fs::remove_dir_all(to)?;
         false
     })
 }
 
-/// Links the files of a commit. Those that cannot be linked are answered, open, with where they are to be copied to: that may take long.
+/// Hard-links the files of a commit. Returns those that cannot be linked, open, with their
+/// destinations: copying them may be slow.
 fn link_files(from: &Path, to: &Path, meta: &IndexMeta) -> Result<Vec<(File, PathBuf)>, Error> {
     let mut unlinked = vec![];
     for name in files_of(meta, |_| true) {
@@ -72,7 +76,7 @@ fn write_synced(path: &Path, bytes: &[u8]) -> io::Result<()> {
     file.sync_all()
 }
 
-/// Lists the files of a copy as tantivy does, which removes none that it has not listed.
+/// Lists the files of a copy as tantivy does, which removes only files that it has listed.
 pub(crate) fn list_files(folder: &Path) -> io::Result<()> {
     let list = folder.join(MANAGED);
     if list.exists() || !folder.join(META).exists() {
@@ -81,7 +85,7 @@ pub(crate) fn list_files(folder: &Path) -> io::Result<()> {
     let mut files = BTreeSet::new();
     for entry in fs::read_dir(folder)? {
         let name = entry?.file_name().into_string();
-        // Others are locks.
+        // Hidden files are locks.
         files.extend(name.ok().filter(|name| !name.starts_with('.')));
     }
     let unfinished = folder.join(".managed.unfinished");

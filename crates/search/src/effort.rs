@@ -1,4 +1,4 @@
-//! How long a search may take, and how much memory. Who may read a database may ask for anything.
+//! Limits the time and memory of a search. Every reader of a database may send any query.
 
 use std::cell::Cell;
 use std::fmt;
@@ -8,22 +8,22 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// The clock is looked at once in so many steps.
+/// Steps between two readings of the clock.
 const STEPS: u32 = 1024;
 
-/// What a search has for itself of the memory that searches share.
+/// Memory that each search has of its own, in bytes, before it takes from the shared memory.
 const OWN_BYTES: usize = 2 << 20;
-/// What is beyond it is reserved in pieces of this size.
+/// Shared memory is reserved in pieces of this size, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Memory that all searches of a server share, besides what each has for itself.
+/// Memory that all searches of a server share, besides what each has of its own.
 #[derive(Debug)]
 pub struct SharedMemory {
     left: AtomicUsize,
 }
 
 impl SharedMemory {
-    /// This many bytes.
+    /// Creates a pool of `bytes` bytes.
     pub fn new(bytes: usize) -> Arc<SharedMemory> {
         Arc::new(SharedMemory {
             left: AtomicUsize::new(bytes),
@@ -40,27 +40,27 @@ impl SharedMemory {
     }
 }
 
-/// Lets other searches run; returns how long this one waited for that.
+/// Lets other searches run; returns how long this one waited.
 type Pause = Box<dyn Fn() -> Duration>;
 
-/// What one search may cost, over all shards.
+/// The limits of one search, over all shards.
 pub struct Effort {
     until: Cell<Option<Instant>>,
-    /// How much later than that it may end, for the time that it waits in pauses.
+    /// The remaining extension of the time limit, for time spent in pauses.
     extension_left: Cell<Duration>,
     pause: Option<Pause>,
     bytes_max: usize,
     bytes: Cell<usize>,
-    /// What the answer holds, which is not part of `bytes`.
+    /// Memory of the answer, which `bytes` does not include.
     answer_bytes: Cell<usize>,
     reserved: Reserved,
     steps: Cell<u32>,
     is_over: Cell<bool>,
-    /// Why it is over, when time is not the reason.
+    /// The reason why it ended, unless time ran out.
     refusal: Cell<Option<Refusal>>,
 }
 
-/// What one search has of the memory that searches share, until it is dropped.
+/// The share of one search in the shared memory, until it is dropped.
 #[derive(Debug, Default)]
 struct Reserved {
     shared: Option<Arc<SharedMemory>>,
@@ -68,7 +68,7 @@ struct Reserved {
 }
 
 impl Reserved {
-    /// Grows to this many bytes, besides those that every search has.
+    /// Grows to `bytes` bytes, besides each search's own memory.
     fn grow(&self, bytes: usize) -> Result<(), Refusal> {
         let Some(shared) = &self.shared else {
             return Ok(());
@@ -97,9 +97,9 @@ impl Drop for Reserved {
 
 #[derive(Clone, Copy, Debug)]
 enum Refusal {
-    /// Of its own memory.
+    /// The search's own limit is exceeded.
     TooMuch,
-    /// Of the memory that searches share.
+    /// The shared memory is used up.
     Busy,
 }
 
@@ -114,7 +114,7 @@ impl fmt::Debug for Effort {
 }
 
 impl Default for Effort {
-    /// Without limits.
+    /// Returns an effort without limits.
     fn default() -> Effort {
         Effort {
             until: Cell::new(None),
@@ -132,7 +132,7 @@ impl Default for Effort {
 }
 
 impl Effort {
-    /// So long from now, and so many bytes at a time.
+    /// Limits a search to `time` from now, and to `bytes_max` bytes at a time.
     pub fn new(time: Duration, bytes_max: usize) -> Effort {
         Effort {
             until: Cell::new(Some(Instant::now() + time)),
@@ -142,26 +142,27 @@ impl Effort {
         }
     }
 
-    /// Takes part in memory that searches share.
+    /// Charges the shared memory.
     #[must_use]
     pub fn with_memory(mut self, shared: Arc<SharedMemory>) -> Effort {
         self.reserved.shared = Some(shared);
         self
     }
 
-    /// Calls `pause` now and then. Time that it waits is added to the search's time, up to twice that.
+    /// Calls `pause` periodically. The time that it waits extends the time limit, up to twice the
+    /// limit.
     #[must_use]
     pub fn with_pauses(mut self, pause: impl Fn() -> Duration + 'static) -> Effort {
         self.pause = Some(Box::new(pause));
         self
     }
 
-    /// Counts a step. Answers whether there is time for more.
+    /// Counts a step. Returns whether time is left.
     pub(crate) fn go_on(&self) -> bool {
         self.spend(1)
     }
 
-    /// Counts so many steps. Answers whether there is time for more.
+    /// Counts steps. Returns whether time is left.
     pub fn spend(&self, steps: usize) -> bool {
         let steps = (self.steps.get() as usize).saturating_add(steps);
         self.steps.set(steps as u32 % STEPS);
@@ -171,7 +172,7 @@ impl Effort {
         !self.is_over.get()
     }
 
-    /// Pauses when others want that, and checks whether there is time left.
+    /// Pauses when other searches wait, and checks whether time is left.
     fn check_time(&self) {
         let waited = self.pause.as_ref().map_or(Duration::ZERO, |pause| pause());
         let Some(until) = self.until.get() else {
@@ -190,7 +191,7 @@ impl Effort {
     /// Counts a step.
     ///
     /// # Errors
-    /// [`Error::TooLong`], and [`Error::TooMuch`] or [`Error::Busy`] of a cursor.
+    /// [`Error::TooLong`], or the [`Error::TooMuch`] or [`Error::Busy`] that a cursor ran into.
     pub fn step(&self) -> Result<(), Error> {
         match (self.go_on(), self.refusal.get()) {
             (true, _) => Ok(()),
@@ -208,7 +209,8 @@ impl Effort {
         }
     }
 
-    /// Takes memory for a cursor, which has no errors. Answers whether there is so much; when there is not, all ends.
+    /// Takes memory for a cursor, which cannot return errors. Returns whether there was enough;
+    /// otherwise the search ends.
     pub(crate) fn hold(&self, bytes: usize) -> bool {
         let held = self.try_take(bytes);
         if let Err(refusal) = held {
@@ -221,7 +223,7 @@ impl Effort {
     /// Takes memory.
     ///
     /// # Errors
-    /// [`Error::TooMuch`], and [`Error::Busy`] when searches together take too much.
+    /// [`Error::TooMuch`], or [`Error::Busy`] when all searches together take too much.
     pub(crate) fn take(&self, bytes: usize) -> Result<(), Error> {
         self.try_take(bytes).map_err(|refusal| self.error(refusal))
     }
@@ -237,7 +239,7 @@ impl Effort {
         Ok(())
     }
 
-    /// Counts what the answer holds towards the memory that searches share.
+    /// Charges memory of the answer to the shared memory.
     ///
     /// # Errors
     /// [`Error::Busy`]
@@ -249,12 +251,12 @@ impl Effort {
         Ok(())
     }
 
-    /// How much is taken now.
+    /// Returns the memory that is taken now, in bytes.
     pub(crate) fn taken(&self) -> usize {
         self.bytes.get()
     }
 
-    /// Gives all back that was taken since so much was.
+    /// Frees everything above `taken` bytes.
     pub(crate) fn give_back_to(&self, taken: usize) {
         self.bytes.set(taken);
     }

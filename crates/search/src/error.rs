@@ -1,88 +1,89 @@
 use crate::schema::FieldType;
 
-/// Why an index could not be written or asked.
+/// An error of writing or searching an index.
 #[derive(Clone, Debug, thiserror::Error)]
 pub enum Error {
-    /// Of the files.
+    /// The files could not be read or written.
     #[error("{0}")]
     Engine(String),
-    /// A field's name is none.
+    /// An invalid field name.
     #[error("fields[{at}].name must match \"^\\$?[a-zA-Z][a-zA-Z0-9_]*$\"")]
     FieldName {
-        /// Its place among the fields of its document.
+        /// The field's index in its document.
         at: usize,
     },
-    /// A field's value or option is not what it may be.
+    /// An invalid value or option of a field.
     #[error("fields[{at}].{what}")]
     FieldValue {
-        /// Its place among the fields of its document.
+        /// The field's index in its document.
         at: usize,
-        /// What is wrong.
+        /// The reason.
         what: String,
     },
-    /// A field has values of another type already.
+    /// The field already has values of another type.
     #[error("field {name} is of type {new} not {known}")]
     FieldType {
         /// The field.
         name: String,
-        /// What it is said to be.
+        /// The new type.
         new: FieldType,
-        /// What it is.
+        /// The type that it has.
         known: FieldType,
     },
-    /// An order by numbers of a field that has texts.
+    /// A sort by number on a text field.
     #[error("cannot sort string field as numeric field")]
     NotNumeric,
-    /// Fields of texts have no order.
+    /// A sort on a text field.
     #[error("can't sort on field {0}")]
     Unsortable(String),
-    /// Only doubles have ranges.
+    /// A range on a field without numbers.
     #[error("field {0} does not have numbers")]
     NoNumbers(String),
-    /// Only strings are counted.
+    /// Counts on a field without strings.
     #[error("field {0} does not have strings to count")]
     NoStrings(String),
-    /// A query has more parts than are looked for at a time.
+    /// The query has too many clauses.
     #[error("maxClauseCount is set to {max}")]
     TooManyClauses {
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
-    /// The search was stopped.
-    #[error("the search takes too long: ask for fewer words, patterns or parts")]
+    /// The search ran out of time.
+    #[error("the search exceeded its time limit: use fewer words, patterns or clauses")]
     TooLong,
-    /// The search was stopped.
+    /// The search exceeded its memory limit.
     #[error(
-        "the search needs more than {max} bytes of memory: ask for fewer hits, counts, words or patterns"
+        "the search needs more than {max} bytes of memory: request fewer hits or counts, or use fewer words or patterns"
     )]
     TooMuch {
-        /// Bytes that it may take.
+        /// The limit, in bytes.
         max: usize,
     },
-    /// Searches together take as much memory as they may.
+    /// All searches together exceeded the shared memory.
     #[error(
-        "too many large searches run: try again, or ask for fewer hits, counts, words or patterns"
+        "too many large searches run: try again, or request fewer hits or counts, or use fewer words or patterns"
     )]
     Busy,
-    /// Documents have too many different fields.
+    /// The documents have too many different fields.
     #[error("an index has at most {max} fields")]
     TooManyFields {
-        /// How many there may be.
+        /// The maximum.
         max: usize,
     },
-    /// A regular expression is none.
+    /// An invalid regular expression.
     #[error("invalid regular expression: {0}")]
     Regex(String),
-    /// Positions are not kept of such a field, or of none.
-    #[error("field \"{0}\" was indexed without position data; cannot run a query of a phrase")]
+    /// The field has no positions.
+    #[error("field \"{0}\" was indexed without position data; cannot run a phrase query")]
     NoPositions(String),
-    /// A place in the order that is not one of this query's.
-    #[error("the bookmark is not of this query")]
+    /// A position in the order that does not belong to this query.
+    #[error("the bookmark belongs to another query")]
     Bookmark,
 }
 
 impl Error {
-    /// Whether what a document gives to the index cannot be in it, so that the document is to be left out.
+    /// Returns whether the index cannot hold a document's fields, so that the document is to be
+    /// left out.
     pub fn is_of_document(&self) -> bool {
         matches!(
             self,
@@ -93,7 +94,7 @@ impl Error {
         )
     }
 
-    /// Whether the one who asked could have known better.
+    /// Returns whether the request caused the error.
     pub fn is_of_request(&self) -> bool {
         !matches!(self, Error::Engine(_) | Error::Busy)
     }

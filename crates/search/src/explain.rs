@@ -1,4 +1,4 @@
-//! How the scores of hits came about, part by part of the query.
+//! Explains the score of a hit, clause by clause of the query.
 
 use std::borrow::Borrow;
 use std::ops::Bound;
@@ -6,25 +6,25 @@ use std::rc::Rc;
 
 use serde::Serialize;
 
-use crate::among::places_of;
 use crate::answer::Hit;
 use crate::collect::Request;
-use crate::known::Numbers;
+use crate::match_hits::places_of;
 use crate::matcher::{BoxMatcher, Doc};
 use crate::reader::Reader;
 use crate::schema::split_term;
 use crate::similarity::Weight;
+use crate::statistics::Numbers;
 use crate::weigh::{Segment, Weighed, weigh};
 use crate::{Effort, Error};
 
-/// What a part of a query adds to a score, and why.
+/// The contribution of a clause to a score.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct Explanation {
     /// The number.
     pub value: f32,
-    /// What it is, for people.
+    /// A description for people.
     pub description: String,
-    /// What it is made of.
+    /// The parts that it is computed from.
     #[serde(skip_serializing_if = "Vec::is_empty")]
     pub details: Vec<Explanation>,
 }
@@ -34,7 +34,7 @@ impl Explanation {
         Explanation::of(value, description, vec![])
     }
 
-    /// About how much memory it takes, and as many bytes of an answer.
+    /// Returns roughly how much memory it takes, which is also its size in an answer, in bytes.
     pub fn bytes(&self) -> usize {
         let details = self.details.iter().map(Explanation::bytes);
         size_of::<Explanation>() + self.description.len() + details.sum::<usize>()
@@ -53,10 +53,11 @@ impl Explanation {
     }
 }
 
-/// Explains the scores of hits of an answer. `request`: the one that was asked, with the statistics of its answer, so that the scores are the same.
+/// Explains the scores of hits. `request` is the request of the answer with the statistics of the
+/// answer, so that the scores agree.
 ///
 /// # Errors
-/// As of the search, of whose effort this takes its part.
+/// Those of a search. It is charged to the search's effort.
 pub fn explain(
     readers: &[impl Borrow<Reader>],
     request: &Request,
@@ -74,7 +75,7 @@ pub fn explain(
             continue;
         };
         let reader: &Reader = reader.borrow();
-        // Filters add nothing.
+        // Filters do not affect the score.
         let about = (request.similarity, &**effort);
         let scaled = weigh(&request.query, &[], about, &numbers.of(shard, reader))?;
         for (number, docs) in segments {
@@ -82,7 +83,7 @@ pub fn explain(
                 continue;
             };
             let segment = Segment::new(files, &reader.layout, effort)?;
-            let mut part = Part::new(&segment, &scaled.weighed)?;
+            let mut part = Scorer::new(&segment, &scaled.weighed)?;
             for (doc, at) in docs {
                 if let Some(found) = part.explain(doc, effort)? {
                     let found = scaled_by(scaled.scale, found);
@@ -91,7 +92,7 @@ pub fn explain(
                     all[at] = found;
                 }
             }
-            // A cursor for which there was no time or memory finds nothing.
+            // A cursor that ran out of time or memory finds nothing.
             effort.step()?;
             effort.give_back_to(before);
             effort.take(bytes)?;
@@ -108,31 +109,31 @@ fn scaled_by(scale: f32, inner: Explanation) -> Explanation {
     Explanation::of(inner.value * scale, "product of", vec![inner, norm])
 }
 
-/// A part of a query, and where its cursor over a segment is.
-struct Part<'w> {
+/// A clause of a query, with its cursor over a segment.
+struct Scorer<'w> {
     weighed: &'w Weighed,
     matcher: Option<BoxMatcher>,
-    /// Those of its parts that add to the score.
-    parts: Vec<Part<'w>>,
+    /// The clauses that add to the score.
+    parts: Vec<Scorer<'w>>,
 }
 
-impl<'w> Part<'w> {
-    fn new(segment: &Segment<'_>, weighed: &'w Weighed) -> Result<Part<'w>, Error> {
+impl<'w> Scorer<'w> {
+    fn new(segment: &Segment<'_>, weighed: &'w Weighed) -> Result<Scorer<'w>, Error> {
         let parts = match weighed {
             Weighed::Boolean { must, should, .. } => {
                 let parts = must.iter().chain(should);
-                parts.map(|part| Part::new(segment, part)).collect()
+                parts.map(|part| Scorer::new(segment, part)).collect()
             }
             _ => Ok(vec![]),
         };
-        Ok(Part {
+        Ok(Scorer {
             weighed,
             matcher: segment.matcher(weighed)?,
             parts: parts?,
         })
     }
 
-    /// Of a document that is not before the last one; `None` when it does not match.
+    /// Explains a document that is not before the last one; `None` when it does not match.
     fn explain(&mut self, doc: Doc, effort: &Effort) -> Result<Option<Explanation>, Error> {
         effort.step()?;
         let Some(matcher) = self.matcher.as_mut() else {
@@ -153,13 +154,13 @@ impl<'w> Part<'w> {
                 Explanation::of(value, format!("{field}:{word}, product of"), details)
             }
             Weighed::Phrase {
-                slots,
+                phrase_positions,
                 weight,
                 field,
                 ..
             } => {
                 let details = found(weight, matcher);
-                let words = slots.iter().map(|(_, terms)| {
+                let words = phrase_positions.iter().map(|(_, terms)| {
                     let words: Vec<_> = terms.iter().map(|term| split_term(term).1).collect();
                     words.join("|")
                 });
@@ -186,21 +187,21 @@ impl<'w> Part<'w> {
     }
 }
 
-/// What is said of parts whose score says nothing of words.
+/// Describes clauses whose score does not depend on terms.
 fn alike(weighed: &Weighed) -> String {
     match weighed {
         Weighed::Interval { field, .. } => format!("intervals in {field}"),
         Weighed::Everything(_) => "*:*, the same for all documents".to_owned(),
         Weighed::Numbers { field, .. } => {
-            format!("numbers of {field}, the same for all that match")
+            format!("numbers of {field}, constant score")
         }
         Weighed::Terms { bounds, .. } => match &bounds.0 {
             Bound::Included(term) | Bound::Excluded(term) => {
                 let (field, _) = split_term(term);
-                format!("words of {field}, the same for all that match")
+                format!("words of {field}, constant score")
             }
-            Bound::Unbounded => "words, the same for all that match".to_owned(),
+            Bound::Unbounded => "words, constant score".to_owned(),
         },
-        _ => "the same for all that match".to_owned(),
+        _ => "constant score".to_owned(),
     }
 }

@@ -1,4 +1,5 @@
-//! What a document gives to an index: the calls of `index`, of Nouveau or of Clouseau, checked as these check them.
+//! Reads the fields of a document from the calls of `index`, of Nouveau or of Clouseau, with the
+//! checks of each.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,9 +13,9 @@ use crate::schema::{ColumnKind, FieldType, Layout, PARTITION, Types};
 use crate::similarity::norm_of;
 use crate::tokens::{Encoder, id_term};
 
-/// Makes terms of texts.
+/// An analyzer of texts.
 pub trait Analyze: Sync {
-    /// Gives each token of a text of a field, with its position among them: from 0, not decreasing.
+    /// Calls `token` with each token of a field's text and its position: from 0, not decreasing.
     fn analyze(&self, field: &str, text: &str, token: &mut dyn FnMut(&str, u32));
 }
 
@@ -32,62 +33,65 @@ enum Data {
     Number(f64),
 }
 
-/// What fields of Clouseau have besides.
+/// Options that only Clouseau's fields have.
 #[derive(Debug, Default)]
 struct Classic {
-    /// There was a call of `index`, even if nothing of it is to be found or given back.
+    /// `index` was called, even if nothing of it is indexed or stored.
     is_called: bool,
     facets: Vec<(String, String)>,
-    /// By field; they are multiplied.
+    /// Boosts by field; several are multiplied.
     boosts: BTreeMap<String, f32>,
 }
 
-/// What the options of Clouseau's `index` say.
+/// The options of Clouseau's `index`.
 #[derive(Clone, Debug)]
 pub struct ClassicOptions {
-    /// It is to be found.
+    /// Whether it can be searched.
     pub index: bool,
-    /// It is analyzed; otherwise it is one term as it is.
+    /// Whether it is analyzed; otherwise it is one term.
     pub analyzed: bool,
-    /// It is given back.
+    /// Whether it is returned with hits.
     pub store: bool,
-    /// Hits are counted by it.
+    /// Whether hits are counted by it.
     pub facet: bool,
-    /// How much it counts.
+    /// The boost.
     pub boost: f32,
 }
 
-/// Different fields of an index: each has a column, and all their names are written at each commit.
+/// The maximum number of different fields of an index: each has a column, and all names are written
+/// at each commit.
 const FIELDS_MAX: usize = 10_000;
-/// Of longer strings the beginning is what they are sorted and counted by: tantivy's columns have none longer, and would cut within a character.
+/// Longer strings are truncated for sorting and counting: tantivy's columns have none longer, and
+/// would cut within a character.
 const STRING_BYTES_MAX: usize = 65_000;
 
-/// The part of a string that a column has.
+/// Returns the prefix of a string that a column holds.
 pub(crate) fn of_column(text: &str) -> &str {
     &text[..text.floor_char_boundary(STRING_BYTES_MAX)]
 }
 
 impl Fields {
-    /// Of no call of `index`.
+    /// Creates an empty set of fields.
     pub fn new() -> Fields {
         Fields::default()
     }
 
-    /// Whether there was no call: such a document is not in the index.
+    /// Returns whether `index` was never called: such a document is not in the index.
     pub fn is_empty(&self) -> bool {
         let no_call = self.classic.as_ref().is_none_or(|c| !c.is_called);
         self.indexed.is_empty() && self.stored.is_empty() && no_call
     }
 
-    /// Whether some are to be stored.
+    /// Returns whether some field is stored.
     pub(crate) fn has_stored(&self) -> bool {
         !self.stored.is_empty()
     }
 
-    /// Adds what a call of `index` said: its type and name, its value, and whether it is to be stored.
+    /// Adds a call of `index`: its type and name, its value, and whether it is stored.
     ///
     /// # Errors
-    /// When Nouveau refuses it: the name is none, the value not of the type, or `store` no boolean.
+    /// Nouveau refuses it: the name is invalid, the value is not of the type, or `store` is not a
+    /// boolean.
     pub fn add(
         &mut self,
         at: usize,
@@ -130,7 +134,7 @@ impl Fields {
         Ok(())
     }
 
-    /// Of no call of Clouseau's `index`.
+    /// Creates an empty set of Clouseau's fields.
     pub fn classic() -> Fields {
         Fields {
             classic: Some(Classic::default()),
@@ -138,15 +142,15 @@ impl Fields {
         }
     }
 
-    /// Adds what a call of Clouseau's `index` said. A name with control characters is none.
+    /// Adds a call of Clouseau's `index`. Names with control characters are invalid.
     pub fn add_classic(&mut self, name: &str, value: Value, options: &ClassicOptions) {
         self.classic.get_or_insert_default().is_called = true;
         if name.bytes().any(|b| b < b' ') {
             return;
         }
-        // Hits are counted by strings alone.
+        // Hits are counted by strings only.
         let facet = options.facet && value.is_string();
-        // Numbers and booleans are found in any case, as in Clouseau.
+        // Numbers and booleans can always be searched, as in Clouseau.
         let is_found = options.index || !value.is_string();
         let (value, analyzed) = match value {
             Value::Bool(value) => (Value::String(value.to_string()), false),
@@ -181,7 +185,7 @@ impl Fields {
         }
     }
 
-    /// Values of one name become a list.
+    /// Values under one name become a list.
     fn store(&mut self, name: &str, value: Value) {
         match self.stored.get_mut(name) {
             None => drop(self.stored.insert(name.to_owned(), value)),
@@ -190,9 +194,9 @@ impl Fields {
         }
     }
 
-    /// What is given back with hits.
+    /// Returns the stored fields.
     fn into_stored(mut self) -> Map<String, Value> {
-        // Clouseau has the newest value of a name first.
+        // Clouseau lists the newest value of a name first.
         if self.classic.is_some() {
             let lists = self.stored.values_mut().filter_map(Value::as_array_mut);
             lists.for_each(|values| values.reverse());
@@ -200,10 +204,10 @@ impl Fields {
         self.stored
     }
 
-    /// Notes the types of the fields; answers whether one is new.
+    /// Records the types of the fields; returns whether one is new.
     ///
     /// # Errors
-    /// A field has another type already, or there are too many: nothing is noted then.
+    /// A field already has another type, or there are too many: nothing is recorded then.
     pub(crate) fn note_types(&self, types: &mut Types) -> Result<bool, Error> {
         let mut noted: BTreeMap<&str, FieldType> = BTreeMap::new();
         for (new, name, _) in &self.indexed {
@@ -212,7 +216,8 @@ impl Fields {
                     noted.insert(name, *new);
                 }
                 Some(known) if known == new => {}
-                // A field has texts as soon as it has one: it has terms, and their lengths count.
+                // A field becomes a text field with its first text: it has terms, and their lengths
+                // count.
                 Some(known) if self.classic.is_some() => {
                     if *known == FieldType::Double {
                         noted.insert(name, FieldType::Text);
@@ -237,7 +242,7 @@ impl Fields {
         Ok(is_news)
     }
 
-    /// The document as tantivy takes it, and of how many bytes its terms and its stored fields are.
+    /// Returns the document for tantivy, and the size of its terms and stored fields in bytes.
     pub(crate) fn document(
         mut self,
         id: &str,
@@ -253,7 +258,7 @@ impl Fields {
             terms.field(PARTITION);
             terms.token(partition, 0);
         }
-        // Positions of repeated values go on where those of the value before ended.
+        // Positions of a repeated field continue after those of the value before.
         self.indexed.sort_by(|a, b| a.1.cmp(&b.1));
         let mut columns: Vec<(String, OwnedValue)> = vec![];
         if let Some(classic) = &self.classic {
@@ -282,7 +287,7 @@ impl Fields {
 }
 
 impl Classic {
-    /// Puts the terms and columns of all fields together.
+    /// Encodes the terms and columns of all fields.
     fn columns(
         &self,
         indexed: &[(FieldType, String, Data)],
@@ -349,7 +354,7 @@ impl Classic {
     }
 }
 
-/// Puts the terms of a field's values together, and answers its column.
+/// Encodes the terms of a field's values, and returns its column.
 fn column_of(
     of_field: &[(FieldType, String, Data)],
     analyze: &dyn Analyze,
@@ -379,7 +384,7 @@ fn column_of(
                     let position = first + position;
                     terms.token(token, position);
                     next = next.max(position + 1);
-                    // Tokens at one position count once, as Lucene's norms have it.
+                    // Tokens at one position count once, as in Lucene's norms.
                     length += u64::from(before != Some(position));
                     before = Some(position);
                 });
@@ -397,7 +402,8 @@ fn column_of(
     (kind.member(name), OwnedValue::Array(values))
 }
 
-/// What Nouveau's JSON library takes for a boolean: whole numbers, words and null too.
+/// Converts as Nouveau's JSON library does, which also accepts integers, words and null as
+/// booleans.
 pub fn flag_of(value: &Value) -> Option<bool> {
     match value {
         Value::Bool(flag) => Some(*flag),

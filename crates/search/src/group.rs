@@ -1,4 +1,4 @@
-//! Which groups of hits are first: hits with one string are a group, and the best of its hits is the group's place.
+//! Groups hits: hits with the same string form a group, which ranks by its best hit.
 
 use std::cmp::Ordering;
 use std::collections::BTreeSet;
@@ -11,46 +11,47 @@ use crate::collect::{
     order_bytes, scaled_score,
 };
 use crate::column;
-use crate::known::{Numbers, Statistics};
 use crate::matcher::{BoxMatcher, END};
 use crate::query::Query;
 use crate::reader::{Reader, SegmentFiles};
 use crate::schema::Types;
 use crate::similarity::Similarity;
+use crate::statistics::{Numbers, Statistics};
 use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 
-/// What is asked for groups.
+/// A request for groups.
 #[derive(Clone, Debug)]
 pub struct GroupRequest {
-    /// What hits are.
+    /// The query.
     pub query: Query,
-    /// What they are to match besides.
+    /// Queries that hits must match as well.
     pub filters: Vec<Query>,
-    /// What a score is.
+    /// The scoring model.
     pub similarity: Similarity,
-    /// The field whose greatest string says which group a hit is of.
+    /// The field whose greatest string is the group of a hit.
     pub field: String,
     /// The order of groups.
     pub sort: Vec<SortKey>,
-    /// Groups at most.
+    /// The maximum number of groups.
     pub limit: usize,
 }
 
 /// A group.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Group {
-    /// The string that its hits have; `None`: they have none.
+    /// The string that its hits share; `None` for hits without one.
     pub by: Option<String>,
-    /// What it is ordered by: of its first hit.
+    /// The sort values of its first hit.
     pub order: Vec<SortValue>,
 }
 
-/// A group's best hit: its place in the order, the group's string by its ordinal from 1 on, 0 for hits without one, the hit and its score.
+/// A group's best hit: its key, the ordinal of the group's string from 1 on (0 for hits without
+/// one), the document and its score.
 type Place = (Box<[u64]>, u64, u32, u32);
 
-/// The first groups of a segment. No more of them are kept than are asked for: one that is among the first in the end is put in by its best hit,
-/// whenever that comes.
+/// The first groups of a segment. Only the requested number is kept: a group that belongs to the
+/// first ones in the end is inserted with its best hit, whenever that comes.
 struct First {
     limit: usize,
     places: BTreeSet<Place>,
@@ -88,10 +89,10 @@ impl First {
 }
 
 impl Reader {
-    /// The first groups, and how many hits there are in all.
+    /// Returns the first groups, and the number of hits.
     ///
     /// # Errors
-    /// What is asked for cannot be, or of the files.
+    /// The request is invalid, or the files cannot be read.
     pub fn groups(
         &self,
         request: &GroupRequest,
@@ -131,7 +132,7 @@ impl Reader {
     }
 }
 
-/// Adds the first groups of a segment; answers how many hits there are.
+/// Adds the first groups of a segment; returns the number of hits.
 fn groups_of(
     request: &GroupRequest,
     types: &Types,
@@ -168,7 +169,7 @@ fn groups_of(
         }
         doc = matcher.advance();
     }
-    // Cursors say that they are at their end when there is no time for more.
+    // Cursors report their end when time runs out.
     effort.step()?;
     for (_, group, doc, score) in first.places {
         let order = keys.iter().map(|key| key.value(doc, f32::from_bits(score)));
@@ -185,14 +186,14 @@ fn groups_of(
 }
 
 impl Group {
-    /// About how much memory it takes.
+    /// Returns roughly how much memory it takes, in bytes.
     fn bytes(&self) -> usize {
         let by = self.by.as_ref().map_or(0, String::len);
         size_of::<Group>() + by + order_bytes(&self.order)
     }
 }
 
-/// Puts groups of segments, or of shards, together.
+/// Merges groups of segments, or of shards.
 pub fn merge_groups(groups: Vec<Group>, request: &GroupRequest) -> Vec<Group> {
     let order = |a: &Group, b: &Group| {
         let values = a.order.iter().zip(&b.order).zip(&request.sort);
@@ -213,7 +214,7 @@ pub fn merge_groups(groups: Vec<Group>, request: &GroupRequest) -> Vec<Group> {
             Some(_) => {}
         }
     }
-    // Groups of one place are in the order of their names, so that it is the same each time.
+    // Equal groups are ordered by name, so that the order is stable.
     all.sort_by(|a, b| order(a, b).then_with(|| a.by.cmp(&b.by)));
     all.truncate(request.limit);
     all

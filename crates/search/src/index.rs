@@ -1,4 +1,4 @@
-//! An open index: its folder, and what its last commit stands for.
+//! An open index: its folder, and the state of its last commit.
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
@@ -16,44 +16,46 @@ use crate::copy::list_files;
 use crate::left_out::LeftOut;
 use crate::reader::Reader;
 use crate::schema::{Layout, Types};
-use crate::sound;
 use crate::tokens::{Decoder, TOKENIZER};
 use crate::update::Writing;
+use crate::verify;
 
-/// What an index stands for: it is written with the documents, so that a crash leaves both or none.
+/// The state of an index, which is written with the documents, so that a crash leaves both or
+/// neither.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Commit {
-    /// The seq of whoever writes it that the index has come to.
+    /// The update sequence of the source that the index includes.
     pub seq: u64,
-    /// The purges that it knows of.
+    /// The purge sequence that the index includes.
     pub purge_seq: u64,
     /// The types of its fields.
     #[serde(default)]
     pub types: Types,
-    /// Some document of it has stored fields, or had.
+    /// Some document has or had stored fields.
     #[serde(default = "is_unknown")]
     pub has_stored: bool,
-    /// The documents that are not in it, though they should be.
+    /// The documents that could not be indexed.
     #[serde(default, skip_serializing_if = "LeftOut::is_empty")]
     pub left_out: LeftOut,
 }
 
-/// What was written before this was noted may have stored fields.
+/// Indexes that were written before this flag existed may have stored fields.
 fn is_unknown() -> bool {
     true
 }
 
-/// Where tantivy lists the files of an index.
+/// The file in which tantivy lists the files of an index.
 pub(crate) const META: &str = "meta.json";
-/// The files of an index that has no more bytes are compared with their checksums when it is opened. Of a larger one that would be felt: there they
-/// are when they are merged, when something fails, and by `settee check`.
+/// Indexes up to this size are checked against their checksums when they are opened. For larger
+/// ones that would be noticeable: they are checked when they are merged, when something fails, and
+/// by `settee check`.
 const CHECKED_BYTES_MAX: u64 = 64 << 20;
 
-/// Why an index was not opened.
+/// The reason why an index was not opened.
 pub(crate) enum Unopened {
-    /// Its files cannot be read by anybody.
+    /// The files are damaged.
     Damaged(String),
-    /// Something that may pass: no memory, no rights, a disk that does not answer.
+    /// A failure that may be temporary: no memory, no permission, a disk that does not answer.
     Failed(Error),
 }
 
@@ -97,12 +99,12 @@ impl From<Unopened> for Error {
     }
 }
 
-/// Stored fields are compressed in blocks of so many bytes: a block is read for each hit.
+/// Size of the compressed blocks of stored fields, in bytes: one block is read for each hit.
 const STORED_BLOCK_BYTES: usize = 4 << 10;
-/// Blocks of stored fields that a reader keeps for each segment: hits are few, and read once.
+/// Blocks of stored fields that a reader caches per segment: hits are few, and each is read once.
 const STORED_BLOCKS_KEPT: usize = 1;
 
-/// An index in a folder of its own. Who opens it sees to it that nobody else has it open.
+/// An index in a folder of its own. The caller ensures that it is opened only once.
 pub struct Index {
     pub(crate) folder: PathBuf,
     directory: MmapDirectory,
@@ -111,27 +113,28 @@ pub struct Index {
     files: IndexReader,
     current: Mutex<Arc<Reader>>,
     damage: Option<String>,
-    /// Bytes of its files, as of the last commit.
+    /// The size of its files as of the last commit, in bytes.
     mapped_bytes: AtomicU64,
     pub(crate) writing: Writing,
 }
 
 impl Index {
-    /// Opens the index in a folder, which is made if it is not there. Files that cannot be read, or are not what was written, are thrown away, since an
-    /// index can be made again: it is empty then, and [`Index::damage`] says why.
+    /// Opens the index in a folder, which is created if it does not exist. Damaged or unreadable
+    /// files are deleted, since an index can be rebuilt: it is empty then, and [`Index::damage`]
+    /// returns the reason.
     ///
     /// # Errors
-    /// The folder cannot be made or written.
+    /// The folder cannot be created or written.
     pub fn open(folder: &Path) -> Result<Index, Error> {
-        let mark = sound::mark_of(folder)?;
+        let mark = verify::mark_of(folder)?;
         let is_there = mark.is_some() || folder.join(META).exists();
         let opened = match mark {
             Some(reason) => Err(Unopened::Damaged(reason)),
-            None => sound::guarded(|| Index::open_sound(folder)),
+            None => verify::guarded(|| Index::open_undamaged(folder)),
         };
         match opened {
             Err(Unopened::Damaged(damage)) if is_there => {
-                // Before the mark: without it the rest is nothing.
+                // Removed before the mark: the other files are worthless without it.
                 match std::fs::remove_file(folder.join(META)) {
                     Err(e) if e.kind() != ErrorKind::NotFound => return Err(e.into()),
                     _ => {}
@@ -145,29 +148,29 @@ impl Index {
         }
     }
 
-    fn open_sound(folder: &Path) -> Result<Index, Unopened> {
+    fn open_undamaged(folder: &Path) -> Result<Index, Unopened> {
         let index = Index::open_folder(folder)?;
         if index.file_bytes() > CHECKED_BYTES_MAX {
             return Ok(index);
         }
-        match sound::damage(&index.engine)? {
+        match verify::damage(&index.engine)? {
             Some(reason) => Err(Unopened::Damaged(reason)),
             None => Ok(index),
         }
     }
 
-    /// Compares all files with their checksums, while nobody writes or merges. If one is damaged, the index is thrown away when it is opened next, and
-    /// this says why.
+    /// Checks all files against their checksums, while no update or merge runs. If one is damaged,
+    /// this returns the reason, and the index is deleted when it is opened next.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read.
     pub fn look_for_damage(&self) -> Result<Option<String>, Error> {
-        let damage = match sound::guarded(|| sound::damage(&self.engine)) {
+        let damage = match verify::guarded(|| verify::damage(&self.engine)) {
             Err(Unopened::Damaged(reason)) => Some(reason),
             looked => looked?,
         };
         if let Some(reason) = &damage {
-            sound::mark(&self.folder, reason)?;
+            verify::mark(&self.folder, reason)?;
         }
         Ok(damage)
     }
@@ -181,7 +184,7 @@ impl Index {
             .schema(schema)
             .settings(IndexSettings {
                 docstore_blocksize: STORED_BLOCK_BYTES,
-                // A thread for each update, most of which are small.
+                // A thread for each update would cost too much: most updates are small.
                 docstore_compress_dedicated_thread: false,
                 ..IndexSettings::default()
             })
@@ -207,22 +210,22 @@ impl Index {
         })
     }
 
-    /// Why the files that were there were thrown away when it was opened.
+    /// Returns why the files were deleted when it was opened.
     pub fn damage(&self) -> Option<&str> {
         self.damage.as_deref()
     }
 
-    /// What the index stands for as readers see it.
+    /// Returns the state of the index as readers see it.
     pub fn commit(&self) -> Arc<Commit> {
         self.current.lock().commit.clone()
     }
 
-    /// The index as it is now.
+    /// Returns a reader of the current state.
     pub fn reader(&self) -> Arc<Reader> {
         self.current.lock().clone()
     }
 
-    /// Shows readers what was committed last.
+    /// Makes the last commit visible to readers.
     pub(crate) fn publish(&self) -> Result<(), Error> {
         self.files.reload()?;
         let commit = read_commit(&self.engine)?;
@@ -231,18 +234,19 @@ impl Index {
         *current = Arc::new(reader);
         drop(current);
         self.mapped_bytes.store(self.file_bytes(), Relaxed);
-        // tantivy forgets the files that nobody has open when it is asked for the others, and otherwise never.
+        // tantivy drops cached files that are no longer open only when this is called.
         self.directory.get_cache_info();
         Ok(())
     }
 
-    /// Bytes of its files.
+    /// Returns the size of its files, in bytes.
     pub fn file_bytes(&self) -> u64 {
         folder_bytes(&self.folder)
     }
 
-    /// About how much memory it takes while it is open, in bytes, with what the system has of its files, as far as they are few bytes: all of them are
-    /// in memory once they were read. Of large files the system takes pages back when others need them.
+    /// Returns roughly how much memory it takes while it is open, in bytes. Small files count in
+    /// full: all of them are in the page cache once they were read. The system reclaims pages of
+    /// large files when it needs them.
     pub fn memory_bytes(&self) -> usize {
         let reader = self.reader();
         let mapped = self.mapped_bytes.load(Relaxed).min(MAPPED_BYTES_MAX) as usize;
@@ -251,9 +255,9 @@ impl Index {
     }
 }
 
-/// So many bytes of files count as memory at most.
+/// Files count as memory up to this size, in bytes.
 const MAPPED_BYTES_MAX: u64 = 1 << 20;
-/// What an open index takes besides its own members, in bytes.
+/// Memory of an open index besides its own members, in bytes.
 const MEMORY_BESIDE_BYTES: usize = 24 << 10;
 
 pub(crate) fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopened> {
@@ -267,12 +271,12 @@ pub(crate) fn read_commit(engine: &tantivy::Index) -> Result<Arc<Commit>, Unopen
     })?))
 }
 
-/// Bytes of the files in a folder; 0 when it is not there.
+/// Returns the size of the files in a folder, in bytes; 0 when it does not exist.
 pub fn folder_bytes(folder: &Path) -> u64 {
     let Ok(entries) = std::fs::read_dir(folder) else {
         return 0;
     };
-    // A file may go while it is looked at.
+    // A file may be removed meanwhile.
     let lengths = entries.filter_map(|e| e.ok()?.metadata().ok().map(|m| m.len()));
     lengths.sum()
 }

@@ -1,28 +1,28 @@
-//! The documents that an index leaves out: what its function gives for them cannot be in it.
+//! The documents that an index leaves out because it cannot hold their fields.
 
 use std::collections::BTreeSet;
 
 use serde::{Deserialize, Serialize};
 
-/// Documents that are counted. They are written at each commit.
+/// The maximum number that is counted. They are written at each commit.
 const COUNTED_MAX: usize = 1_000;
 
-/// The documents that an index leaves out, by hashes of their ids.
+/// The documents that an index leaves out, as hashes of their ids.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct LeftOut {
     hashes: BTreeSet<u64>,
-    /// There were more than are counted, until the index is rebuilt.
+    /// There were more than are counted. Reset when the index is rebuilt.
     #[serde(default)]
     has_more: bool,
 }
 
 impl LeftOut {
-    /// Whether all documents are in the index.
+    /// Returns whether all documents are in the index.
     pub fn is_empty(&self) -> bool {
         self.hashes.is_empty() && !self.has_more
     }
 
-    /// How many documents are left out; 1,000 when there are more.
+    /// Returns the number of documents left out, at most 1,000.
     pub fn count(&self) -> u64 {
         match self.has_more {
             true => COUNTED_MAX as u64,
@@ -43,7 +43,7 @@ impl LeftOut {
     }
 }
 
-/// FNV-1a, which is stored: it may never change.
+/// FNV-1a. It is stored, so it must never change.
 fn hash_of(id: &str) -> u64 {
     let mix = |hash: u64, byte: u8| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3);
     id.bytes().fold(0xcbf2_9ce4_8422_2325, mix)

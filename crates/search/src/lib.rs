@@ -1,32 +1,32 @@
-//! Text indexes: postings, positions and columns by tantivy, and above them what Lucene means by a query, a score, an order.
+//! Full-text indexes: postings, positions and columns by tantivy, and on top of them Lucene's
+//! queries, scores and sort orders.
 //!
-//! An index is a folder. It knows nothing of databases: whoever writes it says which documents there are, what fields they
-//! have, and by a [`Commit`] what the whole stands for.
+//! An index is a folder. It does not know databases: the caller supplies documents and fields, and
+//! with each [`Commit`] the state that the index represents.
 //!
 //! | module | answers |
 //! |---|---|
-//! | `fields` | what does a document give to an index, and what is refused? |
-//! | `schema` | in which fields and columns of tantivy is that kept? |
-//! | `tokens` | how do terms and positions get there? |
-//! | [`query`] | what is asked for? |
-//! | `index` | what is an open index, and what does its last commit stand for? |
-//! | `left_out` | which documents are not in it, though they should be? |
-//! | `sound` | are its files what was written? |
-//! | `update` | how do documents come in and go, and when are segments merged? |
-//! | `similarity` | what is a score? |
-//! | `effort` | how long may a search take, and how much memory? |
-//! | `known` | what of that stays for the next page, so that its scores are the same? |
-//! | `weigh` | which terms does a query come to, and what do they weigh? |
-//! | `matcher` | which documents of a segment match, and with which score? |
-//! | `collect` | which hits are first, and how many are there of each value? |
-//! | `group` | which groups of hits are first? |
-//! | `explain` | how did the score of a hit come about? |
-//! | `among` | which hits match another query too? |
-//! | `answer` | what do the shards of an index come to together? |
+//! | `fields` | Which fields does a document have, and which are refused? |
+//! | `schema` | In which fields and columns of tantivy are they stored? |
+//! | `tokens` | How do terms and positions reach tantivy? |
+//! | [`query`] | What is a query? |
+//! | `index` | What is an open index, and which state does its last commit represent? |
+//! | `left_out` | Which documents could not be indexed? |
+//! | `verify` | Do the files match their checksums? |
+//! | `update` | How are documents added and removed, and when are segments merged? |
+//! | `similarity` | What is a score? |
+//! | `effort` | How much time and memory may a search take? |
+//! | `statistics` | Which corpus statistics does the next page reuse, so that its scores agree? |
+//! | `weigh` | Into which terms does a query expand, and what is the weight of each? |
+//! | `matcher` | Which documents of a segment match, and with which score? |
+//! | `collect` | Which hits are first, and how many hits has each value? |
+//! | `group` | Which groups of hits are first? |
+//! | `explain` | How was the score of a hit computed? |
+//! | `match_hits` | Which hits match another query as well? |
+//! | `answer` | How are the results of an index's shards merged? |
 
 #![forbid(unsafe_code)]
 
-mod among;
 mod answer;
 mod collect;
 mod column;
@@ -37,19 +37,19 @@ mod explain;
 mod fields;
 mod group;
 mod index;
-mod known;
 mod left_out;
+mod match_hits;
 mod matcher;
 pub mod query;
 mod reader;
 mod schema;
 mod similarity;
-mod sound;
+mod statistics;
 mod tokens;
 mod update;
+mod verify;
 mod weigh;
 
-pub use among::among;
 pub use answer::{Answer, Hit, search, types_of};
 pub use collect::{Distance, Range, Request, SortBy, SortKey, SortValue};
 pub use copy::copy_index;
@@ -59,11 +59,12 @@ pub use explain::{Explanation, explain};
 pub use fields::{Analyze, ClassicOptions, Fields, flag_of};
 pub use group::{Group, GroupRequest, merge_groups};
 pub use index::{Commit, Index, folder_bytes};
-pub use known::Statistics;
 pub use left_out::LeftOut;
+pub use match_hits::match_hits;
 pub use query::Query;
 pub use reader::Reader;
 pub use schema::{FieldType, ID, PARTITION, Types};
 pub use similarity::Similarity;
-pub use sound::damage_of;
+pub use statistics::Statistics;
 pub use update::Update;
+pub use verify::find_damage;

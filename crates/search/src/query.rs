@@ -1,4 +1,4 @@
-//! What is asked for: Lucene's queries, after analysis.
+//! Lucene's queries, after analysis.
 
 use std::ops::{Bound, RangeBounds};
 
@@ -6,103 +6,104 @@ use regex::{Regex, RegexBuilder};
 
 use crate::{Effort, Error};
 
-/// A query. Fields are named as `index` named them, or `_id`, or `_partition`.
+/// A query. Fields are named as in `index`, or `_id`, or `_partition`.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Query {
     /// All documents.
     All,
-    /// None.
+    /// No documents.
     None,
-    /// Documents with a term.
+    /// Documents that contain a term.
     Term {
         /// The field.
         field: String,
-        /// As it was indexed.
+        /// The term as it was indexed.
         term: String,
     },
-    /// Documents with terms at places.
+    /// Documents that contain terms at given positions.
     Phrase {
         /// The field.
         field: String,
-        /// Each place with the terms of which one is to be there.
+        /// Each position with its alternative terms.
         terms: Vec<(u32, Vec<String>)>,
-        /// How far terms may be from their places, together.
+        /// The maximum total displacement of the terms.
         slop: u32,
     },
-    /// Documents with a term that begins so.
+    /// Documents with a term that starts with a prefix.
     Prefix {
         /// The field.
         field: String,
-        /// The beginning.
+        /// The prefix.
         prefix: String,
     },
-    /// Documents with a term that a pattern matches.
+    /// Documents with a term that matches a pattern.
     Wildcard {
         /// The field.
         field: String,
-        /// `*` and `?` of patterns, and characters.
+        /// `*`, `?` and literal characters.
         pattern: Vec<Wild>,
     },
-    /// Documents with a term that a regular expression matches as a whole.
+    /// Documents with a term that matches a regular expression as a whole.
     Regex {
         /// The field.
         field: String,
-        /// As the `regex` crate has it.
+        /// In the syntax of the `regex` crate.
         pattern: String,
     },
-    /// Documents with a term like this.
+    /// Documents with a similar term.
     Fuzzy {
         /// The field.
         field: String,
         /// The term.
         term: String,
-        /// Edits at most: insertions, deletions, replacements, and exchanges of neighbours.
+        /// The maximum number of edits: insertions, deletions, substitutions and transpositions.
         edits: usize,
-        /// So many characters at its beginning are as they are.
+        /// The number of leading characters that must be equal.
         prefix: usize,
     },
-    /// Documents with a term between two.
+    /// Documents with a term in a range.
     Terms {
         /// The field.
         field: String,
-        /// The first.
+        /// The lower bound.
         low: Bound<String>,
-        /// The last.
+        /// The upper bound.
         high: Bound<String>,
     },
-    /// Documents with a number between two.
+    /// Documents with a number in a range.
     Numbers {
         /// The field.
         field: String,
-        /// The least.
+        /// The lower bound.
         low: Bound<f64>,
-        /// The greatest.
+        /// The upper bound.
         high: Bound<f64>,
     },
-    /// Documents by what other queries find.
+    /// A boolean combination of queries.
     Boolean {
-        /// All of these.
+        /// All of these must match.
         must: Vec<Query>,
-        /// So many of these as `should_min` says; one, when there is nothing in `must`.
+        /// At least `should_min` of these must match; one, when `must` is empty.
         should: Vec<Query>,
-        /// None of these.
+        /// None of these may match.
         must_not: Vec<Query>,
-        /// How many of `should` there are to be at least.
+        /// The minimum number of `should` that must match.
         should_min: usize,
     },
-    /// The same documents with their score times so much.
+    /// Multiplies the score of a query.
     Boost(Box<Query>, f32),
-    /// The same documents, all with this score.
+    /// Replaces the score of a query by a constant.
     Constant(Box<Query>, f32),
-    /// Documents whose greatest string of a field, in the order of bytes, is this; `None`: that have none. All score nothing.
+    /// Documents whose greatest string of a field, in byte order, is this; `None` for those without
+    /// one. They score 0.
     Value {
         /// The field.
         field: String,
         /// The string.
         value: Option<String>,
     },
-    /// Documents with one of these facets, or with any when there are none; by Nouveau's similarity, with one of these strings as
-    /// they are. All score nothing.
+    /// Documents with one of these facets, or with any facet when the list is empty; with Nouveau's
+    /// similarity, with one of these exact strings. They score 0.
     Facet {
         /// The field.
         field: String,
@@ -113,28 +114,28 @@ pub enum Query {
     Interval {
         /// The field.
         field: String,
-        /// How.
+        /// The interval source.
         source: Interval,
     },
 }
 
-/// A part of a wildcard's pattern.
+/// A token of a wildcard pattern.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wild {
-    /// This character.
+    /// A literal character.
     Char(char),
-    /// One character, `?`.
+    /// `?`: one character.
     One,
-    /// Any number of them, `*`.
+    /// `*`: any number of characters.
     Many,
 }
 
-/// Where in a text something is.
+/// A source of intervals: ranges of token positions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Interval {
     /// A term.
     Term(String),
-    /// These, one after the other without anything between.
+    /// These, adjacent and in order.
     Phrase(Vec<Interval>),
     /// These, in this order.
     Ordered(Vec<Interval>),
@@ -142,14 +143,14 @@ pub enum Interval {
     Unordered(Vec<Interval>),
     /// One of these.
     Or(Vec<Interval>),
-    /// No wider than so many tokens.
+    /// No wider than this number of tokens.
     MaxWidth(u32, Box<Interval>),
-    /// With no more than so many tokens between its parts.
+    /// With at most this number of tokens between its parts.
     MaxGaps(u32, Box<Interval>),
 }
 
 impl Interval {
-    /// How many terms it has.
+    /// Returns the number of terms.
     fn terms(&self) -> usize {
         match self {
             Interval::Term(_) => 1,
@@ -162,17 +163,17 @@ impl Interval {
     }
 }
 
-/// More parts than so many no query has, as in Lucene.
+/// The maximum number of clauses of a query, as in Lucene.
 pub const CLAUSES_MAX: usize = 1024;
-/// A regular expression's programs are no longer than this, compiled, each.
+/// The maximum size of each program of a compiled regular expression, in bytes.
 const REGEX_PART_BYTES_MAX: usize = 256 << 10;
-/// What a regular expression takes, compiled.
+/// The size of a compiled regular expression, in bytes.
 pub(crate) const REGEX_BYTES: usize = 2 * REGEX_PART_BYTES_MAX;
-/// Lucene's fuzzy queries look for so many terms, the most alike.
+/// The maximum number of terms that a fuzzy query expands to, the most similar ones, as in Lucene.
 pub const FUZZY_TERMS_MAX: usize = 50;
 
 impl Query {
-    /// How many queries it is made of.
+    /// Returns the number of clauses.
     pub fn clauses(&self) -> usize {
         match self {
             Query::Boolean {
@@ -191,7 +192,7 @@ impl Query {
         }
     }
 
-    /// Any of these.
+    /// Matches any of these.
     pub fn any(should: Vec<Query>) -> Query {
         Query::Boolean {
             must: vec![],
@@ -201,7 +202,7 @@ impl Query {
         }
     }
 
-    /// All of these.
+    /// Matches all of these.
     pub fn all(must: Vec<Query>) -> Query {
         Query::Boolean {
             must,
@@ -212,14 +213,14 @@ impl Query {
     }
 }
 
-/// How much a word counts for a query, from 0 to 1; `None` when it is not one of the query's.
+/// Returns the weight of a word for a query, from 0 to 1; `None` when the query does not match it.
 pub type Likeness = Box<dyn Fn(&str) -> Option<f32>>;
 
-/// How much a word counts for a query of many words: a prefix, a pattern, an expression, a range or a fuzzy one. Words count
-/// less only for a fuzzy one, the less the more edits they are away.
+/// Returns the weight function of a multi-term query: a prefix, a pattern, an expression, a range
+/// or a fuzzy one. Only fuzzy queries weigh words less, the less the more edits away they are.
 ///
 /// # Errors
-/// [`Error::Regex`], and [`Error::TooMuch`] of expressions.
+/// [`Error::Regex`], or [`Error::TooMuch`] for expressions.
 pub fn likeness_of(query: &Query, effort: &Effort) -> Result<Likeness, Error> {
     fn all(is_wanted: impl Fn(&str) -> bool + 'static) -> Likeness {
         Box::new(move |word| is_wanted(word).then_some(1.0))
@@ -250,8 +251,8 @@ pub fn likeness_of(query: &Query, effort: &Effort) -> Result<Likeness, Error> {
     })
 }
 
-/// How alike two words of so many characters are that are so many edits away from each other: 1 when they are the same, and
-/// nothing or less when no more than the edits is in the shorter one.
+/// Returns the similarity of two words of `a` and `b` characters that are `edits` edits apart: 1
+/// when they are equal, and 0 or less when the shorter one is no longer than the edits.
 pub(crate) fn likeness(a: usize, b: usize, edits: usize) -> f32 {
     match edits {
         0 => 1.0,
@@ -259,10 +260,10 @@ pub(crate) fn likeness(a: usize, b: usize, edits: usize) -> f32 {
     }
 }
 
-/// An expression that matches whole words.
+/// Compiles an expression that matches whole words.
 pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
     let refused = |e: regex::Error| Error::Regex(e.to_string());
-    // By itself too: parentheses that only match what stands around it are none.
+    // Compiled alone first: unbalanced parentheses could match those added around it.
     Regex::new(pattern).map_err(refused)?;
     RegexBuilder::new(&format!("^(?s:{pattern})$"))
         .size_limit(REGEX_PART_BYTES_MAX)
@@ -271,11 +272,11 @@ pub(crate) fn whole(pattern: &str) -> Result<Regex, Error> {
         .map_err(refused)
 }
 
-/// Whether a pattern matches all of a text.
+/// Returns whether a pattern matches a whole text.
 pub(crate) fn is_match(pattern: &[Wild], text: &str) -> bool {
     let chars: Vec<char> = text.chars().collect();
     let (mut p, mut c) = (0, 0);
-    // Where to go on after the last `*`: it takes one character more.
+    // Where to resume after the last `*`, which then takes one more character.
     let mut retry: Option<(usize, usize)> = None;
     loop {
         match pattern.get(p) {
@@ -305,7 +306,8 @@ pub(crate) fn is_match(pattern: &[Wild], text: &str) -> bool {
     }
 }
 
-/// Edits between two terms, exchanges of neighbours among them; `None` when there are more than so many.
+/// Returns the number of edits between two terms, transpositions included; `None` when there are
+/// more than `max`.
 pub(crate) fn edits(a: &[char], b: &[char], max: usize) -> Option<usize> {
     if a.len().abs_diff(b.len()) > max {
         return None;

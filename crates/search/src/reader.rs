@@ -1,4 +1,4 @@
-//! An index as it was at a moment.
+//! A snapshot of an index.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -15,18 +15,18 @@ use crate::index::Commit;
 use crate::schema::{FieldType, ID, Layout, PARTITION, Types};
 use crate::similarity::FieldStatistics;
 
-/// What is kept of a segment in memory besides its files, whatever is deleted of it.
+/// Cached data of a segment, which deletions do not change.
 #[derive(Default)]
-struct Kept {
+struct SegmentCache {
     columns: OpenColumns,
-    /// What is known of fields: it is counted once.
+    /// Statistics by field, counted once.
     statistics: Mutex<FxHashMap<String, FieldStatistics>>,
 }
 
-/// The files of a segment as they were at a moment.
+/// The files of a segment in a snapshot.
 pub(crate) struct SegmentFiles {
     pub reader: SegmentReader,
-    kept: Arc<Kept>,
+    kept: Arc<SegmentCache>,
 }
 
 impl SegmentFiles {
@@ -35,17 +35,17 @@ impl SegmentFiles {
     }
 }
 
-/// What readers see: it stays as it is while the index goes on.
+/// A snapshot of an index, unaffected by later updates.
 pub struct Reader {
     searcher: Searcher,
     pub(crate) segments: Vec<SegmentFiles>,
     pub(crate) layout: Layout,
-    /// What it stands for.
+    /// The state that it represents.
     pub commit: Arc<Commit>,
 }
 
 impl Reader {
-    /// `before`: the reader until now; what it keeps of segments that are still there goes on.
+    /// `before` is the previous reader; its caches of segments that still exist are kept.
     pub(crate) fn new(
         searcher: Searcher,
         layout: Layout,
@@ -53,7 +53,7 @@ impl Reader {
         before: Option<&Reader>,
     ) -> Reader {
         let known = before.iter().flat_map(|before| &before.segments);
-        let known: FxHashMap<SegmentId, &Arc<Kept>> = known
+        let known: FxHashMap<SegmentId, &Arc<SegmentCache>> = known
             .map(|segment| (segment.reader.segment_id(), &segment.kept))
             .collect();
         let segments = searcher
@@ -73,36 +73,38 @@ impl Reader {
         }
     }
 
-    /// The types of its fields.
+    /// Returns the types of its fields.
     pub fn types(&self) -> &Types {
         &self.commit.types
     }
 
-    /// How many segments there are.
+    /// Returns the number of segments.
     pub fn segments(&self) -> usize {
         self.segments.len()
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn docs(&self) -> u64 {
         self.searcher.num_docs()
     }
 
-    /// How many documents were taken out and still take space.
+    /// Returns the number of deleted documents that still take space.
     pub fn deleted_docs(&self) -> u64 {
         self.docs_max() - self.docs()
     }
 
-    /// How many documents there are, those that are deleted among them until their segment is merged.
+    /// Returns the number of documents, including those deleted whose segment has not been merged
+    /// yet.
     pub(crate) fn docs_max(&self) -> u64 {
         let segments = self.segments.iter();
         segments.map(|s| u64::from(s.reader.max_doc())).sum()
     }
 
-    /// What is known of a field, of all segments. Documents that are deleted count until their segment is merged, as in Lucene.
+    /// Returns the statistics of a field over all segments. Deleted documents count until their
+    /// segment is merged, as in Lucene.
     pub(crate) fn statistics(&self, field: &str) -> Result<FieldStatistics, Error> {
         let mut all = FieldStatistics::default();
-        // Queries may name anything; what is not there is not kept.
+        // Queries may name any field; unknown ones are not cached.
         if !self.types().contains_key(field) && !matches!(field, ID | PARTITION) {
             return Ok(all);
         }
@@ -122,7 +124,7 @@ impl Reader {
         Ok(all)
     }
 
-    /// In how many documents a term is, of all segments.
+    /// Returns the number of documents that contain a term, over all segments.
     pub(crate) fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
         let mut docs = 0;
         for segment in &self.segments {
@@ -135,10 +137,10 @@ impl Reader {
         Ok(docs)
     }
 
-    /// The stored fields of a hit: the text of a JSON object.
+    /// Returns the stored fields of a hit, as the text of a JSON object.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read.
     pub fn stored(&self, segment: u32, doc: u32) -> Result<String, Error> {
         if !self.commit.has_stored {
             return Ok("{}".to_owned());
@@ -149,7 +151,7 @@ impl Reader {
         Ok(text.unwrap_or("{}").to_owned())
     }
 
-    /// About how much memory its segments take, in bytes.
+    /// Returns roughly how much memory its segments take, in bytes.
     pub(crate) fn memory_bytes(&self) -> usize {
         let segments = self.segments.iter();
         let of_segment = |s: &SegmentFiles| {
@@ -160,10 +162,10 @@ impl Reader {
         segments.map(of_segment).sum()
     }
 
-    /// All ids that are in it, in no order.
+    /// Returns all ids, in no particular order.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read.
     pub fn ids(&self) -> Result<Vec<String>, Error> {
         let mut all = vec![];
         for segment in &self.segments {
@@ -180,7 +182,7 @@ impl Reader {
     }
 }
 
-/// What an open segment takes, in bytes.
+/// Memory of an open segment, in bytes.
 const SEGMENT_BYTES: usize = 16 << 10;
 
 fn count(
@@ -213,7 +215,7 @@ fn count(
     Ok(counted)
 }
 
-/// A bound as bytes of terms.
+/// Converts a bound to the bytes of a term.
 pub(crate) fn map_bound<T, U>(bound: &Bound<T>, f: impl Fn(&T) -> U) -> Bound<U> {
     match bound {
         Bound::Included(t) => Bound::Included(f(t)),

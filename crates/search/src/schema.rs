@@ -1,14 +1,15 @@
-//! Fields and columns of tantivy, which are few and fixed, for fields that are named freely.
+//! Maps freely named fields to the few fixed fields and columns of tantivy.
 //!
-//! | field | what |
+//! | field | contents |
 //! |---|---|
 //! | `terms` | all terms of all fields, each after its field's name and a zero byte, with positions |
-//! | `id` | the document's id, as a column, which orders hits of equal rank |
-//! | `stored` | the stored fields as a JSON object, as it is answered |
-//! | `columns` | columns by name: `s` and the field's name of strings, `n` of numbers, `l` of lengths of texts, `f` of facets |
+//! | `id` | the document's id, as a column, which orders equal hits |
+//! | `stored` | the stored fields as a JSON object, as it is returned |
+//! | `columns` | columns by name: `s` and the field's name for strings, `n` for numbers, `l` for lengths of texts, `f` for facets |
 //!
-//! In an index like Nouveau's, a field is a string, a text or a number. In one like Clouseau's a field may have texts and numbers: `s`
-//! has the greatest term of a document's texts, which it is sorted and grouped by, and `l` what Lucene 4.6 keeps of a length.
+//! In an index like Nouveau's, a field is a string, a text or a number. In one like Clouseau's a
+//! field may have texts and numbers: `s` has the greatest term of a document's texts, for sorting
+//! and grouping, and `l` the length as Lucene 4.6 encodes it.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -20,14 +21,14 @@ use tantivy::schema::{
 
 use crate::tokens::TOKENIZER;
 
-/// The types of an index's fields, by their names. The first call of `index` fixes one.
+/// The types of an index's fields, by name. The first call of `index` fixes a type.
 pub type Types = BTreeMap<String, FieldType>;
 
-/// What a field has.
+/// The type of a field.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum FieldType {
-    /// Strings that are one term each.
+    /// Strings, each a single term.
     String,
     /// Texts, which are analyzed.
     Text,
@@ -50,7 +51,7 @@ pub const ID: &str = "_id";
 /// The field of a document's partition.
 pub const PARTITION: &str = "_partition";
 
-/// Between a field's name and a term of it.
+/// The separator between a field's name and a term.
 const SEPARATOR: u8 = 0;
 
 /// The fields of tantivy.
@@ -65,7 +66,7 @@ pub(crate) struct Layout {
 /// The column of ids.
 pub(crate) const ID_COLUMN: &str = "id";
 
-/// What a column of a field has.
+/// The kind of a field's column.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub(crate) enum ColumnKind {
     Strings,
@@ -85,7 +86,7 @@ impl ColumnKind {
         }
     }
 
-    /// The member of `columns` that has the field's.
+    /// Returns the member of `columns` for a field.
     pub fn member(self, field: &str) -> String {
         let mut name = String::with_capacity(field.len() + 1);
         name.push(self.letter());
@@ -93,7 +94,7 @@ impl ColumnKind {
         name
     }
 
-    /// What tantivy calls the column.
+    /// Returns tantivy's path of the column.
     pub fn path(self, field: &str) -> String {
         let mut path = String::with_capacity(field.len() + 10);
         path.push_str("columns.");
@@ -109,7 +110,7 @@ impl ColumnKind {
 }
 
 impl Layout {
-    /// The schema of every index, with the fields in it.
+    /// Returns the schema of every index, with its fields.
     pub fn new() -> (Schema, Layout) {
         let mut schema = Schema::builder();
         let positions = TextFieldIndexing::default()
@@ -129,7 +130,7 @@ impl Layout {
     }
 }
 
-/// A term of a field, as it is in `terms`.
+/// Encodes a term of a field, as in `terms`.
 pub(crate) fn term_bytes(field: &str, term: &str) -> Vec<u8> {
     let mut bytes = Vec::with_capacity(field.len() + 1 + term.len());
     bytes.extend_from_slice(field.as_bytes());
@@ -138,7 +139,7 @@ pub(crate) fn term_bytes(field: &str, term: &str) -> Vec<u8> {
     bytes
 }
 
-/// The field and the term of [`term_bytes`], to be shown.
+/// Splits [`term_bytes`] into field and term, for display.
 pub(crate) fn split_term(bytes: &[u8]) -> (String, String) {
     let at = bytes.iter().position(|byte| *byte == SEPARATOR);
     let (field, term) = bytes.split_at(at.unwrap_or(bytes.len()));
@@ -146,7 +147,7 @@ pub(crate) fn split_term(bytes: &[u8]) -> (String, String) {
     (text(field), text(term.get(1..).unwrap_or_default()))
 }
 
-/// The terms of a field are those from the first to before the second.
+/// Returns the range of a field's terms: the first, and the end (exclusive).
 pub(crate) fn field_bounds(field: &str) -> (Vec<u8>, Vec<u8>) {
     let first = term_bytes(field, "");
     let mut end = field.as_bytes().to_vec();

@@ -1,9 +1,9 @@
-//! What a score is: BM25 as Lucene 9 computes it, and TF-IDF as Lucene 4.6 does: with their constants, their lengths of eight bits and
-//! their order of operations, so that hits come in the same order.
+//! Scoring: BM25 as in Lucene 9, and TF-IDF as in Lucene 4.6, with their constants, their 8-bit
+//! lengths and their order of operations, so that hits come in the same order.
 
 use crate::explain::Explanation;
 
-/// Which of Lucene's ways of scoring.
+/// A scoring model of Lucene.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Similarity {
     /// Lucene 9's.
@@ -13,7 +13,7 @@ pub enum Similarity {
     TfIdf,
 }
 
-/// What a term or a phrase weighs, and how often it is in how long a field counts.
+/// The weight of a term or phrase, which scores it by its frequency and the field's length.
 #[derive(Clone, Debug)]
 pub(crate) enum Weight {
     Bm25(Bm25),
@@ -21,7 +21,8 @@ pub(crate) enum Weight {
 }
 
 impl Weight {
-    /// Of a document in whose field it is so often. `length`: what the column of lengths says.
+    /// Returns the score of a document for a frequency. `length` is the value of the column of
+    /// lengths.
     #[inline]
     pub fn score(&self, freq: f32, length: u32) -> f32 {
         match self {
@@ -30,7 +31,8 @@ impl Weight {
         }
     }
 
-    /// What a score is the product of. `length`: as of [`Weight::score`]; `None` where it does not count.
+    /// Returns the factors of a score. `length` is as in [`Weight::score`]; `None` where it does
+    /// not count.
     pub fn explain(&self, freq: f32, length: Option<u32>) -> Vec<Explanation> {
         match self {
             Weight::Bm25(weight) => weight.explain(freq, length.unwrap_or(1)),
@@ -41,7 +43,7 @@ impl Weight {
         }
     }
 
-    /// Of a document in whose field it is, which has no length.
+    /// Returns the score of a document in a field without lengths.
     pub fn plain(&self) -> f32 {
         match self {
             Weight::Bm25(weight) => weight.score(1.0, 1),
@@ -50,7 +52,7 @@ impl Weight {
     }
 }
 
-/// TF-IDF, before the whole query is normalized.
+/// TF-IDF, before the query is normalized.
 #[derive(Clone, Debug)]
 pub(crate) struct TfIdf {
     boost: f32,
@@ -59,7 +61,7 @@ pub(crate) struct TfIdf {
 }
 
 impl TfIdf {
-    /// `idf`: of the term, or of a phrase's terms together.
+    /// `idf` is that of the term, or the sum over a phrase's terms.
     pub fn new(boost: f32, idf: f32) -> TfIdf {
         TfIdf {
             boost,
@@ -89,12 +91,14 @@ impl TfIdf {
     }
 }
 
-/// Lucene 4.6's idf: the rarer, the more. `docs`: of the index.
+/// Returns Lucene 4.6's idf, which is higher for rarer terms. `docs` is the number of documents of
+/// the index.
 pub(crate) fn classic_idf(doc_freq: u64, docs: u64) -> f32 {
     ((docs.max(1) as f64 / (doc_freq + 1) as f64).ln() + 1.0) as f32
 }
 
-/// What Lucene 4.6 keeps of the length of a field in tokens, and of its boost: `SmallFloat.floatToByte315` of one by the square root.
+/// Encodes the length of a field in tokens and its boost as Lucene 4.6 does:
+/// `SmallFloat.floatToByte315` of the boost over the square root.
 pub(crate) fn norm_of(boost: f32, tokens: u64) -> u8 {
     let norm = boost * (1.0 / (tokens.max(1) as f64).sqrt()) as f32;
     let small = norm.to_bits() as i32 >> (24 - 3);
@@ -116,17 +120,17 @@ fn decode_norm(norm: u8) -> f32 {
     }
 }
 
-/// How quickly more of a term counts less.
+/// BM25's k1: how quickly more occurrences count less.
 const K1: f32 = 1.2;
-/// How much the length of a field counts.
+/// BM25's b: how much the length of a field counts.
 const B: f32 = 0.75;
 
-/// What is known of a field of all documents.
+/// The statistics of a field over all documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct FieldStatistics {
-    /// Documents that have it.
+    /// The number of documents that have it.
     pub docs: u64,
-    /// Their tokens.
+    /// The number of their tokens.
     pub tokens: u64,
 }
 
@@ -137,25 +141,25 @@ impl FieldStatistics {
     }
 }
 
-/// What a term or a phrase weighs.
+/// The BM25 weight of a term or a phrase.
 #[derive(Clone, Debug)]
 pub(crate) struct Bm25 {
     boost: f32,
     idf: f32,
     average: f32,
     weight: f32,
-    /// By the length's code.
+    /// Indexed by the encoded length.
     inverse: Box<[f32; 256]>,
 }
 
-/// The rarer, the more.
+/// Returns BM25's idf, which is higher for rarer terms.
 pub(crate) fn idf(doc_freq: u64, docs: u64) -> f32 {
     let (n, of) = (doc_freq as f64, docs as f64);
     (1.0 + (of - n + 0.5) / (n + 0.5)).ln() as f32
 }
 
 impl Bm25 {
-    /// `idf`: of the term, or of a phrase's terms together.
+    /// `idf` is that of the term, or the sum over a phrase's terms.
     pub fn new(boost: f32, idf: f32, field: FieldStatistics) -> Bm25 {
         let average = (field.tokens as f64 / field.docs.max(1) as f64) as f32;
         let mut inverse = Box::new([0.0; 256]);
@@ -192,7 +196,7 @@ impl Bm25 {
         ]
     }
 
-    /// Of a document in whose field, of so many tokens, it is so often.
+    /// Returns the score for a frequency in a field of `length` tokens.
     #[inline]
     pub fn score(&self, freq: f32, length: u32) -> f32 {
         let inverse = self.inverse[usize::from(encode_length(length))];
@@ -200,7 +204,7 @@ impl Bm25 {
     }
 }
 
-/// Lengths up to this are kept as they are.
+/// Lengths up to this are encoded exactly.
 const EXACT: u32 = 24;
 
 /// Lucene's `SmallFloat.intToByte4`.

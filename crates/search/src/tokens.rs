@@ -1,9 +1,10 @@
-//! Terms and their positions on the way to tantivy: all those of a document in one text, which the tokenizer takes apart again.
-//! So no term is a string of its own on the way.
+//! Encodes the terms and positions of a document for tantivy in one text, which the tokenizer
+//! splits again. So no term is an allocation of its own on the way.
 //!
-//! A field is `F`, its name's length in bytes, `:` and the name; a token `T`, its position, `,`, its length in bytes, `:` and the
-//! token. A token that begins with the one before, at the same position, is `E`, and what comes after that one in the same form. So a
-//! word with all its beginnings takes little more than the word.
+//! A field is `F`, its name's length in bytes, `:` and the name; a token is `T`, its position, `,`,
+//! its length in bytes, `:` and the token. A token that starts with the one before, at the same
+//! position, is `E` and the rest in the same form. So a word with all its prefixes takes little
+//! more than the word.
 
 use std::borrow::Cow;
 use std::ops::Range;
@@ -15,11 +16,12 @@ use crate::schema::ID;
 /// The tokenizer's name in the schema.
 pub(crate) const TOKENIZER: &str = "settee";
 
-/// Longer terms are left out; tantivy takes none longer, field's name and separator included.
+/// Longer terms are left out: this is tantivy's limit, including the field's name and the
+/// separator.
 pub(crate) const TERM_BYTES_MAX: usize = 65_000;
 
-/// The field and the term by which a document is found, to be replaced. Ids may be longer than terms: of these it is the hash, in a field that
-/// nobody can name.
+/// Returns the field and the term that identify a document, for replacement. Ids may be longer than
+/// terms: these are hashed, in a field that no document can have.
 pub(crate) fn id_term(id: &str) -> (&'static str, Cow<'_, str>) {
     match ID.len() + 1 + id.len() <= TERM_BYTES_MAX {
         true => (ID, Cow::Borrowed(id)),
@@ -33,22 +35,23 @@ pub(crate) fn id_term(id: &str) -> (&'static str, Cow<'_, str>) {
 /// The field of the hashes of long ids.
 const LONG_ID: &str = "_long_id";
 
-/// So many tokens of a document that begin with the one before are kept. Beyond, each takes that one's place: of a word with its beginnings
-/// the word stays. All of them have to fit into the memory of one segment, where a term takes some 75 bytes of 4 GiB at most.
+/// The maximum number of tokens of a document that extend the one before. Beyond it each replaces
+/// that one: of a word with its prefixes, the word remains. All of them have to fit into the memory
+/// of one segment, which is at most 4 GiB, at about 75 bytes a term.
 const EXTENDED_MAX: usize = 4_000_000;
 
-/// Terms of a document, put together.
+/// Encodes the terms of a document.
 #[derive(Debug)]
 pub(crate) struct Encoder {
     text: String,
     field: usize,
-    /// Of the token before, if it is of this field.
+    /// The position of the token before, if it is of this field.
     position: Option<u32>,
-    /// Where the token before was put.
+    /// Where the token before was written.
     record: usize,
-    /// Where it stands, if it was put as a whole.
+    /// The bytes of that token, if it was written in full.
     whole: Range<usize>,
-    /// The token, if it was not.
+    /// That token, if it was not.
     extended: String,
     extended_left: usize,
 }
@@ -68,14 +71,14 @@ impl Default for Encoder {
 }
 
 impl Encoder {
-    /// What follows are tokens of this field.
+    /// Starts a field: the tokens that follow are its own.
     pub fn field(&mut self, name: &str) {
         self.field = name.len();
         self.position = None;
         self.put('F', None, name);
     }
 
-    /// A token of the field at a position, which does not decrease.
+    /// Adds a token at a position, which must not decrease.
     pub fn token(&mut self, token: &str, position: u32) {
         if self.field + 1 + token.len() > TERM_BYTES_MAX {
             return;
@@ -129,7 +132,7 @@ fn put_number(n: usize, out: &mut String) {
     out.push(char::from(b'0' + (n % 10) as u8));
 }
 
-/// Takes the text apart.
+/// Splits the text into terms.
 #[derive(Clone, Default)]
 pub(crate) struct Decoder;
 
@@ -148,7 +151,7 @@ impl Tokenizer for Decoder {
 pub(crate) struct Decoded<'a> {
     rest: &'a str,
     token: Token,
-    /// Length of the field's name with its separator.
+    /// Length of the field's name with its separator, in bytes.
     prefix: usize,
 }
 

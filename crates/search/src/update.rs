@@ -1,4 +1,4 @@
-//! How documents come in and go, and when segments are merged.
+//! Adds and removes documents, and merges segments.
 
 use std::io::ErrorKind;
 use std::path::PathBuf;
@@ -22,31 +22,35 @@ use crate::fields::{Analyze, Fields};
 use crate::index::{Commit, Index, read_commit};
 use crate::left_out::LeftOut;
 use crate::schema::Types;
-use crate::sound::damage_of_segments;
 use crate::tokens::id_term;
+use crate::verify::damage_of_segments;
 
-/// Less memory than this no writer takes.
+/// tantivy's minimum memory for a writer, in bytes.
 pub const MEMORY_BYTES_MIN: usize = 15_000_000;
-/// So many segments of about one size become one.
+/// The number of segments of similar size that are merged into one.
 const SEGMENTS_MERGED_MIN: usize = 8;
-/// All segments of fewer documents are of one size: so many are written again for a few that are new.
+/// Segments of fewer documents than this count as equally large: at most this many documents are
+/// rewritten for a few new ones.
 const SMALL_SEGMENT_DOCS: u32 = 1_000;
-/// A segment of which more is deleted is written anew.
+/// A segment with a larger share of deleted documents is rewritten.
 const DELETED_MAX: f32 = 0.3;
-/// So many merges of an index are under way at a time: small ones go on beside a long one.
+/// The maximum number of concurrent merges of an index: small ones run alongside a long one.
 const MERGES_MAX: usize = 2;
-/// A merge of so many documents is a long one: so many of them are under way at a time, of all indexes.
+/// A merge of at least this many documents is long. The number of concurrent long merges, over all
+/// indexes, is limited too.
 const LONG_MERGE_DOCS: u32 = 50_000;
 static LONG_MERGES: Places = Places(AtomicUsize::new(2));
-/// So many merges may be in vain: an update failed meanwhile, or took all documents out of one of the segments.
+/// The maximum number of abandoned merges: an update failed meanwhile, or deleted all documents of
+/// one of the segments.
 const LOST_MAX: u32 = 8;
-/// So many documents may be taken out while merges are under way, which have to be told of each.
+/// The maximum number of documents that may be deleted while merges run, since each merge has to
+/// apply every deletion.
 const REMOVED_MAX: usize = 100_000;
 
-/// How many more may do something.
+/// A counting semaphore.
 struct Places(AtomicUsize);
 
-/// One of them does it.
+/// A permit of the semaphore.
 struct Place(&'static Places);
 
 impl Places {
@@ -63,41 +67,43 @@ impl Drop for Place {
     }
 }
 
-/// What changes an index. While merges are under way the writer stays, for small updates that come meanwhile.
+/// The writing side of an index. While merges run, the writer is kept for small updates.
 #[derive(Default)]
 pub(crate) struct Writing {
-    /// Held by an update.
+    /// Locked by an update.
     writer: Mutex<Option<IndexWriter>>,
     merges: Mutex<Vec<Arc<Merge>>>,
-    /// Documents that were taken out while merges were under way.
+    /// Documents deleted while merges were running.
     removed: AtomicUsize,
-    /// No file is in the folder that no commit has, and whose name another may get. A process that was killed leaves some, and so does an update that failed.
+    /// The folder has no leftover file whose name a new file may get. A killed process or a failed
+    /// update leaves such files.
     is_clean: AtomicBool,
-    /// Merges that are in vain and may not have ended: no commit has their files yet, and the last thing that one does may be to commit them.
+    /// Abandoned merges that may still run: no commit has their files yet, and their last step may
+    /// be to commit them.
     lost: AtomicUsize,
 }
 
-/// A merge under way.
+/// A running merge.
 struct Merge {
     segments: Vec<SegmentId>,
-    /// Its writer is gone, and what it makes is nobody's.
+    /// Its writer is gone, and its result will be dropped.
     is_in_vain: AtomicBool,
-    /// It has ended, or nobody waits for it any more.
+    /// It has ended, or nothing waits for it any more.
     is_over: AtomicBool,
     _place: Option<Place>,
 }
 
-/// Says at its end that a merge is over, whatever became of it.
-struct Over<'a>(&'a Merge);
+/// Marks a merge as over when dropped, whatever its result.
+struct MergeGuard<'a>(&'a Merge);
 
-impl Drop for Over<'_> {
+impl Drop for MergeGuard<'_> {
     fn drop(&mut self) {
         self.0.is_over.store(true, Relaxed);
     }
 }
 
 impl Writing {
-    /// Lets the writer go, unless a merge needs it.
+    /// Drops the writer, unless a merge needs it.
     fn rest(&self, writer: &mut Option<IndexWriter>) {
         if self.merges.lock().is_empty() {
             self.removed.store(0, Relaxed);
@@ -105,7 +111,7 @@ impl Writing {
         }
     }
 
-    /// Waits for merges, and lets the writer go.
+    /// Waits for merges, and drops the writer.
     fn wait_for_merges(&self, writer: &mut Option<IndexWriter>) {
         let merges = std::mem::take(&mut *self.merges.lock());
         for merge in merges {
@@ -116,14 +122,14 @@ impl Writing {
         self.rest(writer);
     }
 
-    /// Lets the writer go with all that is in it. Merges under way have been in vain.
+    /// Drops the writer with everything in it. Running merges are abandoned.
     fn give_up(&self, writer: &mut Option<IndexWriter>) {
         for merge in self.merges.lock().drain(..) {
             merge.is_in_vain.store(true, Relaxed);
             self.lost.fetch_add(1, Relaxed);
         }
         if let Some(writer) = writer {
-            // A merge that ends in this moment has written most of what it writes before another writer comes.
+            // A merge that ends now has written most of its output before the next writer starts.
             writer.garbage_collect_files().wait().ok();
         }
         self.is_clean.store(false, Relaxed);
@@ -131,37 +137,39 @@ impl Writing {
     }
 }
 
-/// One update under way. Nobody sees anything of it before its commit. Dropped without one, it did not happen.
+/// A running update. Readers see nothing of it before its commit. If it is dropped without one, it
+/// has no effect.
 pub struct Update<'a> {
     index: &'a Index,
     writer: MutexGuard<'a, Option<IndexWriter>>,
     types: Mutex<Types>,
     has_stored: AtomicBool,
     left_out: Mutex<LeftOut>,
-    /// Whether there is any, so that others need not wait for each other.
+    /// Whether any document is left out, so that threads need not lock otherwise.
     has_left_out: AtomicBool,
     put_bytes: AtomicU64,
-    /// There is nothing yet that a document could replace.
+    /// The index is empty, so that no document can replace another.
     is_first: bool,
     /// Something was written since the last commit.
     is_dirty: AtomicBool,
-    /// Threads of its writer, and their memory.
+    /// The writer's threads, and their memory in bytes.
     threads: usize,
     memory_bytes: usize,
 }
 
 impl Index {
-    /// Begins an update; waits for another one to end. `memory_bytes`: of all its threads. One that takes more than the least waits for merges too.
+    /// Starts an update; waits for another one to end. `memory_bytes` is for all its threads. An
+    /// update with more than the minimum also waits for merges.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read or written.
     pub fn update(&self, threads: usize, memory_bytes: usize) -> Result<Update<'_>, Error> {
         let mut writer = self.writing.writer.lock();
         let is_long = memory_bytes > MEMORY_BYTES_MIN;
         if is_long || self.writing.removed.load(Relaxed) > REMOVED_MAX {
             self.writing.wait_for_merges(&mut writer);
         }
-        // Not by what readers see, who may be behind.
+        // Not the readers' state, which may lag.
         let commit = read_commit(&self.engine)?;
         let is_first = self.engine.searchable_segment_metas()?.is_empty();
         if writer.is_none() {
@@ -196,16 +204,17 @@ impl Index {
             .num_merge_threads(merges)
             .build();
         let writer: IndexWriter = self.engine.writer_with_options(options)?;
-        // Merges are for when readers have what they wait for.
+        // Merges run after readers have the update that they wait for.
         writer.set_merge_policy(Box::new(NoMergePolicy));
-        // tantivy gives the first thing that a writer does the number of the last commit, and a merge brings in what was taken out up to that: it would
-        // bring in what is not committed.
+        // tantivy numbers a writer's first operation like the last commit, and a merge applies
+        // deletions up to that number: it would apply an uncommitted one.
         writer.run(Vec::<UserOperation>::new())?;
         Ok(writer)
     }
 
-    /// Removes files that no commit has, while there is no writer. A new one may give its files the names that they have, since a file of documents that were
-    /// taken out has the number of its commit in its name. Segments stay while there are merges in vain.
+    /// Removes files that belong to no commit, while there is no writer. A new writer may reuse
+    /// their names, since the name of a deletion file contains the number of its commit. Segments
+    /// are kept while abandoned merges may run.
     fn remove_leftovers(&self) -> Result<(), Error> {
         if self.writing.is_clean.load(Relaxed) {
             return Ok(());
@@ -231,12 +240,13 @@ impl Index {
         Ok(())
     }
 
-    /// Merges segments of which there are too many, while readers and small updates go on; answers how many merges that took. Nothing is done where
-    /// enough merges are under way. When it is stopped it does not wait for one under way: what that writes is nobody's then. Whoever stops it does so for
-    /// good.
+    /// Merges segments of which there are too many, while readers and small updates continue;
+    /// returns the number of merges. Does nothing where enough merges are running. If `stopped`
+    /// returns true, it returns without waiting for the running merge, whose result is dropped.
+    /// Stopping is permanent.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read or written.
     pub fn tidy(&self, stopped: &dyn Fn() -> bool) -> Result<u64, Error> {
         let (mut merges, mut lost) = (0, 0);
         while !stopped() {
@@ -245,7 +255,7 @@ impl Index {
                 break;
             };
             drop(writer);
-            let over = Over(&merge);
+            let over = MergeGuard(&merge);
             let merged = wait_unless(stopped, merging);
             drop(over);
             let mut writer = self.writing.writer.lock();
@@ -253,7 +263,7 @@ impl Index {
                 if merged.is_some() {
                     self.writing.lost.fetch_sub(1, Relaxed);
                     self.writing.is_clean.store(false, Relaxed);
-                    // Also where no room is left for another update.
+                    // Also when no memory is left for another update.
                     if writer.is_none() {
                         self.remove_leftovers()?;
                     }
@@ -276,7 +286,7 @@ impl Index {
                     Ok(())
                 }
                 Some(Err(e)) => Err(e.into()),
-                // It is stopped.
+                // It was stopped.
                 None => Ok(()),
             };
             self.writing.rest(&mut writer);
@@ -285,13 +295,14 @@ impl Index {
         Ok(merges)
     }
 
-    /// The next merge that there is to do, if there may be one more.
-    fn begin_merge(&self, writer: &mut Option<IndexWriter>) -> Result<Option<Begun>, Error> {
+    /// Starts the next pending merge, if one more may run.
+    fn begin_merge(&self, writer: &mut Option<IndexWriter>) -> Result<Option<RunningMerge>, Error> {
         let mut merges = self.writing.merges.lock();
         let Some((segments, place)) = next_merge(self, &merges)? else {
             return Ok(None);
         };
-        // What comes of a merge has a checksum of its own, whatever went in.
+        // A merged segment gets a valid checksum even if its inputs were damaged, so check them
+        // first.
         if let Some(reason) = damage_of_segments(&self.engine, &segments)? {
             return Err(Error::Engine(reason));
         }
@@ -310,19 +321,19 @@ impl Index {
         Ok(Some((merge, merging)))
     }
 
-    /// Whether there are segments to merge that somebody may merge now.
+    /// Returns whether segments are pending that may be merged now.
     pub fn is_untidy(&self) -> bool {
         let merges = self.writing.merges.lock();
         next_merge(self, &merges).is_ok_and(|next| next.is_some())
     }
 }
 
-/// The segment that comes of a merge, unless nothing of it is left.
+/// The merged segment, unless nothing is left of it.
 type Merged = Option<tantivy::SegmentMeta>;
-/// A merge, and what is to be waited for.
-type Begun = (Arc<Merge>, FutureResult<Merged>);
-/// The segments of a merge that is to be done, and a place for it, if it takes long.
-type Wanted = (Vec<SegmentId>, Option<Place>);
+/// A merge, and the future of its result.
+type RunningMerge = (Arc<Merge>, FutureResult<Merged>);
+/// The segments to merge, and a permit if the merge is long.
+type PlannedMerge = (Vec<SegmentId>, Option<Place>);
 
 impl Update<'_> {
     fn writer(&mut self) -> Result<&mut IndexWriter, Error> {
@@ -330,11 +341,12 @@ impl Update<'_> {
         self.writer.as_mut().ok_or_else(gone)
     }
 
-    /// Puts a document in, in place of what there was of it. Several threads may, each with other documents.
+    /// Adds a document, replacing its previous version. Several threads may call it, with different
+    /// documents.
     ///
     /// # Errors
-    /// A field has values of another type already, or there are too many: nothing has changed then
-    /// ([`Error::is_of_document`]). Those of the files.
+    /// A field already has values of another type, or there are too many fields: nothing has
+    /// changed then ([`Error::is_of_document`]). Or the files cannot be written.
     pub fn put(
         &self,
         id: &str,
@@ -356,20 +368,22 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// Terms and stored fields that were put in since the last commit, in bytes. As many may wait in memory: tantivy bounds how many documents do,
-    /// and not their size.
+    /// Returns the size of terms and stored fields added since the last commit, in bytes. All of
+    /// them may be waiting in memory: tantivy limits the number of waiting documents, not their
+    /// size.
     pub fn put_bytes(&self) -> u64 {
         self.put_bytes.load(Relaxed)
     }
 
-    /// Leaves a document out, and takes out what there was of it. It is counted until it is put in or removed.
+    /// Leaves a document out, and removes its previous version. It is counted until it is added or
+    /// removed.
     pub fn leave_out(&self, id: &str) {
         self.remove(id);
         self.left_out.lock().insert(id);
         self.has_left_out.store(true, Relaxed);
     }
 
-    /// Takes a document out.
+    /// Removes a document.
     pub fn remove(&self, id: &str) {
         if self.has_left_out.load(Relaxed) {
             self.left_out.lock().remove(id);
@@ -389,12 +403,14 @@ impl Update<'_> {
         }
     }
 
-    /// Takes all documents out, and forgets the types of fields. It comes first in an update.
+    /// Removes all documents, and forgets the types of fields. Must be the first operation of an
+    /// update.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be written.
     pub fn clear(&mut self) -> Result<(), Error> {
-        // tantivy takes its numbers back to those from before a writer's first commit, so the writer must be a new one.
+        // tantivy resets its numbers to those before a writer's first commit, so the writer must be
+        // a new one.
         self.index.writing.give_up(&mut self.writer);
         let writer = self.index.new_writer(self.threads, self.memory_bytes, 1)?;
         self.note_dirty();
@@ -406,10 +422,11 @@ impl Update<'_> {
         Ok(())
     }
 
-    /// Makes what came in last, and shows it to readers. It stands for the seq and the purges.
+    /// Makes the update durable, and shows it to readers. `seq` and `purge_seq` describe the state
+    /// of the source that it includes.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be written.
     pub fn commit(&mut self, seq: u64, purge_seq: u64) -> Result<(), Error> {
         let commit = Commit {
             seq,
@@ -429,10 +446,10 @@ impl Update<'_> {
         self.index.publish()
     }
 
-    /// Ends it as if it had not been, and removes what it has written.
+    /// Rolls the update back, and removes what it has written.
     ///
     /// # Errors
-    /// Of the files.
+    /// The files cannot be read or written.
     pub fn abandon(mut self) -> Result<(), Error> {
         if *self.is_dirty.get_mut() {
             self.index.writing.give_up(&mut self.writer);
@@ -447,18 +464,18 @@ impl Drop for Update<'_> {
     fn drop(&mut self) {
         let writing = &self.index.writing;
         match *self.is_dirty.get_mut() {
-            // The next one would commit what is in it.
+            // The next commit would include what it has buffered.
             true => writing.give_up(&mut self.writer),
             false => writing.rest(&mut self.writer),
         }
     }
 }
 
-/// How often a merge is looked at: soon at first, since most are short.
+/// The first polling interval of a merge; most are short. It grows.
 const LOOK_FIRST: Duration = Duration::from_millis(1);
 const LOOK_LAST: Duration = Duration::from_millis(50);
 
-/// What comes of something; `None` when it is stopped before that.
+/// Waits for a future; `None` when stopped before.
 fn wait_unless<T>(stopped: &dyn Fn() -> bool, work: impl Future<Output = T>) -> Option<T> {
     let mut work = pin!(work);
     let mut pause = LOOK_FIRST;
@@ -472,8 +489,9 @@ fn wait_unless<T>(stopped: &dyn Fn() -> bool, work: impl Future<Output = T>) -> 
     }
 }
 
-/// A merge of segments that are better one and that nobody merges yet. None when there are none, or no place.
-fn next_merge(index: &Index, merges: &[Arc<Merge>]) -> Result<Option<Wanted>, Error> {
+/// Selects segments to merge that no other merge has. `None` without such segments, or when no
+/// permit is free.
+fn next_merge(index: &Index, merges: &[Arc<Merge>]) -> Result<Option<PlannedMerge>, Error> {
     if merges.len() >= MERGES_MAX {
         return Ok(None);
     }
@@ -485,7 +503,7 @@ fn next_merge(index: &Index, merges: &[Arc<Merge>]) -> Result<Option<Wanted>, Er
     let mut segments = index.engine.searchable_segment_metas()?;
     segments.retain(|segment| !taken.contains(&segment.id()));
     let docs: FxHashMap<SegmentId, u32> = segments.iter().map(|s| (s.id(), s.num_docs())).collect();
-    // Those of the smallest segments come last.
+    // The smallest segments come last.
     for candidate in policy.compute_merge_candidates(&segments).into_iter().rev() {
         let docs: u32 = candidate.0.iter().filter_map(|id| docs.get(id)).sum();
         if docs < LONG_MERGE_DOCS {

@@ -1,4 +1,5 @@
-//! From a query to cursors: which terms it comes to in the whole index, and what each weighs; then its cursor over each segment.
+//! Compiles a query to cursors: expands and weighs its terms over the whole index, then opens a
+//! cursor over each segment.
 
 use std::cell::Cell;
 use std::collections::BTreeMap;
@@ -15,10 +16,9 @@ use tantivy::termdict::TermDictionary;
 use crate::answer::COUNT_BYTES;
 use crate::column::{self, facets_of};
 use crate::fields::of_column;
-use crate::known::ShardNumbers;
 use crate::matcher::{
     BoxMatcher, Coordinated, Disjunction, DocList, DocSetBuilder, Everything, Excluding,
-    Intersection, IntervalMatcher, PhraseMatcher, Preferring, Slot, TermMatcher,
+    Intersection, IntervalMatcher, PhraseMatcher, PhrasePosition, Preferring, TermMatcher,
 };
 use crate::query::{
     CLAUSES_MAX, FUZZY_TERMS_MAX, Interval, Query, REGEX_BYTES, Wild, edits, is_match, likeness,
@@ -27,23 +27,24 @@ use crate::query::{
 use crate::reader::{Reader, SegmentFiles, map_bound};
 use crate::schema::{ColumnKind, FieldType, ID, Layout, PARTITION, field_bounds, term_bytes};
 use crate::similarity::{Bm25, FieldStatistics, Similarity, TfIdf, Weight, classic_idf, idf};
+use crate::statistics::ShardNumbers;
 use crate::{Effort, Error};
 
-/// A query, weighed.
+/// A weighed query.
 pub(crate) enum Weighed {
     Nothing,
     Everything(f32),
     Term(TermWeight),
     Phrase {
-        slots: Vec<(u32, Vec<Vec<u8>>)>,
+        phrase_positions: Vec<(u32, Vec<Vec<u8>>)>,
         slop: u32,
         weight: Arc<Weight>,
         field: String,
     },
     Terms {
         bounds: (Bound<Vec<u8>>, Bound<Vec<u8>>),
-        /// Length of the field's name with its separator, and which of its terms are wanted.
-        wanted: Option<(usize, Wanted)>,
+        /// Length of the field's name with its separator, and a filter of its terms.
+        wanted: Option<(usize, TermFilter)>,
         score: f32,
     },
     Numbers {
@@ -57,7 +58,8 @@ pub(crate) enum Weighed {
         should: Vec<Weighed>,
         must_not: Vec<Weighed>,
         should_min: usize,
-        /// Of so many parts that are to score, those that match count for the whole, as Lucene 4.6 has it; see [`Coordinated`].
+        /// The number of scoring parts; the score is scaled by the share that match, as in Lucene
+        /// 4.6. See [`Coordinated`].
         coordinated: Option<usize>,
     },
     Interval {
@@ -65,7 +67,7 @@ pub(crate) enum Weighed {
         source: Interval,
         boost: f32,
     },
-    /// Documents whose greatest string of a field is this; `None`: that have none.
+    /// Documents whose greatest string of a field is this; `None` for those without one.
     Value {
         field: String,
         value: Option<String>,
@@ -79,24 +81,24 @@ pub(crate) enum Weighed {
     Constant(Box<Weighed>, f32),
 }
 
-/// A term, weighed.
+/// A weighed term.
 pub(crate) struct TermWeight {
     pub term: Vec<u8>,
     pub weight: Arc<Weight>,
-    /// The field, when its lengths count.
+    /// The field, if its lengths count.
     lengths: Option<String>,
 }
 
-/// Which terms of a field are wanted.
-pub(crate) type Wanted = Arc<dyn Fn(&str) -> bool>;
+/// A filter of a field's terms.
+pub(crate) type TermFilter = Arc<dyn Fn(&str) -> bool>;
 
-/// A query with what all scores of it are multiplied by.
+/// A query with a common factor of all its scores.
 pub(crate) struct Scaled {
     pub weighed: Weighed,
     pub scale: f32,
 }
 
-/// Weighs a query in an index. `filters`: what hits are to match besides, whatever it scores.
+/// Weighs a query in an index. `filters` are queries that hits must match as well, without a score.
 pub(crate) fn weigh(
     query: &Query,
     filters: &[Query],
@@ -117,7 +119,7 @@ pub(crate) fn weigh(
     let mut weighed = weigher.weigh(query, 1.0)?;
     let scale = match similarity {
         Similarity::Bm25 => 1.0,
-        // Lucene's queryNorm, which scores of one query have in common.
+        // Lucene's queryNorm, which all scores of a query have in common.
         Similarity::TfIdf => match weigher.squares.get() {
             squares if squares > 0.0 => (1.0 / squares.sqrt()) as f32,
             _ => 1.0,
@@ -148,11 +150,11 @@ struct Weigher<'a> {
     numbers: &'a ShardNumbers<'a>,
     similarity: Similarity,
     effort: &'a Effort,
-    /// Sum of the squares of what all parts that score weigh.
+    /// Sum of the squared weights of all scoring parts.
     squares: Cell<f64>,
 }
 
-/// What an open list of postings takes, with its buffers.
+/// Memory of an open postings list with its buffers, in bytes.
 const POSTINGS_BYTES: usize = 4 << 10;
 
 impl Weigher<'_> {
@@ -219,7 +221,7 @@ impl Weigher<'_> {
         })
     }
 
-    /// Weighs a query of many words.
+    /// Weighs a multi-term query.
     fn many(&self, query: &Query, boost: f32) -> Result<Weighed, Error> {
         Ok(match query {
             Query::Prefix { field, prefix } => {
@@ -270,7 +272,7 @@ impl Weigher<'_> {
         })
     }
 
-    /// What all documents of a part score.
+    /// Returns the constant score of a part.
     fn constant(&self, boost: f32) -> f32 {
         self.add_square(boost);
         boost
@@ -281,7 +283,7 @@ impl Weigher<'_> {
         self.squares.set(self.squares.get() + square);
     }
 
-    /// Parts that only say which documents there are.
+    /// Weighs parts that only filter documents.
     fn unscored(&self, queries: &[Query]) -> Result<Vec<Weighed>, Error> {
         let before = self.squares.get();
         let weighed = queries.iter().map(|query| self.weigh(query, 1.0)).collect();
@@ -289,7 +291,7 @@ impl Weigher<'_> {
         weighed
     }
 
-    /// Lengths and frequencies of strings do not count.
+    /// Returns the field if its lengths count: those of strings do not.
     fn lengths(&self, field: &str) -> Option<String> {
         let counts = match self.similarity {
             Similarity::Bm25 => self.reader.types().get(field) == Some(&FieldType::Text),
@@ -341,7 +343,7 @@ impl Weigher<'_> {
             Similarity::Bm25 => self.numbers.of_field(field)?,
             Similarity::TfIdf => FieldStatistics::default(),
         };
-        let mut slots = vec![];
+        let mut phrase_positions = vec![];
         let mut idfs = 0.0f64;
         for (position, terms) in terms {
             let terms: Vec<_> = terms.iter().map(|term| term_bytes(field, term)).collect();
@@ -353,21 +355,22 @@ impl Weigher<'_> {
                     Similarity::Bm25 => idf(doc_freq, statistics.docs.max(doc_freq)),
                 });
             }
-            slots.push((*position, terms));
+            phrase_positions.push((*position, terms));
         }
         let weight = Arc::new(match self.similarity {
             Similarity::Bm25 => Weight::Bm25(Bm25::new(boost, idfs as f32, statistics)),
             Similarity::TfIdf => self.tf_idf(boost, idfs as f32),
         });
         Ok(Weighed::Phrase {
-            slots,
+            phrase_positions,
             slop,
             weight,
             field: field.to_owned(),
         })
     }
 
-    /// The terms of a field that differ by so many edits at most: by how many, and in how many documents each is.
+    /// Returns the terms of a field within an edit distance: the distance, and the document
+    /// frequency of each.
     fn similar(
         &self,
         field: &str,
@@ -408,7 +411,8 @@ impl Weigher<'_> {
         Ok(found)
     }
 
-    /// The terms that are most alike; of BM25 weighed as if each was in as many documents as the one that is in most.
+    /// Expands to the most similar terms; BM25 weighs each as if it had the highest document
+    /// frequency among them.
     fn fuzzy(
         &self,
         field: &str,
@@ -475,7 +479,7 @@ fn wildcard(field: &str, pattern: &[Wild], score: f32) -> Weighed {
     }
 }
 
-/// Before what comes after everything that begins so.
+/// Returns the end (exclusive) of everything that starts with a prefix.
 fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -487,10 +491,10 @@ fn after_prefix(prefix: &[u8]) -> Bound<Vec<u8>> {
     Bound::Unbounded
 }
 
-/// Takes a term, and where its postings are.
+/// Takes a term and the position of its postings.
 type EachTerm<'a> = dyn FnMut(&[u8], &TermInfo) -> Result<(), Error> + 'a;
 
-/// Calls with each term between bounds, and where its postings are.
+/// Calls `each` with the terms in a range and the positions of their postings.
 fn each_term(
     terms: &TermDictionary,
     bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
@@ -516,7 +520,7 @@ fn each_term(
     Ok(())
 }
 
-/// A segment, to make cursors over.
+/// A segment, as a source of cursors.
 pub(crate) struct Segment<'a> {
     files: &'a SegmentFiles,
     inverted: Arc<InvertedIndexReader>,
@@ -541,7 +545,7 @@ impl Segment<'_> {
         self.files.reader.max_doc()
     }
 
-    /// A set of documents, empty at first.
+    /// Returns an empty set of documents.
     fn docs(&self) -> Result<DocSetBuilder, Error> {
         let docs = self.docs_max();
         self.effort.take(DocSetBuilder::bytes_max(docs))?;
@@ -562,7 +566,8 @@ impl Segment<'_> {
         ))
     }
 
-    /// A cursor over the documents of the segment that match; `None` when none does.
+    /// Returns a cursor over the matching documents of the segment; `None` when no document
+    /// matches.
     pub fn matcher(&self, weighed: &Weighed) -> Result<Option<BoxMatcher>, Error> {
         self.effort.step()?;
         Ok(match weighed {
@@ -570,11 +575,11 @@ impl Segment<'_> {
             Weighed::Everything(score) => Some(Box::new(Everything::new(self.docs_max(), *score))),
             Weighed::Term(term) => self.term(term)?,
             Weighed::Phrase {
-                slots,
+                phrase_positions,
                 slop,
                 weight,
                 field,
-            } => self.phrase(slots, *slop, weight, field)?,
+            } => self.phrase(phrase_positions, *slop, weight, field)?,
             Weighed::Terms {
                 bounds,
                 wanted,
@@ -649,7 +654,7 @@ impl Segment<'_> {
         weight: &Arc<Weight>,
         field: &str,
     ) -> Result<Option<BoxMatcher>, Error> {
-        let mut slots = vec![];
+        let mut phrase_positions = vec![];
         for (offset, terms) in places {
             let mut found = vec![];
             for term in terms {
@@ -658,21 +663,21 @@ impl Segment<'_> {
             if found.is_empty() {
                 return Ok(None);
             }
-            slots.push(Slot::new(*offset, found));
+            phrase_positions.push(PhrasePosition::new(*offset, found));
         }
-        if slots.is_empty() {
+        if phrase_positions.is_empty() {
             return Ok(None);
         }
         let lengths = Some(column::lengths(self.files, field)?);
         let effort = self.effort.clone();
-        let matcher = PhraseMatcher::new(slots, slop, weight.clone(), lengths, effort);
+        let matcher = PhraseMatcher::new(phrase_positions, slop, weight.clone(), lengths, effort);
         Ok(Some(Box::new(matcher)))
     }
 
     fn terms(
         &self,
         bounds: &(Bound<Vec<u8>>, Bound<Vec<u8>>),
-        wanted: Option<&(usize, Wanted)>,
+        wanted: Option<&(usize, TermFilter)>,
         score: f32,
     ) -> Result<BoxMatcher, Error> {
         let mut docs = self.docs()?;
@@ -702,7 +707,7 @@ impl Segment<'_> {
         let Some(column) = column::numbers(self.files, field)? else {
             return Ok(None);
         };
-        // tantivy's own search of a range finds 0 in what ends just before it.
+        // tantivy's own range search finds 0 in a range that ends just before it.
         let wanted = (low, high);
         let mut docs = self.docs()?;
         for doc in 0..self.docs_max() {
@@ -803,7 +808,7 @@ impl Segment<'_> {
         let optional = found(should)?;
         let is_needed = must.is_empty() || should_min > 0;
         if is_needed && optional.len() < should_min.max(1) {
-            // A query that only says what is not wanted finds nothing, and so does one of no parts.
+            // A purely negative query finds nothing, and so does an empty one.
             return Ok(None);
         }
         let any = |parts: Vec<BoxMatcher>, least| -> BoxMatcher {

@@ -1,4 +1,5 @@
-//! One batch of the writer: edits of many requests applied to many shards, nothing visible until written.
+//! A batch of the writer: edits of many requests applied to many shards; nothing is visible until
+//! it is written.
 
 use std::borrow::Cow;
 use std::sync::Arc;
@@ -27,11 +28,11 @@ use crate::tree::{BULK_EDITS_MIN, Counted, KeptTrees, Tree};
 use crate::varint::put;
 use crate::winners::Winners;
 
-/// A shard as it will be once the batch is written.
+/// A shard's state after the batch.
 pub struct Touched {
     pub shard: Arc<Shard>,
     pub meta: ShardMeta,
-    /// What each change did to the counts, by seq.
+    /// The effect of each change on the counts, by seq.
     pub deltas: Vec<(u64, DocId, Delta)>,
     meta_changed: bool,
     /// Why its documents cannot be changed.
@@ -39,7 +40,7 @@ pub struct Touched {
 }
 
 impl Touched {
-    /// Puts what a row adds to the digest in place of what it added before.
+    /// Replaces a row's contribution to the digest.
     fn replace_share(&mut self, before: u128, after: u128) {
         if let Some(digest) = &mut self.meta.digest {
             *digest = digest.wrapping_sub(before).wrapping_add(after);
@@ -52,22 +53,23 @@ impl Touched {
 struct Doc<'e> {
     touched: usize,
     id: DocId,
-    /// The row that lists it; 0 when it does not exist.
+    /// The row that lists it; 0 if it does not exist.
     seq: u64,
     tree: Tree,
     counted: Counted,
-    /// Edits of it in this batch.
+    /// Number of its edits in this batch.
     edits: u32,
-    /// Length of its stored record.
+    /// Length of its stored record, in bytes.
     record_bytes: usize,
-    /// Why its stored record cannot be read.
+    /// The error of reading its stored record.
     unreadable: Option<Error>,
     changed: bool,
-    /// It has a record already, which readers may have in memory.
+    /// It has a record, which readers may have cached.
     existed: bool,
-    /// What its stored record adds to the shard's digest, if there is one.
+    /// The contribution of its stored record to the shard's digest, if there is one.
     share: u128,
-    /// Its newest change, whose row is written when it is known whether another change supersedes it.
+    /// Its latest change, whose row is written once it is known whether another change supersedes
+    /// it.
     newest: Option<NewRow<'e>>,
 }
 
@@ -89,7 +91,7 @@ impl Doc<'_> {
         }
     }
 
-    /// Takes in its stored record. The tree may have been kept for it.
+    /// Decodes its stored record. Its tree may have been kept from the piece before.
     fn read(
         &mut self,
         record: &[u8],
@@ -119,7 +121,7 @@ struct NewRow<'e> {
     body: Option<Cow<'e, [u8]>>,
 }
 
-/// `'e` is how long the edits live that it is made of.
+/// `'e` is the lifetime of its edits.
 pub struct Batch<'e> {
     engine: Arc<Engine>,
     pub wb: WriteBatch,
@@ -127,15 +129,15 @@ pub struct Batch<'e> {
     shard_index: FxHashMap<ShardNumber, usize>,
     docs: Vec<Doc<'e>>,
     doc_index: FxHashMap<(ShardNumber, DocId), usize>,
-    /// What local documents add to their shards' digests now.
+    /// The current contributions of local documents to their shards' digests.
     local_shares: FxHashMap<(ShardNumber, DocId), u128>,
     value: Vec<u8>,
-    /// About how much is to be written.
+    /// Approximate size of the batch, in bytes.
     bytes: usize,
     kept: KeptTrees,
 }
 
-/// Purges forgotten in one batch, so that other writes wait for a moment only.
+/// Purges removed in one batch, so that other writes wait only a moment.
 const PURGES_A_STEP: u64 = 1_000;
 
 impl<'e> Batch<'e> {
@@ -154,7 +156,7 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Trees that a further piece of a request may want, once all is written.
+    /// Returns trees that a further piece of a request may use, once everything is written.
     pub fn kept(&mut self) -> KeptTrees {
         let mut kept = KeptTrees::default();
         for doc in self.docs.iter_mut().filter(|doc| doc.edits > 0) {
@@ -171,7 +173,7 @@ impl<'e> Batch<'e> {
         kept
     }
 
-    /// About how many bytes it writes.
+    /// Returns the approximate number of bytes that it writes.
     pub fn bytes(&self) -> usize {
         self.bytes
     }
@@ -274,16 +276,16 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// The error of a document whose record cannot be read: it fails its own request only.
+    /// Returns the error of a document whose record cannot be read: it fails only its own request.
     pub fn unreadable(&self, shard: &Arc<Shard>, id: &DocId) -> Option<Error> {
         let i = *self.doc_index.get(&(shard.number, id.clone()))?;
         self.docs[i].unreadable.clone()
     }
 
-    /// A document that was fetched.
+    /// Returns the index of a fetched document.
     fn doc(&self, shard: &Arc<Shard>, id: &DocId) -> Result<usize, Error> {
         let i = self.doc_index.get(&(shard.number, id.clone()));
-        debug_assert!(i.is_some(), "what a batch changes is fetched first");
+        debug_assert!(i.is_some(), "a batch fetches a record before it changes it");
         i.copied().ok_or_else(|| Error::Corrupt("batch"))
     }
 
@@ -355,7 +357,7 @@ impl<'e> Batch<'e> {
         Ok(Outcome::Written(local_rev(rev.unwrap_or(0))))
     }
 
-    /// The place among the shards touched of one that has a digest.
+    /// Returns the index among the touched shards of one that has a digest.
     fn with_digest(&mut self, shard: &Arc<Shard>) -> Result<Option<usize>, Error> {
         let i = match self.shard_index.get(&shard.number) {
             Some(&i) => i,
@@ -365,7 +367,7 @@ impl<'e> Batch<'e> {
         Ok(self.touched[i].meta.digest.map(|_| i))
     }
 
-    /// What a local document adds to its shard's digest.
+    /// Returns a local document's contribution to its shard's digest.
     pub fn local_share(&mut self, shard: &Arc<Shard>, id: &DocId) -> Result<u128, Error> {
         let cached = (shard.number, id.clone());
         if let Some(&share) = self.local_shares.get(&cached) {
@@ -379,12 +381,13 @@ impl<'e> Batch<'e> {
         Ok(share)
     }
 
-    /// Whether a digest of the shard is kept.
+    /// Returns whether the shard has a digest.
     pub fn has_digest(&mut self, shard: &Arc<Shard>) -> Result<bool, Error> {
         Ok(self.with_digest(shard)?.is_some())
     }
 
-    /// Whether nothing was written to the shard, before this batch or in it. Local documents that this batch writes are not seen.
+    /// Returns whether the shard is empty, before and within this batch. Local documents that this
+    /// batch writes are not counted.
     pub fn is_empty_shard(&mut self, shard: &Arc<Shard>) -> Result<bool, Error> {
         let i = self.touch(shard)?;
         if self.touched[i].meta.update_seq > 0 {
@@ -397,7 +400,7 @@ impl<'e> Batch<'e> {
         Ok(!locals.valid())
     }
 
-    /// Keeps a digest of the shard from here on. It must be empty.
+    /// Starts a digest of the shard, which must be empty.
     pub fn begin_digest(&mut self, shard: &Arc<Shard>) -> Result<(), Error> {
         let i = self.touch(shard)?;
         let touched = &mut self.touched[i];
@@ -409,7 +412,7 @@ impl<'e> Batch<'e> {
 
     /// Keeps the change row of a document whose tree was just changed, and counts it.
     fn record_change(&mut self, i: usize, seq: u64, brought: Option<&Brought<'e>>) {
-        // No feed will show it: it is superseded by this one.
+        // No feed will show it: this one supersedes it.
         self.write_superseded_row(i);
         let doc = &mut self.docs[i];
         let touched = &mut self.touched[doc.touched];
@@ -449,7 +452,7 @@ impl<'e> Batch<'e> {
             meta.superseded_rows += 1;
         }
         if !after.exists {
-            // A purge leaves a row for the summary only; no feed shows it.
+            // A purge leaves a row only for the summary; no feed shows it.
             self.wb.put_cf(superseded, keys::seq_key(number, seq), []);
             meta.superseded_rows += 1;
         }
@@ -462,13 +465,14 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Writes the row of a document's newest change, if it waits, which another change of this batch supersedes.
+    /// Writes the pending row of a document's latest change, which another change of this batch
+    /// supersedes.
     fn write_superseded_row(&mut self, i: usize) {
         let doc = &mut self.docs[i];
         let Some(row) = doc.newest.take() else {
             return;
         };
-        // The winner of now, not of then: nobody reads it.
+        // The current winner, not that of the change: it is never read.
         let winner = doc.tree.winner();
         let number = self.touched[doc.touched].shard.number;
         put_row(
@@ -481,7 +485,7 @@ impl<'e> Batch<'e> {
         );
     }
 
-    /// Notes that the change at `seq` names its attachments' contents.
+    /// Records that the change at `seq` references the contents of its attachments.
     fn refer(&mut self, shard: ShardNumber, seq: u64, brought: &Brought<'_>) {
         let cf = self.engine.cf(Keyspace::Attachments);
         for file in brought.files {
@@ -494,7 +498,7 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Removes leaves of a document; answers which were there.
+    /// Removes leaves of a document; returns those that existed.
     pub fn purge(&mut self, purge: &ShardPurge, limits: &Limits) -> Result<Vec<Rev>, Error> {
         let i = self.doc(&purge.shard, &purge.id)?;
         let doc = &mut self.docs[i];
@@ -538,7 +542,8 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Forgets the oldest purges of a shard beyond the last `keep`, at most [`PURGES_A_STEP`] of them.
+    /// Removes the oldest purges of a shard beyond the last `keep`, at most [`PURGES_A_STEP`] of
+    /// them.
     pub fn trim_purges(&mut self, shard: &Arc<Shard>, keep: u64) -> Result<(), Error> {
         // It can wait until the shard is readable.
         let Ok(i) = self.touch(shard) else {
@@ -612,7 +617,7 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Calls `f` with the key of each document that readers may have in memory and that is changed.
+    /// Calls `f` with the key of each changed document that readers may have cached.
     pub fn each_read_lately(&self, f: impl Fn(&Winners, &[u8])) {
         let mut key = vec![];
         for doc in self.docs.iter().filter(|d| d.changed && d.existed) {
@@ -627,7 +632,7 @@ impl<'e> Batch<'e> {
     }
 }
 
-/// Writes the row of a change of a document of a shard, and the body that is too long for it.
+/// Writes the row of a change, and the body if it is too long for it.
 fn put_row(
     engine: &Engine,
     wb: &mut WriteBatch,
@@ -647,7 +652,7 @@ fn put_row(
     }
 }
 
-/// The revision of a local document: `0-N`.
+/// Returns the revision of a local document: `0-N`.
 pub fn local_rev(n: u64) -> Rev {
     Rev {
         generation: 0,
@@ -655,17 +660,17 @@ pub fn local_rev(n: u64) -> Rev {
     }
 }
 
-/// What an edit brings besides a revision.
+/// The body and attachments of an edit.
 struct Brought<'a> {
     body: &'a [u8],
     files: &'a [File],
     home: ShardNumber,
-    /// Of the new revision.
+    /// The generation of the new revision.
     generation: u64,
 }
 
 impl<'a> Brought<'a> {
-    /// The body with its attachments.
+    /// Returns the body with its attachments.
     fn stored(&self) -> Cow<'a, [u8]> {
         if self.files.is_empty() {
             return Cow::Borrowed(self.body);

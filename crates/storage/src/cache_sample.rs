@@ -1,5 +1,5 @@
-//! How often reads find their blocks in the block cache: looked at for a few of them, since the engine's own statistics would
-//! cost every read.
+//! Samples how often reads find their blocks in the block cache: only some reads, since the
+//! engine's own statistics would slow down every read.
 
 use std::cell::Cell;
 
@@ -7,10 +7,11 @@ use rocksdb::perf::{PerfContext, PerfMetric};
 
 use crate::counters::{SAMPLED_READS_CACHED, SAMPLED_READS_UNCACHED};
 
-/// Of so many reads of a thread one is looked at.
+/// One read of a thread in this many is sampled.
 const ONE_OF: u16 = 256;
 
-/// What the engine had counted on this thread when a read began. It counts blocks unless it is told not to.
+/// The engine's counters on this thread when a read started. It counts blocks unless that is
+/// disabled.
 pub(crate) struct CacheSample {
     context: PerfContext,
     found: u64,
@@ -18,7 +19,7 @@ pub(crate) struct CacheSample {
 }
 
 impl CacheSample {
-    /// Begins with a read, if it is one that is looked at.
+    /// Starts with a read, if it is sampled.
     #[inline]
     pub fn begin() -> Option<CacheSample> {
         thread_local! {
@@ -42,11 +43,12 @@ impl CacheSample {
         }
     }
 
-    /// The read is done.
+    /// Ends with the read.
     #[cold]
     pub fn end(self) {
         let since = |metric, before| self.context.metric(metric) > before;
-        // Filters and indexes are blocks too, so that blocks alone would say little. What was in memory wants none.
+        // Filters and indexes are blocks too, so that hits alone would say little. A read from
+        // memtables needs no block.
         if since(PerfMetric::BlockReadCount, self.read) {
             SAMPLED_READS_UNCACHED.count();
         } else if since(PerfMetric::BlockCacheHitCount, self.found) {

@@ -1,4 +1,4 @@
-//! Compaction of a shard: bodies that no leaf needs are removed, and the engine gives the space back.
+//! Compaction of a shard: removes bodies that no leaf needs, and lets the engine reclaim the space.
 
 use std::sync::Arc;
 
@@ -16,15 +16,15 @@ use crate::row::{Body, Row};
 use crate::shard::{Shard, saved};
 use crate::snapshot::Snapshot;
 
-/// Superseded rows looked at for each trip through the commit queue.
+/// Superseded rows examined per trip through the commit queue.
 const STEP_ROWS: usize = 2_000;
-/// About the most keys that such a trip removes.
+/// Approximate maximum number of keys that such a trip removes.
 const STEP_KEYS: usize = 8_000;
 
-/// Told now and then (rows done, rows in all); false stops the compaction.
+/// Called periodically (rows done, rows in total); false stops the compaction.
 pub type Progress<'a> = &'a (dyn Fn(u64, u64) -> bool + Sync);
 
-/// Compacts `shard` while reads and writes go on. Returns the number of rows removed.
+/// Compacts `shard` while reads and writes continue. Returns the number of rows removed.
 pub fn compact(
     committer: &Committer,
     shard: &Arc<Shard>,
@@ -55,7 +55,7 @@ pub fn compact(
     Ok(removed)
 }
 
-/// Forgets the oldest purges of `shard` beyond the last `keep`.
+/// Removes the oldest purges of `shard` beyond the last `keep`.
 ///
 /// # Errors
 /// [`Error::Closed`], and those of the engine.
@@ -70,8 +70,8 @@ pub fn trim_purges(committer: &Committer, shard: &Arc<Shard>, keep: u64) -> Resu
     }
 }
 
-/// **The summary must not need a row that is about to go**: its saved form catches up first, and only rows up to the
-/// seq that it stands for, which this answers, may go.
+/// **The summary must not need a row that is about to be removed**: its saved form catches up
+/// first, and only rows up to its seq, which is returned, may be removed.
 fn save_summary(engine: &Engine, shard: &Shard) -> Result<u64, Error> {
     let mut state = shard.state.lock();
     let seq = state.meta.update_seq;
@@ -87,11 +87,11 @@ struct Step {
     seen: u64,
     removed: u64,
     last_seq: Option<u64>,
-    /// Contents that the removed rows referred to.
+    /// Contents that the removed rows referenced.
     released: Vec<ContentId>,
 }
 
-/// The next superseded rows up to seq `upto` whose body no leaf needs, as removals.
+/// Returns the next superseded rows up to seq `upto` whose body no leaf needs, as removals.
 fn dead_rows(
     snapshot: &Snapshot,
     shard: &Shard,
@@ -139,7 +139,8 @@ fn dead_rows(
     Ok(step)
 }
 
-/// Seqs of the leaves of the document that was checked last: a document that was changed often has many superseded rows.
+/// Seqs of the leaves of the document that was checked last: a document that was changed often has
+/// many superseded rows.
 #[derive(Default)]
 struct LeafSeqs {
     id: Option<String>,
@@ -147,7 +148,7 @@ struct LeafSeqs {
 }
 
 impl LeafSeqs {
-    /// Whether a leaf of a document has its body at `seq`, as of the snapshot.
+    /// Returns whether a leaf of a document has its body at `seq`, as of the snapshot.
     fn need(
         &mut self,
         snapshot: &Snapshot,
@@ -169,7 +170,8 @@ impl LeafSeqs {
     }
 }
 
-/// If the row can go: whether it has a body elsewhere, and which contents it refers to. A body that is not a leaf's never becomes one again.
+/// If the row can be removed, returns whether it has a body elsewhere, and the contents that it
+/// references. A body that is not a leaf's never becomes one again.
 fn removable(
     snapshot: &Snapshot,
     shard: &Shard,
@@ -204,7 +206,7 @@ fn referred_to(stored: &[u8]) -> Result<Vec<ContentId>, Error> {
     Ok(attachments.into_iter().map(|a| a.content).collect())
 }
 
-/// Lets the engine rewrite the shard's files without what was removed.
+/// Lets the engine rewrite the shard's files without the removed rows.
 fn reclaim(engine: &Engine, shard: &Shard) {
     for k in [
         Keyspace::BySeq,

@@ -1,8 +1,9 @@
-//! What a shard's documents come to, in one number, so that replicas can compare what they hold.
+//! The digest of a shard's documents: one number, so that replicas can be compared.
 //!
-//! A digest is the sum of a hash of each by-id record and of each local document. So it is kept with every change, and it says
-//! nothing of the shard's number, of what was written together, or of compaction. It finds replicas that differ by accident: who
-//! may choose what is stored can choose rows of equal sums.
+//! A digest is the sum of a hash of each by-id record and of each local document. So it is updated
+//! with every change, and it does not depend on the shard's number, on batches, or on compaction.
+//! It detects accidental differences between replicas: an attacker who may choose what is stored
+//! can choose rows of equal sums.
 
 use crate::Error;
 use crate::keys::{self, SHARD_LEN};
@@ -10,17 +11,17 @@ use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::shard::Shard;
 
-/// Tells these hashes from others.
+/// Separates these hashes from others.
 const KEY: [u8; 32] = *b"settee: the digest of a shard, 1";
 
-/// Where a row is.
+/// The keyspace of a row.
 #[derive(Clone, Copy)]
 pub(crate) enum Kind {
     Document = 1,
     Local = 2,
 }
 
-/// What a row adds to its shard's digest.
+/// Returns a row's contribution to its shard's digest.
 pub(crate) fn share(kind: Kind, id: &[u8], value: &[u8]) -> u128 {
     let mut hasher = blake3::Hasher::new_keyed(&KEY);
     hasher.update(&[kind as u8]);
@@ -32,23 +33,24 @@ pub(crate) fn share(kind: Kind, id: &[u8], value: &[u8]) -> u128 {
     u128::from_be_bytes(first)
 }
 
-/// A shard's digest beside what its rows come to.
+/// A shard's stored digest and that of its rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Recount {
-    /// What is kept with the counters; `None` of a shard to which no slot wrote.
+    /// The stored digest; `None` for a shard that no slot has written to.
     pub kept: Option<u128>,
-    /// What the rows come to.
+    /// The digest of the rows.
     pub counted: u128,
 }
 
 impl Shard {
-    /// What its documents and local documents come to; `None` of a shard to which no slot wrote. Two replicas that applied the same
-    /// writes of their slot have the same digest.
+    /// Returns the digest of its documents and local documents; `None` for a shard that no slot has
+    /// written to. Two replicas that applied the same writes of their slot have the same digest.
     pub fn digest(&self) -> Option<u128> {
         self.state.lock().meta.digest
     }
 
-    /// Counts the digest anew, of all rows at one moment. Blocking, and as long as reading all records and local documents takes.
+    /// Recomputes the digest of all rows at one moment. Blocks while it reads all records and local
+    /// documents.
     ///
     /// # Errors
     /// Those of the engine.

@@ -1,4 +1,5 @@
-//! Refuses writes before the disk is full: reads, and what frees room, need no recovery of the engine then.
+//! Refuses writes before the disk is full, so that reads, and what frees space, need no recovery of
+//! the engine.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -6,18 +7,18 @@ use std::time::{Duration, Instant};
 use crate::Error;
 use crate::engine::Engine;
 
-/// How long a reading of the free space is believed.
+/// How long a reading of the free space is used.
 const BELIEVE: Duration = Duration::from_millis(200);
-/// Writes between readings at most, in bytes.
+/// Maximum number of bytes written between two readings.
 const BELIEVE_BYTES: u64 = 4 << 20;
 
-/// Free space of a file system for those that are not root, and all of it, in bytes.
+/// Returns the free space of a file system for unprivileged users, and its size, in bytes.
 pub(crate) fn space(path: &Path) -> Option<(u64, u64)> {
     let fs = rustix::fs::statvfs(path).ok()?;
     Some((fs.f_bavail * fs.f_frsize, fs.f_blocks * fs.f_frsize))
 }
 
-/// Answers whether there is room for a write.
+/// Decides whether there is room for a write.
 pub struct DiskGuard {
     path: PathBuf,
     reserve_bytes: u64,
@@ -27,7 +28,7 @@ pub struct DiskGuard {
 }
 
 impl DiskGuard {
-    /// For the file system of `path`, of which `reserve_bytes` stay free.
+    /// Guards the file system of `path`, of which `reserve_bytes` stay free.
     pub fn new(path: &Path, reserve_bytes: u64) -> Self {
         DiskGuard {
             path: path.into(),
@@ -38,7 +39,7 @@ impl DiskGuard {
         }
     }
 
-    /// May `bytes` more be written?
+    /// Checks whether `bytes` more may be written.
     pub fn admit(&mut self, engine: &Engine, bytes: u64) -> Result<(), Error> {
         self.written_since += bytes;
         let stale = self.read_at.is_none_or(|t| t.elapsed() > BELIEVE)
@@ -51,7 +52,8 @@ impl DiskGuard {
         self.verdict.clone()
     }
 
-    /// Every byte in a memtable will be written to a file once more; so will what is being written now.
+    /// Every byte in a memtable will be written to a file once more; so will what is being written
+    /// now.
     fn read(&self, engine: &Engine, bytes: u64) -> Result<(), Error> {
         let Some((free_bytes, _)) = space(&self.path) else {
             return Ok(());

@@ -12,25 +12,25 @@ use crate::contents::Content;
 use crate::keys::ShardNumber;
 use crate::tree::Tree;
 
-/// How an edit relates to what is stored.
+/// The relation of an edit to the existing revisions.
 #[derive(Clone, Debug)]
 pub enum Change {
-    /// The client edits `parent` (none: a new document); `rev` is the id computed for that.
+    /// The client edits `parent` (`None`: a new document); `rev` is the id computed for it.
     Interactive {
         /// The leaf that it is based on; `None` for a new document.
         parent: Option<Rev>,
         /// The new revision.
         rev: Rev,
-        /// Erlang term of the body, where it cannot be made again from the stored text: for the id of an edit that recreates a
-        /// deleted document.
+        /// Erlang term of the body, where it cannot be derived from the stored text: for the id of
+        /// an edit that recreates a deleted document.
         body_term: Option<Vec<u8>>,
     },
-    /// The client brings a revision with its ancestry (`new_edits=false`).
+    /// A revision with its ancestry (`new_edits=false`).
     Replicated {
         /// The revision and its ancestors.
         path: RevPath,
     },
-    /// A local document: its new revision number, or none to delete it.
+    /// A local document: its new revision number, or `None` to delete it.
     Local {
         /// The number of its revision; `None` removes it.
         rev: Option<u64>,
@@ -50,12 +50,12 @@ pub struct Edit {
     pub files: Vec<File>,
     /// The shard under which the contents of the document's attachments are.
     pub home: ShardNumber,
-    /// How the revision comes into the tree.
+    /// How the revision is added to the tree.
     pub change: Change,
 }
 
 impl Edit {
-    /// About how much memory it takes, and work.
+    /// Returns its approximate memory and work, in bytes.
     pub(crate) fn cost_bytes(&self) -> usize {
         let text = |hash: &RevHash| match hash {
             RevHash::Md5(_) => 0,
@@ -72,7 +72,7 @@ impl Edit {
         self.body.len() + change + 256 * self.files.len() + 64
     }
 
-    /// Bytes of body and attachments, as sizes count them.
+    /// Returns the bytes of body and attachments, as sizes count them.
     pub(crate) fn size(&self) -> u64 {
         let files = self.files.iter().map(|f| f.attachment.stored_length);
         files.fold(self.body.len() as u64, u64::saturating_add)
@@ -84,11 +84,12 @@ impl Edit {
 pub struct File {
     /// Without a `revpos`, it gets the new revision's generation.
     pub attachment: Attachment,
-    /// Its content, held until the edit is committed: whoever queued the edit may not wait for that, and let go.
+    /// Its content, held until the edit is committed: the caller that queued the edit may not wait
+    /// for that, and release it.
     pub content: Option<Content>,
 }
 
-/// Name, type and digest of each attachment, for the revision's id.
+/// Returns name, type and digest of each attachment, for the revision's id.
 pub fn hashed(files: &[File]) -> Vec<(String, String, [u8; 16])> {
     let hashed = |f: &File| {
         let a = &f.attachment;
@@ -97,31 +98,31 @@ pub fn hashed(files: &[File]) -> Vec<(String, String, [u8; 16])> {
     files.iter().map(hashed).collect()
 }
 
-/// What became of an edit.
+/// The outcome of an edit.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// The revision that is there now.
+    /// The revision that exists now.
     Written(Rev),
-    /// The parent is no leaf, or the document exists.
+    /// The parent is not a leaf, or the document exists.
     Conflict,
-    /// It would have been one more leaf than a document may have ([`crate::Limits::leaves_max`]).
+    /// It would exceed the maximum number of leaves of a document ([`crate::Limits::leaves_max`]).
     TooManyLeaves,
 }
 
-/// The tree after an edit, when it changes anything.
+/// The effect of an edit on the tree.
 pub(crate) enum Applied {
     /// A revision was added, or an ancestor's body.
     Added(Rev),
-    /// The revision was there already; ancestors of it were added.
+    /// The revision existed; ancestors of it were added.
     Joined(Rev),
-    /// The revision was there already.
+    /// The revision existed.
     Known(Rev),
     Conflict,
     TooManyLeaves,
 }
 
-/// Applies an edit of a document (not a local one) to its tree. Deterministic: the same tree, edit and limits
-/// give the same result on every replica.
+/// Applies an edit of a document (not a local one) to its tree. Deterministic: the same tree, edit
+/// and limits give the same result on every replica.
 pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits) -> Applied {
     let revision = Revision {
         deleted: edit.deleted,
@@ -151,7 +152,7 @@ pub(crate) fn apply(tree: &mut Tree, edit: &Edit, seq: u64, limits: &TreeLimits)
     }
 }
 
-/// The path of an interactive edit, newest first; `None` is a conflict.
+/// Returns the path of an interactive edit, newest first; `None` for a conflict.
 fn interactive_path(
     tree: &Tree,
     parent: Option<&Rev>,
@@ -173,7 +174,7 @@ fn interactive_path(
         return parent.is_none().then(|| path(rev, None));
     };
     if winner.revision.deleted {
-        // Only a new document may stand on a tombstone: it goes on from the winning one.
+        // Only a new document may follow a tombstone: it continues the winning one.
         if parent.is_some() || edit.deleted {
             return None;
         }

@@ -35,24 +35,25 @@ use crate::wal;
 use crate::winners::Winners;
 use crate::writes::Writes;
 
-/// How a store is opened.
+/// Options of a store.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
     /// Size of the block cache, which also holds index and filter blocks.
     pub block_cache_bytes: usize,
-    /// Documents that were read lately, whole; 0 for none.
+    /// Size of the cache of whole, recently read documents; 0 disables it.
     pub documents_bytes: usize,
-    /// Memtables are written to files when all of them together are as long as this; writers wait while they are twice as long.
+    /// Memtables are flushed when their total reaches this size; writers wait while it is twice as
+    /// large.
     pub write_buffers_bytes: usize,
     /// Threads that flush and compact.
     pub background_jobs: i32,
-    /// Most bytes a second that they write; 0 for any.
+    /// Maximum number of bytes that they write per second; 0 for no limit.
     pub background_bytes_per_s: usize,
-    /// Open a log damaged in its middle, losing what follows the damage.
+    /// Opens a log damaged in its middle, losing what follows the damage.
     pub accept_damaged_log: bool,
     /// Free space, beyond what memtables need to be flushed, below which writes are refused.
     pub reserve_bytes: u64,
-    /// Files of rows that are kept open.
+    /// Maximum number of open table files.
     pub open_files_max: i32,
 }
 
@@ -71,58 +72,60 @@ impl Default for StoreOptions {
     }
 }
 
-/// The engine. Who is outside of this crate reads keyspaces, and writes [`Writes`] and sorted files.
+/// The engine. Other crates read keyspaces, and write [`Writes`] and sorted files.
 pub struct Engine {
     db: DB,
     path: PathBuf,
     cache: Cache,
     cache_capacity_bytes: usize,
     pub(crate) winners: Winners,
-    /// Held while files are added and while a copy is made: the engine's copy may have what was logged after files were added
-    /// but not the files.
+    /// Locked while files are ingested and while a copy is made: the engine's copy may otherwise
+    /// contain records logged after files were ingested, but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
     closing: AtomicBool,
     health: Arc<Health>,
-    /// Writers wait while all memtables together are longer.
+    /// Writers wait while all memtables together are larger.
     memtable_bytes_max: u64,
-    /// Written since the memtables were last looked at.
+    /// Bytes written since the memtables were last checked.
     unchecked_bytes: AtomicU64,
     written_bytes: AtomicU64,
-    /// What had been written when all memtables were last written to files.
+    /// The bytes that had been written when all memtables were last flushed.
     flushed_at: AtomicU64,
-    /// Let go when the database is closed. Who only reads has none.
+    /// Released when the database is closed. A read-only engine has none.
     _claim: Option<Claim>,
-    /// Dropped after everything else, as fields are dropped in their order.
+    /// Dropped after everything else, as fields are dropped in order.
     held: Arc<()>,
 }
 
-/// More files of rows are not kept open, however many descriptors there are.
+/// Maximum number of open table files, however many descriptors there are.
 pub const OPEN_FILES_MAX: i32 = 1024;
 
-/// Less garbage than this in files of attachments is not worth rewriting them, while there are writes and while there are none.
+/// Minimum garbage in files of attachments that is worth rewriting them, with and without
+/// concurrent writes.
 const GARBAGE_BYTES_MIN: u64 = 16 << 20;
 const GARBAGE_BYTES_MIN_QUIET: u64 = 1 << 20;
 
-/// Room that a log is allotted which begins while nobody writes.
+/// Space allocated for a log that is started while nothing is written.
 const QUIET_LOG_BYTES: usize = 1 << 20;
 
-/// The memtables are looked at after so many bytes of writes.
+/// Bytes of writes between checks of the memtables.
 const CHECK_MEMTABLES_EVERY: u64 = 2 << 20;
-/// How often a writer that waits for flushes looks again, and how long it waits: a disk that is stuck is told of by the write.
+/// Polling interval of a writer that waits for flushes, and its time limit: a stuck disk is
+/// reported by the write.
 const FLUSH_LOOK_EVERY: Duration = Duration::from_millis(1);
 const FLUSH_WAIT_MAX: Duration = Duration::from_secs(10);
 
-/// From the first key up to, but not, the second.
+/// From the first key to the second (exclusive).
 pub(crate) type KeyRange = (Vec<u8>, Vec<u8>);
 
-/// How often the bytes of a second are handed out again, in microseconds, and how seldom flushes wait for compactions: what the
-/// engine's documentation advises.
+/// The refill period of the rate limiter, in microseconds, and how seldom flushes wait for
+/// compactions: the values that the engine's documentation recommends.
 const RATE_PERIOD_US: i64 = 100_000;
 const RATE_FAIRNESS: i32 = 10;
 
 const INGEST_DIRECTORY: &str = "ingest";
 
-/// Files that a crash left behind before they were ingested.
+/// Removes files that a crash left behind before they were ingested.
 fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
     let directory = path.join(INGEST_DIRECTORY);
     let cleared = match std::fs::remove_dir_all(&directory) {
@@ -137,38 +140,41 @@ fn clear_ingest_directory(path: &Path) -> Result<(), Error> {
         })
 }
 
-/// Why the engine does not open a directory, by its words.
+/// Converts the engine's message about a directory that it cannot open.
 fn refusal_to_open(path: &Path, reason: String) -> Error {
     let path = path.to_path_buf();
-    // It names the file whose lock another process has (`While lock file: …/LOCK`), or this one (`lock hold by current process … …/LOCK`).
+    // It names the file whose lock another process has (`While lock file: …/LOCK`), or this one
+    // (`lock hold by current process … …/LOCK`).
     match reason.contains("lock") && reason.contains("/LOCK") {
         true => Error::InUse { path },
         false => Error::Directory { path, reason },
     }
 }
 
-/// Starts the engine's threads that compact, once in a process. They inherit how the thread runs that starts them. A lower priority would not
-/// do: under a steady load of reads compactions would fall behind, which makes reads slower, and so on.
+/// Starts the engine's compaction threads, once per process. They inherit the scheduling of the
+/// thread that starts them. A lower priority would not do: under a steady load of reads compactions
+/// would fall behind, which makes reads slower, and so on.
 fn start_compactors(background_jobs: i32) {
     static STARTED: Once = Once::new();
-    // The others flush: so the engine divides its jobs (`DBImpl::GetBGJobLimits`).
+    // The others flush: this is how the engine divides its jobs (`DBImpl::GetBGJobLimits`).
     let compactors = (background_jobs - (background_jobs / 4).max(1)).max(1);
     STARTED.call_once(|| {
         let starter = std::thread::spawn(move || {
             telemetry::take_long_turns();
             if let Ok(mut env) = Env::new() {
-                // It starts threads at once when their number grows, from one, and ends those that are too many.
+                // It starts threads immediately when their number grows, from one, and ends surplus
+                // ones.
                 env.set_background_threads(compactors + 1);
                 env.set_background_threads(compactors);
             }
         });
         if starter.join().is_err() {
-            tracing::warn!("compactions have turns as short as requests");
+            tracing::warn!("compaction threads cannot be given a longer scheduling slice");
         }
     });
 }
 
-/// Options of the engine as a whole, without its environment.
+/// Returns options of the whole engine, without its environment.
 fn engine_options(options: &StoreOptions) -> Options {
     let mut o = Options::default();
     o.create_if_missing(true);
@@ -183,7 +189,8 @@ fn engine_options(options: &StoreOptions) -> Options {
     o.set_wal_recovery_mode(DBRecoveryMode::PointInTime);
     o.set_recycle_log_file_num(0);
     o.set_bytes_per_sync(1 << 20);
-    // Contents of attachments go through the log unsynced: a commit's sync should not find much of them.
+    // Contents of attachments go through the log unsynced: a commit's sync should not find much of
+    // them.
     o.set_wal_bytes_per_sync(1 << 20);
     o.set_max_open_files(options.open_files_max);
     o.set_manifest_preallocation_size(64 << 10);
@@ -195,7 +202,7 @@ fn engine_options(options: &StoreOptions) -> Options {
 }
 
 impl Engine {
-    /// Opens the engine in `path`, which is made when it is not there.
+    /// Opens the engine in `path`, which is created if it does not exist.
     ///
     /// # Errors
     /// [`Error::DamagedLog`], [`Error::Directory`].
@@ -222,7 +229,7 @@ impl Engine {
             }
         };
         native::attach(&env, &db);
-        // Not before: whoever has the directory open already may be adding files.
+        // Not before: another engine that has the directory open may be ingesting files.
         clear_ingest_directory(path)?;
         let engine = Arc::new(Engine {
             db,
@@ -247,23 +254,24 @@ impl Engine {
         Ok(engine)
     }
 
-    /// The directory that it is in.
+    /// Returns its directory.
     pub fn path(&self) -> &Path {
         &self.path
     }
 
-    /// Alive until the directory has been let go of, which takes a moment from when nobody has the engine any more.
+    /// Returns a reference that lives until the directory is released, which takes a moment after
+    /// the engine is dropped.
     pub(crate) fn held(&self) -> Weak<()> {
         Arc::downgrade(&self.held)
     }
 
-    /// From here on a compaction may end before its time.
+    /// From here on a compaction may end early.
     pub(crate) fn begin_closing(&self) {
         self.closing.store(true, Relaxed);
         self.health.close();
     }
 
-    /// Nothing more is written.
+    /// Returns whether the store is closing: nothing more is written.
     pub fn is_closing(&self) -> bool {
         self.closing.load(Relaxed)
     }
@@ -275,7 +283,7 @@ impl Engine {
             .expect("all keyspaces were opened")
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let sample = CacheSample::begin();
         let value = self.db.get_pinned_cf(self.cf(k), key)?;
@@ -285,14 +293,14 @@ impl Engine {
         Ok(value.map(Value))
     }
 
-    /// Reads a value that will not be read again soon: it does not take the place of others in the cache.
+    /// Reads a value that will not be read again soon, without caching it.
     pub fn get_once(&self, k: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let mut o = ReadOptions::default();
         o.fill_cache(false);
         Ok(self.db.get_pinned_cf_opt(self.cf(k), key, &o)?.map(Value))
     }
 
-    /// The values of many keys, in their order.
+    /// Returns the values of many keys, in order.
     pub fn multi_get<'k>(
         &self,
         k: Keyspace,
@@ -302,7 +310,7 @@ impl Engine {
         values.into_iter().map(|value| Ok(value?.map(Value)))
     }
 
-    /// Begins a batch of writes.
+    /// Starts a batch of writes.
     pub fn writes(&self) -> Writes<'_> {
         Writes::new(self)
     }
@@ -323,12 +331,13 @@ impl Engine {
         Ok(())
     }
 
-    /// Whether a small write will not have to wait for memtables to be written to files.
+    /// Returns whether a small write will not have to wait for memtables to be flushed.
     pub(crate) fn is_roomy(&self) -> bool {
         self.unchecked_bytes.load(Relaxed) < CHECK_MEMTABLES_EVERY
     }
 
-    /// Waits while too much is in memory that is yet to be written to files. Not to be called with a lock that readers want.
+    /// Waits while too much memory is waiting to be flushed. Must not be called with a lock that
+    /// readers need.
     pub(crate) fn wait_for_flushes(&self) {
         if self.unchecked_bytes.load(Relaxed) < CHECK_MEMTABLES_EVERY {
             return;
@@ -341,7 +350,7 @@ impl Engine {
             && !self.health.is_failing()
             && started.elapsed() < FLUSH_WAIT_MAX
         {
-            // The engine begins flushes when something is written, which waits for this.
+            // The engine starts flushes when something is written, which waits for this.
             if !std::mem::replace(&mut began, true) {
                 self.begin_flushes();
             }
@@ -349,7 +358,7 @@ impl Engine {
         }
     }
 
-    /// Begins to write the largest memtables to files.
+    /// Starts to flush the largest memtables.
     fn begin_flushes(&self) {
         let mut options = FlushOptions::default();
         options.set_wait(false);
@@ -361,17 +370,17 @@ impl Engine {
             if active.ok().flatten().unwrap_or(0) * 8 > self.memtable_bytes_max
                 && let Err(e) = self.db.flush_cf_opt(cf, &options)
             {
-                tracing::warn!(error = %e, "a flush does not begin");
+                tracing::warn!(error = %e, "starting a flush failed");
             }
         }
     }
 
-    /// Bytes written since the store was opened.
+    /// Returns the bytes written since the store was opened.
     pub fn written_bytes(&self) -> u64 {
         self.written_bytes.load(Relaxed)
     }
 
-    /// Has everything written so far on disk.
+    /// Syncs everything written so far to disk.
     pub(crate) fn sync_log(&self) -> Result<(), Error> {
         let _syncs = telemetry::enter(State::Sync);
         let started = Instant::now();
@@ -380,20 +389,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Options for writing a sorted file that [`Engine::ingest`] takes.
+    /// Returns options for writing a sorted file for [`Engine::ingest`].
     pub(crate) fn table_file_options(&self, k: Keyspace) -> Options {
         let mut o = keyspace::options(k, &self.cache);
-        // Such a file mostly goes to the last level at once and is never rewritten.
+        // Such a file usually goes to the last level directly and is never rewritten.
         o.set_compression_type(DBCompressionType::Zstd);
         o
     }
 
-    /// The directory where files are written that are to be ingested.
+    /// Returns the directory for files to be ingested.
     pub fn ingest_directory(&self) -> PathBuf {
         self.path.join(INGEST_DIRECTORY)
     }
 
-    /// Adds sorted files to a keyspace, all or none; the files are moved. What they hold is durable then.
+    /// Ingests sorted files into a keyspace, all or none; the files are moved. Their rows are
+    /// durable then.
     pub(crate) fn ingest(&self, k: Keyspace, files: Vec<PathBuf>) -> Result<(), Error> {
         let mut o = IngestExternalFileOptions::default();
         o.set_move_files(true);
@@ -403,7 +413,7 @@ impl Engine {
             .ingest_external_file_cf_opts(self.cf(k), &o, files)?)
     }
 
-    /// Everything as it is now.
+    /// Returns a snapshot of the current state.
     pub fn snapshot(self: &Arc<Self>) -> Snapshot {
         Snapshot::of(self.clone())
     }
@@ -412,29 +422,31 @@ impl Engine {
         self.db.snapshot()
     }
 
-    /// Copies everything to `target`, which must not exist; files are linked where the file system can.
+    /// Copies everything to `target`, which must not exist; files are hard-linked where the file
+    /// system can.
     pub(crate) fn checkpoint(&self, target: &Path) -> Result<(), Error> {
         let _none_added = self.adding_files.lock();
         Ok(Checkpoint::new(&self.db)?.create_checkpoint(target)?)
     }
 
-    /// Ends compactions and flushes under way.
+    /// Ends running compactions and flushes.
     pub(crate) fn cancel_background_work(&self) {
         self.db.cancel_all_background_work(false);
     }
 
-    /// Writes what a keyspace holds in memory to files.
+    /// Flushes a keyspace.
     pub fn flush(&self, k: Keyspace) -> Result<(), Error> {
         Ok(self.db.flush_cf(self.cf(k))?)
     }
 
-    /// Writes what is in memory to files, so that the log can go. For when nobody writes.
+    /// Flushes all memtables, so that the log can be removed. For times without writes.
     pub(crate) fn flush_all(&self) -> Result<(), Error> {
         let written = self.written_bytes();
         if self.flushed_at.swap(written, Relaxed) == written {
             return Ok(());
         }
-        // The engine allots room on disk to a new log by the buffer of the keyspace that was flushed: little, until it fills.
+        // The engine allocates disk space to a new log by the buffer of the keyspace that was
+        // flushed: little, until it fills.
         self.set_meta_buffer(QUIET_LOG_BYTES);
         let flushed = Keyspace::ALL.iter().try_for_each(|&k| self.flush(k));
         self.set_meta_buffer(keyspace::META_BUFFER_BYTES);
@@ -444,13 +456,13 @@ impl Engine {
     fn set_meta_buffer(&self, bytes: usize) {
         let option = [("write_buffer_size", &*bytes.to_string())];
         if let Err(e) = self.db.set_options_cf(self.cf(Keyspace::Meta), &option) {
-            tracing::warn!(error = %e, "a buffer keeps its size");
+            tracing::warn!(error = %e, "changing a buffer's size failed");
         }
     }
 
-    /// Begins the log anew, with little room allotted to it. For when nobody writes.
+    /// Starts a new log, with little space allocated. For times without writes.
     pub(crate) fn renew_log(&self) -> Result<(), Error> {
-        // Nothing is flushed, and no log begun, where nothing was written.
+        // Nothing is flushed, and no log started, where nothing was written.
         let cf = self.cf(Keyspace::Meta);
         if let Some(format) = self.db.get_pinned_cf(cf, keys::meta::FORMAT)? {
             self.db.put_cf(cf, keys::meta::FORMAT, &format)?;
@@ -459,7 +471,7 @@ impl Engine {
         self.flush_all()
     }
 
-    /// Room on disk of the log's files, also what is only allotted to them, in bytes.
+    /// Returns the disk space of the log's files, including preallocated space, in bytes.
     pub(crate) fn log_bytes(&self) -> u64 {
         let is_log =
             |entry: &std::fs::DirEntry| entry.path().extension().is_some_and(|e| e == "log");
@@ -469,7 +481,8 @@ impl Engine {
             .sum()
     }
 
-    /// Bytes of files that hold these ranges of a keyspace, estimated; without the contents of attachments.
+    /// Estimates the bytes of files that hold these ranges of a keyspace, without the contents of
+    /// attachments.
     pub(crate) fn bytes_in(&self, k: Keyspace, ranges: &[KeyRange]) -> u64 {
         let cf = self.cf(k);
         let of = |some: &[KeyRange]| -> u64 {
@@ -482,8 +495,9 @@ impl Engine {
         ranges.chunks(1024).map(of).sum()
     }
 
-    /// Rewrites the files that hold these ranges of a keyspace, one after the other, without what was deleted. Others may
-    /// compact meanwhile. `after` is told how many are done; none are begun any more when the store closes.
+    /// Rewrites the files that hold these ranges of a keyspace, one after the other, without
+    /// deleted rows. Others may compact meanwhile. `after` is called with the number of ranges
+    /// done; none are started once the store closes.
     pub(crate) fn compact_ranges(&self, k: Keyspace, ranges: &[KeyRange], after: impl Fn(usize)) {
         let cf = self.cf(k);
         let mut options = CompactOptions::default();
@@ -498,8 +512,9 @@ impl Engine {
         }
     }
 
-    /// Rewrites all files that hold rows of a shard or index in a keyspace, also those that were moved to the last level as they
-    /// were and are still in the first levels' compression. Others may compact meanwhile.
+    /// Rewrites all files that hold rows of a shard or index in a keyspace, including those that
+    /// were moved to the last level unchanged and still have the first levels' compression. Others
+    /// may compact meanwhile.
     pub fn rewrite(&self, k: Keyspace, shard: ShardNumber) {
         let (low, high) = (shard.to_be_bytes(), keys::shard_end(shard));
         let mut options = CompactOptions::default();
@@ -510,22 +525,22 @@ impl Engine {
             .compact_range_cf_opt(cf, Some(&low[..]), Some(&high[..]), &options);
     }
 
-    /// Memory that the block cache uses, in bytes.
+    /// Returns the memory that the block cache uses, in bytes.
     pub(crate) fn cache_bytes(&self) -> u64 {
         self.cache.get_usage() as u64
     }
 
-    /// Memory that it may use, in bytes.
+    /// Returns the memory that it may use, in bytes.
     pub(crate) fn cache_capacity_bytes(&self) -> u64 {
         self.cache_capacity_bytes as u64
     }
 
-    /// Bytes in memtables not yet written to files.
+    /// Returns the bytes in memtables that are not flushed yet.
     pub fn memtable_bytes(&self) -> u64 {
         self.memtable_bytes_of(&Keyspace::ALL)
     }
 
-    /// Bytes of documents in memtables not yet written to files, without their attachments.
+    /// Returns the bytes of documents in unflushed memtables, without their attachments.
     pub fn document_memtable_bytes(&self) -> u64 {
         self.memtable_bytes_of(&[Keyspace::ById, Keyspace::BySeq, Keyspace::Bodies])
     }
@@ -539,7 +554,7 @@ impl Engine {
         bytes.sum()
     }
 
-    /// Bytes of the files of each keyspace, by name.
+    /// Returns the bytes of the files of each keyspace, by name.
     pub fn keyspace_bytes(&self) -> Vec<(&'static str, u64)> {
         Keyspace::ALL
             .iter()
@@ -556,14 +571,14 @@ impl Engine {
             .collect()
     }
 
-    /// Options for writing a file of attachments' chunks that [`Engine::ingest`] takes.
+    /// Returns options for writing a file of attachment chunks for [`Engine::ingest`].
     pub(crate) fn content_file_options(&self) -> Options {
         let mut o = keyspace::options(Keyspace::Attachments, &self.cache);
         o.set_enable_blob_files(false);
         o
     }
 
-    /// Drops files that hold nothing but keys of a range in which nothing is needed any more.
+    /// Drops files that contain only keys of a range in which nothing is needed any more.
     pub(crate) fn drop_attachment_files(&self, from: &[u8], to: &[u8]) {
         let cf = self.cf(Keyspace::Attachments);
         if let Err(e) = self.db.delete_file_in_range_cf(&cf, from, to) {
@@ -571,8 +586,9 @@ impl Engine {
         }
     }
 
-    /// Compacts ranges of `attachments` from which chunks were removed. Files in which nothing is needed go; of the others, what
-    /// is needed is moved when more than a quarter of all is garbage.
+    /// Compacts ranges of `attachments` from which chunks were removed. Files without needed data
+    /// are dropped; needed data of the others is moved when more than a quarter of the total is
+    /// garbage.
     pub(crate) fn reclaim_attachments(&self, ranges: &[KeyRange], quiet: bool) {
         let cf = self.cf(Keyspace::Attachments);
         if let Err(e) = self.db.flush_cf(cf) {
@@ -592,7 +608,7 @@ impl Engine {
         let set = |cutoff: &str| {
             let option = [("blob_garbage_collection_age_cutoff", cutoff)];
             if let Err(e) = self.db.set_options_cf(cf, &option) {
-                tracing::warn!(error = %e, "attachments' files are not rewritten");
+                tracing::warn!(error = %e, "rewriting attachments' files failed");
             }
         };
         set("1.0");
@@ -604,7 +620,7 @@ impl Engine {
         set(&BLOB_GC_AGE_CUTOFF.to_string());
     }
 
-    /// Bytes of files that hold the shard's rows, but for attachments, estimated by the engine.
+    /// Estimates the bytes of files that hold the shard's rows, without attachments.
     pub fn file_bytes(&self, shard: ShardNumber) -> u64 {
         let start = shard.to_be_bytes();
         let end = keys::shard_end(shard);

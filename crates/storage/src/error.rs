@@ -3,7 +3,7 @@ use std::path::PathBuf;
 use crate::keys::ShardNumber;
 use crate::slot::{Position, SlotNumber, described};
 
-/// What can go wrong below the database.
+/// Errors below the database.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
     /// The engine refused or failed an operation.
@@ -12,14 +12,14 @@ pub enum Error {
     /// A stored value does not decode.
     #[error("corrupt {0}")]
     Corrupt(&'static str),
-    /// Writes are refused until space returns.
+    /// Writes are refused until space is available.
     #[error(
         "not enough free disk space: {free_bytes} bytes are free, {needed_bytes} are needed to write safely"
     )]
     DiskFull {
-        /// Free now.
+        /// Free bytes.
         free_bytes: u64,
-        /// What a safe write needs.
+        /// Bytes that a safe write needs.
         needed_bytes: u64,
     },
     /// A record in the middle of a write-ahead log is damaged.
@@ -31,9 +31,9 @@ pub enum Error {
     DamagedLog {
         /// The log's file.
         path: PathBuf,
-        /// Where the damaged record begins, in bytes.
+        /// Offset of the damaged record, in bytes.
         offset: u64,
-        /// Records behind it that can be read.
+        /// Number of readable records after it.
         later_records: u64,
     },
     /// The directory cannot be used.
@@ -41,10 +41,10 @@ pub enum Error {
     Directory {
         /// The directory.
         path: PathBuf,
-        /// Why not, for people.
+        /// The reason, for people.
         reason: String,
     },
-    /// Another process has the directory open, or another opening in this one.
+    /// Another process has the directory open, or this process has it open already.
     #[error(
         "{path} is open already: a data directory is used by one process, and opened once there"
     )]
@@ -55,25 +55,25 @@ pub enum Error {
     /// The shard's database was deleted.
     #[error("the database is deleted")]
     Dropped,
-    /// A slot's write does not go on from where the slot is here.
-    #[error("slot {slot} is at {}, and what is to be applied goes on from {}", described(.stored.as_deref()), described(.from.as_deref()))]
+    /// A slot's write does not continue from the slot's position here.
+    #[error("slot {slot} is at {}, and the write to apply continues from {}", described(.stored.as_deref()), described(.from.as_deref()))]
     SlotPosition {
         /// The slot.
         slot: SlotNumber,
-        /// Where it is; `None` when it is not here.
+        /// Its position; `None` when the slot does not exist here.
         stored: Option<Box<Position>>,
-        /// Where the write goes on from.
+        /// The position that the write continues from.
         from: Option<Box<Position>>,
     },
-    /// A slot's first write to a shard that has rows already: they are in no digest.
+    /// A slot's first write to a shard that already has rows: no digest covers them.
     #[error("shard {0} was written to before it belonged to a slot")]
     NotOfSlot(ShardNumber),
-    /// What came as the copy of a slot is none, or not all of one.
+    /// The copy of a slot is invalid, or incomplete.
     #[error("the copy of slot {slot} {reason}")]
     Copy {
         /// The slot.
         slot: SlotNumber,
-        /// What is wrong with it, for people.
+        /// The reason, for people.
         reason: &'static str,
     },
     /// The store was closed while the operation waited.

@@ -1,4 +1,4 @@
-//! Sorted files that the engine takes in as they are, past its log and its memory.
+//! Sorted files that the engine ingests unchanged, bypassing its log and memory.
 
 use std::path::PathBuf;
 use std::sync::Arc;
@@ -10,24 +10,24 @@ use crate::Error;
 use crate::engine::Engine;
 use crate::keyspace::Keyspace;
 
-/// A file is closed at this many bytes of rows, and another begun.
+/// Size at which a file is closed, and another started, in bytes of rows.
 pub(crate) const FILE_BYTES_MAX: u64 = 256 << 20;
 
 static NEXT_FILE: AtomicU64 = AtomicU64::new(0);
 
-/// Files to be added to a keyspace. Those that were not are removed when it is dropped.
+/// Files to be added to a keyspace. If they were not added they are removed on drop.
 #[derive(Debug, Default)]
 pub struct SortedFiles {
     pub(crate) paths: Vec<PathBuf>,
 }
 
 impl SortedFiles {
-    /// How many files there are.
+    /// Returns the number of files.
     pub fn count(&self) -> usize {
         self.paths.len()
     }
 
-    /// Adds the files to a keyspace, all or none. What they hold is on disk then.
+    /// Adds the files to a keyspace, all or none. Their rows are on disk then.
     ///
     /// # Errors
     /// [`Error::Engine`]: none were added.
@@ -44,7 +44,7 @@ impl Drop for SortedFiles {
         for path in &self.paths {
             match std::fs::remove_file(path) {
                 Ok(()) => {}
-                // Added, and so moved; or never made.
+                // Added, and so moved; or never created.
                 Err(e) if e.kind() == std::io::ErrorKind::NotFound => {}
                 Err(e) => {
                     tracing::warn!(path = %path.display(), error = %e, "removing a file failed; the next start does it");
@@ -54,14 +54,14 @@ impl Drop for SortedFiles {
     }
 }
 
-/// A sorted file that is being written.
+/// A sorted file being written.
 pub struct FileWriter<'a>(SstFileWriter<'a>);
 
 impl FileWriter<'_> {
-    /// Adds a key, which is above those before.
+    /// Adds a key, which must be greater than those before.
     ///
     /// # Errors
-    /// [`Error::Engine`], also when it is not above them.
+    /// [`Error::Engine`], also when it is not greater.
     #[inline]
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         Ok(self.0.put(key, value)?)
@@ -78,12 +78,12 @@ self_cell::self_cell!(
     }
 );
 
-/// Sorted files of one keyspace that are written row by row. Dropped before [`FileSequence::ingest`], they are removed: after `open`, which is
-/// above them.
+/// Sorted files of one keyspace that are written row by row. They are removed if dropped before
+/// [`FileSequence::ingest`]: after `open`, which is declared first.
 pub(crate) struct FileSequence {
     engine: Arc<Engine>,
     keyspace: Keyspace,
-    /// A file is ended when it has so many bytes.
+    /// Size at which a file is ended, in bytes.
     file_bytes: u64,
     open: Option<OpenFile>,
     bytes: u64,
@@ -102,7 +102,7 @@ impl FileSequence {
         }
     }
 
-    /// Adds a row; keys come in ascending order.
+    /// Adds a row; keys must ascend.
     pub fn put(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         if self.bytes >= self.file_bytes {
             self.end_file()?;
@@ -138,7 +138,7 @@ impl FileSequence {
         Ok(())
     }
 
-    /// Has the engine take the files. What they hold is durable then.
+    /// Ingests the files. Their rows are durable then.
     pub fn ingest(mut self) -> Result<(), Error> {
         self.end_file()?;
         self.files.ingest(&self.engine, self.keyspace)
@@ -151,11 +151,11 @@ impl Engine {
         self.ingest_directory().join(format!("{n}.sst"))
     }
 
-    /// Writes sorted files for a keyspace. `write` puts keys in ascending order and answers false when there are none left; it is
-    /// called until then.
+    /// Writes sorted files for a keyspace. `write` puts keys in ascending order and returns false
+    /// when none are left; it is called until then.
     ///
     /// # Errors
-    /// The engine's, and those of `write`. No file is left then.
+    /// Those of the engine, and those of `write`. No file is left then.
     pub fn write_files<E: From<Error>>(
         &self,
         k: Keyspace,
@@ -178,7 +178,8 @@ impl Engine {
                 file.0.finish().map_err(Error::from)?;
             } else {
                 drop(file);
-                // An empty file cannot be finished; the engine's writer may not even have made one.
+                // An empty file cannot be finished; the engine's writer may not even have created
+                // one.
                 let paths = files.paths.split_off(files.paths.len() - 1);
                 drop(SortedFiles { paths });
             }

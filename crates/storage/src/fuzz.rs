@@ -8,7 +8,7 @@ use crate::row::{Body, Row};
 use crate::shard::decode_local;
 use crate::varint::{Reader, put};
 
-/// The decoders of stored values: what decodes is encoded as a value that says the same.
+/// Fuzzes the decoders of stored values: whatever decodes encodes to an equivalent value.
 pub fn stored(bytes: &[u8]) {
     record(bytes);
     row(bytes);
@@ -44,7 +44,7 @@ fn record(bytes: &[u8]) {
 }
 
 fn row(bytes: &[u8]) {
-    // Seqs that rows count back from may be beyond the beginning.
+    // Seqs that rows count back from may be before the beginning.
     for seq in [0, 7, u64::MAX] {
         let Ok(row) = Row::decode(seq, bytes) else {
             return;

@@ -1,4 +1,5 @@
-//! The bytes of keys and stored values: a change of any of them is a change of format (docs/src/developers/storage-format.md).
+//! The bytes of keys and stored values: a change of any of them is a change of format
+//! (docs/src/developers/storage-format.md).
 
 use document::attachment::append_attachments;
 use document::{Attachment, Encoding, Rev, RevPath, Revision};
@@ -21,7 +22,8 @@ fn path(start: u64, ids: &[&str]) -> RevPath {
     RevPath { start, ids }
 }
 
-/// One revision; and two branches, one of them deleted, with a history.
+/// Returns a record with one revision, and one with two branches, one of them deleted, with a
+/// history.
 fn records() -> (Record, Record) {
     let mut lone = Record {
         seq: 300,
@@ -225,7 +227,7 @@ fn rows_of_slots_have_these_bytes() {
         heard: 5,
     };
     assert_eq!(hex(heard.encode()), "820205");
-    // A number of as many digits as a hash has bytes is no hash.
+    // A number of as many digits as a hash has bytes is not a hash.
     let local = crate::local_rev(1_234_567_890_123_456);
     let written = Rev::parse("2-x").unwrap();
     let outcome = [

@@ -1,6 +1,6 @@
-//! Keys: every key begins with its shard's number, so one range of each keyspace is one shard.
+//! Keys: every key starts with its shard's number, so one range of each keyspace is one shard.
 
-/// A shard's number in this store; never used again after its database is dropped.
+/// A shard's number in this store; never reused after its database is dropped.
 pub type ShardNumber = u32;
 
 pub const SHARD_LEN: usize = 4;
@@ -17,7 +17,7 @@ pub fn id_key(shard: ShardNumber, id: &[u8]) -> Vec<u8> {
     k
 }
 
-/// The key of a seq in by-seq, bodies, superseded or purges.
+/// Returns the key of a seq in by-seq, bodies, superseded or purges.
 pub fn seq_key(shard: ShardNumber, seq: u64) -> [u8; 12] {
     let mut k = [0; 12];
     k[..4].copy_from_slice(&shard.to_be_bytes());
@@ -25,12 +25,12 @@ pub fn seq_key(shard: ShardNumber, seq: u64) -> [u8; 12] {
     k
 }
 
-/// The seq in a key of by-seq, bodies, superseded or purges.
+/// Returns the seq in a key of by-seq, bodies, superseded or purges.
 pub fn seq_of(key: &[u8]) -> u64 {
     u64::from_be_bytes(key[SHARD_LEN..SHARD_LEN + 8].try_into().unwrap_or([0; 8]))
 }
 
-/// First key after every key of the shard.
+/// Returns the first key after every key of the shard.
 pub fn shard_end(shard: ShardNumber) -> Vec<u8> {
     match shard.checked_add(1) {
         Some(n) => n.to_be_bytes().to_vec(),
@@ -52,10 +52,10 @@ pub mod meta {
     pub const NEXT_SHARD: &[u8] = b"n";
     pub const FORMAT: &[u8] = b"f";
     pub const DROPPED: u8 = b'x';
-    /// Contents that were begun and are not referred to yet.
+    /// Contents that were started and have no reference yet.
     pub const UPLOAD: u8 = b'u';
     pub const NEXT_CONTENT: &[u8] = b"v";
-    /// Bytes of contents are counted as they come and go: they were not in stores of early versions.
+    /// Marks that the total size of contents is maintained, unlike in stores of early versions.
     pub const CONTENTS_COUNTED: &[u8] = b"b";
 
     pub fn database(name: &str) -> Vec<u8> {
@@ -80,14 +80,14 @@ pub mod meta {
         k
     }
 
-    /// State of an index.
+    /// Returns the key of an index's state.
     pub fn index_state(n: ShardNumber) -> [u8; 5] {
         let mut k = shard(n);
         k[0] = b'm';
         k
     }
 
-    /// Rows of slots: the slot's number, a letter for the kind, then what tells them apart.
+    /// Rows of slots: the slot's number, a letter for the kind, then an identifier.
     pub const SLOT: u8 = b'l';
 
     pub fn slot(n: u16) -> [u8; 3] {

@@ -1,17 +1,17 @@
-//! Keyspaces, and how the engine keeps each.
+//! Keyspaces, and the engine's options for each.
 
 use rocksdb::{BlockBasedOptions, Cache, DBCompressionType, Options};
 
 /// Shorter values of `attachments` stay in its tables.
 const ATTACHMENT_BLOB_BYTES_MIN: u64 = 4 << 10;
 const ATTACHMENT_BLOB_FILE_BYTES: u64 = 256 << 20;
-/// The part of the files, oldest first, from which a compaction moves what is still needed.
+/// The share of the files, oldest first, from which a compaction moves what is still needed.
 pub(crate) const BLOB_GC_AGE_CUTOFF: f64 = 0.25;
 
-/// What the catalogue gathers in memory.
+/// The catalogue's memtable size, in bytes.
 pub(crate) const META_BUFFER_BYTES: usize = 8 << 20;
 
-/// A column family. One by kind of keyspace, never one by database: their cost is quadratic.
+/// A column family. One per kind of data, never one per database: their cost is quadratic.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum Keyspace {
     /// The node's catalogue and the shards' counters.
@@ -22,21 +22,21 @@ pub enum Keyspace {
     BySeq,
     /// Bodies too long for by-seq, under the seq of their row.
     Bodies,
-    /// Seqs of by-seq rows that list their document no longer.
+    /// Seqs of by-seq rows that no longer list their document.
     Superseded,
     /// Local documents, by id.
     Local,
-    /// What was purged, by purge seq.
+    /// Purges, by purge seq.
     Purges,
     /// The shards' summary trees.
     Summary,
     /// Rows of indexes, by an index's number.
     IndexRows,
-    /// Which rows of an index each document has.
+    /// The rows of an index by document.
     IndexBack,
     /// The summary trees of indexes.
     IndexBlocks,
-    /// Contents of attachments, and who refers to them.
+    /// Contents of attachments, and their references.
     Attachments,
 }
 
@@ -57,10 +57,10 @@ impl Keyspace {
         Keyspace::Attachments,
     ];
 
-    /// How many there are.
+    /// Their number.
     pub(crate) const COUNT: usize = Keyspace::ALL.len();
 
-    /// The keyspaces whose keys begin with the number of a shard or index.
+    /// The keyspaces whose keys start with the number of a shard or index.
     pub const SHARDED: [Keyspace; 11] = [
         Keyspace::ById,
         Keyspace::BySeq,
@@ -107,7 +107,7 @@ fn table_options(cache: &Cache, block_bytes: usize, bloom: bool) -> BlockBasedOp
     t
 }
 
-/// The engine's options of a keyspace.
+/// Returns the engine's options for a keyspace.
 pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
     let (block_bytes, bloom, buffer_bytes) = match k {
         Keyspace::ById => (8 << 10, true, 32 << 20),
@@ -130,8 +130,8 @@ pub(crate) fn options(k: Keyspace, cache: &Cache) -> Options {
     o.set_compression_type(DBCompressionType::Lz4);
     o.set_bottommost_compression_type(DBCompressionType::Zstd);
     if k == Keyspace::Attachments {
-        // Chunks go to files of their own, so that compactions move their places only, and they are compressed already or not
-        // worth it.
+        // Chunks go to files of their own, so that compactions only move references to them; they
+        // are compressed already or not worth it.
         o.set_compression_type(DBCompressionType::None);
         o.set_bottommost_compression_type(DBCompressionType::None);
         o.set_enable_blob_files(true);

@@ -1,21 +1,21 @@
-//! When the store was last copied: a file beside the engine's, which its copies do not have.
+//! The time of the store's last copy: a file next to the engine's, which its copies do not have.
 
 use std::path::Path;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
-/// Holds the time in seconds since 1970, as decimal digits.
+/// Contains the time in seconds since 1970, as decimal digits.
 const FILE: &str = "LAST_BACKUP";
 
-/// A copy was made now. What cannot be written is not worth the copy's failure.
+/// Records a copy. Failures are ignored: they are not worth failing the copy.
 pub(crate) fn note(store: &Path) {
     let now = SystemTime::now().duration_since(UNIX_EPOCH);
     let seconds = now.map_or(0, |now| now.as_secs());
     if let Err(error) = std::fs::write(store.join(FILE), format!("{seconds}\n")) {
-        tracing::warn!(%error, "the time of the backup is not remembered");
+        tracing::warn!(%error, "storing the time of the backup failed");
     }
 }
 
-/// When the last copy was made; `None` when none is known of.
+/// Returns the time of the last copy; `None` when none is known.
 pub(crate) fn read(store: &Path) -> Option<SystemTime> {
     let text = std::fs::read_to_string(store.join(FILE)).ok()?;
     let seconds = text.trim().parse().ok()?;

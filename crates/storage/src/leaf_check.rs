@@ -1,4 +1,5 @@
-//! Which edits would be refused because their documents have too many leaves: asked before edits are logged.
+//! Predicts which edits would be refused because their documents have too many leaves, before they
+//! are logged.
 
 use document::{Revision, weight};
 use rustc_hash::FxHashMap;
@@ -12,11 +13,11 @@ use crate::limits::Limits;
 use crate::record::Record;
 use crate::tree::Tree;
 
-/// A leaf takes at least so many bytes of a stored record, for each part of its weight.
+/// Minimum size of a leaf in a stored record, for each part of its weight, in bytes.
 const LEAF_BYTES_MIN: usize = 19;
 
-/// For each edit, whether it would be one leaf too many, if all of them were applied now. What others write meanwhile is not
-/// seen: the writer decides.
+/// Returns for each edit whether it would exceed the maximum number of leaves, if all of them were
+/// applied now. Concurrent writes are not seen: the writer decides.
 ///
 /// # Errors
 /// Those of the engine; [`Error::Corrupt`].
@@ -38,7 +39,7 @@ pub fn too_many_leaves(edits: &[ShardEdit], limits: &Limits) -> Result<Vec<bool>
         let stored = engine.get(Keyspace::ById, &key)?;
         let bytes = stored.as_ref().map_or(0, |value| value.len());
         let new: u64 = of_document.iter().map(|i| new_weight(&edits[*i])).sum();
-        // Mostly this is all.
+        // Usually this is enough.
         if (bytes / LEAF_BYTES_MIN) as u64 + new <= max {
             continue;
         }

@@ -1,8 +1,9 @@
-//! The node's store: one RocksDB for all databases, shards as ranges of its keyspaces, group commit,
-//! snapshots, exact counts, compaction, online backup.
+//! The node's store: one RocksDB for all databases, shards as ranges of its keyspaces, group
+//! commit, snapshots, exact counts, compaction, online backup.
 //!
-//! It knows documents' ids, revision trees and bodies as bytes; it knows nothing of HTTP, of JSON, or of what a
-//! database is beyond a record in a catalogue. The format is described byte by byte in docs/src/developers/storage-format.md.
+//! It knows documents' ids, revision trees and bodies as bytes; it does not know HTTP, JSON, or
+//! what a database is beyond a record in a catalogue. docs/src/developers/storage-format.md
+//! describes the format byte by byte.
 #![deny(unsafe_code)]
 
 mod batch;
@@ -47,7 +48,7 @@ mod writes;
 
 pub use batch::local_rev;
 pub use commit::{
-    Committer, Counters, Edited, OnCommit, Put, ShardEdit, ShardPurge, Timing, Written,
+    Committer, Counters, Edited, OnCommit, Put, ShardCommit, ShardEdit, ShardPurge, Timing,
     commit_on_this_thread,
 };
 pub use compact::{compact, trim_purges};

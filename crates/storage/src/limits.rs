@@ -2,7 +2,7 @@
 
 use document::TreeLimits;
 
-/// Most leaves of a document, unless a setting says otherwise.
+/// Default maximum number of leaves of a document.
 pub const LEAVES_MAX: u64 = 10_000;
 
 /// Limits of the database that an edit belongs to.
@@ -10,10 +10,11 @@ pub const LEAVES_MAX: u64 = 10_000;
 pub struct Limits {
     /// Revisions kept of each branch.
     pub revs_limit: u64,
-    /// Purges remembered.
+    /// Number of purges remembered.
     pub purged_infos_limit: u64,
-    /// Most leaves of a document: an edit that adds another one is refused ([`crate::Outcome::TooManyLeaves`]). `None` for
-    /// edits of logs that name no limit, and for repairs.
+    /// Maximum number of leaves of a document: an edit that adds another one is refused
+    /// ([`crate::Outcome::TooManyLeaves`]). `None` for edits of logs without a limit, and for
+    /// repairs.
     pub leaves_max: Option<u64>,
 }
 

@@ -7,35 +7,35 @@ const VERSION: u8 = 1;
 /// With a digest at the end.
 const VERSION_WITH_DIGEST: u8 = 2;
 
-/// What a shard counts.
+/// The counters of a shard.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct ShardMeta {
-    /// Seq of the newest change; seqs start at 1 and only grow.
+    /// Seq of the latest change; seqs start at 1 and only grow.
     pub update_seq: u64,
-    /// Documents whose winner is not deleted, and those whose winner is.
+    /// Documents whose winner is not deleted.
     pub doc_count: u64,
     /// Documents whose winner is deleted.
     pub doc_del_count: u64,
-    /// Text length in bytes of the bodies of all leaves.
+    /// Length of the bodies of all leaves, in bytes of text.
     pub external_bytes: u64,
     /// Length in bytes of all document ids.
     pub id_bytes: u64,
     /// Purges so far.
     pub purge_seq: u64,
-    /// Purges up to this seq are forgotten.
+    /// Purges up to this seq were removed.
     pub purge_floor: u64,
-    /// By-seq rows that list their document no longer, waiting for compaction.
+    /// By-seq rows that no longer list their document, waiting for compaction.
     pub superseded_rows: u64,
-    /// What the rows of a shard that belongs to a slot come to ([`crate::Shard::digest`]).
+    /// The digest of the rows of a shard that belongs to a slot ([`crate::Shard::digest`]).
     pub digest: Option<u128>,
 }
 
-/// Bytes that a document's by-id and by-seq rows take beyond its body and twice its id, before compression
-/// (keys, flags, varints, revision id), rounded.
+/// Bytes that a document's by-id and by-seq rows take beyond its body and twice its id, before
+/// compression (keys, flags, varints, revision id), rounded.
 const ROW_OVERHEAD_BYTES: u64 = 53;
 
 impl ShardMeta {
-    /// The stored form.
+    /// Encodes them.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![match self.digest {
             None => VERSION,
@@ -59,7 +59,7 @@ impl ShardMeta {
         out
     }
 
-    /// Reads the stored form.
+    /// Decodes the stored form.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -88,14 +88,15 @@ impl ShardMeta {
         })
     }
 
-    /// The live part of so many bytes of files: by rows, since what a superseded one takes is not counted.
+    /// Estimates the live part of files of `file_bytes` bytes: by rows, since the size of
+    /// superseded ones is not counted.
     pub fn active_part_of(&self, file_bytes: u64) -> u64 {
         let live = self.doc_count + self.doc_del_count;
         let all = u128::from(live + self.superseded_rows).max(1);
         (u128::from(file_bytes) * u128::from(live) / all) as u64
     }
 
-    /// Bytes of live data before compression.
+    /// Estimates the bytes of live data before compression.
     pub fn active_bytes(&self) -> u64 {
         active_bytes(
             self.doc_count + self.doc_del_count,
@@ -105,7 +106,7 @@ impl ShardMeta {
     }
 }
 
-/// Bytes that `docs` documents with these ids and bodies take, before compression.
+/// Estimates the bytes of `docs` documents with these ids and bodies, before compression.
 pub fn active_bytes(docs: u64, id_bytes: u64, body_bytes: u64) -> u64 {
     body_bytes + 2 * id_bytes + docs * ROW_OVERHEAD_BYTES
 }

@@ -1,17 +1,18 @@
-//! What the engine does by code of ours in C++ (`crates/storage/native`): its environment, whose logs have zeros ahead and are sealed after errors,
-//! the report of its errors, and that it goes on after one.
+//! The engine's extensions in C++ (`crates/storage/native`): its environment, whose logs have zeros
+//! ahead and are sealed after errors, the report of its errors, and resuming after one.
 
 use std::ffi::{CStr, c_char, c_int, c_void};
 use std::sync::Arc;
 
 use rocksdb::{AsRawPtr as _, DB, Env, Options};
 
-// They are in the library that `scripts/rocksdb.sh` makes, compiled behind the engine's own C interface, of whose types the pointers are.
+// They are in the library that `scripts/rocksdb.sh` builds, compiled behind the engine's own C
+// interface, which defines the pointers' types.
 unsafe extern "C" {
-    /// Makes a `rocksdb_env_t`, which is the caller's.
+    /// Returns a new `rocksdb_env_t`, owned by the caller.
     fn settee_env_create() -> *mut c_void;
-    /// Has an engine that is opened with `options` and `env` report errors to `report`, from any of its threads, and call `release` once after the
-    /// last one. Both get `state`.
+    /// Makes an engine that is opened with `options` and `env` report errors to `report`, from any
+    /// of its threads, and call `release` once after the last one. Both get `state`.
     fn settee_report_errors(
         options: *mut c_void,
         env: *mut c_void,
@@ -19,36 +20,37 @@ unsafe extern "C" {
         release: unsafe extern "C" fn(*mut c_void),
         state: *mut c_void,
     );
-    /// Tells the files of `env` which engine they are of.
+    /// Associates the files of `env` with their engine.
     fn settee_attach(env: *mut c_void, db: *mut c_void);
-    /// Resumes writes. Null, or a message that the caller frees by `rocksdb_free`.
+    /// Resumes writes. Returns null, or a message that the caller frees by `rocksdb_free`.
     fn settee_resume(db: *mut c_void) -> *mut c_char;
     fn rocksdb_free(pointer: *mut c_void);
-    /// How often the engine resumes by itself.
+    /// Sets how often the engine resumes on its own.
     fn rocksdb_options_set_max_bgerror_resume_count(options: *mut c_void, count: c_int);
 }
 
-/// An environment for one engine: how much its logs' syncs have to write is remembered in it.
+/// Returns an environment for one engine: it tracks how much its logs' syncs have to write.
 pub fn log_env() -> Env {
-    // SAFETY: the function has no preconditions. It answers a new `rocksdb_env_t`, as `rocksdb_create_mem_env` does, made of the engine's own
-    // definition of that type, and keeps no pointer to it: `Env` owns it, and gives it back once by `rocksdb_env_destroy`. The engine keeps
+    // SAFETY: the function has no preconditions. It returns a new `rocksdb_env_t`, as
+    // `rocksdb_create_mem_env` does, made of the engine's own definition of that type, and keeps no
+    // pointer to it: `Env` owns it, and releases it once by `rocksdb_env_destroy`. The engine keeps
     // the `Env` as long as it is open (`Options::set_env` and `DB` hold it).
     unsafe { Env::from_raw(settee_env_create().cast()) }
 }
 
-/// What an error of the engine means for writes.
+/// The effect of an error of the engine on writes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Severity {
-    /// They are refused until the engine is resumed.
+    /// Refused until the engine is resumed.
     Stopped,
-    /// They are refused until the store is opened again.
+    /// Refused until the store is reopened.
     Broken,
-    /// None: a compaction failed, which the engine tries again.
+    /// None: a compaction failed, which the engine retries.
     Compaction,
 }
 
 impl Severity {
-    /// By the numbers of `native/errors.cc`.
+    /// Converts the numbers of `native/errors.cc`.
     fn of(kind: c_int) -> Severity {
         match kind {
             0 => Severity::Stopped,
@@ -58,22 +60,24 @@ impl Severity {
     }
 }
 
-/// A receiver of the engine's errors. It is called by threads of the engine and by those that write, and must be quick.
+/// A receiver of the engine's errors. It is called by threads of the engine and by writers, and
+/// must be fast.
 pub trait ErrorSink: Send + Sync {
-    /// Takes an error, with the engine's words for it.
+    /// Receives an error, with the engine's message.
     fn report(&self, severity: Severity, text: &str);
 }
 
-/// Has the engine that is opened with these options, in this environment of [`log_env`], report its errors to `sink`. It does not resume by itself
-/// after those that stop writes.
+/// Makes the engine that is opened with these options, in this environment of [`log_env`], report
+/// its errors to `sink`. It does not resume on its own after errors that stop writes.
 pub fn report_errors<S: ErrorSink + 'static>(options: &mut Options, env: &Env, sink: Arc<S>) {
     unsafe extern "C" fn report<S: ErrorSink>(
         state: *mut c_void,
         kind: c_int,
         text: *const c_char,
     ) {
-        // SAFETY: `state` is the pointer of `Arc::into_raw` below, which is valid until `release`, after which nothing is reported. `text` is a
-        // string of the engine that ends with a zero and outlives the call.
+        // SAFETY: `state` is the pointer of `Arc::into_raw` below, which is valid until `release`,
+        // after which nothing is reported. `text` is a string of the engine that ends with a zero
+        // and outlives the call.
         let (sink, text) = unsafe { (&*state.cast::<S>(), CStr::from_ptr(text)) };
         sink.report(Severity::of(kind), &text.to_string_lossy());
     }
@@ -82,8 +86,8 @@ pub fn report_errors<S: ErrorSink + 'static>(options: &mut Options, env: &Env, s
         drop(unsafe { Arc::from_raw(state.cast::<S>().cast_const()) });
     }
     let state = Arc::into_raw(sink).cast_mut().cast();
-    // SAFETY: the pointers are of live objects, the environment is one of `settee_env_create`, and the functions are of the type that `state` is of. `S` may
-    // be used by any thread.
+    // SAFETY: the pointers are to live objects, the environment is one of `settee_env_create`, and
+    // the functions match the type of `state`. `S` may be used by any thread.
     unsafe {
         let (options, env) = (options.as_raw_ptr().cast(), env.as_raw_ptr().cast());
         rocksdb_options_set_max_bgerror_resume_count(options, 0);
@@ -91,18 +95,21 @@ pub fn report_errors<S: ErrorSink + 'static>(options: &mut Options, env: &Env, s
     }
 }
 
-/// Tells the files of an environment of [`log_env`] that they are of `db`, which was opened in it and owns them.
+/// Associates the files of an environment of [`log_env`] with `db`, which was opened in it and owns
+/// them.
 pub fn attach(env: &Env, db: &DB) {
-    // SAFETY: the pointers are of live objects. The files are closed by the engine, before it goes.
+    // SAFETY: the pointers are to live objects. The engine closes the files before it is dropped.
     unsafe { settee_attach(env.as_raw_ptr().cast(), db.as_raw_ptr().cast()) }
 }
 
-/// Has the engine take writes again after an error. All that it has in memory is in files then. Blocks.
+/// Makes the engine accept writes again after an error. Everything in memory is in files then.
+/// Blocks.
 ///
 /// # Errors
-/// Its words for what still fails.
+/// The engine's message about what still fails.
 pub fn resume(db: &DB) -> Result<(), String> {
-    // SAFETY: the pointer is of a live object. What is answered is null or a string that ends with a zero and is ours, which is freed once.
+    // SAFETY: the pointer is to a live object. The result is null or a zero-terminated string that
+    // we own, which is freed once.
     unsafe {
         let failed = settee_resume(db.as_raw_ptr().cast());
         if failed.is_null() {

@@ -12,7 +12,7 @@ use crate::varint::{Reader, put, put_slice};
 /// One remembered purge.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct PurgeInfo {
-    /// Its place among the purges of the shard.
+    /// Its position among the purges of the shard.
     pub purge_seq: u64,
     /// Random id of the request.
     pub uuid: [u8; 16],
@@ -22,7 +22,7 @@ pub struct PurgeInfo {
     pub revs: Vec<Rev>,
 }
 
-/// The purges of a shard, oldest first.
+/// Returns the purges of a shard, oldest first.
 pub fn list(shard: &Shard, view: &View) -> Result<Vec<PurgeInfo>, Error> {
     let mut it = view.snapshot.iter(Keyspace::Purges, shard.number);
     let mut all = vec![];

@@ -1,6 +1,7 @@
-//! The value of by-id: everything about a document but its bodies.
+//! The value of by-id: everything about a document except its bodies.
 //!
-//! A document with one revision, by far the commonest, is stored without its tree: the head says it all.
+//! A document with one revision, by far the most common case, is stored without its tree: the head
+//! contains everything.
 
 use document::{Rev, RevHash, RevPath, RevTree, Revision};
 
@@ -15,12 +16,12 @@ const DELETED: u8 = 2;
 pub struct StoredRev<'a> {
     /// The number before the dash.
     pub generation: u64,
-    /// What follows the dash: 16 bytes of an MD5 sum, or a text.
+    /// The part after the dash: 16 bytes of an MD5 sum, or a text.
     pub hash: &'a [u8],
 }
 
 impl StoredRev<'_> {
-    /// The revision, with bytes of its own.
+    /// Returns an owned revision.
     pub fn to_rev(self) -> Rev {
         Rev {
             generation: self.generation,
@@ -53,7 +54,7 @@ pub(crate) fn put_rev(generation: u64, hash: &[u8], out: &mut Vec<u8>) {
     put_slice(hash, out);
 }
 
-/// What a listing needs of a document, read without building its tree.
+/// The part of a record that a listing needs, read without building its tree.
 #[derive(Clone, Copy, Debug)]
 pub struct RecordHead<'a> {
     /// The by-seq row that lists this document now.
@@ -62,14 +63,14 @@ pub struct RecordHead<'a> {
     pub deleted: bool,
     /// The winning revision.
     pub winner: StoredRev<'a>,
-    /// Where the winner's body is, and its length in bytes; `None` when only the tree knows.
+    /// The seq of the winner's body, and its length in bytes; `None` when only the tree knows.
     pub body: Option<(u64, u64)>,
     /// The stored tree, unless `body` is known.
     tree: &'a [u8],
 }
 
 impl<'a> RecordHead<'a> {
-    /// Reads as much of a stored record.
+    /// Decodes the head of a stored record.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -92,7 +93,7 @@ impl<'a> RecordHead<'a> {
         })
     }
 
-    /// The revision tree; `None` of a document with one revision, which is stored without.
+    /// Returns the revision tree; `None` for a document with one revision, which is stored without.
     pub fn tree(&self) -> Result<Option<RevTree>, Error> {
         match self.body {
             Some(_) => Ok(None),
@@ -100,7 +101,7 @@ impl<'a> RecordHead<'a> {
         }
     }
 
-    /// The by-seq row that brought the winner's body.
+    /// Returns the by-seq row with the winner's body.
     #[inline]
     pub fn body_seq(&self) -> Result<u64, Error> {
         match self.body {
@@ -127,7 +128,7 @@ pub struct Record {
 }
 
 impl Record {
-    /// Reads the stored form.
+    /// Decodes the stored form.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -176,12 +177,12 @@ impl Record {
         }
     }
 
-    /// Whether the winner is a tombstone, or there is none.
+    /// Returns whether the winner is a tombstone or missing.
     pub fn is_deleted(&self) -> bool {
         self.tree.winner().is_none_or(|w| w.revision.deleted)
     }
 
-    /// Bytes of the bodies of all leaves.
+    /// Returns the bytes of the bodies of all leaves.
     pub fn leaf_bytes(&self) -> u64 {
         let leaves = self.tree.nodes().filter(|node| node.is_leaf);
         leaves

@@ -1,4 +1,4 @@
-//! The value of by-seq: one change, with the state of the document's leaves after it and the body it brought.
+//! The value of by-seq: one change, with the document's leaves after it and its body.
 
 use document::{Leaf, StoredBody};
 
@@ -8,7 +8,7 @@ use crate::varint::{Reader, put, put_slice};
 
 const INLINE_BODY: u8 = 1;
 const EXTERNAL_BODY: u8 = 2;
-/// Both flags: so compaction need not read other bodies to see what they refer to.
+/// Both flags, so that compaction need not read other bodies to find their references.
 const EXTERNAL_BODY_WITH_ATTACHMENTS: u8 = INLINE_BODY | EXTERNAL_BODY;
 const DELETED: u8 = 4;
 const OTHER_LEAVES: u8 = 8;
@@ -17,14 +17,14 @@ const LIVE_REMOVED: u8 = 32;
 const RECORD_ADDED: u8 = 64;
 const RECORD_REMOVED: u8 = 128;
 
-/// Bodies above this many bytes live in a keyspace of their own, so that a change feed without
-/// documents does not read them.
+/// Longer bodies are in a keyspace of their own, so that a changes feed without documents does not
+/// read them. In bytes.
 pub const INLINE_BODY_MAX_BYTES: usize = 4096;
 
-/// What a change did to the counts; lets the summary tree be rebuilt from by-seq alone.
+/// The effect of a change on the counts, so that the summary tree can be rebuilt from by-seq alone.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Delta {
-    /// +1: a document came to life, -1: it was deleted.
+    /// +1: a document was created or undeleted, -1: it was deleted.
     pub live: i8,
     /// +1: first change of this id, -1: its record was purged.
     pub records: i8,
@@ -32,10 +32,10 @@ pub struct Delta {
     pub supersedes: u64,
 }
 
-/// Which revision's body a row carries.
+/// The body in a row.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Body<'a> {
-    /// The change brought no body.
+    /// The change has no body.
     None,
     /// In the row.
     Inline(&'a [u8]),
@@ -48,27 +48,27 @@ pub enum Body<'a> {
     },
 }
 
-/// A change, as it is stored.
+/// A stored change.
 #[derive(Clone, Debug)]
 pub struct Row<'a> {
     /// The document.
     pub id: &'a str,
     /// The winner is a tombstone.
     pub deleted: bool,
-    /// The winning revision after the change.
+    /// The seq of the winner's body: usually this row's own.
     pub winner: StoredRev<'a>,
     /// Where the winner's body is: this row's own seq, mostly.
     pub winner_seq: u64,
     others: u64,
     other_bytes: &'a [u8],
-    /// What the change brought.
+    /// The change's body.
     pub body: Body<'a>,
-    /// What it did to the counts.
+    /// Its effect on the counts.
     pub delta: Delta,
 }
 
 impl<'a> Row<'a> {
-    /// Reads the row at `seq`.
+    /// Decodes the row at `seq`.
     ///
     /// # Errors
     /// [`Error::Corrupt`].
@@ -113,7 +113,7 @@ impl<'a> Row<'a> {
         })
     }
 
-    /// The leaves that did not win, best first.
+    /// Returns the leaves other than the winner, best first.
     pub fn other_leaves(&self) -> Result<Vec<(StoredRev<'a>, bool)>, Error> {
         let mut r = Reader::new(self.other_bytes, "change row leaves");
         (0..self.others)
@@ -124,20 +124,20 @@ impl<'a> Row<'a> {
             .collect()
     }
 
-    /// The leaves that did not win, as they are stored.
+    /// Returns the leaves other than the winner, encoded.
     pub(crate) fn other_leaf_bytes(&self) -> &'a [u8] {
         self.other_bytes
     }
 
-    /// Whether there are leaves beside the winner.
+    /// Returns whether there are leaves other than the winner.
     pub fn has_other_leaves(&self) -> bool {
         self.others > 0
     }
 }
 
-/// Appends the stored form of a change at `seq` that left the document with these leaves, winner first. A row that is
-/// superseded in the batch that writes it, so that no feed shows it, needs the winner alone.
-/// `body` is inlined when short; the caller stores longer ones under the same seq.
+/// Appends the stored form of a change at `seq` after which the document has these leaves, winner
+/// first. A row that is superseded in its own batch, so that no feed shows it, needs only the
+/// winner. `body` is inlined when it is short; the caller stores longer ones under the same seq.
 pub fn encode(
     seq: u64,
     id: &str,

@@ -15,18 +15,18 @@ use crate::row::{Body, Row};
 use crate::snapshot::{Cursor, Snapshot};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
 
-/// A shorter tail of changes is replayed faster than a summary is saved and loaded.
+/// Replaying fewer changes than this is faster than saving and loading a summary.
 pub(crate) const UNSAVED_CHANGES_MAX: u64 = 1024;
 
-/// What the writer changes after each commit, under one lock with the counters.
+/// The state that the writer changes after each commit, under one lock with the counters.
 #[derive(Debug, Default)]
 pub struct ShardState {
     pub meta: ShardMeta,
-    /// Loaded when first needed.
+    /// Loaded when it is first needed.
     pub summary: Option<Box<Summary>>,
 }
 
-/// A range of a database, with what is known of it in memory.
+/// A range of a database, with its state in memory.
 pub struct Shard {
     /// Its number in the store.
     pub number: ShardNumber,
@@ -36,15 +36,15 @@ pub struct Shard {
     pub(crate) dropped: AtomicBool,
     /// The writer holds it, to save its summary.
     pub(crate) is_dirty: AtomicBool,
-    /// A digest of it is kept: known without the lock, for edits that need nothing else of the shard.
+    /// It has a digest: known without the lock, for edits that need nothing else of the shard.
     pub(crate) has_digest: AtomicBool,
 }
 
 /// A shard at one moment: a snapshot and counters that agree with it.
 pub struct View {
-    /// What is stored.
+    /// The snapshot.
     pub snapshot: Arc<Snapshot>,
-    /// What was counted.
+    /// The counters.
     pub meta: ShardMeta,
 }
 
@@ -68,17 +68,18 @@ impl Shard {
         })
     }
 
-    /// What is counted now.
+    /// Returns the current counters.
     pub fn meta(&self) -> ShardMeta {
         self.state.lock().meta.clone()
     }
 
-    /// Whether its summary is in memory.
+    /// Returns whether its summary is in memory.
     pub(crate) fn is_loaded(&self) -> bool {
         self.state.lock().summary.is_some()
     }
 
-    /// Loads its summary unless it is in memory, which the first write needs. Blocking, and long when the shard is large.
+    /// Loads its summary, which the first write needs, unless it is in memory. Blocks, for long if
+    /// the shard is large.
     ///
     /// # Errors
     /// Those of the engine.
@@ -86,14 +87,14 @@ impl Shard {
         self.loaded(&mut self.state.lock()).map(drop)
     }
 
-    /// About how much memory it takes while it is open, in bytes.
+    /// Returns roughly how much memory it takes while it is open, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let state = self.state.lock();
         size_of::<Shard>() + state.summary.as_ref().map_or(0, |s| s.memory_bytes())
     }
 
-    /// Whether the writer holds it, or its summary has come so far beyond its saved form that it is worth saving before it is
-    /// let go.
+    /// Returns whether the writer holds it, or its summary is so far ahead of its saved form that
+    /// it is worth saving before the shard is closed.
     pub fn is_worth_saving(&self) -> bool {
         if self.is_dirty.load(Relaxed) {
             return true;
@@ -103,12 +104,13 @@ impl Shard {
         saved.is_some_and(|saved| state.meta.update_seq - saved >= UNSAVED_CHANGES_MAX)
     }
 
-    /// Bytes of files that hold its rows, but for attachments, estimated by the engine.
+    /// Estimates the bytes of files that hold its rows, without attachments.
     pub fn file_bytes(&self) -> u64 {
         self.engine.file_bytes(self.number)
     }
 
-    /// A snapshot and counters of the same moment, and what `f` reads of the summary then.
+    /// Returns a snapshot and counters of the same moment, and the result of `f` on the summary
+    /// then.
     ///
     /// # Errors
     /// [`Error::Dropped`], and those of the engine.
@@ -116,7 +118,8 @@ impl Shard {
         loop {
             let mut state = self.state.lock();
             let snapshot = self.engine.snapshot();
-            // The writer publishes counters right after the engine's write; between the two the snapshot is ahead.
+            // The writer publishes counters right after the engine's write; between the two the
+            // snapshot is ahead.
             let stored = match snapshot.get(Keyspace::Meta, &keys::meta::shard(self.number))? {
                 Some(v) => ShardMeta::decode(&v)?,
                 None => ShardMeta::default(),
@@ -131,7 +134,8 @@ impl Shard {
                 return Ok((view, t));
             }
             drop(state);
-            // The counters of a dropped shard are gone from the engine: the two will never agree.
+            // The counters of a dropped shard are deleted from the engine: the two will never
+            // agree.
             if self.dropped.load(Relaxed) {
                 return Err(Error::Dropped);
             }
@@ -139,7 +143,7 @@ impl Shard {
         }
     }
 
-    /// A snapshot and counters of the same moment.
+    /// Returns a snapshot and counters of the same moment.
     ///
     /// # Errors
     /// [`Error::Dropped`], and those of the engine.
@@ -147,7 +151,7 @@ impl Shard {
         Ok(self.view_with(|_| ())?.0)
     }
 
-    /// Listed changes after `seq`.
+    /// Returns the number of listed changes after `seq`.
     pub fn count_after(&self, seq: u64) -> Result<u64, Error> {
         let mut state = self.state.lock();
         Ok(self.loaded(&mut state)?.seqs.count_after(seq))
@@ -164,7 +168,7 @@ impl Shard {
             .ok_or_else(|| Error::Corrupt("summary"))
     }
 
-    /// The saved summary, brought up to `update_seq` from by-seq.
+    /// Loads the saved summary, and replays by-seq up to `update_seq`.
     fn load_summary(&self, update_seq: u64) -> Result<Summary, Error> {
         let snapshot = self.engine.snapshot();
         let mut summary = saved::load(&snapshot, self.number)?;
@@ -184,7 +188,7 @@ impl Shard {
         Ok(summary)
     }
 
-    /// Splits blocks that outgrew their size, along rows of `snapshot`, which must be the summary's own moment.
+    /// Splits oversized blocks, along rows of `snapshot`, which must be of the summary's moment.
     pub(crate) fn split_oversized(
         &self,
         summary: &mut Summary,
@@ -247,7 +251,8 @@ impl Shard {
         }
     }
 
-    /// Calls `f` with the head of the document's record and its winning body, which are kept in memory for who asks next.
+    /// Calls `f` with the head of the document's record and its winning body, which are cached for
+    /// later reads.
     pub fn winner<R>(
         &self,
         id: &str,
@@ -273,7 +278,8 @@ impl Shard {
             if let Some(r) = found.flatten() {
                 return Ok(Some(r));
             }
-            // Updated and compacted away since the record was read: read it again, unless it did not move.
+            // Updated and compacted since the record was read: read it again, unless it did not
+            // move.
             let moved = match self.engine.get(Keyspace::ById, &key)? {
                 Some(again) => *again != *v,
                 None => true,
@@ -284,12 +290,12 @@ impl Shard {
         }
     }
 
-    /// The body that the change at `seq` brought; `None` when compaction removed it.
+    /// Returns the body of the change at `seq`; `None` when compaction removed it.
     pub fn body(&self, seq: u64) -> Result<Option<Vec<u8>>, Error> {
         self.with_body(seq, |b| b.to_vec())
     }
 
-    /// Calls `f` with the body that the change at `seq` brought; `None` when compaction removed it.
+    /// Calls `f` with the body of the change at `seq`; `None` when compaction removed it.
     pub fn with_body<R>(&self, seq: u64, f: impl FnOnce(&[u8]) -> R) -> Result<Option<R>, Error> {
         let key = keys::seq_key(self.number, seq);
         let Some(v) = self.engine.get(Keyspace::BySeq, &key)? else {
@@ -305,7 +311,7 @@ impl Shard {
         }
     }
 
-    /// A local document: its revision number and body.
+    /// Returns a local document: its revision number and body.
     pub fn local(&self, id: &str) -> Result<Option<(u64, Vec<u8>)>, Error> {
         let key = keys::id_key(self.number, id.as_bytes());
         match self.engine.get(Keyspace::Local, &key)? {
@@ -315,7 +321,7 @@ impl Shard {
     }
 }
 
-/// A stored local document: its revision's number and its body.
+/// Decodes a stored local document: its revision number and its body.
 ///
 /// # Errors
 /// [`Error::Corrupt`].
@@ -332,12 +338,12 @@ pub struct IdIter<'a> {
 }
 
 impl<'a> IdIter<'a> {
-    /// All documents of the shard, not yet positioned.
+    /// Iterates over all documents of the shard; not yet positioned.
     pub fn new(snapshot: &'a Snapshot, shard: ShardNumber) -> Self {
         Self::over(snapshot, Keyspace::ById, shard)
     }
 
-    /// The same over local documents.
+    /// Iterates over all local documents of the shard; not yet positioned.
     pub fn local(snapshot: &'a Snapshot, shard: ShardNumber) -> Self {
         Self::over(snapshot, Keyspace::Local, shard)
     }
@@ -349,38 +355,38 @@ impl<'a> IdIter<'a> {
         }
     }
 
-    /// First id at or after `id`.
+    /// Moves to the first id at or after `id`.
     pub fn seek(&mut self, id: &[u8]) {
         self.raw.seek(keys::id_key(self.shard, id));
     }
 
-    /// Last id at or before `id`.
+    /// Moves to the last id at or before `id`.
     pub fn seek_for_prev(&mut self, id: &[u8]) {
         self.raw.seek_for_prev(keys::id_key(self.shard, id));
     }
 
-    /// The last id.
+    /// Moves to the last id.
     pub fn seek_to_last(&mut self) {
         self.raw.seek_to_last();
     }
 
-    /// The id and stored value here; `None` past either end.
+    /// Returns the current id and stored value; `None` past either end.
     pub fn entry(&self) -> Option<(&[u8], &[u8])> {
         let (k, v) = self.raw.item()?;
         Some((&k[keys::SHARD_LEN..], v))
     }
 
-    /// Goes to the next id.
+    /// Moves to the next id.
     pub fn next(&mut self) {
         self.raw.next();
     }
 
-    /// Goes to the id before.
+    /// Moves to the previous id.
     pub fn prev(&mut self) {
         self.raw.prev();
     }
 
-    /// Whether everything so far could be read.
+    /// Returns whether everything so far could be read.
     pub fn status(&self) -> Result<(), Error> {
         self.raw.status()
     }
@@ -430,7 +436,7 @@ impl<'a> ChangeIter<'a> {
                 step(&mut self.rows, self.descending);
                 step(&mut self.superseded, self.descending);
             } else if behind {
-                // A run of markers whose rows are gone, or far behind: jump.
+                // The rows of these markers are gone, or far behind: jump.
                 let key = keys::seq_key(self.shard, row);
                 if self.descending {
                     self.superseded.seek_for_prev(key);
@@ -443,19 +449,19 @@ impl<'a> ChangeIter<'a> {
         }
     }
 
-    /// The seq and stored row here; `None` at the end.
+    /// Returns the current seq and stored row; `None` at the end.
     pub fn entry(&self) -> Option<(u64, &[u8])> {
         let (key, row) = self.rows.item()?;
         Some((keys::seq_of(key), row))
     }
 
-    /// Goes to the next change in the direction.
+    /// Moves to the next change in the direction.
     pub fn next(&mut self) {
         step(&mut self.rows, self.descending);
         self.skip_superseded();
     }
 
-    /// Whether everything so far could be read.
+    /// Returns whether everything so far could be read.
     pub fn status(&self) -> Result<(), Error> {
         self.rows.status()?;
         self.superseded.status()
@@ -470,7 +476,8 @@ fn step(it: &mut Cursor<'_>, descending: bool) {
     }
 }
 
-/// Bodies that are stored beside by-seq, asked for in ascending order of their seqs: a scan reads each block once.
+/// Bodies in the bodies keyspace, requested in ascending order of their seqs: a scan reads each
+/// block once.
 pub struct BodyScan<'a> {
     raw: Cursor<'a>,
     shard: ShardNumber,
@@ -478,10 +485,10 @@ pub struct BodyScan<'a> {
 }
 
 impl BodyScan<'_> {
-    /// The body under `seq`, which is above those asked for before.
+    /// Returns the body under `seq`, which is greater than those requested before.
     pub fn get(&mut self, seq: u64) -> Result<Option<&[u8]>, Error> {
         let key = keys::seq_key(self.shard, seq);
-        // Mostly it is the next one.
+        // Usually it is the next one.
         if self.begun && self.raw.valid() {
             self.raw.next();
         }
@@ -495,7 +502,8 @@ impl BodyScan<'_> {
 
 /// Offsets, ranks and bodies over one shard's view.
 impl View {
-    /// The bodies of changes from `first` to `last`, for a scan that leaves the block cache to others.
+    /// Returns the bodies of changes from `first` to `last`, for a scan that does not fill the
+    /// block cache.
     pub fn scan_bodies(&self, shard: &Shard, first: u64, last: u64) -> BodyScan<'_> {
         let low = keys::seq_key(shard.number, first).to_vec();
         let high = keys::seq_key(shard.number, last.saturating_add(1)).to_vec();
@@ -506,7 +514,7 @@ impl View {
         }
     }
 
-    /// Calls `f` with the body that the change at `seq` brought, as of this view.
+    /// Calls `f` with the body of the change at `seq`, as of this view.
     pub fn with_body<R>(
         &self,
         shard: &Shard,
@@ -524,12 +532,12 @@ impl View {
         }
     }
 
-    /// The stored record of a document, as of this view.
+    /// Returns the stored record of a document, as of this view.
     pub fn record_value(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
         self.value(Keyspace::ById, shard, id)
     }
 
-    /// The stored local document, as of this view.
+    /// Returns the stored local document, as of this view.
     pub fn local(&self, shard: &Shard, id: &str) -> Result<Option<Vec<u8>>, Error> {
         self.value(Keyspace::Local, shard, id)
     }
@@ -539,7 +547,7 @@ impl View {
         Ok(self.snapshot.get(k, &key)?.map(|v| v.to_vec()))
     }
 
-    /// The record of a document, as of this view.
+    /// Returns the record of a document, as of this view.
     pub fn record(&self, shard: &Shard, id: &str) -> Result<Option<Record>, Error> {
         match self.record_value(shard, id)? {
             Some(v) => Ok(Some(Record::decode(&v)?)),
@@ -547,7 +555,7 @@ impl View {
         }
     }
 
-    /// Live documents with ids before `id`.
+    /// Returns the number of live documents with ids before `id`.
     pub fn rank(&self, shard: &Shard, blocks: &IdBlocks, id: &[u8]) -> Result<u64, Error> {
         let i = blocks.index_of(id);
         let mut rank = blocks.live_before(i);
@@ -565,7 +573,7 @@ impl View {
     }
 }
 
-/// The summary's stored form: `b<fence>` a block, `c<chunk>` a chunk of seqs, `s` the seq they stand for.
+/// The summary's stored form: `b<fence>` a block, `c<chunk>` a chunk of seqs, `s` their seq.
 pub(crate) mod saved {
     use rocksdb::WriteBatch;
 

@@ -1,4 +1,4 @@
-//! Reading at one moment: snapshots, values, and cursors over ranges of keys.
+//! Consistent reads: snapshots, values, and cursors over ranges of keys.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -10,10 +10,10 @@ use crate::engine::Engine;
 use crate::keys::{self, ShardNumber};
 use crate::keyspace::Keyspace;
 
-/// What a scan of whole files reads at a time.
+/// Read-ahead of a scan of whole files, in bytes.
 const SCAN_READAHEAD_BYTES: usize = 1 << 20;
 
-/// A stored value, where the engine holds it.
+/// A stored value, in the engine's memory.
 pub struct Value<'a>(pub(crate) DBPinnableSlice<'a>);
 
 impl Deref for Value<'_> {
@@ -25,75 +25,75 @@ impl Deref for Value<'_> {
     }
 }
 
-/// Keys and values of a range in order, forwards and backwards. Beyond either end it is at no entry, and so it is when reading
-/// failed: who comes to the end asks for the [`Cursor::status`].
+/// Keys and values of a range in order, forwards and backwards. Past either end it has no entry,
+/// and also when reading failed: at the end, check [`Cursor::status`].
 pub struct Cursor<'a>(DBRawIterator<'a>);
 
 impl Cursor<'_> {
-    /// The key here.
+    /// Returns the current key.
     #[inline]
     pub fn key(&self) -> Option<&[u8]> {
         self.0.key()
     }
 
-    /// The value here.
+    /// Returns the current value.
     #[inline]
     pub fn value(&self) -> Option<&[u8]> {
         self.0.value()
     }
 
-    /// Key and value here.
+    /// Returns the current key and value.
     #[inline]
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         self.0.item()
     }
 
-    /// Whether it is at an entry.
+    /// Returns whether it is at an entry.
     #[inline]
     pub fn valid(&self) -> bool {
         self.0.valid()
     }
 
-    /// Goes to the first entry at or after `key`.
+    /// Moves to the first entry at or after `key`.
     #[inline]
     pub fn seek(&mut self, key: impl AsRef<[u8]>) {
         self.0.seek(key);
     }
 
-    /// Goes to the last entry at or before `key`.
+    /// Moves to the last entry at or before `key`.
     #[inline]
     pub fn seek_for_prev(&mut self, key: impl AsRef<[u8]>) {
         self.0.seek_for_prev(key);
     }
 
-    /// Goes to the first entry of the range.
+    /// Moves to the first entry of the range.
     #[inline]
     pub fn seek_to_first(&mut self) {
         self.0.seek_to_first();
     }
 
-    /// Goes to the last entry of the range.
+    /// Moves to the last entry of the range.
     #[inline]
     pub fn seek_to_last(&mut self) {
         self.0.seek_to_last();
     }
 
-    /// Goes to the entry after this one.
+    /// Moves to the next entry.
     #[inline]
     pub fn next(&mut self) {
         self.0.next();
     }
 
-    /// Goes to the entry before this one.
+    /// Moves to the previous entry.
     #[inline]
     pub fn prev(&mut self) {
         self.0.prev();
     }
 
-    /// Whether everything so far could be read.
+    /// Returns whether everything so far could be read.
     ///
     /// # Errors
-    /// [`Error::Engine`] says why not.
+    /// [`Error::Engine`] with the reason.
     pub fn status(&self) -> Result<(), Error> {
         Ok(self.0.status()?)
     }
@@ -109,7 +109,7 @@ self_cell::self_cell!(
     }
 );
 
-/// The whole store as it was at one moment. Holding one keeps old versions on disk, nothing else.
+/// The whole store at one moment. Holding one only keeps old versions on disk.
 pub struct Snapshot(SnapshotCell);
 
 impl Snapshot {
@@ -117,19 +117,19 @@ impl Snapshot {
         Snapshot(SnapshotCell::new(engine, |e| e.raw_snapshot()))
     }
 
-    /// The store that it is of.
+    /// Returns its store's engine.
     pub fn engine(&self) -> &Arc<Engine> {
         self.0.borrow_owner()
     }
 
-    /// The value of a key.
+    /// Returns the value of a key.
     pub fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<Value<'_>>, Error> {
         let cf = self.engine().cf(k);
         let value = self.0.borrow_dependent().get_pinned_cf(cf, key)?;
         Ok(value.map(Value))
     }
 
-    /// A cursor over one shard's keys of a keyspace, not yet positioned.
+    /// Returns a cursor over one shard's keys of a keyspace, not yet positioned.
     pub fn iter(&self, k: Keyspace, shard: ShardNumber) -> Cursor<'_> {
         let mut o = ReadOptions::default();
         o.set_iterate_lower_bound(shard.to_be_bytes().to_vec());
@@ -137,7 +137,7 @@ impl Snapshot {
         self.cursor(k, o)
     }
 
-    /// A cursor over the keys from `low` up to but without `high`, not yet positioned.
+    /// Returns a cursor over the keys from `low` to `high` (exclusive), not yet positioned.
     pub fn iter_range(&self, k: Keyspace, low: Vec<u8>, high: Vec<u8>) -> Cursor<'_> {
         let mut o = ReadOptions::default();
         o.set_iterate_lower_bound(low);
@@ -145,7 +145,7 @@ impl Snapshot {
         self.cursor(k, o)
     }
 
-    /// The same for a long scan: what it reads does not take the place of other blocks in the cache.
+    /// Returns such a cursor for a long scan, which does not fill the block cache.
     pub fn scan_range(&self, k: Keyspace, low: Vec<u8>, high: Vec<u8>) -> Cursor<'_> {
         let mut o = ReadOptions::default();
         o.set_iterate_lower_bound(low);
@@ -154,7 +154,8 @@ impl Snapshot {
         self.cursor(k, o)
     }
 
-    /// The same through all that is in the files: also through rows that a deletion of a range covers, which are shown.
+    /// Returns such a cursor over everything in the files: also over rows that a range deletion
+    /// covers, which are returned.
     #[expect(
         deprecated,
         reason = "it is so for its cost where rows are read, and there is nothing else to read files by"
@@ -176,7 +177,7 @@ impl Snapshot {
         self.cursor(k, o)
     }
 
-    /// A cursor over the whole of a keyspace, not yet positioned.
+    /// Returns a cursor over a whole keyspace, not yet positioned.
     pub fn iter_all(&self, k: Keyspace) -> Cursor<'_> {
         self.cursor(k, ReadOptions::default())
     }

@@ -1,9 +1,10 @@
-//! Giving room on disk back: what was dropped is rewritten without its rows when enough of it has gathered, or when nothing
-//! else is to be done.
+//! Reclaims disk space: files are rewritten without dropped rows when there is enough garbage, or
+//! when nothing else is to be done.
 //!
-//! Rows of a dropped shard are deleted at once, and its number is a *husk* from then on: until the files that hold what was
-//! deleted are rewritten, the catalogue lists it as dropped, so that a crash in between forgets nothing. What is in a husk's
-//! ranges of the files is garbage, all of it, since no number is used again: so the engine's own estimate says how much there is.
+//! Rows of a dropped shard are deleted immediately, and its number is a *husk* from then on: until
+//! the files with the deleted rows are rewritten, the catalogue lists it as dropped, so that a
+//! crash in between forgets nothing. Everything in a husk's ranges of the files is garbage, since
+//! no number is reused: so the engine's own estimate is the amount of garbage.
 
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
@@ -17,27 +18,31 @@ use crate::engine::{Engine, KeyRange};
 use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
 
-/// While there are writes, this part of everything, and so many bytes, are worth a rewrite.
+/// While there are writes, this share of all data, and at least this many bytes, are worth a
+/// rewrite.
 const BUSY: Worth = Worth {
     of_live: 8,
     bytes: 32 << 20,
 };
-/// The same while there are none.
+/// While there are no writes.
 const QUIET: Worth = Worth {
     of_live: 20,
     bytes: 256 << 10,
 };
-/// More husks than this are worth it, however little is in them.
+/// More husks than this are worth a rewrite, however little they contain.
 const HUSKS_MAX: usize = 50_000;
-/// So many bytes are worth it at any rate: a disk that is full waits for them.
+/// This many bytes are always worth a rewrite: a full disk may wait for them.
 const ALWAYS_BYTES: u64 = 512 << 20;
-/// While there are writes, it is weighed this often at most: each husk is looked up in the engine's files.
+/// Minimum interval of this check while there are writes: each husk is looked up in the engine's
+/// files.
 const WEIGH_EVERY: Duration = Duration::from_secs(30);
-/// A keyspace with less garbage than this is left alone.
+/// A keyspace with less garbage than this is left alone, in bytes.
 const GARBAGE_BYTES_MIN: u64 = 32 << 10;
-/// Range deletions slow readers until they are compacted away: that is done soon, but for this part of the time at most.
+/// Range deletions slow down readers until they are compacted: that is done soon, but for at most
+/// one in this many parts of the time.
 const RANGED_PART: u32 = 20;
-/// While there are no writes, a log that is longer than this, and than a quarter of everything, is ended.
+/// While there are no writes, a log that is longer than this, and than a quarter of all data, is
+/// ended.
 const LOG_BYTES_MAX: u64 = 4 << 20;
 
 struct Worth {
@@ -45,21 +50,21 @@ struct Worth {
     bytes: u64,
 }
 
-/// What was dropped and still takes room.
+/// Dropped data that still takes space.
 #[derive(Default)]
 pub(crate) struct Husks {
     numbers: Mutex<BTreeSet<ShardNumber>>,
     /// Bytes of their attachments.
     contents_bytes: AtomicU64,
-    /// Some were dropped before the store was opened: how much their attachments were is not known.
+    /// Some were dropped before the store was opened: the size of their attachments is unknown.
     unsure: AtomicBool,
     weighed: Mutex<Option<Weighed>>,
     ranged: Mutex<Ranged>,
-    /// Bytes that are given back now, and how many of them have been.
+    /// Bytes that are being reclaimed, and the number reclaimed so far.
     at_work: (AtomicU64, AtomicU64),
 }
 
-/// Rows that were deleted by range since the last compaction of such.
+/// Rows deleted by range since such deletions were last compacted.
 #[derive(Default)]
 struct Ranged {
     of: Vec<(Keyspace, ShardNumber)>,
@@ -67,12 +72,12 @@ struct Ranged {
     until: Option<Instant>,
 }
 
-/// When husks were found not to be worth it.
+/// When husks were last found not to be worth a rewrite.
 #[derive(Clone, Copy)]
 struct Weighed {
     at: Instant,
     quiet: bool,
-    /// What had been written to the store, and how many husks there were.
+    /// The bytes that had been written to the store, and the number of husks.
     written_bytes: u64,
     husks: usize,
 }
@@ -86,18 +91,19 @@ impl Husks {
         }
     }
 
-    /// A dropped shard whose rows are deleted. `contents_bytes`: of attachments among them.
+    /// Adds a dropped shard whose rows are deleted. `contents_bytes` is the size of attachments
+    /// among them.
     pub fn add(&self, number: ShardNumber, contents_bytes: u64) {
         self.numbers.lock().insert(number);
         self.contents_bytes.fetch_add(contents_bytes, Relaxed);
     }
 
-    /// A shard's rows of a keyspace were deleted by range.
+    /// Records that a shard's rows of a keyspace were deleted by range.
     pub fn add_ranged(&self, k: Keyspace, number: ShardNumber) {
         self.ranged.lock().of.push((k, number));
     }
 
-    /// Compacts what was deleted by range. Blocking; meant for a background thread.
+    /// Compacts range deletions. Blocks; meant for a background thread.
     pub fn end_range_deletions(&self, engine: &Engine) {
         let of = {
             let mut ranged = self.ranged.lock();
@@ -118,14 +124,14 @@ impl Husks {
         self.ranged.lock().until = Some(Instant::now() + started.elapsed() * RANGED_PART);
     }
 
-    /// While room is given back: how many bytes have been, and of how many.
+    /// Returns the progress while space is being reclaimed: bytes done, and total.
     pub fn progress(&self) -> Option<(u64, u64)> {
         let (total, done) = &self.at_work;
         let total = total.load(Relaxed);
         (total > 0).then(|| (done.load(Relaxed).min(total), total))
     }
 
-    /// Ranges of keys that hold nothing but what was dropped.
+    /// Returns ranges of keys that contain only dropped data.
     fn ranges(numbers: &BTreeSet<ShardNumber>) -> Vec<KeyRange> {
         let mut together: Vec<(ShardNumber, ShardNumber)> = vec![];
         for &number in numbers {
@@ -140,8 +146,8 @@ impl Husks {
         together.into_iter().map(range).collect()
     }
 
-    /// Gives back the room that husks take, if that is worth it; answers about how many bytes that was. Blocking; meant for a
-    /// background thread. `quiet`: nobody writes.
+    /// Reclaims the space of husks, if it is worth it; returns approximately how many bytes that
+    /// was. Blocks; meant for a background thread. `quiet`: nothing is being written.
     pub fn reclaim(&self, engine: &Engine, quiet: bool) -> Result<u64, Error> {
         let numbers = self.numbers.lock().clone();
         if numbers.is_empty() || self.was_weighed(engine, quiet, numbers.len()) {
@@ -149,7 +155,7 @@ impl Husks {
         }
         let contents_bytes = self.contents_bytes.load(Relaxed);
         if quiet {
-            // What is in memory only is not in the engine's estimates.
+            // The engine's estimates do not include memtables.
             engine.flush_all()?;
         }
         let ranges = Self::ranges(&numbers);
@@ -202,7 +208,7 @@ impl Husks {
         Ok(rows + contents_bytes)
     }
 
-    /// Whether it is known that they are not worth it.
+    /// Returns whether they were already found not to be worth it.
     fn was_weighed(&self, engine: &Engine, quiet: bool, husks: usize) -> bool {
         let Some(last) = *self.weighed.lock() else {
             return false;
@@ -222,7 +228,8 @@ impl Husks {
     }
 }
 
-/// Ends the log when it has become long for what there is, by writing to files what is in memory. For when nobody writes.
+/// Ends the log when it has become long relative to the data, by flushing memory. For times without
+/// writes.
 pub(crate) fn shorten_log(engine: &Engine) -> Result<(), Error> {
     let all: u64 = engine.keyspace_bytes().iter().map(|(_, n)| n).sum();
     if engine.log_bytes() > LOG_BYTES_MAX.max(all / 4) {

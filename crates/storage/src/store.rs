@@ -23,38 +23,39 @@ use crate::space::{self, Husks};
 
 /// Format of everything in the store; a store of another format is refused.
 pub(crate) const FORMAT: &[u8] = b"settee 1";
-/// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions slow readers.
+/// A dropped shard with at most this many rows in a keyspace is deleted row by row: range deletions
+/// slow down readers.
 const DROP_ROWS_SINGLY: usize = 1_000;
-/// So often a folder is removed into which somebody still writes.
+/// Maximum number of attempts to remove a folder that is still being written to.
 const REMOVALS_MAX: usize = 100;
 
-/// The folder of what indexes keep beside the engine.
+/// The folder of index files next to the engine's.
 const FOLDERS: &str = "text";
 
-/// [`Store::folder`] of the store at `store`, which need not be open.
+/// Returns [`Store::folder`] of the store at `store`, which need not be open.
 pub fn folder_in(store: &Path, index: ShardNumber) -> PathBuf {
     folders_in(store).join(index.to_string())
 }
 
-/// Where those folders are of all indexes of the store at `store`.
+/// Returns the parent of those folders of all indexes of the store at `store`.
 pub fn folders_in(store: &Path) -> PathBuf {
     store.join(FOLDERS)
 }
 
-/// What tells the indexes of a shard apart.
+/// Identifies an index of a shard.
 pub type Signature = [u8; meta::SIGNATURE_LEN];
 
 /// All shards and indexes of all databases.
 pub struct Store {
     engine: Arc<Engine>,
-    /// Where writes are queued.
+    /// The write queue.
     pub committer: Committer,
     next_shard: Mutex<ShardNumber>,
     dropped: Mutex<Vec<ShardNumber>>,
     husks: Husks,
     contents: Arc<Numbers>,
     reserve_bytes: u64,
-    /// What is asked whether the disk is full.
+    /// Checks whether the disk is full.
     room: Mutex<DiskGuard>,
 }
 
@@ -90,20 +91,20 @@ impl Store {
         })
     }
 
-    /// Opens a shard. To be done once for each, since it counts in memory.
+    /// Opens a shard. Must be called once for each, since it counts in memory.
     pub fn shard(&self, number: ShardNumber) -> Result<Shard, Error> {
         Shard::open(self.engine.clone(), number)
     }
 
-    /// The contents of attachments under the shard `home`. To be made once for each.
+    /// Opens the contents of attachments under the shard `home`. Must be called once for each.
     pub fn contents(&self, home: Arc<Shard>) -> Arc<Contents> {
         Contents::new(home, self.contents.clone(), self.reserve_bytes)
     }
 
     /// Queues the record of a new database with `q` shards; `record` gets their numbers.
     ///
-    /// **Numbers reach the log in the order in which they are given out**, so that none is given out again after a
-    /// restart: the put is queued under the lock.
+    /// **Numbers reach the log in the order of their assignment**, so that none is assigned again
+    /// after a restart: the put is queued under the lock.
     pub fn create_database(
         &self,
         name: &str,
@@ -120,10 +121,11 @@ impl Store {
         ])
     }
 
-    /// Numbers for shards that nothing names yet. Blocking.
+    /// Reserves numbers for shards that nothing names yet. Blocks.
     ///
-    /// **They are listed as dropped until something names them**, so that a start after a crash removes what is under them: whoever writes there
-    /// first takes them off the list in the batch that names them, or notes them as dropped.
+    /// **They are listed as dropped until something names them**, so that a start after a crash
+    /// removes what is under them: the first writer removes them from the list in the batch that
+    /// names them, or notes them as dropped.
     pub(crate) fn reserve_shards(&self, n: u32) -> Result<Vec<ShardNumber>, Error> {
         let mut next = self.next_shard.lock();
         let end = next.checked_add(n).ok_or(Error::Corrupt("shard number"))?;
@@ -139,17 +141,17 @@ impl Store {
         Ok(numbers)
     }
 
-    /// Gives the next content its number.
+    /// Returns the number of the next content.
     pub(crate) fn next_content(&self) -> Result<u64, Error> {
         self.contents.next(&self.engine)
     }
 
-    /// Says whether there is room for what is written past the commit thread.
+    /// Returns a guard for writes that bypass the commit thread.
     pub(crate) fn disk_guard(&self) -> DiskGuard {
         DiskGuard::new(self.engine.path(), self.reserve_bytes)
     }
 
-    /// The names of all databases.
+    /// Returns the names of all databases.
     pub fn databases(&self) -> Result<Vec<String>, Error> {
         let snapshot = self.engine.snapshot();
         let mut it = snapshot.iter_all(Keyspace::Meta);
@@ -164,13 +166,13 @@ impl Store {
         Ok(all)
     }
 
-    /// The record of a database.
+    /// Returns the record of a database.
     pub fn database(&self, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let record = self.engine.get(Keyspace::Meta, &meta::database(name))?;
         Ok(record.map(|record| record.to_vec()))
     }
 
-    /// The record of a database as it was in a snapshot.
+    /// Returns the record of a database in a snapshot.
     ///
     /// # Errors
     /// Those of the engine.
@@ -179,13 +181,13 @@ impl Store {
         Ok(record.map(|record| record.to_vec()))
     }
 
-    /// The put that writes a database's record.
+    /// Returns the put that writes a database's record.
     pub fn put_database(name: &str, record: Vec<u8>) -> Put {
         (Keyspace::Meta, meta::database(name), Some(record))
     }
 
-    /// Queues the drop of a database: its record goes at once, its rows in the background after `note_dropped`.
-    /// Edits of it that are queued later fail.
+    /// Queues the drop of a database: its record is removed immediately, its rows in the background
+    /// after `note_dropped`. Edits of it that are queued later fail.
     pub fn drop_database(
         &self,
         name: &str,
@@ -201,7 +203,8 @@ impl Store {
         self.dropped.lock().extend(shards);
     }
 
-    /// Removes the rows of dropped shards. Blocking; meant for a background thread. Returns how many shards went.
+    /// Removes the rows of dropped shards. Blocks; meant for a background thread. Returns the
+    /// number of shards removed.
     pub fn reap(&self) -> Result<usize, Error> {
         let mut n = 0;
         while !self.engine.is_closing() {
@@ -217,13 +220,14 @@ impl Store {
         Ok(n)
     }
 
-    /// While room of what was dropped is given back: how many bytes have been, and of how many.
+    /// Returns the progress while space of dropped data is being reclaimed: bytes done, and total.
     pub fn reclaiming(&self) -> Option<(u64, u64)> {
         self.husks.progress()
     }
 
-    /// Has the engine give back the room of shards that were dropped, if that is worth it; answers about how many bytes that
-    /// was. Blocking; meant for a background thread. `quiet`: nobody writes.
+    /// Lets the engine reclaim the space of dropped shards, if it is worth it; returns
+    /// approximately how many bytes that was. Blocks; meant for a background thread. `quiet`:
+    /// nothing is being written.
     pub fn reclaim(&self, quiet: bool) -> Result<u64, Error> {
         self.husks.end_range_deletions(&self.engine);
         let given_back = self.husks.reclaim(&self.engine, quiet)?;
@@ -254,24 +258,25 @@ impl Store {
         self.engine.write(wb, false)
     }
 
-    /// The folder of what an index keeps beside the engine, a text index's files; it is not there unless somebody made it. It goes
-    /// with the index's rows. [`Store::copy`] does not copy it, so whoever uses it makes it anew where it is not there.
+    /// Returns the folder of an index's files next to the engine's, those of a full-text index; it
+    /// exists only if its user created it. It is removed with the index's rows. [`Store::copy`]
+    /// does not copy it, so its user rebuilds it where it is missing.
     pub fn folder(&self, index: ShardNumber) -> PathBuf {
         folder_in(self.engine.path(), index)
     }
 
-    /// All those folders that are there.
+    /// Returns all existing folders of that kind.
     pub fn folders(&self) -> Vec<PathBuf> {
         let entries = std::fs::read_dir(folders_in(self.engine.path()));
         let folders = entries.into_iter().flatten().flatten();
         folders.map(|folder| folder.path()).collect()
     }
 
-    /// Bytes of the files in all those folders. Looks at each of them.
+    /// Returns the bytes of the files in all those folders. Examines each of them.
     pub fn folders_bytes(&self) -> u64 {
         let entries = |folder: &Path| std::fs::read_dir(folder).into_iter().flatten().flatten();
         let folders = entries(&folders_in(self.engine.path()));
-        // A file may go while it is looked at.
+        // A file may be removed meanwhile.
         let files = folders.flat_map(|folder| entries(&folder.path()));
         files
             .filter_map(|file| file.metadata().ok())
@@ -284,7 +289,7 @@ impl Store {
         let mut removed = std::fs::remove_dir_all(&folder);
         for _ in 0..REMOVALS_MAX {
             match &removed {
-                // A merge that nobody waited for has made one more file meanwhile.
+                // A merge that was not waited for has created one more file meanwhile.
                 Err(e) if e.kind() == ErrorKind::DirectoryNotEmpty => {}
                 _ => break,
             }
@@ -330,8 +335,8 @@ impl Store {
         Ok(())
     }
 
-    /// Queues the entry of a new index of `owner` in the catalogue and answers its number. It fails once the owner is
-    /// dropped.
+    /// Queues the entry of a new index of `owner` in the catalogue and returns its number. It fails
+    /// once the owner is dropped.
     pub fn create_index(
         &self,
         owner: Arc<Shard>,
@@ -341,7 +346,8 @@ impl Store {
         let number = *next;
         *next += 1;
         let key = meta::index(owner.number, signature);
-        // Not synced: the log has it before the index's rows, and files of rows are added once it is on disk.
+        // Not synced: the log has it before the index's rows, and files of rows are added once it
+        // is on disk.
         let done = self.committer.put_for_later(
             owner,
             vec![
@@ -356,12 +362,13 @@ impl Store {
         (number, done)
     }
 
-    /// The indexes of a shard, by signature.
+    /// Returns the indexes of a shard, by signature.
     pub fn indexes(&self, owner: ShardNumber) -> Result<Vec<(Signature, ShardNumber)>, Error> {
         indexes_of(&self.engine.snapshot(), owner)
     }
 
-    /// Queues the drop of an index, to which nobody writes any more; call `note_dropped` once it is committed.
+    /// Queues the drop of an index that is no longer written; call `note_dropped` once it is
+    /// committed.
     pub fn drop_index(
         &self,
         owner: ShardNumber,
@@ -375,17 +382,19 @@ impl Store {
         ])
     }
 
-    /// Alive as long as anything holds this store: once it is not, the directory may be opened again.
+    /// Returns a reference that lives as long as this store is in use: after that, the directory
+    /// may be opened again.
     pub fn held(&self) -> Weak<()> {
         self.engine.held()
     }
 
-    /// The engine, to read and write keyspaces.
+    /// Returns the engine, to read and write keyspaces.
     pub fn engine(&self) -> &Arc<Engine> {
         &self.engine
     }
 
-    /// Copies the store as it is now to `target`, which must not exist; files are linked where the file system can. Writes go on meanwhile.
+    /// Copies the current state of the store to `target`, which must not exist; files are
+    /// hard-linked where the file system can. Writes continue meanwhile.
     pub fn copy(&self, target: &Path) -> Result<(), Error> {
         self.committer
             .sync()
@@ -394,58 +403,58 @@ impl Store {
         self.engine.checkpoint(target)
     }
 
-    /// A backup of such a copy was made.
+    /// Records that a backup of such a copy was made.
     pub fn note_backup(&self) {
         last_backup::note(self.engine.path());
     }
 
-    /// When the last backup was made, as far as is known.
+    /// Returns when the last backup was made, if known.
     pub fn last_backup(&self) -> Option<SystemTime> {
         last_backup::read(self.engine.path())
     }
 
-    /// Memory that the block cache may use, in bytes.
+    /// Returns the memory that the block cache may use, in bytes.
     pub fn block_cache_capacity_bytes(&self) -> u64 {
         self.engine.cache_capacity_bytes()
     }
 
-    /// Everything as it is now.
+    /// Returns a snapshot of the current state.
     pub fn snapshot(&self) -> Snapshot {
         self.engine.snapshot()
     }
 
-    /// Free space of the store's file system, and all of it, in bytes.
+    /// Returns the free space of the store's file system, and its size, in bytes.
     pub fn disk_space(&self) -> Option<(u64, u64)> {
         crate::disk::space(self.engine.path())
     }
 
-    /// Bytes in memtables not yet written to files.
+    /// Returns the bytes in memtables that are not flushed yet.
     pub fn memtable_bytes(&self) -> u64 {
         self.engine.memtable_bytes()
     }
 
-    /// Bytes of documents in memtables not yet written to files, without their attachments.
+    /// Returns the bytes of documents in unflushed memtables, without their attachments.
     pub fn document_memtable_bytes(&self) -> u64 {
         self.engine.document_memtable_bytes()
     }
 
-    /// Bytes of the files of each keyspace, by name.
+    /// Returns the bytes of the files of each keyspace, by name.
     pub fn keyspace_bytes(&self) -> Vec<(&'static str, u64)> {
         self.engine.keyspace_bytes()
     }
 
-    /// Memory that the block cache uses, in bytes.
+    /// Returns the memory that the block cache uses, in bytes.
     pub fn block_cache_bytes(&self) -> u64 {
         self.engine.cache_bytes()
     }
 
-    /// Memory of documents that were read lately, in bytes.
+    /// Returns the memory of recently read documents, in bytes.
     pub fn documents_bytes(&self) -> u64 {
         self.engine.winners.bytes()
     }
 
-    /// Why all writes fail, if they do: the engine stopped them, the writer ended, or the disk is full, as it was a fifth of a second ago. Cheap
-    /// enough for each request.
+    /// Returns why all writes fail, if they do: the engine stopped them, the writer ended, or the
+    /// disk is full, as of at most 200 ms ago. Cheap enough to call for each request.
     pub fn write_failure(&self) -> Option<WriteFailure> {
         if let Some(failure) = self.engine.write_failure() {
             return Some(failure);
@@ -466,16 +475,17 @@ impl Store {
         ))
     }
 
-    /// Stops the writer after what is queued.
+    /// Stops the writer after the queued operations.
     pub fn close(&self) {
         self.engine.begin_closing();
         self.committer.close();
-        // Everything acknowledged is in the log: compactions and flushes under way may be left for the next start.
+        // Everything acknowledged is in the log: running compactions and flushes may be left for
+        // the next start.
         self.engine.cancel_background_work();
     }
 }
 
-/// The puts that list shards as dropped.
+/// Returns the puts that list shards as dropped.
 pub(crate) fn drop_puts(shards: &[Arc<Shard>]) -> impl Iterator<Item = Put> {
     shards.iter().flat_map(|shard| {
         let n = shard.number;

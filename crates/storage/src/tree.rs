@@ -5,28 +5,30 @@ use rustc_hash::FxHashMap;
 
 use crate::keys::ShardNumber;
 
-/// A tree that gets many edits in one batch changes its form before this one of them,
+/// A tree with many edits in one batch is converted before this edit.
 pub(crate) const BULK_EDITS_MIN: u32 = 4;
-/// unless it is so small that copying it costs less.
+/// Smaller trees are not converted: copying them costs less.
 const BULK_REVISIONS_MIN: usize = 64;
 
-/// Trees that are kept for the next piece of a request have at most so many revisions together.
+/// Maximum total number of revisions of trees kept for the next piece of a request.
 const KEPT_REVISIONS_MAX: usize = 500_000;
-/// Documents whose edits in the piece before are remembered, and how long their records are at least.
+/// Maximum number of documents whose edits in the last piece are remembered, and minimum length of
+/// their records.
 const KEPT_EDITS_MAX: usize = 64;
 const KEPT_EDITS_BYTES_MIN: usize = 16 << 10;
 
-/// What the piece of a request before left for the next one: trees in the form for many edits, since making them anew takes
-/// longer than a piece, and how often documents were edited whose trees do not have that form yet.
+/// State that the last piece of a request left for the next one: trees in the form for many edits,
+/// since rebuilding them takes longer than a piece, and the numbers of edits of documents whose
+/// trees do not have that form yet.
 #[derive(Default)]
 pub(crate) struct KeptTrees {
-    /// Each stands for the record that lists its document at this seq.
+    /// Each corresponds to the record that lists its document at this seq.
     trees: FxHashMap<(ShardNumber, DocId), (u64, Box<BulkTree>)>,
     edits: FxHashMap<(ShardNumber, DocId), u32>,
 }
 
 impl KeptTrees {
-    /// The tree of a document, if nothing has changed it since.
+    /// Returns the tree of a document, if it has not changed since.
     pub fn take(&mut self, shard: ShardNumber, id: &DocId, seq: u64) -> Option<Box<BulkTree>> {
         if self.trees.is_empty() {
             return None;
@@ -43,7 +45,7 @@ impl KeptTrees {
         }
     }
 
-    /// Edits of a document in the piece before.
+    /// Returns the number of a document's edits in the last piece.
     pub fn edits(&self, shard: ShardNumber, id: &DocId) -> u32 {
         if self.edits.is_empty() {
             return 0;
@@ -52,7 +54,7 @@ impl KeptTrees {
         edits.copied().unwrap_or(0)
     }
 
-    /// Remembers edits of a document whose record is so long.
+    /// Remembers the edits of a document with a record of this length.
     pub fn note_edits(&mut self, shard: ShardNumber, id: &DocId, edits: u32, record_bytes: usize) {
         if record_bytes >= KEPT_EDITS_BYTES_MIN && self.edits.len() < KEPT_EDITS_MAX {
             self.edits.insert((shard, id.clone()), edits);
@@ -101,7 +103,8 @@ impl Tree {
         }
     }
 
-    /// Changes the form of the tree if that is worth it for the next edit; `edits` came before it in this batch.
+    /// Converts the tree if that is worth it for the next edit; `edits` came before it in this
+    /// batch.
     pub fn prepare_for(&mut self, edits: u32) {
         if let Tree::Plain(tree) = self
             && edits >= BULK_EDITS_MIN
@@ -111,7 +114,7 @@ impl Tree {
         }
     }
 
-    /// The tree as it is stored. It stays here only in the form for many edits.
+    /// Returns the tree as it is stored. It stays here only in the form for many edits.
     pub fn stored(&mut self) -> RevTree {
         match self {
             Tree::Plain(tree) => std::mem::take(tree),
@@ -119,7 +122,7 @@ impl Tree {
         }
     }
 
-    /// The tree in the form for few edits.
+    /// Returns the tree in the form for few edits.
     pub fn plain(&mut self) -> &mut RevTree {
         if let Tree::Bulk(tree) = self {
             *self = Tree::Plain(tree.to_tree());
@@ -131,7 +134,7 @@ impl Tree {
     }
 }
 
-/// What a document counts for.
+/// The contribution of a document to the counters.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Counted {
     pub exists: bool,

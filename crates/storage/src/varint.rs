@@ -1,4 +1,4 @@
-//! Reading and writing the parts of stored values.
+//! Reads and writes the fields of stored values.
 
 pub use document::varint::put;
 
@@ -6,28 +6,29 @@ use document::varint;
 
 use crate::Error;
 
-/// A reader over a stored value; running off its end is corruption, not a panic.
+/// A reader over a stored value; reading past its end is corruption, not a panic.
 pub struct Reader<'a> {
-    /// What was not read yet.
+    /// The unread rest.
     pub rest: &'a [u8],
     what: &'static str,
 }
 
 impl<'a> Reader<'a> {
-    /// Over a value; `what` it is, for errors.
+    /// Reads a value; `what` names it in errors.
     pub fn new(rest: &'a [u8], what: &'static str) -> Self {
         Reader { rest, what }
     }
 
-    /// The error of a value that does not decode.
+    /// Returns the error of a value that does not decode.
     #[cold]
     pub fn corrupt(&self) -> Error {
         Error::Corrupt(self.what)
     }
 
-    // Errors are made when there is one: made beforehand, each would have to be dropped, which rows and records pay for.
+    // Errors are created only when they occur: created beforehand, each would have to be dropped,
+    // which slows down rows and records.
 
-    /// One byte.
+    /// Reads one byte.
     #[inline]
     pub fn byte(&mut self) -> Result<u8, Error> {
         match self.rest.split_off_first() {
@@ -36,7 +37,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// A number.
+    /// Reads a number.
     #[inline]
     pub fn varint(&mut self) -> Result<u64, Error> {
         match varint::take(&mut self.rest) {
@@ -45,7 +46,7 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// So many bytes.
+    /// Reads `n` bytes.
     #[inline]
     pub fn bytes(&mut self, n: usize) -> Result<&'a [u8], Error> {
         match self.rest.split_off(..n) {
@@ -54,14 +55,14 @@ impl<'a> Reader<'a> {
         }
     }
 
-    /// Bytes preceded by their length.
+    /// Reads bytes preceded by their length.
     #[inline]
     pub fn slice(&mut self) -> Result<&'a [u8], Error> {
         let n = self.varint()? as usize;
         self.bytes(n)
     }
 
-    /// Text preceded by its length in bytes.
+    /// Reads text preceded by its length in bytes.
     #[inline]
     pub fn str(&mut self) -> Result<&'a str, Error> {
         let b = self.slice()?;

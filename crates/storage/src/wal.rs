@@ -1,17 +1,20 @@
 //! Finds damage in the middle of the write-ahead log before the engine opens it.
 //!
-//! Point-in-time recovery stops silently at the first bad record. A bad record at the very end is what a crash
-//! leaves and harmless: it was never acknowledged. A bad record with readable ones after it is damage, and must be
-//! said. Format: RocksDB wiki, "Write Ahead Log File Format": blocks of 32 KiB holding records of
-//! `crc32c (4, masked) | length (2) | type (1) | payload`.
+//! Point-in-time recovery stops silently at the first bad record. A bad record at the very end is
+//! the result of a crash and harmless: it was never acknowledged. A bad record with readable ones
+//! after it is damage, and must be reported. Format: RocksDB wiki, "Write Ahead Log File Format":
+//! blocks of 32 KiB holding records of `crc32c (4, masked) | length (2) | type (1) | payload`.
 //!
-//! Logs have zeros ahead (`crates/storage/native/log_ahead.cc`), which commits overwrite. A loss of power may have written some sectors of what was
-//! not synced and not others: zeros, and readable records behind them. That is the end of the log too, and told from damage by the zeros, and by
-//! how near the records are. It is cut off here, since the engine reads on behind zeros. A log's zeros are cut off before the next log is begun;
-//! programs that did not do so have left logs that end in zeros before others. The sequence numbers tell then that nothing is missing between.
+//! Logs have zeros ahead (`crates/storage/native/log_ahead.cc`), which commits overwrite. A power
+//! loss may have written some sectors of unsynced data and not others: zeros, followed by readable
+//! records. That is the end of the log too, and differs from damage by the zeros, and by the
+//! distance of the records. It is cut off here, since the engine reads on past zeros. A log's zeros
+//! are cut off before the next log is started; versions that did not do so have left logs that end
+//! in zeros before others. The sequence numbers then show that nothing is missing in between.
 //!
-//! Having recovered a log with a bad end, the engine begins a new one with an empty batch, which tells where the old one
-//! ended, before it removes the old one. After a crash between the two, both are there; that is no damage either.
+//! After recovering a log with a bad end, the engine starts a new one with an empty batch, which
+//! records where the old one ended, before it removes the old one. After a crash between the two,
+//! both exist; that is not damage either.
 
 use std::fs::{File, OpenOptions};
 use std::path::{Path, PathBuf};
@@ -26,17 +29,17 @@ const HEADER: usize = 7;
 /// Record types full, first, middle, last.
 const TYPES: std::ops::RangeInclusive<u8> = 1..=4;
 const FULL: u8 = 1;
-/// Those with which a batch begins: full and first.
+/// The types that start a batch: full and first.
 const BEGINNINGS: std::ops::RangeInclusive<u8> = 1..=2;
-/// A batch begins with its sequence number (8) and the number of its entries (4).
+/// A batch starts with its sequence number (8) and the number of its entries (4).
 const BATCH_HEADER: usize = 12;
 
-/// Not more of what is written over zeros is unsynced; `UNSYNCED_BYTES_MAX` of `log_ahead.cc`.
+/// Maximum unsynced data over zeros, in bytes; `UNSYNCED_BYTES_MAX` of `log_ahead.cc`.
 const UNSYNCED_BYTES_MAX: usize = 256 << 10;
-/// Disks write so much at once or not at all.
+/// Size of a disk's atomic write, in bytes.
 const SECTOR: usize = 512;
 
-/// What reading one record at a position gave.
+/// The result of reading a record.
 enum Step {
     Record(usize),
     /// The end of a block, too short for a record.
@@ -63,7 +66,7 @@ fn step(log: &[u8], pos: usize) -> Step {
     let crc = u32::from_le_bytes([header[0], header[1], header[2], header[3]]);
     let len = usize::from(u16::from_le_bytes([header[4], header[5]]));
     let kind = header[6];
-    // Zeros: space set aside and never written when nothing follows, a hole when something does.
+    // Zeros: preallocated and never written when nothing follows, a hole otherwise.
     if kind == 0 && len == 0 {
         return Step::Bad;
     }
@@ -79,18 +82,18 @@ fn step(log: &[u8], pos: usize) -> Step {
     if TYPES.contains(&kind) {
         Step::Record(pos + HEADER + len)
     } else {
-        // A kind this reader does not know, but intact.
+        // An unknown but intact type.
         Step::Padding(pos + HEADER + len)
     }
 }
 
-/// Whether the record at `pos`, which ends at `next`, is a batch without entries.
+/// Returns whether the record at `pos`, which ends at `next`, is a batch without entries.
 fn is_empty_batch(log: &[u8], pos: usize, next: usize) -> bool {
     let payload = &log[pos + HEADER..next];
     log[pos + HEADER - 1] == FULL && payload.len() == BATCH_HEADER && payload[8..] == [0; 4]
 }
 
-/// Where a batch begins: its sequence number, and that of the batch after it.
+/// Returns the sequence number of a batch that starts here, and that of the batch after it.
 fn batch_at(log: &[u8], pos: usize) -> Option<(u64, u64)> {
     let Step::Record(next) = step(log, pos) else {
         return None;
@@ -108,11 +111,11 @@ fn batch_at(log: &[u8], pos: usize) -> Option<(u64, u64)> {
 /// The first bad record of a log.
 struct Bad {
     offset: usize,
-    /// Readable records behind it.
+    /// Number of readable records after it.
     later_records: u64,
-    /// What is lost was never synced, nor was what lies behind it.
+    /// Neither the lost data nor what follows it was ever synced.
     is_torn: bool,
-    /// It is no record: zeros lie ahead up to the end of the log. The sequence number of the batch that comes next.
+    /// Not a record: zeros up to the end of the log. The sequence number of the next batch.
     next_sequence: Option<u64>,
 }
 
@@ -141,9 +144,10 @@ fn scan(log: &[u8]) -> Option<Bad> {
     })
 }
 
-/// Whether a sector of the bad record at `offset`, behind which `log` has been cut off before the next record, was never written. Its own length
-/// may be what is damaged. Where it begins in a sector that was written in part before, the rest of that one is zeros; a few zeros may be
-/// what was written, and do not count.
+/// Returns whether a sector of the bad record at `offset` was never written; `log` is cut off
+/// before the next record. The record's own length may be what is damaged. Where it starts in a
+/// partly written sector, the rest of that sector is zeros; a few zeros may be data, and do not
+/// count.
 fn has_unwritten_sector(log: &[u8], offset: usize) -> bool {
     let is_zeros = |from: usize, to: usize| log[from..to].iter().all(|&b| b == 0);
     let first_end = (offset / SECTOR + 1) * SECTOR;
@@ -156,18 +160,19 @@ fn has_unwritten_sector(log: &[u8], offset: usize) -> bool {
         .any(|sector| is_zeros(sector, sector + SECTOR))
 }
 
-/// What can be read behind something bad.
+/// The readable data after a bad record.
 struct Later {
-    /// Records with something in them.
+    /// Number of non-empty records.
     records: u64,
-    /// Where the first of them begins; the log's end when there is none.
+    /// Start of the first of them; the log's end without one.
     start: usize,
-    /// Where the last of them ends.
+    /// End of the last of them.
     end: usize,
 }
 
-/// What can be read from `pos` on, over what cannot: the length of a bad record cannot be
-/// trusted, so the search goes on at every offset of the block of `pos`, then from the beginnings of the next blocks.
+/// Returns what can be read from `pos` on, past what cannot: the length of a bad record cannot be
+/// trusted, so the search continues at every offset of the block of `pos`, then from the starts of
+/// the next blocks.
 fn records_from(log: &[u8], mut pos: usize) -> Later {
     let mut later = Later {
         records: 0,
@@ -194,13 +199,13 @@ fn records_from(log: &[u8], mut pos: usize) -> Later {
     later
 }
 
-/// An end of a log that was never synced, of which later parts were written and earlier ones not.
+/// An end of a log that was never synced, whose later parts were written and earlier ones not.
 pub struct TornEnd {
     path: PathBuf,
     offset: u64,
 }
 
-/// The logs of a directory, oldest first.
+/// Returns the logs of a directory, oldest first.
 fn logs_of(dir: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(dir).into_iter().flatten();
     let mut logs: Vec<_> = entries
@@ -213,10 +218,11 @@ fn logs_of(dir: &Path) -> Vec<PathBuf> {
     logs
 }
 
-/// Refuses a directory whose log is damaged before its end, and finds an end that is to be cut off. Nothing is changed.
+/// Refuses a directory whose log is damaged before its end, and finds an end to be cut off. Changes
+/// nothing.
 pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
     let mut first: Option<(PathBuf, Bad)> = None;
-    // Everything in a later log comes after what is bad.
+    // Everything in a later log comes after the bad record.
     let mut in_later_logs = 0;
     for path in logs_of(dir) {
         let log = std::fs::read(&path).map_err(|e| unusable(&path, &e))?;
@@ -249,13 +255,16 @@ pub fn check(dir: &Path) -> Result<Option<TornEnd>, Error> {
     }
 }
 
-/// Checks a directory as [`check`] does, and cuts off an end that was never synced: the engine would read on behind it.
+/// Checks a directory as [`check`] does, and cuts off an end that was never synced: the engine
+/// would read on past it.
 ///
-/// With `accept_damage` a damaged log is cut off at the damage, and the logs after it are put aside, with a copy of the whole of the damaged one, as
-/// `NUMBER.log.damaged`: the engine would read on behind zeros, and leave out what is in the middle. Answers them, for when it does not open then.
+/// With `accept_damage` a damaged log is cut off at the damage, and the logs after it are moved
+/// aside, with a full copy of the damaged one, as `NUMBER.log.damaged`: the engine would read on
+/// past zeros, and skip what is in the middle. Returns them, in case it does not open then.
 ///
 /// # Errors
-/// [`Error::DamagedLog`]; [`Error::InUse`] when another process has the directory open; [`Error::Directory`].
+/// [`Error::DamagedLog`]; [`Error::InUse`] when another process has the directory open;
+/// [`Error::Directory`].
 pub fn check_and_cut(dir: &Path, accept_damage: bool) -> Result<PutAside, Error> {
     if logs_of(dir).is_empty() {
         return Ok(PutAside::default());
@@ -265,19 +274,19 @@ pub fn check_and_cut(dir: &Path, accept_damage: bool) -> Result<PutAside, Error>
     match check(dir) {
         Ok(None) => Ok(PutAside::default()),
         Ok(Some(TornEnd { path, offset })) => {
-            tracing::warn!(path = %path.display(), offset, "what was being written when the machine stopped is cut off the log");
+            tracing::warn!(path = %path.display(), offset, "an incomplete record at the log's end is cut off; the machine stopped during its write");
             cut(&path, offset).map_err(|e| unusable(&path, &e))?;
             Ok(PutAside::default())
         }
         Err(Error::DamagedLog { path, offset, .. }) if accept_damage => {
-            tracing::warn!(path = %path.display(), offset, "the log is cut off at the damage, and what followed is put aside");
+            tracing::warn!(path = %path.display(), offset, "the log is cut off at the damage, and the rest is moved aside");
             put_aside(dir, &path, offset).map_err(|e| unusable(&path, &e))
         }
         Err(e) => Err(e),
     }
 }
 
-/// Until the file that is answered is closed nobody else opens the directory.
+/// Excludes other processes until the returned file is closed.
 fn lock(dir: &Path) -> Result<File, Error> {
     let path = dir.join("LOCK");
     let lock = OpenOptions::new()
@@ -299,7 +308,7 @@ fn cut(log: &Path, end: u64) -> std::io::Result<()> {
     log.sync_all()
 }
 
-/// Logs that were put aside, as they were.
+/// Logs that were moved aside, unchanged.
 #[derive(Debug, Default)]
 pub struct PutAside(Vec<PathBuf>);
 
@@ -308,11 +317,11 @@ impl PutAside {
         log.with_extension("log.damaged")
     }
 
-    /// Puts them back.
+    /// Moves them back.
     pub fn undo(self) {
         for log in self.0.iter().rev() {
             if let Err(error) = std::fs::rename(PutAside::place(log), log) {
-                tracing::error!(%error, "{} stays aside", log.display());
+                tracing::error!(%error, "{} could not be removed", log.display());
             }
         }
     }
@@ -320,7 +329,7 @@ impl PutAside {
 
 fn put_aside(dir: &Path, damaged: &Path, offset: u64) -> std::io::Result<PutAside> {
     let mut aside = PutAside::default();
-    // The last first: what is left by a crash in between is damaged as before.
+    // The last first: after a crash in between, the log is as damaged as before.
     for log in logs_of(dir).into_iter().rev() {
         let place = PutAside::place(&log);
         if log == damaged {
@@ -333,7 +342,7 @@ fn put_aside(dir: &Path, damaged: &Path, offset: u64) -> std::io::Result<PutAsid
         aside.0.push(log);
     }
     File::open(dir)?.sync_all()?;
-    // A piece of a header that is left tells the engine that the log does not end here.
+    // The remainder of a header tells the engine that the log does not end here.
     cut(damaged, offset + HEADER as u64 / 2)?;
     Ok(aside)
 }
@@ -437,13 +446,13 @@ mod tests {
         assert!(bad.later_records >= 1 && !bad.is_torn);
     }
 
-    /// Records that are written over zeros, and where the last synced one ends.
+    /// Returns records written over zeros, and the end of the last synced one.
     fn written_over_zeros(lens: &[usize], synced: usize) -> (Vec<u8>, usize) {
         let mut log = Vec::new();
         let mut end_of_synced = 0;
         for (n, &len) in lens.iter().enumerate() {
             let left = BLOCK - log.len() % BLOCK;
-            // A block is full but for what is too short for a header.
+            // The rest of the block is too short for a header.
             if left < HEADER {
                 log.resize(log.len() + left, 0);
             } else if left < HEADER + len {
@@ -479,7 +488,7 @@ mod tests {
         ) {
             let synced = synced.min(lens.len() - 1);
             let (mut log, end) = written_over_zeros(&lens, synced);
-            // Sectors that were not written have what was there at the last sync.
+            // Unwritten sectors have the contents of the last sync.
             for (n, (bytes, lost)) in log.chunks_mut(SECTOR).zip(lost.iter().cycle()).enumerate() {
                 let from = end.saturating_sub(n * SECTOR).min(bytes.len());
                 if *lost {
@@ -487,7 +496,8 @@ mod tests {
                 }
             }
             let (result, left) = checked(&log);
-            // A record that began within a header's length of a sector's end may be taken for damaged: the safe side.
+            // A record that started within a header's length of a sector's end may be taken for
+            // damaged: the safe side.
             let near_end = |at: usize| SECTOR - at % SECTOR < HEADER;
             match result {
                 Ok(()) => {
@@ -531,7 +541,7 @@ mod tests {
         }
     }
 
-    /// A batch of `entries` that begins with `sequence`.
+    /// Returns a batch of `entries` that starts with `sequence`.
     fn numbered(sequence: u64, entries: u32) -> Vec<u8> {
         let mut payload = sequence.to_le_bytes().to_vec();
         payload.extend_from_slice(&entries.to_le_bytes());
@@ -555,7 +565,7 @@ mod tests {
         checked(&[ends_in_zeros(7), numbered(10, 2)]).unwrap();
         checked(&[ends_in_zeros(7), ends_in_zeros(10), ends_in_zeros(13)]).unwrap();
         checked(&[ends_in_zeros(7), numbered(10, 0), vec![0; 600]]).unwrap();
-        // A batch is missing between them, or was there twice.
+        // A batch is missing between them, or is there twice.
         assert!(refused(&[ends_in_zeros(7), numbered(11, 2)]));
         assert!(refused(&[ends_in_zeros(7), numbered(9, 2)]));
         assert!(refused(&[
@@ -563,7 +573,7 @@ mod tests {
             numbered(11, 1),
             numbered(10, 1)
         ]));
-        // Not only zeros: something that cannot be read.
+        // Not only zeros: something unreadable.
         let broken = [numbered(7, 3), vec![0; 5000], vec![9; 50]].concat();
         assert!(refused(&[broken, numbered(10, 2)]));
     }
@@ -590,7 +600,7 @@ mod tests {
     proptest::proptest! {
         #![proptest_config(proptest::prelude::ProptestConfig::with_cases(300))]
 
-        /// The length is what the search for the next record must not rely upon.
+        /// The search for the next record must not rely on the length.
         #[test]
         fn a_wrong_length_or_header_before_readable_records_is_damage_over_zeros_too(
             lens in proptest::collection::vec(1_usize..3000, 3..60),

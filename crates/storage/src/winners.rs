@@ -1,4 +1,5 @@
-//! Documents that were read lately, in memory: a second reader searches neither the engine's levels nor its blocks.
+//! A cache of recently read documents: a second read searches neither the engine's levels nor its
+//! blocks.
 
 use std::hash::{BuildHasher as _, RandomState};
 use std::ops::Range;
@@ -11,49 +12,54 @@ use xxhash_rust::xxh3::xxh3_64_with_seed;
 
 use crate::counters::{DOCUMENTS_FOUND, DOCUMENTS_READ};
 
-/// Longer ones are not kept: one takes the place of many, and the search is a small part of what reading it costs.
+/// Longer documents are not cached: one takes the place of many, and the search is a small part of
+/// its read. In bytes.
 const DOCUMENT_BYTES_MAX: usize = 16 << 10;
-/// What each takes besides its bytes: places in the cache's table, and what the allocator rounds up.
+/// Memory of each document besides its bytes: entries in the cache's table, and rounding by the
+/// allocator.
 const OVERHEAD_BYTES: usize = 128;
-/// What documents probably take, to begin with.
+/// Initial estimate of the size of documents, in bytes.
 const USUAL_BYTES: usize = 512;
-/// Writers of different documents seldom meet at one of so many locks.
+/// Number of locks: writers of different documents seldom share one.
 const LOCKS: usize = 1024;
 
 /// The records and winning bodies of documents, the most useful ones within a number of bytes.
 ///
-/// What is found here is what is stored. While a document is written ([`Winners::begin_write`], [`Winners::end_write`]) readers go to the engine,
-/// and who had read the engine before that cannot put the old back ([`Winners::keep`]): each key has a count of changes, which the reader
-/// looks at first.
+/// It always agrees with the store. While a document is being written ([`Winners::begin_write`],
+/// [`Winners::end_write`]) readers go to the engine, and a reader that read the engine before
+/// cannot insert the old version ([`Winners::keep`]): each key has a count of changes, which the
+/// reader checks first.
 ///
-/// Most of what a reader waits for is memory that is in no cache of the processor: a document lies in one piece with its key, and is found by the
-/// key's hash, so that it is three such places (the table, the entry, the document) and not five.
+/// Readers mostly wait for memory that is in no cache of the processor: a document is one
+/// allocation with its key, and is found by the key's hash, which makes three such accesses (the
+/// table, the entry, the document) instead of five.
 pub(crate) struct Winners {
     /// By the hashes of the keys of by-id. Of two keys with one hash the later is kept.
     cache: Cache<u64, Winner, Bytes>,
-    /// Nobody outside can make up keys of one hash.
+    /// Random, so that attackers cannot construct keys with equal hashes.
     seed: u64,
-    /// What is written, by the keys' hashes. Held while a document is put into the cache or taken out of it.
+    /// Writes in progress, by the keys' hashes. Locked while a document is inserted into the cache
+    /// or removed.
     changes: Box<[Mutex<Changes>]>,
 }
 
-/// Of all keys of one lock.
+/// For all keys of one lock.
 #[derive(Default)]
 struct Changes {
-    /// Writes that were begun.
+    /// Writes started.
     begun: u64,
-    /// Those of them that are under way.
+    /// Writes in progress.
     under_way: u64,
 }
 
-/// A document as it is stored.
+/// A stored document.
 #[derive(Clone)]
 pub(crate) struct Winner {
     /// The lengths of key and record, both, and the body.
     bytes: Arc<[u8]>,
 }
 
-/// Bytes of a length.
+/// Size of a length, in bytes.
 const LENGTH_BYTES: usize = size_of::<u32>();
 
 impl Winner {
@@ -66,7 +72,7 @@ impl Winner {
         }
     }
 
-    /// One of the two lengths at the beginning.
+    /// Returns one of the two lengths at the start.
     fn length(&self, n: usize) -> usize {
         let mut length = [0; LENGTH_BYTES];
         length.copy_from_slice(&self.bytes[n * LENGTH_BYTES..][..LENGTH_BYTES]);
@@ -83,12 +89,12 @@ impl Winner {
         begin..begin + self.length(1)
     }
 
-    /// The value of by-id.
+    /// Returns the value of by-id.
     pub fn record(&self) -> &[u8] {
         &self.bytes[self.record_at()]
     }
 
-    /// The body of its winning revision.
+    /// Returns the body of its winning revision.
     pub fn body(&self) -> &[u8] {
         &self.bytes[self.record_at().end..]
     }
@@ -104,7 +110,7 @@ impl Weighter<u64, Winner> for Bytes {
 }
 
 impl Winners {
-    /// Keeps so many bytes of documents; none when it is 0.
+    /// Caches `bytes` bytes of documents; 0 disables it.
     pub fn new(bytes: usize) -> Winners {
         Winners {
             cache: Cache::with_weighter(bytes / USUAL_BYTES, bytes as u64, Bytes),
@@ -121,7 +127,7 @@ impl Winners {
         &self.changes[hash as usize % LOCKS]
     }
 
-    /// A document that is kept.
+    /// Returns a cached document.
     pub fn get(&self, key: &[u8]) -> Option<Winner> {
         let found = self.cache.get(&self.hash(key));
         let found = found.filter(|winner| winner.bytes[winner.key_at()] == *key);
@@ -132,8 +138,8 @@ impl Winners {
         found
     }
 
-    /// What [`Winners::keep`] wants to know of the time before the engine was read; `None` while the document is written, or where none are
-    /// kept.
+    /// Returns the state that [`Winners::keep`] needs from before the engine is read; `None` while
+    /// the document is being written, or when the cache is disabled.
     pub fn before(&self, key: &[u8]) -> Option<u64> {
         if self.cache.capacity() == 0 {
             return None;
@@ -142,7 +148,7 @@ impl Winners {
         (changes.under_way == 0).then_some(changes.begun)
     }
 
-    /// Keeps what was read, unless the document was written since `before`.
+    /// Caches the read winner, unless the document was written since `before`.
     pub fn keep(&self, key: &[u8], before: Option<u64>, record: &[u8], body: &[u8]) {
         if before.is_none() || record.len() + body.len() > DOCUMENT_BYTES_MAX {
             return;
@@ -155,7 +161,7 @@ impl Winners {
         }
     }
 
-    /// A document is about to be written: it is not here until that is done.
+    /// Removes a document that is about to be written; it is not cached until that is done.
     pub fn begin_write(&self, key: &[u8]) {
         let hash = self.hash(key);
         let mut changes = self.changes(hash).lock();
@@ -164,12 +170,12 @@ impl Winners {
         self.cache.remove(&hash);
     }
 
-    /// It is written, or could not be.
+    /// Records that a write is done, or failed.
     pub fn end_write(&self, key: &[u8]) {
         self.changes(self.hash(key)).lock().under_way -= 1;
     }
 
-    /// Memory of the documents, in bytes.
+    /// Returns the memory of the documents, in bytes.
     pub fn bytes(&self) -> u64 {
         self.cache.weight()
     }

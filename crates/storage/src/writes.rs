@@ -7,7 +7,7 @@ use crate::engine::Engine;
 use crate::keys::{ShardNumber, shard_end};
 use crate::keyspace::Keyspace;
 
-/// Writes that are made together, all or none.
+/// Writes that are applied together, all or none.
 pub struct Writes<'e> {
     engine: &'e Engine,
     batch: WriteBatch,
@@ -44,19 +44,20 @@ impl<'e> Writes<'e> {
         self.batch.delete_cf(family, key);
     }
 
-    /// Removes all keys of a shard or index. A lasting cost for readers of the keyspace: not for few keys.
+    /// Removes all keys of a shard or index. A lasting cost for readers of the keyspace: not for
+    /// few keys.
     pub fn delete_all(&mut self, k: Keyspace, shard: ShardNumber) {
         let family = self.family(k);
         let (low, high) = (shard.to_be_bytes(), shard_end(shard));
         self.batch.delete_range_cf(family, &low[..], &high[..]);
     }
 
-    /// Length of keys and values so far, in bytes.
+    /// Returns the length of keys and values so far, in bytes.
     pub fn bytes(&self) -> usize {
         self.batch.size_in_bytes()
     }
 
-    /// What was collected so far; goes on empty.
+    /// Returns the writes collected so far, and continues empty.
     pub fn take(&mut self) -> Writes<'e> {
         Writes {
             engine: self.engine,
@@ -65,10 +66,10 @@ impl<'e> Writes<'e> {
         }
     }
 
-    /// Makes the writes. With `sync` they are on disk then, else with the next that are.
+    /// Applies the writes. With `sync` they are on disk then, otherwise with the next synced write.
     ///
     /// # Errors
-    /// [`Error::Engine`]; whether they were made is not known then.
+    /// [`Error::Engine`]; whether they were applied is unknown then.
     pub fn commit(self, sync: bool) -> Result<(), Error> {
         self.engine.wait_for_flushes();
         self.engine.write(self.batch, sync)

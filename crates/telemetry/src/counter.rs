@@ -1,4 +1,5 @@
-//! Numbers that only grow, and distributions. Each crate has its own as statics, since a process is one server.
+//! Numbers that only grow, and distributions. Each crate has its own as statics, since a process is
+//! one server.
 
 use std::sync::LazyLock;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +12,7 @@ use parking_lot::Mutex;
 pub struct Counter(AtomicU64);
 
 impl Counter {
-    /// Begins at 0.
+    /// Starts at 0.
     #[expect(
         clippy::new_without_default,
         reason = "a constant function, for statics"
@@ -26,28 +27,28 @@ impl Counter {
         self.add(1);
     }
 
-    /// So many more.
+    /// Adds `n`.
     #[inline]
     pub fn add(&self, n: u64) {
         self.0.fetch_add(n, Relaxed);
     }
 
-    /// The number so far.
+    /// Returns the number so far.
     pub fn get(&self) -> u64 {
         self.0.load(Relaxed)
     }
 }
 
-/// Longer times count as this long, in microseconds: an hour.
+/// Longer times count as this, in microseconds: an hour.
 const US_MAX: u64 = 3_600_000_000;
 
-/// An empty distribution of microseconds, up to an hour, of two digits.
+/// Returns an empty distribution of microseconds, up to an hour, of two digits.
 pub fn distribution() -> Histogram<u64> {
     // The bounds are valid: 1 <= low, high >= 2 * low, 2 digits.
     Histogram::new_with_bounds(1, US_MAX, 2).expect("valid histogram bounds")
 }
 
-/// How long something took, each time.
+/// The distribution of durations.
 pub struct Times(LazyLock<Mutex<Histogram<u64>>>);
 
 impl Times {
@@ -60,7 +61,7 @@ impl Times {
         Times(LazyLock::new(|| Mutex::new(distribution())))
     }
 
-    /// It took so long. Not for what many threads do all the time: they meet at a lock.
+    /// Records a duration. Not for frequent use by many threads: they contend for a lock.
     pub fn record(&self, time: Duration) {
         let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
         self.0.lock().saturating_record(us.max(1));
@@ -75,14 +76,14 @@ impl Times {
 /// Parts of a [`Striped`] counter.
 const STRIPES: usize = 8;
 
-/// A number that only grows, which many threads count by all the time: each counts in a part of its own, mostly.
+/// A growing number that many threads count frequently: each usually has a stripe of its own.
 pub struct Striped([Stripe; STRIPES]);
 
 #[repr(align(128))]
 struct Stripe(AtomicU64);
 
 impl Striped {
-    /// Begins at 0.
+    /// Starts at 0.
     #[expect(
         clippy::new_without_default,
         reason = "a constant function, for statics"
@@ -97,7 +98,7 @@ impl Striped {
         self.0[crate::part_of(STRIPES)].0.fetch_add(1, Relaxed);
     }
 
-    /// The number so far.
+    /// Returns the number so far.
     pub fn get(&self) -> u64 {
         self.0.iter().map(|part| part.0.load(Relaxed)).sum()
     }

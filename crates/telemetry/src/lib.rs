@@ -1,12 +1,14 @@
-//! What do the threads of this process do?
+//! The activity of the threads of this process.
 //!
-//! Each thread has a clock that says which [`State`] it is in, and counts the time of each. A change of state costs one reading of
-//! the processor's time stamp counter and two stores to memory that no other thread writes: about 10 ns. So it is always on.
+//! Each thread has a clock that records which [`State`] it is in, and counts the time of each. A
+//! change of state costs one reading of the processor's time stamp counter and two stores to memory
+//! that no other thread writes: about 10 ns. So it is always on.
 //!
-//! Besides, what is to be counted in other crates: [`Counter`] and [`Times`].
+//! In addition, primitives for counting in other crates: [`Counter`] and [`Times`].
 //!
-//! A state is what a thread does, not what a request waits for: a future that waits is in no state, and its thread does something
-//! else meanwhile. [`within!`] enters a state whenever a future is polled, [`enter`] until what it answers is dropped.
+//! A state is what a thread does, not what a request waits for: a future that waits is in no state,
+//! and its thread does something else meanwhile. [`within!`] enters a state whenever a future is
+//! polled, [`enter`] until its result is dropped.
 
 mod counter;
 mod logged;

@@ -3,7 +3,8 @@
 use std::cell::Cell;
 use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 
-/// A number below `parts` that is this thread's for good. Threads that follow each other have different ones.
+/// Returns a number below `parts` that is permanently this thread's. Consecutive threads have
+/// different ones.
 #[inline]
 pub fn part_of(parts: usize) -> usize {
     static NEXT: AtomicUsize = AtomicUsize::new(0);

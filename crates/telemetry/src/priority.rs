@@ -1,17 +1,20 @@
 //! Threads that give way to those that serve requests.
 
-/// How long a thread that gives way may run before the kernel asks who is next, in nanoseconds: the longest that it takes. Whoever wakes
-/// and has a shorter one, as all others have, interrupts it at once (Linux since 6.12; older kernels take no notice). With equal ones a
-/// thread that serves requests waits until the other's is over, however low its priority.
+/// Time that a low-priority thread may run before the kernel schedules again, in nanoseconds: the
+/// maximum. A waking thread with a shorter slice, as all others have, preempts it immediately
+/// (Linux since 6.12; older kernels ignore it). With equal slices a thread that serves requests
+/// waits for the end of the other's, however low its priority.
 const SLICE_NS: u64 = 100_000_000;
 
-/// `nice` of threads that build and do what takes long for a request: while requests want all processors, each of these has a
-/// twentieth of one. One reader beside an index build (Linux 6.18, two cores): at 10, a hundredth of its requests waited for the tenth that
-/// builds had then, and their p99 was twice that of an idle server.
+/// `nice` of threads that build and do slow work for a request: while requests occupy all
+/// processors, each of these has a twentieth of one. One reader alongside an index build (Linux
+/// 6.18, two cores): at 10, a hundredth of its requests waited for the tenth that builds had then,
+/// and their p99 was twice that of an idle server.
 pub const BACKGROUND_NICE: i32 = 13;
 
-/// Gives the calling thread a lower priority than threads that serve requests: `nice` is 0 for those and 19 for who waits for everybody.
-/// One that is nicer already stays so. Others interrupt it besides ([`take_long_turns`]).
+/// Gives the calling thread a lower priority than threads that serve requests: `nice` is 0 for
+/// those and 19 for the lowest. A nicer thread stays so. Others also preempt it
+/// ([`take_long_turns`]).
 pub fn give_way(nice: i32) {
     let nice = nice.max(own_nice());
     if !set_long_slice(nice) {
@@ -36,11 +39,11 @@ pub fn take_long_turns() {
     set_long_slice(own_nice());
 }
 
-/// Whether the kernel took it.
+/// Returns whether the kernel accepted it.
 fn set_long_slice(nice: i32) -> bool {
     let attributes = libc::sched_attr {
         size: size_of::<libc::sched_attr>() as u32,
-        // Of those that divide the processor it keeps the one that it has, as by `chrt --idle`.
+        // Keeps the scheduling policy, such as that of `chrt --idle`.
         sched_policy: 0,
         sched_flags: libc::SCHED_FLAG_KEEP_POLICY as u64,
         sched_nice: nice,
@@ -49,7 +52,8 @@ fn set_long_slice(nice: i32) -> bool {
         sched_deadline: 0,
         sched_period: 0,
     };
-    // SAFETY: the kernel reads `size` bytes of the attributes, which outlive the call; 0 is the calling thread.
+    // SAFETY: the kernel reads `size` bytes of the attributes, which outlive the call; 0 is the
+    // calling thread.
     unsafe { libc::syscall(libc::SYS_sched_setattr, 0, &raw const attributes, 0) == 0 }
 }
 
@@ -65,7 +69,7 @@ mod tests {
     #[test]
     fn only_the_thread_that_calls_gives_way() {
         let before = own_nice();
-        // There is nothing beyond 19.
+        // The maximum is 19.
         let lower = (before + 3).min(19);
         let other = std::thread::spawn(move || {
             give_way(before + 3);

@@ -1,18 +1,20 @@
-//! What the kernel counts of a socket that listens.
+//! Kernel counters of a listening socket.
 
 use std::os::fd::{AsRawFd as _, BorrowedFd};
 
-/// Numbers that the kernel gives of a socket's memory, and which of them counts what it dropped (`linux/sock_diag.h`).
+/// Numbers that the kernel gives of a socket's memory, and which of them counts what it dropped
+/// (`linux/sock_diag.h`).
 const NUMBERS: usize = 9;
 const DROPS: usize = 8;
 
-/// Connections that the kernel dropped since the socket began to listen, since too many waited to be accepted. The kernel counts up to
-/// 2³². `None` when it does not tell.
+/// Returns the number of connections that the kernel dropped since the socket started to listen,
+/// because too many waited to be accepted. The kernel counts up to 2³². `None` when it is not
+/// available.
 pub fn dropped_connections(listener: BorrowedFd<'_>) -> Option<u32> {
     let mut numbers = [0u32; NUMBERS];
     let mut length = size_of_val(&numbers) as libc::socklen_t;
-    // SAFETY: the descriptor is open while it is borrowed. The kernel writes at most `length` bytes to `numbers`, which has as many,
-    // and any bytes are valid numbers.
+    // SAFETY: the descriptor is open while it is borrowed. The kernel writes at most `length` bytes
+    // to `numbers`, which has as many, and any bytes are valid numbers.
     let done = unsafe {
         libc::getsockopt(
             listener.as_raw_fd(),

@@ -1,18 +1,19 @@
 //! Kinds of work.
 
-/// What a thread does.
+/// The activity of a thread.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
 pub enum State {
     /// Nothing: it waits for work.
     Idle,
-    /// What has no other name.
+    /// Anything else.
     Other,
     /// New connections are accepted, and secured.
     Accept,
-    /// Sockets are read and written, heads of requests read and those of answers made, tasks and timers scheduled.
+    /// Reading and writing sockets, parsing heads of requests and writing those of responses,
+    /// scheduling tasks and timers.
     Network,
-    /// Requests find their route, answers are put together.
+    /// Routing requests and building responses.
     Answer,
     /// Users are recognised, passwords verified.
     Auth,
@@ -20,17 +21,17 @@ pub enum State {
     Parse,
     /// Documents and rows are read.
     Read,
-    /// Edits are applied, batches made.
+    /// Applying edits and building batches.
     Write,
-    /// Batches go to the log on disk, and are waited for.
+    /// Writing batches to the log on disk, and waiting for them.
     Sync,
     /// Users' functions run in this process, or are waited for.
     Functions,
-    /// Rows of indexes are made, and written.
+    /// Building and writing rows of indexes.
     Index,
     /// Rows are sorted or merged in memory.
     Sort,
-    /// Room is given back.
+    /// Reclaiming space.
     Compaction,
     /// Changes are copied from and to other databases.
     Replication,
@@ -56,7 +57,7 @@ pub const STATES: [State; 15] = [
 ];
 
 impl State {
-    /// The state as metrics name it.
+    /// Returns the state as metrics name it.
     pub fn name(self) -> &'static str {
         match self {
             State::Idle => "idle",

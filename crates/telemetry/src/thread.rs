@@ -11,13 +11,13 @@ use parking_lot::Mutex;
 use crate::state::{STATES, State};
 use crate::ticks::{self, Tick};
 
-/// Bits of [`Clock::current`] that say when the state was entered; the number of the state is above them. With a counter of
-/// 4 GHz they last for four years after the machine's start.
+/// Bits of [`Clock::current`] that say when the state was entered; the number of the state is above
+/// them. With a counter of 4 GHz they last for four years after the machine's start.
 const SINCE_BITS: u32 = 59;
 const SINCE_MASK: u64 = (1 << SINCE_BITS) - 1;
-/// The bit of [`Clock::current`] that says that the state is being changed.
+/// The bit of [`Clock::current`] that marks a state change in progress.
 const CHANGING: u64 = 1 << 63;
-/// Readings of a clock that changes all the time before the last one is taken as it is.
+/// Number of readings of a constantly changing clock after which the last one is used.
 const READINGS_MAX: usize = 1000;
 
 /// Written by its own thread alone.
@@ -38,13 +38,13 @@ impl Clock {
         }
     }
 
-    /// Changes the state; answers the one before.
+    /// Changes the state; returns the previous one.
     #[inline]
     fn change(&self, to: State, now: u64) -> State {
         let current = self.current.load(Relaxed);
         let (before, since) = unpacked(current);
         let spent = &self.spent[before as usize];
-        // Whoever reads sees this mark, or nothing of what follows.
+        // A reader sees this mark, or nothing of what follows.
         self.current.store(current | CHANGING, Relaxed);
         fence(Release);
         spent.store(spent.load(Relaxed) + now.saturating_sub(since), Relaxed);
@@ -142,7 +142,7 @@ fn change(to: State, now: Tick) -> Option<State> {
 pub struct Entered {
     before: Option<State>,
     at: Tick,
-    /// Of this thread: dropped elsewhere it would change another thread's state.
+    /// Bound to this thread: dropped elsewhere it would change another thread's state.
     _here: PhantomData<*const ()>,
 }
 
@@ -162,7 +162,7 @@ impl Entered {
         self.at
     }
 
-    /// Ends the state now; answers when that was. The clock is read once for both.
+    /// Ends the state now; returns the time. The clock is read once for both.
     #[inline]
     pub fn leave(mut self) -> Tick {
         self.end()
@@ -201,23 +201,25 @@ pub fn park() {
     change(State::Idle, Tick::now());
 }
 
-/// A thread of a runtime has something to do, `state` where a task says nothing else: for the runtime's hook.
+/// Marks that a thread of a runtime has work, in `state` unless a task sets another: for the
+/// runtime's hook.
 pub fn unpark(state: State) {
     change(state, Tick::now());
 }
 
-/// What the threads of one name have spent.
+/// The times of all threads of one name.
 #[derive(Clone, Debug, PartialEq)]
 pub struct ThreadTimes {
     /// Name of the threads.
     pub name: String,
-    /// How many there are now.
+    /// The current number of threads.
     pub alive: usize,
-    /// How long they were in each state, those that have ended included.
+    /// Time in each state, including threads that have ended.
     pub spent: Vec<(State, Duration)>,
 }
 
-/// The times of all threads that ever had a state, by name. Threads are many, names are few.
+/// Returns the times of all threads that ever had a state, by name. Threads are many, names are
+/// few.
 pub fn threads() -> Vec<ThreadTimes> {
     let (alive, ended) = {
         let all = ALL.lock();
@@ -314,7 +316,7 @@ mod tests {
             std::thread::yield_now();
         }
         let sum = || -> f64 { of("busy").spent.iter().map(|(_, d)| d.as_secs_f64()).sum() };
-        // Both ends are read between two looks at the clock: this thread may wait in between.
+        // Both ends are read between two readings of the clock: this thread may wait in between.
         let measured = || {
             let early = Instant::now();
             let first = sum();
@@ -330,7 +332,7 @@ mod tests {
             let spent = sum() - first;
             (spent, least * 0.99..early.elapsed().as_secs_f64() * 1.01)
         };
-        // A thread that has to wait in the midst of a change has its time told later.
+        // The time of a thread that has to wait during a change is reported later.
         let measured: Vec<_> = (0..5).map(|_| measured()).collect();
         stop.store(true, Relaxed);
         thread.join().unwrap();

@@ -1,7 +1,8 @@
-//! The time that clocks count by.
+//! The time base of clocks.
 //!
-//! Where the kernel itself trusts the time stamp counter, it is the same on all processors and does not stop: reading it takes
-//! 8 ns, asking the kernel's clock 19 (measured on a virtual machine of two cores). Elsewhere the kernel's clock is asked.
+//! Where the kernel itself trusts the time stamp counter, it is the same on all processors and does
+//! not stop: reading it takes 8 ns, reading the kernel's clock 19 (measured on a virtual machine of
+//! two cores). Elsewhere the kernel's clock is used.
 
 use std::sync::LazyLock;
 use std::time::{Duration, Instant};
@@ -41,14 +42,15 @@ static BEGINNING: LazyLock<Beginning> = LazyLock::new(Beginning::new);
 struct Beginning {
     at: Instant,
     is_counted: bool,
-    /// Nanoseconds of a tick. It stays: what was told would change with it, and fall.
+    /// Nanoseconds of a tick. Constant: reported totals would change with it, and decrease.
     one: f64,
 }
 
-/// How long the counter is watched, once, when it is first asked. The kernel's clock is read to some 50 ns, so that a tick is known
-/// to some millionths.
+/// How long the counter is calibrated, once, when it is first used. The kernel's clock is accurate
+/// to some 50 ns, so a tick is known to a few millionths.
 const WATCHED: Duration = Duration::from_millis(10);
-/// Readings of both clocks, of which the one counts that took the shortest: the scheduler may come between them.
+/// Readings of both clocks, of which the one counts that took the shortest: the scheduler may come
+/// between them.
 const READINGS: usize = 8;
 
 impl Beginning {
@@ -71,7 +73,7 @@ impl Beginning {
     }
 }
 
-/// The kernel's clock and the counter at the same time.
+/// Returns the kernel's clock and the counter at the same time.
 fn both() -> (Instant, u64) {
     let read = || {
         let before = counter();
@@ -84,7 +86,7 @@ fn both() -> (Instant, u64) {
     (at, counted)
 }
 
-/// Where the kernel says which clock it uses.
+/// The file in which the kernel reports its clock source.
 const CLOCK_SOURCE: &str = "/sys/devices/system/clocksource/clocksource0/current_clocksource";
 
 fn counter_is_trusted() -> bool {
@@ -95,8 +97,8 @@ fn counter_is_trusted() -> bool {
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn counter() -> u64 {
-    // SAFETY: every x86-64 processor has the instruction. A kernel may forbid it (PR_SET_TSC), which none does unless a program
-    // asks for it, for itself.
+    // SAFETY: every x86-64 processor has the instruction. A kernel may forbid it (PR_SET_TSC),
+    // which none does unless a program requests it for itself.
     unsafe { core::arch::x86_64::_rdtsc() }
 }
 
@@ -105,7 +107,7 @@ fn counter() -> u64 {
     0
 }
 
-/// The time in ticks; how long one is, [`length`] says.
+/// Returns the time in ticks; [`length`] converts them.
 #[inline]
 pub(crate) fn now() -> u64 {
     let beginning = &*BEGINNING;
@@ -115,7 +117,7 @@ pub(crate) fn now() -> u64 {
     }
 }
 
-/// How long so many ticks take.
+/// Returns the duration of a number of ticks.
 pub(crate) fn length(ticks: u64) -> Duration {
     Duration::from_nanos((ticks as f64 * BEGINNING.one) as u64)
 }
@@ -129,7 +131,8 @@ mod tests {
         let (ticks, at) = (Tick::now(), Instant::now());
         std::thread::sleep(Duration::from_millis(60));
         let (passed, elapsed) = (ticks.elapsed_us(), at.elapsed().as_micros());
-        // The scheduler may come between the two readings: the tolerance is wide, the unit is what is tested.
+        // The scheduler may come between the two readings: the tolerance is wide, the unit is what
+        // is tested.
         let ratio = passed as f64 / elapsed as f64;
         assert!((0.5..2.0).contains(&ratio), "{passed} of {elapsed}");
     }

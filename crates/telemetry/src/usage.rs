@@ -1,25 +1,25 @@
-//! Names of what is used, with how much: those used most.
+//! Usage by name: the most used ones.
 
 use std::time::Duration;
 
 use rustc_hash::FxHashMap;
 
-/// Databases, or views, that a part of the counters remembers. The least used are forgotten: so names that somebody made up to have
-/// one hash cost little too.
+/// Maximum number of names, of databases or views, per part of the counters. The least used are
+/// forgotten: so names constructed to have equal hashes cost little too.
 const REMEMBERED_MAX: usize = 1024;
 
-/// How much something is used.
+/// The amount of use.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Use {
     /// Requests.
     pub requests: u64,
-    /// Of these, those that write.
+    /// Those of them that write.
     pub writes: u64,
     /// Time of the requests until their bodies' ends, in microseconds.
     pub us: u64,
     /// Bytes sent and received in bodies.
     pub bytes: u64,
-    /// Since when it is counted, in seconds since the start: one that was forgotten begins anew.
+    /// Start of the counts, in seconds since the start: one that was forgotten starts over.
     pub since_s: f64,
 }
 
@@ -33,7 +33,7 @@ impl Use {
     }
 }
 
-/// The use since the start, and the time of the requests that ended lately, by which the busiest are found.
+/// The use since the start, and the time of recent requests, which determines the busiest.
 #[derive(Clone, Copy, Debug, Default)]
 struct Remembered {
     all: Use,
@@ -43,7 +43,7 @@ struct Remembered {
     in_window_before_us: u64,
 }
 
-/// Requests of this window and the one before are lately, in seconds.
+/// Length of a window, in seconds. Requests of the current and the previous window are recent.
 const WINDOW_S: u64 = 10;
 
 impl Remembered {
@@ -69,7 +69,7 @@ impl Remembered {
     }
 }
 
-/// The window of a time since the start.
+/// Returns the window of a time since the start.
 fn window(since_start: Duration) -> u64 {
     since_start.as_secs() / WINDOW_S
 }
@@ -79,7 +79,7 @@ fn window(since_start: Duration) -> u64 {
 pub struct Used(FxHashMap<Box<str>, Remembered>);
 
 impl Used {
-    /// Counts a use of a name, so long after the start.
+    /// Counts a use of a name, at a time since the start.
     pub fn count(&mut self, name: &str, of: &Use, since_start: Duration) {
         let window = window(since_start);
         if let Some(known) = self.0.get_mut(name) {
@@ -95,7 +95,7 @@ impl Used {
         self.0.insert(name.into(), new);
     }
 
-    /// Forgets those that took no more time lately than the median.
+    /// Forgets those that took no more time recently than the median.
     fn forget(&mut self, window: u64) {
         let mut times: Vec<u64> = self.0.values().map(|of| of.lately_us(window)).collect();
         let middle = times.len() / 2;
@@ -123,7 +123,7 @@ impl Used {
         }
     }
 
-    /// Those that took the most time since the start, so many at most.
+    /// Returns those that took the most time since the start, at most `most`.
     pub fn most_used(&self, most: usize) -> Vec<&str> {
         let mut all: Vec<_> = self
             .0
@@ -135,7 +135,8 @@ impl Used {
         all.into_iter().map(|(_, name)| name).collect()
     }
 
-    /// Those that took the most time lately, so many at most, with their use since the start.
+    /// Returns those that took the most time recently, at most `most`, with their use since the
+    /// start.
     pub fn busiest(&self, most: usize, since_start: Duration) -> Vec<(&str, Use)> {
         let window = window(since_start);
         let all = self.0.iter();

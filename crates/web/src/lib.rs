@@ -16,10 +16,10 @@ pub struct File {
     brotli: &'static [u8],
 }
 
-/// How the bytes of a file are sent.
+/// The encoding of a file's bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Encoding {
-    /// As they are.
+    /// Unchanged.
     Identity,
     /// `gzip`
     Gzip,
@@ -28,7 +28,8 @@ pub enum Encoding {
 }
 
 impl Encoding {
-    /// The best that an `Accept-Encoding` takes. What it gives a weight of 0 is not taken.
+    /// Returns the best encoding that an `Accept-Encoding` accepts. One with weight 0 is not
+    /// accepted.
     pub fn of(accepted: &str) -> Encoding {
         let takes = |name: &str| {
             accepted.split(',').any(|each| {
@@ -44,7 +45,7 @@ impl Encoding {
         }
     }
 
-    /// As `Content-Encoding` has it; none for bytes as they are.
+    /// Returns its `Content-Encoding`; `None` for unchanged bytes.
     pub fn name(self) -> Option<&'static str> {
         match self {
             Encoding::Identity => None,
@@ -70,7 +71,7 @@ const FILES: &[File] = include!(concat!(env!("OUT_DIR"), "/files.rs"));
 /// The first page.
 pub const INDEX: &str = "index.html";
 
-/// A file by its name.
+/// Returns a file by its name.
 pub fn file(name: &str) -> Option<&'static File> {
     FILES.iter().find(|file| file.name == name)
 }
@@ -93,7 +94,8 @@ mod tests {
         }
     }
 
-    /// Compressed bytes of all files, half of them the editor's, and of those that the first page names.
+    /// Compressed bytes of all files, half of them the editor's, and of those that the first page
+    /// names.
     const ALL_BYTES_MAX: usize = 256_000;
     const FIRST_BYTES_MAX: usize = 90_000;
 

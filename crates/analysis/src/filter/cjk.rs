@@ -37,7 +37,7 @@ pub(super) fn width(word: &mut String) {
     *word = out.into_iter().collect();
 }
 
-/// The katakana with a voice mark, or a half one.
+/// Returns the katakana with a voice mark, or a half one.
 fn voiced(kana: char, is_half: bool) -> Option<char> {
     let code = kana as u32;
     let distance = match code {
@@ -53,7 +53,7 @@ fn voiced(kana: char, is_half: bool) -> Option<char> {
     char::from_u32(code + distance)
 }
 
-/// A word on its way: what the pairs are made of.
+/// A word in progress: the input of pairs.
 pub(crate) struct Piece {
     pub(crate) text: String,
     pub(crate) start: usize,

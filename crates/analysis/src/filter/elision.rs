@@ -1,4 +1,4 @@
-//! What stands before and behind apostrophes.
+//! Text before and after apostrophes.
 
 use super::{Words, lowercase};
 use crate::tokenizer::Kind;
@@ -31,7 +31,8 @@ pub(super) fn cut_at_apostrophe(word: &mut String) {
     }
 }
 
-/// Removes `'s` of what the classic tokenizer calls an apostrophe, and the dots of acronyms.
+/// Removes `'s` of words that the classic tokenizer marked as apostrophes, and the dots of
+/// acronyms.
 pub(super) fn classic(word: &mut String, kind: Kind) {
     match kind {
         Kind::Apostrophe if word.ends_with("'s") || word.ends_with("'S") => {

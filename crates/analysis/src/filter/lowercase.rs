@@ -26,7 +26,8 @@ pub(super) fn greek(word: &mut String) {
         .collect();
 }
 
-/// Turkish: `I` without a dot stays without one, and a dot that follows it as a mark of its own joins it.
+/// Turkish: `I` without a dot stays without one, and a dot that follows it as a mark of its own
+/// joins it.
 pub(super) fn turkish(word: &mut String) {
     let mut out = String::with_capacity(word.len());
     let characters: Vec<char> = word.chars().collect();
@@ -66,7 +67,7 @@ fn is_before_dot(rest: &[char]) -> bool {
     false
 }
 
-/// Whether it is a mark without a width of its own, of those that may stand between `I` and its dot.
+/// Returns whether it is a combining mark of those that may stand between `I` and its dot.
 fn is_mark(character: char) -> bool {
     matches!(character as u32, 0x300..=0x36f | 0x483..=0x487 | 0x1ab0..=0x1abd | 0x1dc0..=0x1dff | 0x20d0..=0x20dc | 0xfe20..=0xfe2f)
 }

@@ -1,4 +1,4 @@
-//! What is done to a word after it was cut out: put into lower case, dropped, stemmed.
+//! Filters of words: lower case, stop words, stemming.
 
 mod cjk;
 mod elision;
@@ -21,15 +21,15 @@ pub(crate) type Words = Arc<HashSet<String>>;
 pub(crate) enum Filter {
     /// Into lower case, as Java does it: character by character.
     Lower,
-    /// The same for Greek: without accents, final sigma as sigma.
+    /// Lower case for Greek: without accents, final sigma as sigma.
     GreekLower,
-    /// The same for Turkish: `I` becomes `ı`.
+    /// Lower case for Turkish: `I` becomes `ı`.
     TurkishLower,
-    /// The same for Irish: prefixed `t` and `n` get a hyphen before a capital vowel.
+    /// Lower case for Irish: prefixed `t` and `n` get a hyphen before a capital vowel.
     IrishLower,
     /// Drops these words.
     Stop(Words),
-    /// The same, in any case.
+    /// As above, ignoring case.
     StopAnyCase(Words),
     /// Removes an article before an apostrophe.
     Elision(Words),
@@ -37,7 +37,7 @@ pub(crate) enum Filter {
     EnglishPossessive,
     /// Removes an apostrophe and what follows.
     Apostrophe,
-    /// Removes `'s` and the dots of acronyms, as the classic tokenizer tells them.
+    /// Removes `'s` and the dots of acronyms, as the classic tokenizer marks them.
     Classic,
     /// Digits of any script become ASCII's.
     DecimalDigits,
@@ -45,13 +45,13 @@ pub(crate) enum Filter {
     AsciiFolding,
     /// Half-width katakana and full-width ASCII become the usual ones.
     CjkWidth,
-    /// Arabic forms that mean the same.
+    /// Unifies equivalent Arabic forms.
     ArabicNormalization,
-    /// The same for Persian.
+    /// Persian equivalent forms.
     PersianNormalization,
-    /// The same for scripts of India.
+    /// Equivalent forms in the scripts of India.
     IndicNormalization,
-    /// The same for Hindi.
+    /// Hindi equivalent spellings.
     HindiNormalization,
     /// Umlauts and ß.
     GermanNormalization,

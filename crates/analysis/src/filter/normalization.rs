@@ -1,4 +1,4 @@
-//! Forms of letters that mean the same, as one.
+//! Unification of equivalent letter forms.
 
 /// Arabic: forms of alef, yeh and heh as one, without vowel signs and elongation.
 pub(super) fn arabic(word: &mut String) {
@@ -29,7 +29,7 @@ fn map(word: &mut String, change: impl Fn(char) -> Option<char>) {
     }
 }
 
-/// Hindi: spellings that mean the same; without virama and nukta, with short vowels.
+/// Hindi: unifies equivalent spellings; removes virama and nukta, shortens vowels.
 pub(super) fn hindi(word: &mut String) {
     if word.is_ascii() {
         return;
@@ -79,12 +79,12 @@ pub(super) fn hindi(word: &mut String) {
 
 /// German: umlauts and their two-letter forms as plain vowels, `ß` as `ss`.
 pub(super) fn german(word: &mut String) {
-    /// What the characters before say of an `e`.
+    /// The context of an `e`, from the preceding characters.
     #[derive(PartialEq)]
     enum After {
         /// Anything else.
         Ordinary,
-        /// A vowel after which `u` begins no umlaut.
+        /// A vowel after which `u` starts no umlaut.
         Vowel,
         /// `a`, `o` or `u`, with which an `e` is an umlaut.
         Umlaut,
@@ -133,15 +133,16 @@ pub(super) fn german(word: &mut String) {
     *word = out;
 }
 
-/// Scripts that follow each other by 0x80 characters from 0x900 on: Devanagari, Bengali, Gurmukhi, Gujarati, Oriya, Tamil,
-/// Telugu, Kannada, Malayalam. A script's bit in the table is its number.
+/// Scripts that follow each other by 0x80 characters from 0x900 on: Devanagari, Bengali, Gurmukhi,
+/// Gujarati, Oriya, Tamil, Telugu, Kannada, Malayalam. A script's bit in the table is its number.
 const SCRIPTS: u32 = 9;
 
 /// Stands for the zero-width joiner as the third character.
 const JOINER: u32 = 0xff;
 
-/// Two or three characters, counted from the beginning of their script, and the one that is written for them; for which
-/// scripts. From Unicode 5.2, and from the table of Indian scripts that Lucene's `IndicNormalizer` cites.
+/// Two or three characters, counted from the start of their script, and the one written for them;
+/// for which scripts. From Unicode 5.2, and from the table of Indian scripts that Lucene's
+/// `IndicNormalizer` cites.
 const COMPOSITIONS: [(u32, u32, Option<u32>, u32, u32); 72] = [
     (0x05, 0x3e, Some(0x45), 0x11, 0x009),
     (0x05, 0x3e, Some(0x46), 0x12, 0x001),
@@ -233,7 +234,7 @@ pub(super) fn indic(word: &mut String) {
     *word = characters.into_iter().collect();
 }
 
-/// The script of a character, and its place in it.
+/// Returns the script of a character, and its place in it.
 fn script(character: char) -> Option<(u32, u32)> {
     let code = (character as u32).checked_sub(0x900)?;
     (code < SCRIPTS * 0x80).then_some((code / 0x80, code % 0x80))

@@ -129,7 +129,8 @@ fn boolean(clauses: &[Clause], flavour: Flavour, out: &mut String) {
 }
 
 fn phrase(terms: &[PhraseTerm], out: &mut String) {
-    // Places are counted from the beginning of the analyzed text, so that a phrase may begin with a gap.
+    // Positions are counted from the start of the analyzed text, so that a phrase may start with a
+    // gap.
     let mut next = 0;
     let mut at = 0;
     while at < terms.len() {

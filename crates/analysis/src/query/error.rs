@@ -8,7 +8,7 @@ pub enum Error {
     Classic {
         /// The text.
         query: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// `_nouveau`: the text is not a query.
@@ -16,7 +16,7 @@ pub enum Error {
     Flexible {
         /// The text.
         query: String,
-        /// What is wrong.
+        /// The problem.
         reason: String,
     },
     /// `_nouveau`: the text is a query that is not allowed.

@@ -3,8 +3,8 @@
 use super::{Clause, Error, MAX_CLAUSES, Occur, PhraseTerm, Query};
 use crate::{Analyzer, Token};
 
-/// What Lucene's `QueryBuilder` makes of a text: nothing, a word, a phrase when it is quoted, else words of which one is
-/// enough.
+/// Returns the query of Lucene's `QueryBuilder` for a text: none, a word, a phrase when it is
+/// quoted, else words of which one is enough.
 pub(super) fn query(
     analyzer: &Analyzer,
     field: &str,

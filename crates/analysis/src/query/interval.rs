@@ -1,11 +1,11 @@
-//! Intervals: words in some order and distance, as Nouveau's `fn:` functions ask for them.
+//! Intervals: words in some order and distance, as in Nouveau's `fn:` functions.
 //!
-//! An interval is a run of places in a document's field. What the functions mean is told in Lucene's
-//! `org.apache.lucene.queries.intervals.Intervals`, whose names these are.
+//! An interval is a run of positions in a document's field. The semantics of the functions are
+//! those of Lucene's `org.apache.lucene.queries.intervals.Intervals`, whose names these are.
 
 use std::fmt::Write;
 
-/// What is asked of a field's words.
+/// An interval query of a field's words.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Interval {
     /// A word, analyzed.
@@ -14,16 +14,16 @@ pub enum Interval {
     Nothing,
     /// Words that match a pattern of `*` and `?`.
     Wildcard(String),
-    /// Words that are at most so many edits away.
+    /// Words within this edit distance.
     Fuzzy {
         /// The word.
         text: String,
         /// 0, 1 or 2.
         max_edits: u8,
     },
-    /// One behind the other without a gap.
+    /// Consecutive, without a gap.
     Phrase(Vec<Interval>),
-    /// One behind the other.
+    /// In this order.
     Ordered(Vec<Interval>),
     /// In any order; they may overlap.
     Unordered(Vec<Interval>),
@@ -31,38 +31,38 @@ pub enum Interval {
     UnorderedNoOverlaps(Box<[Interval; 2]>),
     /// Any of them.
     Or(Vec<Interval>),
-    /// At least so many of them.
+    /// At least this number of them.
     AtLeast(u32, Vec<Interval>),
-    /// No wider than so many places.
+    /// At most this many positions wide.
     MaxWidth(u32, Box<Interval>),
-    /// With at most so many places between its parts.
+    /// With at most this many positions between its parts.
     MaxGaps(u32, Box<Interval>),
-    /// Made wider.
+    /// Extended.
     Extend {
-        /// What is made wider.
+        /// The interval to extend.
         interval: Box<Interval>,
         /// Places before it.
         before: u32,
-        /// Places behind it.
+        /// Positions after it.
         after: u32,
     },
-    /// Those of one that stand in a relation to the other.
+    /// Intervals in a relation to the other.
     Related {
         /// Which relation.
         relation: Relation,
-        /// Those that are found.
+        /// The intervals to find.
         interval: Box<Interval>,
-        /// What they are compared with.
+        /// The intervals to compare with.
         other: Box<Interval>,
     },
 }
 
-/// How an interval stands to another one.
+/// The relation of an interval to another one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Relation {
     /// Before it.
     Before,
-    /// Behind it.
+    /// After it.
     After,
     /// Around it.
     Containing,
@@ -72,9 +72,9 @@ pub enum Relation {
     ContainedBy,
     /// Not inside of it.
     NotContainedBy,
-    /// At most so many places from it.
+    /// At most this many positions from it.
     Within(u32),
-    /// Further than so many places from it.
+    /// More than this many positions from it.
     NotWithin(u32),
     /// Sharing a place with it.
     Overlapping,
@@ -82,8 +82,8 @@ pub enum Relation {
     NonOverlapping,
 }
 
-/// Writes the function that asks for `interval`. This is not Lucene's `toString` of an interval, which shows how it is
-/// found instead.
+/// Writes the function of `interval`. This is not Lucene's `toString` of an interval, which shows
+/// its execution instead.
 pub(super) fn write(interval: &Interval, out: &mut String) -> std::fmt::Result {
     let list = |name: &str, parts: &[Interval], out: &mut String| {
         write!(out, "fn:{name}(")?;

@@ -1,13 +1,13 @@
-//! What a query text asks for: [`parse`] reads both query languages into one [`Query`].
+//! Queries: [`parse`] parses both query languages into one [`Query`].
 //!
-//! `_search` has Lucene 4.6's classic parser as Clouseau uses it, `_nouveau` has Lucene 9's flexible one.
-//! [`ParseOptions::flavour`] says which. What an engine has to know about the two:
+//! `_search` has Lucene 4.6's classic parser as Clouseau uses it, `_nouveau` has Lucene 9's
+//! flexible one. [`ParseOptions::flavour`] chooses one. Notes for an engine that runs them:
 //!
 //! - All terms went through their field's analyzer; those of prefixes, wildcards, ranges and fuzzy queries through
 //!   [`crate::Analyzer::normalize`]. They are compared with indexed terms as they are.
-//! - Numbers are decided here: a [`Query::NumberRange`] asks for a field's numbers, everything else for its words.
-//! - A [`Query::Boolean`] without required or optional clauses finds nothing, as in Lucene; so does an empty one.
-//! - [`Query::Wildcard`] and [`Query::Regexp`] hold Lucene's own syntax, with its escapes: [`wildcard`] reads the former.
+//! - Numbers are decided here: a [`Query::NumberRange`] matches a field's numbers, everything else its words.
+//! - A [`Query::Boolean`] without required or optional clauses matches nothing, as in Lucene; so does an empty one.
+//! - [`Query::Wildcard`] and [`Query::Regexp`] hold Lucene's own syntax, with its escapes: [`wildcard`] parses the former.
 
 mod classic;
 mod display;
@@ -36,7 +36,7 @@ pub const MAX_DEPTH: usize = 100;
 /// The most bytes of a query text.
 pub const MAX_QUERY_LEN: usize = 1024 * 1024;
 
-/// How a clause counts.
+/// The role of a clause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Occur {
     /// `+`: documents have it.
@@ -50,13 +50,13 @@ pub enum Occur {
 /// A part of a [`Query::Boolean`].
 #[derive(Debug, Clone, PartialEq)]
 pub struct Clause {
-    /// How it counts.
+    /// The role.
     pub occur: Occur,
-    /// What it asks for.
+    /// The clause's query.
     pub query: Query,
 }
 
-/// What a query text asks for.
+/// A parsed query.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Query {
     /// Documents whose `field` has the word.
@@ -66,26 +66,27 @@ pub enum Query {
         /// The word, analyzed.
         text: String,
     },
-    /// Documents whose `field` has the words at these places, counted from anywhere.
+    /// Documents whose `field` has the words at these positions, counted from anywhere.
     ///
-    /// Several words at one place are alternatives. `slop` is how many places words may be moved in all, as Lucene's
-    /// sloppy phrases count it; 0 asks for exactly this order.
+    /// Several words at one position are alternatives. `slop` is the total number of positions that
+    /// words may be moved, as in Lucene's sloppy phrases; 0 requires exactly this order.
     Phrase {
         /// The field.
         field: String,
         /// The words and their places, in ascending order of places. Places may have gaps.
         terms: Vec<PhraseTerm>,
-        /// How far the words may be apart.
+        /// Maximum distance of the words.
         slop: u32,
     },
-    /// Words that begin so.
+    /// Words with this prefix.
     Prefix {
         /// The field.
         field: String,
-        /// The beginning, without a `*`.
+        /// The prefix, without a `*`.
         prefix: String,
     },
-    /// Words that match a pattern of `*` (any characters), `?` (one) and `\` (the next one is itself).
+    /// Words that match a pattern of `*` (any characters), `?` (one) and `\` (the next one is
+    /// itself).
     Wildcard {
         /// The field.
         field: String,
@@ -130,21 +131,22 @@ pub enum Query {
     Boolean {
         /// At most [`MAX_CLAUSES`].
         clauses: Vec<Clause>,
-        /// How many of the optional clauses a document has to have; 0 where nothing says so.
+        /// Minimum number of matching optional clauses; 0 by default.
         minimum_should_match: u32,
     },
     /// The same documents with another weight.
     Boost {
-        /// What is weighed.
+        /// The boosted query.
         query: Box<Query>,
-        /// What its score is multiplied by.
+        /// The factor of its score.
         boost: f32,
     },
-    /// Documents whose `field` has words in some order and distance; Nouveau's `fn:ordered(…)` and the like.
+    /// Documents whose `field` has words in some order and distance; Nouveau's `fn:ordered(…)` and
+    /// the like.
     Intervals {
         /// The field.
         field: String,
-        /// What is asked of its words.
+        /// The interval to match.
         interval: Interval,
     },
     /// All documents.
@@ -162,7 +164,7 @@ pub struct PhraseTerm {
     pub position: u32,
 }
 
-/// What a field holds; only Nouveau's parser asks.
+/// The type of a field; only for Nouveau's parser.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum FieldType {
     /// Words and texts.
@@ -171,15 +173,16 @@ pub enum FieldType {
     Number,
 }
 
-/// What a query text is read with.
+/// Options of parsing a query text.
 pub struct ParseOptions<'a> {
     /// Which language.
     pub flavour: Flavour,
     /// The analyzers of the index.
     pub analyzers: &'a FieldAnalyzers,
-    /// The type of a field, as the index knows it; `None` for one that it has never seen.
+    /// Returns the type of a field in the index; `None` for an unknown field.
     pub field_type: &'a dyn Fn(&str) -> Option<FieldType>,
-    /// Whose numbers are meant, as a BCP 47 tag (`de`, `fr-CA`); only Nouveau's parser asks. English where it is `None`.
+    /// Whose numbers are meant, as a BCP 47 tag (`de`, `fr-CA`); only Nouveau's parser asks.
+    /// English where it is `None`.
     pub locale: Option<&'a str>,
 }
 
@@ -199,11 +202,12 @@ impl<'a> ParseOptions<'a> {
 /// The field of terms that name none.
 pub const DEFAULT_FIELD: &str = "default";
 
-/// Reads a query text, in time in proportion to its length.
+/// Parses a query text, in time proportional to its length.
 ///
 /// # Errors
 ///
-/// A text that is not a query, one that is too deep or too long, or one with more than [`MAX_CLAUSES`] clauses.
+/// A text that is not a query, one that is too deep or too long, or one with more than
+/// [`MAX_CLAUSES`] clauses.
 pub fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
     if text.len() > MAX_QUERY_LEN {
         return Err(Error::TooLong);
@@ -215,7 +219,7 @@ pub fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
 }
 
 impl Query {
-    /// What Lucene's `Query.toString()` writes, of the version of `flavour`.
+    /// Returns the output of Lucene's `Query.toString()`, of the version of `flavour`.
     #[must_use]
     pub fn to_lucene_string(&self, flavour: Flavour) -> String {
         display::lucene_string(self, flavour)
@@ -223,7 +227,7 @@ impl Query {
 
     /// Calls `visit` with this query and all within it.
     pub fn visit(&self, visit: &mut dyn FnMut(&Query)) {
-        // As deep as MAX_DEPTH and a few levels of what the parsers add.
+        // As deep as MAX_DEPTH and a few levels that the parsers add.
         visit(self);
         match self {
             Self::Boolean { clauses, .. } => {
@@ -234,7 +238,7 @@ impl Query {
         }
     }
 
-    /// With a weight; the one of before is replaced.
+    /// Sets the boost, replacing an earlier one.
     pub(crate) fn boosted(self, boost: f32) -> Self {
         let query = match self {
             Self::Boost { query, .. } => query,

@@ -1,6 +1,7 @@
 //! Numbers as Java reads and writes them.
 
-/// `Double.parseDouble` for what Clouseau's regular expression of a number accepts; `None` for anything else.
+/// `Double.parseDouble` for what Clouseau's regular expression of a number accepts; `None` for
+/// anything else.
 pub(super) fn parse_double(text: &str) -> Option<f64> {
     let text = text.trim_matches(|character: char| character <= ' ');
     let (is_negative, unsigned) = match text.as_bytes().first()? {
@@ -14,7 +15,8 @@ pub(super) fn parse_double(text: &str) -> Option<f64> {
         _ => {
             let digits = unsigned.strip_suffix(['f', 'F', 'd', 'D']);
             match unsigned.get(..2) {
-                // A hexadecimal number has an exponent, so that its `d` or `f` is a suffix behind it only.
+                // A hexadecimal number has an exponent, so that its `d` or `f` is a suffix only
+                // after it.
                 Some("0x" | "0X") => {
                     hexadecimal(digits.unwrap_or(unsigned)).or_else(|| hexadecimal(unsigned))?
                 }
@@ -88,7 +90,8 @@ pub(super) fn float_to_string(value: f32) -> String {
     to_java(&format!("{value:e}"), value.is_finite())
 }
 
-/// From Rust's shortest digits (`-1.25e-7`) to Java's form: plain from 0.001 on and below 10 million.
+/// From Rust's shortest digits (`-1.25e-7`) to Java's form: plain from 0.001 on and below 10
+/// million.
 fn to_java(scientific: &str, is_finite: bool) -> String {
     if !is_finite {
         return scientific.replace("inf", "Infinity");

@@ -8,18 +8,19 @@ pub(super) struct Scan<'a> {
 }
 
 impl<'a> Scan<'a> {
-    /// The rest of the text.
+    /// Returns the rest of the text.
     pub(super) fn rest(&self) -> &'a str {
         &self.text[self.at..]
     }
 
-    /// Lucene's white space: the ideographic space is some, the no-break space is none.
+    /// Skips Lucene's white space, which includes the ideographic space and excludes the no-break
+    /// space.
     pub(super) fn skip_white(&mut self) {
         let rest = self.rest();
         self.at += rest.len() - rest.trim_start_matches(is_white).len();
     }
 
-    /// The same in a range, where white space other than the space may begin a bound.
+    /// Skips white space in a range, where white space other than the space may start a bound.
     pub(super) fn skip_white_in_range(&mut self) {
         while let Some(white) = self.rest().chars().next().filter(|first| is_white(*first)) {
             if goop(self.rest()) > white.len_utf8() {
@@ -34,12 +35,13 @@ pub(super) fn is_white(character: char) -> bool {
     matches!(character, ' ' | '\t' | '\n' | '\r' | '\u{3000}')
 }
 
-/// The length of a range's bound that is not quoted.
+/// Returns the length of a range's bound that is not quoted.
 pub(super) fn goop(rest: &str) -> usize {
     rest.find([' ', ']', '}']).unwrap_or(rest.len())
 }
 
-/// How many bytes `rest` begins with that `belongs` accepts, where a backslash and what follows it always belong.
+/// Returns the length in bytes of the prefix of `rest` that `belongs` accepts, where a backslash
+/// and the character after it are always accepted.
 pub(super) fn run(rest: &str, belongs: impl Fn(char) -> bool) -> usize {
     let mut characters = rest.char_indices();
     while let Some((at, character)) = characters.next() {
@@ -54,13 +56,13 @@ pub(super) fn run(rest: &str, belongs: impl Fn(char) -> bool) -> usize {
     rest.len()
 }
 
-/// The length of `"…"`, where a backslash hides the next character.
+/// Returns the length of `"…"`, where a backslash hides the next character.
 pub(super) fn quoted(rest: &str) -> Option<usize> {
     let inner = run(rest.strip_prefix('"')?, |character| character != '"') + 1;
     rest[inner..].starts_with('"').then_some(inner + 1)
 }
 
-/// The longest text from `open` to a `close`, where one behind a backslash may end it or not.
+/// Returns the longest text from `open` to a `close`, where an escaped one may end it or not.
 pub(super) fn longest_until(rest: &str, mark: char) -> Option<usize> {
     let mut last = None;
     let mut before = mark;
@@ -80,22 +82,22 @@ pub(super) fn longest_until(rest: &str, mark: char) -> Option<usize> {
 ///
 /// # Errors
 ///
-/// A backslash at the end, or a wrong number; the text says which.
+/// A backslash at the end, or a wrong number, as the text describes.
 pub(super) fn unescape(text: &str) -> Result<String, String> {
     unescape_marked(text).map(|(text, _)| text)
 }
 
-/// The same, with whether there is a `*` or a `?` that no backslash hides.
+/// Removes backslashes, and returns whether there is an unescaped `*` or `?`.
 ///
 /// # Errors
 ///
-/// A backslash at the end, or a wrong number; the text says which.
+/// A backslash at the end, or a wrong number, as the text describes.
 pub(super) fn unescape_marked(text: &str) -> Result<(String, bool), String> {
     if !text.contains('\\') {
         return Ok((text.to_owned(), text.contains(['*', '?'])));
     }
     let mut is_wild = false;
-    // By UTF-16 units, of which a character beyond the first plane is given as two.
+    // By UTF-16 units, of which a character beyond the first plane takes two.
     let mut units: Vec<u16> = Vec::with_capacity(text.len());
     let mut characters = text.chars();
     while let Some(character) = characters.next() {

@@ -3,8 +3,9 @@
 /// Operators of the query language, which are no words.
 const OPERATORS: [&str; 4] = ["AND", "OR", "NOT", "TO"];
 
-/// The query text with its last word asked for as the beginning of a word too, as long as it may go on: `red fo` is `red (fo OR fo*)`. What ends
-/// otherwise than in a word, as in a phrase, a range or a pattern, stays as it is.
+/// Returns the query text with its last word also matched as a prefix, if it may continue: `red fo`
+/// is `red (fo OR fo*)`. A text that does not end in a word, as in a phrase, a range or a pattern,
+/// stays as it is.
 #[must_use]
 pub fn as_you_type(text: &str) -> String {
     let before = text.trim_end_matches(char::is_alphanumeric);
@@ -17,7 +18,7 @@ pub fn as_you_type(text: &str) -> String {
     format!("{before}({word} OR {word}*)")
 }
 
-/// Whether a text ends within a phrase, a regular expression or a range.
+/// Returns whether a text ends within a phrase, a regular expression or a range.
 fn is_within(text: &str) -> bool {
     let mut open = None;
     let mut chars = text.chars();

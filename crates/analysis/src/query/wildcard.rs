@@ -2,7 +2,7 @@
 
 /// A part of a pattern.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Part {
+pub enum WildcardPart {
     /// `*`: any characters, also none.
     Any,
     /// `?`: one character.
@@ -11,16 +11,16 @@ pub enum Part {
     Literal(char),
 }
 
-/// The parts of a [`super::Query::Wildcard`]'s pattern, without its escapes.
-pub fn parts(pattern: &str) -> impl Iterator<Item = Part> + '_ {
+/// Returns the parts of a [`super::Query::Wildcard`]'s pattern, without its escapes.
+pub fn parts(pattern: &str) -> impl Iterator<Item = WildcardPart> + '_ {
     let mut characters = pattern.chars();
     std::iter::from_fn(move || {
         Some(match characters.next()? {
-            '*' => Part::Any,
-            '?' => Part::One,
+            '*' => WildcardPart::Any,
+            '?' => WildcardPart::One,
             // A backslash at the end is itself.
-            '\\' => Part::Literal(characters.next().unwrap_or('\\')),
-            other => Part::Literal(other),
+            '\\' => WildcardPart::Literal(characters.next().unwrap_or('\\')),
+            other => WildcardPart::Literal(other),
         })
     })
 }
@@ -33,7 +33,12 @@ mod tests {
     fn escaped_stars_are_themselves() {
         assert_eq!(
             parts(r"a\*?*").collect::<Vec<_>>(),
-            [Part::Literal('a'), Part::Literal('*'), Part::One, Part::Any]
+            [
+                WildcardPart::Literal('a'),
+                WildcardPart::Literal('*'),
+                WildcardPart::One,
+                WildcardPart::Any
+            ]
         );
     }
 }

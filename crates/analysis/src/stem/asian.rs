@@ -1,5 +1,5 @@
-//! Arabic and Hindi: the light stemmers of Larkey, Ballesteros and Connell, and of Ramanathan and Rao; Indonesian, by
-//! Fadillah Z. Tala.
+//! Arabic and Hindi: the light stemmers of Larkey, Ballesteros and Connell, and of Ramanathan and
+//! Rao; Indonesian, by Fadillah Z. Tala.
 
 use super::word::Word;
 
@@ -88,7 +88,7 @@ pub(super) fn hindi(word: &mut Word) {
     word.cut_first(&HINDI);
 }
 
-/// What was cut off an Indonesian word, by which some endings stay.
+/// The parts removed from an Indonesian word, by which some endings stay.
 #[derive(Default)]
 struct Removed {
     ke: bool,
@@ -152,7 +152,7 @@ impl Indonesian<'_> {
         true
     }
 
-    /// Cuts `count` letters off the beginning; `letter` is then written over the first one.
+    /// Removes `count` letters at the start; `letter` then replaces the first one.
     fn cut_prefix(&mut self, count: usize, letter: Option<char>) -> bool {
         self.word.cut_beginning(count);
         if let Some(letter) = letter {

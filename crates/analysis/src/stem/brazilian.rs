@@ -1,7 +1,8 @@
-//! Brazilian Portuguese, as Lucene's first stemmer for it has it: by parts of the word, R1, R2 and RV, as Porter's.
+//! Brazilian Portuguese, as Lucene's first stemmer for it has it: by parts of the word, R1, R2 and
+//! RV, as Porter's.
 
-/// Suffixes that have to stand in R2, what they become, and the least length of the word. `logias` is found but stays, by
-/// an oversight in Lucene.
+/// Suffixes that have to stand in R2, what they become, and the least length of the word. `logias`
+/// is found but stays, by an oversight in Lucene.
 const DERIVED: [(&str, &str, usize); 42] = [
     ("uciones", "u", 0),
     ("imentos", "", 6),
@@ -47,7 +48,8 @@ const DERIVED: [(&str, &str, usize); 42] = [
     ("ira", "ir", 3),
 ];
 
-/// Suffixes of verbs, which have to stand in RV. `ira` is found but stays, by an oversight in Lucene.
+/// Suffixes of verbs, which have to stand in RV. `ira` is found but stays, by an oversight in
+/// Lucene.
 const VERBS: [&str; 114] = [
     "issemos", "essemos", "assemos", "ariamos", "eriamos", "iriamos", "iremos", "eremos", "aremos",
     "avamos", "iramos", "eramos", "aramos", "asseis", "esseis", "isseis", "arieis", "erieis",
@@ -167,7 +169,8 @@ fn is_vowel(letter: char) -> bool {
     matches!(letter, 'a' | 'e' | 'i' | 'o' | 'u')
 }
 
-/// What follows the first consonant behind a vowel; the last letter is none of the two.
+/// Returns the letters after the first consonant that follows a vowel; the last letter is excluded
+/// from both.
 fn after_vowel_and_consonant(letters: &[char]) -> Option<&[char]> {
     let last = letters.len().checked_sub(1)?;
     let vowel = letters[..last]

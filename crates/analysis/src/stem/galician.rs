@@ -1,4 +1,5 @@
-//! Galician: rules for plurals, adverbs, diminutives, nouns, verbs and vowels, one step after the other.
+//! Galician: rules for plurals, adverbs, diminutives, nouns, verbs and vowels, one step after the
+//! other.
 
 use super::word::Word;
 use std::collections::HashMap;
@@ -45,7 +46,7 @@ static STEPS: LazyLock<HashMap<&'static str, Step>> = LazyLock::new(|| {
             );
         } else {
             let replacement = next().trim_start_matches('-');
-            let step = steps.get_mut(last).expect("rules stand below a step");
+            let step = steps.get_mut(last).expect("rules belong to a step");
             step.rules.push(Rule {
                 ending: first,
                 least,

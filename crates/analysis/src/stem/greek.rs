@@ -1,5 +1,5 @@
-//! Greek, by Georgios Ntais' algorithm of 2006 with its later additions. Words are in lower case without accents, with one
-//! kind of sigma.
+//! Greek, by Georgios Ntais' algorithm of 2006 with its later additions. Words are in lower case
+//! without accents, with one kind of sigma.
 
 use super::word::Word;
 

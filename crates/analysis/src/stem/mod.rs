@@ -1,4 +1,5 @@
-//! Words without their endings, language by language. Where Lucene uses a stemmer of the Snowball project, so does this.
+//! Words without their endings, language by language. Where Lucene uses a stemmer of the Snowball
+//! project, so does this.
 
 mod asian;
 mod brazilian;
@@ -85,9 +86,10 @@ impl Stemmer {
     }
 }
 
-/// Letters that change places around today's stemmer, so that it does what the old one did: Hungarian's was written for an
-/// encoding without `ő` and `ű`, Romanian's knows the cedilla only, Russian's no `ё`, and Turkish's no apostrophe. The
-/// other letter of the last pairs stands in no word.
+/// Letters that change places around today's stemmer, so that it does what the old one did:
+/// Hungarian's was written for an encoding without `ő` and `ű`, Romanian's knows the cedilla only,
+/// Russian's no `ё`, and Turkish's no apostrophe. The other letter of the last pairs stands in no
+/// word.
 fn old_letters(algorithm: Algorithm) -> &'static [(char, char)] {
     match algorithm {
         Algorithm::Hungarian => &[('ő', 'õ'), ('ű', 'û')],

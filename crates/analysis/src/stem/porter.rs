@@ -2,7 +2,8 @@
 
 /// Removes the endings of `word`.
 pub(super) fn stem(word: &mut String) {
-    // Short words stay. Lengths are Java's; only the endings, which are ASCII, are looked at by the letter.
+    // Short words stay. Lengths are Java's; only the endings, which are ASCII, are compared by
+    // letter.
     if word.chars().map(char::len_utf16).sum::<usize>() <= 2 {
         return;
     }
@@ -21,7 +22,7 @@ pub(super) fn stem(word: &mut String) {
 
 struct Porter {
     letters: Vec<char>,
-    /// How many letters stand before the ending that was found last.
+    /// Number of letters before the ending that was found last.
     stem: usize,
 }
 
@@ -75,7 +76,7 @@ impl Porter {
     fn is_consonant(&self, at: usize) -> bool {
         match self.letters[at] {
             'a' | 'e' | 'i' | 'o' | 'u' => false,
-            // A `y` is the opposite of what stands before it; a row of them takes turns.
+            // A `y` is the opposite of the letter before it; in a row of them they alternate.
             'y' => {
                 let first = (0..=at)
                     .rev()
@@ -88,7 +89,7 @@ impl Porter {
         }
     }
 
-    /// How many times a vowel is followed by a consonant in the stem.
+    /// Returns how many times a vowel is followed by a consonant in the stem.
     fn measure(&self) -> usize {
         let mut count = 0;
         let mut after_vowel = false;
@@ -117,7 +118,7 @@ impl Porter {
             && !matches!(self.letters[len - 1], 'w' | 'x' | 'y')
     }
 
-    /// Whether the word ends so; then [`Self::stem`] is what stands before.
+    /// Returns whether the word has this ending; then [`Self::stem`] is the part before it.
     fn ends(&mut self, ending: &str) -> bool {
         let Some(stem) = self.letters.len().checked_sub(ending.len()) else {
             return false;
@@ -241,7 +242,7 @@ mod tests {
 
     #[test]
     fn words_that_end_with_a_double_l_and_e_lose_both_their_last_letters() {
-        // Step 5 by hand: the measure of both is that of what stands before the `e`.
+        // Step 5 by hand: the measure of both is that of the part before the `e`.
         for (word, stemmed) in [
             ("gazelle", "gazel"),
             ("nacelle", "nacel"),

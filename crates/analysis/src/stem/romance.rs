@@ -109,7 +109,8 @@ fn portuguese_feminine(word: &mut Word) {
     }
 }
 
-/// Endings, the length that a word has to exceed, how much is cut, and what is then written over its end.
+/// Endings, the length that a word has to exceed, how much is cut, and what is then written over
+/// its end.
 const FRENCH: [(&str, usize, usize, &str); 13] = [
     ("issement", 9, 6, "r"),
     ("issant", 8, 4, "r"),
@@ -142,7 +143,7 @@ pub(super) fn french(word: &mut Word) {
     french_norm(word);
 }
 
-/// Writes over the end; `\0` leaves a letter as it is.
+/// Overwrites the end; `\0` leaves a letter as it is.
 fn overwrite(word: &mut Word, ending: &str) {
     let count = ending.chars().count();
     for (at, letter) in ending

@@ -1,4 +1,5 @@
-//! Bulgarian and Czech, by Preslav Nakov, and by Ljiljana Dolamic and Jacques Savoy; Latvian, by Karlis Kreslins.
+//! Bulgarian and Czech, by Preslav Nakov, and by Ljiljana Dolamic and Jacques Savoy; Latvian, by
+//! Karlis Kreslins.
 
 use super::word::Word;
 
@@ -101,7 +102,8 @@ pub(super) fn czech(word: &mut Word) {
     }
 }
 
-/// Endings, how many vowels the word has to exceed, and whether they soften what stands before them.
+/// Endings, the number of vowels that the word must exceed, and whether they soften the letters
+/// before them.
 const LATVIAN: [(&str, usize, bool); 38] = [
     ("ajiem", 3, false),
     ("ajai", 3, false),

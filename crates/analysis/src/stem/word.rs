@@ -35,7 +35,7 @@ impl Word {
         &mut self.letters[..self.len]
     }
 
-    /// The letter that is the `back`th from the end; the last is the first.
+    /// Returns the letter that is the `back`th from the end; the last is the first.
     pub(super) fn end(&self, back: usize) -> char {
         self.letters[self.len - back]
     }
@@ -53,7 +53,7 @@ impl Word {
         }
     }
 
-    /// Whether the word ends so. Its length does not matter.
+    /// Returns whether the word has this ending, regardless of its length.
     pub(super) fn ends(&self, ending: &str) -> bool {
         let mut letters = self.left().iter().rev();
         ending
@@ -62,7 +62,7 @@ impl Word {
             .all(|letter| letters.next() == Some(&letter))
     }
 
-    /// Whether it ends in one of these.
+    /// Returns whether it has one of these endings.
     pub(super) fn ends_in(&self, endings: &[&str]) -> bool {
         endings.iter().any(|ending| self.ends(ending))
     }
@@ -74,12 +74,12 @@ impl Word {
             .all(|letter| letters.next() == Some(&letter))
     }
 
-    /// Whether it is this word.
+    /// Returns whether it is this word.
     pub(super) fn is(&self, word: &str) -> bool {
         self.left().iter().copied().eq(word.chars())
     }
 
-    /// Whether it is one of these.
+    /// Returns whether it is one of these.
     pub(super) fn is_in(&self, words: &[&str]) -> bool {
         words.iter().any(|word| self.is(word))
     }
@@ -97,7 +97,7 @@ impl Word {
         }
     }
 
-    /// Cuts letters off the beginning.
+    /// Removes letters at the start.
     pub(super) fn cut_beginning(&mut self, count: usize) {
         self.letters.drain(..count);
         self.len -= count;
@@ -109,8 +109,8 @@ impl Word {
         self.len -= 1;
     }
 
-    /// Cuts the first of the endings off that the word has and that leaves it long enough: each is with the length that
-    /// the word has to exceed, and how much is cut. Whether there was one.
+    /// Cuts the first of the endings off that the word has and that leaves it long enough: each is
+    /// with the length that the word has to exceed, and how much is cut. Whether there was one.
     pub(super) fn cut_first(&mut self, endings: &[(usize, &[&str], usize)]) -> bool {
         let found = endings
             .iter()

@@ -1,7 +1,7 @@
 //! The tokenizer that was Lucene's standard one before 3.1. It is the same in 4.6 and 9.
 //!
-//! The classes are those of `tables/classic.txt`: L letter, D digit, T Thai, J Chinese and Japanese, and the punctuation
-//! that means something, as itself.
+//! The classes are those of `tables/classic.txt`: L letter, D digit, T Thai, J Chinese and
+//! Japanese, and the significant punctuation, as itself.
 
 use super::scanner::Scanner;
 use super::{Kind, Raw, standard};
@@ -51,7 +51,7 @@ fn rules() -> Vec<String> {
 /// Calls `sink` with each word of `text`.
 pub(super) fn each<'a>(text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
     standard::each_of(&SCANNER, &KINDS, text, &mut |raw| {
-        // The point behind a host is no part of the word, though of what it stands for in the text.
+        // The point after a host is not part of the word, but of its span in the text.
         let text = if raw.kind == Kind::TrailingPoint {
             &raw.text[..raw.text.len() - 1]
         } else {

@@ -1,4 +1,4 @@
-//! Where a text's words begin and end.
+//! Boundaries of a text's words.
 
 mod classic;
 mod email;
@@ -9,14 +9,14 @@ mod thai;
 
 use crate::analyzer::Flavour;
 
-/// What a tokenizer says of a word; filters go by it.
+/// A tokenizer's kind of a word, for the filters.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Kind {
     Word,
     Number,
     Apostrophe,
     Acronym,
-    /// A host with a point behind it.
+    /// A host with a point after it.
     TrailingPoint,
     Ideographic,
     Hiragana,
@@ -26,11 +26,11 @@ pub(crate) enum Kind {
     Other,
 }
 
-/// A word as it stands in the text.
+/// A word as it is in the text.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Raw<'a> {
     pub(crate) text: &'a str,
-    /// Where it begins, in bytes.
+    /// Its start, in bytes.
     pub(crate) start: usize,
     pub(crate) end: usize,
     pub(crate) kind: Kind,
@@ -45,11 +45,11 @@ pub(crate) enum Tokenizer {
     Keyword,
     /// Runs of letters.
     Letter,
-    /// What stands between white space.
+    /// Text between white space.
     Whitespace,
     /// Words by Unicode's rules (UAX #29).
     Standard(Flavour),
-    /// What `standard` was before Lucene 3.1: hosts, addresses, companies and acronyms are words.
+    /// `standard` before Lucene 3.1: hosts, addresses, companies and acronyms are words.
     Classic,
     /// `standard`, and URLs and addresses are words.
     Email(Flavour),

@@ -1,7 +1,8 @@
 //! The longest match of a list of rules at each place of a text, as JFlex's scanners find it.
 //!
-//! Rules are regular expressions over one byte a character: its class. They are compiled into one automaton. Of rules
-//! that match equally far, the first counts; where none matches, one character is skipped.
+//! Rules are regular expressions over one byte a character: its class. They are compiled into one
+//! automaton. Of rules that match equally far, the first counts; where none matches, one character
+//! is skipped.
 
 use crate::characters::Classes;
 use regex_automata::dfa::{Automaton, StartKind, dense};
@@ -13,7 +14,7 @@ use std::collections::HashSet;
 /// The class of characters that no rule names.
 const OTHER: u8 = b' ';
 
-/// How many characters may be read behind the last match before it is remembered that they led nowhere.
+/// How many characters may be read after the last match before it is cached that they led nowhere.
 const FREE_LOOKAHEAD: usize = 64;
 
 pub(super) struct Scanner {
@@ -98,8 +99,9 @@ impl Scanner {
         }
     }
 
-    /// The longest match at `from`. What was read in vain is remembered in `dead_ends`, so that a text is read a bounded
-    /// number of times: from the same state at the same place, the automaton fails again.
+    /// Returns the longest match at `from`. Failed reads are cached in `dead_ends`, so that a text
+    /// is read a bounded number of times: from the same state at the same position, the automaton
+    /// fails again.
     pub(super) fn longest(
         &self,
         text: &str,
@@ -124,7 +126,8 @@ impl Scanner {
                 self.automaton.next_state(state, class)
             };
             if self.automaton.is_special_state(next) {
-                // A match is told one character late: it ends before the one that was just read.
+                // A match is reported one character late: it ends before the one that was just
+                // read.
                 if self.automaton.is_match_state(next) {
                     last = (at > from)
                         .then(|| (at, self.automaton.match_pattern(next, 0).as_usize()))
@@ -146,7 +149,8 @@ impl Scanner {
                 trail.push((state, at));
             }
         }
-        // The last state of the trail may itself stand for a match that ends here; then the trail was cleared.
+        // The last state of the trail may itself stand for a match that ends here; then the trail
+        // was cleared.
         dead_ends.extend(trail);
         last
     }

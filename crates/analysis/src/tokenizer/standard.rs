@@ -1,11 +1,13 @@
-//! Words by Unicode's rules of text segmentation (UAX #29), as Lucene's StandardTokenizer tailors them: sequences of
-//! Thai, Lao, Khmer and Burmese characters are one word, each Chinese character and each hiragana is one.
+//! Words by Unicode's rules of text segmentation (UAX #29), as Lucene's StandardTokenizer tailors
+//! them: sequences of Thai, Lao, Khmer and Burmese characters are one word, each Chinese character
+//! and each hiragana is one.
 //!
-//! The classes are those of `tables/words46.txt` and `tables/words9.txt`: A letter, W Hebrew letter, G Hangul, O letter
-//! that is an emoji too, N digit (0 of ASCII), K katakana, L, M and B between letters, between digits and between both, Q the
-//! apostrophe, D the quotation mark, U as `_`, F what joins the character before it, S Southeast Asian, T one that joins
-//! too, H Chinese, I hiragana. Of emoji: E one, P a skin tone, R half of a flag, Z the joiner, V and v the selectors, C the
-//! keycap, J what stands on keycaps beside digits, Y and X tags and their end.
+//! The classes are those of `tables/words46.txt` and `tables/words9.txt`: A letter, W Hebrew
+//! letter, G Hangul, O letter that is an emoji too, N digit (0 of ASCII), K katakana, L, M and B
+//! between letters, between digits and between both, Q the apostrophe, D the quotation mark, U as
+//! `_`, F characters that join the one before, S Southeast Asian, T one that joins too, H Chinese,
+//! I hiragana. Of emoji: E one, P a skin tone, R half of a flag, Z the joiner, V and v the
+//! selectors, C the keycap, J bases of keycaps besides digits, Y and X tags and their end.
 
 use super::scanner::{Match, Scanner};
 use super::{Kind, Raw};
@@ -43,7 +45,7 @@ pub(super) const KINDS: [Kind; 8] = [
     Kind::Hiragana,
 ];
 
-/// The rules of words, over the letters of classes.
+/// Returns the rules of words, over the letters of classes.
 pub(super) fn rules(flavour: Flavour) -> Vec<String> {
     let join = match flavour {
         Flavour::Clouseau => "[FT]*",
@@ -94,7 +96,7 @@ pub(super) fn each<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw
     each_of(scanner(flavour), &KINDS, text, sink);
 }
 
-/// The scanner of [`rules`].
+/// Returns the scanner of [`rules`].
 pub(super) fn scanner(flavour: Flavour) -> &'static Scanner {
     match flavour {
         Flavour::Clouseau => &LUCENE_4,
@@ -102,7 +104,7 @@ pub(super) fn scanner(flavour: Flavour) -> &'static Scanner {
     }
 }
 
-/// The same, with zero-width non-joiners as if they were spaces.
+/// Visits words like the plain one, with zero-width non-joiners as if they were spaces.
 pub(super) fn each_persian<'a>(flavour: Flavour, text: &'a str, sink: &mut dyn FnMut(Raw<'a>)) {
     let mut at = 0;
     for part in text.split_inclusive('\u{200c}') {

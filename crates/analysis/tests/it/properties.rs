@@ -14,7 +14,7 @@ static ALL: LazyLock<Vec<(Flavour, &str, Analyzer)>> = LazyLock::new(|| {
     of(Flavour::Clouseau).chain(of(Flavour::Nouveau)).collect()
 });
 
-/// Texts of letters and signs that mean something to some analyzer.
+/// Texts of letters and signs that are significant to some analyzer.
 fn odd_text() -> impl Strategy<Value = String> {
     let letters: Vec<char> = "abesxyz'’-_.,:;@/&#1٣ äßéıİIΣςжйאבג\"دةيकि्क़ไทย漢字ひカｶﾞ한글ー\u{301}\u{307}\u{200c}\u{200d}\u{ad}😀👍🏽🇩🇪\u{20e3}\u{fe0f}𝐀\u{20000}\n"
         .chars()
@@ -74,7 +74,8 @@ proptest! {
     }
 }
 
-/// Long texts that look ahead far, back far, or have no end; each would take minutes if work were not linear.
+/// Long texts that look ahead far, back far, or have no end; each would take minutes if work were
+/// not linear.
 #[test]
 fn long_texts_of_anything_are_cut_at_once() {
     let long = |part: &str| part.repeat(50_000 / part.len() + 1);

@@ -1,5 +1,5 @@
-//! Texts are cut into the words that Lucene cuts them into. What differs is named here and in the manual
-//! (`docs/src/reference/search-analyzers.md`).
+//! Texts are cut into the words that Lucene cuts them into. Differences are listed here and in the
+//! manual (`docs/src/reference/search-analyzers.md`).
 
 use crate::common;
 

@@ -1,4 +1,4 @@
-//! What is kept up beside the requests: the design document `_auth`, and users' databases.
+//! Maintenance independent of requests: the design document `_auth`, and users' databases.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
@@ -12,12 +12,13 @@ use super::peruser::Progress;
 
 const DESIGN: &str = "_design/_auth";
 
-/// The rules of user documents for whoever reads the design document, or replicates it. Settee has asked its own rules
-/// ([`super::validate`]) before this function runs.
+/// The rules of user documents, for clients that read the design document or replicate it. Settee
+/// has applied its own rules ([`super::validate`]) before this function runs.
 const VALIDATE: &str = include_str!("auth_design.js");
 
 impl Users {
-    /// Keeps the design document and users' databases up, until dropped. Does nothing when that is being done.
+    /// Keeps the design document and users' databases up, until dropped. Does nothing when that is
+    /// being done.
     pub(crate) async fn keep(self: Arc<Self>) {
         if self.kept.swap(true, Ordering::AcqRel) {
             return;
@@ -32,7 +33,7 @@ impl Users {
         }
     }
 
-    /// Writes the design document when there is none, or another.
+    /// Writes the design document unless it is there with this content.
     async fn ensure_design(&self) -> Result<(), database::Error> {
         let Some(db) = self.database() else {
             return Ok(());
@@ -54,7 +55,7 @@ impl Users {
         doc["language"] = "javascript".into();
         doc["validate_doc_update"] = VALIDATE.into();
         let edit = document::parse_document(doc.to_string().as_bytes()).map_err(|e| bad(&e))?;
-        // A conflict means that somebody wrote it meanwhile: that change wakes us again.
+        // A conflict means a concurrent write, whose change wakes this task again.
         db.update(vec![edit], EditMode::Interactive, Durability::Synced)
             .await?;
         Ok(())

@@ -12,7 +12,8 @@ impl<'a> Members<'a> {
         serde_json::from_slice(json).ok()
     }
 
-    /// The object's text, with `first` before the members that `keep` lets pass. Texts of values are JSON.
+    /// Returns the object's text, with `first` before the members that `keep` lets pass. Texts of
+    /// values are JSON.
     pub(super) fn rewritten(
         &self,
         first: &[(&str, String)],

@@ -1,7 +1,9 @@
-//! The users of the database of users (`_users`): who they are, and the rules of that database and of those like it.
+//! The accounts of the users database (`_users`), and the rules of that database and of others like
+//! it.
 //!
-//! A user is looked up at every request. What was read of one is kept until the database changes: every commit to it
-//! raises a number before it is acknowledged, and what was read under an older number is read again.
+//! A user is looked up at every request. A read document is cached until the database changes:
+//! every commit to it increments a number before it is acknowledged, and entries with an older
+//! number are read again.
 
 mod keeper;
 mod members;
@@ -30,7 +32,7 @@ use crate::account::Account;
 use crate::error::AuthError;
 use crate::password::PasswordHash;
 
-/// What the ids of user documents begin with; the name follows.
+/// Prefix of user document ids; the name follows.
 pub(crate) const USER_PREFIX: &str = "org.couchdb.user:";
 
 /// The database of users.
@@ -39,14 +41,14 @@ pub(crate) struct Users {
     config: Config,
     /// Raised by each change of the database, before the change is acknowledged.
     changes: AtomicU64,
-    known: RwLock<HashMap<String, Known>>,
+    known: RwLock<HashMap<String, CachedAccount>>,
     settings: RwLock<Arc<UserSettings>>,
     changed: Notify,
     kept: AtomicBool,
 }
 
 /// An account as it was read when the number of changes was this; `None` when there was none.
-struct Known {
+struct CachedAccount {
     changes: u64,
     account: Option<Arc<Account>>,
 }
@@ -68,7 +70,7 @@ impl Users {
         }
     }
 
-    /// Reads the settings again. Other databases that hold users now are put under the rules at once.
+    /// Rereads the settings. The rules apply to other users databases from then on.
     pub(crate) fn reread(&self) {
         let new = Arc::new(UserSettings::of(&self.config.settings()));
         new.warn();
@@ -79,7 +81,7 @@ impl Users {
         let old = std::mem::replace(&mut *settings, new.clone());
         drop(settings);
         if !new.has_databases_of(&old) {
-            // After the settings: what was read of the old database before is not looked at again.
+            // After the settings: entries read from the old database are not used again.
             self.changes.fetch_add(1, Ordering::AcqRel);
             if let Some(databases) = self.databases.upgrade() {
                 databases.ask_rules_again();
@@ -102,7 +104,7 @@ impl Users {
             .ok()
     }
 
-    /// The user of this name; `None` when there is none. Never takes long.
+    /// Returns the user with this name; `None` when the user does not exist. Never blocks.
     ///
     /// # Errors
     /// [`AuthError::UserConflicts`], and [`AuthError::UsersUnreadable`].
@@ -110,8 +112,8 @@ impl Users {
         self.look_up(name, false)
     }
 
-    /// What the user document of an administrator gives besides: roles. Most have none, which is remembered too; of
-    /// other names it is not, since anybody can make those up.
+    /// Returns the roles in the user document of an administrator. Most have none, which is cached
+    /// too; for other names it is not, as a client could invent them.
     pub(crate) fn roles_of_admin(&self, name: &str) -> Option<Arc<Account>> {
         let found = self.look_up(name, true).ok().flatten();
         found.filter(|account| !account.user.roles.is_empty())
@@ -151,12 +153,12 @@ impl Users {
             any.map(|any| known.remove(&any));
         }
         if entries_max > 0 {
-            known.insert(name.to_owned(), Known { changes, account });
+            known.insert(name.to_owned(), CachedAccount { changes, account });
         }
     }
 
-    /// Replaces the hash of a user by one of the settings in force, for the same password, when it is of others. Answers
-    /// the account as it is then. Blocks as a key derivation does.
+    /// Replaces the hash of a user by one with the current settings, for the same password, when it
+    /// differs from them. Returns the account after that. Blocks as a key derivation does.
     pub(crate) fn upgrade(&self, account: &Arc<Account>, password: &[u8]) -> Arc<Account> {
         let settings = self.settings();
         let outdated = account
@@ -166,13 +168,15 @@ impl Users {
         if !(settings.upgrade && account.is_document && outdated) {
             return account.clone();
         }
-        // The salt stays, so that sessions go on.
+        // The salt stays, so that sessions continue.
         let hash = PasswordHash::with_salt(settings.new_hash, password, &account.salt);
         match self.write_hash(account, &hash) {
-            Ok(true) => tracing::info!(user = account.name(), "hashed a password anew"),
+            Ok(true) => tracing::info!(user = account.name(), "rehashed a password"),
             // Changed meanwhile: the next login sees to it.
             Ok(false) => {}
-            Err(e) => tracing::warn!(user = account.name(), error = %e, "a hash stays as it is"),
+            Err(e) => {
+                tracing::warn!(user = account.name(), error = %e, "a password was not rehashed")
+            }
         }
         match self.account(account.name()) {
             Ok(Some(now)) if now.hash.as_ref() == Some(&hash) => now,
@@ -208,7 +212,7 @@ fn user_id(name: &str) -> Result<DocId, database::Error> {
         .map_err(|e| database::Error::BadRequest(e.to_string()))
 }
 
-/// The text of a user's document, with its conflicts.
+/// Returns the text of a user's document, with its conflicts.
 fn read_user(db: &Database, name: &str) -> Result<Option<Vec<u8>>, AuthError> {
     let Ok(id) = user_id(name) else {
         return Ok(None);

@@ -12,10 +12,10 @@ use serde_json::{Map, Value, json};
 use super::settings::PerUser;
 use super::{USER_PREFIX, Users};
 
-/// Changes are read in pieces of about so many bytes.
+/// Size of a piece of changes, in bytes, approximately.
 const PIECE_BYTES: usize = 64 << 10;
 
-/// How far the changes of the database of users have been followed.
+/// Position in the changes of the users database.
 #[derive(Default)]
 pub(super) struct Progress {
     /// The settings in force then, the database's identity, and its update sequence.
@@ -40,7 +40,7 @@ impl Users {
         let (Some(databases), Some(users)) = (self.databases.upgrade(), self.database()) else {
             return;
         };
-        // Other settings, or another database of that name: from the beginning.
+        // Other settings, or another database of that name: start at the beginning.
         let since = match progress.at.take() {
             Some((known, db, seq)) if known == settings && Arc::ptr_eq(&db, &users) => {
                 Since::Seq(seq)
@@ -88,7 +88,7 @@ async fn follow(
             };
             if let Err(e) = done {
                 // One user's trouble, a name too long for a database, say, is not another's.
-                tracing::warn!(user = name, error = %e, "no database for this user");
+                tracing::warn!(user = name, error = %e, "creating or deleting this user's database failed");
             }
         }
         if !more {
@@ -98,7 +98,7 @@ async fn follow(
     }
 }
 
-/// The name of a user's database: its bytes in hex, since names of databases are narrower.
+/// Returns the name of a user's database: its bytes in hex, since names of databases are narrower.
 fn database_name(settings: &PerUser, user: &str) -> String {
     settings.prefix.clone() + &HEXLOWER.encode(user.as_bytes())
 }
@@ -148,7 +148,7 @@ async fn forget(databases: &Arc<Databases>, settings: &PerUser, user: &str) -> R
     .await
 }
 
-/// Applies `change` to the names of admins and members; it answers whether it changed anything.
+/// Applies `change` to the names of admins and members; it returns whether it changed them.
 async fn change_security(
     db: &Arc<Database>,
     change: impl Fn(&mut Vec<Value>) -> bool,

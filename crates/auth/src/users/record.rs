@@ -24,7 +24,8 @@ pub(super) const HASH_MEMBERS: [&str; 6] = [
     "password_sha",
 ];
 
-/// The account that a document's text describes. Roles that the rules would have refused give nothing.
+/// Returns the account that a document's text describes. Roles that the rules would have refused
+/// give nothing.
 ///
 /// # Errors
 /// [`AuthError::UserConflicts`], and [`AuthError::UsersUnreadable`].
@@ -51,7 +52,7 @@ pub(super) fn account(name: &str, json: &[u8]) -> Result<Account, AuthError> {
     })
 }
 
-/// The hash of a user document's password; `None` when it has none.
+/// Returns the hash of a user document's password; `None` when it has none.
 pub fn hash_of_user(json: &[u8]) -> Option<PasswordHash> {
     let doc: Map<String, Value> = serde_json::from_slice(json).ok()?;
     let salt = doc.get("salt").and_then(Value::as_str).unwrap_or_default();
@@ -78,7 +79,7 @@ fn hash(doc: &Map<String, Value>, salt: &str) -> Option<PasswordHash> {
     }
 }
 
-/// The members that a hash becomes, in CouchDB's order, with their JSON.
+/// Returns the members that a hash becomes, in CouchDB's order, with their JSON.
 pub(super) fn hash_members(hash: &PasswordHash) -> Vec<(&'static str, String)> {
     let text = |text: &str| Value::from(text).to_string();
     let key = text(&hash.key_hex());
@@ -99,7 +100,7 @@ pub(super) fn hash_members(hash: &PasswordHash) -> Vec<(&'static str, String)> {
     }
 }
 
-/// The text with another hash; `None` when it is no object.
+/// Returns the text with another hash; `None` when it is no object.
 pub(super) fn with_hash(json: &[u8], hash: &PasswordHash) -> Option<Vec<u8>> {
     let members = Members::parse(json)?;
     let keep = |name: &str| !HASH_MEMBERS.contains(&name);

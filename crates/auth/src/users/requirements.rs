@@ -4,9 +4,9 @@ use regex::Regex;
 
 const REASON: &str = "Password does not conform to requirements.";
 
-/// What a password must match.
+/// Requirements for a password.
 pub(crate) enum Requirements {
-    /// Expressions, each with what to say of a password that does not match it.
+    /// Expressions, each with the message for a password that does not match it.
     All(Vec<(Regex, String)>),
     /// The setting is not understood: no password is good.
     Invalid(String),
@@ -30,7 +30,7 @@ impl Requirements {
         }
     }
 
-    /// What is wrong with the setting.
+    /// Returns the problem in the setting.
     pub(crate) fn problem(&self) -> Option<String> {
         match self {
             Requirements::All(_) => None,
@@ -75,7 +75,7 @@ fn parse_list(setting: &str) -> Result<Vec<(Regex, String)>, String> {
             (expression, rest) = string(rest)?;
             reason = REASON.to_owned();
         }
-        // The setting is the administrator's: what the error says of it is for the log.
+        // The setting is the administrator's: the text of the error is for the log.
         all.push((Regex::new(&expression).map_err(|e| e.to_string())?, reason));
         rest = rest.trim_start();
         rest = match rest.strip_prefix(',') {
@@ -90,7 +90,7 @@ fn parse_list(setting: &str) -> Result<Vec<(Regex, String)>, String> {
     }
 }
 
-/// A string in quotes, and what follows it.
+/// Returns a string in quotes, and what follows it.
 fn string(text: &str) -> Result<(String, &str), String> {
     let text = text.strip_prefix('"').ok_or("a string expected")?;
     let mut out = String::new();

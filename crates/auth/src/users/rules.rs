@@ -1,4 +1,4 @@
-//! What may be written to the database of users, and who sees what of it.
+//! Rules of the users database: who may write which document, and who sees which part of it.
 
 use std::borrow::Cow;
 
@@ -57,11 +57,12 @@ impl SystemRules for Users {
         let is_admin = is_database_admin(asked);
         let name = id.as_str().strip_prefix(USER_PREFIX);
         let caller = asked.caller.name.as_deref();
-        // Nobody may register; a name that is taken is a conflict.
+        // Only an administrator may register another user; a name in use is a conflict.
         if !is_admin && caller.is_some() && caller != name {
             return Err(refusal("not_found", "missing"));
         }
-        // Local documents are of replications, which are for admins here: nobody else learns which there are.
+        // Local documents belong to replications, which only admins run here: other users do not
+        // learn which there are.
         if !is_admin && id.is_local() {
             return Err(refusal("not_found", "missing"));
         }
@@ -81,7 +82,8 @@ impl SystemRules for Users {
             caller: asked.caller,
             is_admin,
         };
-        // Elsewhere nobody logs in from what is written, and in CouchDB no design document looks at it.
+        // In other databases the document is not used for logins, and in CouchDB no design document
+        // checks it.
         if asked.db == self.settings().database {
             validate::check(&change).map_err(|reason| refusal("forbidden", reason))?;
         }
@@ -131,7 +133,7 @@ impl SystemRules for Users {
 }
 
 impl Users {
-    /// The edit with a hash in place of its password.
+    /// Returns the edit with a hash in place of its password.
     fn hashed(&self, edit: EditDoc, password: &str) -> Result<EditDoc, Refusal> {
         let invalid = || refusal("doc_validation", "the document cannot be read");
         let members = Members::parse(&edit.body).ok_or_else(invalid)?;

@@ -8,18 +8,18 @@ use crate::admins::new_scheme;
 use crate::password::NewHash;
 use crate::security::DefaultSecurity;
 
-/// What the configuration says of users.
+/// The settings of users.
 pub(crate) struct UserSettings {
     /// Name of the database that users log in from.
     pub(crate) database: String,
     /// Last part of the names of databases under the same rules, besides `_users`.
     suffix: String,
-    /// How passwords are hashed.
+    /// The scheme of password hashes.
     pub(crate) new_hash: NewHash,
     pub(crate) requirements: Requirements,
-    /// Hash a password anew at login when it was hashed otherwise.
+    /// Replace the hash of a password at login when its scheme is another one.
     pub(crate) upgrade: bool,
-    /// Members that everybody may see.
+    /// Members that every user may see.
     pub(crate) public_fields: Vec<String>,
     /// Accounts kept in memory.
     pub(crate) known_max: usize,
@@ -46,13 +46,14 @@ impl UserSettings {
         }
     }
 
-    /// Whether documents of this database are users: of the one that they log in from, and of all `…/_users`, as in CouchDB.
+    /// Returns whether documents of this database are users: the database that logins use, and all
+    /// `…/_users`, as in CouchDB.
     pub(crate) fn is_users_database(&self, name: &str) -> bool {
         let last = name.rsplit('/').next().unwrap_or(name);
         name == self.database || last == "_users" || last == self.suffix
     }
 
-    /// Whether the same databases hold users under these settings.
+    /// Returns whether the same databases hold users under these settings.
     pub(super) fn has_databases_of(&self, other: &UserSettings) -> bool {
         (&self.database, &self.suffix) == (&other.database, &other.suffix)
     }

@@ -1,4 +1,4 @@
-//! Which user documents may be written: what CouchDB's `_design/_auth` says, in its words.
+//! Validation of user documents: the rules and messages of CouchDB's `_design/_auth`.
 
 use database::Caller;
 use serde_json::{Map, Value};
@@ -8,7 +8,7 @@ use crate::user::METRICS_ROLE;
 
 type Doc = Map<String, Value>;
 
-/// What somebody wants to write.
+/// A requested write.
 pub(super) struct Change<'a> {
     pub(super) id: &'a str,
     pub(super) deleted: bool,
@@ -20,7 +20,7 @@ pub(super) struct Change<'a> {
     pub(super) is_admin: bool,
 }
 
-/// Whether a value counts as true in JavaScript.
+/// Returns whether a value is truthy in JavaScript.
 fn is_truthy(value: Option<&Value>) -> bool {
     match value {
         None | Some(Value::Null | Value::Bool(false)) => false,
@@ -38,7 +38,7 @@ fn require(holds: bool, reason: &str) -> Result<(), String> {
     }
 }
 
-/// Whether the change may be made.
+/// Checks whether the change is allowed.
 ///
 /// # Errors
 /// The reason of a `forbidden`.
@@ -123,7 +123,7 @@ fn check_hash(new: &Doc) -> Result<(), String> {
     }
 }
 
-/// What others than admins may change.
+/// Checks a change by a user who is not an admin.
 fn check_own(change: &Change<'_>, name: &str, roles: &[&str]) -> Result<(), String> {
     let Some(old) = change.old else {
         return require(roles.is_empty(), "Only _admin may set roles");
@@ -172,7 +172,7 @@ mod tests {
         value
     }
 
-    /// The reason of a refusal, or nothing.
+    /// Returns the reason of a refusal, or nothing.
     fn refusal(by: &Caller, new: Value, old: Option<Value>, deleted: bool) -> String {
         let (new, old) = (doc(new), old.map(doc));
         let change = Change {

@@ -5,42 +5,43 @@ use document::{Attachment, DocId, Encoding, Rev, RevHash, RevPath};
 
 use super::take_array;
 
-/// About what an edit takes besides its body.
+/// Approximate size of an edit besides its body, in bytes.
 const AROUND_BYTES: usize = 128;
 
-/// A client's write. Whoever takes it to the log twice gives it the same numbers, and it is applied once.
+/// A client's write. Repeated proposals carry the same numbers, and it is applied once.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Request {
-    /// One start of the node that took it from the client.
+    /// The start of the node that took it from the client, as a random number.
     pub gateway: u64,
-    /// Its number there.
+    /// Its number at that gateway.
     pub counter: u64,
-    /// What it does, database by database.
+    /// Its work, by database.
     pub databases: Vec<DatabaseWork>,
 }
 
-/// What a request does in one database, and what applies to that: the limits travel with it, so that no order between logs is
-/// needed.
+/// The work of a request in one database, with the limits that apply: they are part of the record,
+/// so that no order between logs is needed.
 #[derive(Clone, Debug, PartialEq)]
 pub struct DatabaseWork {
     /// The database.
     pub database: [u8; 16],
-    /// The version of the catalogue that had it first: who applies this waits for it.
+    /// The catalogue version that first contained it: replicas wait for it before they apply this.
     pub since: u64,
     /// Revisions kept of each branch.
     pub revs_limit: u64,
-    /// Purges remembered.
+    /// Number of purges remembered.
     pub purged_infos_limit: u64,
-    /// Most leaves of a document, for edits; `None` in records of nodes that knew no such limit.
+    /// Maximum number of leaves of a document, for edits; `None` in records of nodes without such a
+    /// limit.
     pub leaves_max: Option<u64>,
-    /// The design documents that it was validated with.
+    /// Hash of the design documents that validated it.
     pub designs: u64,
-    /// What is done.
+    /// The edits or purges.
     pub work: Work,
 }
 
 impl DatabaseWork {
-    /// About how many bytes it has.
+    /// Returns the approximate size, in bytes.
     pub fn bytes(&self) -> usize {
         let inline = |file: &FileRecord| file.content.as_ref().map_or(0, Vec::len);
         let of_edit = |edit: &EditRecord| {
@@ -54,18 +55,18 @@ impl DatabaseWork {
     }
 }
 
-/// What is done in a database.
+/// Work in a database.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Work {
-    /// Edits, in this order.
+    /// Edits, in order.
     Edits(Vec<EditRecord>),
-    /// Purges, in this order.
+    /// Purges, in order.
     Purges(Vec<PurgeRecord>),
-    /// Of no database: an entry of the control slot, as JSON text.
+    /// An entry of the control slot, as JSON text; it belongs to no database.
     Entry(Vec<u8>),
 }
 
-/// An edit, before it is decided whether it is a conflict: that is decided where it is applied, everywhere alike.
+/// An edit, before conflict detection, which every replica does alike when it applies the record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct EditRecord {
     /// The document.
@@ -76,28 +77,28 @@ pub struct EditRecord {
     pub body: Vec<u8>,
     /// Its attachments, all of them.
     pub files: Vec<FileRecord>,
-    /// How the revision comes into the tree.
+    /// How the revision is added to the tree.
     pub change: ChangeRecord,
 }
 
-/// How an edit relates to what is there.
+/// The relation of an edit to the existing revisions.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ChangeRecord {
-    /// The client edits `parent` (none: a new document).
+    /// The client edits `parent` (`None`: a new document).
     Interactive {
         /// The leaf that it is based on.
         parent: Option<Rev>,
-        /// The new revision, computed for that.
+        /// The new revision, computed for that parent.
         rev: Rev,
-        /// Erlang term of the body, where it cannot be made again from the text.
+        /// Erlang term of the body, where it cannot be derived from the text.
         body_term: Option<Vec<u8>>,
     },
-    /// The client brings a revision with its ancestry.
+    /// A revision with its ancestry, from a replicator.
     Replicated {
         /// The revision and its ancestors.
         path: RevPath,
     },
-    /// A local document: the number of its new revision, or none to delete it.
+    /// A local document: the number of its new revision, or `None` to delete it.
     Local {
         /// The number.
         rev: Option<u64>,
@@ -107,9 +108,10 @@ pub enum ChangeRecord {
 /// An attachment of an edit.
 #[derive(Clone, Debug, PartialEq)]
 pub struct FileRecord {
-    /// What is said of it.
+    /// Its metadata.
     pub attachment: Attachment,
-    /// Its bytes as they are stored, when they are few; else who applies the record fetches them.
+    /// Its stored bytes, if there are few; otherwise the replica that applies the record fetches
+    /// them.
     pub content: Option<Vec<u8>>,
 }
 
@@ -118,21 +120,21 @@ pub struct FileRecord {
 pub struct PurgeRecord {
     /// The document.
     pub id: DocId,
-    /// Leaves to be removed.
+    /// Leaves to remove.
     pub revs: Vec<Rev>,
-    /// Of the purge request.
+    /// The id of the purge request.
     pub uuid: [u8; 16],
 }
 
 const EDITS: u8 = b'e';
-/// Edits within a limit of leaves, which comes first.
+/// Edits with a limit of leaves, which comes first.
 const LIMITED_EDITS: u8 = b'l';
 const PURGES: u8 = b'p';
 const ENTRY: u8 = b'n';
 
 const DELETED: u8 = 1;
 const HAS_FILES: u8 = 2;
-/// The two bits of how it changes the tree.
+/// The two bits of the kind of change.
 const INTERACTIVE: u8 = 0;
 const REPLICATED: u8 = 4;
 const LOCAL: u8 = 8;
@@ -147,14 +149,14 @@ const HAS_REVPOS: u8 = 4;
 const HAS_CONTENT: u8 = 8;
 
 impl Request {
-    /// Its bytes, as they are in a record or, of a long one, in the parts of it.
+    /// Encodes it, for a record or, if it is long, for the parts of several.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![];
         self.encode(&mut out);
         out
     }
 
-    /// Reads them back; `None` when they are none.
+    /// Decodes it; `None` for invalid bytes.
     pub fn from_bytes(bytes: &[u8]) -> Option<Request> {
         let mut rest = bytes;
         Request::decode(&mut rest).filter(|_| rest.is_empty())
@@ -398,7 +400,7 @@ impl PurgeRecord {
     }
 }
 
-/// What is there when `is`; the outer none is an end before its time.
+/// Takes a value if `is` is true; the outer `None` means truncated bytes.
 fn optional<T>(is: bool, take: impl FnOnce() -> Option<T>) -> Option<Option<T>> {
     match is {
         true => take().map(Some),
@@ -427,7 +429,7 @@ fn take_rev(rest: &mut &[u8]) -> Option<Rev> {
     })
 }
 
-/// 0 and the bytes of an MD5 sum, or the length of a text plus one, and the text.
+/// Encodes 0 and the bytes of an MD5 sum, or the length of a text plus one, and the text.
 fn put_hash(hash: &RevHash, out: &mut Vec<u8>) {
     match hash {
         RevHash::Md5(bytes) => {

@@ -4,8 +4,8 @@
 //! version, cluster id (16 bytes), slot, generation, keyed hash (16 bytes), kind, body
 //! ```
 //!
-//! Numbers are LEB128, what has a length is preceded by it. The hash is BLAKE3 keyed with the cluster's secret, over everything
-//! else: a record that was damaged, or that somebody else wrote, does not pass.
+//! Numbers are LEB128; variable-length fields are preceded by their length. The hash is BLAKE3
+//! keyed with the cluster's secret, over everything else: damaged or forged records are rejected.
 
 mod edits;
 
@@ -16,107 +16,111 @@ use document::varint::{put, take};
 use crate::position::{Chain, Generation, NodeId, Position, digest};
 use crate::replica::{Begin, Header, Kind};
 
-/// How records are written. Behaviour that depends on it changes when all members know the newer one.
+/// The version of the record format. Behaviour that depends on a version changes once all members
+/// know it.
 pub const VERSION: u8 = 1;
-/// A record is at most this long, in bytes: Kafka's default of 1 MB for a message suffices, with what is around it.
+/// Maximum length of a record, in bytes. With its envelope it fits Kafka's default message limit of
+/// 1 MB.
 pub const BYTES_MAX: usize = 768 << 10;
 
-/// What is around requests in a record, or around a [`Body::Part`]'s bytes, is at most this long, in bytes.
+/// Maximum size of the envelope of requests in a record, or of a [`Body::Part`]'s bytes, in bytes.
 pub const AROUND_BYTES_MAX: usize = 128;
 
 const HASH_BYTES: usize = 16;
 
-/// Whose records these are: they pass only where all of it is the same.
+/// The identity of a record: a record is accepted only if all of it matches.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Stamp {
     /// The cluster.
     pub cluster: [u8; 16],
-    /// Its secret for records.
+    /// The cluster's secret for records.
     pub key: [u8; 32],
     /// The slot.
     pub slot: u16,
 }
 
-/// What a record is and holds.
+/// The kind and contents of a record.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Body {
     /// Writes of clients.
     Requests(Vec<Request>),
-    /// A piece of a request that is too long for one record. What they make together is [`Request::to_bytes`], and is applied with the last.
+    /// A piece of a request that is too long for one record. The pieces together are
+    /// [`Request::to_bytes`], which is applied with the last one.
     Part {
-        /// Whose request it is: [`Request::gateway`].
+        /// The request's gateway: [`Request::gateway`].
         gateway: u64,
-        /// Its number there.
+        /// The request's number at the gateway.
         counter: u64,
-        /// Which piece this is, from 0.
+        /// The index of this piece, from 0.
         index: u32,
-        /// How many there are.
+        /// The number of pieces.
         count: u32,
         /// The piece.
         bytes: Vec<u8>,
     },
-    /// The slot's replicas change.
+    /// A change of the slot's replicas.
     Replicas {
         /// All of them.
         members: Vec<NodeId>,
-        /// The offset after the change before.
+        /// The offset after the previous change.
         after: u64,
-        /// Of the leader that is to write it.
+        /// The epoch of the leader that must write it.
         epoch: i32,
     },
-    /// A generation begins.
+    /// The start of a generation.
     Begin(Begin),
-    /// What follows is applied by who has this version of the catalogue: a database that is gone there is gone here.
+    /// Replicas wait for this version of the catalogue before they apply what follows: a database
+    /// that is absent there is absent here.
     Await {
         /// The version.
         version: u64,
     },
-    /// Edits after this were validated by these design documents.
+    /// Edits after this one were validated by these design documents.
     Barrier {
         /// The database.
         database: [u8; 16],
         /// Hash over its design documents.
         designs: u64,
-        /// Its own, random number.
+        /// Its own random number.
         number: u64,
-        /// The number of the one that it takes the place of, 0 for none: when another is in force it changes nothing, since whoever wrote it did
-        /// not know of that.
+        /// The number of the barrier that it replaces, 0 for none: it has no effect if another is
+        /// in force, since its author did not know that one.
         follows: u64,
     },
 }
 
-/// A record that passed.
+/// A verified record.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Record {
-    /// It was written in.
+    /// The generation that it was written in.
     pub generation: Generation,
-    /// Over all its bytes.
+    /// Hash over all its bytes.
     pub hash: Chain,
-    /// What it holds.
+    /// Its contents.
     pub body: Body,
 }
 
-/// Why bytes of the log are no record.
+/// The reason why bytes of the log are not a valid record.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum RecordError {
-    /// Its hash is wrong.
+    /// The hash does not match.
     #[error("the record is damaged, or was not written by a member of this cluster")]
     Damaged,
-    /// It is of another cluster.
+    /// It belongs to another cluster.
     #[error(
-        "the record is of the cluster {found}: the topic belongs to another cluster. Two clusters at the same brokers need different names (`settee cluster init --cluster`); `settee cluster reseed` goes on after records that came in by mistake"
+        "the record is of the cluster {found}: the topic belongs to another cluster. Two clusters at the same brokers need different names (`settee cluster init --cluster`); `settee cluster reseed` continues after records that came in by mistake"
     )]
     OtherCluster {
         /// Its id, in hexadecimal digits.
         found: String,
     },
-    /// It is of another slot.
+    /// It belongs to another slot.
     #[error("the record is of slot {found}: the topic's partitions were mixed up")]
     OtherSlot {
         /// The slot.
         found: u64,
     },
-    /// A newer program wrote it.
+    /// A newer version wrote it.
     #[error(
         "the record has version {found}, this program knows {VERSION}: a newer Settee wrote it, update this node"
     )]
@@ -124,18 +128,18 @@ pub enum RecordError {
         /// The version.
         found: u8,
     },
-    /// It passed, and is no record all the same.
+    /// The hash matches, but the contents are invalid.
     #[error("the record does not decode: {0}")]
     Malformed(&'static str),
 }
 
 impl Stamp {
-    /// The bytes of a record.
+    /// Encodes a record.
     pub fn write(&self, generation: Generation, body: &Body) -> Vec<u8> {
         self.sealed(generation, 0, |out| body.encode(out))
     }
 
-    /// The bytes of a record of requests that are encoded already ([`Request::to_bytes`]).
+    /// Encodes a record of requests that are encoded already ([`Request::to_bytes`]).
     pub fn write_requests(&self, generation: Generation, requests: &[&[u8]]) -> Vec<u8> {
         let room = requests.iter().map(|request| request.len()).sum();
         self.sealed(generation, room, |out| {
@@ -161,10 +165,10 @@ impl Stamp {
         out
     }
 
-    /// Reads a record.
+    /// Decodes a record.
     ///
     /// # Errors
-    /// Why it is none.
+    /// The reason why it is invalid.
     pub fn read(&self, bytes: &[u8]) -> Result<Record, RecordError> {
         let mut rest = bytes;
         let version = rest.split_off_first().ok_or(RecordError::Damaged)?;
@@ -175,7 +179,7 @@ impl Stamp {
         let head = bytes.len() - rest.len();
         let hash = rest.split_off(..HASH_BYTES).ok_or(RecordError::Damaged)?;
         if self.hash(&bytes[..head], rest) != *hash {
-            // What it says of itself may be a reason, if it was not damaged.
+            // The fields may explain it, unless they were damaged.
             return Err(match (cluster == self.cluster, *version) {
                 (false, VERSION) => RecordError::OtherCluster {
                     found: hex(cluster),
@@ -223,7 +227,7 @@ impl std::fmt::Debug for Stamp {
 }
 
 impl Record {
-    /// What it is to a replica.
+    /// Returns the part of it that a replica needs.
     pub fn header(&self) -> Header {
         let kind = match &self.body {
             Body::Replicas {

@@ -1,46 +1,49 @@
-//! Is the log still the one that was applied, and can nothing else have been acknowledged where it goes on?
+//! Verifies that the log still contains the applied records, and that nothing else can have been
+//! acknowledged at the offsets that follow.
 
 use std::collections::BTreeSet;
 
 use super::{
-    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, Found, Last, LogRecord, Message, Output, Phase, Reason,
-    Replica,
+    Cursor, DAMAGED_MAX, EPOCHS_MAX, Fence, Last, LogRecord, Message, Output, Phase,
+    ReadBackResult, Reason, Replica,
 };
 use crate::position::NodeId;
 
-/// Fences that are kept. They are few: one for each new leader that was asked about and not yet followed. Who has so many promises
-/// nothing more until it is further, or a generation begins.
+/// The maximum number of fences kept. They are few: one for each new leader that a replica received
+/// about and does not follow yet. A replica with this many promises nothing more until it has
+/// advanced, or a generation starts.
 const FENCES_MAX: usize = 64;
 
-/// What is made sure of before records are followed.
+/// The checks before records are followed.
 #[derive(Debug)]
 pub(super) struct Check {
-    /// What others are asked to promise; `None` when only the log is looked at.
+    /// The fence to be promised by others; `None` when only the log is checked.
     fence: Option<Fence>,
-    /// The log holds the last record.
+    /// The log contains the last record.
     is_own: bool,
     promised: BTreeSet<NodeId>,
     refused: BTreeSet<NodeId>,
 }
 
 impl Fence {
-    /// A record of this epoch may not be applied at this offset.
+    /// Returns whether a record of this epoch must not be applied at this offset.
     fn forbids(&self, epoch: i32, offset: u64) -> bool {
         epoch < self.epoch && (offset >= self.offset || epoch > self.last_epoch)
     }
 
-    /// A state with this cursor, of the same generation, has what may not be applied, or may have.
+    /// Returns whether a state with this cursor, in the same generation, contains a forbidden
+    /// record, or may contain one.
     pub(super) fn is_broken_by(&self, cursor: &Cursor) -> bool {
         let next = cursor.position.next_offset;
         let (forgotten, known) = match cursor.epochs.first() {
-            // So many are remembered. Those before are older than the first of them.
+            // The number of epochs kept is limited. Earlier ones are older than the first of them.
             Some((first, _)) => (
                 cursor.epochs.len() >= EPOCHS_MAX && *first > self.last_epoch + 1,
                 &cursor.epochs,
             ),
             None => (next > 0, &cursor.epochs),
         };
-        // Each with its last record, which is the furthest that may not be.
+        // Each epoch with its last record, the one most ahead that may be forbidden.
         let ends = known.iter().skip(1).map(|(_, from)| *from).chain([next]);
         let mut last = known
             .iter()
@@ -51,7 +54,8 @@ impl Fence {
 }
 
 impl Replica {
-    /// Looks for the last record in the log, and, before a leader of a new epoch is followed, has a majority promise.
+    /// Looks for the last record in the log and, before a leader of a new epoch is followed, asks a
+    /// majority for promises.
     pub(super) fn check(&mut self, epoch: Option<i32>) {
         let position = &self.issued.position;
         let fence = epoch.map(|epoch| Fence {
@@ -71,7 +75,7 @@ impl Replica {
         self.end_check();
     }
 
-    /// Asks for what was not answered.
+    /// Repeats unanswered questions.
     pub(super) fn check_again(&mut self) {
         let Phase::Checking(check) = &self.phase else {
             return;
@@ -96,9 +100,10 @@ impl Replica {
         offset + 1 == self.issued.position.next_offset && self.issued.last.is_some_and(same)
     }
 
-    pub(super) fn read_back(&mut self, offset: u64, found: Found) {
+    pub(super) fn read_back(&mut self, offset: u64, found: ReadBackResult) {
         self.find_begin(offset, &found);
-        let is_last = matches!(&found, Found::Record(record) if self.is_last(offset, record));
+        let is_last =
+            matches!(&found, ReadBackResult::Record(record) if self.is_last(offset, record));
         let Phase::Checking(check) = &mut self.phase else {
             return;
         };
@@ -106,34 +111,37 @@ impl Replica {
             return;
         }
         match found {
-            Found::Record(record) if record.log != self.issued.log => self.halt(Reason::Replaced),
-            // Damaged, or by who read it: it is read again.
-            Found::Record(record) if record.header.is_none() => {
+            ReadBackResult::Record(record) if record.log != self.issued.log => {
+                self.halt(Reason::Replaced)
+            }
+            // Damaged, perhaps only in transit: it is read again.
+            ReadBackResult::Record(record) if record.header.is_none() => {
                 self.damaged += 1;
                 if self.damaged >= DAMAGED_MAX {
                     self.damaged = 0;
                     self.halt(Reason::Corrupt);
                 }
             }
-            Found::Record(_) if is_last => {
+            ReadBackResult::Record(_) if is_last => {
                 check.is_own = true;
                 self.end_check();
             }
-            Found::Record(_) => self.halt(Reason::Diverged),
-            // It cannot be looked for any more. That is no harm: the promises alone see to it that each leader is followed from one
-            // place, after all that was acknowledged, and what one leader wrote is one way.
-            Found::Trimmed => {
+            ReadBackResult::Record(_) => self.halt(Reason::Diverged),
+            // The record can no longer be read. That is harmless: the promises alone ensure that
+            // each leader is followed from one position, after everything acknowledged, and what
+            // one leader wrote is one history.
+            ReadBackResult::Trimmed => {
                 check.is_own = true;
                 self.end_check();
             }
-            Found::BeyondEnd => self.halt(Reason::Truncated),
+            ReadBackResult::BeyondEnd => self.halt(Reason::Truncated),
         }
     }
 
     /// Another replica is about to follow a new leader.
     pub(super) fn ask_fence(&mut self, from: NodeId, fence: Fence) {
         if self.installing {
-            // The state that would keep the promise is on its way.
+            // The state that would keep the promise is being written.
             return;
         }
         let (generation, sealed) = (self.generation(), self.saved.promises.sealed);
@@ -142,17 +150,18 @@ impl Replica {
         self.send(from, Message::FenceAnswer { fence, promised });
     }
 
-    /// It did nothing yet that it would promise not to do.
+    /// Returns whether it has not yet done what it would promise not to do.
     fn is_free_for(&self, fence: &Fence) -> bool {
         let at = fence.offset;
         if self.generation() < fence.generation {
             return true;
         }
         if self.issued.position.next_offset <= at {
-            // Whoever follows an older leader may lack what was acknowledged: of two ways, that of the later one counts.
+            // A replica that follows an older leader may lack acknowledged records: of two
+            // histories, the one of the later leader counts.
             return self.last_epoch() <= fence.last_epoch || !self.rules.later_leader;
         }
-        // Only where it follows that leader already, from the same place.
+        // Only if it already follows that leader, from the same position.
         let same = match self.peers.chains.at(at) {
             Some(own) => *own == fence.chain,
             None => at == 0 || self.epoch_at(at - 1) == Some(fence.last_epoch),
@@ -162,14 +171,16 @@ impl Replica {
 
     fn promise(&mut self, fence: Fence) -> bool {
         let own = *self.position();
-        // A promise about what comes before that which is on disk is kept by now, and copies are further than that.
+        // A promise about offsets before the durable position is kept by now, and copies are ahead
+        // of it.
         let is_past = |f: &Fence| f.generation == own.generation && f.offset < own.next_offset;
         let fences = &mut self.saved.promises.fences;
         if is_past(&fence) || fences.contains(&fence) {
             return true;
         }
         fences.retain(|known| known.generation >= own.generation && !is_past(known));
-        // Each leader is followed from one place: two that ask share somebody whom they asked.
+        // Each leader is followed from one position: any two replicas that ask share a replica that
+        // they asked.
         let is_for_same_leader =
             |f: &Fence| f.generation == fence.generation && f.epoch == fence.epoch;
         if fences.iter().any(is_for_same_leader) || fences.len() >= FENCES_MAX {
@@ -181,12 +192,12 @@ impl Replica {
         true
     }
 
-    /// Of the last record, -1 without one.
+    /// Returns the epoch of the last record, -1 without one.
     fn last_epoch(&self) -> i32 {
         self.issued.last.map_or(-1, |last| last.epoch)
     }
 
-    /// It was promised not to apply this record.
+    /// Returns whether a promise forbids this record.
     pub(super) fn is_fenced(&self, record: &LogRecord) -> bool {
         let generation = self.generation();
         let mut fences = self.saved.promises.fences.iter();
@@ -194,7 +205,8 @@ impl Replica {
             && fences.any(|f| f.generation == generation && f.forbids(record.epoch, record.offset))
     }
 
-    /// The epoch of the record that was applied at an offset, of this generation; `None` when it is not known any more.
+    /// Returns the epoch of the record applied at an offset of this generation; `None` when it is
+    /// no longer known.
     fn epoch_at(&self, offset: u64) -> Option<i32> {
         let begun = self
             .issued

@@ -1,26 +1,30 @@
-//! A new generation: where all go on when the log lost what counts.
+//! A new generation: the state from which all replicas continue after the log lost records that
+//! count.
 //!
-//! Whoever begins one picks a ballot that is greater than any it knows of, has a majority sealed for it, takes the latest state
-//! among the sealed, and writes a record that names that state. What was acknowledged before is on a majority, which shares a
-//! replica with the sealed one, and the sealed acknowledge nothing more in older generations: so the latest of their states has
-//! all of it. Replicas in that state go on; others are replaced by copies of them.
+//! The node that starts one picks a ballot greater than any it knows, gets a majority sealed for
+//! it, takes the latest state among the sealed replicas, and writes a record that names that state.
+//! Acknowledged records are on a majority, which shares a replica with the sealed one, and
+//! sealed replicas acknowledge nothing more in older generations: so the latest of their states
+//! contains all of it. Replicas in that state continue; others are replaced by copies of them.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use super::{Begin, Begun, Cursor, Found, Kind, Last, Message, Output, Phase, Reason, Replica};
+use super::{
+    Begin, Begun, Cursor, Kind, Last, Message, Output, Phase, ReadBackResult, Reason, Replica,
+};
 use crate::position::{Generation, NodeId, Position, link};
 
-/// After so many ticks without success it is given up: an operator may begin again.
+/// Ticks after which an unfinished start is abandoned: an operator may start again.
 const TICKS_MAX: u32 = 40;
 
-/// A generation that is begun here.
+/// A generation that this replica starts.
 #[derive(Debug)]
 pub(super) struct Reseed {
     ballot: Generation,
     sealed: BTreeMap<NodeId, (Position, Vec<NodeId>)>,
     begin: Option<Begin>,
-    /// Where the log says that the beginning is.
+    /// The offset of the start record, according to the log.
     appended: Option<u64>,
     begun: Option<Begun>,
     ticks: u32,
@@ -29,7 +33,7 @@ pub(super) struct Reseed {
 impl Replica {
     pub(super) fn begin_reseed(&mut self) {
         if matches!(self.phase, Phase::Copying) {
-            // What its own seal would speak for is being replaced.
+            // The state that its own seal would vouch for is being replaced.
             self.reseed_after_copy = true;
             return;
         }
@@ -52,7 +56,7 @@ impl Replica {
             begun: None,
             ticks: 0,
         });
-        // First here, so that it is on disk: no ballot is used twice.
+        // This replica first, so that the ballot is on disk: no ballot is used twice.
         self.seal(self.me, ballot);
         self.send_others(&Message::Seal(ballot));
     }
@@ -64,7 +68,7 @@ impl Replica {
         }
         if ballot > self.saved.promises.sealed {
             self.saved.promises.sealed = ballot;
-            // Somebody sees to it.
+            // A node is starting it.
             self.sealed_ticks = 0;
             let promises = self.saved.promises.clone();
             self.out.push(Output::Promise(promises));
@@ -110,11 +114,11 @@ impl Replica {
         let Some((base, members)) = latest.cloned() else {
             return;
         };
-        // What is not on the own disk might be begun again after a crash, from another state.
+        // A ballot that is not on this disk might be used again after a crash, with another state.
         if !reseed.sealed.contains_key(&self.me) {
             return;
         }
-        // A majority of the replicas as they are there.
+        // A majority of the replicas of that state.
         let of_them = members.iter().filter(|n| reseed.sealed.contains_key(n));
         if of_them.count() < members.len() / 2 + 1 {
             for to in members {
@@ -150,16 +154,16 @@ impl Replica {
         }
     }
 
-    /// The log's word is not enough: the beginning has to be there.
-    pub(super) fn find_begin(&mut self, offset: u64, found: &Found) {
+    /// The log's acknowledgement is not enough: the record has to be readable.
+    pub(super) fn find_begin(&mut self, offset: u64, found: &ReadBackResult) {
         let Some(reseed) = &mut self.reseed else {
             return;
         };
-        let (Some(begin), Found::Record(record)) = (&reseed.begin, found) else {
+        let (Some(begin), ReadBackResult::Record(record)) = (&reseed.begin, found) else {
             return;
         };
         if reseed.begun.is_some() {
-            // It is at one place only, wherever else it is in the log.
+            // It counts at one offset only, wherever else it is in the log.
             return;
         }
         let kind = record.header.as_ref().map(|header| &header.kind);
@@ -178,8 +182,8 @@ impl Replica {
         self.tell_of_beginning();
     }
 
-    /// Tells the replicas, and all that were sealed: the state that it begins from may be that of one that is no replica there, and
-    /// is copied from it.
+    /// Notifies the replicas and all sealed nodes: the base state may be that of a node outside
+    /// the generation's replicas, and is copied from there.
     fn tell_of_beginning(&mut self) {
         let Some(reseed) = &self.reseed else { return };
         let Some(begun) = reseed.begun.clone() else {
@@ -205,7 +209,7 @@ impl Replica {
         match (&reseed.begun, reseed.appended, &reseed.begin) {
             (Some(_), _, _) => self.tell_of_beginning(),
             (None, Some(offset), _) => self.out.push(Output::ReadBack { offset, epoch: -1 }),
-            // Whether it was appended is not known. If it was, nobody goes on from it by itself.
+            // Whether it was appended is unknown. If so, no replica continues from it on its own.
             (None, None, Some(_)) => {}
             (None, None, None) => self.send_all(&Message::Seal(ballot)),
         }
@@ -217,7 +221,7 @@ impl Replica {
         }
     }
 
-    /// A generation began.
+    /// Handles the start of a generation.
     pub(super) fn begun(&mut self, begun: Begun) {
         let generation = begun.begin.generation;
         let is_late = generation <= self.generation() || generation < self.saved.promises.sealed;
@@ -225,7 +229,7 @@ impl Replica {
             return;
         }
         if !self.is_drained() {
-            // Nothing more is given out before it is known which way to go.
+            // Nothing more is handed out before it is known from which state to continue.
             self.beginning = Some(begun);
             return;
         }

@@ -1,15 +1,17 @@
-//! One replica of a slot, as a state machine: inputs in, outputs out, no clock, no thread, no disk, no network.
+//! One replica of a slot, as a state machine: inputs in, outputs out; no clock, thread, disk or
+//! network.
 //!
-//! **What it promises: whatever the log does, nothing that was acknowledged is lost while a majority of the slot's replicas
-//! survives.** The log may lose its end, or everything, come again under another leader, be damaged, or be read late.
+//! **Promise: whatever the log does, no acknowledged write is lost while a majority of the slot's
+//! replicas survives.** The log may lose its end, or everything, return under another leader, be
+//! damaged, or be read late.
 //!
 //! - A record counts as acknowledged when a majority has applied it, on disk, with equal chains ([`peers`]).
-//! - Before the first record of a new leader epoch a replica makes sure that the log still holds its last record, and has a
-//!   majority promise that it applied nothing that the new leader may have lost, and will not ([`fence`]). So two replicas never
+//! - Before the first record of a new leader epoch a replica verifies that the log still contains its last record, and that a
+//!   majority promises that it applied nothing that the new leader may have lost, and will not ([`fence`]). So two replicas never
 //!   apply different records at one offset while both count toward majorities.
-//! - When the log lost records that count, a *generation* begins: a majority is sealed, so that nothing more is acknowledged in
-//!   the old one, and the latest state of it is where all go on ([`generation`]). It is single-decree Paxos whose value is a state.
-//! - A read asks a majority how far it is, waits until this replica is as far, and shows what it found once that is stable
+//! - When the log lost records that count, a *generation* starts: a majority is sealed, so that nothing more is acknowledged in
+//!   the old one, and all continue from its latest state ([`generation`]). It is single-decree Paxos whose value is a state.
+//! - A read asks a majority for its positions, waits until this replica has caught up, and returns its result once that is stable
 //!   ([`reads`]).
 
 mod fence;
@@ -31,23 +33,24 @@ use self::peers::Peers;
 use self::reads::Reads;
 use crate::position::{Generation, NodeId, Position};
 
-/// Leader epochs that are remembered, for others' questions.
+/// Leader epochs kept to answer others' questions.
 const EPOCHS_MAX: usize = 64;
-/// Damaged records at one place before it is given up for a while.
+/// Damaged reads of one record before the replica halts for a while.
 const DAMAGED_MAX: u32 = 3;
-/// While a copy is waited for, the log is looked at again after so many ticks: it may have been read late.
+/// Ticks between checks of the log while a replica waits for a copy: the log may have been read
+/// late.
 const LOOK_AGAIN_TICKS: u32 = 3;
-/// After so many copies that its promises refused, a replica begins a generation.
+/// After this many copies refused because of its promises, a replica starts a generation.
 const REFUSED_MAX: u32 = 6;
-/// A generation that a replica is sealed for has begun by then, or did not.
+/// Ticks within which a generation that a replica is sealed for has started, or did not.
 const SEALED_TICKS_MAX: u32 = 50;
-/// Nothing is begun for a replica that does not go on before it has waited so long, and for one without which all else goes on before
-/// this longer time; then, so much later each, replicas begin by themselves.
+/// Ticks before a replica that does not advance starts a generation. One that the others can do
+/// without waits the longer time; replicas add further ticks each, so that one is first.
 const WAITED_TICKS: u32 = 20;
 const LEFT_TICKS: u32 = 100;
 const OWN_TICKS: u32 = 20;
 
-/// Parts of the protocol that can be left out, to see that the simulator notices.
+/// Rules of the protocol that can be disabled, to test that the simulator detects it.
 #[doc(hidden)]
 #[derive(Clone, Copy, Debug)]
 pub struct Rules {
@@ -70,16 +73,16 @@ impl Default for Rules {
     }
 }
 
-/// What it is doing.
+/// The current activity.
 #[derive(Debug)]
 enum Phase {
-    /// It applies records as they come.
+    /// Applies records as they arrive.
     Running,
-    /// It makes sure that the log is still its own.
+    /// Verifies that the log still matches.
     Checking(Check),
-    /// It does not go on.
+    /// Does not advance.
     Halted(Reason),
-    /// A generation that began is being written.
+    /// The start of a generation is being written.
     Adopting,
     /// Its state is being replaced.
     Copying,
@@ -90,36 +93,36 @@ enum Phase {
 pub struct Replica {
     me: NodeId,
     rules: Rules,
-    /// On disk.
+    /// The durable state.
     saved: Saved,
-    /// After everything that was given out to be applied.
+    /// The cursor after everything handed out to be applied.
     issued: Cursor,
     /// The cursors between the two, oldest first.
     under_way: VecDeque<Cursor>,
     phase: Phase,
     peers: Peers,
     reads: Reads,
-    /// A new generation that is begun here.
+    /// A generation that this replica starts.
     reseed: Option<Reseed>,
-    /// Ticks until another may begin by itself.
+    /// Ticks until it may start another one on its own.
     reseed_after: u32,
-    /// The latest generation, begun or not, that others spoke of.
+    /// The latest generation, started or not, that others mentioned.
     seen: Generation,
-    /// Who waits for the answer to a seal, until everything given out is applied.
+    /// The node that waits for the answer to a seal, until everything handed out is applied.
     sealing: Option<(NodeId, Generation)>,
-    /// A generation that waits for the same.
+    /// A started generation that waits for the same.
     beginning: Option<Begun>,
-    /// Ticks that it waited for a copy.
+    /// Ticks of waiting for a copy.
     halted_ticks: u32,
-    /// A copy is taking the state's place, and may not be asked any more: nothing is promised meanwhile.
+    /// A copy is being installed, and must not be queried any more: nothing is promised meanwhile.
     installing: bool,
-    /// A generation is wanted once it is known how a copy went.
+    /// A generation is to be started once the result of a copy is known.
     reseed_after_copy: bool,
-    /// Copies that its promises refused.
+    /// Copies refused because of its promises.
     refused: u32,
-    /// Ticks that it has been sealed for.
+    /// Ticks since it was sealed.
     sealed_ticks: u32,
-    /// Damaged records seen at one place.
+    /// Damaged reads of one record.
     damaged: u32,
     /// Nodes that may have a copy.
     known: Vec<NodeId>,
@@ -129,8 +132,8 @@ pub struct Replica {
 }
 
 impl Replica {
-    /// A replica that starts from what it kept. `start`: a random number, so that answers to what it asked before a crash are told
-    /// from answers to what it asks now.
+    /// Creates a replica from its durable state. `start` is a random number that distinguishes
+    /// answers to questions from before a crash from answers to new ones.
     pub fn new(me: NodeId, start: u64, saved: Saved) -> (Replica, Vec<Output>) {
         Replica::with_rules(me, start, saved, Rules::default())
     }
@@ -171,7 +174,7 @@ impl Replica {
         (replica, out)
     }
 
-    /// Takes an input; answers what is to be done, in this order.
+    /// Handles an input; returns the outputs to carry out, in order.
     pub fn handle(&mut self, input: Input) -> Vec<Output> {
         self.take(input);
         while let Some(message) = self.own.pop_front() {
@@ -206,19 +209,20 @@ impl Replica {
         }
     }
 
-    /// The generation that records are written in now; `None` while nothing should be proposed here.
+    /// Returns the generation in which records are written now; `None` while nothing should be
+    /// proposed here.
     pub fn proposes_in(&self) -> Option<Generation> {
         let runs = matches!(self.phase, Phase::Running) && !self.is_sealed();
         runs.then_some(self.issued.position.generation)
     }
 
-    /// What a record is that changes the slot's replicas to these; `None` while that cannot be done, or when it is not a change by
-    /// one node.
+    /// Returns the record header that changes the slot's replicas to `members`; `None` while that
+    /// is impossible, or when it is not a change by one node.
     pub fn change_replicas(&self, members: Vec<NodeId>) -> Option<Header> {
         let (generation, cursor) = (self.proposes_in()?, &self.issued);
         let (stable, epoch) = (self.peers.stable, cursor.last?.epoch);
         let begun = cursor.epochs.iter().find(|(of, _)| *of == epoch);
-        // The last change is there to stay, and something of this leader's.
+        // The last change is stable, and so is a record of this leader.
         let is_settled = stable >= cursor.replicas_at && begun.is_some_and(|(_, at)| stable > *at);
         (is_settled && is_one_change(&cursor.members, &members)).then_some(Header {
             generation,
@@ -230,23 +234,24 @@ impl Replica {
         })
     }
 
-    /// What is on disk.
+    /// Returns the durable state.
     pub fn saved(&self) -> &Saved {
         &self.saved
     }
 
-    /// A majority has everything before this offset of its generation on disk.
+    /// Returns the offset before which a majority has everything on disk, in its generation.
     pub fn stable(&self) -> u64 {
         self.peers.stable
     }
 
-    /// Replicas that have everything before this offset on disk, itself among them.
+    /// Returns the number of replicas that have everything before this offset on disk, including
+    /// itself.
     pub fn durable_at(&self, next_offset: u64) -> usize {
         let is = |n: &&NodeId| self.durable_of(**n) >= next_offset;
         self.saved.cursor.members.iter().filter(is).count()
     }
 
-    /// Why it does not go on, if it does not.
+    /// Returns why it does not advance, if so.
     pub fn halted(&self) -> Option<Reason> {
         match self.phase {
             Phase::Halted(reason) => Some(reason),
@@ -262,7 +267,7 @@ impl Replica {
         self.issued.position.generation
     }
 
-    /// It has promised to apply nothing more in its generation.
+    /// Returns whether it has promised to apply nothing more in its generation.
     fn is_sealed(&self) -> bool {
         self.rules.seal && self.saved.promises.sealed > self.generation()
     }
@@ -278,7 +283,7 @@ impl Replica {
         }
     }
 
-    /// To all replicas, itself among them.
+    /// Sends to all replicas, including itself.
     fn send_all(&mut self, message: &Message) {
         let members = Arc::clone(&self.issued.members);
         for to in members.iter() {
@@ -325,7 +330,8 @@ impl Replica {
         };
         self.damaged = 0;
         if self.is_fenced(&record) {
-            // The log's reader is behind, and later finds what the newer leader wrote; or the log went back to another way.
+            // The log's reader lags, and will later find what the newer leader wrote; or the log
+            // went back to another history.
             return self.halt(Reason::Replaced);
         }
         let epoch = self.issued.position.leader_epoch;
@@ -346,11 +352,12 @@ impl Replica {
         }
     }
 
-    /// The next record is what it should be.
+    /// Applies the next record, which has passed all checks.
     fn follow(&mut self, record: &LogRecord, header: &Header) {
         let generation = self.generation();
         if header.generation > generation {
-            // A majority is sealed. Where it goes on is said by who began it: the same beginning may be in the log twice.
+            // A majority is sealed. The node that started it announces where it continues: the log
+            // may contain the same start twice.
             self.send_others(&Message::AskBegun);
             return self.halt(Reason::Elsewhere);
         }
@@ -405,7 +412,7 @@ impl Replica {
         };
         let count = self.under_way.iter().take_while(|c| is_applied(c)).count();
         let Some(cursor) = self.under_way.drain(..count).next_back() else {
-            // Said twice.
+            // A repetition.
             return;
         };
         self.saved.cursor = cursor;
@@ -481,14 +488,14 @@ impl Replica {
         match &self.phase {
             Phase::Copying | Phase::Adopting => {}
             Phase::Running if self.sealed_ticks < SEALED_TICKS_MAX => self.halted_ticks = 0,
-            // The generation did not begin: whoever goes on without this one is told.
+            // The generation did not start: replicas that continue without this one are notified.
             Phase::Running => self.ask_for_copy(self.sealed_ticks),
             Phase::Checking(_) => {
                 self.check_again();
                 self.halted_ticks += 1;
                 if self.halted_ticks >= SEALED_TICKS_MAX {
-                    // Others may not be there, or the log: nothing that a generation or a copy would mend. Unless those that are waited
-                    // for are not the replicas any more.
+                    // Others, or the log, may be unreachable, which neither a generation nor a copy
+                    // would fix. Unless the replicas that are waited for are no longer replicas.
                     let is_new = !self.issued.members.contains(&self.me);
                     self.ask_for_copy(if is_new { self.halted_ticks } else { 0 });
                 }
@@ -496,7 +503,7 @@ impl Replica {
             Phase::Halted(_) => {
                 self.halted_ticks += 1;
                 self.ask_for_copy(self.halted_ticks);
-                // It may have been the reader's fault, or have healed.
+                // It may have been the reader's fault, or be repaired.
                 if self.halted_ticks.is_multiple_of(LOOK_AGAIN_TICKS) {
                     self.start();
                 }
@@ -504,8 +511,8 @@ impl Replica {
         }
     }
 
-    /// Begins a generation when nobody else seems to: one that it is sealed for did not begin, or promises that came to nothing keep
-    /// it from what the log holds.
+    /// Starts a generation when no other node seems to: one that it is sealed for did not start, or
+    /// promises without effect keep it from the log's records.
     fn begin_if_left(&mut self) {
         let is_member = self.issued.members.contains(&self.me);
         let own = self.own_ticks();
@@ -517,7 +524,7 @@ impl Replica {
         }
     }
 
-    /// Replicas wait differently long, so that one is first.
+    /// Replicas wait for different times, so that one is first.
     fn own_ticks(&self) -> u32 {
         let before = self.issued.members.iter().filter(|n| **n < self.me);
         before.count() as u32 * OWN_TICKS
@@ -540,14 +547,15 @@ impl Replica {
         }
     }
 
-    /// Asked by one that wants to replace its state by this one's. It may when nothing of its own can have been acknowledged that
-    /// is not here: its state is part of this one's, or a majority is further, on the same way or on another.
+    /// Handles the request of a node to replace its state by this one's. It may if no
+    /// record that only it has can have been acknowledged: its state is a prefix of this one, or a
+    /// majority is ahead, in the same history or another.
     fn ask_copy(&mut self, from: NodeId, theirs: &Position, sealed: Generation, waited: u32) {
         let mine = self.position();
         let later = mine.generation > theirs.generation && mine.generation >= sealed;
         let is_part = mine.next_offset > theirs.next_offset
             && self.peers.chains.at(theirs.next_offset) == Some(&theirs.chain);
-        // Who only waits for the log, or for others, says 0, and needs none.
+        // A replica that only waits for the log, or for others, sends 0, and needs no copy.
         let further = waited > 0
             && mine.generation == theirs.generation
             && mine.generation >= sealed
@@ -558,8 +566,9 @@ impl Replica {
             let position = *theirs;
             return self.send(from, Message::CopyGranted { position, sealed });
         }
-        // Sealed for a generation that never began, or without it there is no majority, or nobody writes what would have it granted:
-        // a new generation takes it in again. Not for a reader that was behind for a moment.
+        // It is sealed for a generation that never started, or there is no majority without it, or
+        // nothing is written that would allow a copy: a new generation includes it again. Not for a
+        // reader that lagged for a moment.
         let helps = waited >= WAITED_TICKS
             && (sealed > mine.generation || self.peers.stuck_ticks >= WAITED_TICKS)
             || waited >= LEFT_TICKS
@@ -574,7 +583,7 @@ impl Replica {
     }
 
     fn copy_granted(&mut self, from: NodeId, asked: &Position, sealed: Generation) {
-        // A grant may come late.
+        // A grant may arrive late.
         let is_same = asked == self.position() && sealed == self.saved.promises.sealed;
         let waits = matches!(self.phase, Phase::Halted(_) | Phase::Checking(_));
         if is_same && waits && self.is_drained() {
@@ -583,8 +592,9 @@ impl Replica {
         }
     }
 
-    /// Whether its state may be replaced by one with this cursor, for all that it promised. To be asked before that is done: the
-    /// other replica has gone on since it granted it. If so, nothing is promised until [`Input::Copied`] says how that went.
+    /// Returns whether its promises allow its state to be replaced by one with this cursor. Must be
+    /// called before that: the other replica has advanced since it granted the copy. If so, nothing
+    /// is promised until [`Input::Copied`] reports the result.
     pub fn may_become(&mut self, cursor: &Cursor) -> bool {
         let (generation, promises) = (cursor.position.generation, &self.saved.promises);
         let breaks = |fence: &Fence| fence.generation == generation && fence.is_broken_by(cursor);
@@ -594,7 +604,8 @@ impl Replica {
         may
     }
 
-    /// The others went a way that was promised not to be taken, to one that did not get a majority. A new generation ends promises.
+    /// The others followed a leader that this replica promised another not to follow, for one that
+    /// did not get a majority. A new generation ends promises.
     fn copy_refused(&mut self) {
         self.refused += 1;
         self.start();
@@ -620,13 +631,13 @@ impl Replica {
         }
     }
 
-    /// Makes sure that the log is the one that was applied, and follows it.
+    /// Verifies that the log is the one that was applied, and follows it.
     fn start(&mut self) {
         self.check(None);
     }
 }
 
-/// The set changes by one node, and on top of the change that its writer knew to be stable.
+/// Applies a change of the set by one node, on top of the change that its writer knew to be stable.
 fn change_members(cursor: &mut Cursor, members: &[NodeId], after: u64) {
     if cursor.replicas_at == after && is_one_change(&cursor.members, members) {
         cursor.members = Arc::new(members.to_vec());

@@ -1,4 +1,4 @@
-//! How far the others are, and what a majority has.
+//! The positions of the other replicas, and what a majority has.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
@@ -6,10 +6,10 @@ use std::sync::Arc;
 use super::{Message, Output, Phase, Reason, Replica};
 use crate::position::{Chain, Generation, NodeId, Position};
 
-/// Positions of a peer ahead of this replica that wait to be compared.
+/// Maximum number of positions of a peer ahead of this replica that are kept for comparison.
 const AHEAD_MAX: usize = 256;
 
-/// Without anything to say, it is said after so many ticks how far this replica is.
+/// Ticks after which this replica reports its position even without news.
 const SILENT_TICKS_MAX: u32 = 20;
 
 /// Chains at offsets that were passed.
@@ -17,9 +17,9 @@ const SILENT_TICKS_MAX: u32 = 20;
 pub(super) struct Chains(VecDeque<(u64, Chain)>);
 
 impl Chains {
-    /// So many are kept in any case, for questions about promises;
+    /// Chains that are always kept, for questions about promises.
     const MIN: usize = 4_096;
-    /// and so many where replicas lag, so that a majority of them still counts (1.6 MB).
+    /// Chains kept while replicas lag, so that a majority of them still counts (1.6 MB).
     const MAX: usize = 65_536;
 
     fn push(&mut self, position: &Position, stable: u64) {
@@ -36,30 +36,30 @@ impl Chains {
     }
 }
 
-/// The other replicas as they said they are.
+/// The other replicas, as they reported.
 #[derive(Debug)]
 pub(super) struct Peers {
     peers: BTreeMap<NodeId, Peer>,
-    /// This replica's own way.
+    /// This replica's own history.
     pub chains: Chains,
     /// A majority has everything before this offset.
     pub stable: u64,
-    /// For so many ticks no more was stable, though this replica has more.
+    /// Ticks without progress of `stable`, though this replica is ahead of it.
     pub stuck_ticks: u32,
-    /// What was stable at the last tick, and what was said by then.
+    /// `stable` at the last tick, and the reports sent by then.
     stable_before: u64,
-    /// Ticks since all were told how far this replica is.
+    /// Ticks since this replica last reported its position to all.
     silent_ticks: u32,
-    /// Who seems not to know.
+    /// Peers that seem not to know it.
     behind: BTreeSet<NodeId>,
 }
 
 #[derive(Debug, Default)]
 struct Peer {
     generation: Generation,
-    /// It has everything before this offset, and its chain there is this replica's.
+    /// It has everything before this offset, and its chain there equals this replica's.
     verified: u64,
-    /// Positions that this replica has not come to, and the peer's chain there.
+    /// Positions that this replica has not reached, with the peer's chains there.
     ahead: VecDeque<(u64, Chain)>,
 }
 
@@ -78,7 +78,8 @@ impl Peers {
         }
     }
 
-    /// This replica is given everything before a position: what was said of it can be compared.
+    /// Records that this replica was handed everything before a position: earlier reports can be
+    /// compared.
     pub fn note_own(&mut self, own: &Position) {
         self.chains.push(own, self.stable);
         let (offset, chain) = (own.next_offset, &own.chain);
@@ -94,7 +95,8 @@ impl Peers {
         }
     }
 
-    /// The replicas change. Who comes, or comes again, has nothing until it says so.
+    /// Handles a change of the replicas. A node that is added, or added again, has nothing until it
+    /// reports.
     pub fn change(&mut self, before: &[NodeId], after: &[NodeId]) {
         let stays = |n: &NodeId| before.contains(n) && after.contains(n);
         for (_, peer) in self.peers.iter_mut().filter(|(n, _)| !stays(n)) {
@@ -103,7 +105,7 @@ impl Peers {
         }
     }
 
-    /// A generation begins: offsets mean something else from here on.
+    /// Handles the start of a generation: offsets have another meaning from here on.
     pub fn restart(&mut self) {
         self.chains = Chains::default();
         self.stable = 0;
@@ -113,7 +115,7 @@ impl Peers {
         }
     }
 
-    /// The latest generation of anyone.
+    /// Returns the latest generation of any peer.
     pub fn highest_generation(&self) -> Generation {
         let all = self.peers.values().map(|p| p.generation);
         all.max().unwrap_or_default()
@@ -142,8 +144,8 @@ impl Replica {
         self.out.extend(sends);
     }
 
-    /// What was said may be lost: it is said again while something here is not known to be on a majority's disks, to those who ask the
-    /// same of this replica, and now and then.
+    /// Repeats reports, which may be lost: while something here is not known to be on a majority's
+    /// disks, to peers that repeat theirs, and periodically.
     pub(super) fn tell_at_tick(&mut self) {
         let next = self.position().next_offset;
         let peers = &mut self.peers;
@@ -164,7 +166,7 @@ impl Replica {
         }
     }
 
-    /// Everything before this offset is on the disk of a replica, as far as is known here.
+    /// Returns the offset before which everything is known to be on a replica's disk.
     pub fn durable_of(&self, node: NodeId) -> u64 {
         if node == self.me {
             return self.position().next_offset;
@@ -198,7 +200,7 @@ impl Replica {
         let at = theirs.next_offset;
         match self.peers.chains.at(at) {
             Some(own) if *own == theirs.chain => peer.verified = peer.verified.max(at),
-            // It was further: then it was copied, or its disk is not what it was.
+            // It was ahead: either it was copied, or its disk has lost data.
             Some(_) if stable >= at && can_diverge => return self.halt(Reason::Diverged),
             Some(_) => {}
             None if at > self.issued.position.next_offset => {
@@ -206,7 +208,7 @@ impl Replica {
                     peer.ahead.push_back((at, theirs.chain));
                 }
                 if peer.ahead.len() > AHEAD_MAX {
-                    // Every other one will do.
+                    // Keeps every other one.
                     let mut kept = 0u64;
                     peer.ahead.retain(|_| {
                         kept += 1;
@@ -223,7 +225,7 @@ impl Replica {
         self.is_drained() && !matches!(self.phase, Phase::Copying | Phase::Halted(_))
     }
 
-    /// Counts what a majority has on disk.
+    /// Computes what a majority has on disk.
     pub(super) fn count_stable(&mut self) {
         let cursor = &self.saved.cursor;
         if cursor.position.generation != self.generation() || cursor.members.is_empty() {
@@ -236,7 +238,7 @@ impl Replica {
             false => 1,
         };
         let stable = durable.get(needed - 1).copied().unwrap_or(0);
-        // What this replica has not is not for it to show.
+        // This replica must not show what it does not have.
         let stable = stable.min(cursor.position.next_offset);
         if stable > self.peers.stable {
             self.peers.stable = stable;

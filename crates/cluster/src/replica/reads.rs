@@ -1,26 +1,27 @@
-//! Reads that see every write that was acknowledged before they began.
+//! Linearizable reads: they see every write that was acknowledged before they started.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 use super::{Message, Output, Phase, Replica};
 use crate::position::{Generation, NodeId};
 
-/// Reads, by how far they came.
+/// Reads, by their progress.
 #[derive(Debug)]
 pub(super) struct Reads {
-    /// They came while a round was under way, which may have asked before they began.
+    /// They arrived during a round, which may have asked before they started.
     waiting: Vec<u64>,
     round: Option<Round>,
     rounds: u64,
-    /// Where the rounds of this start began.
+    /// The first round of this start.
     first: u64,
-    /// They read when this replica is as far as a majority was. Oldest first.
+    /// They read when this replica has reached a majority's position. Oldest first.
     groups: VecDeque<Group>,
-    /// What each replica answered last: to which round, and how far it was, in this generation.
+    /// The last answer of each replica: the round, and its position in this generation.
     answers: BTreeMap<NodeId, (u64, u64)>,
     /// They are reading.
     reading: BTreeSet<u64>,
-    /// They read when the store had everything before the offset, which is first, and are shown when that is stable.
+    /// They read when the store had everything before the offset, which comes first, and are
+    /// returned when that is stable.
     unstable: BTreeSet<(u64, u64)>,
 }
 
@@ -42,9 +43,10 @@ struct Group {
     round: u64,
     /// As in the round.
     replicas_at: u64,
-    /// Everything before this offset is to be here. Every majority has what was acknowledged, so it is the least of all majorities that
-    /// answered: one replica alone may be further, by a record that nobody else can get. That holds while the replicas change, too: a
-    /// change is written when the one before it is on a majority, which shares a replica with every majority before.
+    /// The offset to reach. Every majority has the acknowledged records, so it is the minimum over
+    /// all majorities that answered: one replica alone may be ahead, by a record that no other can
+    /// get. That holds while the replicas change, too: a change is written when the one before it
+    /// is on a majority, which shares a replica with every earlier majority.
     at: u64,
     reads: Vec<u64>,
 }
@@ -68,12 +70,12 @@ impl Reads {
         }
     }
 
-    /// It is a round of this start.
+    /// Returns whether it is a round of this start.
     fn was_asked(&self, round: u64) -> bool {
         self.rounds.wrapping_sub(round) < self.rounds.wrapping_sub(self.first)
     }
 
-    /// A majority answered.
+    /// Handles a round that a majority answered.
     fn wait_for(&mut self, round: Round) {
         let Round {
             round,
@@ -83,7 +85,7 @@ impl Reads {
             ..
         } = round;
         match self.groups.back_mut() {
-            // One will do: an answer to a later round counts for reads of those before, too.
+            // One group is enough: an answer to a later round counts for earlier reads, too.
             Some(last) if last.at == at && last.replicas_at == replicas_at => {
                 last.round = round;
                 last.reads.extend(reads);
@@ -122,8 +124,9 @@ impl Replica {
         self.send_all(&Message::AskPosition { round });
     }
 
-    /// Another round for reads whose questions or answers were lost; it asks anew, since an answer may be old. And those that did not
-    /// answer are asked again for whom the others were too far.
+    /// Starts another round for reads whose questions or answers were lost; it asks all again,
+    /// since an answer may be old. It also repeats the question to replicas that did not answer,
+    /// for reads that the others were too far ahead for.
     pub(super) fn ask_again_reading(&mut self) {
         if let Some(round) = self.reads.round.take() {
             self.reads.waiting.extend(round.reads);
@@ -160,12 +163,12 @@ impl Replica {
         next_offset: u64,
     ) {
         let (own, majority) = (self.generation(), self.issued.majority());
-        // An answer to a question of an earlier start may be as old as that.
+        // An answer to a question of an earlier start may be just as old.
         if !self.issued.members.contains(&from) || !self.reads.was_asked(round) {
             return;
         }
         if generation <= own {
-            // In a generation before this one it has nothing of this one.
+            // In an earlier generation it has nothing of this one.
             let reached = if generation == own { next_offset } else { 0 };
             self.reads.answers.insert(from, (round, reached));
             self.choose_majority();
@@ -194,7 +197,7 @@ impl Replica {
         self.ask_round();
     }
 
-    /// Reads wait for the majority that is the least far.
+    /// Makes reads wait for the majority with the lowest position.
     fn choose_majority(&mut self) {
         let (replicas_at, majority) = (self.issued.replicas_at, self.issued.majority());
         let Reads {
@@ -212,7 +215,7 @@ impl Replica {
         }
     }
 
-    /// Has those read for which this replica is far enough.
+    /// Starts the reads whose position this replica has reached.
     pub(super) fn go_on_reading(&mut self) {
         let (own, replicas_at) = (self.position().next_offset, self.saved.cursor.replicas_at);
         let mut groups = std::mem::take(&mut self.reads.groups);
@@ -236,7 +239,7 @@ impl Replica {
     }
 
     pub(super) fn was_read(&mut self, read: u64, generation: Generation, next_offset: u64) {
-        // If it is not among them, it begins anew.
+        // If it is not among them, it starts over.
         if !self.reads.reading.remove(&read) {
             return;
         }
@@ -262,7 +265,7 @@ impl Replica {
         }
     }
 
-    /// Nobody waits for these any more.
+    /// Forgets reads that were given up.
     pub(super) fn forget_reads(&mut self, given_up: &[u64]) {
         let stays = |read: &u64| given_up.binary_search(read).is_err();
         let reads = &mut self.reads;
@@ -278,7 +281,8 @@ impl Replica {
         }
     }
 
-    /// A generation began: offsets mean something else, and what was read may be gone. Whoever waits asks anew.
+    /// Handles the start of a generation: offsets have another meaning, and read results may be
+    /// lost. Waiting reads ask again.
     pub(super) fn read_anew(&mut self) {
         let reads = &mut self.reads;
         let round = reads.round.take().map(|round| round.reads);

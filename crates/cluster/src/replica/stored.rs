@@ -1,4 +1,4 @@
-//! What a replica keeps, as bytes.
+//! Encodes a replica's durable state.
 
 use std::sync::Arc;
 
@@ -10,14 +10,14 @@ use crate::record::{
 };
 
 const VERSION: u8 = 1;
-/// What a cursor mostly takes, with no leaders' epochs, and for each of them.
+/// Typical size of a cursor without leader epochs, and of each epoch, in bytes.
 const BYTES: usize = 192;
 const BYTES_PER_EPOCH: usize = 4;
 const HAS_LAST: u8 = 1;
 const HAS_BEGUN: u8 = 2;
 
 impl Cursor {
-    /// The stored form.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let flag = |is: bool, flag: u8| if is { flag } else { 0 };
         let flags = flag(self.last.is_some(), HAS_LAST) | flag(self.begun.is_some(), HAS_BEGUN);
@@ -30,7 +30,7 @@ impl Cursor {
             out.extend_from_slice(&last.hash);
         }
         put(self.epochs.len() as u64, &mut out);
-        // Each by how much it is more than the one before, which is little.
+        // Each as the difference to the one before, which is small.
         let mut before = (0, 0);
         for (epoch, offset) in self.epochs.iter() {
             put(u64::from(epoch.wrapping_sub(before.0) as u32), &mut out);
@@ -45,7 +45,7 @@ impl Cursor {
         out
     }
 
-    /// Reads the stored form; `None` when it is none.
+    /// Decodes it; `None` for invalid bytes.
     pub fn decode(bytes: &[u8]) -> Option<Cursor> {
         let mut rest = bytes;
         let (version, flags) = (*rest.split_off_first()?, *rest.split_off_first()?);
@@ -87,7 +87,7 @@ impl Cursor {
 }
 
 impl Promises {
-    /// The stored form.
+    /// Encodes it.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
         put_generation(self.sealed, &mut out);
@@ -98,7 +98,7 @@ impl Promises {
         out
     }
 
-    /// Reads the stored form; `None` when it is none.
+    /// Decodes it; `None` for invalid bytes.
     pub fn decode(bytes: &[u8]) -> Option<Promises> {
         let mut rest = bytes;
         if *rest.split_off_first()? != VERSION {

@@ -1,49 +1,50 @@
-//! What goes into a replica and comes out of it, and what it keeps.
+//! Inputs, outputs and durable state of a replica.
 
 use std::sync::Arc;
 
 use crate::position::{Chain, Generation, NodeId, Position};
 
-/// A record of the log as it was read.
+/// A record as it was read from the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct LogRecord {
-    /// Which log it is in: one that is made anew, after the one before was lost, has another number.
+    /// The number of the log: a log that was recreated after a loss has another number.
     pub log: u64,
-    /// Where it is.
+    /// Its offset.
     pub offset: u64,
-    /// Of the partition's leader that wrote it.
+    /// The epoch of the partition leader that wrote it.
     pub epoch: i32,
-    /// Of its bytes.
+    /// Hash of its bytes.
     pub hash: Chain,
-    /// What it is; `None` when its bytes are not what was written.
+    /// Its header; `None` when its bytes are damaged.
     pub header: Option<Header>,
 }
 
-/// What a record is to a replica, apart from its contents.
+/// The part of a record that a replica needs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Header {
-    /// The generation that it was written in. What belongs to an earlier one is passed over.
+    /// The generation that it was written in. Records of an earlier one are skipped.
     pub generation: Generation,
-    /// What it is.
+    /// Its kind.
     pub kind: Kind,
 }
 
-/// What a record is.
+/// The kind of a record.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Something for the store.
+    /// Data for the store.
     Data,
-    /// The slot's replicas change, by one node. Without effect unless the change before it is the one at `after`, and a leader of
-    /// this epoch wrote it.
+    /// A change of the slot's replicas by one node. It has no effect unless the change before it is
+    /// the one at `after`, and a leader of this epoch wrote it.
     Replicas {
         /// All of them.
         members: Vec<NodeId>,
-        /// [`Cursor::replicas_at`] of who wrote it, where that was stable.
+        /// [`Cursor::replicas_at`] of its writer, where that was stable.
         after: u64,
-        /// Of a record that was stable there: so no other change, which the log lost, can have been acknowledged by others.
+        /// The epoch of a record that was stable there: so no other change, which the log lost, can
+        /// have been acknowledged by others.
         epoch: i32,
     },
-    /// A generation begins.
+    /// The start of a generation.
     Begin(Box<Begin>),
 }
 
@@ -52,58 +53,59 @@ pub enum Kind {
 pub struct Begin {
     /// The generation.
     pub generation: Generation,
-    /// The state that it goes on from: the latest of a sealed majority.
+    /// The state from which it continues: the latest of a sealed majority.
     pub base: Position,
     /// The replicas at that state.
     pub members: Vec<NodeId>,
 }
 
-/// A beginning and where it is in the log.
+/// The start of a generation and its place in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Begun {
-    /// The beginning.
+    /// The start.
     pub begin: Begin,
-    /// In this log.
+    /// The number of its log.
     pub log: u64,
     /// Its offset.
     pub offset: u64,
     /// Its leader's epoch.
     pub epoch: i32,
-    /// Of its bytes.
+    /// Hash of its bytes.
     pub hash: Chain,
 }
 
-/// The last record that was applied: it is looked for again when the log's leader changes.
+/// The last applied record: it is looked for again when the log's leader changes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Last {
-    /// Of the leader that wrote it.
+    /// The epoch of the leader that wrote it.
     pub epoch: i32,
-    /// Of its bytes.
+    /// Hash of its bytes.
     pub hash: Chain,
 }
 
-/// How far a replica is, and what follows from that. It is stored in the batch that applies a record; what seldom changes is shared by
-/// the cursors after many records.
+/// The position of a replica, and what follows from it. It is stored in the batch that applies a
+/// record; the cursors of many records share what seldom changes.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Cursor {
-    /// How far.
+    /// The position.
     pub position: Position,
-    /// The log that this generation is in.
+    /// The log that contains this generation.
     pub log: u64,
-    /// The record before that; `None` at the start.
+    /// The record before the position; `None` at the start.
     pub last: Option<Last>,
-    /// Leaders' epochs, each with the offset of its first record here, oldest first; of this generation, the latest of them.
+    /// Leader epochs, each with the offset of its first record here, oldest first; the latest ones
+    /// of this generation.
     pub epochs: Arc<Vec<(i32, u64)>>,
     /// The slot's replicas.
     pub members: Arc<Vec<NodeId>>,
-    /// The offset after the last change of them, 0 without one.
+    /// The offset after their last change, 0 without one.
     pub replicas_at: u64,
-    /// How this generation began; `None` for the first.
+    /// How this generation started; `None` for the first.
     pub begun: Option<Arc<Begun>>,
 }
 
 impl Cursor {
-    /// A new slot with these replicas.
+    /// Returns the cursor of a new slot with these replicas.
     pub fn start(members: Vec<NodeId>) -> Cursor {
         Cursor {
             position: Position::start(),
@@ -116,123 +118,125 @@ impl Cursor {
         }
     }
 
-    /// How many replicas are a majority.
+    /// Returns the number of replicas in a majority.
     pub fn majority(&self) -> usize {
         self.members.len() / 2 + 1
     }
 }
 
-/// A promise for who follows the leader of `epoch` from `offset` on, and for nobody who does so from elsewhere. What a leader before
-/// that one wrote is not applied at the offset or after it; before it, only what leaders up to `last_epoch` wrote.
+/// A promise to a node that follows the leader of `epoch` from `offset` on, and to none that does
+/// so from elsewhere. Records of an earlier leader are not applied at the offset or after it;
+/// before it, only records of leaders up to `last_epoch`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Fence {
-    /// In this generation.
+    /// The generation.
     pub generation: Generation,
     /// The epoch.
     pub epoch: i32,
     /// The offset.
     pub offset: u64,
-    /// The chain there, of who asked.
+    /// The chain there, of the node that asked.
     pub chain: Chain,
     /// The epoch of the record before that, -1 without one.
     pub last_epoch: i32,
 }
 
-/// What a replica has promised. It outlives copies of its state.
+/// The promises of a replica. They outlive copies of its state.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Promises {
     /// It applies nothing in generations before this one.
     pub sealed: Generation,
-    /// What it does not apply.
+    /// Records that it does not apply.
     pub fences: Vec<Fence>,
 }
 
-/// What a replica keeps on disk besides the slot's data.
+/// A replica's durable state besides the slot's data.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Saved {
     /// Written with the data.
     pub cursor: Cursor,
-    /// Written by themselves.
+    /// Written separately.
     pub promises: Promises,
 }
 
-/// What was found where a record was read again.
+/// The result of reading a record again.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum ReadBackResult {
     /// A record.
     Record(LogRecord),
-    /// The log begins after it.
+    /// The log starts after it.
     Trimmed,
     /// The log ends before it.
     BeyondEnd,
 }
 
-/// What happens to a replica.
+/// An input of a replica.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Input {
-    /// The next record that was asked for.
+    /// The next requested record.
     Record(LogRecord),
-    /// There is no record at the offset that was asked for: the log goes from `start` up to, but not, `end`.
+    /// There is no record at the requested offset: the log holds offsets from `start` to `end`
+    /// (exclusive).
     NoRecord {
         /// Its first offset.
         start: u64,
         /// The offset that the next record will get.
         end: u64,
     },
-    /// What [`Output::ReadBack`] asked for.
+    /// The result of [`Output::ReadBack`].
     ReadBack {
         /// The offset.
         offset: u64,
-        /// What is there.
-        found: Found,
+        /// The result.
+        found: ReadBackResult,
     },
-    /// What was given out up to this offset is applied and on disk.
+    /// Everything handed out up to this offset is applied and on disk.
     Applied {
         /// In this generation.
         generation: Generation,
         /// The offset after it.
         next_offset: u64,
     },
-    /// From another replica.
+    /// A message from another replica.
     Message {
-        /// Who.
+        /// The sender.
         from: NodeId,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Some time has gone by: what was not answered is asked again.
+    /// Time has passed: unanswered questions are repeated.
     Tick,
-    /// Somebody wants to read, and gives it a number.
+    /// A read, under the caller's number.
     Read(u64),
-    /// What [`Output::ReadNow`] asked for was read, in a store that had everything before this offset.
+    /// The read of [`Output::ReadNow`] is done, in a store that had everything before this offset.
     WasRead {
         /// Its number.
         read: u64,
-        /// The generation that was found there,
+        /// The generation of the store.
         generation: Generation,
-        /// and the offset.
+        /// The offset of the store.
         next_offset: u64,
     },
-    /// Who wanted these reads, by rising number, does not wait any more.
+    /// These reads, by ascending number, were given up.
     GivenUp(Vec<u64>),
-    /// An operator wants a new generation.
+    /// An operator requests a new generation.
     Reseed,
-    /// Nodes that there are: one that is no replica yet asks them for a copy, too.
+    /// The existing nodes: one that is not a replica yet also requests a copy from them.
     Known(Vec<NodeId>),
-    /// The beginning of a generation was appended here, or so the log says.
+    /// The start of a generation was appended here, according to the log.
     Appended {
-        /// Of which generation.
+        /// The generation.
         generation: Generation,
-        /// Where.
+        /// Its offset.
         offset: u64,
     },
     /// The state was replaced by a copy of another replica's; `None`: it was not.
     Copied(Option<Cursor>),
-    /// It was not, for what this replica promised ([`super::Replica::may_become`]).
+    /// It was not, because of this replica's promises ([`super::Replica::may_become`]).
     CopyRefused,
 }
 
-/// What a replica wants done, in this order.
+/// An output of a replica, to be carried out in order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Output {
     /// Deliver records from this offset on, and stop delivering others.
@@ -240,148 +244,153 @@ pub enum Output {
         /// The offset.
         from: u64,
     },
-    /// Read the record at this offset again, from a leader of this epoch or a later one, or from a log that took this one's place.
+    /// Read the record at this offset again, from a leader of this epoch or a later one, or from a
+    /// log that replaced this one.
     ReadBack {
         /// The offset.
         offset: u64,
         /// The epoch.
         epoch: i32,
     },
-    /// Write the cursor, and in the same batch, if `data`, what the record that was just given holds. [`Input::Applied`] follows.
+    /// Write the cursor, and in the same batch, if `data`, the contents of the record that was just
+    /// given. [`Input::Applied`] follows.
     Apply {
-        /// The record is for the store.
+        /// The record contains data for the store.
         data: bool,
         /// The cursor after it.
         cursor: Box<Cursor>,
     },
-    /// Have this on disk before what comes after it is done.
+    /// Write this to disk before carrying out later outputs.
     Promise(Promises),
-    /// To another replica. May be lost.
+    /// Send to another replica. May be lost.
     Send {
-        /// Whom.
+        /// The recipient.
         to: NodeId,
-        /// What.
+        /// The message.
         message: Message,
     },
-    /// Append the beginning of a generation to the log.
+    /// Append the start of a generation to the log.
     Append(Begin),
-    /// The store has what a read has to see: read now, keep the result, and say where the store was ([`Input::WasRead`]).
+    /// The store has everything that a read has to see: read now, keep the result, and report the
+    /// store's position ([`Input::WasRead`]).
     ReadNow(u64),
-    /// What was read then may be shown.
+    /// The result of that read may be returned.
     ReadDone(u64),
     /// A majority has everything before this offset on disk: it may be acknowledged, and shown.
     Stable {
-        /// Of this generation.
+        /// In this generation.
         generation: Generation,
         /// The offset.
         next_offset: u64,
     },
     /// Replace the state by a copy of this replica's. [`Input::Copied`] follows.
     Copy {
-        /// Whose.
+        /// The source.
         from: NodeId,
     },
-    /// It follows the log no further for now.
+    /// It does not follow the log further for now.
     Halted(Reason),
 }
 
-/// Why a replica does not go on.
+/// The reason why a replica does not advance.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Reason {
-    /// What it applied is not what the log holds there.
+    /// Its applied records differ from the log's records there.
     #[error(
-        "what was applied here is not what the log holds: the log lost records and others took their place"
+        "the records applied here differ from the log's: the log lost records and others took their place"
     )]
     Diverged,
     /// The log ends before what it applied.
-    #[error("the log ends before what was applied here: it lost records")]
+    #[error("the log ends before the position applied here: it lost records")]
     Truncated,
-    /// It is another log, or an older leader's record came after a newer one's.
-    #[error("this is another log than the one that was applied here: it was lost and made anew")]
+    /// It is another log, or an older leader's record arrived after a newer one's.
+    #[error("this is another log than the one applied here: it was lost and created again")]
     Replaced,
     /// Others applied records that the log has lost.
     #[error("a majority of replicas cannot promise that it applied nothing that the log has lost")]
     Ahead,
-    /// A record's bytes are not what was written.
+    /// The bytes of a record are damaged.
     #[error(
-        "a record of the log is damaged, or is none of this cluster: `settee cluster reseed` goes on after it"
+        "a record of the log is damaged, or belongs to another cluster: `settee cluster reseed` continues after it"
     )]
     Corrupt,
     /// It lags behind the log's first record.
-    #[error("the log begins after what was applied here")]
+    #[error("the log starts after the position applied here")]
     Trimmed,
-    /// A generation began from a state that it has not.
-    #[error("a generation began from a state that is not here")]
+    /// A generation started from a state that it does not have.
+    #[error("a generation started from a state that this replica does not have")]
     Elsewhere,
 }
 
-/// What replicas of a slot say to each other.
+/// A message between replicas of a slot.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Message {
-    /// What is on the sender's disk, and up to where it knows a majority to have that.
+    /// The sender's durable position, and the offset up to which it knows a majority to have it.
     Durable {
         /// Its position.
         position: Position,
-        /// Up to there.
+        /// That offset.
         stable: u64,
     },
-    /// Did you apply anything at this offset or after it that a leader before this epoch wrote? And do not from now on.
+    /// Asks whether the recipient applied, at this offset or after it, anything that a leader
+    /// before this epoch wrote, and asks it to promise not to.
     AskFence(Fence),
     /// The answer.
     FenceAnswer {
-        /// What was asked for.
+        /// The fence asked about.
         fence: Fence,
-        /// It is promised.
+        /// Whether it is promised.
         promised: bool,
     },
-    /// How far are you?
+    /// Requests the recipient's position.
     AskPosition {
-        /// Comes back.
+        /// Returned in the answer.
         round: u64,
     },
     /// The answer.
     PositionIs {
-        /// Of the question.
+        /// The round of the question.
         round: u64,
-        /// In this generation.
+        /// The generation.
         generation: Generation,
-        /// So far.
+        /// The position.
         next_offset: u64,
     },
-    /// Apply nothing any more before this generation begins.
+    /// Asks the recipient to apply nothing more before this generation starts.
     Seal(Generation),
     /// The answer.
     Sealed {
-        /// What was asked.
+        /// The ballot of the question.
         ballot: Generation,
-        /// Where it stopped.
+        /// The position where it stopped.
         position: Position,
-        /// The replicas there.
+        /// The replicas at that position.
         members: Vec<NodeId>,
     },
-    /// The other answer: it is sealed for a later one.
+    /// The negative answer: it is sealed for a later one.
     SealRefused {
-        /// The later one.
+        /// The later ballot.
         sealed: Generation,
     },
-    /// A generation began.
+    /// A generation started.
     Begun(Box<Begun>),
-    /// How did your generation begin?
+    /// Asks how the recipient's generation started.
     AskBegun,
-    /// May I replace my state by yours?
+    /// Asks whether the sender may replace its state by the recipient's.
     AskCopy {
-        /// What would be replaced.
+        /// The state to replace.
         position: Position,
-        /// Generations before this one do not help.
+        /// Earlier generations do not help.
         sealed: Generation,
-        /// For so many ticks the sender has not gone on, though it reaches the log; 0 while it only waits for that, or for others.
+        /// Ticks for which the sender has not advanced, though it reaches the log; 0 while it only
+        /// waits for the log, or for others.
         waited: u32,
     },
-    /// You may, if you are still there.
+    /// Grants a copy, if the sender of the question is still at that position.
     CopyGranted {
-        /// What was asked about.
+        /// The position of the question.
         position: Position,
-        /// The same.
+        /// The ballot of the question.
         sealed: Generation,
     },
 }

@@ -1,20 +1,21 @@
-//! How far a majority is behind what this replica was given. A log forgets: what a majority has not by then would be lost.
+//! Measures how far a majority lags behind this replica. A log deletes old records: what a majority
+//! does not have by then would be lost.
 
 use std::collections::VecDeque;
 
 use tokio::time::{Duration, Instant};
 
-/// What is not on a majority's disks.
+/// The records that are not on a majority's disks.
 pub(super) struct Lag {
     time_max: Duration,
     bytes_max: u64,
-    /// Bytes of all records that were given.
+    /// Bytes of all records that were handed out.
     bytes: u64,
-    /// Where the slot was, one a tick while it moves. Oldest first.
+    /// Positions of the slot, one a tick while it moves. Oldest first.
     marks: VecDeque<Mark>,
 }
 
-/// Everything before an offset was given at this time.
+/// Everything before an offset had been handed out at this time.
 struct Mark {
     next_offset: u64,
     bytes: u64,
@@ -31,12 +32,13 @@ impl Lag {
         }
     }
 
-    /// A record was given.
+    /// Counts a record that was handed out.
     pub fn given(&mut self, bytes: usize) {
         self.bytes += bytes as u64;
     }
 
-    /// At a tick: everything before this offset was given, and a majority has everything before the other one.
+    /// Takes a mark at a tick: everything before `next_offset` was handed out, and a majority has
+    /// everything before `stable`.
     pub fn mark(&mut self, next_offset: u64, stable: u64) {
         self.settle(stable);
         let last = self.marks.back().map(|mark| mark.next_offset);
@@ -55,12 +57,12 @@ impl Lag {
         }
     }
 
-    /// Offsets mean something else, or are given again.
+    /// Resets: offsets have another meaning, or are handed out again.
     pub fn restart(&mut self) {
         self.marks.clear();
     }
 
-    /// Whether so much is missing that nothing should be added.
+    /// Returns whether the lag is too large for further proposals.
     pub fn is_too_far(&mut self, stable: u64) -> bool {
         self.settle(stable);
         self.marks.front().is_some_and(|oldest| {

@@ -1,8 +1,10 @@
-//! One replica of one slot, driven: a [`Replica`](crate::replica::Replica) with a log, a store, a network and a clock.
+//! Drives one replica of a slot: a [`Replica`](crate::replica::Replica) with a log, a store, a
+//! network and a clock.
 //!
-//! Each slot is one task that owns the state machine, so nothing is locked: records of the log, messages, what the store has written,
-//! and what handles ask for come to it through channels, and what the state machine wants done is done in its order. Writing to the
-//! store is pipelined; everything that takes long runs beside the task and is answered to it.
+//! Each slot is one task that owns the state machine, so nothing is locked: records of the log,
+//! messages, results of the store, and commands of handles reach it through channels, and outputs
+//! of the state machine are carried out in order. Writes to the store are pipelined; slow
+//! operations run in tasks of their own, which send their results back.
 
 mod lag;
 mod propose;
@@ -27,10 +29,11 @@ use crate::position::NodeId;
 use crate::record::{Body, Request};
 use crate::replica::Message;
 
-/// Messages that wait for the task; more are lost, and asked again.
+/// Maximum number of messages queued for the task; further ones are lost, and requested again.
 const MESSAGES_MAX: usize = 1024;
 
-/// A slot's replica on this node. Clones are the same one; it ends when [`Slot::stop`] is called, or the last of them is dropped.
+/// A handle of a slot's replica on this node. Clones share the replica; it ends when [`Slot::stop`]
+/// is called, or the last handle is dropped.
 pub struct Slot<S: SlotStore> {
     shared: Arc<Shared<S>>,
 }
@@ -43,12 +46,12 @@ struct Shared<S: SlotStore> {
     board: Arc<Board>,
 }
 
-/// What the task shows to handles.
+/// State of the task that handles can see.
 #[derive(Default)]
 struct Board {
     status: Mutex<SlotStatus>,
     stable: watch::Sender<Stable>,
-    /// Counts beginnings and ends of the state's replacement by another replica's: odd while that happens.
+    /// Counts starts and ends of replacing the state by another replica's: odd meanwhile.
     replaced: AtomicU64,
 }
 
@@ -59,7 +62,7 @@ impl Board {
 }
 
 impl SlotStatus {
-    /// Why nothing goes on, as far as can be said.
+    /// Returns why the slot does not advance, as far as is known.
     pub fn reason(&self) -> String {
         match (self.halted, &self.error) {
             (Some(reason), _) => reason.to_string(),
@@ -82,10 +85,10 @@ impl<S: SlotStore> Clone for Slot<S> {
 }
 
 impl<S: SlotStore> Slot<S> {
-    /// Starts the replica, on the runtime that this is called on.
+    /// Starts the replica on the current runtime.
     ///
     /// # Errors
-    /// When the store cannot say what it has.
+    /// The store cannot be read.
     pub fn start(
         options: SlotOptions,
         store: Arc<S>,
@@ -113,16 +116,16 @@ impl<S: SlotStore> Slot<S> {
         Ok(Slot { shared })
     }
 
-    /// A message of another replica. When too many wait, it is lost.
+    /// Delivers a message of another replica. It is lost when too many are queued.
     pub fn deliver(&self, from: NodeId, message: Message) {
         let _ = self.shared.messages.try_send((from, message));
     }
 
-    /// Has a request applied. The same request, known by its gateway and counter, may be proposed again, here or elsewhere, and is
-    /// applied once.
+    /// Proposes a request and waits until it is applied. The same request, identified by its
+    /// gateway and counter, may be proposed again, here or elsewhere, and is applied once.
     ///
     /// # Errors
-    /// When that did not come to what was waited for, with what is known.
+    /// The required number of copies was not reached; the error describes the known state.
     pub async fn propose(
         &self,
         request: Request,
@@ -134,10 +137,10 @@ impl<S: SlotStore> Slot<S> {
         self.propose_encoded(key, bytes, wait).await
     }
 
-    /// The same of a request's bytes, `key` being its gateway and counter.
+    /// Proposes an encoded request; `key` is its gateway and counter.
     ///
     /// # Errors
-    /// The same.
+    /// Those of [`Slot::propose`].
     pub async fn propose_encoded(
         &self,
         key: (u64, u64),
@@ -155,11 +158,11 @@ impl<S: SlotStore> Slot<S> {
         })
     }
 
-    /// Has a record of its own applied, such as [`Body::Await`] or [`Body::Barrier`], whose repetition changes nothing.
-    /// Answers where it is in the log, once it is there to stay.
+    /// Appends a record of its own, such as [`Body::Await`] or [`Body::Barrier`], whose repetition
+    /// has no effect. Returns its offset in the log, once it is stable.
     ///
     /// # Errors
-    /// When that did not happen in time, with what is known.
+    /// That did not happen in time; the error describes the known state.
     pub async fn append(&self, body: Body, deadline: Instant) -> Result<u64, ProposeError<()>> {
         match self.settled(Load::Body(body), None, deadline).await {
             Ok(settled) => Ok(settled.offset),
@@ -170,10 +173,11 @@ impl<S: SlotStore> Slot<S> {
         }
     }
 
-    /// Changes the slot's replicas to these, which is one more or one less. Ready when the change is there to stay.
+    /// Changes the slot's replicas to `members`, which adds or removes one node. Returns when the
+    /// change is stable.
     ///
     /// # Errors
-    /// When it is another kind of change, or did not happen in time.
+    /// It is another kind of change, or did not happen in time.
     pub async fn change_replicas(
         &self,
         members: Vec<NodeId>,
@@ -187,21 +191,22 @@ impl<S: SlotStore> Slot<S> {
         }
     }
 
-    /// Says which nodes there are: one that is new may find none of the replicas that the log begins with.
+    /// Sets the existing nodes: a new node may not reach any of the replicas that the log starts
+    /// with.
     pub fn know(&self, nodes: Vec<NodeId>) {
         let _ = self.shared.commands.send(Command::Know(nodes));
     }
 
-    /// Begins a new generation: for an operator, when the log lost what a majority has.
+    /// Starts a new generation, on behalf of an operator, after the log lost what a majority has.
     pub fn reseed(&self) {
         let _ = self.shared.commands.send(Command::Reseed);
     }
 
-    /// Reads so that everything is seen that was acknowledged before, and nothing that may be lost. `read` is called again when its
-    /// first result turned out to be old.
+    /// Reads everything that was acknowledged before, and nothing that may be lost. `read` is
+    /// called again if its first result turned out to be stale.
     ///
     /// # Errors
-    /// When that cannot be made sure of in time.
+    /// That cannot be ensured in time.
     pub async fn read<T>(
         &self,
         deadline: Instant,
@@ -216,10 +221,10 @@ impl<S: SlotStore> Slot<S> {
         }
     }
 
-    /// The same in steps: ready when the store may be read.
+    /// Starts a read in steps: returns when the store may be read.
     ///
     /// # Errors
-    /// When that is not in time.
+    /// That did not happen in time.
     pub async fn begin_read(&self, deadline: Instant) -> Result<Reading<'_, S>, ReadError> {
         let id = self.next_id();
         let (now, may_read) = oneshot::channel();
@@ -234,17 +239,17 @@ impl<S: SlotStore> Slot<S> {
         Ok(reading)
     }
 
-    /// A number that is another one when the state here was replaced by another replica's: what was read before may be lost then, whatever
-    /// is stable. `None` while that happens.
+    /// Returns a number that changes when the state here is replaced by another replica's: earlier
+    /// results may be lost then, whatever is stable. `None` while it is being replaced.
     pub fn replaced(&self) -> Option<u64> {
         let replaced = self.shared.board.replaced.load(Ordering::Acquire);
         replaced.is_multiple_of(2).then_some(replaced)
     }
 
-    /// Ready when everything that readers of the store see now is there to stay.
+    /// Waits until everything that readers of the store see now is stable.
     ///
     /// # Errors
-    /// When that is not known in time, or what they saw was replaced.
+    /// That is not known in time, or what they saw was replaced.
     pub async fn settle(&self, deadline: Instant) -> Result<(), ReadError> {
         let before = self.replaced();
         self.reach(deadline).await?;
@@ -256,7 +261,7 @@ impl<S: SlotStore> Slot<S> {
         }
     }
 
-    /// Ready when what is here is stable.
+    /// Waits until the local state is stable.
     async fn reach(&self, deadline: Instant) -> Result<(), ReadError> {
         let mut stable = self.watch();
         loop {
@@ -271,22 +276,22 @@ impl<S: SlotStore> Slot<S> {
             if reached.generation == at.generation {
                 return Ok(());
             }
-            // Another generation has begun meanwhile.
+            // Another generation has started meanwhile.
             tokio::task::yield_now().await;
         }
     }
 
-    /// How it is.
+    /// Returns the status.
     pub fn status(&self) -> SlotStatus {
         self.shared.board.status().clone()
     }
 
-    /// Up to where everything is there to stay; tells when that moves.
+    /// Returns the stable position, and notifies of its changes.
     pub fn watch(&self) -> watch::Receiver<Stable> {
         self.shared.board.stable.subscribe()
     }
 
-    /// Ends it, when what is being written is written. Who waits is told.
+    /// Stops it, after the current writes. Waiting calls return errors.
     pub async fn stop(self) {
         let (stopped, ended) = oneshot::channel();
         if self.command(Command::Stop(stopped)).is_ok() {
@@ -302,7 +307,7 @@ impl<S: SlotStore> Slot<S> {
         self.shared.commands.send(command).map_err(|_| ())
     }
 
-    /// Gives the task something to append and waits for what becomes of it.
+    /// Hands the task a load to append and waits for the result.
     async fn settled(
         &self,
         load: Load,
@@ -337,7 +342,7 @@ impl<S: SlotStore> Slot<S> {
     }
 }
 
-/// Tells the task that nobody waits any more.
+/// Notifies the task that the caller no longer waits.
 struct GiveUp<'a, S: SlotStore> {
     slot: &'a Slot<S>,
     id: u64,
@@ -349,7 +354,7 @@ impl<S: SlotStore> Drop for GiveUp<'_, S> {
     }
 }
 
-/// Why something was not settled; `None`: the task is gone.
+/// The reason why something was not settled; `None`: the task has ended.
 struct Unsettled<O>(Option<Failure<O>>);
 
 impl<O> From<Unsettled<O>> for ProposeError<O> {
@@ -383,7 +388,8 @@ impl<O> From<Unsettled<O>> for Option<ProposeError<()>> {
     }
 }
 
-/// A read under way: the store has what it has to see. Dropped, it leaves nothing behind.
+/// A read in progress: the store has everything that it has to see. Dropping it leaves nothing
+/// behind.
 pub struct Reading<'a, S: SlotStore> {
     slot: &'a Slot<S>,
     id: u64,
@@ -391,11 +397,11 @@ pub struct Reading<'a, S: SlotStore> {
 }
 
 impl<S: SlotStore> Reading<'_, S> {
-    /// To be asked when the store was read: ready when it is known whether what was found may be shown. If not, it is to be read again, and
-    /// asked again.
+    /// Must be called after the store was read: waits until it is known whether the result may be
+    /// returned. If not, the store must be read again, and this called again.
     ///
     /// # Errors
-    /// When that is not known in time.
+    /// That is not known in time.
     pub async fn may_show(&mut self) -> Result<bool, ReadError> {
         let position = self.slot.shared.store.position()?;
         let (shown, answer) = oneshot::channel();

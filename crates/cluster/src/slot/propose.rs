@@ -1,4 +1,4 @@
-//! What waits to be appended, to be applied, and to be on enough disks.
+//! Proposals waiting to be appended, to be applied, and to be on enough disks.
 
 use std::collections::{BTreeMap, HashMap, VecDeque};
 
@@ -11,31 +11,31 @@ use crate::position::{Chain, Generation, NodeId};
 use crate::record::{AROUND_BYTES_MAX, BYTES_MAX, Body, Stamp};
 use crate::replica::{Kind, Replica};
 
-/// Appends under way at once.
+/// Maximum number of concurrent appends.
 const APPENDS_MAX: usize = 4;
-/// What requests may take in a record.
+/// Maximum size of requests in a record, in bytes.
 const ROOM: usize = BYTES_MAX - AROUND_BYTES_MAX;
-/// The time after which a record is appended again doubles up to this often.
+/// The time after which a record is appended again doubles up to this many times.
 const DOUBLED_MAX: usize = 5;
 
-/// What is to be appended.
+/// A load to append.
 pub(super) enum Load {
     /// A client's request, encoded.
     Request { key: (u64, u64), bytes: Bytes },
-    /// A record by itself.
+    /// A record of its own.
     Body(Body),
     /// A change of replicas.
     Members(Vec<NodeId>),
 }
 
-/// What was waited for.
+/// The result that was waited for.
 pub(super) struct Settled<O> {
     pub outcome: Option<O>,
     pub offset: u64,
     pub copies: usize,
 }
 
-/// Why it did not come to that.
+/// The reason of a failure.
 pub(super) enum Failure<O> {
     TooFew { outcome: Option<O>, copies: usize },
     NotNow(String),
@@ -47,28 +47,28 @@ pub(super) enum Failure<O> {
 
 pub(super) type Answer<O> = oneshot::Sender<Result<Settled<O>, Failure<O>>>;
 
-/// Who waits, and for what.
+/// A waiting caller, and its condition.
 struct Waiter<O> {
     load: Load,
     copies: Option<usize>,
     answer: Answer<O>,
     state: State<O>,
-    /// Times that it was appended.
+    /// Number of appends.
     attempts: u32,
-    /// Appends that the log did not refuse: something of it may be there.
+    /// Appends that the log did not refuse: some of them may be in the log.
     unrefused: u32,
-    /// The part that comes next.
+    /// The index of the next part.
     part: u32,
-    /// How its record is found again, when it has no key of its own.
+    /// The hash that identifies its record, if it has no key.
     hash: Option<Chain>,
 }
 
 enum State<O> {
-    /// Waits for its turn.
+    /// Waiting to be appended.
     Queued,
-    /// Under way to the log, or in it.
+    /// Being appended, or in the log.
     Appended,
-    /// The log did not take it.
+    /// The log refused it.
     Failed,
     /// Applied here.
     Applied {
@@ -77,29 +77,30 @@ enum State<O> {
     },
 }
 
-/// An append that is to be made, for these.
+/// An append to be made, for these proposals.
 pub(super) struct Batch {
     pub record: Vec<u8>,
     pub of: Vec<(u64, u32)>,
-    /// No part of one follows.
+    /// No further part follows.
     pub is_whole: bool,
 }
 
-/// All that wait. Numbers are those that the slot's handles give.
+/// All waiting proposals, by the numbers that the slot's handles assign.
 pub(super) struct Proposals<O> {
     waiters: HashMap<u64, Waiter<O>>,
     by_key: HashMap<(u64, u64), u64>,
     by_hash: HashMap<Chain, u64>,
     queue: VecDeque<u64>,
-    /// What the log did not take, until the next tick.
+    /// Refused by the log, until the next tick.
     failed: Vec<u64>,
-    /// When to append again what is not applied by then: number and attempt, by how often the time was doubled.
+    /// When to append again what is not applied by then: number and attempt, by the number of times
+    /// the time was doubled.
     due: [VecDeque<(Instant, u64, u32)>; DOUBLED_MAX + 1],
-    /// What is applied, by the copies that are waited for, in the order of offsets.
+    /// Applied proposals by the number of copies that they wait for, ordered by offset.
     applied: BTreeMap<Option<usize>, VecDeque<(u64, u64)>>,
     in_flight: usize,
     again_after: Duration,
-    /// Why the log did not take the last record.
+    /// The log's reason for refusing the last record.
     refusal: Option<String>,
 }
 
@@ -119,7 +120,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// How many are known of.
+    /// Returns the number of waiting proposals.
     pub fn len(&self) -> usize {
         let keys = self.by_key.len().max(self.by_hash.len());
         self.waiters.len().max(keys)
@@ -129,7 +130,7 @@ impl<O> Proposals<O> {
         if let Load::Request { key, .. } = &load
             && let Some(before) = self.by_key.insert(*key, id)
         {
-            // Its client asked again: who asked first does not wait any more.
+            // The client proposed it again: the earlier caller does not wait any more.
             self.end(before, Failure::Unknown);
         }
         let waiter = Waiter {
@@ -165,7 +166,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// Nobody waits any more, or its time is over: answers what is known.
+    /// Ends a proposal whose caller has gone, or whose time is over: returns what is known.
     pub fn give_up(&mut self, id: u64, replica: Option<&Replica>, why: impl FnOnce() -> String) {
         let Some(waiter) = self.remove(id) else {
             return;
@@ -184,7 +185,7 @@ impl<O> Proposals<O> {
         let _ = waiter.answer.send(Err(failure));
     }
 
-    /// The next record to be appended.
+    /// Returns the next record to append.
     pub fn next_batch(&mut self, stamp: &Stamp, replica: &Replica) -> Option<Batch> {
         let generation = replica.proposes_in()?;
         while self.in_flight < APPENDS_MAX {
@@ -215,7 +216,7 @@ impl<O> Proposals<O> {
         None
     }
 
-    /// As many requests as go into a record.
+    /// Packs as many requests as fit into a record.
     fn requests(&mut self, stamp: &Stamp, generation: Generation) -> Batch {
         let (mut of, mut room) = (vec![], ROOM);
         while let Some(id) = self.queue.front() {
@@ -240,7 +241,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// The next part of a long request.
+    /// Returns the next part of a long request.
     fn part(&mut self, id: u64, stamp: &Stamp, generation: Generation) -> Batch {
         let mut batch = Batch {
             record: vec![],
@@ -276,7 +277,7 @@ impl<O> Proposals<O> {
         batch
     }
 
-    /// A record by itself, found again by its hash.
+    /// Returns a record of its own, identified by its hash.
     fn single(&mut self, id: u64, record: Vec<u8>) -> Batch {
         self.queue.pop_front();
         let hash = crate::position::digest(&record);
@@ -336,7 +337,7 @@ impl<O> Proposals<O> {
         Some(self.single(id, record))
     }
 
-    /// What the log said of an append.
+    /// Handles the log's answer to an append.
     pub fn appended(
         &mut self,
         of: Vec<(u64, u32)>,
@@ -370,14 +371,14 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// A request's outcome is known, after everything before this offset.
+    /// Handles the outcome of a request, after everything before this offset.
     pub fn outcome(&mut self, key: (u64, u64), outcome: O, next_offset: u64) {
         if let Some(id) = self.by_key.get(&key) {
             self.is_applied(*id, Some(outcome), next_offset);
         }
     }
 
-    /// A record by itself went by; these are the replicas after it.
+    /// Handles a record of its own that was applied; `members` are the replicas after it.
     pub fn went_by(&mut self, hash: &Chain, is_data: bool, members: &[NodeId], next_offset: u64) {
         let Some(id) = self.by_hash.get(hash).copied() else {
             return;
@@ -397,7 +398,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// Somebody waits for a record by itself.
+    /// Returns whether a caller waits for a record of its own.
     pub fn awaits_records(&self) -> bool {
         !self.by_hash.is_empty()
     }
@@ -415,7 +416,7 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// Answers those that enough replicas have.
+    /// Settles the proposals that enough replicas have.
     pub fn settle(&mut self, replica: &Replica) {
         let stable = replica.stable();
         let mut done = vec![];
@@ -448,7 +449,8 @@ impl<O> Proposals<O> {
         }
     }
 
-    /// The state is not what it was, or offsets mean something else: what was applied is asked of the log again. The store knows repeats.
+    /// Handles a replaced state, or offsets of another meaning: the applied position is read from
+    /// the log again. The store detects repeats.
     pub fn renew(&mut self) {
         self.applied.clear();
         self.due.iter_mut().for_each(VecDeque::clear);
@@ -467,7 +469,8 @@ impl<O> Proposals<O> {
         self.queue.extend(again);
     }
 
-    /// Appends again what is not there in time, and forgets numbers of who does not wait.
+    /// Appends again the proposals that were not applied in time, and drops proposals whose callers
+    /// have gone.
     pub fn tick(&mut self) {
         let now = Instant::now();
         let mut again = std::mem::take(&mut self.failed);
@@ -497,7 +500,7 @@ impl<O> Proposals<O> {
         self.applied.retain(|_, queue| !queue.is_empty());
     }
 
-    /// Somebody waits for replicas to change, for which the log has to hold something.
+    /// Returns whether a caller waits for a change of replicas, which requires a record in the log.
     pub fn awaits_change(&self) -> bool {
         let is_change = |id: &u64| {
             let waiter = self.waiters.get(id);
@@ -508,12 +511,12 @@ impl<O> Proposals<O> {
 }
 
 impl<O> Waiter<O> {
-    /// This attempt is the last, and has come to nothing yet.
+    /// Returns whether this attempt is the last one, and is undecided.
     fn waits_for(&self, attempt: u32) -> bool {
         self.attempts == attempt && matches!(self.state, State::Appended)
     }
 
-    /// It waits for its turn, or some of its parts do.
+    /// Returns whether it waits to be appended, or some of its parts do.
     fn is_next(&self) -> bool {
         match self.state {
             State::Queued => true,
@@ -530,7 +533,7 @@ impl<O> Waiter<O> {
     }
 }
 
-/// Whether one node is new, or one is gone.
+/// Returns whether exactly one node was added or removed.
 fn differ_by_one(before: &[NodeId], after: &[NodeId]) -> bool {
     let new = after.iter().filter(|n| !before.contains(n)).count();
     let gone = before.iter().filter(|n| !after.contains(n)).count();

@@ -1,4 +1,4 @@
-//! Reads that wait: for their turn, and to be shown.
+//! Waiting reads.
 
 use std::collections::HashMap;
 
@@ -7,26 +7,26 @@ use tokio::sync::oneshot;
 use crate::position::Position;
 use crate::replica::{Input, Replica};
 
-/// What becomes of what was read.
+/// Whether a read result may be returned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Shown {
-    /// It may be shown.
+    /// It may be returned.
     Yes,
-    /// It may be gone, or old: it is to be read again.
+    /// It may be lost, or stale: read again.
     Again,
 }
 
-/// One read's way.
+/// The state of a read.
 enum State {
-    /// It is told when it may read.
+    /// Waiting for the signal to read.
     Waiting(oneshot::Sender<()>),
-    /// It reads. If that became old meanwhile, it reads again.
+    /// Reading. If the result became stale meanwhile, it reads again.
     Reading { is_old: bool },
-    /// It has read, and waits until that may be shown.
+    /// Has read, and waits until the result may be returned.
     Read(oneshot::Sender<Shown>),
 }
 
-/// All reads, by the numbers that the slot's handles give.
+/// All reads, by the numbers that the slot's handles assign.
 #[derive(Default)]
 pub(super) struct Readers {
     reads: HashMap<u64, State>,
@@ -43,7 +43,7 @@ impl Readers {
         Input::Read(id)
     }
 
-    /// It may read now.
+    /// Signals a read to start.
     pub fn read_now(&mut self, id: u64) {
         let Some(state) = self.reads.get_mut(&id) else {
             return;
@@ -56,7 +56,7 @@ impl Readers {
         }
     }
 
-    /// It has read in a store that was here.
+    /// Records that a read has read the local store.
     pub fn was_read(
         &mut self,
         id: u64,
@@ -77,28 +77,28 @@ impl Readers {
         })
     }
 
-    /// What it has read may be shown.
+    /// Records that a result may be returned.
     pub fn done(&mut self, id: u64) {
         if let Some(State::Read(shown)) = self.reads.remove(&id) {
             let _ = shown.send(Shown::Yes);
         }
     }
 
-    /// It does not wait any more.
+    /// Gives a read up.
     pub fn give_up(&mut self, id: u64) {
         if self.reads.remove(&id).is_some() {
             self.given_up.push(id);
         }
     }
 
-    /// Those that the replica has to forget.
+    /// Returns the reads that the replica has to forget.
     pub fn given_up(&mut self) -> Option<Input> {
         let mut given_up = std::mem::take(&mut self.given_up);
         given_up.sort_unstable();
         (!given_up.is_empty()).then_some(Input::GivenUp(given_up))
     }
 
-    /// All begin anew at a replica that knows of none.
+    /// Starts all reads over, at a replica that knows none.
     pub fn renew(&mut self, replica: &mut Replica) -> Vec<crate::replica::Output> {
         self.given_up.clear();
         let mut ids: Vec<u64> = self.reads.keys().copied().collect();

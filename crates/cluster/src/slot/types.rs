@@ -1,4 +1,4 @@
-//! What a slot's driver is given, and what it tells.
+//! The interface of a slot's driver: its store, network, options, status and errors.
 
 use tokio::time::{Duration, Instant};
 
@@ -7,10 +7,10 @@ use crate::position::{Generation, NodeId, Position};
 use crate::record::{Body, Stamp};
 use crate::replica::{Cursor, Message, Promises, Reason, Saved};
 
-/// Why a store did not do what it was asked for.
+/// The reason why a store failed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum StoreError {
-    /// There is no room.
+    /// The disk is full.
     #[error("the disk is full: {0}")]
     Full(String),
     /// Anything else.
@@ -18,86 +18,87 @@ pub enum StoreError {
     Failed(String),
 }
 
-/// What became of the requests of a record, by gateway and counter.
+/// The outcomes of a record's requests, by gateway and counter.
 pub type Outcomes<O> = Vec<((u64, u64), O)>;
 
-/// What a slot's state is kept in on this node.
+/// The store of a slot's state on this node.
 pub trait SlotStore: Send + Sync + 'static {
-    /// What became of one request.
+    /// The outcome of one request.
     type Outcome: Clone + Send + Sync + 'static;
-    /// Another replica's state that was fetched.
+    /// A fetched state of another replica.
     type Copy: StagedCopy;
 
-    /// What is on disk of the replica; `None` when the slot is new here. Asked at the start, and again after a failure once everything
-    /// that was queued has been answered.
+    /// Returns the replica's durable state; `None` for a new slot. Called at the start, and again
+    /// after a failure once everything queued has been answered.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// It cannot be read.
     fn saved(&self) -> Result<Option<Saved>, StoreError>;
 
-    /// Queues a record's data (`None`: only the cursor) with the cursor after it, to be written in one batch, after everything that was
-    /// queued before; called in order, and the call itself queues. It is ready when that is on disk and readers see it; it answers
-    /// what became of each request, the first outcome for one that was applied before. **When one fails, those that are queued
-    /// behind it fail too**, until [`SlotStore::saved`] was asked.
+    /// Queues a record's data (`None`: only the cursor) with the cursor after it, to be written in
+    /// one batch, after everything queued before; called in order, and the call itself queues. The
+    /// future completes when the batch is on disk and readers see it, with the outcome of each
+    /// request, the first one for a request that was applied before. **When one fails, those queued
+    /// behind it fail too**, until [`SlotStore::saved`] is called.
     fn apply(
         &self,
         body: Option<Body>,
         cursor: &Cursor,
     ) -> Later<'static, Result<Outcomes<Self::Outcome>, StoreError>>;
 
-    /// Writes the promises; ready when they are on disk.
+    /// Writes the promises; completes when they are on disk.
     fn promise(&self, promises: &Promises) -> Later<'static, Result<(), StoreError>>;
 
-    /// How far what readers see is, and no less; generation and next offset count.
+    /// Returns exactly the position that readers see; generation and next offset count.
     ///
     /// # Errors
-    /// When it cannot be read.
+    /// It cannot be read.
     fn position(&self) -> Result<Position, StoreError>;
 
-    /// Fetches another replica's state beside the own one.
+    /// Fetches another replica's state without touching the local one.
     fn copy(&self, from: NodeId) -> Later<'static, Result<Self::Copy, StoreError>>;
 }
 
-/// Another replica's state, not yet in the place of the own one. Dropped, it leaves nothing behind.
+/// Another replica's state that is not installed yet. Dropping it leaves nothing behind.
 pub trait StagedCopy: Send + 'static {
-    /// How far it is.
+    /// Returns its cursor.
     fn cursor(&self) -> &Cursor;
 
-    /// Puts it in the place of the own state, at once or not at all. The own promises stay.
+    /// Replaces the local state, atomically. The local promises stay.
     fn install(self) -> Later<'static, Result<(), StoreError>>;
 }
 
-/// How messages reach other replicas. May lose them, never blocks.
+/// Sends messages to other replicas. May lose them, never blocks.
 pub trait Network: Send + Sync + 'static {
-    /// Sends one.
+    /// Sends a message.
     fn send(&self, to: NodeId, slot: SlotNumber, message: Message);
 }
 
-/// What a slot is started with.
+/// The options of a slot.
 #[derive(Clone, Debug)]
 pub struct SlotOptions {
     /// Its number.
     pub slot: SlotNumber,
-    /// What its records bear.
+    /// The stamp of its records.
     pub stamp: Stamp,
     /// This node.
     pub me: NodeId,
     /// A random number.
     pub start: u64,
-    /// The replicas of a slot that is new: the same on every node.
+    /// The replicas of a new slot: the same on every node.
     pub genesis: Vec<NodeId>,
-    /// After this time what was not answered is asked again.
+    /// Interval after which unanswered questions are repeated.
     pub tick: Duration,
-    /// A record that was appended and has not been applied after this time is appended again.
+    /// Time after which an appended record that was not applied is appended again.
     pub again_after: Duration,
-    /// Nothing is proposed while a majority lacks something for longer than this,
+    /// Nothing is proposed while a majority lacks something for longer than this.
     pub lag_time_max: Duration,
-    /// or more than so many bytes of records.
+    /// Nothing is proposed while a majority lacks more bytes of records than this.
     pub lag_bytes_max: u64,
 }
 
 impl SlotOptions {
-    /// The usual times.
+    /// Returns options with default times.
     pub fn new(stamp: Stamp, me: NodeId, start: u64, genesis: Vec<NodeId>) -> SlotOptions {
         SlotOptions {
             slot: stamp.slot,
@@ -113,72 +114,73 @@ impl SlotOptions {
     }
 }
 
-/// What a proposal waits for.
+/// The condition that a proposal waits for.
 #[derive(Clone, Copy, Debug)]
 pub struct Wait {
-    /// Replicas that have it on disk; `None`: a majority, so that it is there to stay.
+    /// The number of replicas that must have it on disk; `None`: a majority, so that it is stable.
     pub copies: Option<usize>,
-    /// Until then.
+    /// The deadline.
     pub deadline: Instant,
 }
 
-/// A request that was applied, by as many replicas as were waited for.
+/// A request that was applied by the required number of replicas.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Proposed<O> {
-    /// What became of it.
+    /// Its outcome.
     pub outcome: O,
-    /// Where it is in the log, or where it was repeated.
+    /// Its offset in the log, or that of its repetition.
     pub offset: u64,
-    /// Replicas that are known to have it on disk.
+    /// The number of replicas known to have it on disk.
     pub copies: usize,
 }
 
-/// Why a proposal did not come to what was waited for.
+/// The reason why a proposal did not reach its condition.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ProposeError<O> {
-    /// It is applied here, and too few other replicas have it: it is there, and may stay.
+    /// It is applied here, but on too few other replicas: it is visible, and may be kept.
     #[error("only {copies} replicas are known to have it")]
     TooFew {
-        /// What became of it.
+        /// Its outcome.
         outcome: O,
-        /// Replicas that have it on disk.
+        /// The number of replicas that have it on disk.
         copies: usize,
     },
-    /// It is not in the log, and will not be.
-    #[error("the slot takes no writes now: {0}")]
+    /// It is not in the log, and never will be.
+    #[error("the slot accepts no writes now: {0}")]
     NotNow(String),
-    /// Nor is this: this node's disk is full.
+    /// Not in the log either: this node's disk is full.
     #[error("the disk is full: {0}")]
     Full(String),
-    /// Nor is this: too much is on its way to the others.
+    /// Not in the log either: too much is pending for the other replicas.
     #[error("a majority of the slot's replicas is too far behind")]
     Behind,
-    /// Nobody knows whether it is, or will be, applied. The same request may be proposed again.
-    #[error("it is not known whether it was applied")]
+    /// The outcome is unknown: it may be applied, now or later. The same request may be proposed
+    /// again.
+    #[error("the outcome is unknown: it may have been applied")]
     Unknown,
-    /// The slot was stopped; it is not known either.
+    /// The slot was stopped; the outcome is unknown.
     #[error("the slot was stopped")]
     Stopped,
 }
 
-/// Why the replicas of a slot were not changed.
+/// The reason why the replicas of a slot were not changed.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ChangeError {
-    /// Replicas are changed one by one.
+    /// Replicas are changed one at a time.
     #[error("the replicas change by one node at a time")]
     NotOne,
-    /// It came to nothing before its time was over. It may happen yet.
+    /// It did not happen in time. It may still happen.
     #[error("the slot's replicas were not changed: {0}")]
     NotNow(String),
 }
 
-/// Why there is nothing to be read.
+/// The reason why nothing can be read.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReadError {
-    /// What would be shown is not known to be the latest, or to be there to stay.
+    /// The state is not known to be the latest, or to be stable.
     #[error("the slot cannot be read now: {0}")]
     NotNow(String),
-    /// The store does not say where it is.
+    /// The store's position cannot be read.
     #[error(transparent)]
     Store(#[from] StoreError),
     /// The slot was stopped.
@@ -186,42 +188,42 @@ pub enum ReadError {
     Stopped,
 }
 
-/// Everything before this is on the disks of a majority.
+/// Everything before this offset is on the disks of a majority.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Stable {
-    /// Of the log.
+    /// The generation of the log.
     pub generation: Generation,
     /// The offset after it.
     pub next_offset: u64,
 }
 
-/// How a slot is.
+/// The status of a slot.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct SlotStatus {
-    /// How far it is on disk.
+    /// The durable position.
     pub position: Position,
-    /// A majority has everything before this offset of its generation, as far as is known here.
+    /// A majority is known to have everything before this offset of its generation.
     pub stable: u64,
     /// The slot's replicas.
     pub members: Vec<NodeId>,
-    /// Up to where each replica is known to have everything.
+    /// The offset up to which each replica is known to have everything.
     pub durable: Vec<(NodeId, u64)>,
-    /// Why it does not go on.
+    /// Why it does not advance.
     pub halted: Option<Reason>,
-    /// It waits for a new generation, and applies nothing before it begins.
+    /// It waits for a new generation, and applies nothing before that starts.
     pub sealed: bool,
-    /// It takes writes.
+    /// It accepts writes.
     pub proposes: bool,
-    /// The offset that the log's next record gets, as far as is known here.
+    /// The offset of the log's next record, as far as is known here.
     pub log_end: Option<u64>,
-    /// What went wrong last: a record that is none, the store, a copy, the log.
+    /// The last error: an invalid record, the store, a copy, the log.
     pub error: Option<String>,
-    /// The store fails: there is nothing to be read here, nor is anything applied, until that is over.
+    /// The store fails: nothing can be read here, and nothing is applied, until it recovers.
     pub store_fails: bool,
-    /// There is no room: nothing is applied until that is over.
+    /// The disk is full: nothing is applied until that is over.
     pub is_full: bool,
-    /// Proposals that wait.
+    /// Waiting proposals.
     pub proposals: usize,
-    /// Reads that wait.
+    /// Waiting reads.
     pub reads: usize,
 }

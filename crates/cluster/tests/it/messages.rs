@@ -1,4 +1,4 @@
-//! What replicas say to each other reads back as it was written.
+//! Messages between replicas survive a round trip.
 
 use cluster::position::{Generation, Position};
 use cluster::replica::{Begin, Begun, Fence, Message};
@@ -100,7 +100,7 @@ proptest! {
         prop_assert_eq!(Message::decode(&bytes), None);
     }
 
-    /// Whatever comes from the network: no panic, and what decodes is written alike.
+    /// Arbitrary bytes from the network cause no panic, and what decodes is encoded alike.
     #[test]
     fn decode_any(bytes: Vec<u8>, message in message(), at: proptest::sample::Index, new: u8) {
         let _ = Message::decode(&bytes);

@@ -1,4 +1,4 @@
-//! Records read back as they were written; what is damaged, or another's, does not pass.
+//! Records survive a round trip; damaged ones, or those of another cluster, are rejected.
 
 use std::sync::Arc;
 
@@ -287,7 +287,7 @@ proptest! {
     #[test]
     fn bytes_that_are_no_record_are_refused(bytes: Vec<u8>) {
         prop_assert!(stamp().read(&bytes).is_err());
-        // Whatever they say, no panic.
+        // Arbitrary contents cause no panic.
         let _ = (Cursor::decode(&bytes), Promises::decode(&bytes));
     }
 

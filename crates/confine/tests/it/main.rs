@@ -12,13 +12,13 @@ use std::sync::{Arc, Condvar, Mutex};
 use std::thread;
 use std::time::{Duration, Instant};
 
-/// Says to the program that it is to confine itself, and how.
+/// Requests that the program confines itself, with these steps.
 const CONFINED: &str = "CONFINE_TEST_STEPS";
 const PORT: &str = "CONFINE_TEST_PORT";
-/// How an outcome is printed: other lines are the test framework's.
+/// The prefix of a printed outcome: other lines are the test framework's.
 const MARK: &str = "outcome ";
 
-/// What the confined process did: `name allowed` or `name refused`.
+/// Returns the outcomes of the confined process: `name allowed` or `name refused`.
 fn outcomes(steps: &str) -> Vec<String> {
     let listener = TcpListener::bind("127.0.0.1:0").expect("a port");
     let port = listener.local_addr().expect("an address").port();
@@ -88,7 +88,7 @@ fn either_step_alone_denies_files() {
     assert_eq!(of(&outcomes(""), "refused"), Vec::<String>::new());
 }
 
-/// The kernel is tried in a thread that ends: this process stays as it is.
+/// The kernel is tested in a thread that ends: this process stays unconfined.
 #[test]
 fn trying_the_kernel_confines_nobody() {
     confine::of_this_kernel();

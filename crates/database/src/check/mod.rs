@@ -231,7 +231,7 @@ impl Check {
         ));
         let mut findings = Findings::default();
         let folder = storage::folder_in(&self.store, number);
-        match search::damage_of(&folder) {
+        match search::find_damage(&folder) {
             Ok(None) => {}
             Ok(Some(reason)) => {
                 let topic = "files of a text index are damaged";

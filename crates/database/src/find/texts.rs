@@ -6,7 +6,7 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use fair_queue::Admission;
-use mango::text::{Cover, SortField, Wanted, default_query, sort_fields, texts_in_or};
+use mango::text::{Cover, HitCondition, SortField, default_query, sort_fields, texts_in_or};
 use mango::{Find, FindError, TextHits};
 use search::{Hit, Query, Reader, Request, SortBy, SortKey, Types};
 use serde_json::Value;
@@ -165,7 +165,7 @@ impl Hits {
                 let mut texts = vec![TextHits::ALL; page.hits.len()];
                 for (number, query) in &self.texts_in_or {
                     let query = (query, self.request.similarity);
-                    let have = search::among(&self.readers, query, &page.hits, &effort)?;
+                    let have = search::match_hits(&self.readers, query, &page.hits, &effort)?;
                     let lack = texts.iter_mut().zip(have).filter(|(_, has)| !has);
                     lack.for_each(|(texts, _)| texts.remove(*number));
                 }
@@ -231,23 +231,23 @@ fn sort_key(field: SortField) -> SortKey {
 }
 
 /// What is wanted as the engine has it.
-fn asked(wanted: Wanted, index: &TextIndex) -> Result<Query, Error> {
+fn asked(wanted: HitCondition, index: &TextIndex) -> Result<Query, Error> {
     use std::ops::Bound::{Included, Unbounded};
-    let all = |parts: Vec<Wanted>| -> Result<Vec<Query>, Error> {
+    let all = |parts: Vec<HitCondition>| -> Result<Vec<Query>, Error> {
         parts.into_iter().map(|part| asked(part, index)).collect()
     };
     Ok(match wanted {
-        Wanted::Word(field, term) => Query::Term { field, term },
-        Wanted::Prefix(field, prefix) => Query::Prefix { field, prefix },
-        Wanted::Number(field, low, high) => Query::Numbers {
+        HitCondition::Word(field, term) => Query::Term { field, term },
+        HitCondition::Prefix(field, prefix) => Query::Prefix { field, prefix },
+        HitCondition::Number(field, low, high) => Query::Numbers {
             field,
             low: low.map_or(Unbounded, Included),
             high: high.map_or(Unbounded, Included),
         },
-        Wanted::Text(text) => index.understand(&default_query(&text))?,
-        Wanted::All(parts) => Query::all(all(parts)?),
-        Wanted::Any(parts) => Query::any(all(parts)?),
-        Wanted::Without(wanted, without) => Query::Boolean {
+        HitCondition::Text(text) => index.understand(&default_query(&text))?,
+        HitCondition::All(parts) => Query::all(all(parts)?),
+        HitCondition::Any(parts) => Query::any(all(parts)?),
+        HitCondition::Without(wanted, without) => Query::Boolean {
             must: vec![asked(*wanted, index)?],
             should: vec![],
             must_not: vec![asked(*without, index)?],

@@ -1,14 +1,16 @@
-//! View keys as bytes that compare as CouchDB orders the keys.
+//! View keys as bytes that compare in CouchDB's order of the keys.
 //!
-//! CouchDB's order (`couch_ejson_compare`): null, false, true, numbers, strings, arrays, objects. Numbers compare by their
-//! exact values, whether they are integers or doubles. Strings compare by Unicode's root collation at its default (tertiary)
-//! strength, so that different strings can be equal. Arrays compare element by element; objects member by member in the
-//! order of the text, first the name, then the value; what is a prefix of the other comes first.
+//! CouchDB's order (`couch_ejson_compare`): null, false, true, numbers, strings, arrays, objects.
+//! Numbers compare by their exact values, whether they are integers or doubles. Strings compare by
+//! Unicode's root collation at its default (tertiary) strength, so that different strings can be
+//! equal. Arrays compare element by element; objects member by member in the order of the text,
+//! first the name, then the value; a prefix sorts before longer values.
 //!
 //! # Sort keys
-//! Equal keys have equal bytes, and no sort key is the beginning of another, so that `sort key ++ document id` orders rows.
-//! Every sort key begins with a byte from `0x10` to `0x2f`: the empty byte string is below all of them, [`HIGHEST`] above, and
-//! `sort key ++ HIGHEST` is above all rows of that key.
+//! Equal keys have equal bytes, and no sort key is a prefix of another, so that `sort key ++
+//! document id` orders rows. Every sort key starts with a byte from `0x10` to `0x2f`: the empty
+//! byte string sorts before all of them, [`HIGHEST`] after, and `sort key ++ HIGHEST` after all
+//! rows of that key.
 //!
 //! | value | bytes |
 //! |---|---|
@@ -18,12 +20,13 @@
 //! | array | a tag, the elements, `00` |
 //! | object | a tag, for each member `01`, the name without its tag, the value; then `00` |
 //!
-//! Sort keys depend on the collator's data, so whoever stores them keeps [`VERSION`] with them.
+//! Sort keys depend on the collator's data, so [`VERSION`] must be stored with them.
 //!
 //! # Raw sort keys
-//! Views with the option `"collation": "raw"` are in the order of Erlang's terms: numbers, false, null, true, objects, arrays,
-//! strings, and these compare byte by byte. The form is the same but for other tags and for strings: `00` and `01` are
-//! written as `01 01` and `01 02`, all other bytes as they are.
+//! Views with the option `"collation": "raw"` use the order of Erlang's terms: numbers, false,
+//! null, true, objects, arrays, strings, and strings compare byte by byte. The format is the same
+//! except for other tags and for strings: `00` and `01` are written as `01 01` and `01 02`, all
+//! other bytes unchanged.
 
 mod number;
 mod read;
@@ -41,16 +44,17 @@ use crate::DocError;
 use string::Strings;
 use write::Writer;
 
-/// The version of sort keys. It is to be raised whenever a value gets another sort key than before, be it that the form
-/// changes or that the collator follows a new version of Unicode: stored keys of another version are of no use.
+/// The version of sort keys. It must be incremented whenever a value gets another sort key than
+/// before, because the format changes or the collator follows a new version of Unicode: stored keys
+/// of another version are useless.
 pub const VERSION: u32 = 1;
 
-/// Above all sort keys.
+/// Sorts after all sort keys.
 pub const HIGHEST: &[u8] = &[0xff];
 
-/// Ends strings, arrays and objects. Lower than what can follow instead.
+/// Ends strings, arrays and objects. Lower than any other continuation.
 const END: u8 = 0;
-/// Stands before each member of an object.
+/// Precedes each member of an object.
 const MEMBER: u8 = 1;
 
 /// The first byte of each kind of value.
@@ -86,7 +90,8 @@ const TAGS: Tags = Tags {
     object: 0x18,
 };
 
-/// The order of Erlang's terms, in which false, null and true are atoms and so ordered by their names.
+/// The order of Erlang's terms, in which false, null and true are atoms and so ordered by their
+/// names.
 const RAW_TAGS: Tags = Tags {
     numbers: NumberTags {
         negative: 0x20,
@@ -101,7 +106,7 @@ const RAW_TAGS: Tags = Tags {
     string: 0x28,
 };
 
-/// Writes sort keys. Cheap to make and to share: the tables behind it are made once.
+/// Writes sort keys. Cheap to create and to share: its tables are built once.
 ///
 /// ```
 /// use document::Collator;
@@ -121,7 +126,7 @@ pub struct Collator {
 }
 
 impl Collator {
-    /// The collator of the root locale, which is the one that CouchDB uses.
+    /// Returns the collator of the root locale, the one that CouchDB uses.
     pub fn root() -> Self {
         static STRINGS: OnceLock<Strings> = OnceLock::new();
         Self {
@@ -145,7 +150,8 @@ impl Collator {
         written
     }
 
-    /// Appends the sort key of a JSON value in a view with the option `"collation": "raw"`. On an error nothing is appended.
+    /// Appends the sort key of a JSON value in a view with the option `"collation": "raw"`. On an
+    /// error nothing is appended.
     ///
     /// # Errors
     /// [`DocError::InvalidJson`], [`DocError::TooDeep`], [`DocError::IntegerTooLarge`].
@@ -168,9 +174,10 @@ fn write_raw_sort_key(json: &[u8], out: &mut Vec<u8>) -> Result<(), DocError> {
     written
 }
 
-/// Compares two JSON values as Erlang compares the terms that CouchDB holds them as: the order of raw sort keys.
+/// Compares two JSON values as Erlang compares CouchDB's terms for them: the order of raw sort
+/// keys.
 ///
-/// What is not JSON compares by its bytes, after all that is.
+/// Text that is not JSON compares by its bytes, after all JSON.
 ///
 /// ```
 /// use std::cmp::Ordering;

@@ -1,8 +1,9 @@
 //! Numbers as bytes, exactly.
 //!
-//! A number that is not zero is ± 1.f × 2^e, where f is a finite string of bits, both for integers of any size and for doubles.
-//! Behind the tag for the sign follow e, and f in groups of seven bits without its trailing zeros; the lowest bit of each
-//! group's byte says whether another group follows. All bytes behind the tag of a negative number are inverted.
+//! A number that is not zero is ± 1.f × 2^e, where f is a finite string of bits, both for integers
+//! of any size and for doubles. Behind the tag for the sign follow e, and f in groups of seven bits
+//! without its trailing zeros; the lowest bit of each group's byte is set if another group
+//! follows. All bytes behind the tag of a negative number are inverted.
 //!
 //! | first byte of e | e |
 //! |---|---|
@@ -17,7 +18,7 @@ const ONE_BYTE_MIN: i32 = -64;
 const ONE_BYTE_MAX: i32 = 127;
 const ONE_BYTE_START: i32 = 0x20;
 const LARGE_START: u8 = 0xe0;
-/// How many exponents there are of two bytes of either sign.
+/// Number of two-byte exponents of either sign.
 const TWO_BYTE_COUNT: i32 = 0x2000;
 
 #[inline]
@@ -50,7 +51,7 @@ fn write_scaled(negative: bool, mantissa: u64, scale: i32, tags: NumberTags, out
     let invert = start(negative, tags, out);
     let zeros = mantissa.leading_zeros();
     write_exponent(scale + 63 - zeros as i32, invert, out);
-    // In two steps, since a shift by 64 is none.
+    // In two steps, since a shift by 64 is invalid.
     let mut fraction = mantissa << zeros << 1;
     loop {
         let group = (fraction >> 57) as u8;
@@ -88,7 +89,7 @@ fn write_big(negative: bool, digits: &[u8], tags: NumberTags, out: &mut Vec<u8>)
     }
 }
 
-/// Writes the tag. Answers what all other bytes are to be combined with by exclusive or.
+/// Writes the tag. Returns the mask to XOR with all other bytes.
 #[inline]
 fn start(negative: bool, tags: NumberTags, out: &mut Vec<u8>) -> u8 {
     out.push(if negative {
@@ -117,7 +118,7 @@ fn write_exponent(exponent: i32, invert: u8, out: &mut Vec<u8>) {
     }
 }
 
-/// The length of what follows a tag at the start of `bytes`.
+/// Returns the length of the number after a tag at the start of `bytes`.
 pub(super) fn skip(bytes: &[u8], negative: bool) -> Option<usize> {
     let invert = if negative { 0xff } else { 0 };
     let first = bytes.first()? ^ invert;

@@ -7,7 +7,8 @@ use memchr::memchr;
 use super::{END, MEMBER, NumberTags, RAW_TAGS, TAGS, number};
 use crate::json::skip::{space, value};
 
-/// The length of the sort key (raw or not) at the start of `bytes`; nothing when there is none.
+/// Returns the length of the sort key (raw or not) at the start of `bytes`; `None` without a whole
+/// one.
 ///
 /// ```
 /// use document::Collator;
@@ -23,7 +24,8 @@ pub fn skip(bytes: &[u8]) -> Option<usize> {
     let mut depth = 0_usize;
     loop {
         let byte = *bytes.get(at)?;
-        // Elements of arrays begin with a tag, members of objects with `MEMBER`; both end with `END`.
+        // Elements of arrays begin with a tag, members of objects with `MEMBER`; both end with
+        // `END`.
         if depth > 0 && byte == END {
             depth -= 1;
             at += 1;
@@ -41,7 +43,7 @@ pub fn skip(bytes: &[u8]) -> Option<usize> {
     }
 }
 
-/// The length of a value without those in it, and whether it is an array or an object.
+/// Returns the length of a value without those in it, and whether it is an array or an object.
 fn head(bytes: &[u8]) -> Option<(usize, bool)> {
     let tag = *bytes.first()?;
     for tags in [&TAGS, &RAW_TAGS] {
@@ -66,18 +68,20 @@ fn head(bytes: &[u8]) -> Option<(usize, bool)> {
     None
 }
 
-/// The length of a string without its tag but with its end.
+/// Returns the length of a string without its tag but with its end.
 fn string(bytes: &[u8]) -> Option<usize> {
     memchr(END, bytes).map(|at| at + 1)
 }
 
-/// The length of the beginning that the sort key at the start of `bytes` has in common with exactly those keys that are in
-/// its group, when rows are grouped by the first `count` elements of their keys (`group_level`).
+/// Returns the length of the prefix of the sort key at the start of `bytes` that exactly the keys
+/// of its group share, when rows are grouped by the first `count` elements of their keys
+/// (`group_level`).
 ///
-/// The group of an array of at least `count` elements is all arrays with the same first `count` elements. That of a shorter
-/// array, and of a key that is no array, is the key itself. With `count` zero everything is one group.
+/// The group of an array of at least `count` elements is all arrays with the same first `count`
+/// elements. That of a shorter array, and of a key that is not an array, is the key itself. With
+/// `count` zero everything is one group.
 ///
-/// Nothing when there is no sort key.
+/// `None` when there is no sort key.
 ///
 /// ```
 /// use document::Collator;
@@ -110,7 +114,8 @@ pub fn group_prefix(bytes: &[u8], count: usize) -> Option<usize> {
     Some(at)
 }
 
-/// The text of the key of a group: of an array the array of its first `count` elements; of another value the value itself.
+/// Returns the text of the key of a group: of an array the array of its first `count` elements; of
+/// another value the value itself.
 ///
 /// ```
 /// use document::collation::first_elements;
@@ -134,7 +139,8 @@ pub fn first_elements(json: &[u8], count: usize) -> Cow<'_, [u8]> {
     }
 }
 
-/// Where the comma behind the `count`th element is, when an array's elements start at `from` and there is one.
+/// Returns the position of the comma after the `count`th element, when an array's elements start at
+/// `from` and there is one.
 fn nth_comma(json: &[u8], from: usize, count: usize) -> Option<usize> {
     let mut at = from;
     for _ in 0..count {

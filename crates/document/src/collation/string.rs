@@ -1,13 +1,14 @@
-//! Strings: the collator's sort keys, which are put together here for most texts of ASCII.
+//! Strings: the collator's sort keys, which are computed here for most ASCII texts.
 //!
-//! A sort key of the collator has three levels with a byte `01` between them. The first has the primary weights of all
-//! characters, one or two bytes each in ASCII; the second and the third tell accents and cases apart. On these levels the
-//! weight of plain small letters, digits and punctuation is *common*: it is not written, only how often it came between
-//! others (the compression of ICU's `collationkeys.cpp`). ASCII has no accents, and its capitals share one tertiary weight.
-//! So a key of ASCII needs only a table of primary weights and of what is a capital.
+//! A sort key of the collator has three levels with a byte `01` between them. The first has the
+//! primary weights of all characters, one or two bytes each in ASCII; the second and the third
+//! distinguish accents and cases. On these levels the weight of plain small letters, digits and
+//! punctuation is *common*: it is not written, only the number of its occurrences between others
+//! (the compression of ICU's `collationkeys.cpp`). ASCII has no accents, and its capitals share one
+//! tertiary weight. So a key of ASCII needs only a table of primary weights and capitals.
 //!
-//! The table is made of keys that the collator writes. A character whose keys are not what is expected here is left to the
-//! collator, and so are all texts with such a character.
+//! The table is built from keys that the collator writes. A character with unexpected keys is left
+//! to the collator, and so are all texts with such a character.
 
 use std::cmp::Ordering;
 
@@ -16,8 +17,8 @@ use icu_collator::{Collator, CollatorBorrowed};
 
 const LEVEL_SEPARATOR: u8 = 1;
 
-/// How a run of common weights is written: as full runs first, then as what is left, counted up from `low` before a lower
-/// weight and the end, and down from `high` before a higher weight.
+/// The encoding of a run of common weights: full runs first, then the rest, counted up from `low`
+/// before a lower weight and the end, and down from `high` before a higher weight.
 struct Common {
     run_max: usize,
     low: u8,
@@ -68,7 +69,7 @@ impl Strings {
         Self { collator, table }
     }
 
-    /// Appends the sort key of a text. What is not UTF-8 in it counts as U+FFFD.
+    /// Appends the sort key of a text. Invalid UTF-8 counts as U+FFFD.
     #[inline]
     pub(super) fn write(&self, text: &[u8], out: &mut Vec<u8>) {
         if !write_fast(&self.table, text, out) {
@@ -85,7 +86,7 @@ impl Strings {
     }
 }
 
-/// The table's entry for a character whose sort key is `key`.
+/// Returns the table's entry for a character whose sort key is `key`.
 fn entry(key: &[u8]) -> u32 {
     let (primary, case) = match *key {
         [first, 1, 5, 1, case] if first > 1 => (u32::from(first), case),
@@ -101,10 +102,11 @@ fn entry(key: &[u8]) -> u32 {
     }
 }
 
-/// Compares keys made with the table with keys of the collator, and takes out of the table what differs.
+/// Compares keys made with the table with keys of the collator, and removes from the table what
+/// differs.
 ///
-/// Weights that share their first byte may be written in a shorter form when they follow each other, which shows when a
-/// character follows itself.
+/// Weights that share their first byte may be written in a shorter form when they follow each
+/// other, which shows when a character follows itself.
 fn check(collator: &CollatorBorrowed<'static>, table: &mut Table) {
     let agrees = |table: &Table, text: &[u8]| {
         let (mut fast, mut slow) = (Vec::new(), Vec::new());
@@ -150,7 +152,8 @@ fn write_slowly(collator: &CollatorBorrowed<'static>, text: &[u8], out: &mut Vec
     debug_assert!(!out[start..].contains(&0), "sort keys have no zero bytes");
 }
 
-/// Appends the sort key of a text if all of its characters are in the table. Answers whether they are.
+/// Appends the sort key of a text if all of its characters are in the table. Returns whether they
+/// are.
 #[inline]
 fn write_fast(table: &Table, text: &[u8], out: &mut Vec<u8>) -> bool {
     let start = out.len();
@@ -182,7 +185,7 @@ fn write_fast(table: &Table, text: &[u8], out: &mut Vec<u8>) -> bool {
     true
 }
 
-/// The third level of a text with capitals.
+/// Writes the third level of a text with capitals.
 fn write_cases(table: &Table, text: &[u8], out: &mut Vec<u8>) {
     let mut common = 0;
     for &character in text {
@@ -197,7 +200,7 @@ fn write_cases(table: &Table, text: &[u8], out: &mut Vec<u8>) {
     write_common(&TERTIARY, common, TERTIARY.low, out);
 }
 
-/// Writes that `count` common weights stand before what `from` (`low` or `high`) says.
+/// Writes `count` common weights before a weight on the side of `from` (`low` or `high`).
 #[inline]
 fn write_common(level: &Common, count: usize, from: u8, out: &mut Vec<u8>) {
     let Some(mut rest) = count.checked_sub(1) else {

@@ -27,7 +27,7 @@ fn icu() -> CollatorBorrowed<'static> {
     Icu::try_new(Default::default(), CollatorOptions::default()).unwrap()
 }
 
-/// A JSON value whose numbers are texts, to be compared by the rules, one after the other.
+/// A JSON value whose numbers are texts, for a direct implementation of the rules.
 #[derive(Clone, Debug)]
 enum Json {
     Null,
@@ -113,7 +113,7 @@ const ERLANG: Naive = Naive {
     strings: |left, right| left.as_bytes().cmp(right.as_bytes()),
 };
 
-/// The value of a number × 2^1074, which is whole for every double.
+/// Returns the value of a number × 2^1074, which is whole for every double.
 fn exact(text: &str) -> BigInt {
     if let Ok(integer) = text.parse::<BigInt>() {
         return integer << 1074;

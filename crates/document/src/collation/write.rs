@@ -4,7 +4,7 @@ use super::{END, MEMBER, Tags, number};
 use crate::DocError;
 use crate::json::{DEPTH_MAX, find_special, read_number, unescape};
 
-/// What is behind the next value.
+/// The state after the next value.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Container {
     Array,
@@ -161,7 +161,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// A member's name and the colon behind it.
+    /// Reads a member's name and the colon after it.
     fn name(
         &mut self,
         out: &mut Vec<u8>,
@@ -179,7 +179,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The string whose opening quote is next.
+    /// Returns the string whose opening quote is next.
     fn string(
         &mut self,
         out: &mut Vec<u8>,
@@ -204,7 +204,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    /// The next byte that is no white space, which stays the next.
+    /// Returns the next byte that is not white space, without consuming it.
     #[inline]
     fn next_byte(&mut self) -> Option<u8> {
         loop {

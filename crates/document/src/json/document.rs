@@ -14,23 +14,25 @@ pub struct EditDoc {
     pub id: Option<DocId>,
     /// `_rev`.
     pub rev: Option<Rev>,
-    /// `_revisions`. Counts for more than `_rev`: see [`EditDoc::rev_path`].
+    /// `_revisions`. Overrides `_rev`: see [`EditDoc::rev_path`].
     pub revisions: Option<RevPath>,
     /// `_deleted`.
     pub deleted: bool,
     /// `_attachments` in normal form, when there are any.
     pub attachments: Option<Box<[u8]>>,
-    /// Attachments whose content is stored already. One counts in place of the entry of the same name in `attachments`, whose
-    /// place it takes; the others come first.
+    /// Attachments whose content is stored already. One replaces the entry of the same name in
+    /// `attachments`, in its place; the others come first.
     pub files: Vec<Attachment>,
     /// All other members: an object in normal form.
     pub body: Vec<u8>,
-    /// The body as an Erlang term without the leading version byte, for [`revision_id`](crate::revision_id).
+    /// The body as an Erlang term without the leading version byte, for
+    /// [`revision_id`](crate::revision_id).
     pub body_term: Vec<u8>,
 }
 
 impl EditDoc {
-    /// The revision that the document names and what it says of its ancestors: `_revisions`, or else `_rev` alone.
+    /// Returns the revision that the document names and its ancestors: `_revisions`, or else `_rev`
+    /// alone.
     pub fn rev_path(&self) -> Option<RevPath> {
         match &self.revisions {
             Some(path) if !path.ids.is_empty() => Some(path.clone()),
@@ -38,7 +40,8 @@ impl EditDoc {
         }
     }
 
-    /// The same edit with other members: `json` is an object whose members do not begin with an underscore.
+    /// Returns the edit with other members: `json` is an object whose members do not start with an
+    /// underscore.
     ///
     /// # Errors
     /// [`DocError`].
@@ -67,7 +70,7 @@ pub struct BulkDocs {
     pub w: Option<u64>,
 }
 
-/// Reads one document.
+/// Parses one document.
 ///
 /// ```
 /// let doc = document::parse_document(br#"{"_id":"a","x":[1,2.50],"_rev":"1-b"}"#).unwrap();
@@ -77,7 +80,7 @@ pub struct BulkDocs {
 /// ```
 ///
 /// # Errors
-/// [`DocError`]. Text that is not JSON is refused before anything else; then the first bad member counts.
+/// [`DocError`]. Invalid JSON takes precedence over anything else; then the first invalid member.
 pub fn parse_document(input: &[u8]) -> Result<EditDoc, DocError> {
     let mut parser = Parser::new(input)?;
     parser.reserve(input.len());
@@ -89,16 +92,16 @@ pub fn parse_document(input: &[u8]) -> Result<EditDoc, DocError> {
     parser.finish_with(special.and_then(|special| special.into_doc(body, body_term)))
 }
 
-/// Reads the body of a `_bulk_docs` request.
+/// Parses the body of a `_bulk_docs` request.
 ///
 /// # Errors
-/// [`DocError`]. Text that is not JSON is refused before anything else, then what is wrong with the request, then the first
-/// bad document.
+/// [`DocError`]. Invalid JSON takes precedence over anything else, then errors of the request, then
+/// the first invalid document.
 pub fn parse_bulk_docs(input: &[u8]) -> Result<BulkDocs, DocError> {
     parse_some_bulk_docs(input, usize::MAX)
 }
 
-/// The same of at most `docs_max` documents: more are read, but not kept.
+/// Parses such a body with at most `docs_max` documents: further ones are checked, but not kept.
 ///
 /// # Errors
 /// Those of [`parse_bulk_docs`], and [`DocError::TooManyDocs`].
@@ -115,7 +118,7 @@ pub fn parse_some_bulk_docs(input: &[u8], docs_max: usize) -> Result<BulkDocs, D
 type DocParser<'a> = Parser<'a, true, true>;
 
 impl DocParser<'_> {
-    /// JSON errors behind a result count for more than the result.
+    /// JSON errors after a result take precedence over the result.
     fn finish_with<T>(mut self, result: Result<T, DocError>) -> Result<T, DocError> {
         match self.finish() {
             Ok(()) => result,
@@ -124,13 +127,14 @@ impl DocParser<'_> {
         }
     }
 
-    /// Forgets what was written, but not how much room it took.
+    /// Clears the output, but keeps its capacity.
     fn clear(&mut self) {
         self.out.clear();
         self.term.clear();
     }
 
-    /// Reads a value that should be a document, and leaves its body in `out` and `term`, which must be empty before.
+    /// Parses a value that should be a document, and leaves its body in `out` and `term`, which
+    /// must be empty before.
     ///
     /// The outer error is that the text is not JSON, the inner one that the JSON is not a document.
     fn document(&mut self) -> Result<Result<Specials, DocError>, DocError> {
@@ -191,7 +195,7 @@ impl DocParser<'_> {
         }
         loop {
             self.clear();
-            // Outside of an object frame the name is a value like another.
+            // Outside of an object frame the name is an ordinary value.
             if self.peek() != Some(b'"') {
                 return Err(DocError::InvalidJson);
             }
@@ -242,7 +246,7 @@ impl DocParser<'_> {
             self.clear();
             let special = self.document()?;
             if let Ok(good) = &mut docs {
-                // Copies, so that the documents of a request share the room that the parser needs.
+                // Copies, so that the documents of a request share the parser's buffers.
                 match special
                     .and_then(|special| special.into_doc(self.out.clone(), self.term.clone()))
                 {
@@ -293,26 +297,26 @@ impl BulkRequest {
     }
 }
 
-/// What one special member says, and its place among the special members. A later member of the same name takes the place of
-/// an earlier one.
-type Slot<T> = Option<(u32, Result<T, DocError>)>;
+/// The value of a special member, and its position among the special members. A later member of the
+/// same name replaces an earlier one.
+type SpecialMember<T> = Option<(u32, Result<T, DocError>)>;
 
 /// The special members of a document.
 #[derive(Default)]
 struct Specials {
     count: u32,
-    id: Slot<DocId>,
-    rev: Slot<Rev>,
-    revisions: Slot<RevPath>,
-    deleted: Slot<bool>,
-    attachments: Slot<Option<Box<[u8]>>>,
-    /// The first member that no document may have.
-    unknown: Slot<()>,
+    id: SpecialMember<DocId>,
+    rev: SpecialMember<Rev>,
+    revisions: SpecialMember<RevPath>,
+    deleted: SpecialMember<bool>,
+    attachments: SpecialMember<Option<Box<[u8]>>>,
+    /// The first unknown special member.
+    unknown: SpecialMember<()>,
 }
 
 impl Specials {
-    /// Takes in a member whose name starts with an underscore. Answers whether it is special indeed: what the replicator
-    /// writes into its documents belongs to the body.
+    /// Takes a member whose name starts with an underscore. Returns whether it is special: members
+    /// that the replicator writes into its documents belong to the body.
     fn take(&mut self, name: &[u8], text: &[u8], term: &[u8]) -> bool {
         self.count += 1;
         let at = self.count;
@@ -364,8 +368,8 @@ impl Specials {
     }
 }
 
-/// Takes the value out of a slot, or its error if it comes before the one found so far.
-fn settle<T>(slot: Slot<T>, first_error: &mut Option<(u32, DocError)>) -> Option<T> {
+/// Takes the value, or its error if it comes before the one found so far.
+fn settle<T>(slot: SpecialMember<T>, first_error: &mut Option<(u32, DocError)>) -> Option<T> {
     let (at, value) = slot?;
     match value {
         Ok(value) => Some(value),
@@ -407,7 +411,7 @@ fn read_attachments(text: &[u8]) -> Result<Option<Box<[u8]>>, DocError> {
     }
 }
 
-/// The string that a term is.
+/// Returns the string of a term.
 fn string_term(term: &[u8]) -> Option<&str> {
     match term {
         [term::BINARY, _, _, _, _, text @ ..] => std::str::from_utf8(text).ok(),
@@ -448,7 +452,8 @@ fn read_ids(list: &[u8]) -> Result<Vec<RevHash>, DocError> {
         term::split_first(elements).filter(|(_, rest)| !rest.is_empty())
     {
         let id = string_term(element).ok_or(DocError::RevisionsId)?;
-        // Older ones are further away than a tree keeps revisions, and each takes more memory than text.
+        // Older ones are beyond the number of revisions that a tree keeps, and each takes more
+        // memory than text.
         if ids.len() < PATH_IDS_MAX {
             ids.push(RevHash::parse(id));
         }

@@ -1,18 +1,19 @@
 //! JSON text: its normal form, and the documents in it.
 //!
-//! A body is read once: one pass over the bytes checks them, writes the text that is stored, and writes the Erlang term that
-//! the revision id is a hash of. The rules are those of CouchDB's JSON library (jiffy):
+//! A body is read once: one pass over the bytes checks them, writes the text to store, and writes
+//! the Erlang term that the revision id is a hash of. The rules are those of CouchDB's JSON library
+//! (jiffy):
 //!
-//! - Of members of the same name the last wins, and takes the later place.
+//! - Of members with the same name the last wins, and takes the later place.
 //! - Integers of any size are kept (up to 255 bytes in binary). `-0` is `0`.
 //! - Other numbers become doubles, and are written with the fewest digits that read back as the same double, in the style of
-//!   ECMAScript but for a `.0` that marks a whole number as a double: `1e3` is `1000.0`, `1e22` is `1e+22`. `-0.0` is written
+//!   ECMAScript except for a `.0` that marks a whole number as a double: `1e3` is `1000.0`, `1e22` is `1e+22`. `-0.0` is written
 //!   `0.0`, though it counts as `-0.0` in the revision id.
-//! - Strings are written as they are but for `"`, `\` and control characters.
+//! - Strings are written unchanged except for `"`, `\` and control characters.
 //!
-//! What is stored was checked, and is looked at without being parsed: [`skip`] finds the end of a value, [`Members`] and
-//! [`Elements`] go over what is in it. Text that comes in pieces
-//! has [`skip::StringEnd`]; JavaScript (`quickjs`) and query servers look through what they exchange by themselves.
+//! Stored text was checked, and is read without being parsed: [`skip`] finds the end of a value,
+//! [`Members`] and [`Elements`] iterate over its contents. Text that arrives in pieces has
+//! [`skip::StringEnd`]; JavaScript (`quickjs`) and query servers scan their messages themselves.
 
 mod document;
 mod error;
@@ -42,7 +43,7 @@ pub const DEPTH_MAX: usize = 4096;
 /// The longest input in bytes: terms count with 32 bits.
 pub const INPUT_LENGTH_MAX: usize = i32::MAX as usize;
 
-/// The normal form of any JSON value.
+/// Returns the normal form of a JSON value.
 ///
 /// ```
 /// let text = document::normalise(br#" {"a": 1e3, "a": "\u00e9\/"} "#).unwrap();
@@ -50,7 +51,8 @@ pub const INPUT_LENGTH_MAX: usize = i32::MAX as usize;
 /// ```
 ///
 /// # Errors
-/// [`DocError::InvalidJson`], [`DocError::TooDeep`], [`DocError::TooLong`], [`DocError::IntegerTooLarge`].
+/// [`DocError::InvalidJson`], [`DocError::TooDeep`], [`DocError::TooLong`],
+/// [`DocError::IntegerTooLarge`].
 pub fn normalise(input: &[u8]) -> Result<Vec<u8>, DocError> {
     let mut parser = Parser::<true, false>::new(input)?;
     parser.value()?;
@@ -58,8 +60,8 @@ pub fn normalise(input: &[u8]) -> Result<Vec<u8>, DocError> {
     Ok(parser.out)
 }
 
-/// The Erlang term (without the leading version byte) of a body in normal form, from which [`revision_id`] computes a
-/// revision.
+/// Returns the Erlang term (without the leading version byte) of a body in normal form, from which
+/// [`revision_id`] computes a revision.
 ///
 /// The term is that of the original text except where that held `-0.0`, whose sign is not stored.
 ///
@@ -74,15 +76,16 @@ pub fn body_term(normalised: &[u8]) -> Result<Vec<u8>, DocError> {
     Ok(parser.term)
 }
 
-/// Whether a term may hold `-0.0`, so that it cannot be made again from the stored text ([`body_term`]).
+/// Returns whether a term may contain `-0.0`, so that it cannot be derived from the stored text
+/// ([`body_term`]).
 pub fn has_negative_zero(term: &[u8]) -> bool {
     // NEW_FLOAT_EXT with nothing but the sign.
     const NEGATIVE_ZERO: [u8; 9] = [70, 0x80, 0, 0, 0, 0, 0, 0, 0];
     memchr::memmem::find(term, &NEGATIVE_ZERO).is_some()
 }
 
-/// Reads the string whose opening quote is at `from`, and answers where it ends: behind the closing quote. What is not UTF-8
-/// becomes U+FFFD.
+/// Reads the string whose opening quote is at `from`, and returns its end: the position after the
+/// closing quote. Invalid UTF-8 becomes U+FFFD.
 ///
 /// ```
 /// use document::json::read_string;
@@ -121,12 +124,12 @@ pub fn write_json_string(text: &str, out: &mut Vec<u8>) {
     out.push(b'"');
 }
 
-/// Appends a stored document as a client sees it, without the closing brace, so that the caller can go on with further
-/// members.
+/// Appends a stored document as a client sees it, without the closing brace, so that the caller can
+/// add further members.
 ///
-/// `body` is a stored body ([`EditDoc::body`]). CouchDB's order is `_id`, `_rev`, the body's members, `_deleted` (only when
-/// true): these are written here. Then follow, where they were asked for, `_revisions`, `_revs_info`, `_local_seq`,
-/// `_conflicts`, `_deleted_conflicts` and `_attachments`.
+/// `body` is a stored body ([`EditDoc::body`]). CouchDB's order is `_id`, `_rev`, the body's
+/// members, `_deleted` (only when true): these are written here. Then follow, if requested,
+/// `_revisions`, `_revs_info`, `_local_seq`, `_conflicts`, `_deleted_conflicts` and `_attachments`.
 ///
 /// ```
 /// use document::{Rev, with_members};

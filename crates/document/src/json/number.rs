@@ -26,7 +26,7 @@ struct Scan {
     end: usize,
 }
 
-/// A number as a text has it.
+/// A number of a text.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub enum Number<'a> {
     /// An integer of at most 19 digits.
@@ -36,7 +36,7 @@ pub enum Number<'a> {
         /// Its absolute value.
         magnitude: u64,
     },
-    /// An integer of more digits, which these are.
+    /// An integer of more digits.
     BigInteger {
         /// Below zero.
         negative: bool,
@@ -47,7 +47,7 @@ pub enum Number<'a> {
     Float(f64),
 }
 
-/// Reads the number that starts at `from` in a text in normal form, and answers where it ends.
+/// Reads the number that starts at `from` in a normalised text, and returns its end.
 ///
 /// ```
 /// use document::json::{Number, read_number};
@@ -57,7 +57,8 @@ pub enum Number<'a> {
 /// ```
 ///
 /// # Errors
-/// [`DocError::InvalidJson`], also for what is too large for a double; [`DocError::IntegerTooLarge`].
+/// [`DocError::InvalidJson`], also for numbers too large for a double;
+/// [`DocError::IntegerTooLarge`].
 #[inline]
 pub fn read_number(input: &[u8], from: usize) -> Result<(Number<'_>, usize), DocError> {
     let scan = scan(input, from)?;
@@ -83,11 +84,12 @@ pub fn read_number(input: &[u8], from: usize) -> Result<(Number<'_>, usize), Doc
     Ok((number, scan.end))
 }
 
-/// Reads the number at `from`, appends its normal text and its term where these are wanted, and answers where it ends.
+/// Reads the number at `from`, appends its normal text and its term where requested, and returns
+/// its end.
 ///
 /// # Errors
-/// [`DocError::InvalidJson`] at once. [`DocError::IntegerTooLarge`] goes to `deferred`, since the rest of the text may be
-/// no JSON at all, which matters more.
+/// [`DocError::InvalidJson`] immediately. [`DocError::IntegerTooLarge`] goes to `deferred`, since
+/// the rest of the text may be invalid JSON, which takes precedence.
 #[inline]
 pub(super) fn number<const TEXT: bool, const TERM: bool>(
     input: &[u8],
@@ -188,8 +190,9 @@ fn exponent(input: &[u8], at: usize) -> Result<usize, DocError> {
     }
 }
 
-/// A number whose text is its normal form already: at most 15 digits, so that no other text of so few digits gives the same
-/// double; no exponent; no superfluous zero at the end; not so small that it would be written with an exponent.
+/// Returns a number whose text is its normal form already: at most 15 digits, so that no other text
+/// with at most as many digits gives the same double; no exponent; no superfluous zero at the end;
+/// not so small that it would be written with an exponent.
 ///
 /// The quotient of two doubles that are exact is the double nearest to the true value.
 #[inline]
@@ -216,7 +219,8 @@ fn exact_float(text: &[u8]) -> Result<f64, DocError> {
         .ok_or(DocError::InvalidJson)
 }
 
-/// The value that CouchDB gives a number with a fraction or an exponent. `from` is where `text` starts in the input.
+/// Returns CouchDB's value of a number with a fraction or an exponent. `from` is where `text`
+/// starts in the input.
 fn float(scan: &Scan, text: &[u8], from: usize) -> Result<f64, DocError> {
     let number = std::str::from_utf8(text)
         .ok()
@@ -245,7 +249,7 @@ fn scaled(mantissa: &[u8], exponent: &[u8]) -> Result<f64, DocError> {
     }
 }
 
-/// Appends the term of an integer of 20 and more digits. Answers whether it is one that a term can hold.
+/// Appends the term of an integer of at least 20 digits. Returns whether a term can hold it.
 fn big_integer<const TERM: bool>(text: &[u8], negative: bool, term: &mut Vec<u8>) -> bool {
     let digits = &text[usize::from(negative)..];
     if digits.len() > INTEGER_DIGITS_MAX {
@@ -285,7 +289,8 @@ pub(crate) fn decimal_to_bytes(digits: &[u8]) -> Vec<u8> {
     bytes
 }
 
-/// Appends the shortest text that reads back as the same double, as ECMAScript writes it, but whole numbers with `.0`.
+/// Appends the shortest text that reads back as the same double, as ECMAScript writes it, but whole
+/// numbers with `.0`.
 ///
 /// `number` must be finite.
 pub fn write_float(number: f64, out: &mut Vec<u8>) {
@@ -326,7 +331,7 @@ impl Decimal {
                 }
                 b'0' if self.count == 0 => self.point -= i32::from(seen_point),
                 digit => {
-                    // Zeros that follow whole digits, as in 123000000.0, may be more than there is room for.
+                    // Zeros after whole digits, as in 123000000.0, may exceed the buffer.
                     if let Some(place) = self.digits.get_mut(self.count) {
                         *place = digit;
                         self.count += 1;
@@ -343,7 +348,7 @@ impl Decimal {
     fn write(&self, out: &mut Vec<u8>) {
         let digits = &self.digits[..self.count];
         match self.point {
-            // Whole, or with a fraction behind the first digits.
+            // Whole, or with a fraction after the first digits.
             1..=21 => {
                 let whole = self.point as usize;
                 out.extend_from_slice(&digits[..whole.min(self.count)]);

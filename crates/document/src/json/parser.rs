@@ -8,26 +8,29 @@ use crate::term;
 /// Objects with more members than this are searched for duplicates by sorting.
 const PAIRWISE_MAX: usize = 16;
 
-/// Reads values from `input`, appending normal text to `out` (if `TEXT`) and terms to `term` (if `TERM`).
+/// Parses values from `input`, appending normal text to `out` (if `TEXT`) and terms to `term` (if
+/// `TERM`).
 ///
-/// Without `TEXT` the input must be in normal form, so that no duplicate members are looked for.
+/// Without `TEXT` the input must be in normal form, so that duplicate members need not be looked
+/// for.
 pub(super) struct Parser<'a, const TEXT: bool, const TERM: bool> {
     pub(super) input: &'a [u8],
     pub(super) at: usize,
     pub(super) out: Vec<u8>,
     pub(super) term: Vec<u8>,
-    /// What is wrong with values that are JSON all the same.
+    /// Errors of values that are valid JSON.
     pub(super) deferred: Option<DocError>,
     frames: Vec<Frame>,
     /// The members of all open objects, if `TEXT`.
-    members: Vec<Member>,
+    members: Vec<OpenMember>,
     unescaped: Vec<u8>,
     fingerprints: Vec<u64>,
     cuts: Cuts,
 }
 
-/// What is to be cut out of the text and of the term, since a later member of the same name came. It is done at the end, and
-/// at once for all objects: doing it for each would move the contents of nested objects again and again.
+/// Ranges to be cut out of the text and of the term, since a later member of the same name came.
+/// This is done at the end, for all objects together: doing it for each would move the contents of
+/// nested objects again and again.
 #[derive(Default)]
 struct Cuts {
     out: Vec<(usize, usize)>,
@@ -54,7 +57,7 @@ struct Frame {
 
 /// A member of an open object.
 #[derive(Clone, Copy)]
-struct Member {
+struct OpenMember {
     /// Where its text starts: at the comma for all but the first.
     out_start: usize,
     /// Where its name's text starts and ends, without the quotes.
@@ -64,7 +67,7 @@ struct Member {
     fingerprint: u64,
 }
 
-/// Where the parts of the last member that was begun are.
+/// The positions of the parts of the current member.
 pub(super) struct MemberStart {
     pub(super) out: usize,
     pub(super) term: usize,
@@ -93,7 +96,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         })
     }
 
-    /// Reserves what `length` bytes of ordinary JSON come to.
+    /// Reserves space for the output of `length` bytes of ordinary JSON.
     pub(super) fn reserve(&mut self, length: usize) {
         if TEXT {
             self.out.reserve(length + 16);
@@ -103,7 +106,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// Checks that nothing follows, and answers what was wrong with the values.
+    /// Checks that nothing follows, and returns the errors of values.
     pub(super) fn finish(&mut self) -> Result<(), DocError> {
         self.cut_since(&CutMark::default());
         match self.peek() {
@@ -112,7 +115,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// The next byte that is not white space.
+    /// Returns the next byte that is not white space.
     #[inline]
     pub(super) fn peek(&mut self) -> Option<u8> {
         loop {
@@ -123,7 +126,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// Passes over `byte`, which must come next.
+    /// Consumes `byte`, which must come next.
     #[inline]
     pub(super) fn expect(&mut self, byte: u8) -> Result<(), DocError> {
         if self.peek() != Some(byte) {
@@ -173,8 +176,8 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// Behind a value: closes what ends here and begins the next member or element. Answers whether the value that was
-    /// begun when `base` frames were open is complete.
+    /// After a value: closes what ends here and starts the next member or element. Returns whether
+    /// the value that was started when `base` frames were open is complete.
     #[inline]
     fn end_of_value(&mut self, base: usize) -> Result<bool, DocError> {
         while self.frames.len() > base {
@@ -327,7 +330,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         self.term.truncate(bytes + usize::from(count));
     }
 
-    /// Reads a member's name and the colon behind it, in the innermost object.
+    /// Reads a member's name and the colon after it, in the innermost object.
     #[inline]
     pub(super) fn name(&mut self) -> Result<MemberStart, DocError> {
         if self.peek() != Some(b'"') {
@@ -349,7 +352,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         let name_out = (name_start, self.out.len().saturating_sub(1));
         if TEXT {
             let fingerprint = fingerprint(&self.out[name_out.0..name_out.1]);
-            self.members.push(Member {
+            self.members.push(OpenMember {
                 out_start: out,
                 name: name_out,
                 term_start: term,
@@ -368,7 +371,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         })
     }
 
-    /// Takes back the member that was read last.
+    /// Removes the member that was read last.
     pub(super) fn take_back(&mut self, start: &MemberStart) {
         self.out.truncate(start.out);
         self.term.truncate(start.term);
@@ -378,7 +381,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// Of members of the same name keeps the last. Answers how many it dropped.
+    /// Of members with the same name keeps the last. Returns the number of members dropped.
     #[inline]
     fn drop_duplicates(&mut self, start: usize) -> u32 {
         if all_differ(&self.members[start..], &mut self.fingerprints) {
@@ -389,12 +392,12 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         doomed.len() as u32
     }
 
-    /// The indexes, ascending, of the members for which there is a later one of the same name.
+    /// Returns the indexes, ascending, of the members that a later one of the same name replaces.
     #[cold]
     fn duplicates(&self, start: usize) -> Vec<usize> {
         let members = &self.members[start..];
         let name = |index: usize| {
-            let member: &Member = &members[index];
+            let member: &OpenMember = &members[index];
             (member.fingerprint, &self.out[member.name.0..member.name.1])
         };
         let mut order: Vec<usize> = (0..members.len()).collect();
@@ -407,7 +410,8 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         doomed
     }
 
-    /// Marks members to be cut out. The last member is never among them, since it is the last of its name.
+    /// Marks members to be cut out. The last member is never among them, since it is the last of
+    /// its name.
     #[cold]
     fn drop_members(&mut self, start: usize, doomed: &[usize]) {
         let members = &self.members[start..];
@@ -427,7 +431,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// How many parts are marked to be cut out, for [`Parser::cut_since`].
+    /// Returns the number of ranges marked to be cut out, for [`Parser::cut_since`].
     pub(super) fn cut_mark(&self) -> CutMark {
         CutMark {
             out: self.cuts.out.len(),
@@ -435,7 +439,8 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// Cuts out what was marked since. All of it must stand behind what was written at the time of the mark.
+    /// Cuts out the part marked since. All of it must come after everything written at the time of
+    /// the mark.
     #[inline]
     pub(super) fn cut_since(&mut self, mark: &CutMark) {
         if self.cuts.out.len() > mark.out {
@@ -445,11 +450,11 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
     }
 }
 
-/// Whether no two members have the same fingerprint. `scratch` is overwritten.
+/// Returns whether no two members have the same fingerprint. `scratch` is overwritten.
 #[inline]
-fn all_differ(members: &[Member], scratch: &mut Vec<u64>) -> bool {
+fn all_differ(members: &[OpenMember], scratch: &mut Vec<u64>) -> bool {
     if members.len() <= PAIRWISE_MAX {
-        let is_new = |(index, member): (usize, &Member)| {
+        let is_new = |(index, member): (usize, &OpenMember)| {
             members[..index]
                 .iter()
                 .all(|earlier| earlier.fingerprint != member.fingerprint)
@@ -479,8 +484,9 @@ fn cut(buffer: &mut Vec<u8>, mut cuts: Vec<(usize, usize)>) {
     buffer.truncate(written + length - read);
 }
 
-/// Whether the terms are `count` integers from 0 to 255, few enough for Erlang's short form. When each two bytes start with
-/// the tag of such an integer, then each two bytes are one: the first is, and what follows an integer is a term too.
+/// Returns whether the terms are `count` integers from 0 to 255, few enough for Erlang's short
+/// form. If each two bytes start with the tag of such an integer, then each two bytes are one: the
+/// first is, and a term follows an integer.
 fn is_byte_list(terms: &[u8], count: u32) -> bool {
     count <= u32::from(u16::MAX)
         && terms.len() == 2 * count as usize

@@ -1,15 +1,17 @@
-//! Finding the end of a JSON value without reading what is in it.
+//! Finds the end of a JSON value without parsing its contents.
 //!
-//! Containers are skipped 64 bytes at a time: bit masks of quotes and backslashes tell which bytes are inside strings, and
-//! the brackets outside of them are counted (the technique of Langdale and Lemire, "Parsing Gigabytes of JSON per Second").
+//! Containers are skipped 64 bytes at a time: bit masks of quotes and backslashes show which bytes
+//! are inside strings, and the brackets outside of them are counted (the technique of Langdale and
+//! Lemire, "Parsing Gigabytes of JSON per Second").
 //!
-//! All functions take a text and the position of a first byte, and answer the position after the last, or `None` if the text
-//! ends early. They trust that the text is JSON, and never read outside of it when it is not. Who reads text that may have
-//! white space between values passes over it with [`space`].
+//! All functions take a text and the position of a first byte, and return the position after the
+//! last, or `None` if the text ends early. They trust that the text is JSON, and never read outside
+//! of it otherwise. Callers whose text may have white space between values skip it with [`space`].
 
 use memchr::memchr2;
 
-/// The end of the white space at `pos`: the position of the first byte that is none, or of the text's end.
+/// Returns the end of the white space at `pos`: the position of the first other byte, or of the
+/// text's end.
 ///
 /// ```
 /// use document::json::skip;
@@ -25,7 +27,7 @@ pub fn space(text: &[u8], mut pos: usize) -> usize {
     pos
 }
 
-/// The end of the value that starts at `pos`.
+/// Returns the end of the value that starts at `pos`.
 ///
 /// ```
 /// use document::json::skip;
@@ -43,7 +45,7 @@ pub fn value(text: &[u8], pos: usize) -> Option<usize> {
     }
 }
 
-/// The end of the number, `true`, `false` or `null` at `pos`.
+/// Returns the end of the number, `true`, `false` or `null` at `pos`.
 #[inline]
 fn scalar(text: &[u8], pos: usize) -> Option<usize> {
     let mut end = pos;
@@ -56,7 +58,8 @@ fn scalar(text: &[u8], pos: usize) -> Option<usize> {
     (end > pos).then_some(end)
 }
 
-/// The position after the quote that ends the string whose contents start at `pos`, and whether it has escapes.
+/// Returns the position after the quote that ends the string whose contents start at `pos`, and
+/// whether it has escapes.
 #[inline]
 pub fn string(text: &[u8], pos: usize) -> Option<(usize, bool)> {
     #[cfg(target_arch = "x86_64")]
@@ -65,7 +68,7 @@ pub fn string(text: &[u8], pos: usize) -> Option<(usize, bool)> {
     return portable::string(text, pos);
 }
 
-/// The position after the bracket that closes the object or array that `pos` is inside of.
+/// Returns the position after the bracket that closes the object or array that `pos` is inside of.
 #[inline]
 pub fn container(text: &[u8], pos: usize) -> Option<usize> {
     #[cfg(target_arch = "x86_64")]
@@ -74,7 +77,7 @@ pub fn container(text: &[u8], pos: usize) -> Option<usize> {
     return portable::container(text, pos);
 }
 
-/// Finds the end of a string that comes in pieces.
+/// Finds the end of a string that arrives in pieces.
 ///
 /// ```
 /// use document::json::skip::StringEnd;
@@ -89,8 +92,8 @@ pub struct StringEnd {
 }
 
 impl StringEnd {
-    /// The position after the closing quote; `None` when it is not in this piece. The first piece begins behind the opening
-    /// quote.
+    /// Returns the position after the closing quote; `None` when it is not in this piece. The first
+    /// piece starts after the opening quote.
     pub fn find(&mut self, piece: &[u8]) -> Option<usize> {
         let mut pos = 0;
         if self.escaped && !piece.is_empty() {
@@ -185,14 +188,14 @@ mod x86 {
     #[inline]
     pub fn container(text: &[u8], pos: usize) -> Option<usize> {
         if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("pclmulqdq") {
-            // SAFETY: the processor has the features, just asked.
+            // SAFETY: the processor has the features, as just checked.
             unsafe { container_avx2(text, pos) }
         } else {
             container_sse2(text, pos)
         }
     }
 
-    /// What is carried from block to block.
+    /// The state carried from block to block.
     struct State {
         depth: usize,
         /// All ones inside a string.
@@ -233,7 +236,8 @@ mod x86 {
             (EVEN ^ (runs << 1)) & follows
         }
 
-        /// The offset in the block after the bracket that closes the container, if it is there.
+        /// Returns the offset in the block after the bracket that closes the container, if the
+        /// block contains it.
         #[inline(always)]
         fn block(&mut self, masks: Masks, prefix_xor: impl Fn(u64) -> u64) -> Option<usize> {
             let quotes = masks.quotes & !self.escaped(masks.backslashes);
@@ -289,7 +293,8 @@ mod x86 {
         blocks(
             text,
             pos,
-            // SAFETY: the features are those of the enclosing function; both loads are inside of `block`.
+            // SAFETY: the features are those of the enclosing function; both loads are inside of
+            // `block`.
             |block| unsafe {
                 let low = _mm256_loadu_si256(block.as_ptr().cast());
                 let high = _mm256_loadu_si256(block.as_ptr().add(32).cast());
@@ -301,7 +306,8 @@ mod x86 {
                     let byte = _mm256_set1_epi8(byte as i8);
                     mask(_mm256_cmpeq_epi8(low, byte), _mm256_cmpeq_epi8(high, byte))
                 };
-                // `[` and `{`, and `]` and `}`, differ in this bit only, and no other byte of JSON outside strings meets them.
+                // `[` and `{`, and `]` and `}`, differ in this bit only, and no other byte of JSON
+                // outside strings meets them.
                 let bit = _mm256_set1_epi8(0x20);
                 let (low_bit, high_bit) = (_mm256_or_si256(low, bit), _mm256_or_si256(high, bit));
                 Masks {
@@ -361,7 +367,7 @@ mod x86 {
 mod tests {
     use super::*;
 
-    /// A cheap generator of repeatable choices.
+    /// Returns a cheap generator of repeatable choices.
     fn next(state: &mut u64) -> usize {
         *state = state
             .wrapping_mul(6364136223846793005)

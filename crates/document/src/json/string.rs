@@ -1,4 +1,4 @@
-//! JSON strings: finding their end, undoing and doing escapes.
+//! JSON strings: finding their end, and converting escapes.
 
 use super::DocError;
 use crate::rev::hex_digit;
@@ -6,7 +6,8 @@ use crate::rev::hex_digit;
 const ONES: u64 = 0x0101_0101_0101_0101;
 const HIGHS: u64 = 0x8080_8080_8080_8080;
 
-/// Where the first quote, backslash or control character is at or after `from`; the length of `bytes` when there is none.
+/// Returns where the first quote, backslash or control character is at or after `from`; the length
+/// of `bytes` without one.
 #[inline]
 pub(crate) fn find_special(bytes: &[u8], from: usize) -> usize {
     let mut at = from;
@@ -26,7 +27,8 @@ pub(crate) fn find_special(bytes: &[u8], from: usize) -> usize {
     at
 }
 
-/// Sets the high bit of each special byte in a word. Bytes above the lowest special one may be marked falsely.
+/// Sets the high bit of each special byte in a word. Bytes above the lowest special one may be
+/// marked falsely.
 #[inline]
 fn special_bytes(word: u64) -> u64 {
     let zero_bytes = |word: u64| word.wrapping_sub(ONES) & !word;
@@ -36,7 +38,8 @@ fn special_bytes(word: u64) -> u64 {
     (quote | backslash | control) & HIGHS
 }
 
-/// Appends what stands between the quotes of a JSON string. Hexadecimal digits are uppercase, as CouchDB writes them.
+/// Appends a text as the contents of a JSON string. Hexadecimal digits are uppercase, as CouchDB
+/// writes them.
 pub(crate) fn write_escaped(text: &str, out: &mut Vec<u8>) {
     const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
     let bytes = text.as_bytes();
@@ -66,7 +69,8 @@ pub(crate) fn write_escaped(text: &str, out: &mut Vec<u8>) {
     }
 }
 
-/// Undoes the escapes of a string whose text starts at `from`, up to its closing quote. Answers where that is.
+/// Decodes the escapes of a string whose text starts at `from`, up to its closing quote. Returns
+/// the quote's position.
 pub(crate) fn unescape(input: &[u8], from: usize, text: &mut Vec<u8>) -> Result<usize, DocError> {
     let mut from = from;
     loop {
@@ -80,7 +84,7 @@ pub(crate) fn unescape(input: &[u8], from: usize, text: &mut Vec<u8>) -> Result<
     }
 }
 
-/// Undoes the escapes of the whole of what stands between the quotes of a string.
+/// Decodes the escapes of the contents of a string.
 pub(crate) fn unescape_all(written: &[u8], text: &mut Vec<u8>) -> Result<(), DocError> {
     let mut from = 0;
     loop {
@@ -94,7 +98,7 @@ pub(crate) fn unescape_all(written: &[u8], text: &mut Vec<u8>) -> Result<(), Doc
     }
 }
 
-/// `at`: behind the backslash. Answers the position behind the escape.
+/// `at` is after the backslash. Returns the position after the escape.
 fn unescape_one(input: &[u8], at: usize, text: &mut Vec<u8>) -> Result<usize, DocError> {
     let byte = match *input.get(at).ok_or(DocError::InvalidJson)? {
         byte @ (b'"' | b'\\' | b'/') => byte,

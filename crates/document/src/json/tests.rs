@@ -258,7 +258,8 @@ fn duplicates_are_dropped_from_special_members_too() {
     );
 }
 
-/// A JSON object written member by member, so that names can occur more than once, and what is left of it.
+/// Returns a JSON object written member by member, so that names can occur repeatedly, and the
+/// result.
 fn with_duplicates() -> impl Strategy<Value = (String, Value)> {
     let leaf = (0..300_i32).prop_map(|number| (number.to_string(), Value::from(number)));
     leaf.prop_recursive(4, 80, 20, |inner| {

@@ -1,11 +1,12 @@
-//! Going over the members and elements of stored text where it lies: compact, checked, without duplicate members.
+//! Iterates over the members and elements of stored text in place: compact, checked, without
+//! duplicate members.
 
 use std::borrow::Cow;
 
 use super::skip;
 use super::string::unescape_all;
 
-/// The elements of an array's text, one after the other.
+/// The elements of an array's text.
 ///
 /// ```
 /// use document::json::Elements;
@@ -19,7 +20,7 @@ pub struct Elements<'a> {
 }
 
 impl<'a> Elements<'a> {
-    /// Of `[…]`.
+    /// Iterates over `[…]`.
     pub fn of(array: &'a [u8]) -> Self {
         let pos = if array.get(1) == Some(&b']') {
             array.len()
@@ -37,7 +38,7 @@ impl<'a> Iterator for Elements<'a> {
     fn next(&mut self) -> Option<&'a [u8]> {
         let end = skip::value(self.text, self.pos)?;
         let element = self.text.get(self.pos..end)?;
-        // Behind it is a comma or the bracket.
+        // It is followed by a comma or the bracket.
         self.pos = if self.text.get(end) == Some(&b',') {
             end + 1
         } else {
@@ -47,8 +48,8 @@ impl<'a> Iterator for Elements<'a> {
     }
 }
 
-/// The members of an object's text: the name without quotes, as it is written, and where the value begins. The reader says
-/// how far it has read, since it may have found the value's end already.
+/// The members of an object's text: the name without quotes, as it is written, and the position of
+/// the value. The caller passes the end of the value, since it may have found it already.
 ///
 /// ```
 /// use document::json::{Members, skip};
@@ -66,18 +67,18 @@ pub struct Members<'a> {
 }
 
 impl<'a> Members<'a> {
-    /// Of `{…}`, or of members without braces.
+    /// Iterates over `{…}`, or over members without braces.
     pub fn of(text: &'a [u8]) -> Self {
         let pos = usize::from(text.first() == Some(&b'{'));
         Members { text, pos }
     }
 
-    /// The members of the object whose first one is at `pos`.
+    /// Iterates over the members of the object whose first one is at `pos`.
     pub fn from(text: &'a [u8], pos: usize) -> Self {
         Members { text, pos }
     }
 
-    /// The name of the member here, and the position of its value.
+    /// Returns the name of the current member, and the position of its value.
     #[inline]
     pub fn name(&self) -> Option<(&'a [u8], usize)> {
         if self.text.get(self.pos) != Some(&b'"') {
@@ -87,20 +88,21 @@ impl<'a> Members<'a> {
         Some((&self.text[self.pos + 1..end - 1], end + 1))
     }
 
-    /// Goes on behind a value that ends at `end`; false when it was the last.
+    /// Continues after a value that ends at `end`; false when it was the last.
     #[inline]
     pub fn go_on(&mut self, end: usize) -> bool {
         self.pos = end + 1;
         self.text.get(end) == Some(&b',')
     }
 
-    /// The position behind the object, after [`Members::go_on`] answered false.
+    /// Returns the position after the object, after [`Members::go_on`] returned false.
     pub fn end(&self) -> usize {
         self.pos
     }
 }
 
-/// The members of an object's text with their values' texts, names unescaped; none of text that is no object.
+/// Iterates over the members of an object's text with their values' texts, names unescaped; empty
+/// for text that is not an object.
 ///
 /// ```
 /// let all: Vec<_> = document::json::members(br#"{"a":[1],"\u0062":2}"#).collect();
@@ -118,7 +120,7 @@ pub fn members(object: &[u8]) -> impl Iterator<Item = (String, &[u8])> {
     })
 }
 
-/// The text of the value of an object's member; `None` too when the text is no object.
+/// Returns the text of the value of an object's member; `None` also when the text is not an object.
 ///
 /// ```
 /// use document::json::member;
@@ -142,7 +144,7 @@ pub fn member<'a>(object: &'a [u8], wanted: &str) -> Option<&'a [u8]> {
     }
 }
 
-/// Whether a member's name as it is written, without quotes, is this one.
+/// Returns whether a member's name as it is written, without quotes, is this one.
 #[inline]
 pub fn is_name(written: &[u8], name: &str) -> bool {
     if written.contains(&b'\\') {
@@ -151,7 +153,7 @@ pub fn is_name(written: &[u8], name: &str) -> bool {
     written == name.as_bytes()
 }
 
-/// What a string says of which this is written between its quotes; `None` when it is no string's text.
+/// Decodes the contents of a string; `None` when they are invalid.
 ///
 /// ```
 /// assert_eq!(document::json::name_text(br"a\u0062").as_deref(), Some("ab"));
@@ -165,7 +167,7 @@ pub fn name_text(written: &[u8]) -> Option<Cow<'_, str>> {
     String::from_utf8(text).ok().map(Cow::Owned)
 }
 
-/// What a string's text, quotes included, says; `None` for the text of any other value.
+/// Decodes a string's text, including its quotes; `None` for the text of any other value.
 ///
 /// ```
 /// assert_eq!(document::json::string_text(br#""a\"""#).as_deref(), Some("a\""));

@@ -2,7 +2,7 @@
 
 use super::{Limits, MultipartError};
 
-/// The headers of one part: names in lower case, values without surrounding blanks, in their order.
+/// The headers of one part: names in lower case, values without surrounding blanks, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Headers(Vec<(String, String)>);
 
@@ -34,18 +34,18 @@ impl Headers {
         Ok(Headers(headers))
     }
 
-    /// The first value of a header; `name` in lower case.
+    /// Returns the first value of a header; `name` in lower case.
     pub fn get(&self, name: &str) -> Option<&str> {
         let found = self.0.iter().find(|(n, _)| n == name)?;
         Some(&found.1)
     }
 
-    /// The part's content type, if it says one.
+    /// Returns the part's content type, if it has one.
     pub fn content_type(&self) -> Option<ContentType> {
         ContentType::parse(self.get("content-type")?)
     }
 
-    /// The name of the form field that the part is, in a `multipart/form-data` (RFC 7578).
+    /// Returns the name of the form field in a `multipart/form-data` (RFC 7578).
     pub fn form_field(&self) -> Option<String> {
         let (kind, parameters) = split_parameters(self.get("content-disposition")?);
         if !kind.eq_ignore_ascii_case("form-data") {
@@ -55,7 +55,8 @@ impl Headers {
         Some(name)
     }
 
-    /// The file name in `Content-Disposition`: an attachment's name. The extended form (RFC 5987) in UTF-8 goes first.
+    /// Returns the file name in `Content-Disposition`: an attachment's name. The extended form (RFC
+    /// 5987) in UTF-8 goes first.
     pub fn filename(&self) -> Option<String> {
         let disposition = self.get("content-disposition")?;
         let (_, parameters) = split_parameters(disposition);
@@ -100,13 +101,13 @@ impl ContentType {
         })
     }
 
-    /// A parameter's value; `name` in lower case.
+    /// Returns a parameter's value; `name` in lower case.
     pub fn parameter(&self, name: &str) -> Option<&str> {
         let found = self.parameters.iter().find(|(n, _)| n == name)?;
         Some(&found.1)
     }
 
-    /// The boundary, when this is a multipart type that has one.
+    /// Returns the boundary, when this is a multipart type that has one.
     pub fn boundary(&self) -> Option<&str> {
         if !self.essence.starts_with("multipart/") {
             return None;
@@ -143,7 +144,7 @@ fn split_parameters(value: &str) -> (&str, Vec<(String, String)>) {
     (essence.trim(), parameters)
 }
 
-/// Reads up to the closing quote; a missing one stands at the end.
+/// Reads up to the closing quote; a missing one is assumed at the end.
 fn unquote(quoted: &str) -> (String, &str) {
     let mut value = String::new();
     let mut chars = quoted.char_indices();

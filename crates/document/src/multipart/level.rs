@@ -1,41 +1,41 @@
-//! One multipart body, without those inside it.
+//! One multipart body, without nested ones.
 
 use bytes::{Buf, Bytes, BytesMut};
 use memchr::memmem::Finder;
 
 use super::{BOUNDARY_LENGTH_MAX, Headers, Limits, MultipartError};
 
-/// Blanks that may stand between a delimiter and its line's end.
+/// Maximum number of blanks between a delimiter and the end of its line.
 const PADDING_MAX: usize = 128;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// Before the first delimiter.
     Preamble,
-    /// After a delimiter; the buffer begins with the CRLF of its line.
+    /// After a delimiter; the buffer starts with the CRLF of its line.
     Headers,
     Content,
     /// After the closing delimiter.
     Epilogue,
 }
 
-/// What comes next of one level.
+/// The next item of a level.
 #[derive(Debug)]
 pub(super) enum Step {
     Part(Headers),
     Data(Bytes),
     PartEnd,
     End,
-    /// Nothing before more bytes come.
+    /// More bytes are needed.
     Hungry,
 }
 
-/// What follows a delimiter.
+/// The text after a delimiter.
 enum Follower {
-    /// A part, after so many bytes of blanks.
+    /// A part, after this many bytes of blanks.
     Part(usize),
     Close,
-    /// The text only begins like a delimiter.
+    /// The text only starts like a delimiter.
     None,
     Unknown,
 }
@@ -46,9 +46,9 @@ pub(super) struct Level {
     /// CRLF, two hyphens and the boundary.
     delimiter: Finder<'static>,
     state: State,
-    /// Bytes at the start of the buffer that are no content, though a delimiter may begin in them.
+    /// Bytes at the start of the buffer that are not content, though a delimiter may start in them.
     lead: usize,
-    /// The part's end was told; the end of all is due.
+    /// The part's end was reported; the end of the body is next.
     closing: bool,
 }
 
@@ -60,7 +60,7 @@ impl Level {
         }
         let delimiter = format!("\r\n--{boundary}");
         Ok(Level {
-            // So that a delimiter at the very beginning is one like the others.
+            // So that a delimiter at the very start is like the others.
             buffer: BytesMut::from(&b"\r\n"[..]),
             delimiter: Finder::new(delimiter.as_bytes()).into_owned(),
             state: State::Preamble,
@@ -75,7 +75,7 @@ impl Level {
         }
     }
 
-    /// Was the closing delimiter seen?
+    /// Returns whether the closing delimiter was seen.
     pub fn ended(&self) -> bool {
         self.state == State::Epilogue && !self.closing
     }
@@ -113,18 +113,18 @@ impl Level {
         }
         let block = self.buffer.split_to(end);
         let headers = Headers::parse(block.get(2..).unwrap_or_default(), limits)?;
-        // The blank line's own CRLF stays: in a part without content, it is the delimiter's.
+        // The blank line's own CRLF stays: in a part without content, it belongs to the delimiter.
         self.buffer.advance(2);
         self.lead = 2;
         self.state = State::Content;
         Ok(Step::Part(headers))
     }
 
-    /// Content up to the next delimiter. Before the first one there is only what is to be thrown away.
+    /// Reads content up to the next delimiter. Before the first one everything is discarded.
     fn content(&mut self) -> Result<Step, MultipartError> {
         loop {
             let Some(at) = self.delimiter.find(&self.buffer) else {
-                // What may be the beginning of a delimiter stays.
+                // Keeps what may be the start of a delimiter.
                 let keep = self.delimiter.needle().len() - 1;
                 let upto = self.buffer.len().saturating_sub(keep);
                 match self.take(upto) {
@@ -135,7 +135,7 @@ impl Level {
             if let Some(data) = self.take(at) {
                 return Ok(Step::Data(data));
             }
-            // Now the buffer begins with the delimiter.
+            // Now the buffer starts with the delimiter.
             let length = self.delimiter.needle().len();
             match follower(&self.buffer[length..]) {
                 Follower::Unknown => return Ok(Step::Hungry),
@@ -151,7 +151,7 @@ impl Level {
                     self.closing = true;
                     return Ok(Step::PartEnd);
                 }
-                // A delimiter may begin within this text, but not within its first byte.
+                // A delimiter may start within this text, but not at its first byte.
                 Follower::None => {
                     let lead = std::mem::take(&mut self.lead);
                     if lead > 0 {
@@ -164,7 +164,7 @@ impl Level {
         }
     }
 
-    /// Takes the buffer's first `upto` bytes; `None` when there is nothing in them for the reader.
+    /// Takes the buffer's first `upto` bytes; `None` when they contain nothing for the reader.
     fn take(&mut self, upto: usize) -> Option<Bytes> {
         let lead = self.lead.min(upto);
         self.buffer.advance(lead);

@@ -1,9 +1,10 @@
-//! MIME multipart bodies: documents with their attachments on the wire (`multipart/related`), and several of those
-//! (`multipart/mixed`).
+//! MIME multipart bodies: documents with their attachments (`multipart/related`), and several of
+//! those (`multipart/mixed`).
 //!
-//! Nothing here does I/O: bytes go in by [`Parser::push`], events come out of [`Parser::next_event`]; the [`Writer`] makes the
-//! bytes between the parts. Neither holds a part's content: a parser holds what was pushed and not yet taken, and at most one
-//! block of headers and one delimiter more.
+//! Nothing here does I/O: bytes go in by [`Parser::push`], events come out of
+//! [`Parser::next_event`]; the [`Writer`] writes the bytes between the parts. Neither holds a
+//! part's content: a parser holds pushed bytes that were not taken yet, and at most one block of
+//! headers and one delimiter more.
 //!
 //! ```
 //! use document::multipart::{ContentType, Event, Limits, Parser};
@@ -33,14 +34,14 @@ pub use writer::{PartHead, Writer};
 /// The longest boundary that RFC 2046 allows, in bytes.
 pub const BOUNDARY_LENGTH_MAX: usize = 70;
 
-/// What a parser refuses to go beyond.
+/// The limits of a parser.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Bytes of one part's headers.
+    /// Maximum bytes of one part's headers.
     pub header_bytes_max: usize,
-    /// Number of one part's headers.
+    /// Maximum number of one part's headers.
     pub headers_max: usize,
-    /// Multiparts in multiparts; 1 stands for none.
+    /// Maximum nesting of multiparts; 1 allows none within the body.
     pub depth_max: usize,
 }
 
@@ -54,16 +55,17 @@ impl Default for Limits {
     }
 }
 
-/// Why a body is no multipart body.
+/// The reason why a body is not a multipart body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum MultipartError {
     /// Empty, longer than [`BOUNDARY_LENGTH_MAX`], or with a line break.
     #[error("Bad multipart boundary")]
     Boundary,
-    /// A part's headers are longer than [`Limits::header_bytes_max`], or more than [`Limits::headers_max`].
+    /// A part's headers are longer than [`Limits::header_bytes_max`], or more than
+    /// [`Limits::headers_max`].
     #[error("Multipart headers are too long")]
     HeadersTooLong,
-    /// A line of a part's headers is no header.
+    /// A line of a part's headers is invalid.
     #[error("Bad multipart header")]
     Header,
     /// Multiparts are nested deeper than [`Limits::depth_max`].
@@ -72,7 +74,7 @@ pub enum MultipartError {
     /// The body, or a multipart within it, ended before its closing delimiter.
     #[error("Multipart body ended too early")]
     Truncated,
-    /// [`Parser::enter`] was called elsewhere than right after a part's headers.
+    /// [`Parser::enter`] was called other than right after a part's headers.
     #[error("Not at the beginning of a part")]
     NotAtPart,
 }

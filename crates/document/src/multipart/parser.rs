@@ -5,25 +5,25 @@ use bytes::Bytes;
 use super::level::{Level, Step};
 use super::{Headers, Limits, MultipartError};
 
-/// What a multipart body consists of.
+/// An event of a multipart body.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Event {
-    /// A part begins. [`Parser::enter`] may be called now, if it is a multipart itself.
+    /// A part starts. [`Parser::enter`] may be called now, if it is a multipart itself.
     Part(Headers),
     /// A piece of the part's content, never empty.
     Data(Bytes),
     /// The part is complete.
     PartEnd,
-    /// A multipart is complete: the innermost one that was entered and did not end yet.
+    /// A multipart is complete: the innermost entered one that has not ended yet.
     End,
 }
 
-/// Takes bytes as they come, and tells what they are.
+/// Takes bytes as they arrive, and returns events.
 ///
-/// After an error, a parser stays where it is, and is of no more use.
+/// After an error, a parser cannot be used any more.
 #[derive(Debug)]
 pub struct Parser {
-    /// The body, then the multiparts in it that were entered, each a part of the one before. Never empty.
+    /// The body, then the entered multiparts, each a part of the one before. Never empty.
     levels: Vec<Level>,
     limits: Limits,
     /// The last event was [`Event::Part`].
@@ -41,13 +41,14 @@ impl Parser {
         })
     }
 
-    /// Takes in what came next. Take all events before pushing more, so that what is held stays small.
+    /// Adds bytes. All events should be taken before more is pushed, so that little is buffered.
     pub fn push(&mut self, bytes: &[u8]) {
         self.levels[0].push(bytes);
     }
 
-    /// Reads the part that has just begun as a multipart: its own parts follow, then [`Event::End`], and then the part's
-    /// [`Event::PartEnd`]. Whatever else is in the part is passed over.
+    /// Reads the part that has just started as a multipart: its own parts follow, then
+    /// [`Event::End`], and then the part's [`Event::PartEnd`]. Anything else in the part is
+    /// skipped.
     ///
     /// # Errors
     /// [`MultipartError::NotAtPart`], [`MultipartError::TooDeep`], [`MultipartError::Boundary`].
@@ -63,16 +64,16 @@ impl Parser {
         Ok(())
     }
 
-    /// How many multiparts have been entered: 1 in the body itself.
+    /// Returns the current nesting: 1 in the body itself.
     pub fn depth(&self) -> usize {
         self.levels.len()
     }
 
-    /// The next event; `None` before more bytes are pushed, and after the body's end.
+    /// Returns the next event; `None` before more bytes are pushed, and after the body's end.
     ///
     /// # Errors
-    /// [`MultipartError::HeadersTooLong`], [`MultipartError::Header`], and [`MultipartError::Truncated`] when a part ends before the
-    /// multipart in it does.
+    /// [`MultipartError::HeadersTooLong`], [`MultipartError::Header`], and
+    /// [`MultipartError::Truncated`] when a part ends before the multipart in it does.
     pub fn next_event(&mut self) -> Result<Option<Event>, MultipartError> {
         loop {
             let innermost = self.levels.len() - 1;
@@ -101,7 +102,8 @@ impl Parser {
         }
     }
 
-    /// Gives a level more of the part that it is in; false when there is nothing yet. When the part ended, the level goes.
+    /// Passes more of the outer part to a level; false when there is nothing yet. When the part
+    /// ended, the level is removed.
     fn feed(&mut self, level: usize) -> Result<bool, MultipartError> {
         let Some(outer) = level.checked_sub(1) else {
             return Ok(false);
@@ -130,7 +132,7 @@ impl Parser {
         }
     }
 
-    /// To be called when no more bytes come.
+    /// Must be called when no more bytes arrive.
     ///
     /// # Errors
     /// [`MultipartError::Truncated`] when the body's closing delimiter has not been seen.

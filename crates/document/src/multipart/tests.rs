@@ -43,7 +43,8 @@ fn read(pieces: &[&[u8]], nested: bool) -> Result<Vec<Seen>, MultipartError> {
     Ok(seen)
 }
 
-/// The events of `body`, which must be the same wherever it is cut in two, and byte by byte.
+/// Returns the events of `body`, which must be the same wherever it is split in two, and byte by
+/// byte.
 fn read_cut_everywhere(body: &[u8], nested: bool) -> Result<Vec<Seen>, MultipartError> {
     let whole = read(&[body], nested);
     for at in 0..=body.len() {

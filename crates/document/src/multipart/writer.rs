@@ -2,12 +2,12 @@
 
 use super::{BOUNDARY_LENGTH_MAX, MultipartError};
 
-/// The headers of a part that is to be written, as CouchDB writes those of documents and attachments.
+/// The headers of a part to be written, as CouchDB writes those of documents and attachments.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct PartHead<'a> {
-    /// Id and revision of the document that the part is: `X-Doc-Id` and `X-Rev-Id`.
+    /// Id and revision of the part's document: `X-Doc-Id` and `X-Rev-Id`.
     pub doc: Option<(&'a str, &'a str)>,
-    /// `Content-Type`, as it is. An attachment may have an empty one.
+    /// `Content-Type`, unchanged. An attachment may have an empty one.
     pub content_type: &'a str,
     /// An attachment's name: the file name in `Content-Disposition`.
     pub filename: Option<&'a str>,
@@ -17,7 +17,7 @@ pub struct PartHead<'a> {
     pub encoding: Option<&'a str>,
 }
 
-/// Writes a multipart body: for each part what comes before its content, and what comes after the last.
+/// Writes a multipart body: the bytes before the content of each part, and those after the last.
 ///
 /// ```
 /// use document::multipart::{PartHead, Writer};
@@ -36,7 +36,8 @@ pub struct Writer {
 
 impl Writer {
     /// # Errors
-    /// [`MultipartError::Boundary`]. A boundary must not occur in any part's content: make it of random characters.
+    /// [`MultipartError::Boundary`]. A boundary must not occur in any part's content: make it of
+    /// random characters.
     pub fn new(boundary: &str) -> Result<Writer, MultipartError> {
         let length = boundary.len();
         if length == 0 || length > BOUNDARY_LENGTH_MAX || !boundary.is_ascii() {
@@ -48,17 +49,17 @@ impl Writer {
         })
     }
 
-    /// The boundary.
+    /// Returns the boundary.
     pub fn boundary(&self) -> &str {
         &self.boundary
     }
 
-    /// The body's content type: `subtype` is `related` or `mixed`.
+    /// Returns the body's content type: `subtype` is `related` or `mixed`.
     pub fn content_type(&self, subtype: &str) -> String {
         format!("multipart/{subtype}; boundary=\"{}\"", self.boundary)
     }
 
-    /// Ends the part before, if there is one, and begins the next.
+    /// Ends the part before, if there is one, and starts the next.
     pub fn part(&mut self, head: &PartHead<'_>, out: &mut Vec<u8>) {
         if std::mem::replace(&mut self.begun, true) {
             out.extend_from_slice(b"\r\n");

@@ -1,24 +1,26 @@
-//! A revision tree in the form for many edits in a row.
+//! A revision tree in the form for many successive edits.
 //!
-//! [`RevTree`] is compact, but an edit that is not at its end copies it: n edits of one document cost n². Here an edit costs
-//! what its path and the lineage above it cost, however many revisions the tree has. It is built from a [`RevTree`] and
-//! becomes one again, and it answers each edit exactly as [`RevTree::graft`] does.
+//! [`RevTree`] is compact, but an edit that is not at its end copies it: n edits of one document
+//! cost n². Here an edit costs as much as its path and the lineage above it, however many revisions
+//! the tree has. It is built from a [`RevTree`] and converted back, and it treats each edit exactly
+//! as [`RevTree::graft`] does.
 //!
-//! Stemming is the reason for most of this code. A revision stays while a leaf descends from it that is fewer than
-//! `limit` steps away; `near_leaves` counts those. So an edit has to visit only the ancestors of what it changes:
-//! one that takes the place of a leaf changes the count of the ancestor `limit` steps above it, and no other.
-//! As long as the tree has at most `limit` revisions nothing can be stemmed, and nothing is counted.
+//! Stemming is the reason for most of this code. A revision stays while a leaf descends from it
+//! that is fewer than `limit` steps away; `near_leaves` counts those. So an edit has to visit only
+//! the ancestors of the changed revisions: one that replaces a leaf changes the count of the
+//! ancestor `limit` steps above it, and no other. As long as the tree has at most `limit` revisions
+//! nothing can be stemmed, and nothing is counted.
 
 use std::collections::BTreeMap;
 
 use super::limits::{Grafted, TreeLimits, weight};
-use super::{Leaf, Merged, Node, RevPath, RevTree, Revision};
+use super::{Leaf, Merged, RevNode, RevPath, RevTree, Revision};
 use crate::rev::{Rev, RevRef};
 
-/// A revision tree for many edits in a row.
+/// A revision tree for many successive edits.
 #[derive(Clone, Debug, Default)]
 pub struct BulkTree {
-    /// In the order in which they came. Dropped ones stay, so that indices do not change.
+    /// In the order of addition. Dropped ones stay, so that indices do not change.
     nodes: Vec<BulkNode>,
     /// The nodes that are not dropped.
     by_rev: BTreeMap<Rev, u32>,
@@ -29,7 +31,7 @@ pub struct BulkTree {
     /// Of the leaves, and of all nodes ([`weight`]).
     leaf_weight: u64,
     weight: u64,
-    /// The limit that `near_leaves` is counted for; none while nothing is counted.
+    /// The limit that `near_leaves` is counted for; `None` while nothing is counted.
     counted_for: Option<u64>,
 }
 
@@ -59,7 +61,7 @@ impl BulkNode {
     }
 }
 
-/// What an edit has done so far.
+/// The effect of an edit so far.
 #[derive(Default)]
 struct Progress {
     /// Revisions before it.
@@ -73,7 +75,7 @@ struct Progress {
     has_new_body: bool,
 }
 
-/// How many leaves are how many steps below a node.
+/// Numbers of leaves by their distance below a node.
 type Depths = Vec<(u64, u64)>;
 
 impl From<RevTree> for BulkTree {
@@ -88,7 +90,7 @@ impl From<RevTree> for BulkTree {
                 bulk.link(at, parent);
             }
         }
-        // All are sorted, so that the maps are built at once.
+        // All are sorted, so that the maps are built in one step.
         let all = || bulk.nodes.iter().zip(0..);
         bulk.by_rev = all().map(|(node, at)| (node.rev.clone(), at)).collect();
         let leaves = |alive: bool| {
@@ -101,22 +103,22 @@ impl From<RevTree> for BulkTree {
 }
 
 impl BulkTree {
-    /// Whether the tree has no revisions.
+    /// Returns whether the tree has no revisions.
     pub fn is_empty(&self) -> bool {
         self.by_rev.is_empty()
     }
 
-    /// The number of revisions.
+    /// Returns the number of revisions.
     pub fn len(&self) -> usize {
         self.by_rev.len()
     }
 
-    /// The number of revisions in memory, those that were stemmed away since it was built among them.
+    /// Returns the number of revisions in memory, including those stemmed since it was built.
     pub fn held(&self) -> usize {
         self.nodes.len()
     }
 
-    /// The tree in the other form.
+    /// Converts the tree to the other form.
     pub fn to_tree(&self) -> RevTree {
         let mut moved = vec![0_u32; self.nodes.len()];
         for (at, index) in self.by_rev.values().zip(0..) {
@@ -124,7 +126,7 @@ impl BulkTree {
         }
         let nodes = self.by_rev.values().map(|at| {
             let node = &self.nodes[*at as usize];
-            Node {
+            RevNode {
                 generation: node.rev.generation,
                 hash: node.rev.hash.clone(),
                 revision: node.revision,
@@ -234,10 +236,10 @@ impl BulkTree {
         }
     }
 
-    /// Makes the path part of the tree, as far as the tree's own lineage agrees with it.
+    /// Adds the path to the tree, as far as the tree's own lineage agrees with it.
     fn link_path(&mut self, path: &RevPath, body: Option<Revision>, progress: &mut Progress) {
         let mut body = body;
-        // The path's revision before, when it has yet to get its parent, and the leaves below it.
+        // The path's previous revision, if it still needs its parent, and the leaves below it.
         let mut child: Option<u32> = None;
         let mut below: Depths = vec![];
         let mut revs = path.revs().peekable();
@@ -307,7 +309,7 @@ impl BulkTree {
         }
     }
 
-    /// The leaves below a node that its parent would count.
+    /// Counts the leaves below a node that its parent would count.
     fn depths(&mut self, root: u32) -> Depths {
         let Some(limit) = self.counted_for else {
             return vec![];
@@ -342,12 +344,13 @@ impl BulkTree {
             level = below;
             steps += 1;
         }
-        // So that the next one need not look again: a node loses near leaves by edits, and gains them by way of `attach`.
+        // So that the next one need not search again: a node loses near leaves by edits, and gains
+        // them by `attach`.
         self.nodes[root as usize].far = depths.first().map_or(limit - 1, |(steps, _)| *steps);
         depths
     }
 
-    /// Of every branch keeps only the `limit` newest revisions.
+    /// Keeps only the `limit` newest revisions of every branch.
     fn stem(&mut self, limit: u64, candidates: &mut Vec<u32>, added: &[u32]) {
         if self.len() as u64 <= limit {
             return;
@@ -369,7 +372,8 @@ impl BulkTree {
 
     fn count_all(&mut self, limit: u64) {
         self.counted_for = Some(limit);
-        // Leaves that are `limit` steps below a node, and so are not near to it nor to what is above it.
+        // Leaves that are `limit` steps below a node, and so are near neither to it nor to its
+        // ancestors.
         let mut left_behind = vec![0_u64; self.nodes.len()];
         let mut lineage: Vec<u32> = vec![];
         let roots: Vec<u32> = {
@@ -416,7 +420,7 @@ impl BulkTree {
         }
     }
 
-    /// Stems the tree further, because it is too heavy. What became of the edit.
+    /// Stems the tree further, because it is too heavy. Returns the result of the edit.
     fn lighten(
         &mut self,
         limits: &TreeLimits,
@@ -449,7 +453,7 @@ impl BulkTree {
         }
     }
 
-    /// Whether stemming undid all of an edit.
+    /// Returns whether stemming undid all of an edit.
     fn is_unchanged(&self, progress: &Progress) -> bool {
         let is_there = |at: &u32| !self.nodes[*at as usize].is_dropped;
         !progress.has_new_body

@@ -1,4 +1,5 @@
-//! Edits in a row: [`BulkTree`] against [`RevTree`], and [`RevTree::graft`] against the naive model, also of wide trees.
+//! Successive edits: [`BulkTree`] against [`RevTree`], and [`RevTree::graft`] against the naive
+//! model, also of wide trees.
 
 use std::collections::BTreeSet;
 
@@ -50,7 +51,7 @@ fn limits() -> impl Strategy<Value = TreeLimits> {
     (1..9_u64, prop::option::of(1..60_u64)).prop_map(|(revs, leaves)| TreeLimits { revs, leaves })
 }
 
-/// Checks that two forms of a tree say the same, and returns the plain one.
+/// Checks that two forms of a tree agree, and returns the plain one.
 fn agree(tree: &RevTree, bulk: &BulkTree) -> Result<(), TestCaseError> {
     prop_assert_eq!(bulk.winner(), tree.winner());
     prop_assert_eq!(bulk.leaf_bytes(), tree.leaf_bytes());

@@ -1,4 +1,4 @@
-//! How a revision tree is stored.
+//! The stored form of a revision tree.
 //!
 //! ```text
 //! tree     = varint(node count × 2 + is chain) chain | varint(node count × 2) general ; an empty tree is one zero byte
@@ -12,7 +12,7 @@
 //! varint   = 7 bits a byte, lowest first, high bit set on all bytes but the last
 //! ```
 
-use super::{Node, RevTree, Revision};
+use super::{RevNode, RevTree, Revision};
 use crate::rev::{GENERATION_MAX, RevHash};
 use crate::varint;
 
@@ -53,10 +53,11 @@ impl RevTree {
         }
     }
 
-    /// Reads what [`RevTree::encode`] wrote.
+    /// Decodes the output of [`RevTree::encode`].
     ///
     /// # Errors
-    /// [`Corrupt`] for any bytes that `encode` does not write, those of trees that break an invariant included.
+    /// [`Corrupt`] for any bytes that `encode` does not write, including those of trees that break
+    /// an invariant.
     pub fn decode(bytes: &[u8]) -> Result<Self, Corrupt> {
         let (tree, rest) = Self::decode_prefix(bytes)?;
         if rest.is_empty() {
@@ -66,7 +67,7 @@ impl RevTree {
         }
     }
 
-    /// Like [`RevTree::decode`], for a tree that other bytes follow, which are answered too.
+    /// Decodes a tree followed by other bytes, which are returned too.
     ///
     /// # Errors
     /// See [`RevTree::decode`].
@@ -102,7 +103,7 @@ impl RevTree {
     }
 }
 
-fn encode_node(node: &Node, out: &mut Vec<u8>) {
+fn encode_node(node: &RevNode, out: &mut Vec<u8>) {
     // Equal hashes are written alike, whichever variant holds them.
     let text = if node.hash.as_bytes().len() == MD5_LENGTH {
         0
@@ -143,7 +144,7 @@ impl<'a> Reader<'a> {
         varint::take(&mut self.0).ok_or(Corrupt)
     }
 
-    fn chain(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {
+    fn chain(&mut self, count: usize) -> Result<Vec<RevNode>, Corrupt> {
         if count == 0 {
             return Err(Corrupt);
         }
@@ -161,8 +162,8 @@ impl<'a> Reader<'a> {
         Ok(nodes)
     }
 
-    fn general(&mut self, count: usize) -> Result<Vec<Node>, Corrupt> {
-        let mut nodes: Vec<Node> = Vec::with_capacity(count + 1);
+    fn general(&mut self, count: usize) -> Result<Vec<RevNode>, Corrupt> {
+        let mut nodes: Vec<RevNode> = Vec::with_capacity(count + 1);
         let mut generation = 0_u64;
         for index in 0..count {
             generation = generation.checked_add(self.varint()?).ok_or(Corrupt)?;
@@ -201,14 +202,14 @@ impl<'a> Reader<'a> {
         generation: u64,
         parent: Option<u32>,
         is_leaf: bool,
-    ) -> Result<Node, Corrupt> {
+    ) -> Result<RevNode, Corrupt> {
         if generation > GENERATION_MAX {
             return Err(Corrupt);
         }
         let flags = self.byte()?;
         let hash = self.hash(flags)?;
         let revision = self.revision(flags)?;
-        Ok(Node {
+        Ok(RevNode {
             generation,
             hash,
             revision,

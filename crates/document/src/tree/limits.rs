@@ -1,29 +1,32 @@
-//! How large a tree may become.
+//! Limits of the size of a tree.
 
-use super::{Merged, Node, RevPath, RevTree, Revision};
+use super::{Merged, RevNode, RevPath, RevTree, Revision};
 use crate::rev::RevHash;
 
-/// The most revisions that a path has; older ones are ignored. A tree holds no more of them anyway.
+/// The maximum number of revisions of a path; older ones are ignored. A tree holds no more of them
+/// anyway.
 pub const PATH_IDS_MAX: usize = 100_000;
-/// A tree above this weight is stemmed further than its database's limit says, unless its leaves alone weigh half of it.
+/// A tree above this weight is stemmed beyond its database's limit, unless its leaves alone weigh
+/// half of it.
 const WEIGHT_MAX: u64 = 100_000;
 /// The weight that remains then: less, so that not every edit after it stems again.
 const WEIGHT_LEFT: u64 = WEIGHT_MAX / 4 * 3;
 /// A longer hash counts for several revisions.
 const HASH_BYTES: u64 = 64;
 
-/// For how many revisions one counts: 1, and 1 more for each 64 bytes of its hash. A hash is as long as a client makes it.
+/// Returns the weight of a revision: 1, and 1 more for each 64 bytes of its hash. Clients choose
+/// the length of hashes.
 pub fn weight(hash: &RevHash) -> u64 {
     1 + hash.as_bytes().len() as u64 / HASH_BYTES
 }
 
-/// How large a tree may become by an edit.
+/// The limits of a tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreeLimits {
     /// Revisions kept of each branch. 0 counts as 1.
     pub revs: u64,
-    /// Most leaves: an edit that adds another one is refused. `None` is for edits of logs that name no limit: then the
-    /// tree has no limit but `revs`.
+    /// Maximum number of leaves: an edit that adds another one is refused. `None` is for edits of
+    /// logs without a limit: then only `revs` limits the tree.
     pub leaves: Option<u64>,
 }
 
@@ -36,24 +39,25 @@ impl TreeLimits {
         self.leaves.is_some_and(|max| weight > max.max(1))
     }
 
-    /// Whether a tree has to be stemmed further.
+    /// Returns whether a tree has to be stemmed further.
     pub(super) fn is_too_heavy(&self, weight: u64, leaf_weight: u64) -> bool {
         self.leaves.is_some() && weight > WEIGHT_MAX && weight / 2 > leaf_weight
     }
 }
 
-/// What [`RevTree::graft`] did.
+/// The result of [`RevTree::graft`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Grafted {
-    /// What [`RevTree::merge`] answers, or [`Merged::Known`] when stemming undid all of it.
+    /// The result of [`RevTree::merge`], or [`Merged::Known`] when stemming undid all of it.
     Merged(Merged),
-    /// The revision would have been one leaf too many. Nothing was changed.
+    /// The revision would have exceeded the maximum number of leaves. Nothing was changed.
     TooManyLeaves,
 }
 
 impl RevTree {
-    /// [`RevTree::merge`] within limits: a leaf too many is refused, and of every branch only the newest revisions are kept.
-    /// [`super::BulkTree::graft`] does the same for many edits in a row.
+    /// Merges like [`RevTree::merge`], within limits: a leaf too many is refused, and only the
+    /// newest revisions of every branch are kept. [`super::BulkTree::graft`] does the same for many
+    /// successive edits.
     pub fn graft(&mut self, path: &RevPath, revision: Revision, limits: &TreeLimits) -> Grafted {
         let Some(newest) = path.revs().next() else {
             return Grafted::Merged(Merged::Known);
@@ -87,19 +91,20 @@ impl RevTree {
         Grafted::Merged(merged)
     }
 
-    /// Whether a revision of the tree has a body, and all that the path says of its ancestors.
+    /// Returns whether a revision of the tree has a body, and all ancestors of the path.
     fn lacks_nothing(&self, at: usize, path: &RevPath) -> bool {
         self.nodes[at].revision.is_some() && self.new_nodes(path, None).is_empty()
     }
 
-    /// Whether a path whose newest revision is not in the tree leads to a further leaf.
+    /// Returns whether a path whose newest revision is not in the tree leads to a further leaf.
     fn would_branch(&self, path: &RevPath) -> bool {
         let ancestor = path.revs().find_map(|rev| self.find(rev));
         !ancestor.is_some_and(|at| self.nodes[at].is_leaf)
     }
 
-    /// Stems a tree that is too heavy: of every branch it keeps as many of the newest revisions as there is room for, and at
-    /// least the leaf. So a tree that is wide and deep stays small enough to be written by each edit.
+    /// Stems a tree that is too heavy: keeps as many of the newest revisions of every branch as
+    /// there is room for, and at least the leaf. So a tree that is wide and deep stays small enough
+    /// to be written by each edit.
     pub(super) fn lighten(&mut self, limits: &TreeLimits) {
         let total: u64 = self.nodes.iter().map(|node| weight(&node.hash)).sum();
         if total <= WEIGHT_MAX {
@@ -128,9 +133,9 @@ impl RevTree {
         self.keep(|index| distances[index] < kept);
     }
 
-    /// The weight of all leaves.
+    /// Returns the weight of all leaves.
     pub(super) fn leaf_weight(&self) -> u64 {
-        let leaves = self.nodes.iter().filter(|node: &&Node| node.is_leaf);
+        let leaves = self.nodes.iter().filter(|node: &&RevNode| node.is_leaf);
         leaves.map(|node| weight(&node.hash)).sum()
     }
 }

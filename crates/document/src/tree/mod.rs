@@ -1,14 +1,16 @@
 //! The revision tree of one document.
 //!
-//! A tree is the set of revisions of a document that this node has heard of, each with its parent. Branches come from
-//! conflicting edits; the tree may have several roots when old revisions were stemmed away.
+//! A tree is the set of revisions of a document that this node knows, each with its parent.
+//! Branches come from conflicting edits; the tree may have several roots when old revisions were
+//! stemmed.
 //!
-//! **Invariant: a revision id determines its ancestry**, since it is a hash over the parent's id. So merging is the union
-//! of two sets of nodes and does not depend on the order of merges. Clients can break this with ids of their own making
-//! (`new_edits=false`); then the ancestry that was seen first stays, and the other one is left out.
+//! **Invariant: a revision id determines its ancestry**, since it is a hash over the parent's id.
+//! So merging is the union of two sets of nodes and does not depend on the order of merges. Clients
+//! can break this with ids of their own making (`new_edits=false`); then the ancestry that was seen
+//! first stays, and the other one is left out.
 //!
-//! Nodes are kept sorted by generation and hash: parents come before their children, a node is found by binary search,
-//! and equal trees have equal encodings.
+//! Nodes are kept sorted by generation and hash: parents come before their children, a node is
+//! found by binary search, and equal trees have equal encodings.
 
 mod bulk;
 #[cfg(test)]
@@ -24,7 +26,7 @@ pub use bulk::BulkTree;
 pub use codec::Corrupt;
 pub use limits::{Grafted, PATH_IDS_MAX, TreeLimits, weight};
 
-/// A stored revision: where its body is.
+/// A stored revision, with the seq of its body.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Revision {
     /// Whether this revision deletes the document.
@@ -40,7 +42,7 @@ pub struct Revision {
 pub struct Leaf<'a> {
     /// The leaf's id.
     pub rev: RevRef<'a>,
-    /// Where its body is.
+    /// Its stored revision.
     pub revision: Revision,
 }
 
@@ -54,7 +56,7 @@ pub struct RevPath {
 }
 
 impl RevPath {
-    /// The path of a revision of which no ancestor is known.
+    /// Returns the path of a revision without known ancestors.
     pub fn single(rev: Rev) -> Self {
         Self {
             start: rev.generation,
@@ -62,7 +64,7 @@ impl RevPath {
         }
     }
 
-    /// The newest revision of the path; none if the path is empty.
+    /// Returns the newest revision of the path; none if the path is empty.
     pub fn newest(&self) -> Option<Rev> {
         self.ids.first().map(|hash| Rev {
             generation: self.start,
@@ -70,7 +72,7 @@ impl RevPath {
         })
     }
 
-    /// The second newest revision of the path.
+    /// Returns the second newest revision of the path.
     pub fn parent(&self) -> Option<Rev> {
         let generation = self.start.checked_sub(1)?;
         self.ids.get(1).map(|hash| Rev {
@@ -79,7 +81,7 @@ impl RevPath {
         })
     }
 
-    /// All revisions, newest first. Ids for which there is no generation left (below 0) are passed over.
+    /// Returns all revisions, newest first. Ids without a generation left (below 0) are skipped.
     fn revs(&self) -> impl DoubleEndedIterator<Item = RevRef<'_>> + ExactSizeIterator {
         let length = self
             .ids
@@ -95,18 +97,19 @@ impl RevPath {
     }
 }
 
-/// What [`RevTree::merge`] did.
+/// The result of [`RevTree::merge`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Merged {
-    /// The revision is the first of the document, or has taken the place of a leaf.
+    /// The revision is the first of the document, or has replaced a leaf.
     NewLeaf,
     /// The revision is a further leaf: a conflict.
     NewBranch,
-    /// Of the revision only the id was known, as an ancestor's: it has a body now, and may have got ancestors.
+    /// Only the id of the revision was known, as an ancestor's: it has a body now, and may have got
+    /// ancestors.
     NewBody,
-    /// The revision was in the tree with its body, and got ancestors that were not.
+    /// The revision was in the tree with its body, and got new ancestors.
     NewAncestors,
-    /// The revision was in the tree already, and so was what the path says of its ancestors.
+    /// The revision was in the tree already, and so were the ancestors of the path.
     Known,
 }
 
@@ -115,14 +118,14 @@ pub enum Merged {
 pub struct NodeView<'a> {
     /// The revision's id.
     pub rev: RevRef<'a>,
-    /// Whether no other revision has it as its parent.
+    /// Whether it has no children.
     pub is_leaf: bool,
-    /// Where its body is; none for an ancestor of which only the id is known.
+    /// Its stored revision; `None` for an ancestor of which only the id is known.
     pub revision: Option<Revision>,
 }
 
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Node {
+struct RevNode {
     generation: u64,
     hash: RevHash,
     revision: Option<Revision>,
@@ -131,7 +134,7 @@ struct Node {
     is_leaf: bool,
 }
 
-impl Node {
+impl RevNode {
     fn rev(&self) -> RevRef<'_> {
         RevRef {
             generation: self.generation,
@@ -156,7 +159,7 @@ impl Node {
     }
 }
 
-/// The revisions of one document. See the [module](self) for what it keeps true.
+/// The revisions of one document. See the [module](self) for its invariants.
 ///
 /// ```
 /// use document::{Merged, Rev, RevHash, RevPath, RevTree, Revision};
@@ -171,30 +174,31 @@ impl Node {
 /// ```
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct RevTree {
-    nodes: Vec<Node>,
+    nodes: Vec<RevNode>,
 }
 
 impl RevTree {
-    /// A tree without revisions.
+    /// Returns a tree without revisions.
     pub fn new() -> Self {
         Self::default()
     }
 
-    /// Whether the tree has no revisions.
+    /// Returns whether the tree has no revisions.
     pub fn is_empty(&self) -> bool {
         self.nodes.is_empty()
     }
 
-    /// The number of revisions, ancestors without a body included.
+    /// Returns the number of revisions, including ancestors without a body.
     pub fn len(&self) -> usize {
         self.nodes.len()
     }
 
-    /// Adds a revision and those of its ancestors that are not in the tree yet. An ancestor in the path that was a root
-    /// so far gets its own ancestors, so that branches that were separated by stemming are joined.
+    /// Adds a revision and those of its ancestors that are not in the tree yet. An ancestor in the
+    /// path that was a root so far gets its own ancestors, so that branches that were separated by
+    /// stemming are joined.
     ///
-    /// `revision` says where the body of the path's newest revision is. A revision keeps its first body: only an ancestor that
-    /// has none yet takes it. An empty path is known.
+    /// `revision` is where the body of the path's newest revision is. A revision keeps its first
+    /// body: only an ancestor without one takes it. An empty path is known.
     pub fn merge(&mut self, path: &RevPath, revision: Revision) -> Merged {
         let Some(newest) = path.revs().next() else {
             return Merged::Known;
@@ -221,7 +225,7 @@ impl RevTree {
         }
     }
 
-    /// Gives a revision that is in the tree the body and the ancestors that it lacks.
+    /// Adds missing body and ancestors of a revision that is in the tree.
     fn complete(&mut self, at: usize, path: &RevPath, revision: Revision) -> Merged {
         let body = &mut self.nodes[at].revision;
         let has_body = body.is_some();
@@ -236,7 +240,8 @@ impl RevTree {
         }
     }
 
-    /// Adds every revision of another tree. Of two bodies of the same revision, the one with the lower seq is kept.
+    /// Adds every revision of another tree. Of two bodies of the same revision, the one with the
+    /// lower seq is kept.
     pub fn merge_tree(&mut self, other: &RevTree) {
         for leaf in other.leaves() {
             if let Some(path) = other.path_from(leaf.rev) {
@@ -254,39 +259,39 @@ impl RevTree {
         }
     }
 
-    /// The leaves, winner first: those that are not deleted before those that are, then by descending generation, then by
-    /// descending hash.
+    /// Returns the leaves, winner first: those that are not deleted before those that are, then by
+    /// descending generation, then by descending hash.
     pub fn leaves(&self) -> Vec<Leaf<'_>> {
-        // The nodes are sorted by what counts next.
-        let all = || self.nodes.iter().rev().filter_map(Node::leaf);
+        // The nodes are sorted by the next criteria.
+        let all = || self.nodes.iter().rev().filter_map(RevNode::leaf);
         let alive = all().filter(|leaf| !leaf.revision.deleted);
         alive
             .chain(all().filter(|leaf| leaf.revision.deleted))
             .collect()
     }
 
-    /// The length of the bodies of all leaves, in bytes.
+    /// Returns the length of the bodies of all leaves, in bytes.
     pub fn leaf_bytes(&self) -> u64 {
-        let sizes = self.nodes.iter().filter_map(Node::leaf);
+        let sizes = self.nodes.iter().filter_map(RevNode::leaf);
         sizes
             .map(|leaf| leaf.revision.size)
             .fold(0, u64::saturating_add)
     }
 
-    /// The leaf that a read without a revision answers with. None only for an empty tree.
+    /// Returns the leaf that a read without a revision gets. `None` only for an empty tree.
     pub fn winner(&self) -> Option<Leaf<'_>> {
         self.nodes
             .iter()
-            .filter_map(Node::leaf)
+            .filter_map(RevNode::leaf)
             .max_by_key(|leaf| precedence(leaf))
     }
 
-    /// The revision with this id.
+    /// Returns the revision with this id.
     pub fn get(&self, rev: &Rev) -> Option<NodeView<'_>> {
         self.find(rev.as_ref()).map(|at| self.nodes[at].view())
     }
 
-    /// Whether the revision is in the tree, without children.
+    /// Returns whether the revision is in the tree, without children.
     pub fn is_leaf(&self, rev: &Rev) -> bool {
         self.find(rev.as_ref())
             .is_some_and(|at| self.nodes[at].is_leaf)
@@ -294,10 +299,10 @@ impl RevTree {
 
     /// All revisions by ascending generation and hash.
     pub fn nodes(&self) -> impl DoubleEndedIterator<Item = NodeView<'_>> + ExactSizeIterator {
-        self.nodes.iter().map(Node::view)
+        self.nodes.iter().map(RevNode::view)
     }
 
-    /// The seqs of all stored bodies, by ascending revision.
+    /// Returns the seqs of all stored bodies, by ascending revision.
     pub fn all_seqs(&self) -> impl Iterator<Item = u64> {
         self.nodes
             .iter()
@@ -305,7 +310,7 @@ impl RevTree {
             .map(|revision| revision.seq)
     }
 
-    /// The revision and its ancestors, newest first, as far as the tree has kept them.
+    /// Returns the revision and its ancestors, newest first, as far as the tree has kept them.
     pub fn path(&self, rev: &Rev) -> Option<RevPath> {
         self.path_from(rev.as_ref())
     }
@@ -320,7 +325,8 @@ impl RevTree {
         )
     }
 
-    /// The leaves that descend from a revision, in the order of [`RevTree::leaves`]; a leaf descends from itself.
+    /// Returns the leaves that descend from a revision, in the order of [`RevTree::leaves`]; a leaf
+    /// descends from itself.
     pub fn latest_of(&self, rev: &Rev) -> Vec<Leaf<'_>> {
         let Some(at) = self.find(rev.as_ref()) else {
             return Vec::new();
@@ -338,7 +344,7 @@ impl RevTree {
         sorted(leaves.filter_map(|(node, _)| node.leaf()).collect())
     }
 
-    /// Of every branch keeps only the `limit` newest revisions (at least one).
+    /// Keeps only the `limit` newest revisions of every branch (at least one).
     pub fn stem(&mut self, limit: u64) {
         let limit = limit.max(1);
         if self.nodes.len() as u64 <= limit {
@@ -350,7 +356,7 @@ impl RevTree {
         }
     }
 
-    /// How many steps it is from each node to the nearest leaf that descends from it.
+    /// Returns the distance from each node to its nearest descendant leaf.
     fn distances(&self) -> Vec<u64> {
         let mut distances = vec![u64::MAX; self.nodes.len()];
         for (index, node) in self.nodes.iter().enumerate().rev() {
@@ -366,8 +372,8 @@ impl RevTree {
         distances
     }
 
-    /// Removes those of `revs` that are leaves, with the ancestors that no remaining leaf has. Answers with the leaves
-    /// removed, in the order of `revs`.
+    /// Removes those of `revs` that are leaves, with the ancestors that no remaining leaf has.
+    /// Returns the leaves removed, in the order of `revs`.
     pub fn remove_leaves(&mut self, revs: &[Rev]) -> Vec<Rev> {
         let mut doomed = vec![false; self.nodes.len()];
         let mut removed = Vec::new();
@@ -394,8 +400,8 @@ impl RevTree {
         removed
     }
 
-    /// Forgets where the body of an ancestor is, after it was dropped from the store. Answers where it was; none for a
-    /// leaf, whose body must stay.
+    /// Removes the body of an ancestor, after it was dropped from the store. Returns where it was;
+    /// `None` for a leaf, whose body must stay.
     pub fn forget_body(&mut self, rev: &Rev) -> Option<Revision> {
         let at = self.find(rev.as_ref())?;
         let node = &mut self.nodes[at];
@@ -406,13 +412,14 @@ impl RevTree {
         }
     }
 
-    /// Forgets the bodies of all ancestors, as compaction does, and answers where they were.
+    /// Removes the bodies of all ancestors, as compaction does, and returns where they were.
     pub fn forget_ancestor_bodies(&mut self) -> Vec<Revision> {
         let ancestors = self.nodes.iter_mut().filter(|node| !node.is_leaf);
         ancestors.filter_map(|node| node.revision.take()).collect()
     }
 
-    /// Says where the body of a stored revision is now. Answers whether the revision is in the tree with a body.
+    /// Sets where the body of a stored revision is now. Returns whether the revision is in the tree
+    /// with a body.
     pub fn relocate(&mut self, rev: &Rev, revision: Revision) -> bool {
         let stored = self
             .find(rev.as_ref())
@@ -420,8 +427,8 @@ impl RevTree {
         stored.map(|stored| *stored = revision).is_some()
     }
 
-    /// Those of `revs` that are not in the tree, as `_revs_diff` and `_missing_revs` list them: ascending and each once; but
-    /// as they were given when the tree is empty.
+    /// Returns those of `revs` that are not in the tree, as `_revs_diff` and `_missing_revs` list
+    /// them: ascending and without duplicates; but unchanged when the tree is empty.
     pub fn missing(&self, revs: &[Rev]) -> Vec<Rev> {
         if self.is_empty() {
             return revs.to_vec();
@@ -436,7 +443,8 @@ impl RevTree {
         missing
     }
 
-    /// The leaves from which one of the `missing` revisions could descend, that is those of a lower generation, ascending.
+    /// Returns the leaves from which one of the `missing` revisions could descend, that is those of
+    /// a lower generation, ascending.
     pub fn possible_ancestors(&self, missing: &[Rev]) -> Vec<Rev> {
         let Some(highest) = missing.iter().map(|rev| rev.generation).max() else {
             return Vec::new();
@@ -444,7 +452,7 @@ impl RevTree {
         let leaves = self
             .nodes
             .iter()
-            .filter_map(Node::leaf)
+            .filter_map(RevNode::leaf)
             .map(|leaf| leaf.rev);
         leaves
             .filter(|rev| rev.generation < highest)
@@ -464,7 +472,7 @@ impl RevTree {
             .ok()
     }
 
-    fn lineage(&self, at: usize) -> impl Iterator<Item = &Node> {
+    fn lineage(&self, at: usize) -> impl Iterator<Item = &RevNode> {
         std::iter::successors(Some(&self.nodes[at]), |node| {
             node.parent.map(|parent| &self.nodes[parent as usize])
         })
@@ -479,7 +487,7 @@ impl RevTree {
         })
     }
 
-    /// Makes an empty tree hold one path, but not more than the `limit` newest revisions of it.
+    /// Fills an empty tree with one path, up to the `limit` newest revisions of it.
     fn fill(&mut self, path: &RevPath, revision: Revision, limit: u64) {
         let revs = path.revs();
         let kept = usize::try_from(limit).unwrap_or(usize::MAX).min(revs.len());
@@ -487,7 +495,7 @@ impl RevTree {
         self.nodes.reserve_exact(kept);
         for (index, rev) in revs.take(kept).rev().enumerate() {
             let is_leaf = index == last;
-            self.nodes.push(Node {
+            self.nodes.push(RevNode {
                 generation: rev.generation,
                 hash: rev.hash.clone(),
                 revision: is_leaf.then_some(revision),
@@ -497,7 +505,8 @@ impl RevTree {
         }
     }
 
-    /// The common case of an edit of the last leaf: adds one node at the end. Answers whether this was the case.
+    /// Handles the common case of an edit of the last leaf: adds one node at the end. Returns
+    /// whether this was the case.
     fn append(&mut self, path: &RevPath, revision: Revision) -> bool {
         let mut revs = path.revs();
         let (Some(newest), Some(parent), Some(last)) =
@@ -514,7 +523,7 @@ impl RevTree {
         }
         let parent = self.nodes.len() - 1;
         self.nodes[parent].is_leaf = false;
-        self.nodes.push(Node {
+        self.nodes.push(RevNode {
             generation: newest.generation,
             hash: newest.hash.clone(),
             revision: Some(revision),
@@ -524,7 +533,8 @@ impl RevTree {
         true
     }
 
-    /// Whether merging `ancestors` of the node would add nothing: the kept lineage reaches at least as far down.
+    /// Returns whether merging `ancestors` of the node would add nothing: the kept lineage reaches
+    /// at least as far down.
     fn holds_lineage<'a>(
         &self,
         at: usize,
@@ -536,7 +546,7 @@ impl RevTree {
             .is_some_and(|root| root.generation <= lowest)
     }
 
-    /// Whether exactly those nodes are leaves that have no children.
+    /// Returns whether exactly the nodes without children are leaves.
     fn is_sound(&self) -> bool {
         let mut marked = self.clone();
         marked.mark_leaves();
@@ -552,8 +562,8 @@ impl RevTree {
         }
     }
 
-    /// Drops the nodes for which `kept` is false. A node whose parent is dropped becomes a root; a dropped node must not
-    /// leave its parent behind as a leaf without a body.
+    /// Drops the nodes for which `kept` is false. A node whose parent is dropped becomes a root; a
+    /// dropped node must not leave its parent behind as a leaf without a body.
     fn keep(&mut self, kept: impl Fn(usize) -> bool) {
         let nodes = std::mem::take(&mut self.nodes);
         let mut moved: Vec<Option<u32>> = Vec::with_capacity(nodes.len());
@@ -564,7 +574,7 @@ impl RevTree {
             }
             moved.push(Some(self.nodes.len() as u32));
             let parent = node.parent.and_then(|parent| moved[parent as usize]);
-            self.nodes.push(Node { parent, ..node });
+            self.nodes.push(RevNode { parent, ..node });
         }
         self.mark_leaves();
     }

@@ -190,7 +190,7 @@ fn stemming_keeps_the_newest_revisions_of_each_branch() {
     tree.merge(&path(4, &["d", "c", "b", "a"]), body(1));
     tree.merge(&path(3, &["x", "b", "a"]), body(2));
     tree.stem(2);
-    // 2-b stays for the sake of 3-x.
+    // 2-b stays because of 3-x.
     assert_eq!(tree.path(&rev("4-d")), Some(path(4, &["d", "c", "b"])));
     assert_eq!(tree.path(&rev("3-x")), Some(path(3, &["x", "b"])));
     tree.merge(&path(5, &["e", "d"]), body(3));
@@ -281,8 +281,8 @@ fn what_is_not_an_encoded_tree_is_corrupt() {
     assert_eq!(RevTree::decode(&[0xff; 40]), Err(Corrupt));
 }
 
-/// A history: the parent of each revision, an earlier one or none. An id is made of its history, so that it determines its
-/// ancestry.
+/// A history: the parent of each revision, an earlier one or none. An id is derived from its
+/// history, so that it determines its ancestry.
 #[derive(Clone, Debug)]
 pub(super) struct History {
     pub parents: Vec<Option<usize>>,
@@ -319,7 +319,7 @@ impl History {
         }
     }
 
-    /// The path of a revision with at most `length` ids.
+    /// Returns the path of a revision with at most `length` ids.
     pub fn path(&self, at: usize, length: usize) -> RevPath {
         let line = std::iter::successors(Some(at), |&at| self.parents[at]);
         RevPath {
@@ -329,7 +329,7 @@ impl History {
     }
 }
 
-/// What one merge adds: a revision and how much of its path.
+/// An edit of a merge: a revision and the length of its path.
 type Edit = (usize, usize);
 
 fn history() -> impl Strategy<Value = History> {
@@ -374,7 +374,7 @@ fn grown(history: &History, edits: &[Edit]) -> RevTree {
     tree
 }
 
-/// What must hold for every tree.
+/// Checks the invariants of every tree.
 fn check(tree: &RevTree) {
     for (index, node) in tree.nodes.iter().enumerate() {
         assert!(index == 0 || tree.nodes[index - 1].rev() < node.rev());
@@ -420,7 +420,7 @@ impl Model {
     }
 
     pub fn of(tree: &RevTree) -> Self {
-        let parent = |node: &Node| {
+        let parent = |node: &RevNode| {
             node.parent
                 .map(|parent| tree.nodes[parent as usize].rev().to_rev())
         };
@@ -515,7 +515,7 @@ proptest! {
             let merged = tree.merge(&history.path(at, length), history.revision(at));
             let (now, rev) = (Model::of(&tree), history.rev(at));
             let known = before.parents.contains_key(&rev);
-            // The nearest ancestor that was there before.
+            // The nearest ancestor that existed before.
             let ancestor = now.lineage(&rev).into_iter().find(|rev| before.parents.contains_key(rev));
             let extends = ancestor.is_some_and(|ancestor| before.leaves().contains(&ancestor));
             let expected = match (known, extends || before.parents.is_empty()) {
@@ -608,7 +608,8 @@ proptest! {
     fn made_up_ids_never_break_a_tree(
         paths in prop::collection::vec((0..6_u64, prop::collection::vec(0..4_u8, 0..6)), 1..20)
     ) {
-        // Ids that say nothing of their ancestry, from so few that they contradict one another.
+        // Ids that do not determine their ancestry, from so small a set that they contradict one
+        // another.
         let mut tree = RevTree::new();
         for (seq, (start, ids)) in paths.iter().enumerate() {
             let ids = ids.iter().map(|id| RevHash::parse(&id.to_string())).collect();

@@ -1,6 +1,6 @@
 //! The rows of views as CouchDB sorted them in the recorded scenarios, sorted again by sort keys.
 //!
-//! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
+//! The scenarios are in `tests/vectors`, or in the folder that `SETTEE_VECTORS` names.
 
 use std::path::PathBuf;
 
@@ -56,7 +56,7 @@ fn percent_decoded(text: &str) -> Vec<u8> {
     out
 }
 
-/// The sort key that a request gives for `name`.
+/// Returns the sort key of a request's parameter.
 fn bound(path: &str, name: &str) -> Option<Vec<u8>> {
     let (_, query) = path.split_once('?')?;
     let value = query
@@ -65,7 +65,7 @@ fn bound(path: &str, name: &str) -> Option<Vec<u8>> {
     Some(sort_key(&percent_decoded(value)))
 }
 
-/// The answers of a scenario that list rows, each with the path that was asked for.
+/// Returns the answers of a scenario that list rows, each with its path.
 fn listings(scenario: &Value) -> Vec<(&str, &Value)> {
     let steps = scenario["steps"].as_array().unwrap();
     steps

@@ -1,4 +1,4 @@
-//! The fuzz targets' entry points, with inputs that proptest makes up.
+//! The fuzz targets' entry points, with inputs from proptest.
 
 use document::fuzz;
 use proptest::prelude::*;
@@ -25,7 +25,7 @@ proptest! {
     #[test]
     fn multipart(piece: u8, body in bytes_like("(--b|--c|--|\r\n|\r|\n|a: x|n: 1|:|text| ){0,24}")) {
         fuzz::multipart(&[&[piece], &*body].concat());
-        // Most bodies begin so.
+        // Most bodies start with this.
         fuzz::multipart(&[&[piece % 7], &b"--b\r\n"[..], &body, b"\r\n--b--"].concat());
     }
 

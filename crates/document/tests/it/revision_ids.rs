@@ -1,6 +1,6 @@
-//! The revision ids that CouchDB gave to the edits of the recorded scenarios, computed again.
+//! The revision ids that CouchDB assigned to the edits of the recorded scenarios, recomputed.
 //!
-//! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
+//! The scenarios are in `tests/vectors`, or in the folder that `SETTEE_VECTORS` names.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -23,7 +23,7 @@ fn vectors(area: &str) -> Vec<Value> {
         .collect()
 }
 
-/// What a scenario has made so far.
+/// The state of a scenario.
 #[derive(Default)]
 struct Replay {
     name: String,
@@ -148,7 +148,7 @@ impl Replay {
             return;
         }
         let key = format!("{db}/{id}");
-        // An edit without a revision goes on from the tombstone of a deleted document.
+        // An edit without a revision continues the tombstone of a deleted document.
         let tombstone = || {
             self.trees
                 .get(&key)
@@ -303,7 +303,7 @@ fn bad_documents_get_couchdbs_error_and_reason() {
     assert!(checked >= 50, "only {checked} refusals were checked");
 }
 
-/// Checks a step whose answer is about what the body says. Answers whether it is one.
+/// Checks a step whose answer depends on the body. Returns whether it is one.
 fn check_refusal(step: &Value) -> bool {
     const ABOUT_BODIES: [&str; 13] = [
         "Document must be a JSON object",

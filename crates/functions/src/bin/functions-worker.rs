@@ -1,4 +1,5 @@
-//! A worker process by itself, for this crate's tests: programs that use the crate start themselves as their workers.
+//! A standalone worker process, for this crate's tests: programs that use the crate start
+//! themselves as their workers.
 
 fn main() -> std::process::ExitCode {
     functions::js::worker_main()

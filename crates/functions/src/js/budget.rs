@@ -1,8 +1,9 @@
-//! The memory of all worker processes together.
+//! The memory budget of all worker processes.
 //!
-//! Each heap has a limit of its own, and idle heaps are bounded in each worker. Their sum is measured ten times a second while a
-//! worker runs a function: when it is above the budget, idle workers are ended, the oldest first, and then the one at work that
-//! takes most. A worker that is alone at work is left to the limits of its heap, and a small one is left alone.
+//! Each heap has a limit of its own, and idle heaps are limited in each worker. Their sum is
+//! measured ten times a second while a worker runs a function: above the budget, idle workers are
+//! ended, the oldest first, and then the largest one at work. A worker that is alone at work is
+//! limited only by its heap, and a small one is left alone.
 
 use std::collections::HashMap;
 use std::fs::File;
@@ -17,14 +18,15 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use super::process::Processes;
 
-/// Between two measurements while functions run.
+/// Interval of measurements while functions run.
 const INTERVAL: Duration = Duration::from_millis(100);
-/// The same while all workers are idle.
+/// Interval of measurements while all workers are idle.
 const IDLE_INTERVAL: Duration = Duration::from_secs(1);
-/// Bytes that a worker at work may take in any case. With a small heap it takes about a third of this.
+/// Memory that a worker at work may always take, in bytes. With a small heap it takes about a third
+/// of this.
 const SMALL_BYTES: u64 = 32 << 20;
 
-/// What all workers may take, and what they take.
+/// The budget of all workers, and their memory.
 pub(super) struct Budget {
     bytes_max: usize,
     processes: Weak<Processes>,
@@ -82,12 +84,12 @@ impl Drop for Share {
 }
 
 impl Share {
-    /// Notes whether the worker runs a function.
+    /// Records whether the worker runs a function.
     pub fn works(&self, works: bool) {
         self.shared.works.store(works, Ordering::Relaxed);
     }
 
-    /// The worker was ended because all took too much.
+    /// Returns whether the worker was ended because all together exceeded the budget.
     pub fn is_evicted(&self) -> bool {
         self.shared.is_evicted.load(Ordering::Acquire)
     }
@@ -130,13 +132,13 @@ impl Budget {
         }
     }
 
-    /// Bytes that all workers took when they were last measured, and the most that they took.
+    /// Returns the memory of all workers as last measured, and its maximum so far, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
         let load = |n: &AtomicU64| n.load(Ordering::Relaxed);
         (load(&self.used), load(&self.peak))
     }
 
-    /// What the caller of a function gets whose worker was ended.
+    /// Returns the error for the caller of a function whose worker was ended.
     pub fn error(&self) -> Error {
         Error::Limit {
             limit: "[memory] workers",
@@ -153,12 +155,12 @@ impl Budget {
         };
         let thread = std::thread::Builder::new().name("worker-memory".into());
         if let Err(error) = thread.stack_size(256 << 10).spawn(watch) {
-            tracing::warn!(%error, "the memory of workers is not measured");
+            tracing::warn!(%error, "the memory of workers cannot be measured");
             self.state.lock().is_watched = false;
         }
     }
 
-    /// Keeps the workers within the budget. Answers when to do so again; `None` when there are none.
+    /// Enforces the budget. Returns when to repeat it; `None` when there are no workers.
     fn keep(&self) -> Option<Duration> {
         loop {
             let used = self.measure()?;
@@ -179,7 +181,7 @@ impl Budget {
         Some(if any_works { INTERVAL } else { IDLE_INTERVAL })
     }
 
-    /// Bytes that all workers take; `None` when there are none, and no thread watches any more.
+    /// Returns the memory of all workers in bytes; `None` without workers, and the thread ends.
     fn measure(&self) -> Option<u64> {
         let mut state = self.state.lock();
         let used = state
@@ -196,9 +198,9 @@ impl Budget {
         Some(used)
     }
 
-    /// Ends the worker at work that takes most, unless it is the only one.
+    /// Ends the largest worker at work, unless it is the only one.
     fn evict(&self, used: u64) {
-        // While this is held no process is waited for that is in the list: each number is a worker's.
+        // While this is locked no listed process is waited for: each number is a worker's.
         let state = self.state.lock();
         let at_work = state
             .workers
@@ -218,14 +220,14 @@ impl Budget {
             return;
         };
         shared.is_evicted.store(true, Ordering::Release);
-        // It fails only for a process that has ended.
+        // Fails only for a process that has ended.
         let _ = kill_process(process, Signal::KILL);
         drop(state);
         tracing::warn!(
             used,
             taken,
             limit = self.bytes_max,
-            "ended the largest worker of functions: all together took more than [memory] workers"
+            "ended the largest worker of functions: together they exceeded [memory] workers"
         );
     }
 }

@@ -1,9 +1,10 @@
 //! Filters, updates, shows, lists, validations and rewrites, in this thread.
 //!
-//! Each function of each database has a heap of its own. What one call changes in it is not seen by the next: the heap is
-//! rewound to what it was when the design document had just been read, its function compiled and its modules loaded. A call with
-//! several documents (of a filter), or several calls at once (of a validation), are rewound in between unless the function is
-//! known to leave nothing behind.
+//! Each function of each database has a heap of its own. Changes of one call are not visible to the
+//! next: the heap is rewound to the state when the design document had just been read, its function
+//! compiled and its modules loaded. Calls with several documents (of a filter), or several calls at
+//! a time (of a validation), are rewound in between unless the function is known to leave nothing
+//! behind.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -19,7 +20,7 @@ use super::required::required;
 use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options};
 
-/// Heaps kept for the next calls.
+/// Maximum number of idle heaps.
 const IDLE_MAX: usize = 16;
 
 /// Heaps of functions of design documents.
@@ -64,7 +65,7 @@ impl Heaps {
         }
     }
 
-    /// The heap for the next call, rewound; a new one if it cannot be rewound.
+    /// Returns the heap for the next call, rewound; a new one if it cannot be rewound.
     fn next(&self, mut prepared: Prepared, function: &Function<'_>) -> Result<Prepared, Error> {
         match prepared.sandbox.rewind() {
             true => Ok(prepared),
@@ -79,7 +80,7 @@ impl Heaps {
         }
     }
 
-    /// Answers a call, and gives the heap back unless it cannot be used again.
+    /// Executes a call, and returns the heap to the pool unless it cannot be used again.
     fn answer(
         &self,
         mut prepared: Prepared,
@@ -98,7 +99,7 @@ impl Heaps {
         (reply, Some(prepared))
     }
 
-    /// One call for each of some documents: the replies of all in one.
+    /// Executes one call for each of several documents: the replies of all in one.
     fn answer_each(
         &self,
         mut prepared: Prepared,
@@ -111,7 +112,7 @@ impl Heaps {
             if n > 0 {
                 prepared = self.next(prepared, function)?;
             }
-            // All of them have the time of one call.
+            // All of them share the time limit of one call.
             if started.elapsed() > self.limits.time {
                 return Err(limit_error(&self.limits, Limit::Time));
             }
@@ -148,7 +149,8 @@ impl Prepared {
             let names = entered.strings(&names)?;
             entered.scope.start_clock();
             let is_verbatim = entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
-            // The check of what a function leaves behind is of its text, in an environment that nothing has changed.
+            // The check of what a function leaves behind is of its text, in an unmodified
+            // environment.
             let is_untouched = entered.is_true(&is_verbatim)? && !loads;
             Ok((source, is_untouched))
         })?;
@@ -196,12 +198,12 @@ fn call<'js>(
 /// The arguments of a filter, `[[document, …], …]`.
 struct Documents<'a> {
     each: Vec<&'a [u8]>,
-    /// What follows the documents, with the bracket at the end.
+    /// The text after the documents, including the final bracket.
     rest: &'a [u8],
 }
 
 impl<'a> Documents<'a> {
-    /// Divides the arguments of a filter of more than one document.
+    /// Splits the arguments of a filter of more than one document.
     fn of(path: &[&str], args: &'a [u8]) -> Option<Documents<'a>> {
         if !matches!(path.first(), Some(&"filters" | &"views")) {
             return None;
@@ -232,7 +234,7 @@ impl<'a> Documents<'a> {
         None
     }
 
-    /// The arguments with one document.
+    /// Returns the arguments with one document.
     fn only(&self, document: &[u8]) -> Vec<u8> {
         [b"[[", document, b"]", self.rest].concat()
     }

@@ -1,4 +1,4 @@
-//! A context with the prelude in it, which users' functions run in.
+//! A context with the prelude, in which users' functions run.
 
 use std::ffi::CStr;
 use std::sync::OnceLock;
@@ -10,20 +10,20 @@ use quickjs::{Script, Value};
 
 use super::{host, thrown};
 
-/// The prelude, which the first context compiles for all.
+/// The prelude, compiled once by the first context.
 static SCRIPT: OnceLock<Script> = OnceLock::new();
 
 /// Functions of the prelude.
 struct Api {
-    compile: Kept,
-    is_verbatim: Kept,
-    reduce: Kept,
-    add_design: Kept,
-    source: Kept,
-    load: Kept,
-    prepare: Kept,
-    call: Kept,
-    list: Kept,
+    compile: RetainedValue,
+    is_verbatim: RetainedValue,
+    reduce: RetainedValue,
+    add_design: RetainedValue,
+    source: RetainedValue,
+    load: RetainedValue,
+    prepare: RetainedValue,
+    call: RetainedValue,
+    list: RetainedValue,
 }
 
 /// A function of the prelude.
@@ -46,18 +46,18 @@ pub(super) struct Environment {
     api: Api,
 }
 
-/// An [`Environment`] that is entered.
+/// An entered [`Environment`].
 pub(super) struct Entered<'a, 'js> {
     pub scope: &'a Scope<'js>,
     api: &'a Api,
 }
 
-/// A heap within these limits.
+/// Creates a heap with these limits.
 pub(super) fn new_heap(limits: &Limits) -> Result<Heap, Error> {
     Heap::new(limits).map_err(|limit| limit_error(limits, limit))
 }
 
-/// The error of a limit that was hit.
+/// Returns the error of a limit that was hit.
 pub(super) fn limit_error(limits: &Limits, limit: Limit) -> Error {
     let (key, value) = match limit {
         Limit::Time => ("time_limit_ms", limits.time.as_millis().to_string()),
@@ -68,7 +68,7 @@ pub(super) fn limit_error(limits: &Limits, limit: Limit) -> Error {
     Error::Limit { limit: key, value }
 }
 
-/// What a scope failed with: the limit that was hit, or what was thrown.
+/// Returns the error of a scope: the limit that was hit, or the thrown value.
 pub(super) fn failure(scope: &Scope<'_>) -> Error {
     let error = thrown::error(scope, &scope.take_exception());
     match scope.over() {
@@ -78,7 +78,7 @@ pub(super) fn failure(scope: &Scope<'_>) -> Error {
 }
 
 impl Environment {
-    /// A new context in a heap.
+    /// Creates a context in a heap.
     pub fn new(heap: &mut Heap, host: &dyn Host) -> Result<Environment, Error> {
         let context = heap.new_context();
         let context = context.map_err(|limit| limit_error(heap.limits(), limit))?;
@@ -88,7 +88,7 @@ impl Environment {
         match api {
             Ok(api) => Ok(Environment { context, api }),
             Err(error) => {
-                // A heap that is over is not used again; its contexts end with it.
+                // A heap that hit a limit is not used again; its contexts end with it.
                 if heap.over().is_none() {
                     heap.close_context(context);
                 }
@@ -97,7 +97,7 @@ impl Environment {
         }
     }
 
-    /// Gives the heap back what the context has of it.
+    /// Releases the context's values in the heap.
     #[cfg(test)]
     pub fn close(self, heap: &mut Heap) {
         heap.close_context(self.context);
@@ -144,7 +144,7 @@ impl Api {
         Ok(api)
     }
 
-    fn function(&self, function: Prelude) -> &Kept {
+    fn function(&self, function: Prelude) -> &RetainedValue {
         match function {
             Prelude::Compile => &self.compile,
             Prelude::IsVerbatim => &self.is_verbatim,
@@ -160,7 +160,7 @@ impl Api {
 }
 
 impl<'js> Entered<'_, 'js> {
-    /// Takes what an operation of the scope came to.
+    /// Converts the result of an operation of the scope.
     pub fn done<T>(&self, result: Result<T, Failed>) -> Result<T, Error> {
         result.map_err(|Failed| failure(self.scope))
     }
@@ -194,12 +194,12 @@ impl<'js> Entered<'_, 'js> {
         self.done(self.scope.strings(texts))
     }
 
-    /// An array of values that it takes over.
+    /// Creates an array of values, taking ownership.
     pub fn array(&self, values: Vec<Value<'js>>) -> Result<Value<'js>, Error> {
         self.done(self.scope.array(values))
     }
 
-    /// The value of a JSON text.
+    /// Parses a JSON text.
     pub fn value(&self, json: &[u8]) -> Result<Value<'js>, Error> {
         self.scope.value(json).map_err(|error| {
             let reason = match error {
@@ -214,12 +214,12 @@ impl<'js> Entered<'_, 'js> {
         })
     }
 
-    /// A value's JSON text.
+    /// Returns a value's JSON text.
     pub fn json(&self, value: &Value<'js>) -> Result<Vec<u8>, Error> {
         self.done(self.scope.json(value))
     }
 
-    /// Compiles a function's source by the prelude; `modules` is where its `require` looks.
+    /// Compiles a function's source by the prelude; `modules` is searched by its `require`.
     pub fn compile(&self, source: &str, modules: Option<&Value<'js>>) -> Result<Value<'js>, Error> {
         let source = self.string(source)?;
         let none = self.scope.null();
@@ -233,17 +233,17 @@ impl<'js> Entered<'_, 'js> {
         ))
     }
 
-    /// Whether a function's source was compiled as it stands, as one expression.
+    /// Returns whether a function's source was compiled unchanged, as one expression.
     pub fn is_verbatim(&self, function: &Value<'js>) -> Result<bool, Error> {
         self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
     }
 
-    /// Whether a value is `true`.
+    /// Returns whether a value is `true`.
     pub fn is_true(&self, value: &Value<'js>) -> Result<bool, Error> {
         Ok(self.json(value)? == b"true")
     }
 
-    /// What `require` of map and reduce functions sees, from `views.lib`.
+    /// Returns the modules for `require` of map and reduce functions, from `views.lib`.
     pub fn modules(&self, lib: Option<&str>) -> Result<Option<Value<'js>>, Error> {
         let Some(lib) = lib else { return Ok(None) };
         let json = format!("{{\"views\":{{\"lib\":{lib}}}}}");

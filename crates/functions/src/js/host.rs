@@ -1,4 +1,5 @@
-//! What JavaScript reaches outside of its heap, by the prelude's host: a log, and the other end of a list function.
+//! JavaScript's access to the outside of its heap, by the prelude's host: a log, and the peer of a
+//! list function.
 
 use std::cell::RefCell;
 use std::ffi::CStr;
@@ -9,7 +10,7 @@ use quickjs::{Clock, Host, Reply};
 
 use super::log::Log;
 
-/// The functions of the prelude's host, but for `evaluate`, which is the engine's.
+/// The functions of the prelude's host, except `evaluate`, which is the engine's.
 pub(super) const FUNCTIONS: [&CStr; 4] = [c"log", c"listStart", c"listChunk", c"listRow"];
 
 const LOG: usize = 0;
@@ -17,14 +18,14 @@ const LIST_START: usize = 1;
 const LIST_CHUNK: usize = 2;
 const LIST_ROW: usize = 3;
 
-/// A host with a log and nothing else.
+/// A host with only a log.
 #[derive(Default)]
 pub(super) struct Console {
     pub log: RefCell<Log>,
 }
 
 impl Console {
-    /// `label` says whose functions they are.
+    /// `label` identifies the functions' owner.
     pub fn new(label: String) -> Console {
         Console {
             log: RefCell::new(Log::new(label)),
@@ -46,7 +47,7 @@ impl Host for Console {
 pub(super) struct Listing<'a> {
     console: &'a Console,
     io: RefCell<&'a mut dyn ListIo>,
-    /// What the other end failed with.
+    /// The error of the other end.
     error: RefCell<Option<Error>>,
 }
 
@@ -59,7 +60,7 @@ impl<'a> Listing<'a> {
         }
     }
 
-    /// What the function's answer is worth: nothing when the other end failed.
+    /// Returns the function's result, or the error of the other end.
     pub fn ended<T>(self, answer: Result<T, Error>) -> Result<T, Error> {
         match self.error.into_inner() {
             Some(error) => Err(error),
@@ -69,7 +70,7 @@ impl<'a> Listing<'a> {
 }
 
 impl Host for Listing<'_> {
-    /// What the other end takes is not on JavaScript's clock.
+    /// Time that the other end takes does not count on JavaScript's clock.
     fn call(&self, function: usize, text: &str, clock: Clock<'_>) -> Reply {
         let before = Instant::now();
         let mut io = self.io.borrow_mut();

@@ -1,10 +1,10 @@
-//! What waits for its next call, bounded by number, size and time.
+//! A pool of idle items, limited by number, size and time.
 
 use std::time::{Duration, Instant};
 
 use parking_lot::Mutex;
 
-/// Heaps that no call uses now. The one used last is last.
+/// Items that no call uses now. The most recently used one is last.
 pub(super) struct Idle<T> {
     entries: Mutex<Vec<Entry<T>>>,
     count_max: usize,
@@ -18,7 +18,7 @@ struct Entry<T> {
 }
 
 impl<T> Idle<T> {
-    /// Room for at most `count_max` items that take at most `bytes_max` together.
+    /// Creates a pool of at most `count_max` items that take at most `bytes_max` in total.
     pub fn new(count_max: usize, bytes_max: usize) -> Idle<T> {
         Idle {
             entries: Mutex::default(),
@@ -27,14 +27,15 @@ impl<T> Idle<T> {
         }
     }
 
-    /// The item used last among those that fit.
+    /// Takes the most recently used item that fits.
     pub fn take(&self, fits: impl Fn(&T) -> bool) -> Option<T> {
         let mut entries = self.entries.lock();
         let at = entries.iter().rposition(|entry| fits(&entry.item))?;
         Some(entries.remove(at).item)
     }
 
-    /// Keeps an item of so many bytes. The oldest make room for it; one that is larger than all room is dropped.
+    /// Adds an item of `bytes` bytes. The oldest are evicted for it; one that exceeds the whole
+    /// pool is dropped.
     pub fn put(&self, item: T, bytes: usize) {
         if bytes > self.bytes_max {
             return;
@@ -56,7 +57,7 @@ impl<T> Idle<T> {
         drop(dropped);
     }
 
-    /// Drops items that were not used for so long.
+    /// Drops items that were not used for `time`.
     pub fn rest(&self, time: Duration) {
         let mut entries = self.entries.lock();
         let dropped: Vec<_> = entries

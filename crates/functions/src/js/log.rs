@@ -1,28 +1,28 @@
-//! What users' code has to say, in the log, but never so much that it drowns the rest.
+//! Rate-limited logging for users' code.
 
 use std::sync::{Mutex, OnceLock, PoisonError};
 use std::time::{Duration, Instant};
 
 use query_server::language::one_line;
 
-/// Lines that one heap may log in each [`WINDOW`].
+/// Maximum number of lines of one heap in each [`WINDOW`].
 const LINES: u32 = 10;
 const WINDOW: Duration = Duration::from_secs(10);
 const LONGEST: usize = 2000;
 
-/// One line of the log.
+/// A log line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
     pub warning: bool,
-    /// Whose functions said it: database and design document.
+    /// The functions' owner: database and design document.
     pub label: String,
     pub text: String,
 }
 
-/// Lines of a worker process, which wait to be sent to the process that has the log.
+/// Lines of a worker process, waiting to be sent to the process with the log.
 static QUEUE: OnceLock<Mutex<Vec<Line>>> = OnceLock::new();
 
-/// From now on lines are kept for [`take_queued`] instead of being logged.
+/// Collects lines for [`take_queued`] from now on, instead of logging them.
 pub(super) fn queue() {
     QUEUE.get_or_init(Mutex::default);
 }
@@ -46,7 +46,7 @@ impl Line {
     }
 }
 
-/// A rate limit of log lines.
+/// A rate-limited log.
 #[derive(Debug, Default)]
 pub(super) struct Log {
     label: String,
@@ -56,7 +56,7 @@ pub(super) struct Log {
 }
 
 impl Log {
-    /// `label` says whose functions say it.
+    /// `label` identifies the functions' owner.
     pub fn new(label: String) -> Log {
         Log {
             label,
@@ -91,14 +91,14 @@ impl Log {
         true
     }
 
-    /// A function called `log`.
+    /// Logs a call of `log`.
     pub fn said(&mut self, text: &str) {
         if self.admit() {
             self.line(false, cut(text).to_owned());
         }
     }
 
-    /// A function failed for a document: of views, by its number, or of a text index.
+    /// Logs the failure of a function for a document: of a view, by its number, or of a text index.
     pub fn threw(&mut self, view: Option<usize>, id: &str, what: &str) {
         if self.admit() {
             let function = match view {

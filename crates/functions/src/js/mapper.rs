@@ -1,7 +1,7 @@
 //! Map functions over documents, in this thread.
 //!
-//! The functions of a group share a heap, which belongs to their database. It is rewound after each call of a function that may
-//! leave something behind, and after each batch of documents.
+//! The functions of a group share a heap, which belongs to their database. It is rewound after each
+//! call of a function that may leave something behind, and after each batch of documents.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -20,15 +20,16 @@ use super::required::required;
 use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options, thrown};
 
-/// Documents after which the garbage collector is told to wait, which it does not do by itself once it has run.
+/// Number of documents after which the garbage collector's threshold is raised, which it does not
+/// do on its own after a run.
 const DOCS_BETWEEN: usize = 64;
-/// Heaps kept for the next mappers.
+/// Maximum number of idle heaps.
 const IDLE_MAX: usize = 12;
 
-/// The functions of a group, compiled in a heap of their own.
+/// The compiled functions of a group, in a heap of their own.
 struct Compiled {
     sandbox: Sandbox,
-    functions: Vec<Kept>,
+    functions: Vec<RetainedValue>,
     /// Whether each function is known to leave nothing behind.
     leave_nothing: Vec<bool>,
     /// Names of the functions, for profiles.
@@ -54,8 +55,12 @@ impl Compiled {
     }
 }
 
-/// The functions of a group, and whether each was compiled as it stands, so that the check of its text is a check of the function.
-fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bool), Error> {
+/// Compiles the functions of a group; returns also whether all were compiled unchanged, so that a
+/// check of their texts is a check of the functions.
+fn compile(
+    entered: &Entered<'_, '_>,
+    group: &MapGroup,
+) -> Result<(Vec<RetainedValue>, bool), Error> {
     let modules = entered.modules(group.lib.as_deref())?;
     match group.indexes {
         Indexes::No => {}
@@ -80,8 +85,8 @@ fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bo
     Ok((functions, is_verbatim))
 }
 
-/// Which functions of a group are known to leave nothing behind. That holds in an environment that nothing has changed: none do if
-/// compiling the others or loading their modules may change it.
+/// Returns which functions of a group are known to leave nothing behind. That requires an
+/// unmodified environment: none if compiling the others or loading their modules may change it.
 fn leave_nothing(group: &MapGroup) -> Vec<bool> {
     let left = group.maps.iter();
     let left: Vec<_> = left
@@ -93,7 +98,7 @@ fn leave_nothing(group: &MapGroup) -> Vec<bool> {
     left.iter().map(nothing).collect()
 }
 
-/// Compiled groups that no mapper uses at the moment: mappers come and go, and leave these for the next of the same group.
+/// Idle compiled groups: mappers return them for the next mapper of the same group.
 pub(super) struct Compilations {
     limits: Limits,
     idle: Idle<Unused>,
@@ -138,7 +143,7 @@ pub(super) struct ThreadMapper {
     compilations: Arc<Compilations>,
     group: MapGroup,
     compiled: Option<Compiled>,
-    /// The document that is mapped, as one JSON text.
+    /// The current document, as one JSON text.
     text: Vec<u8>,
 }
 
@@ -164,13 +169,13 @@ impl Drop for ThreadMapper {
 
 #[cfg(test)]
 impl ThreadMapper {
-    /// The JavaScript heap, of a mapper that keeps what calls leave behind.
+    /// Returns the JavaScript heap of a mapper that is not rewound.
     pub fn heap(&mut self) -> &mut quickjs::Heap {
         let compiled = self.compiled.as_mut().expect("no limit was hit");
         compiled.sandbox.heap()
     }
 
-    /// Takes the heap down in order; answers the bytes that were left.
+    /// Frees the heap normally; returns the bytes left.
     pub fn tear_down(mut self) -> usize {
         let compiled = self.compiled.take().expect("no limit was hit");
         compiled.sandbox.into_heap().tear_down()
@@ -187,18 +192,18 @@ impl Mapper for ThreadMapper {
     }
 }
 
-/// The next call: of a document and a function, by their indexes.
+/// The next call: document and function, by index.
 #[derive(Clone, Copy)]
 struct At {
     doc: usize,
     view: usize,
     /// When the document's first function was called.
     began: Instant,
-    /// Where the text of the document's rows is to end.
+    /// The limit of the text of the document's rows.
     end: usize,
 }
 
-/// Why the heap is left.
+/// The reason for leaving the heap.
 enum Left {
     /// All documents are mapped, or the time is over.
     Done,
@@ -207,7 +212,7 @@ enum Left {
 }
 
 impl ThreadMapper {
-    /// Maps documents until a time is over; answers how many.
+    /// Maps documents until a time is over; returns their number.
     fn map_for(
         &mut self,
         docs: &[Doc<'_>],
@@ -230,7 +235,7 @@ impl ThreadMapper {
             if at.view > 0 && at.began.elapsed() > limits.time {
                 return Err(limit_error(limits, Limit::Time));
             }
-            // After an error, a limit above all, the heap is not used again.
+            // After an error, in particular a limit, the heap is not used again.
             let is_over = || started.elapsed() >= time;
             let left = self.map_until(&mut compiled, docs, &mut at, out, is_over)?;
             if compiled.sandbox.rewind() {
@@ -242,9 +247,10 @@ impl ThreadMapper {
         }
     }
 
-    /// How a document is made for so many functions.
+    /// Returns the form of a document for this number of functions.
     fn form(&self, functions: usize) -> Form {
-        // With several functions, each gets a document of its own once one may have changed an array; those make what they ask for.
+        // With several functions, each gets a document of its own once one may have changed an
+        // array; those build only what is accessed.
         match (self.group.records, functions) {
             (false, _) => Form::Lazy,
             (true, 1) => Form::Records,
@@ -282,7 +288,7 @@ impl ThreadMapper {
                     scope.raise_gc_threshold();
                 }
                 if at.view == 0 {
-                    // Functions that leave nothing have one clock for all of them, which the heap keeps.
+                    // Functions that leave nothing share one clock, which the heap keeps.
                     if is_rewound {
                         at.began = Instant::now();
                     }
@@ -325,12 +331,12 @@ impl ThreadMapper {
     }
 }
 
-/// Where the text of rows is to end. [`Emit`] has no larger numbers than 32 bits have.
+/// Returns the limit of the text of rows. [`Emit`] has 32-bit numbers.
 fn end(start: usize, emit_bytes_max: usize) -> usize {
     start.saturating_add(emit_bytes_max).min(u32::MAX as usize)
 }
 
-/// The document's members and body as one object.
+/// Joins the document's members and body to one object.
 fn whole(doc: &Doc<'_>, text: &mut Vec<u8>) {
     text.clear();
     text.push(b'{');
@@ -342,7 +348,7 @@ fn whole(doc: &Doc<'_>, text: &mut Vec<u8>) {
     text.extend_from_slice(rest);
 }
 
-/// One document going through all functions.
+/// One document on its way through all functions.
 struct Pass<'a, 'js> {
     scope: &'a Scope<'js>,
     console: &'a Console,
@@ -358,11 +364,12 @@ struct Pass<'a, 'js> {
 }
 
 impl<'js> Pass<'_, 'js> {
-    /// Calls functions from one on, up to one that may leave something behind. Answers which is next.
+    /// Calls functions from one on, up to one that may leave something behind. Returns the next
+    /// one.
     fn run(&self, functions: &[Value<'js>], from: usize, out: &mut Emits) -> Result<usize, Error> {
         let mut document = None;
         for (view, function) in functions.iter().enumerate().skip(from) {
-            // What one function does to an array is not for the next to see.
+            // A function must not see what the one before did to an array.
             document.take_if(|document| self.scope.may_have_changed(document));
             let document = match &mut document {
                 Some(document) => document,
@@ -433,7 +440,7 @@ impl<'js> Pass<'_, 'js> {
             .push(Thrown::new(self.index, view as u32, error, line));
     }
 
-    /// A function threw, or hit a limit: the one is logged, the other ends the call.
+    /// Handles a function that threw, which is logged, or hit a limit, which ends the call.
     #[cold]
     fn threw(&self, view: usize, out: &mut Emits) -> Result<(), Error> {
         let exception = self.scope.take_exception();

@@ -1,8 +1,9 @@
 //! JavaScript, in this process or in worker processes of the same binary.
 //!
-//! QuickJS itself is the crate `quickjs`. A context of it gets the prelude (`environment`) and a few functions to call outside
-//! (`host`). `mapper`, `reducer` and `designs` run users' functions in the calling thread, each in a `sandbox` that is rewound between
-//! calls and waits for the next ones among the `idle`; `process` has them run by a `worker`, to which it speaks over a `wire`.
+//! QuickJS itself is the crate `quickjs`. A context of it gets the prelude (`environment`) and a
+//! few host functions (`host`). `mapper`, `reducer` and `designs` run users' functions in the
+//! calling thread, each in a `sandbox` that is rewound between calls and kept among the `idle`
+//! ones; `process` runs them in a `worker`, over a `wire`.
 
 mod budget;
 mod designs;
@@ -36,57 +37,60 @@ pub use profile::WorkersProfile;
 use reducer::{Reducers, Source, ThreadReducer};
 pub use worker::worker_main;
 
-/// Heaps and workers that nobody used for so long are let go.
+/// Heaps and workers are dropped after this idle time.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// The idle heaps of one kind of function (maps, reduces, others) take at most this part of what one heap may take.
+/// The idle heaps of one kind of function (maps, reduces, others) take at most one in this many
+/// parts of the limit of one heap.
 const IDLE_SHARE: usize = 4;
-/// Bytes that they may take at least: some heaps.
+/// Minimum of their limit, in bytes: some heaps.
 const IDLE_BYTES_MIN: usize = 4 << 20;
 
 /// Where JavaScript runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Isolation {
-    /// In the calling thread. A single call of a built-in function that takes long (`"x".repeat(1e8).split("")`) cannot be
-    /// stopped by the time limit; the memory limit bounds it.
+    /// In the calling thread. A single long call of a built-in function
+    /// (`"x".repeat(1e8).split("")`) cannot be stopped by the time limit; the memory limit bounds
+    /// it.
     #[default]
     Thread,
-    /// In worker processes, which are killed when they overrun a limit.
+    /// In worker processes, which are killed when they exceed a limit.
     Process,
 }
 
 /// Settings of the section `[functions]`.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// `time_limit_ms`: JavaScript's time for one document, or one call of another function.
+    /// `time_limit_ms`: time limit of JavaScript for one document, or one call of another function.
     pub time: Duration,
-    /// `memory_limit_bytes`: memory of one JavaScript heap; at most 1 GiB counts.
+    /// `memory_limit_bytes`: memory limit of one JavaScript heap; at most 1 GiB.
     pub memory_bytes: usize,
-    /// `stack_limit_bytes`: stack of JavaScript's calls.
+    /// `stack_limit_bytes`: stack limit of JavaScript's calls.
     pub stack_bytes: usize,
-    /// `emit_rows_limit`: rows that one function may emit for one document.
+    /// `emit_rows_limit`: maximum number of rows that one function may emit for one document.
     pub emit_rows_max: usize,
-    /// `emit_bytes_limit`: bytes of JSON that all functions of a design document may emit for one document, and that any other
-    /// function may answer.
+    /// `emit_bytes_limit`: maximum bytes of JSON that all functions of a design document may emit
+    /// for one document, and that any other function may return.
     pub emit_bytes_max: usize,
     /// `isolation`: `thread` or `process`.
     pub isolation: Isolation,
-    /// `workers_limit`: functions of one database that run at a time, in each [`Lane`](crate::Lane) of calls; at least 2 count.
+    /// `workers_limit`: functions of one database that run at a time, in each [`Lane`](crate::Lane)
+    /// of calls; at least 2.
     pub workers_max: usize,
-    /// `queue_limit`: how many may wait in each lane.
+    /// `queue_limit`: maximum number of waiting calls in each lane.
     pub queue_max: usize,
     /// `[memory] workers`: memory of all worker processes together, in bytes.
     pub workers_bytes_max: usize,
-    /// How a worker process is started; no setting.
+    /// The command of a worker process; not a setting.
     pub worker: WorkerCommand,
 }
 
-/// The command of a worker process, which is to call [`worker_main`].
+/// The command of a worker process, which must call [`worker_main`].
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WorkerCommand {
-    /// This very program, unless given.
+    /// The program; `None` for this one.
     pub program: Option<PathBuf>,
-    /// What makes it call that.
+    /// Arguments that make it call that.
     pub args: Vec<String>,
 }
 
@@ -128,13 +132,14 @@ impl Options {
         .clamped()
     }
 
-    /// Bytes that the idle heaps of one kind of function may take, in each process that runs JavaScript.
+    /// Returns the memory limit of the idle heaps of one kind of function, in each process that
+    /// runs JavaScript.
     fn idle_bytes_max(&self) -> usize {
         (self.limits().memory_bytes / IDLE_SHARE).max(IDLE_BYTES_MIN)
     }
 }
 
-/// Runs JavaScript.
+/// The JavaScript engine.
 #[derive(Clone)]
 pub struct Engine {
     place: Place,
@@ -148,7 +153,7 @@ enum Place {
 }
 
 impl Engine {
-    /// An engine with these settings; memory and stack are brought within what can work.
+    /// Creates an engine with these settings; memory and stack are clamped to workable values.
     pub fn new(mut options: Options) -> Engine {
         let limits = options.limits();
         options.memory_bytes = limits.memory_bytes;
@@ -164,7 +169,8 @@ impl Engine {
         Engine { place }
     }
 
-    /// A mapper with a heap that is its own until it is dropped, for one thread. Sources that do not compile are [`Error::Compile`].
+    /// Creates a mapper with a heap of its own until it is dropped, for one thread. Sources that do
+    /// not compile are [`Error::Compile`].
     pub fn mapper(&self, group: &MapGroup) -> Result<Box<dyn Mapper>, Error> {
         Ok(match &self.place {
             Place::Thread(compilations, ..) => Box::new(ThreadMapper::new(compilations, group)?),
@@ -172,7 +178,8 @@ impl Engine {
         })
     }
 
-    /// A custom reduce function of a database; `lib` is `views.lib` as JSON text. It is compiled when it is first called.
+    /// Creates a custom reduce function of a database; `lib` is `views.lib` as JSON text. It is
+    /// compiled when it is first called.
     pub fn reducer(
         &self,
         database: &Arc<str>,
@@ -190,7 +197,7 @@ impl Engine {
         }
     }
 
-    /// Calls of other functions of a database's design documents.
+    /// Returns calls of other functions of a database's design documents.
     pub fn designs(&self, database: &Arc<str>) -> Box<dyn Designs> {
         match &self.place {
             Place::Thread(.., heaps) => Box::new(ThreadDesigns {
@@ -204,7 +211,7 @@ impl Engine {
         }
     }
 
-    /// Lets go of heaps and workers that nobody used lately.
+    /// Drops heaps and workers that were not used recently.
     pub fn rest(&self) {
         match &self.place {
             Place::Thread(compilations, reducers, heaps) => {
@@ -216,7 +223,7 @@ impl Engine {
         }
     }
 
-    /// Bytes that all worker processes take, and the most that they took.
+    /// Returns the memory of all worker processes, and its maximum so far, in bytes.
     pub fn worker_memory(&self) -> (u64, u64) {
         match &self.place {
             Place::Thread(..) => (0, 0),
@@ -224,7 +231,7 @@ impl Engine {
         }
     }
 
-    /// Whether a source is a function: [`Error::Compile`] says why not.
+    /// Checks that a source is a function: [`Error::Compile`] contains the reason if not.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
         match &self.place {
             Place::Thread(_, reducers, _) => reducers.check(source, lib),

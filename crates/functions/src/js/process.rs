@@ -24,22 +24,25 @@ use query_server::language::{
     DesignDoc, Designs, Doc, Emits, Error, ListIo, MapGroup, Mapper, ReduceRow, Reducer,
 };
 
-/// A worker keeps the time limit by itself; one that says nothing for this much longer is in a built-in function that does not
-/// end, and is killed.
+/// A worker enforces the time limit itself; one that exceeds it by this much is in a built-in
+/// function that does not end, and is killed.
 const GRACE: Duration = Duration::from_secs(1);
-/// Definitions that may be known to one worker before it is told all anew: it forgets more than it says.
+/// Maximum number of definitions known to one worker before they are all sent again: it forgets
+/// more than it reports.
 const KNOWN_MAX: usize = 1024;
-/// Design documents whose numbers are remembered.
+/// Maximum number of design documents whose numbers are remembered.
 const DESIGNS_MAX: usize = 256;
-/// Bytes of maps and reduces whose numbers are remembered. One that is longer has a new number each time.
+/// Maximum size of maps and reduces whose numbers are remembered, in bytes. A longer one gets a new
+/// number each time.
 const DEFINITIONS_BYTES_MAX: usize = 8 << 20;
 
 struct Worker {
-    /// Of the memory of all workers. It is dropped before the process is waited for, so it names no other process.
+    /// Its share of the memory of all workers. It is dropped before the process is waited for, so
+    /// its process number is never another's.
     share: Option<Share>,
     child: Child,
     socket: BufReader<UnixStream>,
-    /// By which it is profiled.
+    /// The profiler's control.
     control: Arc<Control>,
     /// Definitions that were sent to it.
     known: HashSet<u64>,
@@ -47,7 +50,7 @@ struct Worker {
     used: Instant,
     /// It has answered something since it was taken, or was started then.
     has_lived: bool,
-    /// It did not answer as it should.
+    /// It gave an invalid answer.
     has_failed: bool,
 }
 
@@ -69,7 +72,8 @@ impl Worker {
     fn start(options: &Options, budget: &Arc<Budget>) -> io::Result<Worker> {
         let program = match &options.worker.program {
             Some(program) => program.clone(),
-            // By this name the kernel runs the very file that runs now, also when another version took its place.
+            // By this name the kernel runs exactly the file that runs now, even after another
+            // version replaced it.
             None if cfg!(target_os = "linux") => PathBuf::from("/proc/self/exe"),
             None => std::env::current_exe()?,
         };
@@ -109,7 +113,7 @@ impl Worker {
         frame.send(self.socket.get_mut())
     }
 
-    /// The next frame that is not a line of the log.
+    /// Returns the next frame that is not a log line.
     fn receive(&mut self) -> io::Result<Received> {
         loop {
             let frame = Received::read(&mut self.socket)?;
@@ -122,14 +126,14 @@ impl Worker {
         }
     }
 
-    /// Notes whether it runs a function, which decides when its memory is taken from it.
+    /// Records whether it runs a function, which decides when its memory is reclaimed.
     fn works(&mut self, works: bool) {
         if let Some(share) = &self.share {
             share.works(works);
         }
     }
 
-    /// It was ended because all workers together took too much memory.
+    /// Returns whether it was ended because all workers together took too much memory.
     fn is_evicted(&self) -> bool {
         self.share.as_ref().is_some_and(Share::is_evicted)
     }
@@ -139,15 +143,15 @@ impl Worker {
     }
 }
 
-/// The workers of an engine. How many are at work is for the callers to bound.
+/// The workers of an engine. The callers limit the number at work.
 pub(super) struct Processes {
     options: Options,
     budget: Arc<Budget>,
-    /// Workers at rest; the one used last is last.
+    /// Idle workers; the most recently used one is last.
     idle: Mutex<Vec<Worker>>,
     numbers: AtomicU64,
     designs: Mutex<Vec<(Arc<str>, DesignDoc, u64)>>,
-    /// Mappers and reducers come and go: what they are made of keeps its number.
+    /// Mappers and reducers are created and dropped: their definitions keep their numbers.
     definitions: Mutex<Definitions>,
 }
 
@@ -168,7 +172,7 @@ impl Definitions {
     }
 }
 
-/// What is known of a definition.
+/// The state of a definition.
 #[derive(Clone, Copy)]
 struct Defined {
     number: u64,
@@ -177,7 +181,7 @@ struct Defined {
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    // What is locked is changed in single steps, so that a panic leaves it whole.
+    // Locked state is changed in single steps, so that a panic leaves it valid.
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
@@ -196,12 +200,12 @@ impl Processes {
         })
     }
 
-    /// Bytes that all workers take now, and the most that they took.
+    /// Returns the current memory of all workers, and its maximum so far, in bytes.
     pub fn memory(&self) -> (u64, u64) {
         self.budget.used_bytes()
     }
 
-    /// Ends the worker that was idle for longest; whether there is one.
+    /// Ends the worker that was idle for longest; returns whether there is one.
     pub fn end_oldest(&self) -> bool {
         let mut idle = lock(&self.idle);
         let oldest = (!idle.is_empty()).then(|| idle.remove(0));
@@ -209,7 +213,7 @@ impl Processes {
         oldest.is_some()
     }
 
-    /// A definition with its number, the same as of an equal one that was used lately.
+    /// Returns a definition with its number, the same as that of a recently used equal one.
     fn defined(&self, definition: Definition) -> (Arc<Definition>, Defined) {
         let mut definitions = lock(&self.definitions);
         if let Some((known, defined)) = definitions.known.get_key_value(&definition) {
@@ -228,7 +232,7 @@ impl Processes {
         self.numbers.fetch_add(1, Ordering::Relaxed)
     }
 
-    /// The number that stands for a design document of a database.
+    /// Returns the number of a design document of a database.
     fn design(&self, database: &Arc<str>, ddoc: &DesignDoc) -> u64 {
         let mut designs = lock(&self.designs);
         let is_same = |(of, known, _): &(Arc<str>, DesignDoc, u64)| of == database && known == ddoc;
@@ -248,7 +252,7 @@ impl Processes {
 
     fn take(&self, number: u64) -> io::Result<Worker> {
         let mut idle = lock(&self.idle);
-        // One that knows the functions, or the one used last.
+        // One that knows the functions, or the most recently used one.
         while !idle.is_empty() {
             let knowing = |worker: &Worker| worker.known.contains(&number);
             let last = idle.len() - 1;
@@ -270,7 +274,7 @@ impl Processes {
         Ok(worker)
     }
 
-    /// Ends workers that nobody used lately.
+    /// Ends workers that were not used recently.
     pub fn rest(&self) {
         let mut idle = lock(&self.idle);
         let ended: Vec<_> = idle
@@ -292,7 +296,7 @@ impl Processes {
         drop(ended);
     }
 
-    /// Has a worker answer a request, `converse` reading its answers. A worker that fails to is killed.
+    /// Sends a request to a worker, whose answers `converse` reads. A worker that fails is killed.
     fn request<T>(
         &self,
         number: u64,
@@ -326,7 +330,7 @@ impl Processes {
                     worker.has_failed = true;
                     return Err(self.budget.error());
                 }
-                // It had died while it rested, or was dying: another one is asked, once.
+                // It had died while it was idle, or was dying: another one is tried, once.
                 Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
                 // The worker is killed.
                 Err(error) => {
@@ -337,7 +341,7 @@ impl Processes {
         }
     }
 
-    /// What it means that a worker does not answer.
+    /// Returns the error of a worker that does not answer.
     fn broken(&self, error: &io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Limit {
@@ -405,7 +409,7 @@ impl Processes {
     }
 }
 
-/// What a worker replied.
+/// A worker's reply.
 enum Reply<T> {
     Done(T),
     Error(Error),
@@ -420,7 +424,7 @@ fn reply<T>(
         Kind::Done => Reply::Done(done(frame)?),
         Kind::Failed => Reply::Error(wire::read_error(frame)?),
         Kind::Unknown => Reply::Unknown,
-        _ => return Err(io::Error::other("it answers what was not asked")),
+        _ => return Err(io::Error::other("unexpected answer")),
     })
 }
 
@@ -500,7 +504,7 @@ pub(super) struct ProcessDesigns {
 }
 
 impl ProcessDesigns {
-    /// A design document's number, and what is to be sent to a worker that does not know it.
+    /// Returns a design document's number, and the definition for a worker that does not know it.
     fn defined(&self, ddoc: &DesignDoc) -> (u64, Definition) {
         let database = self.database.clone();
         let number = self.processes.design(&database, ddoc);
@@ -560,7 +564,7 @@ impl Designs for ProcessDesigns {
     }
 }
 
-/// Sends a worker a request, and what it needs for it.
+/// Sends a worker a request, and the definitions that it needs.
 fn talk<T>(
     worker: &mut Worker,
     number: u64,
@@ -568,7 +572,7 @@ fn talk<T>(
     request: impl Fn() -> Frame,
     mut converse: impl FnMut(&mut Worker) -> io::Result<Reply<T>>,
 ) -> io::Result<Reply<T>> {
-    // A worker forgets definitions that it has too many of, hence the second time.
+    // A worker forgets definitions when it has too many, hence the second attempt.
     for _ in 0..2 {
         if worker.known.len() > KNOWN_MAX {
             worker.known.clear();
@@ -587,7 +591,7 @@ fn talk<T>(
     Err(io::Error::other("it does not know its functions"))
 }
 
-/// Whether an error says that the process is gone.
+/// Returns whether an error means that the process is gone.
 fn has_died(error: &io::Error) -> bool {
     matches!(
         error.kind(),

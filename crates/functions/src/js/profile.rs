@@ -1,7 +1,7 @@
-//! Profiles of worker processes: each samples itself, and hands its samples to the server.
+//! Profiles of worker processes: each samples itself, and sends its samples to the server.
 //!
-//! They are asked for on a socket of their own, which a thread of the worker serves: so a function that runs for long, or for ever,
-//! does not keep them.
+//! They are requested on a socket of their own, which a thread of the worker serves: so a function
+//! that runs for long, or forever, does not block them.
 
 use std::io::{self, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -15,14 +15,14 @@ use profiler::{Samples, Session};
 
 use super::wire::{Frame, Kind, Received};
 
-/// How long a worker's samples are waited for.
+/// Time limit for a worker's samples.
 const PATIENCE: Duration = Duration::from_secs(2);
-/// The same of one that is about to be killed.
+/// Time limit for the samples of one that is about to be killed.
 const LAST_PATIENCE: Duration = Duration::from_millis(200);
-/// Workers that ended during a profile whose samples are kept.
+/// Maximum number of workers that ended during a profile whose samples are kept.
 const ENDED_MAX: usize = 1000;
 
-/// Samples a second that are taken now, 0 for none.
+/// Current sampling rate per second, 0 for none.
 static HZ: AtomicU32 = AtomicU32::new(0);
 /// All workers of this process.
 static WORKERS: Mutex<Vec<Weak<Control>>> = Mutex::new(vec![]);
@@ -33,15 +33,15 @@ static ENDED: Mutex<Vec<Samples>> = Mutex::new(vec![]);
 pub(super) struct Control(Mutex<UnixStream>);
 
 impl Control {
-    /// Has a new worker profiled with the others.
+    /// Registers a new worker for profiles.
     pub fn register(socket: UnixStream) -> Arc<Control> {
-        // It fails for no time that is not zero.
+        // Fails only for a time of zero.
         let _ = socket.set_write_timeout(Some(LAST_PATIENCE));
         let control = Arc::new(Control(Mutex::new(socket)));
         let mut workers = WORKERS.lock();
         workers.retain(|worker| worker.strong_count() > 0);
         workers.push(Arc::downgrade(&control));
-        // With the list in hand: whoever ends the profile tells those of the list.
+        // With the list locked: the end of the profile is sent to those in the list.
         let hz = HZ.load(SeqCst);
         if hz > 0 {
             control.start(hz);
@@ -49,13 +49,13 @@ impl Control {
         control
     }
 
-    /// One that is told twice has begun already. One that cannot be told is about to end.
+    /// A second request has no effect. A worker that cannot be reached is about to end.
     fn start(&self, hz: u32) {
         let frame = Frame::new(Kind::Profile).number(hz.into());
         let _ = frame.send(&mut *self.0.lock());
     }
 
-    /// Answers the number of what is asked.
+    /// Requests the samples; returns the number of the request.
     fn stop(&self) -> io::Result<u64> {
         static NUMBERS: AtomicU64 = AtomicU64::new(0);
         let number = NUMBERS.fetch_add(1, SeqCst);
@@ -64,7 +64,7 @@ impl Control {
         Ok(number)
     }
 
-    /// The answer to what was asked under a number. An older one came too late for its own.
+    /// Waits for the answer to a request. An older one is late for its own.
     fn samples(&self, number: u64, patience: Duration) -> Option<Samples> {
         let mut socket = self.0.lock();
         socket.set_read_timeout(Some(patience)).ok()?;
@@ -76,7 +76,7 @@ impl Control {
         }
     }
 
-    /// The worker is about to be killed: takes its samples, if some are taken.
+    /// Takes the samples, if any, of a worker that is about to be killed.
     pub fn end(&self) {
         if HZ.load(SeqCst) == 0 {
             return;
@@ -94,12 +94,13 @@ impl Control {
     }
 }
 
-/// A profile of all workers, those that are started meanwhile too. One at a time; dropped, it ends.
+/// A profile of all workers, including those that are started meanwhile. One at a time; it ends
+/// when it is dropped.
 #[derive(Debug)]
 pub struct WorkersProfile(());
 
 impl WorkersProfile {
-    /// Begins, with so many samples for each second of processor time.
+    /// Starts, with this number of samples per second of processor time.
     pub fn start(hz: u32) -> WorkersProfile {
         ENDED.lock().clear();
         for worker in workers_at(hz.max(1)) {
@@ -108,7 +109,8 @@ impl WorkersProfile {
         WorkersProfile(())
     }
 
-    /// Ends it, and answers the samples of each worker. One that does not answer in time is told as left out.
+    /// Ends it, and returns the samples of each worker. One that does not answer in time is listed
+    /// as left out.
     pub fn finish(self) -> Vec<Samples> {
         let workers = end();
         let samples = |(worker, number): &(Arc<Control>, u64)| {
@@ -125,32 +127,33 @@ impl WorkersProfile {
 
 impl Drop for WorkersProfile {
     fn drop(&mut self) {
-        // What nobody read would fill the sockets.
+        // Unread data would fill the sockets.
         for (worker, number) in end() {
             worker.samples(number, PATIENCE);
         }
     }
 }
 
-/// All workers, when so many samples are wanted from now on.
+/// Sets the sampling rate; returns all workers.
 fn workers_at(hz: u32) -> Vec<Arc<Control>> {
     let workers = WORKERS.lock();
     HZ.store(hz, SeqCst);
     workers.iter().filter_map(Weak::upgrade).collect()
 }
 
-/// Tells all workers that it is over; answers those that were told, and the numbers under which they were.
+/// Requests the end of the profile from all workers; returns those reached, and the numbers of the
+/// requests.
 fn end() -> Vec<(Arc<Control>, u64)> {
     let told = |worker: Arc<Control>| worker.stop().ok().map(|number| (worker, number));
     workers_at(0).into_iter().filter_map(told).collect()
 }
 
-/// The worker's end: the profile that is being made of it.
+/// The worker's side: its current profile.
 #[derive(Default)]
 pub(super) struct Profiled(Option<Session>);
 
 impl Profiled {
-    /// When it wants its next tick.
+    /// Returns the time to its next tick.
     pub fn wait(&self) -> Option<Duration> {
         self.0.as_ref().map(|_| profiler::TICK)
     }
@@ -161,7 +164,7 @@ impl Profiled {
         }
     }
 
-    /// Does what the server says. An error is that it says nothing more.
+    /// Handles a request of the server. An error means that the server is gone.
     pub fn serve(&mut self, socket: &mut (impl Read + Write)) -> io::Result<()> {
         let frame = Received::read(socket)?;
         let mut frame = frame.ok_or(io::ErrorKind::UnexpectedEof)?;

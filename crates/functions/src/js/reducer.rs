@@ -1,7 +1,7 @@
 //! Custom reduce functions, in this thread.
 //!
-//! Each function of each database has a heap of its own, which is rewound after each call, or after some calls if the function is
-//! known to leave nothing behind.
+//! Each function of each database has a heap of its own, which is rewound after each call, or after
+//! some calls if the function is known to leave nothing behind.
 
 use std::sync::Arc;
 
@@ -17,9 +17,9 @@ use super::required::required;
 use super::sandbox::Sandbox;
 use super::{IDLE_TIME_MAX, Options};
 
-/// Heaps kept for the next calls.
+/// Maximum number of idle heaps.
 const IDLE_MAX: usize = 32;
-/// Calls of a function that leaves nothing behind before its heap is rewound all the same.
+/// Number of calls of a function that leaves nothing behind after which its heap is rewound anyway.
 const CALLS_BETWEEN: u32 = 64;
 
 /// A reduce function of a database.
@@ -35,9 +35,9 @@ pub(super) struct Source {
 struct Prepared {
     source: Arc<Source>,
     sandbox: Sandbox,
-    function: Kept,
+    function: RetainedValue,
     leaves_nothing: bool,
-    /// Since the heap was rewound.
+    /// Number of calls since the heap was rewound.
     calls: u32,
 }
 
@@ -47,7 +47,8 @@ impl Prepared {
         let (sandbox, (function, is_untouched)) = Sandbox::new(limits, console, |entered| {
             let modules = entered.modules(source.lib.as_deref())?;
             let function = entered.compile(&source.source, modules.as_ref())?;
-            // The check of what a function leaves behind is of its text, in an environment that nothing has changed.
+            // The check of what a function leaves behind is of its text, in an unmodified
+            // environment.
             let mut is_untouched = entered.is_verbatim(&function)?;
             if let Some(modules) = &modules {
                 let names = required(&source.source);
@@ -66,7 +67,7 @@ impl Prepared {
         })
     }
 
-    /// Whether it can be called again.
+    /// Rewinds it if needed; returns whether it can be called again.
     fn is_restored(&mut self) -> bool {
         if self.leaves_nothing && self.calls < CALLS_BETWEEN && self.sandbox.over().is_none() {
             return true;
@@ -99,7 +100,7 @@ impl Reducers {
         self.checkers.rest(IDLE_TIME_MAX);
     }
 
-    /// Runs `work` with a function, compiled, in its heap. After a limit was hit the heap is dropped.
+    /// Runs `work` with a compiled function in its heap. After a limit was hit the heap is dropped.
     fn call<T>(
         &self,
         source: &Arc<Source>,
@@ -125,7 +126,7 @@ impl Reducers {
         result
     }
 
-    /// Whether a source is a function.
+    /// Checks that a source is a function.
     pub fn check(&self, source: &str, lib: Option<&str>) -> Result<(), Error> {
         let _runs = telemetry::enter(State::Functions);
         let mut sandbox = match self.checkers.take(|_| true) {

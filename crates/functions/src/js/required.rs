@@ -1,10 +1,11 @@
-//! Which modules a function requires by literal names.
+//! Finds the modules that a function requires by literal names.
 
-/// Names that are found at most.
+/// Maximum number of names.
 const NAMES_MAX: usize = 64;
 
-/// The names in calls like `require("lib/a")`. They depend on the source alone, so modules that are loaded ahead of a function's
-/// calls are the same in every heap. A name in a comment counts too; one that is put together when the function runs does not.
+/// Returns the names in calls like `require("lib/a")`. They depend on the source alone, so modules
+/// that are loaded before a function's calls are the same in every heap. A name in a comment counts
+/// too; one that is computed at run time does not.
 pub(super) fn required(source: &str) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     for (at, word) in source.match_indices("require") {
@@ -19,7 +20,7 @@ pub(super) fn required(source: &str) -> Vec<String> {
     names
 }
 
-/// The text of `("text")`, if the source goes on with that.
+/// Returns the text of `("text")`, if the source continues with that.
 fn literal(source: &str) -> Option<&str> {
     let inner = source.trim_start().strip_prefix('(')?.trim_start();
     let quote = inner.chars().next().filter(|c| matches!(c, '"' | '\''))?;

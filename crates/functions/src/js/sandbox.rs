@@ -1,8 +1,8 @@
 //! A heap with the prelude in which calls leave nothing behind.
 //!
-//! [`Sandbox::rewind`] restores the heap to what it was when the functions had just been compiled. That costs a copy of some
-//! hundred kilobytes, so it is left out between the calls of functions that are known to leave nothing
-//! ([`projection::left_behind`]).
+//! [`Sandbox::rewind`] restores the heap to the state when the functions had just been compiled.
+//! That copies some hundred kilobytes, so it is skipped between calls of functions that are known
+//! to leave nothing ([`projection::left_behind`]).
 
 use query_server::language::Error;
 use quickjs::{Context, Enter, Heap, Host, Limit, Limits, RewindingHeap, Scope};
@@ -10,12 +10,13 @@ use quickjs::{Context, Enter, Heap, Host, Limit, Limits, RewindingHeap, Scope};
 use super::environment::{Entered, Environment, new_heap};
 use super::host::Console;
 
-/// A heap that takes a larger part of its limit when its functions were compiled is used for one call: a copy would double it.
+/// A heap that takes more than one in this many parts of its limit after compilation is used for
+/// one call: a copy would double it.
 const IMAGE_SHARE: usize = 4;
-/// Bytes that are always copied: a heap with the prelude has less.
+/// Smaller heaps are always copied, in bytes: an empty one with the prelude is smaller.
 const IMAGE_BYTES_MIN: usize = 2 << 20;
 
-/// A heap, and what is in it before each call.
+/// A heap, and its state before each call.
 pub(super) struct Sandbox {
     heap: Restored,
     environment: Environment,
@@ -27,7 +28,7 @@ pub(super) enum Restored {
     Rewinding(RewindingHeap),
     /// It is too large to be copied.
     Once(Heap),
-    /// It keeps what calls leave behind.
+    /// It is not rewound.
     #[cfg(test)]
     Kept(Heap),
 }
@@ -61,7 +62,7 @@ fn restored(heap: Heap, limits: &Limits) -> Restored {
 }
 
 impl Sandbox {
-    /// A heap in which `prepare` compiles functions; what that gives comes with it.
+    /// Creates a heap in which `prepare` compiles functions; returns its result too.
     pub fn new<T>(
         limits: &Limits,
         console: Console,
@@ -88,12 +89,13 @@ impl Sandbox {
         self.environment.enter(&mut self.heap, &self.console, work)
     }
 
-    /// What it takes to enter the heap with another host, or with the console in reach.
+    /// Returns the parts needed to enter the heap with another host, or with the console.
     pub fn parts(&mut self) -> (&mut Restored, &Environment, &Console) {
         (&mut self.heap, &self.environment, &self.console)
     }
 
-    /// Undoes what was done since the functions were compiled. Answers whether the heap can be used again.
+    /// Undoes everything since the functions were compiled. Returns whether the heap can be used
+    /// again.
     #[must_use]
     pub fn rewind(&mut self) -> bool {
         match &mut self.heap {
@@ -107,7 +109,7 @@ impl Sandbox {
         }
     }
 
-    /// The limit that was hit; the heap is then of no more use.
+    /// Returns the limit that was hit, after which the heap cannot be used.
     pub fn over(&self) -> Option<Limit> {
         match &self.heap {
             Restored::Rewinding(heap) => heap.over(),
@@ -117,7 +119,7 @@ impl Sandbox {
         }
     }
 
-    /// Bytes that the heap takes of the process.
+    /// Returns the memory of the heap, in bytes.
     pub fn footprint(&self) -> usize {
         match &self.heap {
             Restored::Rewinding(heap) => heap.footprint(),
@@ -130,13 +132,13 @@ impl Sandbox {
 
 #[cfg(test)]
 thread_local! {
-    /// Sandboxes that are made in this thread keep what calls leave behind, so that leaks show.
+    /// Sandboxes created in this thread are not rewound, so that leaks show.
     pub(super) static KEEPS: std::cell::Cell<bool> = const { std::cell::Cell::new(false) };
 }
 
 #[cfg(test)]
 impl Sandbox {
-    /// The heap of one that keeps.
+    /// Returns the heap of one that is not rewound.
     pub fn heap(&mut self) -> &mut Heap {
         match &mut self.heap {
             Restored::Kept(heap) | Restored::Once(heap) => heap,

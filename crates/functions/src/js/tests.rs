@@ -1,4 +1,4 @@
-//! That nothing leaks, with the prelude too.
+//! Tests that nothing leaks, including the prelude.
 
 use std::sync::Arc;
 
@@ -34,14 +34,14 @@ const MAPS: [&str; 9] = [
     "function(doc){emit(new Proxy(doc,{}),new Map)}",
 ];
 
-/// A mapper whose calls leave things behind: a heap that is rewound shows no leaks.
+/// Returns a mapper that is not rewound: rewinding would hide leaks.
 fn mapper_of(maps: &[&str]) -> ThreadMapper {
     KEEPS.set(true);
     let compilations = Arc::new(Compilations::new(&Options::default()));
     ThreadMapper::new(&compilations, &group(maps)).expect("compiles")
 }
 
-/// Documents with ever new member names and values among them, and some that cannot be built.
+/// Documents with new member names and values each time, and some that cannot be built.
 fn map_all(mapper: &mut ThreadMapper, from: usize, to: usize) {
     let mut out = Emits::default();
     for number in from..to {

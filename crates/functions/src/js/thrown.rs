@@ -1,15 +1,16 @@
-//! What users' code threw, as an error. Looking at it may run users' code again, so each look may fail and is then passed over.
+//! Converts thrown values of users' code to errors. Inspecting them may run users' code again, so
+//! each step may fail and is then skipped.
 
 use std::ffi::CStr;
 
 use query_server::language::Error;
 use quickjs::{Failed, Scope, Value};
 
-/// What is said of a thrown value that cannot be shown.
+/// The text for a thrown value that cannot be shown.
 const UNSHOWN: &str = "a value that cannot be shown";
 
-/// The error for a thrown value: `{forbidden: …}`, `{unauthorized: …}`, an `Error`, CouchDB's `["error", name, reason]`, or
-/// anything else.
+/// Returns the error for a thrown value: `{forbidden: …}`, `{unauthorized: …}`, an `Error`,
+/// CouchDB's `["error", name, reason]`, or anything else.
 pub(super) fn error<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Error {
     if !value.is_object() {
         let reason = text(scope, value).unwrap_or_else(|| UNSHOWN.into());
@@ -48,7 +49,8 @@ fn named(name: String, reason: String) -> Error {
     Error::Thrown { name, reason }
 }
 
-/// Whether a map function threw what CouchDB takes as an order to give up: `"fatal_error"` or `["fatal", name, reason]`.
+/// Returns whether a map function threw what CouchDB treats as fatal: `"fatal_error"` or `["fatal",
+/// name, reason]`.
 pub(super) fn fatal<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<Error> {
     if value.is_string() {
         if text(scope, value)? != "fatal_error" {
@@ -65,7 +67,7 @@ pub(super) fn fatal<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<Error
     None
 }
 
-/// One line about a thrown value, for the log.
+/// Returns one line about a thrown value, for the log.
 pub(super) fn line<'js>(scope: &Scope<'js>, value: &Value<'js>) -> String {
     if !value.is_object() {
         return text(scope, value).unwrap_or_else(|| UNSHOWN.into());
@@ -76,8 +78,8 @@ pub(super) fn line<'js>(scope: &Scope<'js>, value: &Value<'js>) -> String {
     }
 }
 
-/// The line of the function that was called, from 1, in which it threw an `Error`, or called who did: the last of the stack's places that
-/// are in users' sources.
+/// Returns the line, from 1, of the called function in which it threw an `Error`, or called the
+/// function that did: the last position of the stack in users' sources.
 pub(super) fn place<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<u32> {
     if !value.is_object() {
         return None;
@@ -88,7 +90,7 @@ pub(super) fn place<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<u32> 
     digits.parse().ok().filter(|line| *line > 0)
 }
 
-/// A member's text, `None` when there is none.
+/// Returns a member's text, `None` when it is missing.
 fn member<'js>(scope: &Scope<'js>, object: &Value<'js>, name: &CStr) -> Option<String> {
     let value = looked_at(scope, scope.get(object, name))?;
     if value.is_nothing() {
@@ -97,7 +99,7 @@ fn member<'js>(scope: &Scope<'js>, object: &Value<'js>, name: &CStr) -> Option<S
     text(scope, &value)
 }
 
-/// A string as it is, other values as JSON, or as JavaScript shows them.
+/// Returns a string unchanged, other values as JSON, or as JavaScript shows them.
 fn text<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<String> {
     if !value.is_object() {
         return looked_at(scope, scope.text(value));
@@ -107,7 +109,7 @@ fn text<'js>(scope: &Scope<'js>, value: &Value<'js>) -> Option<String> {
     looked_at(scope, scope.text(shown))
 }
 
-/// What a look came to; what it threw is forgotten.
+/// Returns the result of a step; what it threw is discarded.
 fn looked_at<T>(scope: &Scope<'_>, result: Result<T, Failed>) -> Option<T> {
     if result.is_err() {
         drop(scope.take_exception());

@@ -1,4 +1,5 @@
-//! Frames between this process and its workers: a length, a kind, and fields that each have their length in front.
+//! Frames between this process and its workers: a length, a kind, and fields that are each preceded
+//! by their length.
 
 use std::io::{self, Read, Write};
 use std::sync::Arc;
@@ -9,14 +10,14 @@ use super::log::Line;
 use confine::Confinement;
 use query_server::language::{DesignDoc, Emit, Emits, Error, Indexes, MapGroup, Owner, Thrown};
 
-/// Longest frame that is read.
+/// Maximum length of a frame, in bytes.
 const FRAME_MAX: u32 = 1 << 30;
 
-/// What a frame is. Requests come from the server's process, the others from the worker.
+/// The kind of a frame. Requests come from the server's process, the others from the worker.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub(super) enum Kind {
-    // Requests
+    // Requests.
     Options,
     Define,
     Verify,
@@ -26,21 +27,22 @@ pub(super) enum Kind {
     Call,
     List,
     Check,
-    // Replies
+    // Replies.
     Done,
     Failed,
-    /// The worker does not know what the request's number stands for (any more).
+    /// The worker does not know the number of the request (any more).
     Unknown,
     Log,
-    // While a list function runs: the worker asks, the server's process answers with `Done`, `Row` or `Failed`.
+    // While a list function runs: the worker asks, the server's process answers with `Done`, `Row`
+    // or `Failed`.
     Start,
     Chunk,
     NextRow,
     Row,
     // On the second socket, which is the worker's standard output
-    /// Samples are to be taken, so many a second.
+    /// Starts sampling, with a rate per second.
     Profile,
-    /// Samples: asked for, which ends the profile, and answered.
+    /// Samples: requested, which ends the profile, and sent.
     Samples,
 }
 
@@ -74,7 +76,7 @@ impl Frame {
         Frame(vec![0, 0, 0, 0, kind as u8])
     }
 
-    /// A frame that is about to get so many bytes.
+    /// Creates a frame with capacity for `bytes` bytes.
     pub fn of(kind: Kind, bytes: usize) -> Frame {
         let mut frame = Vec::with_capacity(bytes + 5);
         frame.extend_from_slice(&[0, 0, 0, 0, kind as u8]);
@@ -115,7 +117,7 @@ impl Frame {
     }
 }
 
-/// A frame that came.
+/// A received frame.
 pub(super) struct Received {
     pub kind: Kind,
     bytes: Vec<u8>,
@@ -157,7 +159,7 @@ impl Received {
         Ok(u64::from_le_bytes(*field))
     }
 
-    /// A field's place.
+    /// Returns a field's range.
     fn field(&mut self) -> io::Result<std::ops::Range<usize>> {
         let len = usize::try_from(self.number()?).map_err(|_| malformed())?;
         let start = self.at;
@@ -184,7 +186,7 @@ impl Received {
         Ok(Some(self.bytes()?.to_vec()))
     }
 
-    /// Texts, with their number in front.
+    /// Reads strings, preceded by their number.
     pub fn texts(&mut self) -> io::Result<Vec<String>> {
         let count = self.number()?;
         (0..count).map(|_| self.text()).collect()
@@ -196,7 +198,7 @@ impl Received {
         text.map_err(|_| malformed())
     }
 
-    /// The fields that are left, as slices.
+    /// Returns the remaining fields, as slices.
     pub fn rest(&mut self) -> io::Result<Vec<&[u8]>> {
         let mut fields = Vec::new();
         while self.at < self.bytes.len() {
@@ -206,7 +208,7 @@ impl Received {
     }
 }
 
-/// What a number stands for, in a worker.
+/// The thing that a number stands for, in a worker.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Definition {
     Maps(MapGroup),
@@ -222,10 +224,10 @@ pub(super) enum Definition {
 }
 
 impl Definition {
-    /// About how much memory it takes.
+    /// Returns its approximate memory, in bytes.
     pub fn bytes(&self) -> usize {
         let lib = |lib: &Option<String>| lib.as_ref().map_or(0, String::len);
-        // With what an entry takes besides.
+        // Including the overhead of an entry.
         200 + match self {
             Definition::Maps(group) => {
                 group.maps.iter().map(String::len).sum::<usize>() + lib(&group.lib)
@@ -318,7 +320,7 @@ impl Definition {
     }
 }
 
-/// Settings of a worker, and what it is to confine itself with.
+/// Encodes settings of a worker, and its expected confinement.
 pub(super) fn options_frame(options: &Options, confinement: Confinement) -> Frame {
     Frame::new(Kind::Options)
         .number(options.time.as_millis() as u64)
@@ -374,7 +376,7 @@ fn put_error(frame: Frame, error: &Error) -> Frame {
         Error::UnknownLanguage(reason) => frame.number(5).text(reason),
         Error::ReduceOverflow(reason) => frame.number(6).text(reason),
         Error::Process(reason) => frame.number(7).text(reason),
-        // A worker gives no places.
+        // Workers give no places.
         Error::Busy { .. } | Error::Late { .. } => frame.number(7).text(&error.to_string()),
     }
 }
@@ -402,7 +404,7 @@ pub(super) fn read_error(frame: &mut Received) -> io::Result<Error> {
     })
 }
 
-/// Replies to several calls.
+/// Encodes replies to several calls.
 pub(super) fn replies_frame(replies: &[Result<Vec<u8>, Error>]) -> Frame {
     let frame = Frame::new(Kind::Done).number(replies.len() as u64);
     replies.iter().fold(frame, |frame, reply| match reply {
@@ -411,7 +413,7 @@ pub(super) fn replies_frame(replies: &[Result<Vec<u8>, Error>]) -> Frame {
     })
 }
 
-/// Reads them; there are at most `calls`, and one at least.
+/// Reads them; there are at least one and at most `calls`.
 pub(super) fn read_replies(
     frame: &mut Received,
     calls: usize,
@@ -430,7 +432,7 @@ pub(super) fn read_replies(
     Ok(replies)
 }
 
-/// What the first `done` documents emitted.
+/// Encodes the rows of the first `done` documents.
 pub(super) fn emits_frame(done: usize, emits: &Emits) -> Frame {
     let size = emits.bytes.len() + emits.rows.len() * 24 + 16;
     let frame = Frame::of(Kind::Done, size).number(done as u64);
@@ -458,13 +460,13 @@ pub(super) fn emits_frame(done: usize, emits: &Emits) -> Frame {
     frame
 }
 
-/// A number for each function, behind how many there are.
+/// Adds a number for each function, preceded by their count.
 fn numbers(frame: Frame, all: &[u64]) -> Frame {
     let frame = frame.number(all.len() as u64);
     all.iter().fold(frame, |frame, n| frame.number(*n))
 }
 
-/// Appends what a worker emitted for some of `docs` documents, checked; answers for how many.
+/// Appends a worker's rows for some of `docs` documents, checked; returns the number of documents.
 pub(super) fn read_emits(
     frame: &mut Received,
     docs: usize,

@@ -20,17 +20,20 @@ use super::wire::{self, Definition, Frame, Kind, Received};
 use super::{Engine, log};
 use query_server::language::{Doc, Emits, Error, ListIo, ReduceRow};
 
-/// Definitions that a worker keeps, and their bytes. Their heaps are bounded where they are idle.
+/// Maximum number of definitions that a worker keeps, and their bytes. Their idle heaps are limited
+/// separately.
 const DEFINITIONS_MAX: usize = 64;
 const DEFINITIONS_BYTES_MAX: usize = 16 << 20;
-/// Bytes that are read at once.
+/// Size of one read, in bytes.
 const READ_BYTES: usize = 128 << 10;
-/// Address space besides the heaps: the binary, threads' stacks, what allocators reserve.
+/// Address space besides the heaps, in bytes: the binary, threads' stacks, reservations of
+/// allocators.
 const SPACE: u64 = 1 << 30;
 
-/// The `main` of a worker process: answers requests from the socket that is its standard input, until that is closed.
+/// The `main` of a worker process: answers requests from the socket that is its standard input,
+/// until that is closed.
 pub fn worker_main() -> ExitCode {
-    // What the process is called where they are listed; it matters to nothing else.
+    // The name of the process in listings; nothing depends on it.
     let _ = set_name(c"settee-worker");
     match serve() {
         Ok(()) => ExitCode::SUCCESS,
@@ -41,7 +44,7 @@ pub fn worker_main() -> ExitCode {
     }
 }
 
-/// Lowers a limit of this process; one that is lower already stays.
+/// Lowers a limit of this process; a lower one stays.
 fn limit(resource: Resource, to: u64) -> io::Result<()> {
     let current = getrlimit(resource);
     let lower = |old: Option<u64>| Some(old.map_or(to, |old| old.min(to)));
@@ -55,18 +58,19 @@ fn limit(resource: Resource, to: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Address space in use, in bytes; 0 when the system does not say.
+/// Returns the address space in use, in bytes; 0 when it is unknown.
 fn space_used() -> u64 {
     let pages = Process::myself().and_then(|process| process.statm());
     pages.map_or(0, |statm| statm.size * procfs::page_size())
 }
 
-/// Ends the process when the other side goes away, also while JavaScript runs. Has it profiled when that is asked for. It returns
-/// when the thread that does so may open no file any more.
+/// Ends the process when the server goes away, even while JavaScript runs. Serves requests for
+/// profiles. Returns when its thread has lost the right to open files.
 fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
     let (send_files, files) = mpsc::channel();
     let watch = move || {
-        // All threads are there. A profile may have begun: it needs this. Without it, there are no names of functions.
+        // All threads exist. A profile may have started and needs this. Without it, functions have
+        // no names.
         let _ = profiler::remember();
         if send_files.send(confine::deny_files()).is_err() {
             return;
@@ -97,23 +101,24 @@ fn watch(socket: UnixStream, mut control: UnixStream) -> io::Result<()> {
     files.recv().map_err(io::Error::other)?.map(drop)
 }
 
-/// What does not depend on the options. It comes before the process opens anything.
+/// Applies what does not depend on the options, before the process opens anything.
 fn harden() -> io::Result<()> {
-    // Before Linux 5.9 there is no such call. Descriptors of the server are not inherited there either, but for those that it was
-    // started with.
+    // Before Linux 5.9 there is no such call. Descriptors of the server are not inherited there
+    // either, except those that it was started with.
     let _ = confine::close_descriptors();
     telemetry::give_way(telemetry::BACKGROUND_NICE);
-    // Containers may have no `/proc`, or not let it be written.
+    // Containers may have no `/proc`, or not allow writing to it.
     let _ = confine::end_early(None);
     Ok(set_no_new_privs(true)?)
 }
 
-/// Leaves little to a function that gets the engine to do what it should not: no file, no network, no other process. It comes before
-/// the first byte of a user's code.
+/// Limits the damage of a function that exploits the engine: no file, no network, no other process.
+/// Called before the first byte of a user's code.
 fn confine_all(engine: &Engine, expected: Confinement) -> io::Result<()> {
-    // What reads files does so once, and before: where local time is from, and where the stack ends.
+    // Everything that reads files does so once, before: the local time zone, and the end of the
+    // stack.
     confine::read_time_zone();
-    // It fails where the limits are too low for any function.
+    // Fails where the limits are too low for any function.
     let _ = engine.check("function () {}", None);
     left_behind("function () {}", Arguments::Shared);
     if !confine::deny_files()? && expected.files {
@@ -158,20 +163,20 @@ fn serve() -> io::Result<()> {
     Ok(())
 }
 
-struct Known {
+struct CachedDefinition {
     definition: Definition,
     used: u64,
 }
 
 struct Worker {
     engine: Engine,
-    known: HashMap<u64, Known>,
-    /// Counts uses, to tell which definition was not used longest.
+    known: HashMap<u64, CachedDefinition>,
+    /// Counts uses, to find the least recently used definition.
     clock: u64,
     socket: BufReader<UnixStream>,
 }
 
-/// What a request comes to: a frame, an error of the function, or a definition that is not known.
+/// The result of a request: a frame, an error of the function, or an unknown definition.
 enum Outcome {
     Frame(Frame),
     Error(Error),
@@ -223,7 +228,7 @@ impl Worker {
 
     fn define(&mut self, request: &mut Received) -> io::Result<()> {
         let (number, definition) = Definition::read(request)?;
-        let bytes = |known: &HashMap<u64, Known>| -> usize {
+        let bytes = |known: &HashMap<u64, CachedDefinition>| -> usize {
             known.values().map(|known| known.definition.bytes()).sum()
         };
         let room = DEFINITIONS_BYTES_MAX.saturating_sub(definition.bytes());
@@ -235,7 +240,7 @@ impl Worker {
             self.known.remove(&oldest);
         }
         self.clock += 1;
-        let known = Known {
+        let known = CachedDefinition {
             definition,
             used: self.clock,
         };
@@ -243,7 +248,7 @@ impl Worker {
         Ok(())
     }
 
-    fn known(&mut self, number: u64) -> Option<&mut Known> {
+    fn known(&mut self, number: u64) -> Option<&mut CachedDefinition> {
         self.clock += 1;
         let known = self.known.get_mut(&number)?;
         known.used = self.clock;
@@ -345,7 +350,7 @@ impl Worker {
     }
 }
 
-/// The other process as the other end of a list function.
+/// The server's process as the other end of a list function.
 struct Other<'a> {
     socket: &'a mut BufReader<UnixStream>,
 }

@@ -1,4 +1,5 @@
-//! Documents are frozen plain objects to map functions, though they are made only as far as they are looked at.
+//! To map functions documents are frozen plain objects, though they are built only as far as they
+//! are accessed.
 
 use crate::support;
 
@@ -9,7 +10,8 @@ use support::{assert_emits, each, group, options, run};
 const BODY: &str =
     r#"{"v":1,"o":{"p":{"q":[1,{"r":2}]},"s":"x"},"a":[{"b":1},{"b":2}],"7":"seven","e":{}}"#;
 
-/// Asserts what an expression comes to, and that it comes to the same for a document that was frozen by JavaScript itself.
+/// Asserts the value of an expression, and that it is the same for a document that was frozen by
+/// JavaScript itself.
 fn assert_same(expression: &str, expected: &str) {
     let freeze = "function(x){(function f(x){if(x&&typeof x==='object'){Object.values(x).forEach(f);Array.isArray(x)||Object.freeze(x)}})(x);return x}";
     for document in [
@@ -23,7 +25,7 @@ fn assert_same(expression: &str, expected: &str) {
     }
 }
 
-/// Expressions about [`BODY`], and what they come to.
+/// Expressions about [`BODY`], and their values.
 const LOOKS: &[(&str, &str)] = &[
     ("Object.keys(doc)", r#"["7","_id","_rev","v","o","a","e"]"#),
     ("Object.keys(doc.o)", r#"["p","s"]"#),
@@ -181,7 +183,7 @@ fn changed_arrays_are_written_as_they_are_then() {
             r#""7":"seven","_id":"a","_rev":"1-x","v":1,"o":{"p":{"q":[1,{"r":2}]},"s":"x"}"#;
         let doc = format!(r#"{{{members},"a":{a},"e":{{}}}}"#);
         assert_emits(&map, BODY, &[(&format!("{{\"x\":{doc}}}"), &doc)]);
-        // And without a name that is a number, so that text is copied as far as it goes.
+        // And without a name that is a number, so that text is copied as far as possible.
         let body = BODY.replace(r#""7":"seven","#, "");
         let doc = doc.replace(r#""7":"seven","#, "");
         assert_emits(&map, &body, &[(&format!("{{\"x\":{doc}}}"), &doc)]);
@@ -249,7 +251,7 @@ fn documents_that_are_kept_count_as_memory() {
         let map = "function(doc){ var kept = []; for (;;) kept.push({...doc, n: kept.length}) }";
         let body = format!("{{\"text\":\"{}\"}}", "x".repeat(100_000));
         assert!(run(engine, &group(&[map]), &[("a", &*body)]).is_err());
-        // With the call, what it kept is gone.
+        // Values kept by a call are gone after it.
         let map = "function(doc){ kept = globalThis.kept || []; kept.push(doc.text + 'y'); emit(kept.length) }";
         let docs = vec![("a", &*body); 1000];
         let rows = run(engine, &group(&[map]), &docs).expect("rows");

@@ -1,4 +1,4 @@
-//! Functions that mean harm: none takes the engine down, and others work on after each.
+//! Malicious functions: none crashes the engine, and others work after each.
 
 use crate::support;
 
@@ -26,7 +26,7 @@ fn small(isolation: Isolation) -> Engine {
     with_time(isolation, Duration::from_millis(200))
 }
 
-/// The same limits but for time, which does not end anything even on a busy machine.
+/// The same limits except for time, which ends nothing even on a busy machine.
 fn patient(isolation: Isolation) -> Engine {
     with_time(isolation, Duration::from_secs(60))
 }
@@ -53,7 +53,8 @@ fn assert_limit(map: &str, limits: &[&str]) {
     });
 }
 
-/// The function throws, so that it has no rows, and the engine goes on with the same heap.
+/// Asserts that the function throws, so that it has no rows, and the engine continues with the same
+/// heap.
 fn assert_throws(map: &str) {
     each_run(map, patient, |result| {
         assert_eq!(result, Ok(Vec::new()), "{map}");
@@ -224,7 +225,7 @@ fn errors_that_cannot_be_shown_are_only_errors() {
     }
 }
 
-/// What follows runs on the same heap as the function that spoiled it.
+/// Later functions run on the heap of the function that spoiled it.
 #[test]
 fn spoiled_prototypes_hurt_only_who_spoiled_them() {
     for spoil in [
@@ -331,7 +332,7 @@ fn the_clock_starts_anew_for_each_document() {
         // Each takes less than the limit, all together more.
         let map = "function(doc){var end=Date.now()+200;while(Date.now()<end);emit(1)}";
         let docs = [("a", "{}"); 6];
-        // A machine that stands still for a second makes one of them late.
+        // A machine that stalls for a second makes one of them late.
         let run = || run(&engine, &group(&[map]), &docs).map(|rows| rows.len());
         assert!((0..5).any(|_| run() == Ok(6)));
     }
@@ -380,7 +381,7 @@ fn built_in_functions_that_do_not_end_are_killed_with_their_process() {
     }
 }
 
-/// Under isolation by threads most of them are stopped when they allocate.
+/// With isolation by threads most of them are stopped when they allocate.
 #[test]
 fn built_in_functions_that_allocate_are_stopped() {
     for isolation in BOTH {
@@ -412,7 +413,8 @@ fn one_design_documents_globals_are_not_anothers() {
     }
 }
 
-/// Memory runs out at ever other places: while a heap is made, while functions are compiled, run, and their rows written.
+/// Memory runs out at many places: while a heap is created, while functions are compiled or run,
+/// and while their rows are written.
 #[test]
 fn memory_may_run_out_anywhere() {
     let body = format!(

@@ -1,5 +1,5 @@
-//! What a call leaves behind is not there for the next, of its own database or another: a fuzzer that compares each call with the
-//! same call in a new engine.
+//! A call leaves nothing behind for the next, of its own database or another: a fuzzer that
+//! compares each call with the same call in a new engine.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -12,7 +12,8 @@ use functions::{
 };
 use support::{BOTH, options};
 
-/// What each kind of function is made of. `act` spoils the environment as its argument says, and gives what it sees of it.
+/// The body of each kind of function. `act` spoils the environment according to its argument, and
+/// returns what it sees of it.
 const ACT: &str = r#"function act(x) {
     var g = Function('return this')(), seen = [
         typeof kept === 'undefined' ? 0 : kept, ({}).injected || 0, [].injected || 0, Object.getOwnPropertyNames(g).length,
@@ -41,7 +42,8 @@ const ACT: &str = r#"function act(x) {
     return seen.concat([lib, Object.keys(out).length]);
 }"#;
 
-/// An ordinary function of each kind, which is trusted to leave nothing behind, sees the same as ever.
+/// An ordinary function of each kind, which is trusted to leave nothing behind, always sees the
+/// same.
 const PLAIN: &str = "[doc.counts ? Object.keys(doc.counts).sort().join('-') : 0, [1, 2].map(function (n) { return n * 2 }), sum([1, 2]), typeof Math.PI]";
 
 /// Arguments: ordinary ones, ones that spoil, and JSON that leads to prototypes.
@@ -105,7 +107,7 @@ enum Sample {
 const SAMPLES: [Sample; 3] = [Sample::Inside, Sample::Enclosed, Sample::Plain];
 
 fn function(sample: Sample, parameters: &str, body: &str) -> String {
-    // The object that says what is done is `doc` in all of them.
+    // The object with the instructions is `doc` in all of them.
     let plain = body.replace("act(doc)", PLAIN);
     match sample {
         Sample::Inside => format!("function ({parameters}) {{ {ACT} {body} }}"),
@@ -201,7 +203,7 @@ impl ListIo for Rows {
 }
 
 impl Case {
-    /// The answer to each call. Calls that are made together are answered one by one.
+    /// Returns the result of each call. Calls that are made together have separate results.
     fn run(&self, engine: &Engine, database: &Arc<str>) -> Vec<String> {
         match self.kind {
             Kind::Map | Kind::Nouveau | Kind::Clouseau => self.map(engine, database),
@@ -354,7 +356,7 @@ impl Case {
         }
     }
 
-    /// All documents go through a filter in one call.
+    /// All documents pass a filter in one call.
     fn filter(
         &self,
         designs: &mut dyn Designs,
@@ -374,7 +376,7 @@ impl Case {
         })
     }
 
-    /// What each call answers that nothing came before, in an engine of its own.
+    /// Returns the result of each call without any call before it, in an engine of its own.
     fn alone(&self, known: &mut HashMap<Case, String>) -> Vec<String> {
         let each = self.arguments.iter().map(|&n| {
             let alone = Case {
@@ -412,7 +414,7 @@ impl Choices {
     }
 }
 
-/// SETTEE_SEED is another seed, SETTEE_CALLS how many rounds there are.
+/// SETTEE_SEED sets the seed, SETTEE_CALLS the number of rounds.
 #[test]
 fn every_call_answers_as_if_it_were_the_first() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());
@@ -430,7 +432,7 @@ fn every_call_answers_as_if_it_were_the_first() {
                 has_lib: choices.below(2) == 0,
                 arguments: (0..count).map(|_| choices.below(ARGUMENTS)).collect(),
             };
-            // A filter that throws answers for none of its documents.
+            // A filter that throws has no result for any of its documents.
             let throws = |n: &usize| *n == 15 && case.sample != Sample::Plain;
             let is_filter = matches!(case.kind, Kind::Filter | Kind::ViewFilter);
             if is_filter && case.arguments.iter().any(throws) {
@@ -447,8 +449,8 @@ fn every_call_answers_as_if_it_were_the_first() {
     }
 }
 
-/// Its text as one expression is harmless, but does not compile. Rearranged as statements before and after an anonymous function it is
-/// another function, which counts its calls.
+/// Its text as one expression is harmless, but does not compile. Rearranged as statements before
+/// and after an anonymous function it is another function, which counts its calls.
 const TWO_FUNCTIONS: &str = "doc => { if (0) /'/; // ' }; function () {} globalThis.kept = (globalThis.kept || 0) + 1; emit(globalThis.kept); x = `
 /(/; // `
 }";
@@ -487,7 +489,8 @@ fn modules_that_a_comment_names_leave_nothing() {
     }
 }
 
-/// Values of one database do not reach another by functions of the same source, nor change its stored sums.
+/// Values of one database do not reach another by functions of the same source, nor change its
+/// stored sums.
 #[test]
 fn reduce_functions_of_two_databases_share_nothing() {
     let leak = "function (k, v) { var g = Function('return this')(), o = g.seen || 'nothing'; g.seen = v[0].secret; return o }";

@@ -1,4 +1,4 @@
-//! What map functions emit.
+//! Rows emitted by map functions.
 
 use crate::support;
 
@@ -24,7 +24,7 @@ fn functions_of_all_styles_run() {
     }
 }
 
-/// Expressions, and the JSON text that is emitted for their values.
+/// Expressions, and the JSON texts emitted for their values.
 const WRITTEN: &[(&str, &str)] = &[
     ("", "null"),
     ("undefined", "null"),

@@ -1,4 +1,4 @@
-//! Documents of any content go through a map function unchanged.
+//! Documents of any content pass a map function unchanged.
 
 use crate::support;
 
@@ -45,7 +45,7 @@ fn document() -> impl Strategy<Value = Map<String, Value>> {
     prop::collection::vec((name, value()), 0..20).prop_map(|members| members.into_iter().collect())
 }
 
-/// Whether two values are equal for JavaScript, which has doubles only.
+/// Returns whether two values are equal for JavaScript, which has only doubles.
 fn same(a: &Value, b: &Value) -> bool {
     match (a, b) {
         (Value::Number(a), Value::Number(b)) => a.as_f64() == b.as_f64(),
@@ -118,7 +118,7 @@ fn documents_go_through_a_worker_unchanged() {
     run(Isolation::Process, 300);
 }
 
-/// Anything at all where JSON is expected is refused, and does no harm.
+/// Any text where JSON is expected is refused, and does no harm.
 #[test]
 fn text_that_is_no_json_is_passed_over() {
     let engine = Engine::new(options(Isolation::Thread));

@@ -32,7 +32,7 @@ fn workers() -> Vec<Pid> {
         .collect()
 }
 
-/// Held by each test: one of them counts this process's workers.
+/// Locked by each test: one of them counts this process's workers.
 static ALONE: Mutex<()> = Mutex::new(());
 
 fn alone() -> MutexGuard<'static, ()> {
@@ -56,7 +56,7 @@ fn workers_that_die_are_replaced() -> io::Result<()> {
     assert_eq!(map(), Ok(1));
     assert_eq!(workers().len(), 1);
 
-    // One that is killed while it has nothing to do is nobody's error, also when it is still dying.
+    // A worker killed while idle causes no error, even while it is still dying.
     for _ in 0..20 {
         for pid in workers() {
             kill_process(pid, Signal::KILL)?;

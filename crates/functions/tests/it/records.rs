@@ -1,4 +1,5 @@
-//! Documents as records, with only what functions touch, give the same rows as whole documents.
+//! Documents as records, with only the members that functions access, give the same rows as whole
+//! documents.
 
 #[path = "../../../projection/src/tests/choices.rs"]
 #[allow(dead_code, reason = "it serves the tests of projection")]
@@ -12,7 +13,7 @@ use functions::js::{Engine, Options};
 use functions::query_server::Settings;
 use functions::{Doc, Emits, Functions, Languages, MapGroup, Mapper};
 
-/// The rows of all functions, document by document, as text.
+/// Returns the rows of all functions, document by document, as text.
 fn rows_by(mapper: &mut dyn Mapper, documents: &[(String, String)]) -> Vec<String> {
     let docs: Vec<_> = documents
         .iter()
@@ -39,7 +40,7 @@ fn the_engine_gives_the_same_rows_for_records_as_for_whole_documents() {
     let functions = Functions::new(Options::default(), Settings::default()).unwrap();
     let mut choices = Choices(29);
     let mut emitted = 0;
-    // CouchDB takes no functions with a name.
+    // CouchDB does not accept named functions.
     let compiles = |source: &&str| engine.check(source, None).is_ok();
     let sources: Vec<&str> = FOLLOWED.iter().map(|f| f.0).filter(compiles).collect();
     let mut groups: Vec<Vec<&str>> = sources.iter().map(|source| vec![*source]).collect();

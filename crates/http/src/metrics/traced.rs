@@ -5,7 +5,7 @@ use std::time::{Duration, SystemTime};
 
 use config::settings::Tracing;
 use hyper::header::{HeaderMap, HeaderName, HeaderValue};
-use telemetry::trace::{Context, Kind, Part, Span, Value, export, is_wanted, root_of};
+use telemetry::trace::{Context, Kind, Span, SpanPart, Value, export, is_wanted, root_of};
 
 use super::ending::{End, Told};
 use super::slow;
@@ -124,7 +124,7 @@ impl Traced {
             took: Duration::from_micros(us),
             attributes,
             parts: happened
-                .map(|(name, us)| Part {
+                .map(|(name, us)| SpanPart {
                     name,
                     took: Duration::from_micros(us),
                 })

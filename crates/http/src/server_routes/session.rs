@@ -1,6 +1,6 @@
 //! `_session`: who am I, log in, log out.
 
-use auth::{Basic, Login, Reached};
+use auth::{Basic, CookieScope, Login};
 use hyper::header::{CONTENT_TYPE, SET_COOKIE};
 use serde_json::{Map, Value, json};
 
@@ -134,8 +134,8 @@ async fn login(app: &App, req: &mut Request) -> Answer {
 }
 
 /// How its client reaches the server, as its cookie has to say.
-pub fn reached(req: &Request) -> Reached<'_> {
-    Reached {
+pub fn reached(req: &Request) -> CookieScope<'_> {
+    CookieScope {
         https: req.is_https(),
         prefix: req.prefix(),
     }

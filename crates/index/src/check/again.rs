@@ -1,4 +1,4 @@
-//! Whether map functions give the rows that are stored: they are run again.
+//! Reruns the map functions, and compares the result with the stored rows.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
@@ -12,28 +12,30 @@ use crate::Error;
 use crate::keys::RowValue;
 use crate::map::{Control, MapCounts, Source, map_pieces};
 
-/// Documents that changed since the index was last brought up to date: of more, rows are not compared.
+/// Documents that changed since the index was last brought up to date: of more, rows are not
+/// compared.
 const CHANGED_MAX: usize = 4_000_000;
-/// What rows may take before their sum is taken.
+/// Maximum bytes of rows before they are summed.
 const ROWS_BYTES: usize = 32 << 20;
 
 /// Runs map functions again.
 pub struct MapAgain<'a> {
-    /// Who runs them.
+    /// Runs the functions.
     pub languages: &'a dyn Languages,
     /// Whose functions they are.
     pub owner: Owner,
     /// The shard that the index is of.
     pub shard: &'a Shard,
-    /// It as it is.
+    /// A snapshot of the shard.
     pub view: &'a View,
 }
 
 impl IndexCheck<'_> {
-    /// Compares the rows with what the map functions emit now. `totals` is what [`IndexCheck::run`] answered.
+    /// Compares the rows with the current output of the map functions. `totals` is the result of
+    /// [`IndexCheck::run`].
     ///
     /// # Errors
-    /// What cannot be read, and functions that cannot be run.
+    /// Those of reading, and of functions that cannot run.
     pub fn map_again(
         &self,
         again: &MapAgain<'_>,
@@ -98,7 +100,7 @@ impl IndexCheck<'_> {
         Ok(())
     }
 
-    /// The documents that changed after a seq; `None` when they are too many.
+    /// Returns the documents that changed after a seq; `None` when they are too many.
     fn changed(&self, again: &MapAgain<'_>, after: u64) -> Result<Option<Changed>, Error> {
         let mut changed = Changed::new();
         let mut it = ChangeIter::new(&again.view.snapshot, self.owner, after, false);
@@ -113,7 +115,7 @@ impl IndexCheck<'_> {
         Ok(Some(changed))
     }
 
-    /// Rows of documents that did not change, and what they come to.
+    /// Rows of unchanged documents, with their sum.
     fn stored(
         &self,
         again: &MapAgain<'_>,

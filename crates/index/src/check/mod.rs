@@ -1,7 +1,9 @@
-//! Whether a stored index is sound: rows, back-index, blocks, reductions and state agree, and are of documents that there are.
+//! Verification of a stored index: rows, back-index, blocks, reductions and state agree, and belong
+//! to existing documents.
 //!
-//! Rows and the back-index are in different orders. Each row, and each entry of a document, counts as a number; the sums are compared: so memory
-//! does not grow with rows. What is wrong with an index need not be known more closely, as it can be built anew.
+//! Rows and the back-index have different orders. Each row, and each entry of a document, is hashed
+//! to a number, and the sums are compared: so memory does not grow with rows. A closer diagnosis is
+//! not needed, as an index can be rebuilt.
 
 mod again;
 
@@ -26,7 +28,7 @@ pub use again::MapAgain;
 pub struct IndexCheck<'a> {
     /// Its number in the store.
     pub number: ShardNumber,
-    /// What it is made of; `None` when no design document says.
+    /// The specification; `None` when no design document defines it.
     pub spec: Option<&'a Spec>,
     /// The shard that it is of.
     pub owner: ShardNumber,
@@ -34,20 +36,20 @@ pub struct IndexCheck<'a> {
     pub meta: &'a ShardMeta,
 }
 
-/// What an index comes to.
+/// Totals of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct IndexTotals {
     /// Rows of all views.
     pub rows: u64,
-    /// Seq of the shard that it has come to.
+    /// Seq of the shard up to which it is built.
     pub indexed_seq: u64,
-    /// It knows of all purges.
+    /// Whether it includes all purges.
     pub knows_purges: bool,
-    /// What rows, with their values, come to: the same for the same rows in any order.
+    /// Sum of the rows with their values, independent of their order.
     pub sum: u128,
 }
 
-/// A number for a row: as its document's entry in the back-index has it.
+/// Returns a number for a row: as its document's entry in the back-index has it.
 fn entry_hash(entry: &BackEntry<'_>, id: &[u8], buffer: &mut Vec<u8>) -> u128 {
     buffer.clear();
     entry.put(buffer);
@@ -55,7 +57,7 @@ fn entry_hash(entry: &BackEntry<'_>, id: &[u8], buffer: &mut Vec<u8>) -> u128 {
     xxh3_128(buffer)
 }
 
-/// A number for a row with what it holds.
+/// Returns the hash of a row with its value.
 fn row_hash(view: u16, place: &[u8], value: &[u8], buffer: &mut Vec<u8>) -> u128 {
     buffer.clear();
     buffer.extend_from_slice(&view.to_be_bytes());
@@ -69,7 +71,7 @@ impl IndexCheck<'_> {
     /// Checks the index.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// Those of reading.
     pub fn run(
         &self,
         snapshot: &Snapshot,
@@ -89,7 +91,7 @@ impl IndexCheck<'_> {
         if state.ingesting {
             findings.note(
                 Kind::Index,
-                "a crash cut its first build: it is built anew when it is asked".into(),
+                "a crash interrupted its first build: it is rebuilt on the next query".into(),
             );
             return Ok(IndexTotals::default());
         }
@@ -99,7 +101,7 @@ impl IndexCheck<'_> {
                 "seq {} of {}, purge seq {} of {}",
                 state.indexed_seq, meta.update_seq, state.purge_seq, meta.purge_seq
             );
-            let topic = "it says that it has changes that there never were";
+            let topic = "its state includes changes beyond the shard's";
             findings.damage(Kind::Index, None, topic, more);
         }
         let mut rows = Rows::new(self, snapshot, watch, findings);
@@ -112,7 +114,7 @@ impl IndexCheck<'_> {
         }
         let back = self.back(snapshot, &state, watch, findings)?;
         if back != entries {
-            let topic = "rows, and what it says of documents' rows, differ: an edit would leave or miss rows";
+            let topic = "the rows and the back-index differ: an edit would leave or miss rows";
             findings.damage(Kind::Index, None, topic, "");
         }
         Ok(IndexTotals {
@@ -143,7 +145,7 @@ impl IndexCheck<'_> {
         Ok(IndexTotals::default())
     }
 
-    /// Goes through the back-index beside the documents; answers the sum of its entries.
+    /// Compares the back-index with the documents; returns the sum of its entries.
     fn back(
         &self,
         snapshot: &Snapshot,
@@ -166,7 +168,7 @@ impl IndexCheck<'_> {
                     }
                 }
                 _ => {
-                    let topic = "what it says of a document's rows cannot be read";
+                    let topic = "the back-index entry of a document cannot be read";
                     findings.damage(Kind::Index, Some(&text), topic, "");
                 }
             }
@@ -177,7 +179,7 @@ impl IndexCheck<'_> {
             let doc = docs.item().filter(|(doc, _)| &doc[4..] == id);
             let is_right = match doc {
                 Some((_, record)) => match RecordHead::decode(record) {
-                    // What came later is not in it yet.
+                    // Later changes are not in the index yet.
                     Ok(head) => !head.deleted || head.seq > state.indexed_seq,
                     // Said where documents are checked.
                     Err(_) => true,
@@ -185,7 +187,7 @@ impl IndexCheck<'_> {
                 None => !knows_purges,
             };
             if !is_right {
-                let topic = "it has rows of a document that is not there";
+                let topic = "it has rows of a document that does not exist";
                 findings.damage(Kind::Index, Some(&text), topic, "");
             }
             it.next();
@@ -201,7 +203,7 @@ fn all(snapshot: &Snapshot, k: Keyspace, number: ShardNumber) -> Cursor<'_> {
     it
 }
 
-/// Rows beside the blocks that count them.
+/// Rows compared with the counts of their blocks.
 struct Rows<'a, 'c> {
     check: &'c IndexCheck<'a>,
     snapshot: &'c Snapshot,
@@ -209,13 +211,13 @@ struct Rows<'a, 'c> {
     findings: &'c mut Findings,
     rows: u64,
     bytes: u64,
-    /// Of rows with their values, and of rows as the back-index has them.
+    /// Sums of rows with their values, and of rows as in the back-index.
     sum: u128,
     entries: u128,
-    /// The view that is gone through, and its block.
+    /// The current view and block.
     view: Option<u16>,
     block: Option<Block>,
-    /// Keys and values of the block's rows: only where there is something to reduce.
+    /// Keys and values of the block's rows: only where there is a reduce function.
     of_block: Vec<(Vec<u8>, Vec<u8>)>,
     in_block: u32,
     sort: Vec<u8>,
@@ -260,7 +262,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             let block = blocks.key().map(|key| &key[4..]);
             match (row, block) {
                 (None, None) => break,
-                // A block begins at its fence.
+                // A block starts at its fence.
                 (row, Some(at)) if row.is_none_or(|row| at <= row) => {
                     self.end_block();
                     let stored = blocks.value().unwrap_or_default();
@@ -307,7 +309,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         };
         let view = u16::from_be_bytes(*view);
         if self.view != Some(view) {
-            // Of a view without blocks.
+            // For a view without blocks.
             self.end_block();
             self.view = Some(view);
         }
@@ -341,7 +343,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         }
     }
 
-    /// Whether key and value are JSON, and the row is where its key belongs.
+    /// Checks that key and value are JSON, and that the row's place matches its key.
     fn check_text(&mut self, view: u16, place: &[u8], row: &RowValue<'_>, id: &str) {
         if document::normalise(row.value).is_err() {
             return self.damage(
@@ -393,7 +395,7 @@ impl<'a, 'c> Rows<'a, 'c> {
             };
             let is_right = match reduce {
                 ReduceSpec::Builtin(builtin) => self.is_reduction(*builtin, &of_block, state),
-                // What it should be only its language knows.
+                // Only the language's runtime knows its form.
                 ReduceSpec::Custom(_) => document::normalise(state).is_ok(),
             };
             if !is_right {
@@ -415,7 +417,7 @@ impl<'a, 'c> Rows<'a, 'c> {
     }
 }
 
-/// The document and the ordinal that a place ends in, if it ends as places do.
+/// Returns the document and the ordinal that a place ends in, if it ends as places do.
 fn id_and_ordinal(place: &[u8], sort_len: usize) -> Option<(String, u32)> {
     let rest = place.get(sort_len..)?;
     let (id, ordinal) = crate::keys::take_terminated(rest)?;

@@ -73,27 +73,27 @@ impl RowBuffer {
         &self.bytes[at.0 as usize..at.1 as usize]
     }
 
-    /// The row's place.
+    /// Returns the row's place.
     pub fn place(&self, row: &RowRef) -> &[u8] {
         self.slice(row.place)
     }
 
-    /// The row's value as it is stored.
+    /// Returns the row's value as it is stored.
     pub fn value(&self, row: &RowRef) -> &[u8] {
         self.slice(row.value)
     }
 
-    /// The place's part before the document's id.
+    /// Returns the place's part before the document's id.
     pub fn sort(&self, row: &RowRef) -> &[u8] {
         &self.place(row)[..row.sort_len as usize]
     }
 
-    /// The document's id.
+    /// Returns the document's id.
     pub fn id(&self, doc: &DocRef) -> &[u8] {
         self.slice(doc.id)
     }
 
-    /// The order of rows in the store.
+    /// Returns the order of rows in the store.
     pub fn compare(&self, a: &RowRef, other: &RowBuffer, b: &RowRef) -> Ordering {
         (a.view, self.place(a)).cmp(&(b.view, other.place(b)))
     }
@@ -105,7 +105,7 @@ impl RowBuffer {
         self.docs = docs;
         let mut rows = std::mem::take(&mut self.rows);
         self.unsorted = rows.clone();
-        // Most often there is one view, and this finds them in order.
+        // Usually there is one view, and this finds them in order.
         rows.sort_unstable_by_key(|row| row.view);
         for of_view in rows.chunk_by_mut(|a, b| a.view == b.view) {
             sorting::sort(of_view, &|row| self.place(row));

@@ -1,7 +1,8 @@
-//! From changed documents to rows: documents are read in the order of their seqs, and mapped on all cores.
+//! From changed documents to rows: documents are read in the order of their seqs, and mapped on all
+//! cores.
 //!
-//! `source.rs` hands out changed documents, `work.rs` has them mapped, `rows.rs` makes rows of what was emitted, which `buffer.rs`
-//! holds.
+//! `source.rs` hands out changed documents, `work.rs` has them mapped, `rows.rs` makes rows of the
+//! emitted keys and values, which `buffer.rs` holds.
 
 mod buffer;
 mod rows;
@@ -24,22 +25,22 @@ use work::{Sink, Which, Work};
 /// A buffer holds less than this many bytes, so that offsets fit.
 const BUFFER_BYTES_MAX: usize = 3 << 30;
 
-/// How the mapping of many documents ends early.
+/// Stop conditions of mapping many documents.
 pub struct Control<'a> {
-    /// Set by whoever wants it to end.
+    /// Set to stop the mapping.
     pub stopped: &'a AtomicBool,
     /// Set by the first thread that fails.
     pub failed: &'a AtomicBool,
     /// Documents mapped.
     pub done: &'a AtomicU64,
-    /// Memory of all buffers, and how much it may be.
+    /// Memory of all buffers, and its limit.
     pub bytes: &'a AtomicUsize,
     pub bytes_max: usize,
-    /// What becomes of the documents.
+    /// Counts of the documents.
     pub counts: &'a MapCounts,
 }
 
-/// What became of documents that map functions were given since the index was opened.
+/// Counts of the documents passed to map functions since the index was opened.
 #[derive(Debug)]
 pub struct MapCounts {
     /// Documents that were mapped.
@@ -49,7 +50,7 @@ pub struct MapCounts {
 }
 
 impl MapCounts {
-    /// Of an index with so many views.
+    /// Creates the counts of an index with this number of views.
     #[must_use]
     pub fn new(views: usize) -> MapCounts {
         MapCounts {
@@ -78,8 +79,8 @@ impl MapCounts {
     }
 }
 
-/// Maps pieces of `source` until it is exhausted, memory is full, or it is told to stop.
-/// `with_deleted`: documents without rows are listed too, for those that they had before.
+/// Maps pieces of `source` until it is exhausted, memory is full, or it is stopped. `with_deleted`:
+/// documents without rows are listed too, for their earlier rows.
 pub fn map_pieces(
     source: &Source<'_>,
     mapper: &mut dyn Mapper,
@@ -106,11 +107,12 @@ pub fn map_pieces(
     Ok(out)
 }
 
-/// Maps pieces of `source` until it is exhausted, or for as long as it may go on, and gives each changed document to `sink` with what was emitted
-/// for it; those that are deleted without, and so are design documents unless they are mapped too.
+/// Maps pieces of `source` until it is exhausted or stopped, and passes each changed document to
+/// `sink` with its emitted rows; deleted ones without, and design documents too unless they are
+/// mapped.
 ///
 /// # Errors
-/// Of the store, of the function, or of the sink.
+/// Those of the store, of the function, or of the sink.
 pub fn map_each<E: From<Error>>(
     source: &Source<'_>,
     (mapper, include_design): (&mut dyn Mapper, bool),
@@ -131,7 +133,8 @@ pub fn map_each<E: From<Error>>(
     Ok(())
 }
 
-/// Maps on this thread and on others, one for each mapper beyond the first; answers everybody's rows.
+/// Maps on this thread and on others, one for each mapper beyond the first; returns the rows of
+/// all.
 pub fn map_on_all(
     source: &Source<'_>,
     mappers: &mut [Box<dyn Mapper>],

@@ -1,4 +1,4 @@
-//! What map functions emitted, as rows.
+//! Rows of emitted keys and values.
 
 use document::collation::{Collator, compare_erlang};
 use functions::{Emit, Emits};
@@ -35,7 +35,8 @@ pub(super) fn push_doc(
     Ok(())
 }
 
-/// Adds the rows of one document in one view, numbering those of equal keys in the order of their values.
+/// Adds the rows of one document in one view, numbering those of equal keys in the order of their
+/// values.
 fn push_view_rows(
     id: &str,
     emitted: &[Emit],
@@ -81,7 +82,7 @@ fn push_view_rows(
     Ok(())
 }
 
-/// The part of a place before the document's id.
+/// Returns the part of a place before the document's id.
 fn write_sort(
     id: &str,
     key: &[u8],

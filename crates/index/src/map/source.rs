@@ -1,4 +1,4 @@
-//! Changed documents, read in the order of their seqs by whoever maps next.
+//! Changed documents, read in the order of their seqs by the next free mapper.
 
 use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -8,14 +8,15 @@ use storage::{Body, ChangeIter, Row, Shard, View};
 
 use crate::Error;
 
-/// Documents that are read and mapped in one go, and about how many bytes of them.
+/// Maximum documents of a piece, and their bytes, approximately.
 const PIECE_DOCS_MAX: usize = 256;
 const PIECE_BYTES_MAX: usize = 1 << 20;
-/// About how many bytes of bodies a piece has that are kept apart from their rows: all of them are in memory at once, with what is emitted for
-/// them.
+/// Maximum bytes, approximately, of a piece's bodies that are stored apart from their rows: all of
+/// them are in memory at the same time, with their emitted rows.
 const PIECE_FAR_BYTES_MAX: usize = 8 << 20;
 
-/// Changed documents of a shard, handed out in pieces; each piece is mapped by whoever took it.
+/// Changed documents of a shard, handed out in pieces; each piece is mapped by the thread that took
+/// it.
 pub struct Source<'a> {
     pub(super) shard: &'a Shard,
     pub(super) view: &'a View,
@@ -25,7 +26,7 @@ pub struct Source<'a> {
 }
 
 impl<'a> Source<'a> {
-    /// Those after a seq.
+    /// Creates a source of the changes after a seq.
     pub fn new(shard: &'a Shard, view: &'a View, after: u64) -> Source<'a> {
         Source {
             shard,
@@ -40,12 +41,12 @@ impl<'a> Source<'a> {
         }
     }
 
-    /// Whether all were handed out.
+    /// Returns whether all changes were handed out.
     pub fn is_exhausted(&self) -> bool {
         self.changes.lock().is_none()
     }
 
-    /// Takes the next changes into `piece`; false when there are none left.
+    /// Moves the next changes into `piece`; returns false at the end.
     pub(super) fn take(&self, piece: &mut Piece) -> Result<bool, Error> {
         piece.clear();
         let mut changes = self.changes.lock();

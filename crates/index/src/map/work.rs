@@ -13,7 +13,7 @@ use super::source::{Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
 
-/// Is given each document with what was emitted for it; those that are not mapped without.
+/// Receives each document with its emitted rows; documents that are not mapped without.
 pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<(&[Emit], &Emits)>) -> Result<(), E>;
 
 /// Which documents are mapped, and with which members.
@@ -51,7 +51,8 @@ impl Work {
         &self.emits.failures
     }
 
-    /// Maps the piece and adds the rows to `out`; answers how many documents the functions were given.
+    /// Maps the piece and adds the rows to `out`; returns the number of documents passed to the
+    /// functions.
     pub fn map(
         &mut self,
         source: &Source<'_>,
@@ -79,8 +80,8 @@ impl Work {
         result
     }
 
-    /// Maps the piece and gives each document of it with what was emitted for it, and those that are deleted, or are no
-    /// documents to map, without; answers how many the functions were given.
+    /// Maps the piece and passes each of its documents to the sink with its emitted rows, and
+    /// deleted or unmapped ones without; returns the number of documents passed to the functions.
     pub fn map_to<E: From<Error>>(
         &mut self,
         source: &Source<'_>,
@@ -120,7 +121,8 @@ impl Work {
         Ok(inputs.len())
     }
 
-    /// Reads the documents of the piece that are to be mapped. The ids of the others are put into `gone`, by their ranges in the piece.
+    /// Reads the documents of the piece that are to be mapped. The ids of the others are put into
+    /// `gone`, by their ranges in the piece.
     fn read(
         &mut self,
         source: &Source<'_>,
@@ -182,14 +184,14 @@ struct FarBodies<'s, 'a> {
     source: &'s Source<'a>,
     /// First and last seq of the piece.
     ends: (u64, u64),
-    /// Begun when it is first needed.
+    /// Started on first use.
     scan: Option<BodyScan<'a>>,
-    /// Where they are copied to.
+    /// The buffer that they are copied to.
     bytes: &'s mut Vec<u8>,
 }
 
 impl FarBodies<'_, '_> {
-    /// The winner's body of the row at `seq`; the seqs come in their order.
+    /// Returns the winner's body of the row at `seq`; the seqs come in their order.
     fn fetch(&mut self, seq: u64, row: &Row<'_>) -> Result<Range<usize>, Error> {
         let corrupt = storage::Error::Corrupt("document body");
         let (shard, view) = (self.source.shard, self.source.view);
@@ -208,7 +210,7 @@ impl FarBodies<'_, '_> {
     }
 }
 
-/// The underscore members that a map function sees.
+/// Returns the underscore members that a map function sees.
 fn write_members(
     row: &Row<'_>,
     seq: u64,

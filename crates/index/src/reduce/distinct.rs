@@ -1,15 +1,18 @@
-//! `_approx_count_distinct`: HyperLogLog with 2^11 registers, as in CouchDB, but exact for few keys.
+//! `_approx_count_distinct`: HyperLogLog with 2^11 registers, as in CouchDB, but exact for few
+//! keys.
 //!
-//! Keys that are different texts are different, even when they are equal in the order of views, as CouchDB documents.
+//! Keys that are different texts are different, even when they are equal in the order of views, as
+//! CouchDB documents.
 //!
 //! | first byte of a state | then |
 //! |---|---|
 //! | [`EXACT`] | the keys' hashes, ascending, eight bytes each, at most [`EXACT_MAX`] of them |
 //! | [`REGISTERS`] | 2^11 registers of a byte |
 //!
-//! The hash is XXH3 with 64 bits; its first 11 bits choose a register, which holds the largest number of leading zeros, plus
-//! one, of the other 53. The estimate of the registers is that of Otmar Ertl, *New cardinality estimation algorithms for
-//! HyperLogLog sketches* (2017), algorithm 6, which needs no tables of measured errors.
+//! The hash is XXH3 with 64 bits; its first 11 bits choose a register, which holds the largest
+//! number of leading zeros, plus one, of the other 53. The estimate of the registers is that of
+//! Otmar Ertl, *New cardinality estimation algorithms for HyperLogLog sketches* (2017), algorithm
+//! 6, which needs no tables of measured errors.
 
 use std::f64::consts::LN_2;
 
@@ -138,7 +141,7 @@ pub(super) fn rereduce<'a>(states: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     distinct.state()
 }
 
-/// The number of different keys.
+/// Returns the number of different keys.
 pub(super) fn estimate(state: &[u8]) -> u64 {
     match state.split_first() {
         Some((&EXACT, hashes)) => read_hashes(hashes).len() as u64,
@@ -185,7 +188,8 @@ fn sigma(x: f64) -> f64 {
     }
 }
 
-/// (1 - x - Σ (1 - x^(2^-k))² 2^-k) / 3 for k from 1: the weight of the registers that are at the maximum.
+/// (1 - x - Σ (1 - x^(2^-k))² 2^-k) / 3 for k from 1: the weight of the registers that are at the
+/// maximum.
 fn tau(x: f64) -> f64 {
     if x == 0.0 || x == 1.0 {
         return 0.0;

@@ -1,11 +1,11 @@
-//! Values of rows, read as far as reduce functions look into them.
+//! Values of rows, parsed as far as reduce functions inspect them.
 
 use document::json::{read_number, read_string, skip};
 use document::write_json_string;
 
 use super::number::Number;
 
-/// Values that are nested deeper are not looked into: they cannot be summed.
+/// Maximum nesting of a value: deeper ones cannot be summed, and are not inspected.
 const DEPTH_MAX: usize = 256;
 
 #[derive(Clone, Debug, PartialEq)]
@@ -18,7 +18,7 @@ pub(super) enum Json {
 }
 
 impl Json {
-    /// Text that is no JSON becomes a string, so that what is written of it is JSON in any case.
+    /// Text that is not JSON becomes a string, so that the output is JSON in any case.
     pub(super) fn parse(text: &[u8]) -> Self {
         let mut reader = Reader { text, at: 0 };
         match reader.value(0) {
@@ -67,7 +67,7 @@ impl Json {
     }
 }
 
-/// The error of a built-in function, as it stands in the place of a result.
+/// Writes the error of a built-in function in the place of a result.
 pub(super) fn write_error(reason: &str, cause: Option<&Json>, out: &mut Vec<u8>) {
     out.extend_from_slice(br#"{"error":"builtin_reduce_error","reason":"#);
     write_json_string(reason, out);
@@ -78,7 +78,7 @@ pub(super) fn write_error(reason: &str, cause: Option<&Json>, out: &mut Vec<u8>)
     out.push(b'}');
 }
 
-/// The texts of an array's elements.
+/// Returns the texts of an array's elements.
 pub(super) fn elements(array: &[u8]) -> impl Iterator<Item = &[u8]> {
     let mut reader = Reader { text: array, at: 0 };
     let mut open = reader.next_byte() == Some(b'[');
@@ -103,7 +103,7 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    /// The next byte that is no white space, which stays the next.
+    /// Skips white space and returns the next byte without consuming it.
     fn next_byte(&mut self) -> Option<u8> {
         self.at = skip::space(self.text, self.at);
         self.text.get(self.at).copied()
@@ -129,7 +129,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The value up to `end` as a text.
+    /// Returns the value up to `end` as a text.
     fn other(&mut self, end: usize) -> Option<Json> {
         let text = self.text.get(self.at..end)?.to_vec();
         self.at = end;

@@ -1,20 +1,22 @@
 //! CouchDB's built-in reduce functions.
 //!
-//! A reduce function is run over the rows of a block, giving a *state*, and over states, giving another one; what a client
-//! sees is made of the last state by [`Builtin::finalize`]. The empty state is that of no rows.
+//! A reduce function is run over the rows of a block, giving a *state*, and over states, giving
+//! another one; [`Builtin::finalize`] makes the client's result from the last state. The empty
+//! state is that of no rows.
 //!
 //! | function | state |
 //! |---|---|
 //! | `_sum` (`sum.rs`), `_count` | the result as JSON text |
-//! | `_stats` (`stats.rs`) | the result, or what is wrong with the rows |
+//! | `_stats` (`stats.rs`) | the result, or the error of the rows |
 //! | `_approx_count_distinct` (`distinct.rs`) | hashes of the keys, or registers |
 //! | `_first`, `_last` | the value of one row |
 //! | `_top_N`, `_bottom_N` (`rank.rs`) | the result: an array of values |
 //!
-//! Rows and states must come in ascending order of their keys, also when a client asks for descending rows: CouchDB's
-//! `_first` is the value of the lowest key in either case.
+//! Rows and states must come in ascending order of their keys, also when a client requests
+//! descending rows: CouchDB's `_first` is the value of the lowest key in either case.
 //!
-//! The rules are those of `couch_query_servers.erl`. Where CouchDB fails with a 500, [`Builtin::finalize`] gives an error.
+//! The rules are those of `couch_query_servers.erl`. Where CouchDB fails with a 500,
+//! [`Builtin::finalize`] gives an error.
 
 mod distinct;
 mod json;
@@ -44,7 +46,8 @@ pub enum Builtin {
     Count,
     /// `_stats`: sum, count, min, max and sum of squares.
     Stats,
-    /// `_approx_count_distinct`: the number of different keys, with an error of about two per cent when there are many.
+    /// `_approx_count_distinct`: the number of distinct keys, with an error of about two per cent
+    /// when there are many.
     ApproxCountDistinct,
     /// `_first`: the value of the first row.
     First,
@@ -59,7 +62,8 @@ pub enum Builtin {
 /// Why a reduction has no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ReduceError {
-    /// The function cannot work with a row's value. The message is for the client, who sees `invalid_value` as the error.
+    /// The function cannot work with a row's value. The message is for the client, who sees
+    /// `invalid_value` as the error.
     #[error("{0}")]
     InvalidValue(String),
 }
@@ -74,9 +78,11 @@ impl ReduceError {
 }
 
 impl Builtin {
-    /// The built-in function that a view's `reduce` names; nothing when it is the source of a function.
+    /// Returns the built-in function that a view's `reduce` names; nothing when it is the source of
+    /// a function.
     ///
-    /// The error is the reason with which CouchDB refuses the design document (`invalid_design_doc`).
+    /// The error is the reason with which CouchDB refuses the design document
+    /// (`invalid_design_doc`).
     ///
     /// ```
     /// use index::reduce::Builtin;
@@ -92,7 +98,7 @@ impl Builtin {
         if !source.starts_with('_') {
             return None;
         }
-        // CouchDB looks at the beginning only.
+        // CouchDB compares only the prefix.
         const NAMES: [(&str, Builtin); 6] = [
             ("_sum", Builtin::Sum),
             ("_count", Builtin::Count),
@@ -119,7 +125,7 @@ impl Builtin {
         )))
     }
 
-    /// The state of some rows.
+    /// Returns the state of some rows.
     pub fn reduce<'a>(&self, rows: impl Iterator<Item = Row<'a>>) -> Vec<u8> {
         let mut rows = rows;
         match *self {
@@ -137,7 +143,7 @@ impl Builtin {
         }
     }
 
-    /// The state of all rows of some states.
+    /// Returns the state of all rows of some states.
     pub fn rereduce<'a>(&self, states: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
         let mut states = states.filter(|state| !state.is_empty());
         match *self {
@@ -151,11 +157,11 @@ impl Builtin {
         }
     }
 
-    /// The result that a client sees, as JSON text.
+    /// Returns the client's result, as JSON text.
     ///
     /// # Errors
-    /// [`ReduceError::InvalidValue`] of `_stats` only. What is wrong with the values of `_sum` is said in its result, as in
-    /// CouchDB.
+    /// [`ReduceError::InvalidValue`] of `_stats` only. An error of the values of `_sum` is in its
+    /// result, as in CouchDB.
     pub fn finalize(&self, state: &[u8]) -> Result<Vec<u8>, ReduceError> {
         let nothing: &[u8] = match self {
             _ if !state.is_empty() => state,
@@ -173,7 +179,7 @@ impl Builtin {
     }
 }
 
-/// The N of `_top_N` and `_bottom_N`. The errors are CouchDB's reasons.
+/// Returns the N of `_top_N` and `_bottom_N`. The errors are CouchDB's reasons.
 fn rank_count(digits: &str) -> Result<u32, String> {
     if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
         return Err("invalid rank reducer".to_owned());
@@ -188,14 +194,15 @@ fn owned(value: Option<&[u8]>) -> Vec<u8> {
     value.map(<[u8]>::to_vec).unwrap_or_default()
 }
 
-/// When a reduction is too large for what it was made of (`[query_server_config] reduce_limit`).
+/// The limit of a reduction's size in relation to its input (`[query_server_config] reduce_limit`).
 ///
-/// CouchDB applies it to `_sum`, whose results grow when rows have objects with ever new members or ever longer arrays.
+/// CouchDB applies it to `_sum`, whose results grow when rows have objects with ever new members or
+/// ever longer arrays.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct ReduceLimit {
-    /// Smaller states, in bytes, are not looked at.
+    /// Smaller states, in bytes, are not checked.
     pub threshold: usize,
-    /// How many times the state must go into its input.
+    /// Minimum ratio of the input's size to the state's.
     pub ratio: f64,
 }
 

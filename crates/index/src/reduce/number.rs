@@ -13,7 +13,7 @@ pub(super) struct TooLarge;
 #[derive(Clone, Debug, PartialEq)]
 pub(super) enum Number {
     Integer(i128),
-    /// What does not fit into the other.
+    /// A number that does not fit into the other variant.
     Large(Box<BigInt>),
     Float(f64),
 }
@@ -21,7 +21,7 @@ pub(super) enum Number {
 impl Number {
     pub(super) const ZERO: Self = Self::Integer(0);
 
-    /// The number that is all of a text.
+    /// Returns the number that is all of a text.
     #[inline]
     pub(super) fn parse(text: &[u8]) -> Option<Self> {
         if !matches!(text.first(), Some(b'-' | b'0'..=b'9')) {

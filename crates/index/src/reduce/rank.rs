@@ -1,17 +1,17 @@
-//! `_top_N` and `_bottom_N`: the first N values in the order of views or its reverse, each once. Of values that are equal in
-//! that order the first one that came stays.
+//! `_top_N` and `_bottom_N`: the first N values in the order of views or its reverse, without
+//! duplicates. Of values that are equal in that order the first one stays.
 
 use std::cmp::Ordering;
 
 use document::Collator;
 use document::collation::HIGHEST;
 
-/// The array of the `count` largest values; nothing when there are none.
+/// Returns the array of the `count` largest values; nothing without values.
 pub(super) fn top<'a>(count: u32, values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     rank(count, values, |left, right| right.cmp(left))
 }
 
-/// The array of the `count` smallest values; nothing when there are none.
+/// Returns the array of the `count` smallest values; nothing without values.
 pub(super) fn bottom<'a>(count: u32, values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     rank(count, values, Ord::cmp)
 }
@@ -34,7 +34,7 @@ fn rank<'a>(
     for value in values {
         sort_key.clear();
         if collator.write_sort_key(value, &mut sort_key).is_err() {
-            // What has no sort key, since it is too deep, is above all others.
+            // A value without a sort key, because it is too deep, sorts above all others.
             sort_key.extend_from_slice(HIGHEST);
             sort_key.extend_from_slice(value);
         }

@@ -1,7 +1,8 @@
 //! `_stats`.
 //!
-//! A value is a number, an object with all of `sum`, `count`, `min`, `max` and `sumsqr`, which counts as many, or an array of
-//! such values, each element of which has statistics of its own; then all values must be arrays of that length.
+//! A value is a number, an object with all of `sum`, `count`, `min`, `max` and `sumsqr`, which
+//! counts as many, or an array of such values, each element of which has statistics of its own;
+//! then all values must be arrays of that length.
 //!
 //! A state is the result, which is a value itself, or [`FAILED`] and a reason.
 
@@ -11,7 +12,7 @@ use super::ReduceError;
 use super::json::Json;
 use super::number::{Number, TooLarge};
 
-/// No JSON begins with it.
+/// JSON never starts with this byte.
 const FAILED: u8 = b'!';
 
 const FIELDS: [&str; 5] = ["sum", "count", "min", "max", "sumsqr"];
@@ -40,7 +41,7 @@ pub(super) fn finalize(state: &[u8]) -> Result<Vec<u8>, ReduceError> {
     }
 }
 
-/// The statistics of some values or states; nothing when there are none.
+/// Returns the statistics of values or states; nothing without input.
 pub(super) fn stats<'a>(values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let mut tree = None;
     for text in values {
@@ -148,7 +149,7 @@ impl Stats {
         self.count.add(&Number::Integer(1)).map_err(too_large)?;
         let square = number.square().map_err(too_large)?;
         self.sum_of_squares.add(&square).map_err(too_large)?;
-        // Of equal numbers, as 1 and 1.0 are, CouchDB keeps the later.
+        // Of equal numbers, as 1 and 1.0, CouchDB keeps the later.
         let below = number.compare(&self.min) != Ordering::Greater;
         let above = number.compare(&self.max) != Ordering::Less;
         match (below, above) {

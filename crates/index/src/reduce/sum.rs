@@ -1,8 +1,8 @@
 //! `_sum`.
 //!
-//! Numbers are added; of arrays the elements, where a number counts as an array of one, and missing elements as nothing; of
-//! objects the members. What stands alone is not looked at, so that `["x"]` is a fine sum until something is to be added to
-//! its element: that is how CouchDB does it.
+//! Numbers are added; arrays by element, where a number counts as an array of one, and missing
+//! elements as nothing; objects by member. A single value is not inspected, so that `["x"]` is a
+//! valid sum until something is added to its element, as in CouchDB.
 
 use super::json::{Json, write_error};
 use super::number::{Number, TooLarge};
@@ -15,13 +15,13 @@ const TOO_LARGE: &str = "The _sum function has come to a number that is too larg
 
 /// Why there is no sum.
 enum Failure {
-    /// An error of an earlier reduction, which goes on.
+    /// An error of an earlier reduction, which is passed on.
     Earlier(Json),
     NotSummable(Json),
     TooLarge(Json),
 }
 
-/// The sum of some values; nothing when there are none.
+/// Returns the sum of values; nothing without values.
 pub(super) fn sum<'a>(mut values: impl Iterator<Item = &'a [u8]>) -> Vec<u8> {
     let Some(first) = values.next() else {
         return Vec::new();
@@ -106,7 +106,7 @@ fn add_object(sum: Json, value: Vec<(String, Json)>) -> Result<Json, Failure> {
     }
 }
 
-/// The members of both in the order of their names.
+/// Returns the members of both in the order of their names.
 fn add_members(
     mut sum: Vec<(String, Json)>,
     mut value: Vec<(String, Json)>,

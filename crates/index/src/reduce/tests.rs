@@ -134,7 +134,7 @@ fn what_cannot_be_added_is_named_as_the_cause() {
     assert_eq!(cause(&[r#"{"a":1}"#, "[1]"]), json!([1]));
     assert_eq!(cause(&[r#"{"a":1}"#, r#"{"a":"x"}"#]), json!("x"));
     assert_eq!(cause(&["[1,\"x\"]", "[1,1,1]"]), json!(["x"]));
-    // What nothing was added to passes.
+    // A value that nothing was added to passes.
     assert_eq!(sum(&["[1,\"x\"]"]), "[1,\"x\"]");
 }
 

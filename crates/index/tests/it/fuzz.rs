@@ -1,4 +1,4 @@
-//! The fuzz targets' entry points, with inputs that proptest makes up.
+//! The fuzz targets' entry points, with generated inputs.
 
 use index::fuzz;
 use proptest::prelude::*;

@@ -1,4 +1,5 @@
-//! Random histories of a shard: an index always has the rows, counts and reductions that the documents ask for.
+//! Random histories of a shard: an index always has the rows, counts and reductions that its
+//! documents imply.
 
 use crate::support;
 

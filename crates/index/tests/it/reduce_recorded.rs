@@ -25,7 +25,7 @@ fn scenarios() -> Vec<Value> {
         .collect()
 }
 
-/// What JavaScript's `JSON.stringify` makes of a value: it knows no `-0`.
+/// The output of JavaScript's `JSON.stringify` for a value: it has no `-0`.
 fn emitted(value: &Value) -> String {
     if value.as_f64() == Some(0.0) {
         "0".to_owned()

@@ -1,4 +1,4 @@
-//! Iterators over rows of which some are in memory and some are not go to the same rows as over a sorted list.
+//! Iterators over partly cached rows visit the same rows as over a sorted list.
 
 use crate::support;
 
@@ -15,7 +15,7 @@ fn load(world: &World, docs: std::ops::Range<u32>, seed: i32) {
     world.submit(edits.collect());
 }
 
-/// At a row, right before it, right behind it, or anywhere.
+/// A place at a row, right before it, right after it, or anywhere.
 fn some_place(rows: &[Row], dice: &mut Dice) -> Vec<u8> {
     let mut place = rows[dice.below(rows.len())].place.clone();
     match dice.below(4) {
@@ -29,7 +29,7 @@ fn some_place(rows: &[Row], dice: &mut Dice) -> Vec<u8> {
     place
 }
 
-/// One iterator goes on and jumps, some times.
+/// One iterator advances and jumps, several times.
 fn walk(view: &IndexView, n: usize, rows: &[Row], dice: &mut Dice) {
     // Readers keep to the same part for a while, so that its blocks are asked for again.
     let near = dice.below(rows.len());

@@ -1,4 +1,5 @@
-//! A log whose brokers are killed, stopped, and lose records. One test at a time: they have the same brokers.
+//! A log whose brokers are killed, stopped, and lose records. One test at a time: they have the
+//! same brokers.
 
 use crate::common;
 
@@ -47,7 +48,7 @@ async fn a_new_leader_has_a_later_epoch_and_what_is_read_back_is_its_own() {
     }
 }
 
-/// What four appenders, each with one append at a time, know of theirs.
+/// The appends of four appenders, each with one at a time, as they know them.
 async fn load(log: Arc<KafkaLog>, until: Instant) -> Vec<(u64, Vec<u8>)> {
     let mut appenders = vec![];
     for who in 0..4u32 {

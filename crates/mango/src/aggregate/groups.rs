@@ -12,7 +12,7 @@ use super::state::{ALLOCATION_BYTES, State};
 use super::{Aggregate, AggregateLimits, AggregateMemory, Growth};
 use crate::compare::Order;
 use crate::error::FindError;
-use crate::lift::{Doc, Found, Slot};
+use crate::lift::{Doc, Found, FoundSpan};
 
 /// Groups as they grow.
 #[derive(Debug)]
@@ -20,29 +20,30 @@ pub struct Groups {
     aggregate: Arc<Aggregate>,
     pub(super) limits: AggregateLimits,
     groups: Vec<Group>,
-    /// The places of groups by the sort keys of their values, one behind the other; a field that is not there is below all values.
+    /// Index of groups by the concatenated sort keys of their values; a missing field sorts below
+    /// all values.
     by_key: HashMap<Box<[u8]>, usize>,
-    /// The same by the texts of their values, as far as these were seen and there are not too many: most documents of a group have the same,
-    /// and making a sort key costs more than all the rest.
+    /// Index of groups by the texts of their values, for a limited number of texts: most documents
+    /// of a group have equal ones, and making a sort key costs more than everything else.
     by_text: HashMap<Box<[u8]>, usize, RandomState>,
     held: Held,
-    slots: Vec<Slot>,
+    spans: Vec<FoundSpan>,
     key: Vec<u8>,
 }
 
-/// Texts that are remembered, and the length of one at most.
+/// Maximum number of texts remembered, and maximum length of each.
 const TEXTS_MAX: usize = 1 << 14;
 const TEXT_BYTES_MAX: usize = 256;
-/// Between texts, which as JSON have no such byte.
+/// Separates texts; JSON texts have no such byte.
 const TEXT_END: u8 = 0;
 
-/// What these groups hold, and what all parts of the same answer hold together.
+/// The memory of these groups, and that of all parts of the same answer.
 #[derive(Debug)]
 struct Held {
     values: usize,
     bytes: usize,
     bytes_of_all: Arc<AtomicUsize>,
-    /// What the server's aggregates hold together.
+    /// The memory of all aggregates of the server.
     share: Share,
 }
 
@@ -57,7 +58,7 @@ impl Held {
     }
 
     fn add(&mut self, bytes: usize) {
-        // Other threads have the counters too.
+        // Other threads update the counters too.
         if bytes > 0 {
             self.bytes += bytes;
             self.bytes_of_all.fetch_add(bytes, Relaxed);
@@ -87,8 +88,8 @@ impl Group {
             + self.states.iter().map(State::bytes).sum::<usize>()
     }
 
-    /// Of values that are equal it is the one whose text comes first that is shown, so that the order in which documents are
-    /// looked at does not show.
+    /// Keeps one of equal values, the one with the lowest text, so that the order of documents has
+    /// no effect.
     fn show(&mut self, field: usize, text: Option<&[u8]>) -> usize {
         match (&mut self.values[field], text) {
             (Some(held), Some(text)) if *text < **held => {
@@ -102,12 +103,12 @@ impl Group {
 }
 
 impl Groups {
-    /// No groups yet.
+    /// Creates an empty set of groups.
     pub fn new(aggregate: &Aggregate, limits: AggregateLimits) -> Groups {
         Groups::within(aggregate, limits, None)
     }
 
-    /// No groups yet, which share memory with those of other aggregates.
+    /// Creates an empty set of groups that shares memory with those of other aggregates.
     pub fn within(
         aggregate: &Aggregate,
         limits: AggregateLimits,
@@ -120,12 +121,13 @@ impl Groups {
             by_key: HashMap::new(),
             by_text: HashMap::default(),
             held: Held::of(Share::of(memory), Arc::default()),
-            slots: vec![],
+            spans: vec![],
             key: vec![],
         }
     }
 
-    /// No groups yet of another part of the documents, to be merged into these.
+    /// Creates an empty set of groups for another part of the documents, to be merged into this
+    /// one.
     pub fn part(&self) -> Groups {
         let bytes_of_all = self.held.bytes_of_all.clone();
         Groups {
@@ -135,7 +137,7 @@ impl Groups {
             by_key: HashMap::new(),
             by_text: HashMap::default(),
             held: Held::of(self.held.share.another(), bytes_of_all),
-            slots: vec![],
+            spans: vec![],
             key: vec![],
         }
     }
@@ -150,25 +152,25 @@ impl Groups {
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
     pub fn add(&mut self, doc: &Doc<'_>) -> Result<(), FindError> {
-        let mut slots = std::mem::take(&mut self.slots);
-        self.aggregate.lifter.lift(doc, &mut slots);
-        let added = self.add_found(&|slot| slots[slot].of(doc));
-        self.slots = slots;
+        let mut spans = std::mem::take(&mut self.spans);
+        self.aggregate.lifter.lift(doc, &mut spans);
+        let added = self.add_found(&|span| spans[span].of(doc));
+        self.spans = spans;
         added
     }
 
-    /// Adds a document of which the fields in [`Aggregate::paths`] were found.
+    /// Adds a document, given the fields in [`Aggregate::paths`].
     ///
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
     pub fn add_found<'a>(&mut self, found: &dyn Fn(usize) -> Found<'a>) -> Result<(), FindError> {
-        let value = |slot: usize| match found(slot) {
+        let value = |span: usize| match found(span) {
             Found::Value(text) => Some(text),
             Found::Missing | Found::NoWay => None,
         };
         self.key.clear();
-        for (_, slot) in &self.aggregate.group_by {
-            self.key.extend_from_slice(value(*slot).unwrap_or_default());
+        for (_, span) in &self.aggregate.group_by {
+            self.key.extend_from_slice(value(*span).unwrap_or_default());
             self.key.push(TEXT_END);
         }
         let place = match self.by_text.get(self.key.as_slice()) {
@@ -184,14 +186,15 @@ impl Groups {
         self.check()
     }
 
-    /// The place of the group of these values, which may be a new one, and whose texts, in `key`, have not been seen.
+    /// Returns the index of the group of these values, which may be new, and whose texts, in `key`,
+    /// are not remembered.
     fn place_of<'a>(
         &mut self,
         value: &impl Fn(usize) -> Option<&'a [u8]>,
     ) -> Result<usize, FindError> {
         let text = std::mem::take(&mut self.key);
-        for (_, slot) in &self.aggregate.group_by {
-            match value(*slot) {
+        for (_, span) in &self.aggregate.group_by {
+            match value(*span) {
                 Some(text) => Order::Collated.write(text, &mut self.key),
                 None => self.key.push(0),
             }
@@ -199,14 +202,14 @@ impl Groups {
         let group_by = self.aggregate.group_by.iter();
         let place = match self.by_key.get(self.key.as_slice()) {
             Some(place) => {
-                for (field, (_, slot)) in group_by.enumerate() {
-                    let more = self.groups[*place].show(field, value(*slot));
+                for (field, (_, span)) in group_by.enumerate() {
+                    let more = self.groups[*place].show(field, value(*span));
                     self.held.add(more);
                 }
                 *place
             }
             None => {
-                let values = group_by.map(|(_, slot)| value(*slot).map(Into::into));
+                let values = group_by.map(|(_, span)| value(*span).map(Into::into));
                 let group = Group {
                     values: values.collect(),
                     states: self.new_states(),
@@ -214,7 +217,7 @@ impl Groups {
                 self.insert(self.key.clone().into(), group)?
             }
         };
-        // These are few bytes, and no query is refused for them alone.
+        // These are few bytes, and no query is refused because of them alone.
         if self.by_text.len() < TEXTS_MAX && text.len() <= TEXT_BYTES_MAX {
             self.held.share.add(text.len() + 2 * ALLOCATION_BYTES);
             self.by_text.insert(text.into(), place);
@@ -222,7 +225,7 @@ impl Groups {
         Ok(place)
     }
 
-    /// Adds a group; answers its place.
+    /// Adds a group; returns its index.
     fn insert(&mut self, key: Box<[u8]>, group: Group) -> Result<usize, FindError> {
         let max = self.limits.groups_max;
         if self.groups.len() >= max {
@@ -280,13 +283,13 @@ impl Groups {
             .collect()
     }
 
-    /// Puts the groups of another part of the documents in.
+    /// Merges the groups of another part of the documents.
     ///
     /// # Errors
     /// [`FindError::AggregateTooLarge`]
     pub fn merge(&mut self, mut other: Groups) -> Result<(), FindError> {
         let groups = other.take_groups();
-        // Its bytes are counted again, as far as they are kept.
+        // Its bytes are counted again where they are kept.
         drop(other);
         for (key, group) in groups {
             let Some(place) = self.by_key.get(&key) else {
@@ -312,8 +315,8 @@ impl Groups {
         self.check()
     }
 
-    /// The groups in the order of their values, but for the first `skip`, at most `limit`. Without `group_by` there is one,
-    /// also of no documents.
+    /// Returns the groups in the order of their values, skipping the first `skip`, at most `limit`.
+    /// Without `group_by` there is one, even for no documents.
     pub fn sorted(mut self, skip: u64, limit: u64) -> SortedGroups {
         if self.aggregate.group_by.is_empty() && self.groups.is_empty() {
             let states = self.new_states();
@@ -334,7 +337,7 @@ impl Groups {
         }
     }
 
-    /// Takes the groups out, with their keys.
+    /// Removes and returns the groups, with their keys.
     fn take_groups(&mut self) -> Vec<(Box<[u8]>, Group)> {
         self.by_text.clear();
         let mut places: Vec<_> = std::mem::take(&mut self.by_key).into_iter().collect();
@@ -349,7 +352,7 @@ impl Groups {
         let fields = self.aggregate.group_by.iter().zip(&group.values);
         let mut first = true;
         for ((name, _), value) in fields {
-            // A field that the documents have not is left out, which tells it from null.
+            // A missing field is left out, unlike null.
             if let Some(value) = value {
                 write_name(name, &mut first, out);
                 out.extend_from_slice(value);
@@ -365,7 +368,7 @@ impl Groups {
     }
 }
 
-/// Groups to be written.
+/// Groups being written.
 #[derive(Debug)]
 pub struct SortedGroups {
     groups: std::vec::IntoIter<(Box<[u8]>, Group)>,
@@ -374,7 +377,8 @@ pub struct SortedGroups {
 }
 
 impl SortedGroups {
-    /// Appends groups joined by `,\r\n`, until `out` is as long as `enough`; false when there are no more.
+    /// Appends groups joined by `,\r\n`, until `out` has `enough` bytes; returns false when there
+    /// are no more.
     pub fn write(&mut self, out: &mut Vec<u8>, enough: usize) -> bool {
         while out.len() < enough {
             let Some((_, group)) = self.groups.next() else {
@@ -389,7 +393,7 @@ impl SortedGroups {
         self.groups.len() > 0
     }
 
-    /// How many were written.
+    /// Returns the number written.
     pub fn written(&self) -> u64 {
         self.written
     }

@@ -22,7 +22,7 @@ pub struct AggregateMemory {
 }
 
 impl AggregateMemory {
-    /// A budget of so many bytes.
+    /// Creates a budget.
     pub fn new(budget_bytes: usize) -> Arc<AggregateMemory> {
         Arc::new(AggregateMemory {
             budget_bytes,
@@ -34,12 +34,12 @@ impl AggregateMemory {
         })
     }
 
-    /// The budget in bytes.
+    /// Returns the budget in bytes.
     pub fn budget_bytes(&self) -> usize {
         self.budget_bytes
     }
 
-    /// What aggregates hold now, and the most that they held, in bytes.
+    /// Returns the memory that aggregates hold now, and its maximum so far, in bytes.
     pub fn used_bytes(&self) -> (usize, usize) {
         let used = self.used_bytes.load(Relaxed);
         (used, self.peak_bytes.load(Relaxed))
@@ -117,7 +117,7 @@ impl Growth {
     }
 }
 
-/// What one part of an aggregate holds of the memory, until it is dropped.
+/// The memory of one part of an aggregate, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Option<Arc<AggregateMemory>>,

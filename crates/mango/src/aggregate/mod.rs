@@ -1,11 +1,11 @@
-//! `"aggregate"`: groups of documents, and what they come to.
+//! `"aggregate"`: groups of documents, and values computed from them.
 //!
 //! ```json
 //! {"selector": {"type": "order"},
 //!  "aggregate": {"group_by": ["country"], "compute": {"orders": {"$count": true}, "revenue": {"$sum": "total"}}}}
 //! ```
 //!
-//! CouchDB refuses a query with such a member, so none of its queries means anything else here.
+//! CouchDB refuses queries with such a member, so none of its queries has another meaning here.
 
 mod groups;
 mod memory;
@@ -21,7 +21,7 @@ use crate::lift::Lifter;
 use crate::options::Find;
 use crate::path::{FieldPath, PATH_PARTS_MAX};
 
-/// The `aggregate` member, read.
+/// A parsed `aggregate` member.
 #[derive(Clone, Debug)]
 pub struct Aggregate {
     written: Value,
@@ -30,12 +30,12 @@ pub struct Aggregate {
     compute: Vec<(String, Function)>,
 }
 
-/// What is computed of a group; numbers are slots of fields.
+/// A function of a group; numbers are indexes of fields.
 #[derive(Clone, Copy, Debug)]
 enum Function {
-    /// Documents.
+    /// Counts documents.
     Count,
-    /// Documents that have the field.
+    /// Counts documents that have the field.
     CountField(usize),
     Sum(usize),
     Minimum(usize),
@@ -44,22 +44,23 @@ enum Function {
     Distinct(usize),
 }
 
-/// How large groups may grow.
+/// Limits of groups.
 #[derive(Clone, Copy, Debug)]
 pub struct AggregateLimits {
-    /// Groups (`[mango] max_aggregate_groups`).
+    /// Maximum number of groups (`[mango] max_aggregate_groups`).
     pub groups_max: usize,
-    /// Values that `$distinct` holds, in all groups (`[mango] max_aggregate_values`).
+    /// Maximum number of values that `$distinct` holds, over all groups (`[mango]
+    /// max_aggregate_values`).
     pub values_max: usize,
-    /// Bytes that are held, about (`[mango] max_aggregate_bytes`).
+    /// Approximate maximum memory, in bytes (`[mango] max_aggregate_bytes`).
     pub bytes_max: usize,
 }
 
 impl Aggregate {
-    /// Reads the member.
+    /// Parses the member.
     ///
     /// # Errors
-    /// [`FindError::InvalidAggregate`], or of a field's name.
+    /// [`FindError::InvalidAggregate`], or that of a field's name.
     pub fn parse(value: &Value) -> Result<Aggregate, FindError> {
         let Value::Object(members) = value else {
             return Err(invalid("`aggregate` must be a JSON object"));
@@ -77,12 +78,12 @@ impl Aggregate {
             None => {}
             Some(Value::Array(names)) if names.len() <= PATH_PARTS_MAX => {
                 for name in names {
-                    let slot = aggregate.field(name)?;
+                    let span = aggregate.field(name)?;
                     let name = name.as_str().unwrap_or_default().to_owned();
-                    if aggregate.group_by.iter().any(|(_, other)| *other == slot) {
+                    if aggregate.group_by.iter().any(|(_, other)| *other == span) {
                         return Err(invalid(&format!("`group_by` names `{name}` twice")));
                     }
-                    aggregate.group_by.push((name, slot));
+                    aggregate.group_by.push((name, span));
                 }
             }
             Some(_) => {
@@ -139,12 +140,12 @@ impl Aggregate {
         Ok(of_field(self.field(field)?))
     }
 
-    /// The member as it was written.
+    /// Returns the member as it was written.
     pub fn written(&self) -> &Value {
         &self.written
     }
 
-    /// The fields that it names, each once.
+    /// Returns the fields that it names, each once.
     pub fn paths(&self) -> &[FieldPath] {
         self.lifter.paths()
     }
@@ -154,7 +155,7 @@ fn invalid(reason: &str) -> FindError {
     FindError::InvalidAggregate(reason.to_owned())
 }
 
-/// Refuses options that mean nothing beside an aggregate.
+/// Refuses options that have no meaning with an aggregate.
 pub(crate) fn check(find: &Find) -> Result<(), FindError> {
     let refused = [
         ("sort", !find.sort.fields.is_empty()),

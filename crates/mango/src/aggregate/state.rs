@@ -1,4 +1,4 @@
-//! What the functions of an aggregate hold of a group.
+//! The state of an aggregate's functions for a group.
 
 use std::collections::BTreeMap;
 use std::collections::btree_map::Entry;
@@ -7,7 +7,7 @@ use super::Function;
 use crate::json::{Kind, integer};
 use crate::plan::intervals::sort_key;
 
-/// What an allocation costs beside its contents, about.
+/// Approximate overhead of an allocation, in bytes.
 pub(super) const ALLOCATION_BYTES: usize = 32;
 
 #[derive(Debug)]
@@ -19,7 +19,7 @@ pub(super) enum State {
     Distinct(BTreeMap<Vec<u8>, Vec<u8>>),
 }
 
-/// A sum that is exact while only integers are in it.
+/// A sum that is exact as long as it contains only integers.
 #[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Sum {
     integers: i128,
@@ -83,7 +83,7 @@ fn write_float(number: f64, out: &mut Vec<u8>) {
     }
 }
 
-/// What is held more than before.
+/// An increase in memory.
 #[derive(Clone, Copy, Default)]
 pub(super) struct More {
     pub values: usize,
@@ -116,27 +116,27 @@ impl State {
         size_of::<State>() + held
     }
 
-    /// Takes a document's value.
+    /// Adds a document's value.
     pub fn add<'a>(
         &mut self,
         function: Function,
         value: &dyn Fn(usize) -> Option<&'a [u8]>,
     ) -> More {
-        let slot = match function {
+        let span = match function {
             Function::Count => {
                 if let State::Count(n) = self {
                     *n += 1;
                 }
                 return More::default();
             }
-            Function::CountField(slot)
-            | Function::Sum(slot)
-            | Function::Minimum(slot)
-            | Function::Maximum(slot)
-            | Function::Average(slot)
-            | Function::Distinct(slot) => slot,
+            Function::CountField(span)
+            | Function::Sum(span)
+            | Function::Minimum(span)
+            | Function::Maximum(span)
+            | Function::Average(span)
+            | Function::Distinct(span) => span,
         };
-        let Some(text) = value(slot) else {
+        let Some(text) = value(span) else {
             return More::default();
         };
         match self {
@@ -199,7 +199,7 @@ fn bytes_of(key: &[u8], text: &[u8]) -> usize {
     key.len() + text.len() + 3 * ALLOCATION_BYTES
 }
 
-/// Holds a value once; of equal ones the one whose text comes first.
+/// Keeps a value once; of equal ones that with the lowest text.
 fn hold(values: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: Vec<u8>, text: Vec<u8>) -> More {
     match values.entry(key) {
         Entry::Vacant(free) => {
@@ -218,8 +218,8 @@ fn hold(values: &mut BTreeMap<Vec<u8>, Vec<u8>>, key: Vec<u8>, text: Vec<u8>) ->
     }
 }
 
-/// Keeps the lower or the higher of two values; of equal ones the one whose text comes first, so that the order in which
-/// documents are looked at does not show.
+/// Keeps the lower or the higher of two values; of equal ones that with the lowest text, so that
+/// the order of documents has no effect.
 fn keep(
     held: &mut Option<(Vec<u8>, Vec<u8>)>,
     function: Function,

@@ -1,4 +1,4 @@
-//! Characters by their escapes, and classes of them.
+//! Character escapes, and classes.
 
 use std::fmt::Write;
 
@@ -18,14 +18,14 @@ const POSIX_CLASSES: [&str; 14] = [
 
 pub(super) const INVALID_CODE: Refusal = r"invalid character code in \x{} or \o{}";
 
-/// What stands in a class, as it is read.
-enum Member {
+/// A member of a class.
+enum ClassMember {
     Char(char),
     /// Several, as they are written between brackets.
     Set(String),
 }
 
-/// Writes a character that stands for itself, in a class or outside of it.
+/// Writes a literal character, in a class or outside of it.
 pub(super) fn write_char(output: &mut String, c: char) {
     if c.is_ascii() && !c.is_ascii_alphanumeric() {
         // Writing to a string cannot fail.
@@ -43,7 +43,7 @@ fn write_range(output: &mut String, low: char, high: char) {
     }
 }
 
-/// Writes the letters of ASCII in the range in the other case.
+/// Writes the ASCII letters of the range in the other case.
 fn write_other_cases(output: &mut String, low: char, high: char) {
     for (first, last) in [('a', 'z'), ('A', 'Z')] {
         let (low, high) = (low.max(first), high.min(last));
@@ -54,7 +54,7 @@ fn write_other_cases(output: &mut String, low: char, high: char) {
     }
 }
 
-/// Members, or those that are none of them.
+/// Returns a set of members, or its complement.
 fn set(members: &str, negated: bool) -> String {
     if negated {
         format!("[^{members}]")
@@ -66,11 +66,12 @@ fn set(members: &str, negated: bool) -> String {
 /// The last character that has another case (U+1E943).
 const LAST_CASED: u32 = 0x1E943;
 
-/// Characters of caseless classes in one pattern, which the compiler takes about 25 ns each for, before it looks at sizes.
+/// Maximum number of characters of caseless classes in one pattern: the compiler takes about 25 ns
+/// for each, before it checks sizes.
 const FOLDED_MAX: u32 = 1 << 22;
 
 impl Translation<'_> {
-    /// A class, after its bracket.
+    /// Parses a class, after its bracket.
     pub(super) fn class(&mut self) -> Result<(), Refusal> {
         if self.eat("[:<:]]") {
             self.word_edge("start");
@@ -99,12 +100,12 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// Whether the compiler is to find the other cases of a class.
+    /// Returns whether the compiler has to find the other cases of a class.
     fn is_folded(&self) -> bool {
         self.flags.caseless && self.unicode_cases
     }
 
-    /// `[[:<:]]` and `[[:>:]]`.
+    /// Writes `[[:<:]]` and `[[:>:]]`.
     fn word_edge(&mut self, edge: &str) {
         let flags = if self.unicode_classes { "?" } else { "?-u" };
         self.assertion(&format!(r"({flags}:\b{{{edge}}})"));
@@ -117,9 +118,9 @@ impl Translation<'_> {
     fn members(&mut self) -> Result<String, Refusal> {
         let mut output = String::new();
         let mut quoted = false;
-        // A bracket that comes first stands for itself.
+        // A bracket that comes first is literal.
         let mut member = if self.eat("]") {
-            Some(Member::Char(']'))
+            Some(ClassMember::Char(']'))
         } else {
             self.member(&mut quoted)?
         };
@@ -128,19 +129,21 @@ impl Translation<'_> {
                 quoted = false;
             }
             match found {
-                Member::Set(members) => {
+                ClassMember::Set(members) => {
                     output.push_str(&members);
                     self.fold(0, LAST_CASED);
                 }
-                Member::Char(low) if !quoted && self.hyphen_of_range() => {
+                ClassMember::Char(low) if !quoted && self.hyphen_of_range() => {
                     match self.member(&mut quoted)? {
-                        Some(Member::Char(high)) if low <= high => {
+                        Some(ClassMember::Char(high)) if low <= high => {
                             self.range(&mut output, low, high);
                         }
-                        Some(Member::Char(_)) => {
+                        Some(ClassMember::Char(_)) => {
                             return Err("range out of order in character class");
                         }
-                        Some(Member::Set(_)) => return Err("invalid range in character class"),
+                        Some(ClassMember::Set(_)) => {
+                            return Err("invalid range in character class");
+                        }
                         None => {
                             self.range(&mut output, low, low);
                             self.range(&mut output, '-', '-');
@@ -148,7 +151,7 @@ impl Translation<'_> {
                         }
                     }
                 }
-                Member::Char(c) => self.range(&mut output, c, c),
+                ClassMember::Char(c) => self.range(&mut output, c, c),
             }
             member = self.member(&mut quoted)?;
         }
@@ -163,7 +166,7 @@ impl Translation<'_> {
         rest.is_some()
     }
 
-    /// Counts characters whose other cases the compiler looks for one by one.
+    /// Counts characters whose other cases the compiler finds one by one.
     fn fold(&mut self, low: u32, high: u32) {
         if self.is_folded() {
             let looked_at = (high.min(LAST_CASED) + 1).saturating_sub(low);
@@ -172,7 +175,7 @@ impl Translation<'_> {
     }
 
     fn range(&mut self, output: &mut String, low: char, high: char) {
-        // Bytes beyond ASCII are parts of characters, and a range of all of them means these.
+        // Bytes beyond ASCII are parts of characters, and a range of all of them stands for these.
         let beyond_ascii = low < high && high == '\u{ff}' && !self.unicode_cases;
         let high = if beyond_ascii { char::MAX } else { high };
         write_range(output, low, high);
@@ -182,8 +185,8 @@ impl Translation<'_> {
         }
     }
 
-    /// The next member; none at the end of the class.
-    fn member(&mut self, quoted: &mut bool) -> Result<Option<Member>, Refusal> {
+    /// Returns the next member; `None` at the end of the class.
+    fn member(&mut self, quoted: &mut bool) -> Result<Option<ClassMember>, Refusal> {
         loop {
             if self.eat(r"\E") {
                 *quoted = false;
@@ -195,28 +198,30 @@ impl Translation<'_> {
             }
             let c = self.next().ok_or("unclosed character class")?;
             return Ok(Some(match c {
-                c if *quoted => Member::Char(c),
+                c if *quoted => ClassMember::Char(c),
                 ']' => return Ok(None),
-                '[' => self.posix_class()?.map_or(Member::Char('['), Member::Set),
+                '[' => self
+                    .posix_class()?
+                    .map_or(ClassMember::Char('['), ClassMember::Set),
                 '\\' => self.member_escape()?,
-                c => Member::Char(c),
+                c => ClassMember::Char(c),
             }));
         }
     }
 
-    fn member_escape(&mut self) -> Result<Member, Refusal> {
+    fn member_escape(&mut self) -> Result<ClassMember, Refusal> {
         let c = self.next().ok_or(r"\ at end of pattern")?;
         Ok(match c {
-            'b' => Member::Char('\x08'),
+            'b' => ClassMember::Char('\x08'),
             'N' => return Err(r"\N is not supported in a class"),
             c => match self.set(c)? {
-                Some(members) => Member::Set(members),
-                None => Member::Char(self.character(c)?),
+                Some(members) => ClassMember::Set(members),
+                None => ClassMember::Char(self.character(c)?),
             },
         })
     }
 
-    /// `[:alpha:]` or `[:^alpha:]`, after its bracket.
+    /// Parses `[:alpha:]` or `[:^alpha:]`, after its bracket.
     fn posix_class(&mut self) -> Result<Option<String>, Refusal> {
         let start = self.rest;
         let colon = self.eat(":");
@@ -242,13 +247,13 @@ impl Translation<'_> {
             (true, "space") => UNICODE_SPACE,
             (true, "blank") => HORIZONTAL,
             (true, "word") => UNICODE_WORD,
-            // The others the compiler knows as they are.
+            // The compiler knows the others.
             (_, name) => return Ok(Some(set(&format!("[:{name}:]"), negated))),
         };
         Ok(Some(set(members, negated)))
     }
 
-    /// What the escapes of several characters mean, as it is written between brackets.
+    /// Returns the members of a multi-character escape, as they are written between brackets.
     pub(super) fn set(&mut self, letter: char) -> Result<Option<String>, Refusal> {
         let unicode = self.unicode_classes;
         let members = match letter.to_ascii_lowercase() {
@@ -266,7 +271,7 @@ impl Translation<'_> {
         Ok(Some(set(members, letter.is_ascii_uppercase())))
     }
 
-    /// The rest of `\p{Lu}`, `\p{^Lu}` or `\pL`.
+    /// Parses the rest of `\p{Lu}`, `\p{^Lu}` or `\pL`.
     fn property(&mut self, negated: bool) -> Result<String, Refusal> {
         if !self.eat("{") {
             let letter = self.next().filter(char::is_ascii_alphabetic);
@@ -287,7 +292,7 @@ impl Translation<'_> {
         })
     }
 
-    /// The character that an escape means, in a class or outside of it.
+    /// Returns the character of an escape, in a class or outside of it.
     pub(super) fn character(&mut self, escaped: char) -> Result<char, Refusal> {
         Ok(match escaped {
             'a' => '\x07',
@@ -310,7 +315,7 @@ impl Translation<'_> {
         })
     }
 
-    /// The next two digits, as far as there are any, after what has been read.
+    /// Parses up to two more digits.
     fn code(&mut self, mut code: u32, radix: u32) -> Result<char, Refusal> {
         for _ in 0..2 {
             let digit = self.rest.chars().next().and_then(|c| c.to_digit(radix));

@@ -1,4 +1,4 @@
-//! Groups, and the flags that hold within them.
+//! Groups, and the flags in effect within them.
 
 use super::{BACK_REFERENCE, Flags, Refusal, Translation, UNCLOSED_GROUP};
 
@@ -8,7 +8,7 @@ pub(super) const VERB: Refusal =
 pub(super) const RECURSION: Refusal = "recursion and subroutine calls are not supported";
 pub(super) const LOOK_AROUND: Refusal =
     "look-around, including look-ahead and look-behind, is not supported";
-/// What can follow `(?` and is refused.
+/// Continuations of `(?` that are refused.
 const REFUSED_GROUPS: [(&str, Refusal); 11] = [
     (">", "atomic groups are not supported"),
     ("=", LOOK_AROUND),
@@ -24,7 +24,7 @@ const REFUSED_GROUPS: [(&str, Refusal); 11] = [
 ];
 
 impl Translation<'_> {
-    /// A group, after its parenthesis.
+    /// Parses a group, after its parenthesis.
     pub(super) fn group(&mut self) -> Result<(), Refusal> {
         if let Some(verb) = self.rest.strip_prefix('*')
             && verb.starts_with(|c: char| c == ':' || c.is_ascii_alphabetic())
@@ -66,7 +66,7 @@ impl Translation<'_> {
         Ok(())
     }
 
-    /// The rest of `(?i)` or `(?i:`.
+    /// Parses the rest of `(?i)` or `(?i:`.
     fn change_flags(&mut self) -> Result<(), Refusal> {
         let mut flags = self.flags;
         let mut on = true;

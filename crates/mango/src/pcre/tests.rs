@@ -5,7 +5,8 @@ use super::*;
 
 const BYTES_MAX: usize = 1 << 20;
 
-/// Patterns, subjects that match, subjects that do not: all as Erlang's `re:run` answers, but for the last two groups.
+/// Patterns, subjects that match, subjects that do not: as Erlang's `re:run` returns, except for
+/// the last two groups.
 #[rustfmt::skip]
 const CASES: &[(&str, &[&str], &[&str])] = &[
     // Ends and beginnings.
@@ -85,7 +86,8 @@ const CASES: &[(&str, &[&str], &[&str])] = &[
     (r"[\x80-\xff]", &["é", "日"], &["ascii"]),
     (r"^[^\x00-\x7f\n]$", &["é", "日"], &["a"]),
     (r"^\h\v$", &["\u{a0}\u{2028}"], &[]),
-    // What follows an end does not see the newline that the end has taken in; `^` is at the end of the last line, too.
+    // A pattern after an end does not see the newline that the end has consumed; `^` also matches
+    // at the end of the last line.
     (r"a$\n", &[], &["a\n"]),
     ("(?m)^$", &["a\n\nb", "a\n"], &["a"]),
 ];
@@ -176,7 +178,7 @@ fn a_large_pattern_is_refused() {
     assert!(refusal(&groups.concat()).contains("nest"));
 }
 
-/// Text in which what has a meaning is frequent.
+/// Text in which special characters are frequent.
 fn pattern() -> impl Strategy<Value = String> {
     let token = prop_oneof![
         prop::sample::select(

@@ -1,4 +1,4 @@
-//! The answer of `_explain`.
+//! The response of `_explain`.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -17,7 +17,7 @@ fn text(value: impl Into<Value>) -> Vec<u8> {
     value.into().to_string().into_bytes()
 }
 
-/// What `_explain` answers, as JSON text. `dbname` and `partitioned` are the database's.
+/// Returns the response of `_explain`, as JSON text. `dbname` and `partitioned` are the database's.
 ///
 /// # Errors
 /// [`FindError::TextSort`].
@@ -103,10 +103,10 @@ fn mrargs(find: &Find, choice: &Choice, index: &Index, covering: bool) -> Vec<u8
     ])
 }
 
-/// The indexes that are not used, the last by name first, and why.
+/// Returns the indexes that are not used, the last by name first, with the reasons.
 fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Vec<u8> {
     let count = |f: &dyn Fn(&Candidate) -> bool| choice.candidates.iter().any(f);
-    // Each group that has members stands one rank behind the one before it.
+    // Each non-empty group is one rank below the one before it.
     let unfavored = choice.ranked.len().max(1);
     let excluded = unfavored + usize::from(count(&|c| c.unfavored));
     let unusable = excluded + usize::from(count(&|c| c.excluded));
@@ -166,7 +166,8 @@ fn candidates(find: &Find, indexes: &[Index], choice: &Choice) -> Vec<u8> {
     array(all.iter().map(Vec::as_slice))
 }
 
-/// Whether an index has all `fields`; what the selector names does not count here, as in CouchDB.
+/// Returns whether an index has all `fields`; fields of the selector do not count here, as in
+/// CouchDB.
 fn fields_covered(find: &Find, index: &Index) -> bool {
     let has = |path: &crate::FieldPath| path.is_id() || index.definition.paths.contains(path);
     !find.fields.is_all() && find.fields.paths().iter().all(has)
@@ -182,7 +183,7 @@ fn hints(find: &Find, indexes: &[Index]) -> Value {
         "indexable_fields": indexable,
         "unindexable_fields": others,
     })];
-    // Types of which there are no indexes are nobody's concern.
+    // Types without indexes are skipped.
     for kind in TextKind::ALL {
         let is_kind = |index: &Index| index.text.as_ref().is_some_and(|text| text.kind == kind);
         if indexes.iter().any(is_kind) {

@@ -1,4 +1,5 @@
-//! Sets of keys: which values of a field can fulfil a selector, as ranges of bytes that compare as the values do.
+//! Sets of keys: the values of a field that can match a selector, as ranges of bytes that compare
+//! as the values do.
 
 use document::collation::HIGHEST;
 
@@ -6,28 +7,28 @@ use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
 use crate::json::{Kind, string};
 use crate::path::FieldPath;
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 
 /// Disjoint ranges `[low, high)` of byte strings, in ascending order.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Intervals(Vec<(Vec<u8>, Vec<u8>)>);
 
-/// What the bytes stand for.
+/// The meaning of the bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Space {
-    /// Sort keys of a field's values, as an index has them.
+    /// Sort keys of a field's values, as in an index.
     SortKeys,
     /// Document ids.
     Ids,
 }
 
 impl Intervals {
-    /// Everything.
+    /// Returns the full set.
     pub fn full() -> Intervals {
         Intervals(vec![(vec![], HIGHEST.to_vec())])
     }
 
-    /// Nothing.
+    /// Returns the empty set.
     pub fn none() -> Intervals {
         Intervals(vec![])
     }
@@ -36,22 +37,22 @@ impl Intervals {
         Intervals(vec![(low, high)])
     }
 
-    /// Whether nothing is left out.
+    /// Returns whether it is the full set.
     pub fn is_full(&self) -> bool {
         matches!(self.0.as_slice(), [(low, high)] if low.is_empty() && high == HIGHEST)
     }
 
-    /// Whether everything is left out.
+    /// Returns whether it is empty.
     pub fn is_none(&self) -> bool {
         self.0.is_empty()
     }
 
-    /// The ranges, in ascending order.
+    /// Returns the ranges, in ascending order.
     pub fn ranges(&self) -> &[(Vec<u8>, Vec<u8>)] {
         &self.0
     }
 
-    /// The range that holds `key` (`Ok`), or the place among the ranges where it would be.
+    /// Returns the index of the range that contains `key` (`Ok`), or where it would be inserted.
     pub fn find(&self, key: &[u8]) -> Result<usize, usize> {
         let after = self.0.partition_point(|(low, _)| low.as_slice() <= key);
         match after.checked_sub(1) {
@@ -73,7 +74,7 @@ impl Intervals {
         Intervals(merged)
     }
 
-    /// The part from `low` up to but without `high`.
+    /// Returns the part from `low` to `high` (exclusive).
     pub fn within(&self, low: &[u8], high: &[u8]) -> Intervals {
         self.clone()
             .intersect(Self::one(low.to_vec(), high.to_vec()))
@@ -102,7 +103,8 @@ impl Intervals {
         Intervals(both)
     }
 
-    /// What is in all of the sets. Small ones come first, so that a large one is gone through once.
+    /// Returns the intersection of the sets. Small ones come first, so that a large one is
+    /// traversed once.
     fn common(sets: impl Iterator<Item = Intervals>) -> Intervals {
         let mut sets: Vec<_> = sets.filter(|set| !set.is_full()).collect();
         sets.sort_by_key(|set| set.0.len());
@@ -111,17 +113,22 @@ impl Intervals {
     }
 }
 
-/// The values of a field that can be in documents which the selector asks for and that have the field.
+/// Returns the values of a field in documents that match the selector and have the field, or a
+/// superset.
 pub fn intervals(selector: &Selector, field: &FieldPath, space: Space) -> Intervals {
     of_node(&selector.root, field, space)
 }
 
-fn of_node(node: &Node, field: &FieldPath, space: Space) -> Intervals {
+fn of_node(node: &SelectorNode, field: &FieldPath, space: Space) -> Intervals {
     match node {
-        Node::All(nodes) => Intervals::common(nodes.iter().map(|n| of_node(n, field, space))),
-        Node::Any(nodes) if nodes.is_empty() => Intervals::full(),
-        Node::Any(nodes) => Intervals::union(nodes.iter().map(|n| of_node(n, field, space))),
-        Node::Field(at, condition) if at.path == *field => match space {
+        SelectorNode::All(nodes) => {
+            Intervals::common(nodes.iter().map(|n| of_node(n, field, space)))
+        }
+        SelectorNode::Any(nodes) if nodes.is_empty() => Intervals::full(),
+        SelectorNode::Any(nodes) => {
+            Intervals::union(nodes.iter().map(|n| of_node(n, field, space)))
+        }
+        SelectorNode::Field(at, condition) if at.path == *field => match space {
             Space::Ids => of_id(condition),
             // Conditions on ids compare bytes, an index collates.
             Space::SortKeys if field.is_id() => of_collated_id(condition),
@@ -131,7 +138,7 @@ fn of_node(node: &Node, field: &FieldPath, space: Space) -> Intervals {
     }
 }
 
-/// All values of a kind, as sort keys begin with tags.
+/// Returns all values of a kind, as sort keys start with tags.
 fn of_kind(kind: Kind) -> Intervals {
     // Null, false, true; three signs of numbers; strings, arrays, objects.
     let (low, high) = match kind {
@@ -156,7 +163,7 @@ fn of_condition(condition: &Condition) -> Intervals {
         Condition::In(operands) => {
             let points = operands.sorts.iter();
             let points = points.map(|sort| Intervals::one(sort.to_vec(), above(sort)));
-            // Of an array it is the elements that are looked up.
+            // For an array the elements are looked up.
             Intervals::union(points.chain([of_kind(Kind::Array)]))
         }
         Condition::Exists(true) | Condition::NotIn(_) | Condition::Not(_) => Intervals::full(),
@@ -181,7 +188,8 @@ fn of_condition(condition: &Condition) -> Intervals {
     }
 }
 
-/// Bounds are in the range even where the relation leaves them out: so CouchDB counts the keys that it examines.
+/// Bounds are in the range even where the relation excludes them: CouchDB counts examined keys this
+/// way.
 fn of_relation(relation: Relation, key: &[u8]) -> Intervals {
     match relation {
         Relation::Equal => Intervals::one(key.to_vec(), above(key)),
@@ -193,8 +201,9 @@ fn of_relation(relation: Relation, key: &[u8]) -> Intervals {
     }
 }
 
-/// Strings that begin with these characters. A sort key begins with the string's primary weights, and those of a text of
-/// ASCII are the beginning of those of any longer text; what follows other characters can change their weights.
+/// Returns strings with this prefix. A sort key starts with the string's primary weights, and those
+/// of an ASCII text are a prefix of those of any longer text; after other characters the weights
+/// can change.
 fn of_prefix(prefix: &str) -> Intervals {
     let plain = prefix.bytes().take_while(u8::is_ascii).count();
     let plain = if plain < prefix.len() {
@@ -209,7 +218,8 @@ fn of_prefix(prefix: &str) -> Intervals {
     if low.len() == 1 {
         return of_kind(Kind::String);
     }
-    // Weights can begin with any byte, so the end is the next higher beginning. The tag is none of the highest byte.
+    // Weights can start with any byte, so the end is the next greater prefix. The tag is never the
+    // highest byte.
     let mut high = low.clone();
     while high.pop_if(|last| *last == 0xff).is_some() {}
     if let Some(last) = high.last_mut() {
@@ -218,7 +228,8 @@ fn of_prefix(prefix: &str) -> Intervals {
     Intervals::one(low, high)
 }
 
-/// Which values of `_id` in an index that collates it: only equality means the same there as bytes.
+/// Returns the values of `_id` in an index that collates it: only equality has the same meaning
+/// there as for bytes.
 fn of_collated_id(condition: &Condition) -> Intervals {
     match condition {
         Condition::Is(Relation::Equal, _) | Condition::In(_) => of_condition(condition),
@@ -226,7 +237,7 @@ fn of_collated_id(condition: &Condition) -> Intervals {
     }
 }
 
-/// Which document ids.
+/// Returns the document ids.
 fn of_id(condition: &Condition) -> Intervals {
     let after = |id: &str| [id.as_bytes(), &[0]].concat();
     match condition {
@@ -259,7 +270,7 @@ fn of_id(condition: &Condition) -> Intervals {
     }
 }
 
-/// The sort key of a value.
+/// Returns the sort key of a value.
 pub fn sort_key(text: &[u8]) -> Vec<u8> {
     let mut key = vec![];
     Order::Collated.write(text, &mut key);

@@ -1,4 +1,4 @@
-//! Which index answers a query, by CouchDB's rules, and what is read of it.
+//! Chooses the index for a query, by CouchDB's rules, and the part of it to read.
 
 mod explain;
 pub mod intervals;
@@ -13,14 +13,14 @@ use crate::condition::{Condition, Relation};
 use crate::error::FindError;
 use crate::index::Index;
 use crate::options::Find;
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 use crate::sort::{Direction, Sort};
 use crate::text::{Cover, TextDefinition, TextKind, fields_needed};
 use range::{
     Range, composite, field_ranges, id_bytes, indexable_fields, is_unsatisfiable, key_bytes,
 };
 
-/// Why an index does not serve.
+/// The reason why an index cannot be used.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Reason {
     FieldMismatch,
@@ -40,25 +40,26 @@ impl Reason {
     }
 }
 
-/// A json index by its place in the list, with CouchDB's ranges, and how many restricted fields it leaves over.
+/// A json index by its position in the list, with CouchDB's ranges, and the number of restricted
+/// fields that it does not cover.
 type Ranked = (usize, Vec<Option<Range>>, usize);
 
-/// What became of each index on the way to the one that is used.
+/// The evaluation of all indexes, and the chosen one.
 #[derive(Clone, Debug)]
 pub struct Choice {
-    /// The index that is used, by its place in the list. `None`: none has the order.
+    /// The chosen index, by its position in the list. `None`: none has the sort order.
     pub index: Option<usize>,
-    /// What each is like, in the order of the list.
+    /// The evaluation of each, in the order of the list.
     pub(crate) candidates: Vec<Candidate>,
-    /// The json indexes that serve, best first.
+    /// The usable json indexes, best first.
     pub(crate) ranked: Vec<Ranked>,
     /// CouchDB's ranges of all fields.
     ranges: Vec<(String, Option<Range>)>,
-    /// Whether the query reads descending.
+    /// Whether the query reads in descending order.
     pub descending: bool,
 }
 
-/// How far an index came.
+/// The evaluation of an index.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Candidate {
     pub partial: bool,
@@ -74,34 +75,36 @@ impl Candidate {
     }
 }
 
-/// How the documents of a query are found.
+/// The way to find the documents of a query.
 #[derive(Clone, Debug)]
 pub struct Plan {
-    /// Of an index: the values of each of its fields that are looked at. Of all documents: the ids, as one field.
+    /// The values of each field of the index to read; for the index of all documents the ids, as
+    /// one field.
     pub columns: Vec<Intervals>,
-    /// The bytes from and below which CouchDB reads, of which what is in `columns` is a part: of an index the sort keys of the
-    /// elements of its keys, one behind the other; of all documents the ids.
+    /// The bytes between which CouchDB reads, a superset of `columns`: for an index the
+    /// concatenated sort keys of the elements of its keys; for all documents the ids.
     pub range: (Vec<u8>, Vec<u8>),
-    /// The index's keys hold everything that the selector and `fields` name.
+    /// The index's keys contain everything that the selector and `fields` name.
     pub covering: bool,
-    /// No document can match: CouchDB then answers with `docs` alone.
+    /// No document can match: CouchDB then responds with `docs` alone.
     pub nothing: bool,
-    /// Whether rows are read from the highest.
+    /// Whether rows are read in descending order.
     pub descending: bool,
 }
 
-/// Chooses among `indexes`, which are in the order of their names with the one of all documents first.
+/// Chooses among `indexes`, which are in the order of their names, starting with that of all
+/// documents.
 ///
 /// # Errors
-/// [`FindError::NoFallback`]. That no index has the order is not an error here.
+/// [`FindError::NoFallback`]. That no index has the sort order is not an error here.
 pub fn choose(find: &Find, indexes: &[Index]) -> Result<Choice, FindError> {
     choose_of(find, indexes.iter())
 }
 
-/// The same of a list of references.
+/// Chooses among a list of references.
 ///
 /// # Errors
-/// As [`choose`].
+/// Those of [`choose`].
 pub fn choose_of<'a>(
     find: &Find,
     indexes: impl Iterator<Item = &'a Index>,
@@ -109,7 +112,7 @@ pub fn choose_of<'a>(
     let indexes: Vec<&Index> = indexes.collect();
     let asked_for = |index: &Index| is_asked_for(index, &find.use_index);
     let mut candidates = candidates(find, &indexes);
-    // Without a name, what is refused is a scan.
+    // Without a name, only a scan is refused.
     let may_fall_back = |candidates: &[Candidate]| {
         let mut all = candidates.iter().zip(&indexes);
         let mut any = || all.any(|(c, index)| c.is_usable() && !index.is_special());
@@ -144,7 +147,7 @@ pub fn choose_of<'a>(
     })
 }
 
-/// Notes which indexes serve and are not of the first type that has such.
+/// Marks usable indexes that are not of the first type with usable ones.
 fn note_unfavored(candidates: &mut [Candidate], indexes: &[&Index]) {
     let rank = |index: &Index| match &index.text {
         None if index.is_special() => 3,
@@ -161,7 +164,7 @@ fn note_unfavored(candidates: &mut [Candidate], indexes: &[&Index]) {
     }
 }
 
-/// The text index that serves.
+/// Returns the usable text index.
 fn text(
     find: &Find,
     candidates: &[Candidate],
@@ -181,14 +184,15 @@ fn text(
     }
 }
 
-/// Whether documents may match that the index does not have, since it is of some fields.
+/// Returns whether documents may match that the index does not contain, since it has only some
+/// fields.
 fn lacks_documents(text: &TextDefinition, find: &Find) -> bool {
     text.fields.is_some() && Cover::of(&find.selector, text) == Cover::Everything
 }
 
-/// What each index is to the query, before one is preferred to another.
+/// Evaluates each index for the query, before they are compared.
 fn candidates(find: &Find, indexes: &[&Index]) -> Vec<Candidate> {
-    let selector = Known::of(&find.selector);
+    let selector = SelectorFacts::of(&find.selector);
     let candidate = |index: &&Index| {
         let partial = index.definition.partial.is_some() && !is_asked_for(index, &find.use_index);
         let scope = index.is_special() || index.partitioned == find.partition.is_some();
@@ -208,7 +212,7 @@ fn candidates(find: &Find, indexes: &[&Index]) -> Vec<Candidate> {
     indexes.iter().map(candidate).collect()
 }
 
-/// The json indexes that serve, best first.
+/// Returns the usable json indexes, best first.
 fn ranked(
     candidates: &[Candidate],
     indexes: &[&Index],
@@ -234,7 +238,7 @@ fn serves(candidate: &Candidate) -> bool {
 }
 
 impl Choice {
-    /// The error of a query that no index can answer. `partitioned`: of the database.
+    /// Returns the error of a query without a usable index. `partitioned` is that of the database.
     pub fn no_index(find: &Find, partitioned: bool) -> FindError {
         FindError::NoUsableIndex(match (partitioned, &find.partition) {
             (false, _) => "",
@@ -243,7 +247,7 @@ impl Choice {
         })
     }
 
-    /// What is read of the chosen index.
+    /// Returns the part of the chosen index to read.
     pub fn plan(&self, find: &Find, index: &Index) -> Plan {
         let space = if index.is_special() {
             Space::Ids
@@ -268,7 +272,7 @@ impl Choice {
         }
     }
 
-    /// Whether CouchDB's range of the chosen index is empty.
+    /// Returns whether CouchDB's range of the chosen index is empty.
     fn is_empty(&self, index: &Index) -> bool {
         if index.is_special() {
             return self.range_of_ids().is_some_and(Option::is_none);
@@ -276,18 +280,18 @@ impl Choice {
         matches!(self.ranges_of_index(), [None])
     }
 
-    /// CouchDB's ranges of the leading fields of the chosen index.
+    /// Returns CouchDB's ranges of the leading fields of the chosen index.
     pub(crate) fn ranges_of_index(&self) -> &[Option<Range>] {
         self.ranked.first().map_or(&[], |(_, ranges, _)| ranges)
     }
 
-    /// CouchDB's range of ids, if the selector has one.
+    /// Returns CouchDB's range of ids, if the selector has one.
     fn range_of_ids(&self) -> Option<&Option<Range>> {
         let ids = self.ranges.iter().find(|(field, _)| field == "_id");
         ids.map(|(_, range)| range)
     }
 
-    /// What CouchDB would say about how the index was chosen.
+    /// Returns CouchDB's warnings about the choice of the index.
     pub fn warnings(&self, find: &Find, index: &Index) -> Vec<String> {
         let mut all = vec![];
         if !find.use_index.is_empty() && !is_asked_for(index, &find.use_index) {
@@ -309,7 +313,8 @@ impl Choice {
     }
 }
 
-/// The warning of many documents looked at for few results, from `threshold` for each; 0: never.
+/// Returns the warning about many documents examined for few results, from `threshold` for each
+/// result; 0: never.
 pub fn scan_warning(docs_examined: u64, results: u64, threshold: u64) -> Option<&'static str> {
     let high = threshold > 0 && docs_examined > threshold.saturating_mul(results.max(1));
     high.then_some(
@@ -318,7 +323,8 @@ pub fn scan_warning(docs_examined: u64, results: u64, threshold: u64) -> Option<
 }
 
 impl Find {
-    /// Whether the keys of an index hold every field that the query names. (`conflicts` is not asked about, as in CouchDB.)
+    /// Returns whether the keys of an index contain every field that the query names. (`conflicts`
+    /// is ignored, as in CouchDB.)
     pub fn covered_by(&self, index: &Index) -> bool {
         if !index.is_json() || self.selector.needs_whole() {
             return false;
@@ -333,7 +339,7 @@ impl Find {
     }
 }
 
-/// Whether what CouchDB takes for an empty range is one: it is of the index's first field.
+/// Returns whether CouchDB's empty range is really empty: it is of the index's first field.
 fn finds_nothing(find: &Find, index: &Index, columns: &[Intervals]) -> bool {
     columns.first().is_some_and(Intervals::is_none)
         || index
@@ -370,19 +376,19 @@ fn no_fallback(use_index: &[String]) -> String {
     }
 }
 
-/// What is asked of a selector for each index.
-struct Known<'a> {
+/// Facts about a selector, for all indexes.
+struct SelectorFacts<'a> {
     selector: &'a Selector,
-    /// The fields that every document has which matches.
+    /// The fields that every matching document has.
     present: HashSet<&'a str>,
-    /// To CouchDB every document that matches has all fields.
+    /// To CouchDB every matching document has all fields.
     all_present: bool,
     has_text: bool,
 }
 
-impl<'a> Known<'a> {
+impl<'a> SelectorFacts<'a> {
     fn of(selector: &'a Selector) -> Self {
-        Known {
+        SelectorFacts {
             selector,
             present: present(&selector.root),
             all_present: has_empty_or(&selector.root) && matches_nothing(&selector.root),
@@ -391,8 +397,8 @@ impl<'a> Known<'a> {
     }
 }
 
-/// Why an index does not serve a query, if it does not.
-fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
+/// Returns why an index cannot be used for a query, if so.
+fn unusable(index: &Index, known: &SelectorFacts<'_>, sort: &Sort) -> Option<Reason> {
     let columns = &index.definition.fields.fields;
     if index.is_special() {
         if sort.fields.is_empty() {
@@ -404,7 +410,7 @@ fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
         let ordered = sort.names().eq(["_id"]);
         return (!ordered).then_some(Reason::SortOrderMismatch);
     }
-    // What is sorted by exists in all results, as do these two.
+    // Sort fields exist in all results, and so do these two.
     let is_there = |name: &str| {
         known.all_present
             || ["_id", "_rev"].contains(&name)
@@ -420,12 +426,12 @@ fn unusable(index: &Index, known: &Known<'_>, sort: &Sort) -> Option<Reason> {
     known.has_text.then_some(Reason::NeedsTextSearch)
 }
 
-/// Why a text index does not serve a query, if it does not. It has no order, and hits have any.
+/// Returns why a text index cannot be used for a query, if so. It has no order, and hits have any.
 fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
     if find.selector.is_everything() || find.selector.is_empty_combination() {
         return Some(Reason::EmptySelector);
     }
-    // What CouchDB asks for: the fields that values are compared with.
+    // CouchDB requires the fields that values are compared with.
     let has = |field: &String| match &text.fields {
         None => true,
         Some(_) if field == "$default" => text.has_default,
@@ -434,39 +440,39 @@ fn text_unusable(text: &TextDefinition, find: &Find) -> Option<Reason> {
             .any(|(name, kind)| *field == format!("{name}:{}", kind.indexed())),
     };
     let lacks = text.fields.is_some() && !fields_needed(&find.selector).iter().all(has);
-    // Only an index knows which documents have the words of a `$text`: without one, all have. An index without the default
-    // field serves too, and has no words, as in CouchDB.
+    // Only an index knows which documents have the words of a `$text`: without one, all have. An
+    // index without the default field can be used too, and has no words, as in CouchDB.
     let finds_too_little = || !find.selector.has_text() && lacks_documents(text, find);
     (lacks || finds_too_little()).then_some(Reason::FieldMismatch)
 }
 
-/// Whether there is an empty `$or`, which to CouchDB stands for all fields. So an index that lacks documents serves: here
-/// only where no document is asked for ([`matches_nothing`]).
-fn has_empty_or(node: &Node) -> bool {
+/// Returns whether there is an empty `$or`, which to CouchDB stands for all fields. So an index
+/// that lacks documents can be used: here only where no document matches ([`matches_nothing`]).
+fn has_empty_or(node: &SelectorNode) -> bool {
     match node {
-        Node::All(nodes) => nodes.iter().any(has_empty_or),
-        Node::Any(nodes) => nodes.is_empty(),
+        SelectorNode::All(nodes) => nodes.iter().any(has_empty_or),
+        SelectorNode::Any(nodes) => nodes.is_empty(),
         _ => false,
     }
 }
 
-/// Whether it is plain that no document is asked for.
-fn matches_nothing(root: &Node) -> bool {
-    fn is_hopeless(node: &Node) -> bool {
+/// Returns whether obviously no document matches.
+fn matches_nothing(root: &SelectorNode) -> bool {
+    fn is_hopeless(node: &SelectorNode) -> bool {
         match node {
-            Node::All(nodes) => nodes.iter().any(is_hopeless),
-            Node::Any(nodes) => !nodes.is_empty() && nodes.iter().all(is_hopeless),
-            Node::Field(_, Condition::In(operands)) => operands.sorts.is_empty(),
+            SelectorNode::All(nodes) => nodes.iter().any(is_hopeless),
+            SelectorNode::Any(nodes) => !nodes.is_empty() && nodes.iter().all(is_hopeless),
+            SelectorNode::Field(_, Condition::In(operands)) => operands.sorts.is_empty(),
             _ => false,
         }
     }
-    matches!(root, Node::Any(nodes) if nodes.is_empty()) || is_hopeless(root)
+    matches!(root, SelectorNode::Any(nodes) if nodes.is_empty()) || is_hopeless(root)
 }
 
-/// The fields that a document has which matches.
-fn present(node: &Node) -> HashSet<&str> {
+/// Returns fields that every matching document has.
+fn present(node: &SelectorNode) -> HashSet<&str> {
     match node {
-        Node::All(nodes) => nodes.iter().fold(HashSet::new(), |mut all, node| {
+        SelectorNode::All(nodes) => nodes.iter().fold(HashSet::new(), |mut all, node| {
             let mut more = present(node);
             if more.len() > all.len() {
                 std::mem::swap(&mut all, &mut more);
@@ -474,7 +480,7 @@ fn present(node: &Node) -> HashSet<&str> {
             all.extend(more);
             all
         }),
-        Node::Any(nodes) => {
+        SelectorNode::Any(nodes) => {
             let all = nodes.iter().map(present);
             let common = all.reduce(|mut common, other| {
                 common.retain(|name| other.contains(name));
@@ -482,14 +488,15 @@ fn present(node: &Node) -> HashSet<&str> {
             });
             common.unwrap_or_default()
         }
-        Node::Field(field, condition) if !condition.matches_missing() => {
+        SelectorNode::Field(field, condition) if !condition.matches_missing() => {
             HashSet::from([&*field.name])
         }
         _ => HashSet::new(),
     }
 }
 
-/// Whether the index is in the order: its fields begin with those of the sort, but for fields of one value.
+/// Returns whether the index has the sort order: its fields start with those of the sort, except
+/// for fields with a single value.
 fn has_order(columns: &[(String, Direction)], sort: &Sort, selector: &Selector) -> bool {
     let Some(first) = sort.names().next() else {
         return true;
@@ -503,10 +510,10 @@ fn has_order(columns: &[(String, Direction)], sort: &Sort, selector: &Selector) 
     columns.take(length).eq(sort.names())
 }
 
-fn is_constant(node: &Node, name: &str) -> bool {
+fn is_constant(node: &SelectorNode, name: &str) -> bool {
     match node {
-        Node::All(nodes) => nodes.iter().any(|node| is_constant(node, name)),
-        Node::Field(field, condition) => {
+        SelectorNode::All(nodes) => nodes.iter().any(|node| is_constant(node, name)),
+        SelectorNode::Field(field, condition) => {
             *field.name == *name && matches!(condition, Condition::Is(Relation::Equal, _))
         }
         _ => false,
@@ -525,7 +532,7 @@ mod tests {
         Find::parse(body.to_string().as_bytes(), &Defaults { limit: 25, limits }).unwrap()
     }
 
-    /// The index of all documents and these.
+    /// Returns the index of all documents and these.
     fn indexes(fields: &[&[&str]]) -> Vec<Index> {
         let mut all = vec![Index::all_docs()];
         for (i, fields) in fields.iter().enumerate() {

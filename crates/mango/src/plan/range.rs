@@ -1,7 +1,7 @@
-//! CouchDB's own range of an index: which index it chooses depends on it, and `_explain` shows it.
+//! CouchDB's own range of an index: its choice of an index depends on it, and `_explain` shows it.
 //!
-//! It sees through `$and` and comparisons alone, and takes the range of each leading field of the index for one range of
-//! keys. What is read is narrower ([`super::intervals`]).
+//! It considers only `$and` and comparisons, and takes the ranges of the leading fields of the
+//! index for one range of keys. The range that is read is narrower ([`super::intervals`]).
 
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
@@ -11,30 +11,30 @@ use document::collation::HIGHEST;
 use crate::compare::{Operand, Order};
 use crate::condition::{Condition, Relation};
 use crate::json::{array, string};
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 
-/// Stands for the highest key in what `_explain` shows.
+/// Stands for the highest key in `_explain`.
 const MAX: &[u8] = b"\"<MAX>\"";
 
 /// One end of a range.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum End {
-    /// Without the bound itself.
+    /// Exclusive.
     Open,
-    /// With it.
+    /// Inclusive.
     Closed,
-    /// The range is this value alone.
+    /// The range is only this value.
     Equal,
 }
 
-/// The values of one field; no bound is the lowest or the highest.
+/// The values of one field; without a bound, from the lowest or to the highest.
 #[derive(Clone, Debug)]
 pub struct Range {
     low: (End, Option<Operand>),
     high: (End, Option<Operand>),
 }
 
-/// Where an operand lies relative to the ends of a range.
+/// The position of an operand relative to the ends of a range.
 enum Position {
     Below,
     Low,
@@ -43,8 +43,8 @@ enum Position {
     Above,
 }
 
-/// The fields of a selector that an index can find, in order, and the range of each. One without values is there alone, with
-/// `None`.
+/// Returns the fields of a selector that an index can find, in order, with their ranges. A field
+/// without values is the only one, with `None`.
 pub(crate) fn field_ranges(selector: &Selector) -> Vec<(String, Option<Range>)> {
     let mut fields = BTreeMap::new();
     collect(&selector.root, &mut fields);
@@ -60,8 +60,8 @@ pub(crate) fn field_ranges(selector: &Selector) -> Vec<(String, Option<Range>)> 
     ranges
 }
 
-/// Whether no value of a field fulfils all that must hold of it, comparisons taken alone. CouchDB's range can be empty though
-/// some do: it collates ids, and takes `$beginsWith` for a range.
+/// Returns whether no value of a field satisfies all its comparisons. CouchDB's range can be empty
+/// though some do: it collates ids, and takes `$beginsWith` for a range.
 pub(crate) fn is_unsatisfiable(selector: &Selector, field: &str) -> bool {
     let mut fields = BTreeMap::new();
     collect(&selector.root, &mut fields);
@@ -76,7 +76,7 @@ pub(crate) fn is_unsatisfiable(selector: &Selector, field: &str) -> bool {
         .is_none()
 }
 
-/// The fields that comparisons are about, in order.
+/// Returns the fields of comparisons, in order.
 pub(crate) fn indexable_fields(selector: &Selector) -> Vec<&str> {
     let mut fields = BTreeMap::new();
     collect(&selector.root, &mut fields);
@@ -84,7 +84,8 @@ pub(crate) fn indexable_fields(selector: &Selector) -> Vec<&str> {
     indexable.map(|(name, _)| name).collect()
 }
 
-/// The fields that CouchDB says an index could have: those, and fields that are not to be there, though no index has documents without them.
+/// Returns the fields that CouchDB suggests for an index: those, and fields that must not exist,
+/// though no index has documents without them.
 pub(crate) fn hinted_fields(selector: &Selector) -> Vec<&str> {
     let mut fields = BTreeMap::new();
     collect(&selector.root, &mut fields);
@@ -95,19 +96,19 @@ pub(crate) fn hinted_fields(selector: &Selector) -> Vec<&str> {
     hinted.map(|(name, _)| name).collect()
 }
 
-/// What must hold of a field.
+/// The conditions on a field.
 #[derive(Default)]
 struct Field<'a> {
     conditions: Vec<&'a Condition>,
     is_indexable: bool,
 }
 
-fn collect<'a>(node: &'a Node, fields: &mut BTreeMap<&'a str, Field<'a>>) {
+fn collect<'a>(node: &'a SelectorNode, fields: &mut BTreeMap<&'a str, Field<'a>>) {
     let (name, condition) = match node {
-        Node::All(nodes) => return nodes.iter().for_each(|n| collect(n, fields)),
-        Node::Field(field, condition) => (&*field.name, condition),
-        // A field without a name, to CouchDB.
-        Node::Here(condition) => ("", condition),
+        SelectorNode::All(nodes) => return nodes.iter().for_each(|n| collect(n, fields)),
+        SelectorNode::Field(field, condition) => (&*field.name, condition),
+        // To CouchDB, a field without a name.
+        SelectorNode::Here(condition) => ("", condition),
         _ => return,
     };
     let field = fields.entry(name).or_default();
@@ -118,7 +119,8 @@ fn collect<'a>(node: &'a Node, fields: &mut BTreeMap<&'a str, Field<'a>>) {
 fn is_indexable(condition: &Condition) -> bool {
     match condition {
         Condition::Is(relation, _) => *relation != Relation::NotEqual,
-        // It restricts no range, but an index with the field serves the query better than one without.
+        // It restricts no range, but an index with the field fits the query better than one
+        // without.
         Condition::BeginsWith(_) | Condition::Exists(true) => true,
         _ => false,
     }
@@ -157,7 +159,7 @@ impl Range {
         }
     }
 
-    /// The part of the range that the relation leaves; `None` when it leaves nothing.
+    /// Returns the part of the range that satisfies the relation; `None` when it is empty.
     fn and(self, relation: Relation, operand: &Operand, order: Order) -> Option<Range> {
         use Position as P;
         let low_is_in = self.low.0 != End::Open;
@@ -195,7 +197,7 @@ impl Range {
     }
 }
 
-/// The ranges of an index's leading fields, as far as the selector names them.
+/// Returns the ranges of an index's leading fields, as far as the selector names them.
 pub(crate) fn composite(
     columns: &[(String, crate::sort::Direction)],
     ranges: &[(String, Option<Range>)],
@@ -207,20 +209,20 @@ pub(crate) fn composite(
     columns.iter().map_while(range).collect()
 }
 
-/// The first key that CouchDB reads of these ranges.
+/// Returns the first key that CouchDB reads of these ranges.
 pub(crate) fn start_key(ranges: &[Option<Range>]) -> Vec<u8> {
     let bounds = ranges.iter().flatten().map(|range| range.low.1.as_ref());
     array(bounds.map_while(|bound| bound.map(|b| &*b.text)))
 }
 
-/// The last one.
+/// Returns the last key that CouchDB reads of these ranges.
 pub(crate) fn end_key(ranges: &[Option<Range>]) -> Vec<u8> {
     let bounds = ranges.iter().flatten().map(|range| range.high.1.as_ref());
     let keys = bounds.map_while(|bound| bound.map(|b| &*b.text));
     array(keys.chain([MAX]))
 }
 
-/// The ends of a range of ids: `null` and the highest where there is no bound.
+/// Returns the ends of a range of ids: `null` and the highest where there is no bound.
 pub(crate) fn id_keys(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
     let low = range.and_then(|r| r.low.1.as_ref());
     let high = range.and_then(|r| r.high.1.as_ref());
@@ -230,7 +232,7 @@ pub(crate) fn id_keys(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
     )
 }
 
-/// The bytes of the keys from [`start_key`] to [`end_key`].
+/// Returns the bytes of the keys from [`start_key`] to [`end_key`].
 pub(crate) fn key_bytes(ranges: &[Option<Range>]) -> (Vec<u8>, Vec<u8>) {
     let bytes = |bound: fn(&Range) -> Option<&Operand>| {
         let bounds = ranges.iter().flatten().map(bound);
@@ -243,7 +245,8 @@ pub(crate) fn key_bytes(ranges: &[Option<Range>]) -> (Vec<u8>, Vec<u8>) {
     (low, high)
 }
 
-/// The bytes of the ids from one of [`id_keys`] to the other. What is no string bounds no ids.
+/// Returns the bytes of the ids between the [`id_keys`]. A bound that is not a string restricts no
+/// ids.
 pub(crate) fn id_bytes(range: Option<&Range>) -> (Vec<u8>, Vec<u8>) {
     let id = |bound: Option<&Operand>| string(&bound?.text).map(|id| id.as_bytes().to_vec());
     let low = id(range.and_then(|r| r.low.1.as_ref())).unwrap_or_default();

@@ -1,15 +1,15 @@
-//! A selector as CouchDB writes it in Lucene's syntax: `_explain` shows it, and by the fields in it CouchDB says which index
-//! serves. What is asked of an index here is [`super::cover`]'s.
+//! Converts a selector to CouchDB's form in Lucene's syntax: `_explain` shows it, and CouchDB
+//! chooses an index by the fields in it. The actual query of an index is that of [`super::cover`].
 
 use super::{ELEMENTS, FieldType, SortField, TextKind, field_name, path_name};
 use crate::condition::{Condition, Relation};
 use crate::error::FindError;
 use crate::json::{Elements, Kind, members, string};
 use crate::options::Find;
-use crate::selector::{Node, Selector};
+use crate::selector::{Selector, SelectorNode};
 use crate::sort::Direction;
 
-/// What a selector asks for, before it is written.
+/// A converted selector, before it is written.
 #[derive(Clone, Debug)]
 pub(super) enum Tree {
     And(Vec<Tree>),
@@ -22,14 +22,14 @@ pub(super) enum Tree {
     Field(Vec<String>, &'static str, String),
     /// A field with null.
     Null(Vec<String>),
-    /// The name of a field, and what may follow it.
+    /// The name of a field, and a suffix.
     Name(Vec<String>, String),
     /// A string in a field.
     Regex(Vec<String>),
     Default(String),
 }
 
-/// The query, as `_explain` shows it.
+/// Returns the query, as in `_explain`.
 #[must_use]
 pub fn lucene_query(selector: &Selector) -> String {
     let mut out = String::new();
@@ -39,13 +39,14 @@ pub fn lucene_query(selector: &Selector) -> String {
     out
 }
 
-/// The query of a text in all strings.
+/// Returns the query of a text in all strings.
 #[must_use]
 pub fn default_query(text: &str) -> String {
     format!("$default:\"{}\"", escaped(text))
 }
 
-/// The fields that an index of some fields has to have, as `name:type` with names as they are written; `$default` of `$text`.
+/// Returns the fields that an index of some fields must have, as `name:type` with names as written;
+/// `$default` for `$text`.
 pub(crate) fn fields_needed(selector: &Selector) -> Vec<String> {
     let mut fields = vec![];
     if let Some(tree) = tree(&selector.root, &[]) {
@@ -57,12 +58,12 @@ pub(crate) fn fields_needed(selector: &Selector) -> Vec<String> {
     fields
 }
 
-fn tree(node: &Node, path: &[String]) -> Option<Tree> {
+fn tree(node: &SelectorNode, path: &[String]) -> Option<Tree> {
     Some(match node {
-        Node::All(nodes) => Tree::And(nodes.iter().filter_map(|n| tree(n, path)).collect()),
-        Node::Any(nodes) => Tree::Or(nodes.iter().filter_map(|n| tree(n, path)).collect()),
-        Node::Not(node) => Tree::Not(Box::new(exists(path)), Box::new(tree(node, path)?)),
-        Node::Field(field, condition) => {
+        SelectorNode::All(nodes) => Tree::And(nodes.iter().filter_map(|n| tree(n, path)).collect()),
+        SelectorNode::Any(nodes) => Tree::Or(nodes.iter().filter_map(|n| tree(n, path)).collect()),
+        SelectorNode::Not(node) => Tree::Not(Box::new(exists(path)), Box::new(tree(node, path)?)),
+        SelectorNode::Field(field, condition) => {
             let below = |as_elements: bool| -> Vec<String> {
                 let own = field.path.parts().map(|part| {
                     match as_elements && part.parse::<i64>().is_ok() {
@@ -80,9 +81,9 @@ fn tree(node: &Node, path: &[String]) -> Option<Tree> {
                 ]),
             }
         }
-        Node::Here(condition) => of_condition(condition, path)?,
-        Node::Text(text) => Tree::Default(value_of(&text.operand)),
-        Node::Everything => return None,
+        SelectorNode::Here(condition) => of_condition(condition, path)?,
+        SelectorNode::Text(text) => Tree::Default(value_of(&text.operand)),
+        SelectorNode::Everything => return None,
     })
 }
 
@@ -143,7 +144,7 @@ fn of_in<'a>(values: impl Iterator<Item = &'a [u8]>, path: &[String]) -> Tree {
     Tree::Or(values.filter_map(of_one).collect())
 }
 
-/// A value without an operator.
+/// Returns a value without an operator.
 fn of_value(value: &[u8], path: &[String]) -> Option<Tree> {
     match Kind::of(value) {
         Kind::Array | Kind::Object => of_relation(Relation::Equal, value, path),
@@ -204,7 +205,7 @@ fn type_of(kind: Kind) -> &'static str {
     }
 }
 
-/// A value as CouchDB writes it in a query.
+/// Writes a value as CouchDB does in a query.
 fn value_of(value: &[u8]) -> String {
     let text = String::from_utf8_lossy(value);
     match Kind::of(value) {
@@ -224,7 +225,8 @@ fn value_of(value: &[u8]) -> String {
     }
 }
 
-/// Whether CouchDB takes a string for one with a number in it, which it does not escape. (Its expression is not anchored.)
+/// Returns whether CouchDB takes a string for one with a number in it, which it does not escape.
+/// (Its expression is not anchored.)
 fn is_number(text: &str) -> bool {
     text.bytes().any(|b| b.is_ascii_digit())
 }
@@ -244,7 +246,7 @@ fn erlang_float(n: f64) -> String {
     }
 }
 
-/// Lucene's special characters, and spaces, behind a backslash.
+/// Escapes Lucene's special characters, and spaces, by a backslash.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len() + 8);
     let mut chars = text.chars().peekable();
@@ -298,11 +300,11 @@ impl Tree {
         }
     }
 
-    /// The fields in it; CouchDB lists them the other way round.
+    /// Collects the fields in it; CouchDB lists them in reverse.
     fn fields(&self, out: &mut Vec<String>) {
         match self {
             Tree::Or(parts) => {
-                // Of a value that may be an element, the field itself is enough.
+                // For a value that may be an element, the field itself is enough.
                 if let [first @ Tree::Field(..), Tree::Field(path, ..)] = parts.as_slice()
                     && path.iter().any(|part| part == ELEMENTS)
                 {
@@ -324,7 +326,7 @@ impl Tree {
     }
 }
 
-/// The parts of a path that CouchDB writes.
+/// Returns the parts of a path that CouchDB writes.
 fn named(path: &[String]) -> impl Iterator<Item = &str> {
     path.iter()
         .map(String::as_str)
@@ -348,10 +350,10 @@ fn write_parts(parts: &[Tree], between: &str, out: &mut String) {
     }
 }
 
-/// What hits are ordered by, and how CouchDB shows it.
+/// Returns the sort fields of hits, and CouchDB's form of them.
 ///
 /// # Errors
-/// [`FindError::TextSort`]: nothing says what type a field has.
+/// [`FindError::TextSort`]: the type of a field is unknown.
 pub fn sort_fields(
     find: &Find,
     kind: TextKind,
@@ -390,12 +392,14 @@ pub fn sort_fields(
     Ok((fields, shown))
 }
 
-/// The one type of the values that a field is compared with.
-fn compared_with(root: &Node, name: &str) -> Option<FieldType> {
-    fn collect(node: &Node, name: &str, out: &mut Vec<FieldType>) {
+/// Returns the single type of the values that a field is compared with.
+fn compared_with(root: &SelectorNode, name: &str) -> Option<FieldType> {
+    fn collect(node: &SelectorNode, name: &str, out: &mut Vec<FieldType>) {
         match node {
-            Node::All(nodes) | Node::Any(nodes) => nodes.iter().for_each(|n| collect(n, name, out)),
-            Node::Field(field, condition) if *field.name == *name => match condition {
+            SelectorNode::All(nodes) | SelectorNode::Any(nodes) => {
+                nodes.iter().for_each(|n| collect(n, name, out))
+            }
+            SelectorNode::Field(field, condition) if *field.name == *name => match condition {
                 Condition::Is(_, operand) => match operand.kind {
                     Kind::String => out.push(FieldType::String),
                     Kind::Number => out.push(FieldType::Number),

@@ -1,52 +1,53 @@
-//! What an index is asked for a selector: a query that finds every document which matches, and perhaps others, since each hit is held
-//! against the selector.
+//! Converts a selector to an index query that finds every matching document, and perhaps others,
+//! since each hit is tested against the selector.
 //!
-//! A value of one type finds no field of another, though selectors compare all types: so it is in CouchDB.
+//! A value of one type does not find fields of another, though selectors compare all types: the
+//! same as in CouchDB.
 
 use super::{
     ELEMENTS, TextDefinition, defined_name, field_name, number_of, path_name, whole_array,
 };
 use crate::condition::{Condition, Relation};
 use crate::json::{Elements, Kind, members, string};
-use crate::selector::{Node, Selector, TextNode};
+use crate::selector::{Selector, SelectorNode, TextNode};
 
-/// What hits are to have.
+/// A condition on hits.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Wanted {
-    /// The word of a field, as it is.
+pub enum HitCondition {
+    /// The exact word of a field.
     Word(String, String),
-    /// A word of a field that begins so.
+    /// A word of a field with this prefix.
     Prefix(String, String),
-    /// A number of a field, between two that may be left out, these included.
+    /// A number of a field between two inclusive bounds, either of which may be absent.
     Number(String, Option<f64>, Option<f64>),
-    /// What a text's words say, in Lucene's syntax.
+    /// Words of a text, in Lucene's syntax.
     Text(String),
     /// All of these.
-    All(Vec<Wanted>),
-    /// One of these; of none, nothing.
-    Any(Vec<Wanted>),
+    All(Vec<HitCondition>),
+    /// One of these; if empty, nothing.
+    Any(Vec<HitCondition>),
     /// The first without the second.
-    Without(Box<Wanted>, Box<Wanted>),
+    Without(Box<HitCondition>, Box<HitCondition>),
 }
 
-/// How much of a selector an index finds.
+/// How much of a selector an index can find.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Cover {
-    /// Nothing is left out by it: all documents of the index are looked at.
+    /// It restricts nothing: all documents of the index are examined.
     Everything,
-    /// What is wanted has all documents that match.
-    Part(Wanted),
+    /// All matching documents satisfy this condition.
+    Part(HitCondition),
 }
 
-/// A field with numbers in its path has so many paths in an index, at most.
+/// Maximum number of paths in an index of a field with numbers in its path.
 const PATHS_MAX: usize = 16;
-/// Words longer than this are not found.
+/// Longer words are not found, in bytes.
 pub(super) const WORD_BYTES_MAX: usize = 32_000;
-/// Integers up to here are told apart as doubles.
+/// Integers up to this are distinct as doubles.
 const EXACT_MAX: f64 = 9_007_199_254_740_991.0;
 
 impl Cover {
-    /// What an index is asked for a selector.
+    /// Returns the index query of a selector.
     #[must_use]
     pub fn of(selector: &Selector, definition: &TextDefinition) -> Cover {
         let fields = definition.fields.as_ref().map(|fields| {
@@ -58,23 +59,25 @@ impl Cover {
     }
 
     fn all(parts: Vec<Cover>) -> Cover {
-        let mut wanted: Vec<Wanted> = parts.into_iter().filter_map(Cover::part).collect();
+        let mut wanted: Vec<HitCondition> = parts.into_iter().filter_map(Cover::part).collect();
         match (wanted.len(), wanted.pop()) {
             (_, None) => Cover::Everything,
             (1, Some(only)) => Cover::Part(only),
             (_, Some(last)) => {
                 wanted.push(last);
-                Cover::Part(Wanted::All(wanted))
+                Cover::Part(HitCondition::All(wanted))
             }
         }
     }
 
     fn any(parts: Vec<Cover>) -> Cover {
-        let wanted: Option<Vec<Wanted>> = parts.into_iter().map(Cover::part).collect();
-        wanted.map_or(Cover::Everything, |wanted| Cover::Part(Wanted::Any(wanted)))
+        let wanted: Option<Vec<HitCondition>> = parts.into_iter().map(Cover::part).collect();
+        wanted.map_or(Cover::Everything, |wanted| {
+            Cover::Part(HitCondition::Any(wanted))
+        })
     }
 
-    fn part(self) -> Option<Wanted> {
+    fn part(self) -> Option<HitCondition> {
         match self {
             Cover::Everything => None,
             Cover::Part(wanted) => Some(wanted),
@@ -82,24 +85,24 @@ impl Cover {
     }
 }
 
-/// What each `$text` in an `$or` asks the index for, with its number: a document has either its words or what the other branches
-/// say, so that the hits have to be asked too.
+/// Returns the index query of each `$text` in an `$or`, with its number: a document either has its
+/// words or matches the other branches, so that the hits have to be queried too.
 #[must_use]
-pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, Wanted)> {
+pub fn texts_in_or(selector: &Selector, definition: &TextDefinition) -> Vec<(usize, HitCondition)> {
     let texts = selector.texts_in_or().into_iter();
     let wanted = |text: &TextNode| (text.number, words_wanted(text, definition));
     texts.map(wanted).collect()
 }
 
-/// The words of a `$text`. An index without the default field has none.
-fn words_wanted(text: &TextNode, definition: &TextDefinition) -> Wanted {
+/// Returns the words of a `$text`. An index without the default field has none.
+fn words_wanted(text: &TextNode, definition: &TextDefinition) -> HitCondition {
     match definition.has_default {
-        true => Wanted::Text(words_of(&text.operand)),
-        false => Wanted::Any(vec![]),
+        true => HitCondition::Text(words_of(&text.operand)),
+        false => HitCondition::Any(vec![]),
     }
 }
 
-/// The operand of `$text`: a number or a boolean is looked for as it is written.
+/// Returns the operand of `$text` as text: a number or a boolean as it is written.
 fn words_of(operand: &[u8]) -> String {
     let written = || String::from_utf8_lossy(operand);
     string(operand).unwrap_or_else(written).into_owned()
@@ -112,21 +115,25 @@ struct Reader<'a> {
 }
 
 impl Reader<'_> {
-    fn node(&self, node: &Node, path: &[String]) -> Cover {
+    fn node(&self, node: &SelectorNode, path: &[String]) -> Cover {
         match node {
-            Node::All(nodes) => Cover::all(nodes.iter().map(|n| self.node(n, path)).collect()),
+            SelectorNode::All(nodes) => {
+                Cover::all(nodes.iter().map(|n| self.node(n, path)).collect())
+            }
             // Without parts it matches everything.
-            Node::Any(nodes) if nodes.is_empty() => Cover::Everything,
-            Node::Any(nodes) => Cover::any(nodes.iter().map(|n| self.node(n, path)).collect()),
-            Node::Not(_) | Node::Everything => Cover::Everything,
-            Node::Field(field, condition) => {
+            SelectorNode::Any(nodes) if nodes.is_empty() => Cover::Everything,
+            SelectorNode::Any(nodes) => {
+                Cover::any(nodes.iter().map(|n| self.node(n, path)).collect())
+            }
+            SelectorNode::Not(_) | SelectorNode::Everything => Cover::Everything,
+            SelectorNode::Field(field, condition) => {
                 let mut paths = vec![path.to_vec()];
                 for part in field.path.parts() {
                     let numbers = part.parse::<i64>().is_ok();
                     if numbers && paths.len() > PATHS_MAX / 2 {
                         return Cover::Everything;
                     }
-                    // The name of a member, or the place of an element.
+                    // The name of a member, or the position of an element.
                     let elements = paths.clone().into_iter().filter(|_| numbers);
                     let elements: Vec<_> = elements
                         .map(|p| [p, vec![ELEMENTS.to_owned()]].concat())
@@ -140,10 +147,10 @@ impl Reader<'_> {
                     _ => Cover::any(parts.collect()),
                 }
             }
-            // What a document is as a whole is not in the index.
-            Node::Here(_) if path.is_empty() => Cover::Everything,
-            Node::Here(condition) => self.condition(condition, path),
-            Node::Text(text) => Cover::Part(words_wanted(text, self.definition)),
+            // The document as a whole is not in the index.
+            SelectorNode::Here(_) if path.is_empty() => Cover::Everything,
+            SelectorNode::Here(condition) => self.condition(condition, path),
+            SelectorNode::Text(text) => Cover::Part(words_wanted(text, self.definition)),
         }
     }
 
@@ -166,7 +173,7 @@ impl Reader<'_> {
             Condition::Regex(_) => self.has(path, "string"),
             Condition::BeginsWith(prefix) => match self.name(path, "string") {
                 Some(name) if prefix.len() <= WORD_BYTES_MAX => {
-                    Cover::Part(Wanted::Prefix(name, prefix.clone()))
+                    Cover::Part(HitCondition::Prefix(name, prefix.clone()))
                 }
                 _ => self.has(path, "string"),
             },
@@ -199,11 +206,13 @@ impl Reader<'_> {
                 };
                 let number = number_of(value);
                 Cover::Part(match relation {
-                    Relation::Less | Relation::LessOrEqual => Wanted::Number(name, None, number),
-                    _ => Wanted::Number(name, number, None),
+                    Relation::Less | Relation::LessOrEqual => {
+                        HitCondition::Number(name, None, number)
+                    }
+                    _ => HitCondition::Number(name, number, None),
                 })
             }
-            // Strings have another order in selectors than in the index.
+            // Strings are ordered differently in selectors and in the index.
             (_, Kind::String) => self.has(path, "string"),
             (_, Kind::True | Kind::False) => self.has(path, "boolean"),
             _ => self.exists(path),
@@ -212,7 +221,9 @@ impl Reader<'_> {
 
     fn equal(&self, value: &[u8], path: &[String]) -> Cover {
         let word = |kind: &str, word: String| match self.name(path, kind) {
-            Some(name) if word.len() <= WORD_BYTES_MAX => Cover::Part(Wanted::Word(name, word)),
+            Some(name) if word.len() <= WORD_BYTES_MAX => {
+                Cover::Part(HitCondition::Word(name, word))
+            }
             _ => self.has(path, kind),
         };
         match Kind::of(value) {
@@ -223,7 +234,7 @@ impl Reader<'_> {
             Kind::Number => match self.name(path, "number") {
                 Some(name) => {
                     let number = number_of(value);
-                    Cover::Part(Wanted::Number(name, number, number))
+                    Cover::Part(HitCondition::Number(name, number, number))
                 }
                 None => Cover::Everything,
             },
@@ -253,13 +264,13 @@ impl Reader<'_> {
         Cover::any(both.collect())
     }
 
-    /// The field without some values, when what finds these finds nothing else. Of elements there are several in a document: one may have the
-    /// value, and another not.
+    /// Returns the field without some values, if their query is exact. A document has several
+    /// elements: one may have the value, and another not.
     fn without(&self, path: &[String], is_exact: bool, values: impl FnOnce() -> Cover) -> Cover {
         let is_single = !path.iter().any(|part| part == ELEMENTS);
         match (self.exists(path), values()) {
             (Cover::Part(exists), Cover::Part(values)) if is_exact && is_single => {
-                Cover::Part(Wanted::Without(Box::new(exists), Box::new(values)))
+                Cover::Part(HitCondition::Without(Box::new(exists), Box::new(values)))
             }
             (exists, _) => exists,
         }
@@ -267,17 +278,18 @@ impl Reader<'_> {
 
     fn exists(&self, path: &[String]) -> Cover {
         if self.fields.is_some() || is_made_when_read(path) {
-            // The field may be there with a type that is not in the index.
+            // The field may exist with a type that is not in the index.
             return Cover::Everything;
         }
         let name = path_name(path.iter().map(String::as_str));
-        let begins = |rest: &str| Wanted::Prefix("$fieldnames".to_owned(), format!("{name}{rest}"));
-        Cover::Part(Wanted::Any(vec![begins("_3a"), begins(".")]))
+        let begins =
+            |rest: &str| HitCondition::Prefix("$fieldnames".to_owned(), format!("{name}{rest}"));
+        Cover::Part(HitCondition::Any(vec![begins("_3a"), begins(".")]))
     }
 
     fn has(&self, path: &[String], kind: &str) -> Cover {
         match self.name(path, kind) {
-            Some(name) => Cover::Part(Wanted::Word("$fieldnames".to_owned(), name)),
+            Some(name) => Cover::Part(HitCondition::Word("$fieldnames".to_owned(), name)),
             None => Cover::Everything,
         }
     }
@@ -286,13 +298,13 @@ impl Reader<'_> {
         match self.definition.array_lengths {
             true => {
                 let name = field_name(path.iter().map(String::as_str), "length");
-                Cover::Part(Wanted::Number(name, Some(length), Some(length)))
+                Cover::Part(HitCondition::Number(name, Some(length), Some(length)))
             }
             false => Cover::Everything,
         }
     }
 
-    /// The field of the index; `None`: it is not in it.
+    /// Returns the field of the index; `None`: it is not in it.
     fn name(&self, path: &[String], kind: &str) -> Option<String> {
         if is_made_when_read(path) {
             return None;
@@ -306,16 +318,18 @@ impl Reader<'_> {
     }
 }
 
-/// Of more values documents are asked for that have the field: a query has so many clauses at most, two a value.
+/// For more values the query is for documents that have the field: a query has a limited number of
+/// clauses, two a value.
 const VALUES_MAX: usize = 256;
 
-/// Whether only a document that is read has the member, like `_conflicts`: it is in no index.
+/// Returns whether the member is only added when the document is read, like `_conflicts`: it is in
+/// no index.
 fn is_made_when_read(path: &[String]) -> bool {
     let first = path.first().map_or("", String::as_str);
     first.starts_with('_') && !["_id", "_rev", "_attachments"].contains(&first)
 }
 
-/// Whether what finds the value finds nothing else.
+/// Returns whether a query of the value finds nothing else.
 fn is_exact(value: &[u8]) -> bool {
     match Kind::of(value) {
         Kind::Null | Kind::True | Kind::False => true,
@@ -342,8 +356,8 @@ mod tests {
         Cover::of(&Selector::parse(&selector).unwrap(), &definition)
     }
 
-    fn word(name: &str, word: &str) -> Wanted {
-        Wanted::Word(name.into(), word.into())
+    fn word(name: &str, word: &str) -> HitCondition {
+        HitCondition::Word(name.into(), word.into())
     }
 
     #[test]
@@ -372,15 +386,15 @@ mod tests {
                 TextDefinition::read(TextKind::Text, &definition, &Limits::default()).unwrap();
             texts_in_or(&Selector::parse(&selector).unwrap(), &definition)
         };
-        let fox = Wanted::Text("fox".to_owned());
+        let fox = HitCondition::Text("fox".to_owned());
         let in_or =
             json!({"$text": "a", "$or": [{"$and": [{"$text": "fox"}, {"a": 1}]}, {"b": 2}]});
         assert_eq!(read(json!({}), in_or.clone()), [(1, fox.clone())]);
-        let nothing = Wanted::Any(vec![]);
+        let nothing = HitCondition::Any(vec![]);
         let without_default = json!({"default_field": {"enabled": false}});
         assert_eq!(read(without_default, in_or), [(1, nothing)]);
         let either = json!({"$or": [{"$text": "fox"}, {"$text": "dog"}]});
-        let dog = Wanted::Text("dog".to_owned());
+        let dog = HitCondition::Text("dog".to_owned());
         assert_eq!(read(json!({}), either), [(0, fox), (1, dog)]);
         for all in [
             json!({"a": 1, "$text": "fox"}),
@@ -396,19 +410,19 @@ mod tests {
         let without_default = json!({"default_field": {"enabled": false}});
         assert_eq!(
             cover(without_default, json!({"$text": "fox"})),
-            Cover::Part(Wanted::Any(vec![]))
+            Cover::Part(HitCondition::Any(vec![]))
         );
     }
 
     #[test]
     fn values_that_are_not_told_apart_are_not_taken_out() {
         let exists = || {
-            let begins = |rest: &str| Wanted::Prefix("$fieldnames".into(), rest.into());
-            Wanted::Any(vec![begins("a_3a"), begins("a.")])
+            let begins = |rest: &str| HitCondition::Prefix("$fieldnames".into(), rest.into());
+            HitCondition::Any(vec![begins("a_3a"), begins("a.")])
         };
         assert_eq!(
             cover(json!({}), json!({"a": {"$ne": "x"}})),
-            Cover::Part(Wanted::Without(
+            Cover::Part(HitCondition::Without(
                 Box::new(exists()),
                 Box::new(word("a_3astring", "x"))
             ))

@@ -1,5 +1,5 @@
-//! What a text index holds of a document: each value under the name of its path and type, all strings once more, and the names
-//! themselves.
+//! The entries of a document in a text index: each value under the name of its path and type, all
+//! strings once more, and the names themselves.
 
 use std::collections::{BTreeSet, HashSet};
 
@@ -12,21 +12,21 @@ use crate::json::{Elements, Kind, members, string};
 pub struct Entry {
     /// Its name.
     pub name: String,
-    /// What it holds.
+    /// Its value.
     pub value: Value,
 }
 
-/// What a field holds.
+/// The value of a field.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Value {
-    /// A string; a boolean is its name, and null `true`.
+    /// A string; a boolean is its name, and null is `true`.
     Text(String),
     /// A number.
     Number(f64),
 }
 
-/// The fields that an index has of a document, whose members are texts of JSON values by name. None of one that has too many: more than
-/// 16 MiB of names and values.
+/// Returns the fields of a document in an index; its members are JSON texts by name. Empty if there
+/// are too many: more than 16 MiB of names and values.
 #[must_use]
 pub fn entries<'a>(
     definition: &TextDefinition,
@@ -59,7 +59,7 @@ pub fn entries<'a>(
         ..
     } = reader;
     let all = found.iter().map(|entry| &entry.name).chain(&empty);
-    // All of a name is ASCII.
+    // All names are ASCII.
     let names: BTreeSet<&str> = all
         .map(|name| &name[..name.len().min(NAME_BYTES_MAX)])
         .collect();
@@ -77,11 +77,11 @@ pub fn entries<'a>(
     all
 }
 
-/// Of longer names of fields only the beginning is there, and no values: no selector has such.
+/// Longer names of fields are truncated, and have no values: no selector has such names. In bytes.
 const NAME_BYTES_MAX: usize = 4096;
-/// A document that comes to more bytes of names and values is not in the index.
+/// A document with more bytes of names and values is not in the index.
 const BYTES_MAX: usize = 16 << 20;
-/// What a field takes besides its name and value, about.
+/// Approximate overhead of a field besides its name and value, in bytes.
 const FIELD_BYTES: usize = 64;
 
 struct Reader<'a> {
@@ -90,11 +90,11 @@ struct Reader<'a> {
     path: Vec<String>,
     found: Vec<Entry>,
     default: Vec<String>,
-    /// Names of objects and arrays without anything in them, which are there nevertheless.
+    /// Names of empty objects and arrays, which exist nevertheless.
     empty: Vec<String>,
-    /// Of the parts of the path.
+    /// Total length of the parts of the path.
     path_bytes: usize,
-    /// Of what was found, about.
+    /// Approximate total size of the entries.
     bytes: usize,
 }
 
@@ -107,7 +107,7 @@ impl Reader<'_> {
         self.path.push(name.to_owned());
         self.path_bytes += name.len();
         if self.is_long() && !was_long && self.definition.fields.is_none() {
-            // All that is below it has this beginning of a name.
+            // All names below it have this prefix.
             let mut name = self.name("");
             name.truncate(NAME_BYTES_MAX);
             self.note_name(name);
@@ -117,7 +117,7 @@ impl Reader<'_> {
         self.path.pop();
     }
 
-    /// Whether names of what is here are too long to be fields'.
+    /// Returns whether names here are too long for fields.
     fn is_long(&self) -> bool {
         self.path_bytes > NAME_BYTES_MAX
     }
@@ -176,7 +176,7 @@ impl Reader<'_> {
                         self.bytes += text.len() + FIELD_BYTES;
                         self.default.push(text.clone().into_owned());
                     }
-                    // What is cut is longer than all that is asked for as a whole.
+                    // The truncated text is longer than any exact query.
                     let end = text.floor_char_boundary(WORD_BYTES_MAX + 8);
                     self.put(name, Value::Text(text[..end].to_owned()));
                 }
@@ -212,14 +212,14 @@ impl Reader<'_> {
         field_name(self.path.iter().map(String::as_str), kind)
     }
 
-    /// Whether the definition names the field, or has all.
+    /// Returns whether the definition names the field, or has all.
     fn is_named(&self, name: &str) -> bool {
         self.fields
             .as_ref()
             .is_none_or(|fields| fields.contains(name))
     }
 
-    /// Whether the field, or the array that it is of, is named.
+    /// Returns whether the field, or its array, is named.
     fn is_wanted(&self, name: &str, kind: &str) -> bool {
         self.is_named(name)
             || self.is_named(&field_name(
@@ -301,7 +301,7 @@ mod tests {
             );
             entries(&definition, members(document.as_bytes()))
         };
-        // The name once, cut, and each string for `$default`.
+        // The name once, truncated, and each string for `$default`.
         let long = found(1 << 20, 1000);
         assert_eq!(long.len(), 1001);
         assert_eq!(long[0].name, "$fieldnames");

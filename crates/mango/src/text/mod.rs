@@ -1,4 +1,4 @@
-//! Text indexes: their definitions, what they hold of a document, and what a query asks of them.
+//! Text indexes: their definitions, their entries, and the queries of selectors.
 
 mod convert;
 mod cover;
@@ -6,7 +6,7 @@ mod entries;
 
 pub(crate) use convert::fields_needed;
 pub use convert::{default_query, lucene_query, sort_fields};
-pub use cover::{Cover, Wanted, texts_in_or};
+pub use cover::{Cover, HitCondition, texts_in_or};
 pub use entries::{Entry, Value as EntryValue, entries};
 
 use serde_json::Value;
@@ -17,7 +17,7 @@ use crate::limits::Limits;
 use crate::options::boolean;
 use crate::selector::Selector;
 
-/// Which of CouchDB's two full-text searches an index is for; here both are one engine.
+/// The full-text search of CouchDB that an index belongs to; here both use one engine.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TextKind {
     /// `text`, of Clouseau.
@@ -27,10 +27,10 @@ pub enum TextKind {
 }
 
 impl TextKind {
-    /// Both, in the order in which CouchDB prefers them.
+    /// Both, in CouchDB's order of preference.
     pub const ALL: [TextKind; 2] = [TextKind::Text, TextKind::Nouveau];
 
-    /// The type that `_index` has for it.
+    /// Returns its type for `_index`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -39,7 +39,7 @@ impl TextKind {
         }
     }
 
-    /// The member of design documents that has its indexes.
+    /// Returns the member of design documents with its indexes.
     #[must_use]
     pub fn member(self) -> &'static str {
         match self {
@@ -49,20 +49,20 @@ impl TextKind {
     }
 }
 
-/// What a text index has of a document.
+/// The definition of a text index.
 #[derive(Clone, Debug)]
 pub struct TextDefinition {
-    /// For whom it is.
+    /// Its kind.
     pub kind: TextKind,
-    /// The fields that are in it, with their types; `None`: all.
+    /// The indexed fields with their types; `None`: all.
     pub fields: Option<Vec<(String, FieldType)>>,
-    /// All strings are in `$default`.
+    /// Whether all strings are in `$default`.
     pub has_default: bool,
-    /// Arrays have the field of their length.
+    /// Whether arrays have a field of their length.
     pub array_lengths: bool,
-    /// Which documents are in it: as it is written, and read. `None`: all.
+    /// The filter of its documents: as written, and parsed. `None`: all.
     pub partial: Option<(Box<[u8]>, Selector)>,
-    /// As `_index` and `_explain` show it: JSON text.
+    /// As JSON text, in the form of `_index` and `_explain`.
     shown: Vec<u8>,
 }
 
@@ -75,12 +75,12 @@ pub enum FieldType {
     Number,
     /// Booleans.
     Boolean,
-    /// Strings, as only indexes of type `nouveau` name them too.
+    /// Strings, under the name that only indexes of type `nouveau` use.
     Text,
 }
 
 impl FieldType {
-    /// Its name.
+    /// Returns its name.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -91,7 +91,7 @@ impl FieldType {
         }
     }
 
-    /// The type of the field that has them in an index.
+    /// Returns the type of its field in an index.
     pub(crate) fn indexed(self) -> &'static str {
         match self {
             FieldType::Text => "string",
@@ -110,7 +110,7 @@ impl FieldType {
     }
 }
 
-/// The members of a definition, in the order in which CouchDB writes them.
+/// The members of a definition, in CouchDB's order.
 const MEMBERS: [(&str, &str); 6] = [
     ("default_analyzer", "\"keyword\""),
     ("default_field", "{}"),
@@ -120,11 +120,11 @@ const MEMBERS: [(&str, &str); 6] = [
     ("index_array_lengths", "true"),
 ];
 
-/// What `fields` is written as when all fields are indexed.
+/// The value of `fields` when all fields are indexed.
 const ALL_FIELDS: &[u8] = b"\"all_fields\"";
 
 impl TextDefinition {
-    /// Reads what a design document has as `index`, or what a request has: a text in the normal form.
+    /// Parses the `index` of a design document, or of a request: a normalised text.
     ///
     /// # Errors
     /// Any [`FindError`] of an index's definition.
@@ -161,13 +161,13 @@ impl TextDefinition {
         })
     }
 
-    /// As `_index` and `_explain` show it: JSON text.
+    /// Returns it as JSON text, in the form of `_index` and `_explain`.
     #[must_use]
     pub fn to_json(&self) -> &[u8] {
         &self.shown
     }
 
-    /// What a design document has of an index with this definition.
+    /// Returns the member of a design document for an index with this definition.
     pub(crate) fn design_member(written: &[u8]) -> Vec<u8> {
         let all = normal(written);
         let member = |name: &str| all.iter().find(|(n, _)| *n == name).map(|(_, v)| shown(v));
@@ -184,7 +184,7 @@ impl TextDefinition {
     }
 }
 
-/// All members of a definition, those that are not written with their defaults.
+/// Returns all members of a definition, missing ones with their defaults.
 fn normal(written: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     let value = |name: &str, default: &str| match json::member(written, name) {
         None => default.as_bytes().to_vec(),
@@ -200,7 +200,7 @@ fn normal(written: &[u8]) -> Vec<(&'static str, Vec<u8>)> {
     all.collect()
 }
 
-/// The definition as it is shown.
+/// Returns the displayed form of the definition.
 fn shown_as(all: &[(&'static str, Vec<u8>)], fields: Option<&[(String, FieldType)]>) -> Vec<u8> {
     let shown = all.iter().filter_map(|(name, value)| match *name {
         "partial_filter_selector" if value == b"{}" => None,
@@ -223,7 +223,7 @@ fn has_default(written: &Value) -> bool {
     }
 }
 
-/// Reads `[{"name": "a", "type": "string"}]`; an empty list is all fields.
+/// Parses `[{"name": "a", "type": "string"}]`; an empty list is all fields.
 fn fields_of(
     written: &[u8],
     kind: TextKind,
@@ -247,7 +247,7 @@ fn fields_of(
     Ok(Some(fields.collect::<Result<_, _>>()?))
 }
 
-/// A part of a name with all bytes but letters and digits as `_hh`, as CouchDB writes it.
+/// Escapes all bytes of a part of a name except letters and digits as `_hh`, as CouchDB does.
 fn escape(part: &str, out: &mut String) {
     for byte in part.bytes() {
         if byte.is_ascii_alphanumeric() {
@@ -258,7 +258,7 @@ fn escape(part: &str, out: &mut String) {
     }
 }
 
-/// The name of a field of a text index: the parts of a path, and what it holds.
+/// Returns the name of a field of a text index: the parts of a path, and the kind of its value.
 pub(crate) fn field_name<'a>(parts: impl Iterator<Item = &'a str>, kind: &str) -> String {
     let mut name = path_name(parts);
     name.push_str("_3a");
@@ -284,31 +284,32 @@ fn path_name<'a>(parts: impl Iterator<Item = &'a str>) -> String {
 /// The part of a path that stands for the elements of an array.
 const ELEMENTS: &str = "[]";
 
-/// The path of the array that a path of elements is of. An index of a field has its elements too, so that it finds what `$in` finds.
+/// Returns the path of the array of an element path. An index of a field also has its elements, so
+/// that it finds the matches of `$in`.
 fn whole_array(path: &[String]) -> &[String] {
     let end = path.iter().rposition(|part| part != ELEMENTS);
     &path[..end.map_or(0, |at| at + 1)]
 }
 
-/// A number as it is kept: those that are too great for a double are the greatest.
+/// Returns the stored number: those beyond the range of doubles become the greatest.
 fn number_of(text: &[u8]) -> Option<f64> {
     let number: f64 = std::str::from_utf8(text).ok()?.parse().ok()?;
     Some(number.clamp(f64::MIN, f64::MAX))
 }
 
-/// The name of a field as a definition has it.
+/// Returns the name of a field from a definition.
 fn defined_name(name: &str, kind: FieldType) -> Result<String, SelectorError> {
     let path = crate::FieldPath::parse(name)?;
     Ok(field_name(path.parts(), kind.indexed()))
 }
 
-/// What a hit is ordered by, after CouchDB's names of fields.
+/// A sort field of hits, under CouchDB's names of fields.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct SortField {
     /// The field of the index.
     pub field: String,
-    /// It has numbers.
+    /// Whether it has numbers.
     pub is_number: bool,
-    /// The greatest first.
+    /// Whether the greatest come first.
     pub descending: bool,
 }

@@ -1,6 +1,7 @@
-//! The selectors of the recorded scenarios, judged over the documents that the scenario has written before.
+//! Evaluates the selectors of the recorded scenarios over the documents that the scenario has
+//! written before.
 //!
-//! Where the scenarios are: `tests/vectors`, or the folder that `SETTEE_VECTORS` names.
+//! The scenarios are in `tests/vectors`, or in the folder that `SETTEE_VECTORS` names.
 
 use std::collections::BTreeMap;
 use std::path::PathBuf;
@@ -26,7 +27,7 @@ fn steps(scenario: &Value) -> &[Value] {
     scenario["steps"].as_array().unwrap()
 }
 
-/// The part of the path behind the database, without the query.
+/// Returns the part of the path after the database, without the query.
 fn endpoint(step: &Value) -> &str {
     let path = step["path"].as_str().unwrap();
     path.split('?')
@@ -41,7 +42,7 @@ fn status(step: &Value) -> u64 {
     step["expect"]["status"].as_u64().unwrap()
 }
 
-/// Follows the writes of a step.
+/// Applies the writes of a step.
 fn apply(step: &Value, documents: &mut Documents) {
     match (step["method"].as_str().unwrap(), endpoint(step)) {
         ("POST", "_bulk_docs") if status(step) == 201 => {
@@ -68,7 +69,7 @@ fn store(document: &Value, answer: &Value, documents: &mut Documents) {
     let mut document = document.clone();
     document["_id"] = json!(id);
     document["_rev"] = answer["rev"].clone();
-    // `_find` leaves out design documents and deleted ones.
+    // `_find` skips design documents and deleted ones.
     if id.starts_with("_design/") || document["_deleted"] == true {
         documents.remove(id);
     } else {
@@ -76,7 +77,7 @@ fn store(document: &Value, answer: &Value, documents: &mut Documents) {
     }
 }
 
-/// Whether the answer is the set of the documents that match: no order, no pages.
+/// Returns whether the response is the set of the matching documents: no order, no pages.
 fn is_plain_find(step: &Value) -> bool {
     let other = ["limit", "skip", "sort", "bookmark"];
     endpoint(step) == "_find"
@@ -98,7 +99,7 @@ fn found(step: &Value, documents: &Documents) -> Vec<Value> {
         .get("fields")
         .map_or(Ok(Fields::default()), Fields::parse)
         .unwrap();
-    // Only `_find` takes it so.
+    // Only `_find` treats it so.
     let nothing = selector.is_empty_combination();
     sorted(
         documents
@@ -152,7 +153,7 @@ fn an_answer_without_a_bookmark_is_that_of_a_selector_which_matches_nothing() {
     }
 }
 
-/// What this crate refuses in the body of a query.
+/// Returns this crate's error for the body of a query.
 fn refusal(body: &Value) -> Option<SelectorError> {
     let selector = Selector::parse(body.get("selector")?).err();
     selector.or_else(|| Fields::parse(body.get("fields")?).err())
@@ -244,7 +245,8 @@ fn selectors_filter_changes_as_couchdb_does() {
                 .iter()
                 .map(|row| row["id"].as_str().unwrap())
                 .collect();
-            // A scenario with conflicts writes with `new_edits: false`, which this test does not follow.
+            // A scenario with conflicts writes with `new_edits: false`, which this test does not
+            // support.
             if !documents.is_empty() {
                 assert_eq!(matching.collect::<Vec<_>>(), expected, "{}", step["body"]);
                 compared += 1;

@@ -1,4 +1,4 @@
-//! What selectors mean beyond the recorded scenarios, what is refused, and laws that hold for any of them.
+//! The meaning of selectors beyond the recorded scenarios, refusals, and general laws.
 
 use mango::{Doc, Limits, Selector, SelectorError};
 use proptest::prelude::*;
@@ -388,7 +388,7 @@ fn condition() -> impl Strategy<Value = Value> {
         .prop_map(|(field, condition)| json!({field: condition}))
 }
 
-/// JSON that looks like a selector now and then.
+/// JSON that sometimes looks like a selector.
 fn anything() -> impl Strategy<Value = Value> {
     let names = [
         "$and",

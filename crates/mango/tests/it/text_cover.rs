@@ -1,15 +1,15 @@
-//! What a text index is asked for a selector finds every document that the selector matches: random documents and selectors, the index's entries
-//! against a naive reading of what is wanted.
+//! The index query of a selector finds every document that the selector matches: random documents
+//! and selectors, with a naive evaluation of the query over the index's entries.
 
 use std::cell::Cell;
 
-use mango::text::{Cover, Entry, EntryValue, Wanted, entries};
+use mango::text::{Cover, Entry, EntryValue, HitCondition, entries};
 use mango::{Limits, Selector, TextDefinition, TextKind};
 use proptest::prelude::*;
 use proptest::test_runner::TestRunner;
 use serde_json::{Value, json};
 
-/// Words of fields, so few that they meet.
+/// Words of fields, few enough to collide.
 fn name() -> impl Strategy<Value = &'static str> {
     prop::sample::select(vec!["a", "b", "c", "0", "x.y", ""])
 }
@@ -39,7 +39,7 @@ fn document() -> impl Strategy<Value = Value> {
     prop::collection::vec((name(), value()), 0..5).prop_map(|members| {
         let mut doc = json!({"_id": "d"});
         for (name, value) in members {
-            // A field that begins with `_` or has no name is none of a document.
+            // Documents have no field that starts with `_` or has no name.
             if !name.is_empty() {
                 doc[name] = value;
             }
@@ -53,8 +53,8 @@ fn path() -> impl Strategy<Value = String> {
     prop::collection::vec(part, 1..4).prop_map(|parts| parts.join("."))
 }
 
-/// A condition whose answer does not depend on how values of different types are ordered: ordered comparisons, in which an index finds values of
-/// one type only, are put beside a `$type`.
+/// A condition whose result does not depend on the order of values of different types: ordered
+/// comparisons, in which an index finds values of one type only, are combined with a `$type`.
 fn condition() -> impl Strategy<Value = Value> {
     let ordered = prop::sample::select(vec!["$lt", "$lte", "$gt", "$gte"]);
     let leaf = prop_oneof![
@@ -115,8 +115,8 @@ fn definition() -> impl Strategy<Value = Value> {
         .prop_map(|(fields, lengths)| json!({"fields": fields, "index_array_lengths": lengths}))
 }
 
-/// Whether a document with these entries has what is wanted.
-fn has(entries: &[Entry], wanted: &Wanted) -> bool {
+/// Returns whether a document with these entries satisfies the query.
+fn has(entries: &[Entry], wanted: &HitCondition) -> bool {
     let texts = |field: &str| {
         let of_field = entries.iter().filter(|entry| entry.name == *field);
         let texts: Vec<&String> = of_field
@@ -128,18 +128,18 @@ fn has(entries: &[Entry], wanted: &Wanted) -> bool {
         texts
     };
     match wanted {
-        Wanted::Word(field, word) => texts(field).contains(&word),
-        Wanted::Prefix(field, prefix) => texts(field).iter().any(|t| t.starts_with(prefix)),
-        Wanted::Number(field, low, high) => entries.iter().any(|entry| match entry.value {
+        HitCondition::Word(field, word) => texts(field).contains(&word),
+        HitCondition::Prefix(field, prefix) => texts(field).iter().any(|t| t.starts_with(prefix)),
+        HitCondition::Number(field, low, high) => entries.iter().any(|entry| match entry.value {
             EntryValue::Number(n) if entry.name == *field => {
                 low.is_none_or(|low| n >= low) && high.is_none_or(|high| n <= high)
             }
             _ => false,
         }),
-        Wanted::Text(_) => true,
-        Wanted::All(parts) => parts.iter().all(|part| has(entries, part)),
-        Wanted::Any(parts) => parts.iter().any(|part| has(entries, part)),
-        Wanted::Without(wanted, without) => has(entries, wanted) && !has(entries, without),
+        HitCondition::Text(_) => true,
+        HitCondition::All(parts) => parts.iter().all(|part| has(entries, part)),
+        HitCondition::Any(parts) => parts.iter().any(|part| has(entries, part)),
+        HitCondition::Without(wanted, without) => has(entries, wanted) && !has(entries, without),
     }
 }
 
@@ -163,7 +163,7 @@ fn a_document_that_matches_is_found() {
         let Ok(parsed) = Selector::parse(&selector) else {
             return Ok(());
         };
-        // An index of some fields is not used when it is asked for everything.
+        // An index of some fields is not used for a query of everything.
         let Cover::Part(wanted) = Cover::of(&parsed, &read) else {
             return Ok(());
         };
@@ -183,7 +183,7 @@ fn a_document_that_matches_is_found() {
         Ok(())
     });
     run.unwrap_or_else(|e| panic!("{e}"));
-    // It says something only when there are documents of both kinds.
+    // The test is meaningful only with documents of both kinds.
     assert!(matched.get() > cases / 100, "{matched:?}");
     assert!(left_out.get() > cases, "{left_out:?}");
 }

@@ -1,66 +1,67 @@
-//! Entries of the control slot: what changes for the whole cluster.
+//! Entries of the control slot: changes of cluster-wide state.
 
 use cluster::NodeId;
 use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT};
 use serde::{Deserialize, Serialize};
 
-/// A change of what is the same on every node. Whoever proposes it fills in all that is random or of a clock.
+/// A change of cluster-wide state. The proposer fills in all random values and times.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 #[serde(tag = "do", rename_all = "snake_case")]
 pub enum Entry {
-    /// A database is made.
+    /// Creates a database.
     CreateDatabase {
         /// Its name.
         name: String,
-        /// What it is.
+        /// Its properties.
         database: CataloguedDatabase,
     },
-    /// A database will go: nothing undoes that once it is there to stay.
+    /// Announces that a database will be dropped: irreversible once stable.
     AnnounceDrop {
-        /// What it is known by.
+        /// Its uuid.
         uuid: DatabaseUuid,
     },
-    /// A database goes of which that was said. Nodes delete it, which they cannot undo, so what came before has to be there to stay.
+    /// Drops an announced database. Nodes delete it, which is irreversible, so the announcement has
+    /// to be stable.
     DropDatabase {
-        /// What it is known by.
+        /// Its uuid.
         uuid: DatabaseUuid,
     },
-    /// A property of a database changes.
+    /// Changes a property of a database.
     Change {
-        /// What it is known by.
+        /// Its uuid.
         uuid: DatabaseUuid,
         /// The property.
         #[serde(flatten)]
         change: PropertyChange,
     },
-    /// A node is a member from now on.
+    /// Adds a member.
     Join {
         /// Its number.
         node: NodeId,
-        /// What is known of it.
-        member: Member,
-        /// The token that it came with.
+        /// Its name and address.
+        member: MemberInfo,
+        /// The token that it joined with.
         token: Option<String>,
     },
-    /// A node is none any more.
+    /// Removes a member.
     Leave {
         /// Its number.
         node: NodeId,
     },
-    /// A token is given out.
+    /// Issues a join token.
     Token {
         /// Its name.
         id: String,
-        /// What is kept of it, as text of whoever checks it.
+        /// Its record, as text for the issuer.
         record: String,
     },
-    /// A setting that all nodes have alike.
+    /// Sets a cluster-wide setting.
     Setting {
-        /// Its section,
+        /// Its section.
         section: String,
-        /// its key,
+        /// Its key.
         key: String,
-        /// and its value; `None` takes it away.
+        /// Its value; `None` removes it.
         value: Option<String>,
     },
 }
@@ -68,27 +69,27 @@ pub enum Entry {
 /// A database in the catalogue.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct CataloguedDatabase {
-    /// What it is known by.
+    /// Its uuid.
     pub uuid: DatabaseUuid,
-    /// Shards.
+    /// The number of shards.
     pub q: u32,
-    /// Copies, as they were asked for.
+    /// The requested number of copies.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub n: Option<u32>,
-    /// Ids begin with a partition.
+    /// Whether ids start with a partition.
     #[serde(default)]
     pub partitioned: bool,
     /// Seconds since 1970.
     pub created_unix_s: u64,
     /// JSON text of the security object.
     pub security: String,
-    /// Revisions kept of each branch, where that was said.
+    /// Revisions kept of each branch, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub revs_limit: Option<u64>,
-    /// Purges remembered of each shard, where that was said.
+    /// Number of purges remembered of each shard, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purged_infos_limit: Option<u64>,
-    /// The version of the catalogue that had it first.
+    /// The catalogue version that first contained it.
     #[serde(default)]
     pub since: u64,
     /// It will be dropped. A node may have done so already.
@@ -97,7 +98,7 @@ pub struct CataloguedDatabase {
 }
 
 impl CataloguedDatabase {
-    /// As it is asked for.
+    /// Creates it from a request.
     pub fn new(new: NewDatabase) -> CataloguedDatabase {
         CataloguedDatabase {
             uuid: new.uuid,
@@ -113,7 +114,7 @@ impl CataloguedDatabase {
         }
     }
 
-    /// As a node makes it.
+    /// Returns the parameters with which a node creates it.
     pub fn to_new(&self) -> NewDatabase {
         NewDatabase {
             uuid: self.uuid,
@@ -125,7 +126,7 @@ impl CataloguedDatabase {
         }
     }
 
-    /// All properties that can be changed.
+    /// Returns all properties that can be changed.
     pub fn properties(&self) -> [Property; 3] {
         let purged_infos_limit = self.purged_infos_limit;
         [
@@ -144,7 +145,7 @@ pub enum PropertyChange {
     Security(String),
     /// Revisions kept of each branch.
     RevsLimit(u64),
-    /// Purges remembered of each shard.
+    /// Number of purges remembered of each shard.
     PurgedInfosLimit(u64),
 }
 
@@ -168,31 +169,31 @@ impl From<PropertyChange> for Property {
     }
 }
 
-/// A node of the cluster.
+/// The name and address of a member of the cluster.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Member {
+pub struct MemberInfo {
     /// Its name, as CouchDB's clients see it: `node1@127.0.0.1`.
     pub name: String,
-    /// Where other nodes reach it, as `host:port`.
+    /// Its address for other nodes, as `host:port`.
     pub address: String,
 }
 
-/// What became of an entry.
+/// The outcome of an entry.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
 pub enum EntryOutcome {
-    /// It counts.
+    /// Applied.
     Done = 0,
-    /// There is one of that name already.
+    /// The name is taken.
     Exists = 1,
-    /// What it is about is not there.
+    /// Its subject does not exist.
     Missing = 2,
-    /// It cannot be read, or says what cannot be.
+    /// It is invalid.
     Refused = 3,
 }
 
 impl Entry {
-    /// Somebody may be allowed less after it.
+    /// Returns whether it may revoke someone's access.
     pub fn shuts_out(&self) -> bool {
         match self {
             Entry::Setting { .. } => true,
@@ -203,7 +204,7 @@ impl Entry {
 }
 
 impl EntryOutcome {
-    /// By its number.
+    /// Decodes an outcome.
     pub fn of(code: u8) -> EntryOutcome {
         match code {
             0 => EntryOutcome::Done,

@@ -1,4 +1,4 @@
-//! What this node has is brought in line with the control slot's state.
+//! Reconciles the databases of this node with the control slot's state.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -10,16 +10,17 @@ use super::entry::CataloguedDatabase;
 use super::state::ControlState;
 use crate::slot::open_error;
 
-/// What is told of a setting that all nodes have alike.
+/// Called with section, key and value of a cluster-wide setting.
 pub type OnSetting = Box<dyn Fn(&str, &str, Option<&str>) + Send + Sync>;
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// Makes the databases that the state has and this node has not, deletes those that it has not, and changes properties that differ; tells of
-/// all settings. `before` is the state that was here, if another takes its place: settings that only that one has are taken away.
+/// Creates the databases that only the state has, deletes those that only this node has, changes
+/// properties that differ, and reports all settings. `before` is the state that is being replaced,
+/// if any: settings that only it has are removed.
 ///
 /// # Errors
-/// Those of the store. What was done is done, and it can be called again.
+/// Those of the store. Completed steps remain, and it can be called again.
 pub(super) async fn bring_in_line(
     databases: &Arc<Databases>,
     before: &ControlState,
@@ -61,14 +62,15 @@ pub(super) async fn bring_in_line(
     Ok(())
 }
 
-/// A database that is not in the catalogue goes, unless this server made it alone.
+/// Deletes a database that is not in the catalogue, unless this server created it while it was in
+/// no cluster.
 async fn leave(databases: &Arc<Databases>, database: &StoredDatabase) -> Result<()> {
     let StoredDatabase { name, uuid, .. } = database;
     if !database.is_ordered {
-        tracing::warn!(db = %name, "this database is of this node alone: it was made before the node was in the cluster");
+        tracing::warn!(db = %name, "this database exists on this node only: it was created before the node joined the cluster");
         return Ok(());
     }
-    tracing::info!(db = %name, "a database that the cluster has no more is deleted");
+    tracing::info!(db = %name, "deleted a database that the cluster no longer has");
     let gone = databases.delete_ordered(name, *uuid).await;
     gone.map_err(open_error)
 }

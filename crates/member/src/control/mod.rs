@@ -1,4 +1,4 @@
-//! The control slot: what is the same on every node.
+//! The control slot: cluster-wide state, the same on every node.
 
 pub mod entry;
 mod local;
@@ -18,7 +18,7 @@ use self::state::ControlState;
 pub(crate) use self::store::state_in;
 pub use self::store::{ControlSlot, stored_state};
 
-/// The control slot's state as this node has it, for everybody.
+/// A shared view of the control slot's state on this node.
 pub struct Catalogue {
     state: RwLock<ControlState>,
     version: watch::Sender<u64>,
@@ -26,7 +26,7 @@ pub struct Catalogue {
 }
 
 impl Catalogue {
-    /// With the state that was stored.
+    /// Creates it with the stored state.
     pub fn new(state: ControlState) -> Catalogue {
         let version = watch::Sender::new(state.version);
         Catalogue {
@@ -36,7 +36,8 @@ impl Catalogue {
         }
     }
 
-    /// With the state that is stored, once this node is in line with it: a crash may have come between.
+    /// Creates it with the stored state, after this node was reconciled with it: a crash may have
+    /// come in between.
     pub(crate) async fn open(
         databases: &Arc<Databases>,
         on_setting: &OnSetting,
@@ -46,7 +47,7 @@ impl Catalogue {
         Ok(Arc::new(Catalogue::new(state)))
     }
 
-    /// Looks at the state.
+    /// Reads the state.
     pub fn with<T>(&self, look: impl FnOnce(&ControlState) -> T) -> T {
         look(&self.state.read())
     }
@@ -58,7 +59,7 @@ impl Catalogue {
         self.version.send_replace(version);
     }
 
-    /// Applies entries, as the store has them.
+    /// Applies entries that the store has.
     pub(crate) fn apply(&self, entries: &[(u64, u64, Vec<u8>)]) {
         let mut state = self.state.write();
         for (gateway, counter, entry) in entries {
@@ -73,15 +74,15 @@ impl Catalogue {
         });
     }
 
-    /// The version that is here.
+    /// Returns the local version.
     pub fn version(&self) -> u64 {
         *self.version.borrow()
     }
 
-    /// Waits until this version is here.
+    /// Waits for a version.
     ///
     /// # Errors
-    /// When the server stops before.
+    /// The server stops before.
     pub async fn wait_for(&self, version: u64) -> Result<(), StoreError> {
         let (mut here, mut closed) = (self.version.subscribe(), self.closed.subscribe());
         // The senders live as long as this.
@@ -93,22 +94,22 @@ impl Catalogue {
         }
     }
 
-    /// Nobody waits for another version any more.
+    /// Ends all waits for versions.
     pub fn close(&self) {
         self.closed.send_replace(true);
     }
 
-    /// The server stops.
+    /// Returns whether the server is stopping.
     pub fn is_closed(&self) -> bool {
         *self.closed.borrow()
     }
 
-    /// Tells of every version.
+    /// Notifies of every version.
     pub fn watch(&self) -> watch::Receiver<u64> {
         self.version.subscribe()
     }
 
-    /// The database with this uuid, if it is in the catalogue.
+    /// Returns the database with this uuid, if it is in the catalogue.
     ///
     /// # Errors
     /// Those of opening it.

@@ -1,4 +1,4 @@
-//! What is the same on every node, as entries made it. Pure: the same entries come to the same state.
+//! The cluster-wide state that entries produce. Pure: equal entries produce equal states.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -8,9 +8,9 @@ use rustc_hash::FxHashMap;
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 
-use super::entry::{CataloguedDatabase, Entry, EntryOutcome, Member, PropertyChange};
+use super::entry::{CataloguedDatabase, Entry, EntryOutcome, MemberInfo, PropertyChange};
 
-/// A row of the slot's own: key and new value, or its removal.
+/// A row of the slot: key and new value, or its removal.
 pub type Row = (Vec<u8>, Option<Vec<u8>>);
 
 const DATABASE: u8 = b'd';
@@ -23,90 +23,91 @@ const VERSION: &[u8] = b"v";
 /// The control slot's state.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct ControlState {
-    /// Counts the entries that changed something.
+    /// Counts the entries that had an effect.
     pub version: u64,
     /// By name.
     pub databases: BTreeMap<String, CataloguedDatabase>,
     /// Names by uuid.
     pub names: FxHashMap<DatabaseUuid, String>,
-    /// Those that will be dropped.
+    /// Databases that will be dropped.
     pub going: BTreeSet<DatabaseUuid>,
     /// By number.
-    pub members: BTreeMap<NodeId, Member>,
+    pub members: BTreeMap<NodeId, MemberInfo>,
     /// By section and key.
     pub settings: BTreeMap<(String, String), String>,
-    /// Tokens that were given out and not taken, by name.
+    /// Unused join tokens, by name.
     pub tokens: BTreeMap<String, String>,
     /// The last request of each gateway.
     gateways: FxHashMap<u64, LastRequest>,
 }
 
-/// A gateway has one entry under way at a time: so its last one is all that may be repeated.
+/// The last request of a gateway. A gateway has one entry in flight at a time, so only its last one
+/// may be repeated.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 struct LastRequest {
     counter: u64,
     outcome: u8,
-    /// Of the catalogue then: of many gateways the oldest go.
+    /// The catalogue version then: with too many gateways the oldest are forgotten.
     version: u64,
 }
 
-/// Gateways that are remembered.
+/// Maximum number of gateways kept.
 const GATEWAYS_MAX: usize = 1024;
 
-/// What a node has to do for an entry, besides remembering it.
+/// An action that an entry requires of a node, besides storing it.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Effect {
     /// Nothing.
     None,
-    /// Make a database.
+    /// Create a database.
     Create {
         /// Its name.
         name: String,
-        /// What it is.
+        /// Its properties.
         database: CataloguedDatabase,
     },
-    /// Remove a database.
+    /// Delete a database.
     Drop {
         /// Its name.
         name: String,
-        /// What it is known by.
+        /// Its uuid.
         uuid: DatabaseUuid,
     },
-    /// Change one.
+    /// Change a database.
     Change {
         /// Its name.
         name: String,
-        /// What it is known by.
+        /// Its uuid.
         uuid: DatabaseUuid,
         /// The property.
         change: PropertyChange,
     },
-    /// Take over a setting.
+    /// Apply a setting.
     Setting {
-        /// Its section,
+        /// Its section.
         section: String,
-        /// its key,
+        /// Its key.
         key: String,
-        /// and its value; `None` takes it away.
+        /// Its value; `None` removes it.
         value: Option<String>,
     },
-    /// The members are others.
+    /// The members changed.
     Members,
 }
 
-/// What an entry comes to.
+/// The result of an entry.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Applied {
-    /// For whoever proposed it.
+    /// The outcome for its proposer.
     pub outcome: EntryOutcome,
-    /// What is to be stored.
+    /// Rows to store.
     pub rows: Vec<Row>,
-    /// What is to be done.
+    /// The action to take.
     pub effect: Effect,
 }
 
 impl ControlState {
-    /// From its rows; `None` when one is none.
+    /// Decodes it from its rows; `None` for an invalid row.
     pub fn from_rows<'a>(
         rows: impl IntoIterator<Item = &'a (Vec<u8>, Vec<u8>)>,
     ) -> Option<ControlState> {
@@ -153,7 +154,7 @@ impl ControlState {
         Some(())
     }
 
-    /// Whether rows with this key are of this state, and not of the replica.
+    /// Returns whether rows with this key belong to this state, not to the replica.
     pub fn owns(key: &[u8]) -> bool {
         matches!(
             key.first(),
@@ -161,7 +162,7 @@ impl ControlState {
         )
     }
 
-    /// Applies an entry, given as JSON, once: a repeat has the first outcome.
+    /// Applies an entry, given as JSON, once: a repeat gets the first outcome.
     pub fn apply(&mut self, gateway: u64, counter: u64, entry: &[u8]) -> Applied {
         if let Some(last) = self.gateways.get(&gateway)
             && counter <= last.counter
@@ -303,10 +304,11 @@ impl ControlState {
     fn join(
         &mut self,
         node: NodeId,
-        member: Member,
+        member: MemberInfo,
         token: Option<String>,
     ) -> Result<(Vec<Row>, Effect), EntryOutcome> {
-        let is_taken = |(id, other): (&NodeId, &Member)| *id == node || other.name == member.name;
+        let is_taken =
+            |(id, other): (&NodeId, &MemberInfo)| *id == node || other.name == member.name;
         if self.members.iter().any(is_taken) {
             return Err(EntryOutcome::Exists);
         }

@@ -19,7 +19,7 @@ use crate::slot::{Prepare, Prepared, Queue, failed, open_error};
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// After a failure it is tried again after this time.
+/// Delay before a retry after a failure.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
 /// The control slot.
@@ -30,7 +30,7 @@ pub struct ControlSlot {
 }
 
 impl ControlSlot {
-    /// Begins; needs a Tokio runtime.
+    /// Starts it; requires a Tokio runtime.
     pub fn start(
         databases: &Arc<Databases>,
         catalogue: &Arc<Catalogue>,
@@ -54,12 +54,12 @@ impl ControlSlot {
     }
 }
 
-/// The state that the store has.
+/// Returns the state in the store.
 pub fn stored_state(databases: &Databases) -> Result<ControlState> {
     state_in(&databases.store().snapshot())
 }
 
-/// The state that a snapshot of the store has.
+/// Returns the state in a snapshot of the store.
 pub(crate) fn state_in(snapshot: &Snapshot) -> Result<ControlState> {
     let rows = snapshot.slot_state(CONTROL, &[]).map_err(failed)?;
     let rows: Vec<_> = rows
@@ -67,7 +67,7 @@ pub(crate) fn state_in(snapshot: &Snapshot) -> Result<ControlState> {
         .filter(|(key, _)| ControlState::owns(key))
         .collect();
     ControlState::from_rows(&rows)
-        .ok_or_else(|| StoreError::Failed("what is kept of the control slot is damaged".into()))
+        .ok_or_else(|| StoreError::Failed("the stored state of the control slot is damaged".into()))
 }
 
 impl SlotStore for ControlSlot {
@@ -76,13 +76,13 @@ impl SlotStore for ControlSlot {
 
     fn saved(&self) -> Result<Option<Saved>> {
         let saved = self.queue.saved()?;
-        // What was not written did not happen.
+        // What was not written has no effect.
         let at = saved.as_ref().map_or(0, |s| s.cursor.position.next_offset);
         self.applier.going.lock().retain(|(of, ..)| *of <= at);
         let state = stored_state(&self.applier.databases)?;
         *self.applier.ahead.lock() = state.clone();
         self.applier.catalogue.set(state);
-        // One that could not be deleted is deleted later, whether records come or not.
+        // A database that could not be deleted is deleted later, whether records arrive or not.
         if !self.applier.going.lock().is_empty() {
             tokio::spawn(self.applier.clone().delete_late(at));
         }
@@ -101,7 +101,7 @@ impl SlotStore for ControlSlot {
         Box::pin(async move {
             let outcomes = done.await?;
             applier.delete_before(next_offset).await?;
-            // Shown once it is on disk and done.
+            // Shown once it is on disk and its action is done.
             applier.catalogue.apply(&entries);
             Ok(outcomes)
         })
@@ -127,7 +127,7 @@ impl SlotStore for ControlSlot {
     }
 }
 
-/// The entries of a record, with gateways and counters. A request has one.
+/// Returns the entries of a record, with gateways and counters. A request has one.
 fn entries(body: &Body) -> Vec<(u64, u64, Vec<u8>)> {
     let Body::Requests(requests) = body else {
         return vec![];
@@ -147,13 +147,14 @@ struct Applier {
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
     on_setting: OnSetting,
-    /// With everything that was queued for the store.
+    /// The state after everything queued for the store.
     ahead: Mutex<ControlState>,
-    /// Databases that go once what says so is on disk: by then, the offset after it.
+    /// Databases to delete once their drop is on disk: each with the offset after it.
     going: Mutex<Vec<(u64, String, DatabaseUuid)>>,
-    /// Databases are made and deleted one after the other: one that is being deleted is in the way of another of its name.
+    /// Databases are created and deleted one at a time: one that is being deleted blocks another of
+    /// the same name.
     one: tokio::sync::Mutex<()>,
-    /// [`Applier::delete_late`] runs.
+    /// [`Applier::delete_late`] is running.
     is_late: AtomicBool,
 }
 
@@ -161,8 +162,9 @@ impl Prepare for Applier {
     async fn prepare(&self, body: Body, cursor: &Cursor) -> Result<Prepared> {
         let mut prepared = Prepared::default();
         let next_offset = cursor.position.next_offset;
-        // Done before it is written that it is: after a crash it is done again, which changes nothing. But what is deleted cannot come
-        // again, so a database goes after that: one that the stored catalogue has is here.
+        // The action is taken before the entry is written: after a crash it is repeated, which has
+        // no effect. But a deletion is irreversible, so it is done after the write: every database
+        // in the stored catalogue exists here.
         for (gateway, counter, entry) in entries(&body) {
             let applied = self.ahead.lock().apply(gateway, counter, &entry);
             self.carry_out(applied.effect, next_offset).await?;
@@ -218,7 +220,7 @@ impl Applier {
         Ok(())
     }
 
-    /// The same, again and again until it is done; once at a time.
+    /// Deletes databases with retries until it is done; one at a time.
     async fn delete_late(self: Arc<Applier>, next_offset: u64) {
         if self.is_late.swap(true, Ordering::AcqRel) {
             return;
@@ -226,13 +228,14 @@ impl Applier {
         while let Err(e) = self.delete_before(next_offset).await
             && !self.catalogue.is_closed()
         {
-            tracing::error!(error = %e, "a database was not deleted yet: it is tried again");
+            tracing::error!(error = %e, "deleting a database failed: it is retried");
             tokio::time::sleep(AGAIN_AFTER).await;
         }
         self.is_late.store(false, Ordering::Release);
     }
 
-    /// The stored state has become another replica's. It is shown once this node has what it says.
+    /// Handles a stored state that was replaced by another replica's. It is shown once this node
+    /// was reconciled with it.
     async fn take_over(&self) -> Result<()> {
         let state = stored_state(&self.databases)?;
         let before = self.catalogue.with(ControlState::clone);
@@ -241,7 +244,7 @@ impl Applier {
             if self.catalogue.is_closed() {
                 return Err(e);
             }
-            tracing::error!(error = %e, "this node is not in line with the catalogue yet: it is tried again");
+            tracing::error!(error = %e, "applying the catalogue on this node failed: it is retried");
             tokio::time::sleep(AGAIN_AFTER).await;
         }
         *self.ahead.lock() = state.clone();

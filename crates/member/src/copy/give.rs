@@ -1,4 +1,4 @@
-//! A slot of this node, for another one.
+//! Sends copies of this node's slots to other nodes.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -17,17 +17,17 @@ use crate::control::{Catalogue, state_in};
 use crate::placement::slot_of;
 use crate::slot::{failed, open_error};
 
-/// Copies that are given at a time: each has a thread, and a snapshot of the store.
+/// Maximum number of concurrent copies: each has a thread, and a snapshot of the store.
 const AT_ONCE_MAX: usize = 8;
-/// Frames that wait to be sent.
+/// Frames buffered for sending.
 const FRAMES_MAX: usize = 4;
-/// The catalogue of who asks is waited for so long.
+/// Time limit to wait for the receiver's catalogue version.
 const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(10);
 
-/// Shards with the names that a copy gives them.
+/// Shards with their names in a copy.
 type Named = Vec<(Vec<u8>, ShardNumber)>;
 
-/// Gives copies of this node's slots.
+/// Sends copies of this node's slots.
 pub struct Giver {
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
@@ -36,7 +36,7 @@ pub struct Giver {
 }
 
 impl Giver {
-    /// In a cluster with so many slots of documents.
+    /// `slots` is the number of data slots of the cluster.
     pub fn new(databases: &Arc<Databases>, catalogue: &Arc<Catalogue>, slots: SlotNumber) -> Giver {
         Giver {
             databases: databases.clone(),
@@ -46,10 +46,11 @@ impl Giver {
         }
     }
 
-    /// A slot as it is now, with this version of the catalogue or a later one. Frames are made as fast as they are taken.
+    /// Returns a copy of a slot, with at least this version of the catalogue. Frames are produced
+    /// as fast as they are consumed.
     ///
     /// # Errors
-    /// Why there is none now.
+    /// The reason why none can be made now.
     pub async fn give(&self, slot: SlotNumber, catalogue: u64) -> Result<Body, String> {
         let mut room = None;
         // All others wait for the control slot.
@@ -89,7 +90,7 @@ impl Giver {
     }
 }
 
-/// Begins a copy, on one snapshot. Answers the catalogue's version too.
+/// Starts a copy, on one snapshot. Also returns the catalogue's version.
 fn open(
     databases: &Databases,
     slot: SlotNumber,
@@ -107,7 +108,7 @@ fn open(
     Ok((version, copy))
 }
 
-/// The shards of a slot: those of all databases of the catalogue that are in it.
+/// Returns the shards of a slot, over all databases of the catalogue.
 fn shards_of(
     state: &ControlState,
     snapshot: &Snapshot,
@@ -126,7 +127,7 @@ fn shards_of(
         if shards.is_none() && database.is_going {
             continue;
         }
-        // It is gone, and the catalogue does not say so yet.
+        // It is gone, and the catalogue does not show that yet.
         let going = || StoreError::Failed(format!("{name} is being deleted there"));
         let shards = shards.ok_or_else(going)?;
         for i in mine {
@@ -136,7 +137,7 @@ fn shards_of(
     Ok(all)
 }
 
-/// Makes frames until nobody takes them any more.
+/// Produces frames until the receiver is gone.
 fn send(
     mut copy: SlotCopy,
     room: Option<OwnedSemaphorePermit>,
@@ -151,7 +152,7 @@ fn send(
                 Ok([&length[..], &frame].concat().into())
             }
             Err(e) => {
-                tracing::warn!(error = %e, "a copy of a slot for another node was cut short");
+                tracing::warn!(error = %e, "a copy of a slot for another node was interrupted");
                 Err(BodyError::Source(Box::new(e)))
             }
         };

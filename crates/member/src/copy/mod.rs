@@ -1,15 +1,18 @@
-//! Another node's state of a slot, taken over.
+//! Copies of a slot's state between nodes.
 //!
-//! `give.rs` makes frames of a slot as it is in one snapshot of this node's store, `take.rs` takes those of another node in beside what is here,
-//! and puts them in its place. Shards are named by their database's uuid and their index in it, since each store has numbers of its own.
+//! `give.rs` makes frames of a slot from one snapshot of this node's store, `take.rs` imports those
+//! of another node next to the existing state, and then replaces it. Shards are named by their
+//! database's uuid and their index in it, since each store has numbers of its own.
 //!
 //! ```text
 //! copy  = catalogue (u64, big endian)  ( length (u32, big endian)  frame )*
 //! ```
 //!
-//! `catalogue` is the version of the catalogue that the snapshot has. **Who asks says which one he has, and gets no older one; who takes a
-//! copy in waits until he has the copy's, or a later one.** So a database whose shards do not come is gone, or was made after the copy and
-//! nothing has been written to it here; and a database that is not in the catalogue here is gone.
+//! `catalogue` is the version of the catalogue in the snapshot. **The receiver sends its own
+//! version, and gets no older one; before it installs a copy it waits until it has the copy's
+//! version, or a later one.** So a database whose shards are not in the copy was dropped, or was
+//! created after the copy and nothing has been written to it here; and a database that is not in
+//! the catalogue here was dropped.
 
 mod give;
 mod take;
@@ -21,16 +24,16 @@ use peers::Body;
 pub use give::Giver;
 pub use take::{Copied, Copier};
 
-/// A length before a frame.
+/// The length field before a frame.
 const LENGTH_BYTES: usize = size_of::<u32>();
-/// No frame is longer, in bytes.
+/// Maximum length of a frame, in bytes.
 const FRAME_BYTES_MAX: usize = 4 << 20;
-/// What a copy begins with.
+/// Length of the header of a copy.
 const HEAD_BYTES: usize = size_of::<u64>();
 
-/// Where copies come from.
+/// A source of copies.
 pub trait Source: Send + Sync + 'static {
-    /// A slot's copy from another node, which has this version of the catalogue or a later one.
+    /// Opens a copy of a slot from another node, with at least this version of the catalogue.
     fn open(
         &self,
         from: NodeId,
@@ -39,14 +42,14 @@ pub trait Source: Send + Sync + 'static {
     ) -> Later<'static, Result<Body, String>>;
 }
 
-/// How a copy names the shard with this index of a database.
+/// Returns the name in a copy of a database's shard.
 fn tag(uuid: DatabaseUuid, shard: usize) -> Vec<u8> {
     // There are at most 256.
     let index = u32::try_from(shard).unwrap_or(u32::MAX).to_be_bytes();
     [&uuid.as_bytes()[..], &index].concat()
 }
 
-/// Reads a shard's name.
+/// Decodes a shard's name.
 fn read_tag(tag: &[u8]) -> Option<(DatabaseUuid, usize)> {
     let (uuid, index) = tag.split_first_chunk::<{ DatabaseUuid::LEN }>()?;
     let index = u32::from_be_bytes(index.try_into().ok()?);

@@ -1,4 +1,4 @@
-//! A slot of another node, taken in.
+//! Imports slots from other nodes.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -19,14 +19,14 @@ use crate::control::Catalogue;
 use crate::placement::slot_of;
 use crate::slot::{CURSOR, PROMISES, failed, from_stored, open_error};
 
-/// Copies of slots of documents that are taken in at a time.
+/// Maximum number of data slots imported at a time.
 const AT_ONCE_MAX: usize = 4;
-/// Frames that wait to be taken in.
+/// Frames buffered for the import.
 const FRAMES_MAX: usize = 4;
-/// The catalogue of a copy is waited for so long.
+/// Time limit to wait for a copy's catalogue version.
 const CATALOGUE_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A copy of which nothing comes for so long has ended.
+/// A copy that sends nothing for this time has failed.
 const SILENT_TIME_MAX: Duration = Duration::from_mins(1);
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -40,22 +40,22 @@ pub struct Copier {
     room: Semaphore,
 }
 
-/// What has to follow once a copy is in its place.
+/// An action to take after a copy was installed.
 pub type Then = Box<dyn FnOnce() -> Later<'static, Result<()>> + Send>;
 
-/// A copy that was fetched.
+/// A fetched copy.
 pub struct Copied {
     copier: Arc<Copier>,
     slot: SlotNumber,
     cursor: Cursor,
-    /// Of the catalogue that it was made with.
+    /// The catalogue version that it was made with.
     catalogue: u64,
     import: SlotImport,
     then: Then,
 }
 
 impl Copier {
-    /// For a node in a cluster with so many slots of documents.
+    /// `slots` is the number of data slots of the cluster.
     pub fn new(
         databases: &Arc<Databases>,
         catalogue: &Arc<Catalogue>,
@@ -71,10 +71,10 @@ impl Copier {
         }
     }
 
-    /// Fetches a slot's state from another node. `then` follows its installation.
+    /// Fetches a slot's state from another node. `then` runs after its installation.
     ///
     /// # Errors
-    /// When the other node does not give it, or it cannot be taken in.
+    /// The other node does not send it, or it cannot be imported.
     pub async fn fetch(
         self: Arc<Self>,
         slot: SlotNumber,
@@ -111,14 +111,14 @@ impl Copier {
         })
     }
 
-    /// Waits until the catalogue here is as far.
+    /// Waits until the local catalogue has this version.
     async fn wait_for(&self, catalogue: u64) -> Result<()> {
         let here = self.catalogue.wait_for(catalogue);
         let late = |_| StoreError::Failed("the catalogue here is behind that of the copy".into());
         timeout(CATALOGUE_TIME_MAX, here).await.map_err(late)?
     }
 
-    /// What the shards of a copy take the place of.
+    /// Returns the shards that those of a copy replace.
     fn new_shards(
         &self,
         slot: SlotNumber,
@@ -147,7 +147,7 @@ impl Copier {
         Ok(all.into_values().collect())
     }
 
-    /// Whether a database has shards in the slot that should have come.
+    /// Checks that the copy contains all expected shards of a database.
     fn check_all_came(
         &self,
         slot: SlotNumber,
@@ -176,7 +176,7 @@ impl StagedCopy for Copied {
 
     fn install(self) -> Later<'static, Result<()>> {
         Box::pin(async move {
-            // Whoever waits: it must not stop half-way.
+            // In a task of its own, since it must not stop half-way when the caller is dropped.
             let done = tokio::spawn(self.install_now()).await;
             done.map_err(|_| StoreError::Failed("the server is shutting down".into()))?
         })
@@ -215,7 +215,7 @@ impl Copied {
     }
 }
 
-/// Takes in all frames, on a thread for it.
+/// Imports all frames, on a thread of its own.
 async fn take_in(mut import: SlotImport, mut frames: Frames) -> Result<SlotImport> {
     let (to, mut taken) = mpsc::channel::<BytesMut>(FRAMES_MAX);
     let work = tokio::task::spawn_blocking(move || {
@@ -228,7 +228,7 @@ async fn take_in(mut import: SlotImport, mut frames: Frames) -> Result<SlotImpor
     loop {
         match frames.next().await {
             Ok(Some(frame)) => {
-                // What is wrong with a frame is told by the thread.
+                // The thread reports what is wrong with a frame.
                 if to.send(frame).await.is_err() {
                     break;
                 }
@@ -250,7 +250,7 @@ async fn take_in(mut import: SlotImport, mut frames: Frames) -> Result<SlotImpor
     }
 }
 
-/// What comes from another node, cut into frames.
+/// The bytes from another node, split into frames.
 struct Frames {
     body: Body,
     at_hand: BytesMut,
@@ -287,10 +287,10 @@ impl Frames {
         }
     }
 
-    /// Reads until so many bytes are at hand; false at the end.
+    /// Reads until this many bytes are buffered; returns false at the end.
     async fn fill(&mut self, bytes: usize) -> Result<bool> {
         while self.at_hand.len() < bytes {
-            let silent = |_| StoreError::Failed("the copy does not go on".into());
+            let silent = |_| StoreError::Failed("the copy stalled".into());
             let next = timeout(SILENT_TIME_MAX, self.body.next());
             match next.await.map_err(silent)? {
                 Some(Ok(piece)) => self.at_hand.extend_from_slice(&piece),

@@ -11,19 +11,19 @@ use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 use storage::{Limits, Session, SlotOutcome, SlotRequest, SlotWork, Store};
 
-use super::parts::{Kept, Part, Parted, before};
+use super::chunks::{Chunk, ChunkResult, PendingChunks, before};
 use super::queue::{Prepare, Prepared, Queue, failed, open_error};
 use super::translate::{shard_edit, shard_purge};
 use crate::control::Catalogue;
 use crate::copy::{Copied, Copier};
 use crate::validation::{InForce, Validators};
 
-/// Why a part of a request was refused: the database is not there.
+/// Why part of a request was refused: the database does not exist.
 pub const NO_DATABASE: u8 = 1;
-/// Why a part of a request was refused: it was validated by design documents that are not those of now.
+/// Why part of a request was refused: it was validated by outdated design documents.
 pub const OLD_DESIGNS: u8 = 2;
 
-/// What edits of a database must have been validated by, by its uuid.
+/// The key prefix of the design documents in force, by database uuid.
 const DESIGNS: u8 = b'v';
 
 type Result<T> = std::result::Result<T, StoreError>;
@@ -36,7 +36,7 @@ pub struct DataSlot {
 }
 
 impl DataSlot {
-    /// Begins; needs a Tokio runtime.
+    /// Starts it; requires a Tokio runtime.
     pub fn start(
         slot: SlotNumber,
         databases: &Arc<Databases>,
@@ -95,14 +95,14 @@ impl SlotStore for DataSlot {
     }
 }
 
-/// Makes of records what the store has to do.
+/// Translates records to operations of the store.
 struct Applier {
     slot: SlotNumber,
     databases: Arc<Databases>,
     catalogue: Arc<Catalogue>,
-    /// Parts of requests, with everything that was queued.
-    parts: Mutex<Kept>,
-    /// What edits must have been validated by.
+    /// Pending chunks, after everything that was queued.
+    parts: Mutex<PendingChunks>,
+    /// The design documents that edits must have been validated by.
     validators: Arc<Validators>,
 }
 
@@ -122,7 +122,7 @@ impl Prepare for Applier {
                 count,
                 bytes,
             } => {
-                let part = Part {
+                let part = Chunk {
                     gateway,
                     counter,
                     index,
@@ -154,7 +154,7 @@ impl Prepare for Applier {
     }
 }
 
-/// What is in force for a database in a slot, as the store has it.
+/// Returns the design documents in force for a database in a slot, as stored.
 pub fn stored_in_force(store: &Store, slot: SlotNumber, database: &[u8; 16]) -> Result<InForce> {
     let rows = store.slot_state(slot, &designs_key(database));
     let row = rows.map_err(failed)?.into_iter().next();
@@ -223,7 +223,7 @@ impl Applier {
         }
     }
 
-    async fn part(&self, part: &Part, offset: u64) -> Result<Parted> {
+    async fn part(&self, part: &Chunk, offset: u64) -> Result<ChunkResult> {
         if part.index + 1 < part.count {
             return Ok(self.parts.lock().add(part, offset));
         }
@@ -235,9 +235,9 @@ impl Applier {
         Ok(self.parts.lock().finish(part, &known))
     }
 
-    /// What is kept in memory of the slot's own rows.
+    /// Loads the slot's rows that are kept in memory.
     fn load(&self) -> Result<()> {
-        *self.parts.lock() = Kept::load(self.databases.store(), self.slot)?;
+        *self.parts.lock() = PendingChunks::load(self.databases.store(), self.slot)?;
         self.load_validators()
     }
 

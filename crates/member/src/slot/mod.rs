@@ -1,7 +1,8 @@
-//! Slots on this node's store: what the log brings is applied by the store's commit thread, together with the slot's position.
+//! Slots on this node's store: the store's commit thread applies the records of the log, together
+//! with the slot's position.
 
+mod chunks;
 mod data;
-mod parts;
 mod queue;
 mod translate;
 

@@ -1,5 +1,5 @@
-//! The order in which a slot's records go to the store: each is prepared, which may take a while, and then queued with the commit thread. The
-//! next one does not wait until it is written.
+//! Keeps the order in which a slot's records reach the store: each is prepared, which may take a
+//! while, and then queued with the commit thread. The next one does not wait until it is written.
 
 use std::sync::Arc;
 
@@ -11,43 +11,43 @@ use parking_lot::Mutex;
 use storage::{SlotOutcome, SlotRequest, SlotWrite, Snapshot, Store};
 use tokio::sync::{mpsc, oneshot};
 
-/// Rows of the slot's own that are of the replica.
+/// Rows of the slot that belong to the replica.
 pub(crate) const CURSOR: &[u8] = b"@cursor";
 pub(crate) const PROMISES: &[u8] = b"@promises";
 
 type Result<T> = std::result::Result<T, StoreError>;
 
-/// What a record comes to for the store.
+/// A record as operations of the store.
 #[derive(Default)]
 pub(crate) struct Prepared {
-    /// Rows of the slot's own.
+    /// Rows of the slot.
     pub rows: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// What is to be done in databases.
+    /// The work in databases.
     pub requests: Vec<SlotRequest>,
-    /// Outcomes that are known already, of requests that are none for the store.
+    /// Outcomes that are known already, of requests without work for the store.
     pub outcomes: Outcomes<SlotOutcome>,
 }
 
-/// Makes of a record what the store has to do.
+/// Translates records to operations of the store.
 pub(crate) trait Prepare: Send + Sync + 'static {
-    /// One record at a time, in their order.
+    /// One record at a time, in order.
     fn prepare(&self, body: Body, cursor: &Cursor)
     -> impl Future<Output = Result<Prepared>> + Send;
 }
 
-/// A slot's way to the store.
+/// The queue of a slot's writes to the store.
 pub(crate) struct Queue {
     slot: SlotNumber,
     store: Arc<Store>,
     work: mpsc::UnboundedSender<Work>,
-    ways: Arc<Mutex<Way>>,
+    queue_end: Arc<Mutex<QueueEnd>>,
 }
 
-/// Where the slot will be once everything that was queued is written.
+/// The slot's position after everything that was queued.
 #[derive(Default)]
-struct Way {
+struct QueueEnd {
     at: Option<storage::Position>,
-    /// Something was not written: nor is what comes after it.
+    /// A write failed: those after it fail as well.
     is_broken: bool,
 }
 
@@ -63,7 +63,7 @@ enum Work {
     },
 }
 
-/// With the commit thread.
+/// A write queued with the commit thread.
 struct Queued {
     written: oneshot::Receiver<std::result::Result<Vec<SlotOutcome>, storage::Error>>,
     sessions: Vec<(u64, u64)>,
@@ -71,14 +71,14 @@ struct Queued {
 }
 
 impl Queue {
-    /// Begins; ends when it is dropped.
+    /// Starts it; it ends when it is dropped.
     pub fn start<P: Prepare>(slot: SlotNumber, store: Arc<Store>, prepare: Arc<P>) -> Queue {
         let (work, todo) = mpsc::unbounded_channel();
-        let ways = Arc::new(Mutex::new(Way::default()));
+        let queue_end = Arc::new(Mutex::new(QueueEnd::default()));
         let worker = Worker {
             slot,
             store: store.clone(),
-            ways: ways.clone(),
+            queue_end: queue_end.clone(),
             prepare,
         };
         tokio::spawn(worker.run(todo));
@@ -86,20 +86,20 @@ impl Queue {
             slot,
             store,
             work,
-            ways,
+            queue_end,
         }
     }
 
-    /// To be told that the slot's state is another one. Nothing may be queued meanwhile.
+    /// Returns a handle to notify of a replaced state. Nothing may be queued meanwhile.
     pub fn renewal(&self) -> Renewal {
         Renewal {
             slot: self.slot,
             store: self.store.clone(),
-            ways: self.ways.clone(),
+            queue_end: self.queue_end.clone(),
         }
     }
 
-    /// What the store has of the replica.
+    /// Returns the stored state of the replica.
     pub fn saved(&self) -> Result<Option<Saved>> {
         let snapshot = self.store.snapshot();
         self.renewal().renew(&snapshot)?;
@@ -107,7 +107,7 @@ impl Queue {
             let rows = snapshot.slot_state(self.slot, key).map_err(failed)?;
             Ok(rows.into_iter().find(|(k, _)| k == key).map(|(_, v)| v))
         };
-        let corrupt = || StoreError::Failed("what is kept of the replica is damaged".into());
+        let corrupt = || StoreError::Failed("the stored state of the replica is damaged".into());
         let promises = match row(PROMISES)? {
             Some(bytes) => Promises::decode(&bytes).ok_or_else(corrupt)?,
             None => Promises::default(),
@@ -148,33 +148,33 @@ impl Queue {
     }
 
     fn push(&self, work: Work) {
-        // Nobody takes it once the runtime ends: then the reply is dropped with it.
+        // The receiver is gone once the runtime ends: then the reply is dropped with it.
         let _ = self.work.send(work);
     }
 
-    /// How far what readers see is.
+    /// Returns the position that readers see.
     pub fn position(&self) -> Result<cluster::Position> {
         let at = self.store.slot(self.slot).map_err(failed)?;
         Ok(at.map_or_else(cluster::Position::start, |at| from_stored(&at)))
     }
 }
 
-/// Has a queue go on from where the store is.
+/// Continues a queue from the store's current position.
 pub(crate) struct Renewal {
     slot: SlotNumber,
     store: Arc<Store>,
-    ways: Arc<Mutex<Way>>,
+    queue_end: Arc<Mutex<QueueEnd>>,
 }
 
 impl Renewal {
-    /// From where the store is now.
+    /// Continues from the store's current position.
     pub fn renew_now(&self) -> Result<()> {
         self.renew(&self.store.snapshot())
     }
 
     fn renew(&self, snapshot: &Snapshot) -> Result<()> {
         let at = snapshot.slot(self.slot).map_err(failed)?;
-        *self.ways.lock() = Way {
+        *self.queue_end.lock() = QueueEnd {
             at,
             is_broken: false,
         };
@@ -195,14 +195,14 @@ async fn written(queued: oneshot::Receiver<Result<Queued>>) -> Result<Outcomes<S
 struct Worker<P> {
     slot: SlotNumber,
     store: Arc<Store>,
-    ways: Arc<Mutex<Way>>,
+    queue_end: Arc<Mutex<QueueEnd>>,
     prepare: Arc<P>,
 }
 
 impl<P: Prepare> Worker<P> {
     async fn run(self, mut todo: mpsc::UnboundedReceiver<Work>) {
         while let Some(work) = todo.recv().await {
-            // Who asked may have gone.
+            // The caller may have gone.
             match work {
                 Work::Record {
                     body,
@@ -220,7 +220,7 @@ impl<P: Prepare> Worker<P> {
             Some(body) => self.prepare.prepare(body, cursor).await,
             None => Ok(Prepared::default()),
         };
-        let mut prepared = prepared.inspect_err(|_| self.ways.lock().is_broken = true)?;
+        let mut prepared = prepared.inspect_err(|_| self.queue_end.lock().is_broken = true)?;
         prepared.rows.push((CURSOR.to_vec(), Some(cursor.encode())));
         let to = to_stored(&cursor.position);
         Ok(self.queue(prepared, |_| to))
@@ -237,7 +237,7 @@ impl<P: Prepare> Worker<P> {
     }
 
     fn refuse_broken(&self) -> Result<()> {
-        match self.ways.lock().is_broken {
+        match self.queue_end.lock().is_broken {
             true => Err(StoreError::Failed(
                 "a record before it was not written".into(),
             )),
@@ -252,7 +252,7 @@ impl<P: Prepare> Worker<P> {
     ) -> Queued {
         let session = |request: &SlotRequest| (request.session.gateway, request.session.counter);
         let sessions = prepared.requests.iter().map(session).collect();
-        let mut way = self.ways.lock();
+        let mut way = self.queue_end.lock();
         let (from, to) = (way.at, to(way.at));
         way.at = Some(to);
         let write = SlotWrite {
@@ -272,7 +272,7 @@ impl<P: Prepare> Worker<P> {
     }
 }
 
-/// A failure of the store, for the replica.
+/// Converts an error of the store, for the replica.
 pub(crate) fn failed(e: storage::Error) -> StoreError {
     match e {
         storage::Error::DiskFull { .. } => StoreError::Full(e.to_string()),
@@ -280,7 +280,7 @@ pub(crate) fn failed(e: storage::Error) -> StoreError {
     }
 }
 
-/// A failure to open a database, for the replica.
+/// Converts an error of opening a database, for the replica.
 pub(crate) fn open_error(e: database::Error) -> StoreError {
     match e {
         database::Error::InsufficientStorage(reason) => StoreError::Full(reason),

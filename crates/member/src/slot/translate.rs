@@ -1,4 +1,4 @@
-//! Edits and purges as records have them, and as the store takes them.
+//! Converts edits and purges between the forms of records and of the store.
 
 use std::sync::Arc;
 
@@ -6,7 +6,7 @@ use cluster::record::{ChangeRecord, EditRecord, FileRecord, PurgeRecord};
 use database::Database;
 use storage::{Change, Content, Contents, Edit, File, ShardEdit, ShardPurge};
 
-/// An edit for the log. Reads the contents of its attachments.
+/// Converts an edit for the log. Reads the contents of its attachments.
 ///
 /// # Errors
 /// Those of the store.
@@ -52,7 +52,7 @@ fn read_all(content: &Content) -> Result<Vec<u8>, storage::Error> {
     Ok(bytes)
 }
 
-/// A purge for the log.
+/// Converts a purge for the log.
 pub fn purge_record(purge: ShardPurge) -> PurgeRecord {
     PurgeRecord {
         id: purge.id,
@@ -61,7 +61,7 @@ pub fn purge_record(purge: ShardPurge) -> PurgeRecord {
     }
 }
 
-/// An edit for the store. Stores the contents of its attachments, which blocks.
+/// Converts an edit for the store. Stores the contents of its attachments, which blocks.
 pub(super) fn shard_edit(db: &Database, edit: EditRecord) -> Result<ShardEdit, storage::Error> {
     let contents = db.contents_of(edit.id.as_str());
     let file = |file: FileRecord| {
@@ -98,7 +98,7 @@ pub(super) fn shard_edit(db: &Database, edit: EditRecord) -> Result<ShardEdit, s
     })
 }
 
-/// A file's content, which is stored unless it is there.
+/// Returns a file's content, which is stored unless it exists.
 fn stored(contents: &Arc<Contents>, file: &FileRecord) -> Result<Option<Content>, storage::Error> {
     if let Some(content) = contents.hold(&file.attachment.content)? {
         return Ok(Some(content));
@@ -111,7 +111,7 @@ fn stored(contents: &Arc<Contents>, file: &FileRecord) -> Result<Option<Content>
     upload.finish().map(Some)
 }
 
-/// A purge for the store.
+/// Converts a purge for the store.
 pub(super) fn shard_purge(db: &Database, purge: PurgeRecord) -> ShardPurge {
     ShardPurge {
         shard: db.all_shards()[db.shard_index(purge.id.as_str())].clone(),

@@ -1,4 +1,4 @@
-//! What other nodes may ask.
+//! Tests of requests between nodes.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -23,7 +23,7 @@ impl Clients for Echo {
     }
 }
 
-/// A client may write any path: none of them is a call between nodes.
+/// A client may send any path: none of them is a call between nodes.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_clients_request_is_no_call_between_nodes() {
     let nodes = Nodes::three().await;

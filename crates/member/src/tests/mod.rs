@@ -1,4 +1,4 @@
-//! Members of a cluster over a log in memory: replicas that are copied, and what holds then.
+//! Members of a cluster over a log in memory: copying replicas, and the invariants of it.
 
 #![allow(
     clippy::unwrap_used,
@@ -21,7 +21,7 @@ use crate::control::entry::{Entry, EntryOutcome};
 use crate::control::state::ControlState;
 use crate::placement::slot_of;
 
-/// New documents, every third with an attachment that no two others have, or a long one that all have.
+/// New documents, every third with an attachment that no other has, or a long one that all share.
 fn docs(from: u32, count: u32) -> Vec<String> {
     let doc = |i: u32| {
         let text = match i % 6 {
@@ -35,7 +35,7 @@ fn docs(from: u32, count: u32) -> Vec<String> {
     (from..from + count).map(doc).collect()
 }
 
-/// Edits documents that were written so.
+/// Edits documents written that way.
 fn edited(outcomes: &[Outcome], from: u32) -> Vec<String> {
     let edit = |(i, outcome): (u32, &Outcome)| match outcome {
         Outcome::Ok { rev } if i.is_multiple_of(4) => Some(format!(
@@ -73,7 +73,7 @@ async fn third_is_behind() -> Nodes {
     nodes
 }
 
-/// All go on, wherever is written.
+/// All continue, wherever clients write.
 async fn go_on(nodes: &Nodes) {
     for (node, from) in [(3, 1000), (1, 2000), (2, 3000)] {
         nodes.write(node, "a", &docs(from, 12)).await;
@@ -156,7 +156,8 @@ async fn a_crash_at_any_moment_of_a_copy_leaves_the_old_state_or_the_new_one() {
     go_on(&nodes).await;
 }
 
-/// Who holds a database whose shards are replaced is told so, and who asks again has the other one.
+/// A client with a handle of a database whose shards are replaced gets an error, and the new one
+/// when it opens it again.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     let mut nodes = third_is_behind().await;
@@ -182,7 +183,7 @@ async fn what_is_held_of_a_database_that_is_copied_is_told_to_try_again() {
     assert!(changed.all(|(a, b)| a.number != b.number));
 }
 
-/// What edits have to be validated by is part of a copy.
+/// The design documents in force are part of a copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn who_is_copied_goes_by_the_design_documents_in_force() {
     let mut nodes = Nodes::three().await;
@@ -190,7 +191,7 @@ async fn who_is_copied_goes_by_the_design_documents_in_force() {
     nodes.bar(1, "a", 55, 0).await;
     nodes.agree(&[1, 2, 3]).await;
     nodes.stop(3).await;
-    // Validated by others than those: they are found out, and are in force from then on.
+    // Validated by other ones: these are read, and are in force from then on.
     nodes.write_validated(1, "a", &docs(0, 20)).await;
     nodes.trim();
     nodes.start(3).await;
@@ -199,7 +200,7 @@ async fn who_is_copied_goes_by_the_design_documents_in_force() {
     nodes.agree(&[1, 2, 3]).await;
 }
 
-/// A barrier that comes late, whose author did not know of the one in force, changes nothing anywhere.
+/// A late barrier, whose author did not know the one in force, has no effect anywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_late_barrier_does_not_put_older_design_documents_in_force() {
     let mut nodes = Nodes::three().await;
@@ -227,7 +228,8 @@ async fn a_late_barrier_does_not_put_older_design_documents_in_force() {
     assert_eq!(in_force(&nodes, 2), in_force(&nodes, 1));
 }
 
-/// Many who say the same at once are all heard: one of them counts, and that is what the others wanted.
+/// Concurrent equal barriers all succeed: one of them counts, and has the effect that the others
+/// requested.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn many_barriers_at_once_all_come_to_their_end() {
     let nodes = Nodes::three().await;
@@ -248,7 +250,8 @@ async fn many_barriers_at_once_all_come_to_their_end() {
     nodes.agree(&[1, 2, 3]).await;
 }
 
-/// The log loses a deletion that one node has carried out: the database does not come back there, empty, and goes everywhere.
+/// The log loses a deletion that one node has carried out: the database does not return there
+/// empty, and is dropped everywhere.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
     let mut nodes = Nodes::three().await;
@@ -260,7 +263,7 @@ async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
     nodes.agree(&[1, 2, 3]).await;
     nodes.stop(2).await;
     nodes.stop(3).await;
-    // Nobody but the first node has it, and it knows of nobody who has.
+    // Only the first node has it, and it knows no other that has.
     let gateway = nodes.node(1).gateway.clone();
     let dropped = tokio::spawn(async move { gateway.enter(Entry::DropDatabase { uuid }).await });
     let databases = nodes.node(1).databases.clone();
@@ -284,7 +287,7 @@ async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
     assert!(nodes.node(1).databases.get("a").is_err());
     let is_going = |state: &ControlState| state.databases["a"].is_going;
     assert!(nodes.node(1).catalogue.with(is_going));
-    // A new one under its name has the rest of it dropped first.
+    // Creating one of the same name first drops the remains of it.
     nodes.create(3, "a", 2).await;
     nodes.write(1, "a", &docs(0, 20)).await;
     nodes.agree(&[1, 2, 3]).await;
@@ -292,7 +295,7 @@ async fn a_deletion_that_the_log_loses_is_carried_out_everywhere() {
     go_on(&nodes).await;
 }
 
-/// What nobody announced is not dropped.
+/// A database that was not announced is not dropped.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_goes_in_two_steps() {
     let nodes = Nodes::three().await;
@@ -302,15 +305,15 @@ async fn a_database_goes_in_two_steps() {
     assert_eq!(refused.await.unwrap(), EntryOutcome::Refused);
     let announced = nodes.node(2).gateway.enter(Entry::AnnounceDrop { uuid });
     assert_eq!(announced.await.unwrap(), EntryOutcome::Done);
-    // Who announced it died: whoever leads sees to the rest.
+    // Its author died: the leader finishes the drop.
     let finishing = nodes.node(1).gateway.drop_announced(uuid, 4).await;
     finishing.unwrap();
     assert!(nodes.node(1).databases.get("a").is_err());
     nodes.agree(&[1, 2, 3]).await;
 }
 
-/// The limit of the node that takes an edit travels with it, so that all replicas refuse the same leaves, also when two nodes add
-/// some at once.
+/// The limit of the node that takes an edit is part of the record, so that all replicas refuse the
+/// same leaves, also when two nodes add some concurrently.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn leaves_too_many_are_refused_alike_everywhere() {
     const MAX: u64 = 20;
@@ -341,7 +344,7 @@ async fn leaves_too_many_are_refused_alike_everywhere() {
     };
     let mut refused = done.iter().chain(&others).filter(|o| !is_written(o));
     assert!(refused.all(names_the_setting));
-    // Nothing of what is refused here is logged.
+    // What is refused here is not logged.
     let ends = || -> Vec<u64> { (0..SLOTS).map(|slot| nodes.log.end(slot)).collect() };
     let logged = ends();
     let done = nodes.replicate(3, "a", &leaves(200)).await;
@@ -350,7 +353,7 @@ async fn leaves_too_many_are_refused_alike_everywhere() {
     nodes.agree(&[1, 2, 3]).await;
 }
 
-/// How many rows an index has, once it has seen everything; where it is.
+/// Returns the number of rows of an up-to-date index, and its position.
 async fn indexed(db: &Arc<Database>) -> (u64, u64) {
     let design = db.design("_design/d").unwrap();
     let index = db.view_index(&design).unwrap();
@@ -359,7 +362,7 @@ async fn indexed(db: &Arc<Database>) -> (u64, u64) {
     (info.update_seq, info.external_bytes)
 }
 
-/// Shards of other slots stay as they are, with their indexes; writes to them go on meanwhile.
+/// Shards of other slots stay as they are, with their indexes; writes to them continue meanwhile.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_database_of_which_one_slot_is_copied_keeps_its_other_shards() {
     let mut nodes = Nodes::three().await;
@@ -395,7 +398,7 @@ async fn a_database_of_which_one_slot_is_copied_keeps_its_other_shards() {
     assert_eq!(indexed(&db).await, indexed(&there).await);
 }
 
-/// Databases come, change and go, and are read, while a node is copied to.
+/// Databases are created, changed, dropped and read, while a node receives a copy.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_happens_while_a_node_is_copied_to_comes_to_the_same_everywhere() {
     let mut nodes = third_is_behind().await;
@@ -420,7 +423,7 @@ async fn what_happens_while_a_node_is_copied_to_comes_to_the_same_everywhere() {
     go_on(&nodes).await;
 }
 
-/// Reads everything that there is; what is said to be there is.
+/// Reads everything; whatever is listed exists.
 fn read_all(databases: &database::Databases) {
     for name in databases.names(&database::NameRange::default()) {
         let info = databases.get(&name).and_then(|db| db.info());
@@ -432,7 +435,8 @@ fn read_all(databases: &database::Databases) {
     }
 }
 
-/// What replicas do by themselves (compacting, starting again, batches of other sizes) changes nothing that they must have alike.
+/// Local operations of replicas (compaction, restarts, batches of other sizes) do not change the
+/// state that they share.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn replicas_that_compact_and_start_at_other_times_stay_alike() {
     let mut nodes = Nodes::three().await;

@@ -20,16 +20,16 @@ use crate::control::state::ControlState;
 use crate::control::{Catalogue, OnSetting, stored_state};
 use crate::copy::{Giver, Source};
 use crate::gateway::{Gateway, Ordering};
-use crate::home::Cluster;
 use crate::members::Members;
-use crate::parts::Parts;
+use crate::membership::Cluster;
 use crate::replicas::Replicas;
+use crate::slot_starter::SlotStarter;
 
 pub const SLOTS: SlotNumber = 3;
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 const TIME_MAX: Duration = Duration::from_secs(90);
 
-/// One node that runs.
+/// A running node.
 pub struct Node {
     pub databases: Arc<Databases>,
     pub catalogue: Arc<Catalogue>,
@@ -38,17 +38,17 @@ pub struct Node {
     pub settings: Arc<Mutex<BTreeMap<String, String>>>,
 }
 
-/// What others reach of a node.
+/// The parts of a node that others reach.
 type Reached = (Arc<Replicas>, Arc<Giver>);
 
-/// What is between nodes.
+/// The network between nodes.
 #[derive(Default)]
 pub struct Net {
     nodes: Mutex<BTreeMap<NodeId, Reached>>,
-    /// Copies that break off after some pieces, in a hundred.
+    /// Percentage of copies that break off after some pieces.
     pub broken_copies: AtomicU32,
     pub copies: AtomicU32,
-    /// Whether copies wait before they begin.
+    /// Whether copies wait before they start.
     pub copies_wait: AtomicBool,
 }
 
@@ -93,7 +93,7 @@ impl Source for NetOf {
     }
 }
 
-/// The gateway without which no node would ever be let go.
+/// A weak reference to the gateway, without which no node would ever be dropped.
 struct WeakOrder(Weak<Gateway>);
 
 impl WeakOrder {
@@ -203,7 +203,7 @@ impl Drop for Nodes {
 }
 
 impl Nodes {
-    /// Three nodes, which have all slots.
+    /// Starts three nodes, which have all slots.
     pub async fn three() -> Nodes {
         let mut nodes = Nodes {
             log: MemoryLog::new(),
@@ -221,7 +221,8 @@ impl Nodes {
         nodes
     }
 
-    /// Starts a node. One that is new gets databases of its own first, so that numbers of shards are others everywhere.
+    /// Starts a node. A new one gets databases of its own first, so that numbers of shards differ
+    /// between nodes.
     pub async fn start(&mut self, me: NodeId) {
         let (dir, is_new) = match self.dirs.lock().get(&me) {
             Some(dir) => (dir.clone(), false),
@@ -250,7 +251,7 @@ impl Nodes {
         let replicas = Arc::new(Replicas::new(me, SLOTS));
         let net = self.net.clone();
         let between = Arc::new(NetOf { me, net });
-        let parts = Parts {
+        let parts = SlotStarter {
             node: me,
             cluster: &self.cluster,
             databases: &databases,
@@ -279,7 +280,7 @@ impl Nodes {
         &self.running[&node]
     }
 
-    /// Stops a node, and waits until it has let go of its store.
+    /// Stops a node, and waits until it has released its store.
     pub async fn stop(&mut self, me: NodeId) {
         self.net.nodes.lock().remove(&me);
         let node = self.running.remove(&me).expect("it runs");
@@ -290,7 +291,7 @@ impl Nodes {
         until("let go", || store.strong_count() == 0).await;
     }
 
-    /// As a power cut would: the node goes on from what was on its disk at this moment.
+    /// Simulates a power cut: the node restarts from its disk at this moment.
     pub async fn kill(&mut self, me: NodeId) {
         let image = self.root.path().join(format!("{me}-{}", fastrand::u64(..)));
         let (databases, target) = (self.node(me).databases.clone(), image.clone());
@@ -300,7 +301,7 @@ impl Nodes {
         self.dirs.lock().insert(me, image);
     }
 
-    /// Has a node be a replica of all slots.
+    /// Makes a node a replica of all slots.
     pub async fn replicate_on(&self, new: NodeId) {
         for (slot, replica) in self.node(1).replicas.all() {
             let mut last = None;
@@ -329,7 +330,7 @@ impl Nodes {
         all
     }
 
-    /// All slots forget all of their log but what comes.
+    /// Trims the logs of all slots to what follows.
     pub fn trim(&self) {
         for slot in (0..SLOTS).chain([CONTROL]) {
             self.log.trim(slot, usize::MAX);
@@ -351,7 +352,7 @@ impl Nodes {
         .await;
     }
 
-    /// Writes documents, as JSON, until they are there.
+    /// Writes documents, given as JSON, with retries.
     pub async fn write(&self, at: NodeId, name: &str, docs: &[String]) -> Vec<Outcome> {
         let databases = &self.node(at).databases;
         retry("written", || async {
@@ -365,7 +366,7 @@ impl Nodes {
         .await
     }
 
-    /// Writes revisions as a replicator does, until they are there or refused.
+    /// Writes revisions as a replicator does, with retries, until they are written or refused.
     pub async fn replicate(&self, at: NodeId, name: &str, docs: &[String]) -> Vec<Outcome> {
         let databases = &self.node(at).databases;
         retry("replicated", || async {
@@ -379,7 +380,7 @@ impl Nodes {
         .await
     }
 
-    /// The same as a client's request, which says what it was validated by.
+    /// Writes documents as a client's request that names the design documents that validated it.
     pub async fn write_validated(&self, at: NodeId, name: &str, docs: &[String]) {
         let databases = &self.node(at).databases;
         let outcomes = retry("written", || async {
@@ -410,7 +411,7 @@ impl Nodes {
         }
     }
 
-    /// Waits until these nodes have the same, and looks whether they do.
+    /// Waits until these nodes have equal states, and checks that.
     pub async fn agree(&self, ids: &[NodeId]) {
         let began = Instant::now();
         while !self.are_at_one_place(ids) {
@@ -462,7 +463,7 @@ fn same_shards(a: &Database, b: &Database) {
     }
 }
 
-/// All documents with their attachments, as text.
+/// Lists all documents with their attachments, as text.
 pub fn listing(db: &Database) -> String {
     let query = RowsQuery {
         listing: Listing::AllDocs,

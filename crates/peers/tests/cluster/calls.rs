@@ -74,7 +74,7 @@ async fn a_huge_body_flows_both_ways() {
     assert_eq!(total, (1600 * (64 << 10)).to_string());
 }
 
-/// A body without end, and how many of its pieces were taken.
+/// An endless body, and the number of its pieces taken.
 fn endless() -> (Body, Arc<AtomicUsize>) {
     let taken = Arc::new(AtomicUsize::new(0));
     let counter = taken.clone();

@@ -1,4 +1,4 @@
-//! Who is let in, and what is said to others.
+//! Admission of nodes, and the errors of others.
 
 use std::time::{Duration, SystemTime};
 

@@ -1,4 +1,5 @@
-//! How fast it is. Prints; asserts nothing: `cargo test -p peers --test cluster -- --ignored --nocapture figures`.
+//! Measures the speed. Prints; asserts nothing: `cargo test -p peers --test cluster -- --ignored
+//! --nocapture figures`.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -11,7 +12,7 @@ use crate::support::{Cluster, LONG, Node};
 
 const ROUNDS: u64 = 5_000;
 
-/// Calls without content: beside a copy they share its socket, which messages do not.
+/// Calls without content: during a copy they share its socket, which messages do not.
 async fn calls(peers: &Arc<peers::Peers>, what: &str) {
     let mut times = Histogram::<u64>::new(3).unwrap();
     for _ in 0..ROUNDS / 5 {

@@ -102,7 +102,7 @@ async fn a_peer_that_takes_no_messages_bounds_what_waits_and_holds_up_nobody() {
     assert!(large_ones < 60, "{large_ones}");
 }
 
-/// Takes connections and says nothing, as a process that was stopped does.
+/// Accepts connections and sends nothing, like a stopped process.
 async fn silent() -> (tokio::net::TcpListener, String) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();
@@ -118,7 +118,7 @@ async fn a_peer_that_never_answers_holds_up_no_caller() {
     assert!(failure.contains("did not answer within"), "{failure}");
 }
 
-/// Passes bytes on between a client and a server until it is told to stop doing so, without closing anything.
+/// Relays bytes between a client and a server until it is stopped, without closing anything.
 async fn relay(to: String) -> (String, tokio::sync::watch::Sender<bool>) {
     let listener = tokio::net::TcpListener::bind("127.0.0.1:0").await.unwrap();
     let address = listener.local_addr().unwrap().to_string();

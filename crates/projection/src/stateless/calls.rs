@@ -20,7 +20,7 @@ impl Checker<'_, '_> {
         Ok(Kind::Own)
     }
 
-    /// The kinds of arguments. What is spread may be anything.
+    /// Returns the kinds of arguments. Spread arguments may be anything.
     fn arguments(&mut self, arguments: &[Argument<'_>]) -> Checked<Vec<Kind>> {
         let mut kinds = Vec::with_capacity(arguments.len());
         for argument in arguments {
@@ -99,7 +99,7 @@ impl Checker<'_, '_> {
         Ok(gives)
     }
 
-    /// The name of `X.prototype.name` of a global class.
+    /// Returns the name of `X.prototype.name` of a global class.
     fn prototype_member(&self, expression: &Expression<'_>) -> Option<String> {
         let Expression::StaticMemberExpression(function) = expression else {
             return None;
@@ -115,7 +115,7 @@ impl Checker<'_, '_> {
             .then(|| function.property.name.to_string())
     }
 
-    /// Checks arguments by what is done with them.
+    /// Checks arguments by their use.
     fn needed(&mut self, needs: Needs, arguments: &[Argument<'_>]) -> Checked {
         match needs {
             Needs::Nothing | Needs::OwnObject => self.arguments(arguments).map(drop),
@@ -157,7 +157,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Whether arguments are functions of the source, or nothing that can be called.
+    /// Returns whether arguments are functions of the source, or not callable.
     fn not_callable(&mut self, arguments: &[Argument<'_>]) -> Checked {
         for argument in arguments {
             let argument = argument.as_expression().ok_or(Refused)?;
@@ -168,7 +168,8 @@ impl Checker<'_, '_> {
         Ok(())
     }
 
-    /// A function that is written here, declared in the source, or a harmless one of the globals.
+    /// Returns a function that is written here, declared in the source, or a harmless one of the
+    /// globals.
     fn is_callback(&self, expression: &Expression<'_>) -> bool {
         match expression {
             Expression::FunctionExpression(_) | Expression::ArrowFunctionExpression(_) => true,

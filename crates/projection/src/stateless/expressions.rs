@@ -91,7 +91,7 @@ impl Checker<'_, '_> {
         })
     }
 
-    /// A global may be used by name only: its value is not handed on.
+    /// Checks a global, which may be used by name only: its value is not passed on.
     fn identifier(&mut self, identifier: &IdentifierReference<'_>) -> Checked<Kind> {
         match self.symbol(identifier) {
             Some(symbol) => Ok(self.kinds.get(&symbol).copied().unwrap_or(Kind::Number)),
@@ -142,7 +142,7 @@ impl Checker<'_, '_> {
         Ok(Kind::Own)
     }
 
-    /// Whether a value may be put under a name that an expression gives.
+    /// Checks whether a value may be assigned to a computed name.
     fn chosen(&mut self, key: &Expression<'_>, value: Kind) -> Checked {
         let kind = self.expression(key)?;
         match literal_name(key) {
@@ -205,7 +205,7 @@ impl Checker<'_, '_> {
         })
     }
 
-    /// An object that is changed: this call must have made it.
+    /// Checks an object that is changed: this call must have created it.
     fn own(&mut self, object: &Expression<'_>) -> Checked {
         match self.expression(object)? {
             Kind::Any => Err(Refused),
@@ -270,7 +270,7 @@ impl Checker<'_, '_> {
     }
 }
 
-/// Whether a value may be put under a name.
+/// Checks whether a value may be assigned to a name.
 fn named(name: &str, value: Kind) -> Checked {
     match name {
         "__proto__" => Err(Refused),

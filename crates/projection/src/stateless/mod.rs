@@ -1,19 +1,22 @@
 //! Checks whether a function can leave anything behind for its next call.
 //!
-//! What survives a call of a JavaScript function is a change of something that was there before: a global variable, a built-in
-//! object or its prototype, a variable of an enclosing scope, the function itself. The check accepts a function only if it can
-//! reach no operation that makes such a change, whatever its arguments are. It is meant for hostile sources: everything that is
-//! not known to be harmless is refused. A refused function runs all the same, in a heap that is restored after each call.
+//! The things that survive a call of a JavaScript function are changes of something that existed
+//! before: a global variable, a built-in object or its prototype, a variable of an enclosing scope,
+//! the function itself. The check accepts a function only if it can reach no operation that makes
+//! such a change, whatever its arguments are. It is designed for hostile sources: everything not
+//! known to be harmless is refused. A refused function runs anyway, in a heap that is restored
+//! after each call.
 //!
-//! Each expression has a [`Kind`], and each local variable the highest kind that is assigned to it anywhere. Only values of the
-//! kind `Own`, which the call itself has made, are changed. These invariants make method calls predictable:
+//! Each expression has a [`Kind`], and each local variable the highest kind that is assigned to it
+//! anywhere. Only values of the kind `Own`, which the call itself has created, are changed. These
+//! invariants make method calls predictable:
 //!
-//! - No object that a call makes has a callable member under a name of a method or another [reserved](table::is_reserved) one, so `x.slice()` is the
+//! - No object that a call creates has a callable member under a name of a method or another [reserved](table::is_reserved) one, so `x.slice()` is the
 //!   built-in `slice` whatever `x` is, or throws. Function values are `Any`, which is not written to such a member.
 //! - A member whose name is known only at run time gets no `Any`, unless the name is a number.
-//! - What is called is a function of the source, a [method](table::method) that is known, or a built-in function that is named in full.
-//!   A function that is handed on as a callback is written in place or declared in the source.
-//! - The parameters of functions, members, and what functions return are `Any`.
+//! - Only functions of the source, known [methods](table::method), and built-in functions under their full names are called.
+//!   A function that is passed as a callback is written in place or declared in the source.
+//! - The parameters of functions, members, and return values of functions are `Any`.
 
 use std::collections::HashMap;
 
@@ -26,19 +29,20 @@ mod table;
 
 use table::Kind;
 
-/// Passes over the source before the kinds of variables must be stable: there are four kinds for each.
+/// Maximum number of passes over the source until the kinds of variables are stable: there are four
+/// kinds for each.
 const PASSES_MAX: usize = 24;
 
-/// Who else holds the arguments of a call.
+/// The other holders of a call's arguments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Arguments {
     /// Other calls get the same values: the function must not change them.
     Shared,
-    /// They are made for one call. The function may change them, but not what is in them.
+    /// They are created for one call. The function may change them, but not their contents.
     Own,
 }
 
-/// What a function may leave behind.
+/// Effects of a function that outlive its call.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LeftBehind {
     /// Calls leave nothing, nor does compiling the function.
@@ -54,7 +58,7 @@ struct Refused;
 
 type Checked<T = ()> = Result<T, Refused>;
 
-/// What a function expression may leave behind.
+/// Returns what a function expression may leave behind.
 pub(crate) fn check(
     semantic: &Semantic<'_>,
     function: &Expression<'_>,
@@ -79,7 +83,7 @@ pub(crate) fn check(
 
 struct Checker<'s, 'a> {
     semantic: &'s Semantic<'a>,
-    /// Of local variables. One that is not in it has not been assigned to.
+    /// By local variable. One that is absent has not been assigned to.
     kinds: HashMap<SymbolId, Kind>,
     /// No variable's kind has changed in this pass.
     is_stable: bool,
@@ -92,7 +96,7 @@ impl Checker<'_, '_> {
             Arguments::Own => Kind::Own,
         };
         match function {
-            // One that has a name may call itself, with anything.
+            // A named one may call itself, with anything.
             Expression::FunctionExpression(function) if function.id.is_some() => {
                 self.function(function, Kind::Any)
             }
@@ -112,7 +116,7 @@ impl Checker<'_, '_> {
         Ok(())
     }
 
-    /// The local variable that a name stands for; `None` for a global.
+    /// Returns the local variable that a name stands for; `None` for a global.
     fn symbol(&self, identifier: &IdentifierReference<'_>) -> Option<SymbolId> {
         let reference = identifier.reference_id.get()?;
         self.semantic.scoping().get_reference(reference).symbol_id()
@@ -162,7 +166,8 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The statements of a function. Only here functions are declared: in blocks they are variables of two scopes.
+    /// Analyses the statements of a function. Only here functions are declared: in blocks they are
+    /// variables of two scopes.
     fn body(&mut self, statements: &[Statement<'_>]) -> Checked {
         for statement in statements {
             match statement {
@@ -210,7 +215,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// Whether a variable only ever holds one function of the source.
+    /// Returns whether a variable only ever holds one function of the source.
     fn is_function(&self, symbol: SymbolId) -> bool {
         let scoping = self.semantic.scoping();
         let is_function = match self
@@ -332,7 +337,7 @@ impl Checker<'_, '_> {
         }
     }
 
-    /// The variable of `for (… in …)` and `for (… of …)`.
+    /// Analyses the variable of `for (… in …)` and `for (… of …)`.
     fn for_each(&mut self, left: &ForStatementLeft<'_>, kind: Kind) -> Checked {
         match left {
             ForStatementLeft::VariableDeclaration(declaration) => {

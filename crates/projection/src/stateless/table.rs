@@ -1,19 +1,19 @@
-//! What is known of the functions of the language.
+//! Facts about the functions of the language.
 
-/// What a value can be; each kind includes those before it.
+/// The kind of a value; each includes those before it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Kind {
     /// A number or a big integer: as a member's name, it names no method.
     Number,
     /// No object.
     Primitive,
-    /// An object that this call has made and that cannot be called.
+    /// An object that this call has created and that is not callable.
     Own,
     /// Anything, a built-in object too.
     Any,
 }
 
-/// What a function needs, to be harmless.
+/// The requirement for a function to be harmless.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Needs {
     Nothing,
@@ -23,11 +23,11 @@ pub(super) enum Needs {
     Callback,
     /// Its object is changed, and it calls its first argument if there is one.
     OwnObjectAndComparison,
-    /// It may call its arguments, or methods of theirs.
+    /// It may call its arguments, or their methods.
     NoCallable,
     /// It may call all but its first argument.
     NoCallableButFirst,
-    /// It calls its second argument for what it makes.
+    /// It calls its second argument for what it creates.
     One,
     /// Its first argument is changed.
     OwnArgument,
@@ -128,7 +128,8 @@ const METHODS: &Table = &[
     ("setUTCMonth setUTCSeconds", OwnObject, Kind::Number),
 ];
 
-/// Names that the language itself looks up in order to call what it finds, and names that lead to functions.
+/// Names that the language itself looks up in order to call what it finds, and names that lead to
+/// functions.
 const RESERVED: &str = "constructor then call apply bind next return __proto__";
 
 /// Global functions that may be called with anything.
@@ -195,22 +196,22 @@ fn find(table: &Table, name: &str) -> Option<(Needs, Kind)> {
     line.map(|(_, needs, gives)| (*needs, *gives))
 }
 
-/// What a method needs and gives.
+/// Returns a method's requirement and result.
 pub(super) fn method(name: &str) -> Option<(Needs, Kind)> {
     find(METHODS, name)
 }
 
-/// Whether nothing that can be called may be a member of this name.
+/// Returns whether no callable may be a member of this name.
 pub(super) fn is_reserved(name: &str) -> bool {
     method(name).is_some() || RESERVED.split(' ').any(|known| known == name)
 }
 
-/// What a global function gives that may be called with anything.
+/// Returns the result of a global function that may be called with anything.
 pub(super) fn global_function(name: &str) -> Option<Kind> {
     find(GLOBALS, name).map(|(_, gives)| gives)
 }
 
-/// What `object.name(…)` needs and gives, of a global object.
+/// Returns the requirement and result of `object.name(…)` for a global object.
 pub(super) fn static_function(object: &str, name: &str) -> Option<(Needs, Kind)> {
     let table = match object {
         "Math" => MATH,

@@ -111,7 +111,7 @@ impl Choices {
             .collect()
     }
 
-    /// A document's body: no member begins with an underscore.
+    /// Returns a document's body: no member starts with an underscore.
     pub fn body(&mut self) -> Map<String, Value> {
         let mut body = self.object(4, 14);
         body.retain(|name, _| !name.starts_with('_'));

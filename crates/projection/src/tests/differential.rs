@@ -1,11 +1,12 @@
-//! Each function gives the same rows for the projected document as for the whole one, and throws if and only if it did.
+//! Each function gives the same rows for the projected document as for the whole one, and throws if
+//! and only if it did.
 
 use rquickjs::{Context, Ctx, Function, Runtime};
 
 use super::{choices::Choices, followed::FOLLOWED, maker::Maker, refused::REFUSED};
 use crate::{Projection, whole};
 
-/// Collects the rows as text at the moment of `emit`, and what was thrown.
+/// Collects the rows as text at the moment of `emit`, and thrown values.
 const HARNESS: &str = r#"
     (function () {
         var rows = [], stringify = JSON.stringify, parse = JSON.parse;
@@ -58,7 +59,8 @@ struct Texts {
     projected: Vec<u8>,
 }
 
-/// Runs the functions over random documents, whole and projected. Answers how many rows there were and how many throws.
+/// Runs the functions over random documents, whole and projected. Returns the number of rows and
+/// the number of throws.
 fn compare(sources: &[&str], projection: &Projection, seed: u64, count: usize) -> (usize, usize) {
     let runtime = Runtime::new().unwrap();
     let (whole_context, projected_context) = (
@@ -139,7 +141,7 @@ fn groups_that_share_a_document_give_the_same_rows() {
     }
 }
 
-/// Functions put together from pieces at random: what is accepted must give the same rows.
+/// Functions combined from random pieces: accepted ones must emit the same rows.
 #[test]
 fn functions_made_of_random_pieces_give_the_same_rows() {
     let mut choices = Choices(17);

@@ -1,4 +1,4 @@
-//! Functions put together from pieces at random.
+//! Functions combined from random pieces.
 
 use super::choices::Choices;
 

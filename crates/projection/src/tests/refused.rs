@@ -1,4 +1,4 @@
-//! Functions that are not followed, and what is said of them.
+//! Functions that are not followed, and the reasons.
 
 pub(super) const REFUSED: &[(&str, &str)] = &[
     ("function (doc) { emit(doc._id, doc) }", "passed to"),
@@ -245,11 +245,11 @@ pub(super) const REFUSED: &[(&str, &str)] = &[
     ),
     (
         "function (doc) { var O = Object; emit(doc.a, 1) }",
-        "Object is handed on",
+        "Object is passed on",
     ),
     (
         "function (doc) { Object['keys'](doc.a) }",
-        "Object is handed on",
+        "Object is passed on",
     ),
     (
         "function (doc) { emit.constructor('return 1')() }",

@@ -6,7 +6,7 @@ use crate::{
     need::{Need, array_index},
 };
 
-/// What a need takes of a value, the slow and plain way.
+/// Applies a need to a value, in a slow and simple way.
 fn naive(need: &Need, value: &Value) -> Value {
     match value {
         _ if need.whole => value.clone(),

@@ -1,4 +1,4 @@
-//! A function that is said to leave nothing behind leaves nothing behind.
+//! A function that is declared to leave nothing behind leaves nothing behind.
 
 use rquickjs::{Context, Function, Runtime, Value};
 
@@ -101,7 +101,8 @@ const HARMFUL: &[&str] = &[
     "function (doc) { var o = {x: [].constructor}, {x} = o; x.y = 1 }",
     "function (doc) { var i = 0; i = doc.k; var o = {}; o[i] = [].constructor.assign; o.slice([].constructor, {x: 1}) }",
     "function (doc) { with (doc) { constructor.x = 1 } }",
-    // Variables of one name that are two, or that hold something else than what they are declared with.
+    // Variables of one name that are two, or that hold something else than what they are declared
+    // with.
     "function (doc) { try { throw doc.constructor.assign } catch (f) { f([].constructor.prototype, {x: 1}); var f = function () {} } }",
     "function (doc) { var f = function () {}; try { throw doc.constructor.assign } catch (f) { f([].constructor.prototype, {x: 1}) } }",
     "function (doc) { var f = function () {}; for (f of [doc.constructor.assign]) f([].constructor.prototype, {x: 1}) }",
@@ -193,7 +194,8 @@ fn functions_that_may_leave_something_are_not_trusted() {
     }
 }
 
-/// Gives a function that gives the text of all that can be reached from the global object; and what functions need.
+/// Gives a function that gives the text of all that can be reached from the global object; and what
+/// functions need.
 const WALK: &str = r#"
 (function () {
     var ownKeys = Reflect.ownKeys, descriptor = Object.getOwnPropertyDescriptor, prototype = Object.getPrototypeOf;
@@ -233,7 +235,7 @@ const WALK: &str = r#"
 })()
 "#;
 
-/// Runs a function with all arguments, and says what is different afterwards.
+/// Runs a function with all arguments, and returns the differences afterwards.
 fn difference(source: &str, calls: &[[String; 2]]) -> Option<String> {
     let runtime = Runtime::new().unwrap();
     let context = Context::full(&runtime).unwrap();
@@ -313,7 +315,7 @@ fn functions_of_the_tables_that_are_trusted_leave_nothing_behind() {
     assert!(trusted > 60, "{trusted}");
 }
 
-/// Functions of random pieces that change, hand on and call things.
+/// Functions of random pieces that change, pass on and call things.
 struct Pieces<'c> {
     choices: &'c mut Choices,
 }
@@ -432,7 +434,7 @@ impl Pieces<'_> {
     }
 }
 
-/// SETTEE_SEED is another first seed, SETTEE_FUNCTIONS how many are made.
+/// SETTEE_SEED sets the first seed, SETTEE_FUNCTIONS the number of functions.
 #[test]
 fn functions_of_random_pieces_that_are_trusted_leave_nothing_behind() {
     let number = |name: &str, default| std::env::var(name).map_or(default, |n| n.parse().unwrap());

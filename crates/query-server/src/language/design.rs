@@ -1,4 +1,5 @@
-//! All other functions of design documents: filters, updates, shows, lists, validations and rewrites.
+//! All other functions of design documents: filters, updates, shows, lists, validations and
+//! rewrites.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -13,28 +14,29 @@ pub struct DesignDoc {
     pub id: String,
     /// Its revision, `1-967a…`.
     pub rev: String,
-    /// What its functions are written in.
+    /// The language of its functions.
     pub language: String,
     /// The whole document's JSON text, with `_id` and `_rev`.
     pub json: Arc<[u8]>,
 }
 
-/// Rows of a view for a list function, and where its output goes. Called in turn by [`Designs::list`].
+/// Rows of a view for a list function, and the receiver of its output. Called by [`Designs::list`].
 pub trait ListIo {
-    /// The list function called `start` (or wrote its first output): headers of the response as JSON text
-    /// (`{"headers":{…},"code":…}`, what CouchDB's protocol has in `["start", chunks, resp]`). Called once, before any chunk.
+    /// The list function called `start` (or wrote its first output): headers of the response as
+    /// JSON text (`{"headers":{…},"code":…}`, the `resp` of `["start", chunks, resp]` in CouchDB's
+    /// protocol). Called once, before any chunk.
     ///
     /// # Errors
-    /// Nobody takes the answer any more. The list function ends, and [`Designs::list`] answers this error.
+    /// The receiver is gone. The list function ends, and [`Designs::list`] returns this error.
     fn start(&mut self, response: &[u8]) -> Result<(), Error>;
 
-    /// A piece of output, decoded text.
+    /// Receives a piece of output, decoded text.
     ///
     /// # Errors
     /// As of [`ListIo::start`].
     fn chunk(&mut self, text: &str) -> Result<(), Error>;
 
-    /// The next row (`{"id":…,"key":…,"value":…}`) as JSON text, `None` after the last.
+    /// Returns the next row (`{"id":…,"key":…,"value":…}`) as JSON text, `None` after the last.
     ///
     /// # Errors
     /// As of [`ListIo::start`], or the view cannot be read.
@@ -43,17 +45,20 @@ pub trait ListIo {
 
 /// Calls design functions other than map and reduce.
 pub trait Designs: Send {
-    /// Calls the function at `path` (`["filters","f"]`, `["updates","u"]`, `["shows","s"]`, `["validate_doc_update"]`,
-    /// `["rewrites"]`, `["views","v","map"]` for a `_view` filter) with `args`, a JSON array as in CouchDB's protocol
-    /// (`["ddoc", id, path, args]`). Answers the protocol's reply as compact JSON text: `1` of a validation that passes,
-    /// `[true,[true,false]]` of filters, `["resp",{…}]` of a show, `["up",doc,{…}]` of an update, `["ok", {…}]` of a rewrite.
+    /// Calls the function at `path` (`["filters","f"]`, `["updates","u"]`, `["shows","s"]`,
+    /// `["validate_doc_update"]`, `["rewrites"]`, `["views","v","map"]` for a `_view` filter) with
+    /// `args`, a JSON array as in CouchDB's protocol (`["ddoc", id, path, args]`). Returns the
+    /// protocol's reply as compact JSON text: `1` for a validation that passes,
+    /// `[true,[true,false]]` for filters, `["resp",{…}]` for a show, `["up",doc,{…}]` for an
+    /// update, `["ok", {…}]` for a rewrite.
     ///
     /// # Errors
-    /// A `{"forbidden": …}` or `{"unauthorized": …}` thrown is [`Error::Forbidden`] or [`Error::Unauthorized`], anything else
-    /// that is thrown [`Error::Thrown`].
+    /// A thrown `{"forbidden": …}` or `{"unauthorized": …}` is [`Error::Forbidden`] or
+    /// [`Error::Unauthorized`], any other thrown value [`Error::Thrown`].
     fn call(&mut self, ddoc: &DesignDoc, path: &[&str], args: &[u8]) -> Result<Vec<u8>, Error>;
 
-    /// Calls it with each of `args`, for about as long as [`SLICE`]: answers the replies to the first of them, to one at least.
+    /// Calls it with each of `args`, for about as long as [`SLICE`]: returns the replies to the
+    /// first of them, at least one.
     fn call_some(
         &mut self,
         ddoc: &DesignDoc,
@@ -74,7 +79,7 @@ pub trait Designs: Send {
     /// Runs the list function at `path` (`["lists","l"]`) with `args` = `[head, request]`.
     ///
     /// # Errors
-    /// What the function threw, the limit that it hit, or what `io` failed with.
+    /// The exception of the function, the limit that it hit, or the error of `io`.
     fn list(
         &mut self,
         ddoc: &DesignDoc,

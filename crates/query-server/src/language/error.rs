@@ -1,6 +1,6 @@
 //! The one error of all languages.
 
-/// What users' code, or the process that runs it, did wrong.
+/// An error of users' code, or of the process that runs it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
     /// The source does not compile, or is not a function.
@@ -25,7 +25,7 @@ pub enum Error {
     Limit {
         /// The name of the limit's configuration key.
         limit: &'static str,
-        /// What it is set to, in the unit of that key.
+        /// Its value, in the unit of that key.
         value: String,
     },
     /// No server for this language: CouchDB's `unknown_query_language`.
@@ -37,7 +37,7 @@ pub enum Error {
     /// Too many wait for their turn.
     #[error("too many functions wait for their turn ([functions] queue_limit = {limit})")]
     Busy {
-        /// How many may wait.
+        /// Maximum number of waiting callers.
         limit: usize,
     },
     /// No place came free in time.
@@ -62,7 +62,7 @@ impl From<fair_queue::Busy> for Error {
 }
 
 impl Error {
-    /// The same with no more than so many bytes of each text that a function or its server chose.
+    /// Truncates each text that a function or its server chose to `bytes_max` bytes.
     pub fn cut(self, bytes_max: usize) -> Error {
         let cut = |mut text: String| {
             text.truncate(text.floor_char_boundary(bytes_max));

@@ -1,6 +1,6 @@
-//! What users' code says, as one line of a log.
+//! Text of users' code, as one line of a log.
 
-/// The text with what could end a line, or be taken for something else by a terminal, written out.
+/// Escapes everything that could end a line, or that a terminal could interpret.
 pub fn one_line(text: &str) -> String {
     let unsafe_char = |c: char| c.is_control() || matches!(c, '\u{2028}' | '\u{2029}');
     let mut line = String::with_capacity(text.len());

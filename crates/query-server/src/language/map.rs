@@ -10,54 +10,56 @@ use super::error::Error;
 pub struct Doc<'a> {
     /// The underscore members as JSON text without braces, at least `"_id":"a","_rev":"1-x"`.
     pub members: &'a [u8],
-    /// The rest of the document: a compact JSON object without underscore members and without duplicate members.
+    /// The rest of the document: a compact JSON object without underscore members and without
+    /// duplicate members.
     pub body: &'a [u8],
 }
 
-/// Where one emitted row is in [`Emits::bytes`].
+/// The position of an emitted row in [`Emits::bytes`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Emit {
     /// Index of the document in the slice given to [`Mapper::map`].
     pub doc: u32,
     /// Index of the map function in its [`MapGroup`].
     pub view: u32,
-    /// Where the key's JSON text starts and ends, in bytes.
+    /// Start and end of the key's JSON text, in bytes.
     pub key: (u32, u32),
-    /// Where the value's JSON text starts and ends, in bytes.
+    /// Start and end of the value's JSON text, in bytes.
     pub value: (u32, u32),
 }
 
-/// What map functions emitted: compact JSON texts in one buffer.
+/// Emitted rows: compact JSON texts in one buffer.
 ///
 /// Rows come in the order of documents, then of functions, then of the calls of `emit`.
 #[derive(Clone, Debug, Default)]
 pub struct Emits {
-    /// Keys and values; between them may be bytes that belong to none.
+    /// Keys and values; in between there may be unused bytes.
     pub bytes: Vec<u8>,
-    /// Where each row is in `bytes`.
+    /// The position of each row in `bytes`.
     pub rows: Vec<Emit>,
-    /// For how many documents each function threw, as far as its server tells; functions behind the last did not.
+    /// Number of documents for which each function threw, as far as its server reports it;
+    /// functions after the last did not.
     pub failures: Vec<u64>,
-    /// Nanoseconds that each function took, as far as its server tells.
+    /// Nanoseconds that each function took, as far as its server reports it.
     pub spent: Vec<u64>,
-    /// What functions threw, where [`MapGroup::tells`] asks for it.
+    /// Thrown values, if [`MapGroup::tells`] requests them.
     pub thrown: Vec<Thrown>,
 }
 
-/// What a function threw for a document.
+/// A value that a function threw for a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Thrown {
     /// Index of the document in the slice given to [`Mapper::map`].
     pub doc: u32,
     /// Index of the map function in its [`MapGroup`].
     pub view: u32,
-    /// What it threw; no longer than [`THROWN_BYTES_MAX`].
+    /// The error; no longer than [`THROWN_BYTES_MAX`].
     pub error: Error,
     /// The line of the function's source, from 1, where that is known.
     pub line: Option<u32>,
 }
 
-/// Bytes that are kept of the name and of the reason of what was thrown.
+/// Maximum length of the name and of the reason that are kept of a thrown value, in bytes.
 pub const THROWN_BYTES_MAX: usize = 2000;
 
 impl Thrown {
@@ -82,7 +84,7 @@ impl Emits {
         self.thrown.clear();
     }
 
-    /// How much there is, for [`Emits::renumber`].
+    /// Returns the current size, for [`Emits::renumber`].
     pub fn mark(&self) -> Mark {
         Mark {
             rows: self.rows.len(),
@@ -90,7 +92,7 @@ impl Emits {
         }
     }
 
-    /// What was added since a mark is of documents that come so many later.
+    /// Adds `documents` to the document numbers of everything added since a mark.
     pub fn renumber(&mut self, since: Mark, documents: usize) {
         let rows = self.rows[since.rows..].iter_mut().map(|row| &mut row.doc);
         let thrown = self.thrown[since.thrown..].iter_mut();
@@ -99,17 +101,17 @@ impl Emits {
         }
     }
 
-    /// A function threw for so many documents more.
+    /// Counts documents for which a function threw.
     pub fn note_failures(&mut self, view: usize, documents: u64) {
         add(&mut self.failures, view, documents);
     }
 
-    /// A function took so many nanoseconds more.
+    /// Counts time that a function took, in nanoseconds.
     pub fn note_spent(&mut self, view: usize, nanoseconds: u64) {
         add(&mut self.spent, view, nanoseconds);
     }
 
-    /// The key of a row, as JSON text.
+    /// Returns the key of a row, as JSON text.
     ///
     /// # Panics
     /// When the row is not one of `rows`.
@@ -118,7 +120,7 @@ impl Emits {
         &self.bytes[e.key.0 as usize..e.key.1 as usize]
     }
 
-    /// The value of a row, as JSON text.
+    /// Returns the value of a row, as JSON text.
     ///
     /// # Panics
     /// When the row is not one of `rows`.
@@ -128,7 +130,7 @@ impl Emits {
     }
 }
 
-/// How much was in an [`Emits`].
+/// The size of an [`Emits`].
 #[derive(Clone, Copy, Debug)]
 pub struct Mark {
     rows: usize,
@@ -145,16 +147,18 @@ fn add(sums: &mut Vec<u64>, view: usize, more: u64) {
 /// Whose functions they are.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
-    /// The database's name: databases take turns.
+    /// The database's name: places are shared fairly by databases.
     pub database: Arc<str>,
     /// The design document's id, for log lines.
     pub design: String,
-    /// Names of the views of each map function, for profiles. Views that have a function in common are divided by commas.
+    /// Names of the views of each map function, for profiles. Views that have a function in common
+    /// are divided by commas.
     pub views: Vec<String>,
 }
 
 impl Owner {
-    /// The path of the view with this number, or of the design document when it has no name.
+    /// Returns the path of the view with this number, or of the design document when it has no
+    /// name.
     pub fn view(&self, number: usize) -> String {
         match self.views.get(number) {
             Some(name) => format!("{self}/_view/{name}"),
@@ -180,10 +184,10 @@ pub struct MapGroup {
     pub lib: Option<String>,
     /// For log lines, and for turns.
     pub owner: Owner,
-    /// Bodies are projected to what the functions touch, with a mark before each object and array that is taken whole
-    /// (`projection::Projection::project_records`).
+    /// Bodies are projected to what the functions touch, with a mark before each object and array
+    /// that is taken whole (`projection::Projection::project_records`).
     pub records: bool,
-    /// What functions throw is told ([`Emits::thrown`]), and not logged.
+    /// Thrown values are returned ([`Emits::thrown`]), and not logged.
     pub tells: bool,
     /// Functions are of a text index, and call `index`; each call is a row.
     pub indexes: Indexes,
@@ -195,8 +199,9 @@ pub enum Indexes {
     /// None: they are of views.
     #[default]
     No,
-    /// `index(type, name, value, options)`: the key is `[type, name]`, and the value `[value, options.store]`. A number that is none is
-    /// its name there, as `"NaN"`.
+    /// `index(type, name, value, options)`: the key is `[type, name]`, and the value `[value,
+    /// options.store]`. A number that JSON does not have is represented by its name, such as
+    /// `"NaN"`.
     Nouveau,
     /// `index(name, value, options)`: the key is the name, and the value `[value, options]`.
     Clouseau,
@@ -204,18 +209,18 @@ pub enum Indexes {
 
 /// Runs a [`MapGroup`]; one for each worker thread.
 pub trait Mapper: Send {
-    /// Appends to `out` what the functions emit for `docs`. A function that throws for a document adds nothing for that
-    /// document and is logged, or told.
+    /// Appends the rows that the functions emit for `docs` to `out`. A function that throws for a
+    /// document adds nothing for that document, and the error is logged or returned.
     ///
     /// # Errors
-    /// An error (a limit hit, a dead process) is about the whole call: nothing of `out` is to be used.
+    /// An error (a limit hit, a dead process) concerns the whole call: `out` must not be used.
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
 
     /// The same for the first of `docs`, at least one if there is any: answers how many. Others wait for their turn, so that
     /// it comes to an end after about [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// As of [`Mapper::map`].
+    /// Those of [`Mapper::map`].
     fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
         self.map(docs, out).map(|()| docs.len())
     }

@@ -18,7 +18,7 @@ pub trait Reducer: Send {
     /// `function(keys, values, false)`, keys being `[key, id]` pairs. Answers compact JSON text.
     ///
     /// # Errors
-    /// What the function threw, or the limit that it hit.
+    /// The exception of the function, or the limit that it hit.
     fn reduce(&mut self, rows: &[ReduceRow<'_>]) -> Result<Vec<u8>, Error>;
 
     /// `function(null, values, true)`.

@@ -1,4 +1,5 @@
-//! Design functions in the real query servers of other languages. They are installed by `scripts/setup.sh test`.
+//! Design functions in the real query servers of other languages. They are installed by
+//! `scripts/setup.sh test`.
 
 use crate::common;
 

@@ -1,5 +1,5 @@
-//! The real query servers of other languages: Python's couchpy, and our own for Erlang and Node. They are installed by
-//! `scripts/setup.sh test`.
+//! The real query servers of other languages: Python's couchpy, and our own for Erlang and Node.
+//! They are installed by `scripts/setup.sh test`.
 
 use crate::common;
 
@@ -15,7 +15,8 @@ fn pools() -> Pools {
 
 const LANGUAGES: [&str; 3] = ["erlang", "node", "python"];
 
-/// Two views: the member `k` with the member `v` when there is a `k`; and each element of `list` with its place.
+/// Two views: the member `k` with the member `v` if there is a `k`; and each element of `list` with
+/// its index.
 fn maps(language: &str) -> [&'static str; 2] {
     match language {
         "erlang" => [

@@ -1,4 +1,5 @@
-//! Query servers that misbehave: a fake one, told by its map function what to do for each document.
+//! Query servers that misbehave: a fake one, whose map function determines its behaviour for each
+//! document.
 
 use crate::common;
 
@@ -10,7 +11,8 @@ use query_server::{Pools, Settings};
 
 const DOCS: &[&str] = &["{}", r#"{"a":1}"#, "{}", "{}"];
 
-/// What mapping four documents gives, and that the language serves the next user all the same and leaves nothing behind.
+/// Returns the result of mapping four documents, and checks that the language works for the next
+/// user and leaves nothing behind.
 fn outcome(words: &str) -> Result<Vec<common::Row>, Error> {
     outcome_with(words, |_| {})
 }
@@ -272,7 +274,7 @@ fn a_mapper_goes_on_after_its_process_died() {
     );
 }
 
-/// Not a test by itself: the server that [`processes_die_with_the_server`] kills.
+/// Not a standalone test: the server that [`processes_die_with_the_server`] kills.
 #[test]
 #[ignore = "run by another test"]
 fn a_server_with_a_hung_process() {

@@ -1,4 +1,4 @@
-//! Who gets which process, for how long, and what each is told.
+//! Leases of processes: which process, for how long, and its state.
 
 use crate::common;
 
@@ -21,7 +21,8 @@ fn no_more_processes_than_the_limit_serve_many_threads() {
         for thread in 0..8 {
             let pools = pools.clone();
             scope.spawn(move || {
-                // Half of the threads share functions, so that some processes are reset in between and some are not.
+                // Half of the threads share functions, so that some processes are reset in between
+                // and some are not.
                 let words = if thread % 2 == 0 {
                     "count"
                 } else {
@@ -75,7 +76,7 @@ fn processes_that_die_under_many_threads_are_replaced_and_none_is_left() {
     fake.assert_nothing_left();
 }
 
-/// A list whose first row is only given when the test says so: it holds its process until then.
+/// A list whose first row is only given when the test releases it: it holds its process until then.
 struct Held {
     holds: Arc<Barrier>,
     go_on: Arc<Barrier>,

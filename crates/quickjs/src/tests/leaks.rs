@@ -1,4 +1,4 @@
-use super::{Told, heap, map};
+use super::{RecordingHost, heap, map};
 use crate::{Form, Heap, Limits, Scope, Silent};
 
 /// Functions that touch documents in all ways, some of which throw.
@@ -89,7 +89,7 @@ fn contexts_give_back_what_they_have() {
     let mut used = Vec::new();
     for _ in 0..20 {
         let context = heap.new_context().expect("a context");
-        heap.enter(&context, &Told::default(), |scope| {
+        heap.enter(&context, &RecordingHost::default(), |scope| {
             scope.define_emit().expect("defined");
             let host = scope.host_object(&[c"say"]).expect("an object");
             let kept = scope.keep(host);

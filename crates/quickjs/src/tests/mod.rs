@@ -1,4 +1,4 @@
-//! What only shows from inside: that nothing leaks, and that garbage may be collected at any time.
+//! Tests of internals: that nothing leaks, and that garbage may be collected at any time.
 
 mod leaks;
 mod running;
@@ -9,11 +9,11 @@ use std::cell::RefCell;
 
 use crate::{Clock, Context, Failed, Form, Heap, Host, Limits, Reply, Scope};
 
-/// A host that remembers what it was told, and answers by what that is.
+/// A host that records its calls, and answers by their arguments.
 #[derive(Default)]
-struct Told(RefCell<Vec<String>>);
+struct RecordingHost(RefCell<Vec<String>>);
 
-impl Host for Told {
+impl Host for RecordingHost {
     fn call(&self, function: usize, text: &str, clock: Clock<'_>) -> Reply {
         self.0.borrow_mut().push(format!("{function}:{text}"));
         match text {

@@ -1,4 +1,4 @@
-//! That the functions that run are found, which depends on QuickJS's own layout.
+//! Tests that running functions are found, which depends on QuickJS's own layout.
 
 use std::cell::RefCell;
 

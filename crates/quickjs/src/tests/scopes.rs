@@ -1,4 +1,4 @@
-use super::{Told, heap, map};
+use super::{RecordingHost, heap, map};
 use crate::{Enter, Form, Heap, Limit, Limits, Silent};
 
 #[test]
@@ -74,7 +74,7 @@ fn jobs_of_a_context_that_was_closed_find_no_state() {
 #[test]
 fn scripts_talk_to_the_host_that_is_lent() {
     let (mut heap, context) = heap();
-    let told = Told::default();
+    let told = RecordingHost::default();
     let keep = heap.enter(&context, &told, |scope| {
         let host = scope.host_object(&[c"say", c"ask"]).expect("an object");
         let talk = "(function (host) { return function (x) { host.say('said ' + x); return host.ask(x) } })";

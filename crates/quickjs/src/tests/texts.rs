@@ -1,7 +1,7 @@
 use super::{heap, map};
 use crate::{BuildError, Failed, Form, Silent, WHOLE};
 
-/// Pieces of JSON, and of what is nearly JSON.
+/// Pieces of JSON, and of nearly valid JSON.
 const PIECES: [&[u8]; 26] = [
     b"{",
     b"}",

@@ -1,4 +1,4 @@
-//! What replication documents are told: the members that begin with `_replication_`.
+//! Writes the state of a replication to its document: the members that start with `_replication_`.
 
 use std::time::SystemTime;
 
@@ -9,7 +9,7 @@ use serde_json::{Map, Value};
 use crate::options::DocRef;
 use crate::time::iso8601;
 
-/// A document that others write at the same time is tried so often.
+/// Attempts to write a document that others write at the same time.
 const TRIES_MAX: usize = 20;
 
 const STATE: &str = "_replication_state";
@@ -18,7 +18,7 @@ const TIME: &str = "_replication_state_time";
 const ID: &str = "_replication_id";
 const STATS: &str = "_replication_stats";
 
-/// New values of members; `None` takes one away.
+/// New values of members; `None` removes a member.
 pub type Update = Vec<(&'static str, Option<Value>)>;
 
 pub fn completed(stats: Map<String, Value>) -> Update {
@@ -37,7 +37,7 @@ pub fn failed(reason: &str) -> Update {
     ]
 }
 
-/// No state at all.
+/// Removes the state.
 pub fn cleared() -> Update {
     [STATE, TIME, REASON, ID, STATS]
         .map(|name| (name, None))
@@ -62,7 +62,7 @@ pub fn error(reason: &str, id: Option<&str>) -> Update {
     ]
 }
 
-/// Writes the members into the document as it is now. One that is gone is left alone.
+/// Writes the members into the current revision of the document. A deleted document is left alone.
 ///
 /// # Errors
 /// Those of the database.

@@ -1,4 +1,4 @@
-//! A worker: takes a batch of changes, and brings to the target what it misses.
+//! A worker: takes batches of changes, and copies the revisions that the target lacks.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -6,12 +6,12 @@ use std::sync::atomic::Ordering::Relaxed;
 use tokio::sync::{Mutex, mpsc};
 
 use super::Job;
-use super::through::Through;
+use super::watermark::Watermark;
+use crate::db::{Body, Change, Doc, Missing, Portions, Refused, attachments};
 use crate::error::Error;
-use crate::peer::{Body, Change, Doc, Missing, Portions, Refused, apart};
 use crate::traced;
 
-/// Changes that are dealt with together.
+/// Changes that are processed together.
 pub struct Batch {
     pub number: u64,
     pub changes: Vec<Change>,
@@ -20,8 +20,9 @@ pub struct Batch {
 pub struct Worker {
     pub job: Arc<Job>,
     pub waiting: Arc<Mutex<mpsc::Receiver<Batch>>>,
-    pub through: Arc<Through>,
-    /// There was nothing in the target when the job began: it need not be asked about documents that come along.
+    pub through: Arc<Watermark>,
+    /// The target was empty when the job started: documents that the feed includes need not be
+    /// checked there.
     pub target_was_empty: bool,
 }
 
@@ -65,7 +66,7 @@ impl Worker {
         let (portions, written) = mpsc::channel(1);
         let (read, write) =
             tokio::join!(self.read(with_docs, missing, portions), self.write(written));
-        // A writer that gave up says more than the reader that it left alone.
+        // The writer's error explains more than that of the reader, which it left waiting.
         write?;
         read
     }
@@ -101,27 +102,29 @@ impl Worker {
     async fn write(&self, mut portions: mpsc::Receiver<Vec<Doc>>) -> Result<(), Error> {
         let job = &self.job;
         while let Some(docs) = portions.recv().await {
-            let (apart, docs): (Vec<Doc>, Vec<Doc>) = docs
+            let (streamed, docs): (Vec<Doc>, Vec<Doc>) = docs
                 .into_iter()
-                .partition(|doc| matches!(doc.body, Body::Apart(_)));
+                .partition(|doc| matches!(doc.body, Body::Streamed(_)));
             if !docs.is_empty() {
                 let count = docs.len() as u64;
                 job.progress.docs_read.fetch_add(count, Relaxed);
                 let refused = job.target.write(docs).await?;
                 self.note(count, &refused);
             }
-            for doc in apart {
-                let Body::Apart(rev) = doc.body else { continue };
+            for doc in streamed {
+                let Body::Streamed(rev) = doc.body else {
+                    continue;
+                };
                 job.progress.docs_read.fetch_add(1, Relaxed);
                 let retries = job.replication.retries_per_request;
-                let bring = apart::bring(&job.source, &job.target, &doc.id, &rev, retries);
+                let bring = attachments::bring(&job.source, &job.target, &doc.id, &rev, retries);
                 self.note(1, &bring.await?);
             }
         }
         Ok(())
     }
 
-    /// Counts what was written and what was refused.
+    /// Counts written and refused documents.
     fn note(&self, count: u64, refused: &[Refused]) {
         for no in refused {
             tracing::warn!(

@@ -1,20 +1,21 @@
-//! How long a job that failed waits.
+//! Delays of failed jobs.
 
 use std::time::Duration;
 
-use crate::peer::random;
+use crate::db::random;
 
-/// After the first crash; doubles with each.
+/// Delay after the first crash; doubles with each further one.
 const CRASH_WAIT: Duration = Duration::from_secs(30);
 const CRASH_EXPONENT_MAX: u32 = 10;
-/// So many seconds at most does a document wait that could not become a job; doubles with each failure,
+/// Upper limit of the first delay of a document that could not become a job, in seconds; doubles
+/// with each further failure.
 const DOC_WAIT_S: u64 = 64;
 const DOC_EXPONENT_MAX: u32 = 12;
-/// but nobody waits longer than a day. (In CouchDB a day is the mean of the last bound.)
+/// Maximum delay, a day, in seconds. (In CouchDB a day is the mean of the maximum.)
 const DOC_WAIT_S_MAX: u64 = 86_400;
 
-/// The wait after so many crashes in a row, with up to a tenth more, so that jobs of one vanished server do not come back
-/// all at once.
+/// Returns the delay after consecutive crashes, with up to a tenth more, so that the jobs of one
+/// vanished server do not retry all at the same time.
 pub fn crash_backoff(crashes: u32) -> Duration {
     if crashes == 0 {
         return Duration::ZERO;
@@ -23,7 +24,8 @@ pub fn crash_backoff(crashes: u32) -> Duration {
     base + base.mul_f64(random() / 10.0)
 }
 
-/// The wait of a document after so many failures (from 0): anything up to a bound that doubles, as in CouchDB.
+/// Returns the delay of a document after `failures` failures (from 0): a random time below a limit
+/// that doubles, as in CouchDB.
 pub fn doc_backoff(failures: u32) -> Duration {
     Duration::from_secs(1) + Duration::from_secs(doc_bound_s(failures)).mul_f64(random())
 }

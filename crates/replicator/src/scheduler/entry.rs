@@ -1,4 +1,4 @@
-//! A job as the scheduler knows it.
+//! The scheduler's record of a job.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -17,12 +17,12 @@ use crate::progress::Progress;
 use crate::selections::Held;
 use crate::time::{iso8601, unix};
 
-/// What a job is doing.
+/// The state of a job.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum JobState {
     Pending,
     Running,
-    /// It failed, and waits to be tried again.
+    /// Failed, and waiting for a retry.
     Crashing,
 }
 
@@ -41,7 +41,7 @@ pub enum EventKind {
     Added,
     Started,
     Stopped,
-    /// Why.
+    /// The reason of the crash.
     Crashed(String),
 }
 
@@ -72,7 +72,7 @@ impl Event {
     }
 }
 
-/// A run under way.
+/// A run in progress.
 pub struct Run {
     pub stop: watch::Sender<bool>,
     pub ended: watch::Receiver<bool>,
@@ -83,17 +83,17 @@ pub struct Entry {
     pub replication: Arc<Replication>,
     pub progress: Arc<Progress>,
     pub run: Option<Run>,
-    /// The run of a job that this one replaced: it has to end first.
+    /// The run of a job that this one replaced, which has to end first.
     pub after: Option<watch::Receiver<bool>>,
     pub last_started: Option<Instant>,
     pub outcome: watch::Sender<Option<Outcome>>,
-    /// Of the newest run.
+    /// The serial number of the latest run.
     pub serial: u64,
     /// Newest first.
     history: VecDeque<Event>,
     added: SystemTime,
     not_before: Option<Instant>,
-    /// Crashes in a row.
+    /// Consecutive crashes.
     crashes: u32,
     crash: Option<(Instant, String)>,
     /// Memory of its ids or selector.
@@ -145,7 +145,7 @@ impl Entry {
         self.history.truncate(max.max(1));
     }
 
-    /// The run, if there is one, is told to end. Answers when it has.
+    /// Stops the run, if any. Returns a signal of its end.
     pub fn retire(self) -> Option<watch::Receiver<bool>> {
         counters::JOBS_REMOVED.count();
         let run = self.run?;
@@ -154,12 +154,12 @@ impl Entry {
         Some(run.ended)
     }
 
-    /// Stops for others; the job goes on later.
+    /// Stops to make room for others; the job continues later.
     pub fn give_way(&mut self, history_max: usize) {
         let Some(run) = self.run.take() else { return };
         run.stop.send_replace(true);
         self.after = Some(run.ended);
-        // What this run says from now on counts no more.
+        // Further events of this run are ignored.
         self.serial = next_serial();
         self.note(Event::now(EventKind::Stopped), history_max);
     }
@@ -170,7 +170,7 @@ impl Entry {
         self.note(Event::now(EventKind::Crashed(error.text())), history_max);
     }
 
-    /// A job that has run for a while is healthy again.
+    /// Resets the crashes of a job that has run long enough to be healthy.
     pub fn forget_crashes(&mut self, now: Instant, threshold: Duration) {
         let healthy = |at| now.saturating_duration_since(at) >= threshold;
         if self.is_running() && self.last_started.is_some_and(healthy) {
@@ -179,7 +179,7 @@ impl Entry {
         }
     }
 
-    /// When it may start.
+    /// Returns when it may start.
     pub fn ready_at(&self) -> Option<Instant> {
         let crash = self.crash.as_ref().map(|(until, _)| *until);
         crash.max(self.not_before)
@@ -261,7 +261,7 @@ impl Entry {
     }
 }
 
-/// Numbers that runs are told apart by.
+/// Returns a number that distinguishes runs.
 fn next_serial() -> u64 {
     use std::sync::atomic::{AtomicU64, Ordering};
     static NEXT: AtomicU64 = AtomicU64::new(1);

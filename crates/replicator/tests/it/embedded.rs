@@ -1,4 +1,4 @@
-//! Replication between databases of one server, without HTTP.
+//! Replication between databases on one server, without HTTP.
 use crate::support;
 
 use serde_json::{Value, json};
@@ -42,7 +42,7 @@ async fn a_session_goes_on_where_the_last_one_ended() {
     assert_eq!(node.completed(request()).await["no_changes"], true);
     write(&one, &[r#"{"_id":"c"}"#]).await;
     let third = node.completed(request()).await;
-    // One that starts over would check three, and find one missing.
+    // Restarting from the beginning would check three, and find one missing.
     assert_eq!(third["history"][0]["missing_checked"], 3);
     assert_eq!(third["history"][0]["missing_found"], 3);
     assert_eq!(third["history"][1]["session_id"], first["session_id"]);
@@ -133,7 +133,7 @@ async fn a_continuous_job_runs_until_it_is_cancelled_by_whom_it_belongs_to() {
     let cancelled = node.replicator.replicate(&cancel, admin()).await;
     assert!(matches!(cancelled, Ok(Replicated::Cancelled(_))));
     assert_eq!(node.replicator.job_counts().total(), 0);
-    // Where it was is recorded.
+    // Its progress was recorded.
     let again = node
         .completed(json!({"source": "one", "target": "two"}))
         .await;

@@ -1,5 +1,5 @@
-//! Replication documents with a filter function, whose source comes and goes.
-// The other file of tests uses the rest.
+//! Replication documents with a filter function, whose source becomes unavailable and returns.
+// The other test module uses the rest.
 #[allow(dead_code)]
 use crate::support;
 
@@ -11,7 +11,7 @@ use support::{Node, until, write};
 use tokio::io::{AsyncReadExt, AsyncWriteExt};
 use tokio::net::{TcpListener, TcpStream};
 
-/// A database behind HTTP without changes; its design document is what this holds.
+/// A database behind HTTP without changes; this holds its design document.
 #[derive(Clone)]
 struct Source {
     filter: Arc<Mutex<Option<&'static str>>>,
@@ -38,7 +38,7 @@ impl Source {
         if path.contains("/_changes") {
             let open = b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\n1\r\n\n\r\n";
             let _ = connection.write_all(open).await;
-            // Nothing ever changes.
+            // Never sends a change.
             return std::future::pending().await;
         }
         let (status, body) = match path {
@@ -75,7 +75,7 @@ async fn a_running_job_outlives_a_failed_look_at_its_filter() {
     tokio::spawn(source.clone().serve(listener));
     let node = Node::new();
     let docs = node.create("_replicator").await;
-    // Written without the rules, which would name the writer.
+    // Written without the rules, which would add the writer.
     let doc = json!({
         "_id": "r", "source": url, "target": url, "continuous": true, "filter": "d/f", "owner": "admin"
     });

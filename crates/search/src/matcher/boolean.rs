@@ -1,11 +1,11 @@
-//! Documents by what several cursors have in common, or not.
+//! Cursors that combine others: and, or, not.
 
 use std::rc::Rc;
 
 use super::{BoxMatcher, Doc, END, Matcher};
 use crate::Effort;
 
-/// Documents that all of some match.
+/// Documents that all parts match.
 pub(crate) struct Intersection {
     parts: Vec<BoxMatcher>,
     doc: Doc,
@@ -13,7 +13,7 @@ pub(crate) struct Intersection {
 }
 
 impl Intersection {
-    /// Of one part at least. The rarest leads.
+    /// Takes at least one part. The rarest one leads.
     pub fn new(mut parts: Vec<BoxMatcher>, effort: Rc<Effort>) -> Intersection {
         parts.sort_by_key(|part| part.cost());
         let doc = parts.first().map_or(END, |part| part.doc());
@@ -22,7 +22,7 @@ impl Intersection {
         all
     }
 
-    /// The first document from `doc` on, which the first part is at, that all have.
+    /// Returns the first document from `doc` on that all parts match; the first part is at `doc`.
     fn settle(&mut self, mut doc: Doc) -> Doc {
         'next: while doc != END {
             if !self.effort.go_on() {
@@ -88,18 +88,18 @@ impl Matcher for Intersection {
     }
 }
 
-/// Documents that some of many match.
+/// Documents that at least `least` parts match.
 pub(crate) struct Disjunction {
-    /// A heap by document: the first is at the least.
+    /// A heap by document; the smallest is first.
     parts: Vec<BoxMatcher>,
-    /// So many are to match.
+    /// The number of parts that must match.
     least: usize,
     doc: Doc,
     effort: Rc<Effort>,
 }
 
 impl Disjunction {
-    /// `least`: how many are to match, one at least.
+    /// `least` is the number of parts that must match, at least one.
     pub fn new(mut parts: Vec<BoxMatcher>, least: usize, effort: Rc<Effort>) -> Disjunction {
         parts.retain(|part| part.doc() != END);
         parts.sort_by_key(|part| part.doc());
@@ -113,7 +113,7 @@ impl Disjunction {
         any
     }
 
-    /// Puts the part at a place of the heap where it belongs, below.
+    /// Restores the heap below a position.
     fn sink(&mut self, mut at: usize) {
         loop {
             let left = 2 * at + 1;
@@ -160,7 +160,7 @@ impl Disjunction {
         }
     }
 
-    /// Goes on to the first document that enough of them match.
+    /// Advances to the first document that enough parts match.
     fn settle(&mut self) -> Doc {
         loop {
             self.doc = self.parts.first().map_or(END, |part| part.doc());
@@ -222,7 +222,7 @@ impl Matcher for Disjunction {
     }
 }
 
-/// Documents that one matches and another does not.
+/// Documents that one part matches and another does not.
 pub(crate) struct Excluding {
     inner: BoxMatcher,
     not: BoxMatcher,
@@ -280,7 +280,7 @@ impl Matcher for Excluding {
     }
 }
 
-/// Documents that one matches; those that others match too have a higher score.
+/// Documents that one part matches; those that others match as well score higher.
 pub(crate) struct Preferring {
     needed: BoxMatcher,
     preferred: BoxMatcher,
@@ -291,7 +291,7 @@ impl Preferring {
         Preferring { needed, preferred }
     }
 
-    /// Whether others match the document too.
+    /// Returns whether the others match the document as well.
     fn is_preferred(&mut self) -> bool {
         let doc = self.needed.doc();
         if self.preferred.doc() < doc {
@@ -335,14 +335,15 @@ impl Matcher for Preferring {
     }
 }
 
-/// Documents of several parts, of which those with more of them score more: Lucene 4.6's `coord`.
+/// Documents of several parts, which score more the more parts match: Lucene 4.6's `coord`.
 pub(crate) struct Coordinated {
     inner: BoxMatcher,
     parts: u32,
 }
 
 impl Coordinated {
-    /// `parts`: how many there are that score; 0 when all count alike, and the whole is one part of others.
+    /// `parts` is the number of scoring parts; 0 when all count alike, and the whole is one part of
+    /// another query.
     pub fn new(inner: BoxMatcher, parts: usize) -> Coordinated {
         Coordinated {
             inner,

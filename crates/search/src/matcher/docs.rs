@@ -1,4 +1,4 @@
-//! Documents that all have one score: lists and sets of them, and all that there are.
+//! Cursors over documents with a constant score: lists, bit sets, and all documents.
 
 use tantivy::DocSet;
 use tantivy::postings::SegmentPostings;
@@ -43,7 +43,7 @@ impl Matcher for Everything {
     }
 }
 
-/// Documents in a list.
+/// Documents of a list.
 pub(crate) struct DocList {
     docs: Vec<Doc>,
     at: usize,
@@ -51,7 +51,7 @@ pub(crate) struct DocList {
 }
 
 impl DocList {
-    /// The list is in order, each of it once.
+    /// `docs` is sorted and has no duplicates.
     pub fn new(docs: Vec<Doc>, score: f32) -> DocList {
         DocList { docs, at: 0, score }
     }
@@ -68,7 +68,7 @@ impl Matcher for DocList {
     }
 
     fn seek(&mut self, target: Doc) -> Doc {
-        // Most often it is near.
+        // Gallops, since the target is usually near.
         let mut step = 1;
         while self
             .docs
@@ -92,7 +92,7 @@ impl Matcher for DocList {
     }
 }
 
-/// Documents in a set of bits.
+/// Documents of a bit set.
 struct DocBits {
     bits: Vec<u64>,
     doc: Doc,
@@ -101,7 +101,7 @@ struct DocBits {
 }
 
 impl DocBits {
-    /// The first document from `target` on.
+    /// Returns the first document from `target` on.
     fn find(&mut self, target: Doc) -> Doc {
         let mut word = target as usize / 64;
         let mut bits = match self.bits.get(word) {
@@ -151,10 +151,10 @@ impl Matcher for DocBits {
     }
 }
 
-/// Documents are a list while they are fewer than this part of the segment's, and a set of bits when they are more.
+/// Documents are a list up to one in this number of the segment's documents, and a bit set above.
 const LIST_PART: usize = 32;
 
-/// Puts documents of many terms together.
+/// Collects documents of many terms.
 pub(crate) struct DocSetBuilder {
     docs: Doc,
     list: Vec<Doc>,
@@ -162,7 +162,7 @@ pub(crate) struct DocSetBuilder {
 }
 
 impl DocSetBuilder {
-    /// `docs`: of the segment.
+    /// `docs` is the number of documents of the segment.
     pub fn new(docs: Doc) -> DocSetBuilder {
         DocSetBuilder {
             docs,
@@ -171,7 +171,7 @@ impl DocSetBuilder {
         }
     }
 
-    /// What a set of them takes at most, in bytes.
+    /// Returns the maximum size of a set, in bytes.
     pub fn bytes_max(docs: Doc) -> usize {
         docs as usize / LIST_PART * size_of::<Doc>() * 2 + 1024
     }
@@ -186,7 +186,7 @@ impl DocSetBuilder {
         Ok(())
     }
 
-    /// Adds a document. They may come in any order, and more than once.
+    /// Adds a document. Documents may come in any order, and repeatedly.
     pub fn put(&mut self, doc: Doc) {
         if let Some(bits) = &mut self.bits {
             bits[doc as usize / 64] |= 1 << (doc % 64);
@@ -201,7 +201,7 @@ impl DocSetBuilder {
         }
     }
 
-    /// The documents that were added, all with one score.
+    /// Returns a cursor over the documents, with a constant score.
     pub fn finish(mut self, score: f32) -> BoxMatcher {
         let Some(bits) = self.bits else {
             self.list.sort_unstable();

@@ -1,4 +1,4 @@
-//! Documents with terms near each other, by functions of intervals.
+//! Cursors over documents with terms near each other, by interval functions.
 
 use std::cmp::Reverse;
 use std::rc::Rc;
@@ -11,7 +11,7 @@ use super::{Doc, END, Matcher};
 use crate::Effort;
 use crate::query::Interval;
 
-/// From the first to the last token of something, and the tokens between its parts.
+/// The first and last token of a match, and the number of tokens between its parts.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 struct Span {
     first: u32,
@@ -19,10 +19,10 @@ struct Span {
     gaps: u32,
 }
 
-/// A term of the source with its postings, or without when the segment has none.
+/// The terms of the source with their postings; `None` when the segment has none.
 type Terms = FxHashMap<String, Option<SegmentPostings>>;
 
-/// Intervals' documents.
+/// Documents that an interval source matches.
 pub(crate) struct IntervalMatcher {
     source: Interval,
     terms: Terms,
@@ -34,7 +34,7 @@ pub(crate) struct IntervalMatcher {
 }
 
 impl IntervalMatcher {
-    /// `docs`: of the segment.
+    /// `docs` is the number of documents of the segment.
     pub fn new(
         source: Interval,
         terms: Terms,
@@ -71,7 +71,7 @@ impl IntervalMatcher {
             }
             let spans = spans(&self.source, &mut self.terms, next, &self.effort);
             if !spans.is_empty() {
-                // Lucene's sum: an interval counts by its width beyond what it has to be.
+                // Lucene's sum: an interval counts less the wider it is beyond its minimum.
                 self.freq = spans.iter().map(|s| 1.0 / (1.0 + s.gaps as f32)).sum();
                 self.doc = next;
                 return next;
@@ -101,7 +101,7 @@ impl Matcher for IntervalMatcher {
     }
 
     fn score(&mut self) -> f32 {
-        // Lucene's saturation function with a pivot of 1.
+        // Lucene's saturation function, with a pivot of 1.
         self.boost * self.freq / (self.freq + 1.0)
     }
 
@@ -111,10 +111,11 @@ impl Matcher for IntervalMatcher {
     }
 }
 
-/// Of a term, its first places in a document count.
+/// The maximum number of positions of a term in a document that are considered.
 const POSITIONS_MAX: usize = 1000;
 
-/// The least spans of the source in a document: in order of their first tokens, and of their last ones too. None when there is no time for them.
+/// Returns the minimal spans of the source in a document, ordered by their first tokens and also by
+/// their last ones. Empty when time runs out.
 fn spans(source: &Interval, terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec<Span> {
     if !effort.go_on() {
         return vec![];
@@ -163,7 +164,8 @@ fn spans(source: &Interval, terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec
     }
 }
 
-/// Spans that have all parts one after the other: each begins with a span of the first part and goes on with the nearest.
+/// Returns spans that contain all parts in order: each starts with a span of the first part and
+/// continues with the nearest.
 fn ordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec<Span> {
     let Some((first, others)) = parts.split_first() else {
         return vec![];
@@ -184,7 +186,7 @@ fn ordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -> 
     found
 }
 
-/// Spans that have all parts in any order, none of which overlap.
+/// Returns spans that contain all parts in any order, without overlap.
 fn unordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -> Vec<Span> {
     let all = parts.iter().map(|part| spans(part, terms, doc, effort));
     let all: Vec<Vec<Span>> = all.collect();
@@ -216,17 +218,19 @@ fn unordered(parts: &[Interval], terms: &mut Terms, doc: Doc, effort: &Effort) -
     found
 }
 
-/// The span that ends first of those that do not begin before. As they are in order of both, it is the first of them.
+/// Returns the span with the earliest end that does not start before `from`. As spans are ordered
+/// by both, it is the first one.
 fn nearest(spans: &[Span], from: u32) -> Option<Span> {
     let at = spans.partition_point(|s| s.first < from);
     spans.get(at).copied()
 }
 
-/// Those that have no other within.
+/// Keeps the spans that contain no other.
 fn least(mut spans: Vec<Span>) -> Vec<Span> {
     spans.sort_unstable_by_key(|s| (s.first, Reverse(s.last), s.gaps));
     spans.dedup();
-    // From the last one on, each that does not reach over one that begins with it or after it.
+    // From the last to the first: keeps each that does not contain one that starts with it or after
+    // it.
     let mut kept: Vec<Span> = vec![];
     for span in spans.into_iter().rev() {
         let holds_another = kept.last().is_some_and(|next| {

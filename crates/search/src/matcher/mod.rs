@@ -1,4 +1,4 @@
-//! Which documents of a segment match, and with which score: cursors over documents in their order.
+//! Cursors over the matching documents of a segment, in document order, with their scores.
 
 mod boolean;
 mod docs;
@@ -9,23 +9,23 @@ mod term;
 pub(crate) use boolean::{Coordinated, Disjunction, Excluding, Intersection, Preferring};
 pub(crate) use docs::{DocList, DocSetBuilder, Everything};
 pub(crate) use interval::IntervalMatcher;
-pub(crate) use phrase::{PhraseMatcher, Slot};
+pub(crate) use phrase::{PhraseMatcher, PhrasePosition};
 pub(crate) use term::TermMatcher;
 
-/// A document of a segment.
+/// A document's number in a segment.
 pub(crate) type Doc = u32;
-/// What a cursor is at when there are no more.
+/// The position of a cursor that is exhausted.
 pub(crate) const END: Doc = tantivy::TERMINATED;
 
-/// A cursor over documents that match. It is at the first one when it is made.
+/// A cursor over matching documents. A new one is at the first match.
 pub(crate) trait Matcher {
-    /// The document that it is at.
+    /// Returns the current document.
     fn doc(&self) -> Doc;
 
-    /// Goes to the next document.
+    /// Advances to the next document.
     fn advance(&mut self) -> Doc;
 
-    /// Goes to the first document from `target` on, which is not before the one that it is at.
+    /// Advances to the first document from `target` on, which is not before the current one.
     fn seek(&mut self, target: Doc) -> Doc {
         let mut doc = self.doc();
         while doc < target {
@@ -34,7 +34,8 @@ pub(crate) trait Matcher {
         doc
     }
 
-    /// Whether a document matches, which is not before the last one that was asked for. It may be at a later one already.
+    /// Returns whether a document matches, which must not be before the last one tested. The cursor
+    /// may already be past it.
     fn has(&mut self, doc: Doc) -> bool {
         if self.doc() < doc {
             self.seek(doc);
@@ -42,25 +43,26 @@ pub(crate) trait Matcher {
         self.doc() == doc
     }
 
-    /// The score of the document that it is at.
+    /// Returns the score of the current document.
     fn score(&mut self) -> f32;
 
-    /// How many parts of a query it stands for match the document that it is at, of those that count for a score.
+    /// Returns the number of scoring clauses that match the current document.
     fn matching(&mut self) -> u32 {
         1
     }
 
-    /// How often a term or phrase is in the document that it is at, and how long the field is, if that counts; `None` of anything else.
+    /// Returns the frequency of a term or phrase in the current document, and the length of the
+    /// field, if that counts; `None` for other queries.
     fn frequency(&mut self) -> Option<(f32, Option<u32>)> {
         None
     }
 
-    /// Of what scores by how many parts match: how many do.
+    /// Returns the number of matching parts of a query that scores by it.
     fn matching_of_parts(&mut self) -> Option<u32> {
         None
     }
 
-    /// About how many documents there are.
+    /// Returns roughly the number of documents.
     fn cost(&self) -> u64;
 }
 

@@ -1,4 +1,4 @@
-//! Documents with terms at their places, or near them.
+//! Cursors over documents with terms at given positions, or near them.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -11,20 +11,20 @@ use crate::Effort;
 use crate::column::Lengths;
 use crate::similarity::Weight;
 
-/// A place of a phrase, with the postings of the terms of which one is to be there.
-pub(crate) struct Slot {
+/// A position of a phrase, with the postings of its alternative terms.
+pub(crate) struct PhrasePosition {
     offset: u32,
     terms: Vec<SegmentPostings>,
-    /// In the document that it is at: where the terms are, each less the offset.
+    /// In the current document: the positions of the terms, each minus the offset.
     positions: Vec<i64>,
     buffer: Vec<u32>,
-    /// Memory that is taken for these, in bytes.
+    /// Memory taken for the positions, in bytes.
     held: usize,
 }
 
-impl Slot {
-    pub fn new(offset: u32, terms: Vec<SegmentPostings>) -> Slot {
-        Slot {
+impl PhrasePosition {
+    pub fn new(offset: u32, terms: Vec<SegmentPostings>) -> PhrasePosition {
+        PhrasePosition {
             offset,
             terms,
             positions: vec![],
@@ -57,7 +57,7 @@ impl Slot {
             .sum()
     }
 
-    /// Answers whether there are time and memory for it.
+    /// Returns whether there were time and memory for it.
     fn read_positions(&mut self, doc: Doc, effort: &Effort) -> bool {
         self.positions.clear();
         let several = self.terms.len() > 1;
@@ -82,9 +82,9 @@ impl Slot {
     }
 }
 
-/// A phrase's documents.
+/// Documents that contain a phrase.
 pub(crate) struct PhraseMatcher {
-    slots: Vec<Slot>,
+    phrase_positions: Vec<PhrasePosition>,
     slop: u32,
     weight: Arc<Weight>,
     lengths: Option<Lengths>,
@@ -95,16 +95,16 @@ pub(crate) struct PhraseMatcher {
 
 impl PhraseMatcher {
     pub fn new(
-        mut slots: Vec<Slot>,
+        mut phrase_positions: Vec<PhrasePosition>,
         slop: u32,
         weight: Arc<Weight>,
         lengths: Option<Lengths>,
         effort: Rc<Effort>,
     ) -> PhraseMatcher {
-        slots.sort_by_key(Slot::cost);
-        let doc = slots.first().map_or(END, Slot::doc);
+        phrase_positions.sort_by_key(PhrasePosition::cost);
+        let doc = phrase_positions.first().map_or(END, PhrasePosition::doc);
         let mut phrase = PhraseMatcher {
-            slots,
+            phrase_positions,
             slop,
             weight,
             lengths,
@@ -122,16 +122,16 @@ impl PhraseMatcher {
                 doc = END;
                 break;
             }
-            for i in 0..self.slots.len() {
-                let at = self.slots[i].seek(doc);
+            for i in 0..self.phrase_positions.len() {
+                let at = self.phrase_positions[i].seek(doc);
                 if at > doc {
                     doc = at;
                     continue 'next;
                 }
             }
             let effort = &self.effort;
-            let mut slots = self.slots.iter_mut();
-            if !slots.all(|slot| slot.read_positions(doc, effort)) {
+            let mut phrase_positions = self.phrase_positions.iter_mut();
+            if !phrase_positions.all(|p| p.read_positions(doc, effort)) {
                 doc = END;
                 break;
             }
@@ -148,28 +148,32 @@ impl PhraseMatcher {
         doc
     }
 
-    /// How often all terms are at their places.
+    /// Returns the number of exact matches.
     fn exact(&self) -> usize {
-        let Some((first, others)) = self.slots.split_first() else {
+        let Some((first, others)) = self.phrase_positions.split_first() else {
             return 0;
         };
         let everywhere = |p: &&i64| {
             others
                 .iter()
                 .take_while(|_| self.effort.go_on())
-                .all(|slot| slot.positions.binary_search(p).is_ok())
+                .all(|other| other.positions.binary_search(p).is_ok())
         };
         first.positions.iter().filter(everywhere).count()
     }
 
-    /// Lucene's sum over places where all terms are near theirs: the nearer, the more.
+    /// Returns Lucene's sum over sloppy matches: the nearer, the higher.
     fn sloppy(&self, slop: i64) -> f32 {
-        let mut next = vec![0; self.slots.len()];
-        let mut at: Vec<i64> = self.slots.iter().map(|slot| slot.positions[0]).collect();
+        let mut next = vec![0; self.phrase_positions.len()];
+        let mut at: Vec<i64> = self
+            .phrase_positions
+            .iter()
+            .map(|p| p.positions[0])
+            .collect();
         let mut end = at.iter().copied().max().unwrap_or_default();
         let least = |at: &[i64]| {
             (0..at.len())
-                .min_by_key(|i| (at[*i], self.slots[*i].offset))
+                .min_by_key(|i| (at[*i], self.phrase_positions[*i].offset))
                 .unwrap_or_default()
         };
         let mut freq = 0.0;
@@ -180,9 +184,9 @@ impl PhraseMatcher {
         };
         let mut limit = second(&at, moving);
         let mut width = end - at[moving];
-        while self.effort.spend(self.slots.len()) {
+        while self.effort.spend(self.phrase_positions.len()) {
             next[moving] += 1;
-            let Some(position) = self.slots[moving].positions.get(next[moving]) else {
+            let Some(position) = self.phrase_positions[moving].positions.get(next[moving]) else {
                 break;
             };
             at[moving] = *position;
@@ -206,7 +210,7 @@ impl PhraseMatcher {
 }
 
 impl PhraseMatcher {
-    /// What the column of lengths says of the document that it is at.
+    /// Returns the length in the current document, from the column of lengths.
     fn length(&self) -> u32 {
         match &self.lengths {
             None => 1,
@@ -243,6 +247,8 @@ impl Matcher for PhraseMatcher {
     }
 
     fn cost(&self) -> u64 {
-        self.slots.first().map_or(0, Slot::cost)
+        self.phrase_positions
+            .first()
+            .map_or(0, PhrasePosition::cost)
     }
 }

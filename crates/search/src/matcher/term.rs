@@ -1,4 +1,4 @@
-//! Documents with a term.
+//! Cursor over documents that contain a term.
 
 use std::sync::Arc;
 
@@ -9,11 +9,11 @@ use super::{Doc, Matcher};
 use crate::column::Lengths;
 use crate::similarity::Weight;
 
-/// A term's documents.
+/// Documents that contain a term.
 pub(crate) struct TermMatcher {
     postings: SegmentPostings,
     weight: Arc<Weight>,
-    /// `None` of a field whose length does not count: it is 1, and so is how often the term is in it.
+    /// `None` for a field whose length does not count: the length is 1, and so is the frequency.
     lengths: Option<Lengths>,
 }
 

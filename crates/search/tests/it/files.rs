@@ -1,4 +1,4 @@
-//! The files of an index: what is damaged, lost, left over, or copied.
+//! The files of an index: damaged, lost, left over, or copied.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -24,7 +24,8 @@ fn segment_files(dir: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Where what tantivy adds to each file begins: a line of JSON with the sum, its length, and a number that is the same for all.
+/// Returns where tantivy's footer starts: a line of JSON with the checksum, its length, and a
+/// constant.
 fn footer_at(file: &[u8]) -> usize {
     let numbers = file.len() - 8;
     let length = file[numbers..numbers + 4].try_into().unwrap();
@@ -68,7 +69,7 @@ fn an_index_that_cannot_be_read_is_empty_and_says_so() {
 fn what_cannot_be_opened_now_is_not_thrown_away() {
     let dir = tempfile::tempdir().unwrap();
     write(&opened(dir.path()), &[("a", "x")], 7);
-    // A folder in place of the file: an error that says nothing about what is in the file.
+    // A folder in place of the file: an error that does not depend on the file's contents.
     let (meta, aside) = (dir.path().join("meta.json"), dir.path().join("aside"));
     std::fs::rename(&meta, &aside).unwrap();
     std::fs::create_dir(&meta).unwrap();
@@ -98,7 +99,7 @@ fn an_update_that_is_given_up_leaves_no_files() {
     update.abandon().unwrap();
     assert_eq!(segment_files(dir.path()), before);
     assert_eq!(found(&index, term("x")), ["a"]);
-    // tantivy's list of files forgets those that are gone.
+    // tantivy's list of files drops those that no longer exist.
     write(&index, &[("c", "x")], 2);
     assert_eq!(segment_files(dir.path()).len(), 2 * before.len());
     let list = std::fs::read(dir.path().join(".managed.json")).unwrap();
@@ -114,27 +115,27 @@ fn a_flipped_bit_of_any_file_is_noticed() {
     write(&index, &[("a", "x y z"), ("b", "x y")], 1);
     write(&index, &[("b", "y"), ("c", "z")], 2);
     drop(index);
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
     let files = segment_files(dir.path());
     assert!(files.len() > 8, "{files:?}");
     for file in files {
         let body = footer_at(&std::fs::read(&file).unwrap());
         for at in (0..body).step_by(body / 20 + 1) {
             flip(&file, at);
-            let damage = search::damage_of(dir.path()).unwrap();
+            let damage = search::find_damage(dir.path()).unwrap();
             assert!(damage.is_some(), "{}, byte {at}", file.display());
             flip(&file, at);
         }
         let whole = std::fs::read(&file).unwrap();
         for harmed in [&whole[..whole.len() / 2], &[]] {
             std::fs::write(&file, harmed).unwrap();
-            let damage = search::damage_of(dir.path()).unwrap();
+            let damage = search::find_damage(dir.path()).unwrap();
             assert!(damage.is_some(), "{} cut", file.display());
         }
         std::fs::write(&file, whole).unwrap();
     }
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
-    assert_eq!(search::damage_of(&dir.path().join("none")).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(&dir.path().join("none")).unwrap(), None);
 }
 
 #[test]
@@ -164,15 +165,15 @@ fn what_is_damaged_is_not_merged_into_something_that_looks_whole() {
     assert!(matches!(index.tidy(&|| false), Err(Error::Engine(_))));
     assert_eq!(index.reader().segments(), 20);
     assert!(index.look_for_damage().unwrap().is_some());
-    // What was found is remembered, however large the index is.
+    // The damage is remembered, whatever the size of the index.
     flip_positions(&files);
     drop(index);
-    assert!(search::damage_of(dir.path()).unwrap().is_some());
+    assert!(search::find_damage(dir.path()).unwrap().is_some());
     let index = opened(dir.path());
     assert!(index.damage().is_some());
     write(&index, &[("a", "x")], 30);
     assert_eq!(found(&index, term("x")), ["a"]);
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
 }
 
 #[test]
@@ -194,16 +195,16 @@ fn files_of_a_process_that_was_killed_are_in_nobodys_way() {
         &[("a", "x"), ("b", "x"), ("c", "x")],
         1,
     );
-    // What an update leaves that is killed right before its commit is there.
+    // The leftovers of an update that was killed right before its commit.
     let meta = dir.path().join("meta.json");
     let before = std::fs::read(&meta).unwrap();
     write(&opened(dir.path()), &[("a", "y")], 2);
     std::fs::write(&meta, before).unwrap();
     let left = files_in(dir.path());
     let deleted = left.iter().find(|file| file.ends_with(".del"));
-    // It was not written to its end.
+    // A truncated file.
     std::fs::write(dir.path().join(deleted.unwrap()), "torn").unwrap();
-    assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+    assert_eq!(search::find_damage(dir.path()).unwrap(), None);
     let index = opened(dir.path());
     assert_eq!(index.damage(), None);
     assert_eq!(found(&index, term("x")), ["a", "b", "c"]);
@@ -231,7 +232,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
         scope.spawn(|| {
             for n in 2.. {
                 let id = format!("d{}", n - 1);
-                // One more, and one that was there, so that documents are taken out too.
+                // A new document, and an existing one, so that there are deletions as well.
                 write(&index, &[(&id, "x"), ("d0", "x")], n);
                 index.tidy(&|| false).unwrap();
                 if is_over.load(Relaxed) {
@@ -243,7 +244,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
         for n in 0..40 {
             let copy = dir.path().join(n.to_string());
             assert!(search::copy_index(&dir.path().join("index"), &copy).unwrap());
-            assert_eq!(search::damage_of(&copy).unwrap(), None);
+            assert_eq!(search::find_damage(&copy).unwrap(), None);
             let copied = Index::open(&copy).unwrap();
             assert_eq!(copied.damage(), None);
             let seq = copied.commit().seq;
@@ -251,7 +252,7 @@ fn copies_beside_updates_and_merges_are_of_one_commit_each() {
                 found(&copied, term("x")).len().min(100),
                 seq.min(100) as usize
             );
-            // It is an index as any other.
+            // A copy is a normal index.
             write(&copied, &[("new", "y")], seq + 1);
             assert_eq!(found(&copied, term("y")), ["new"]);
             seqs.push(seq);
@@ -274,10 +275,10 @@ fn a_lost_file_is_damage_and_is_not_copied() {
         let mut files = segment_files(&folder).into_iter();
         let file = files.find(|f| f.extension().is_some_and(|e| e == extension));
         std::fs::remove_file(file.unwrap()).unwrap();
-        let damage = search::damage_of(&folder).unwrap().unwrap();
+        let damage = search::find_damage(&folder).unwrap().unwrap();
         assert!(damage.contains(extension), "{extension}: {damage}");
         assert!(search::copy_index(&folder, &dir.path().join("copy")).is_err());
-        // Also of one that is open.
+        // Also of an open index.
         let damage = index.look_for_damage().unwrap();
         let damage = damage.unwrap_or_default();
         assert!(damage.contains(extension), "{extension}: {damage}");
@@ -293,7 +294,7 @@ fn looking_for_damage_makes_no_files() {
     write(&opened(&folder), &[("a", "x")], 1);
     assert!(search::copy_index(&folder, &copy).unwrap());
     let files = files_in(&copy);
-    assert_eq!(search::damage_of(&copy).unwrap(), None);
+    assert_eq!(search::find_damage(&copy).unwrap(), None);
     assert_eq!(files_in(&copy).len(), files.len());
 }
 
@@ -306,7 +307,7 @@ fn what_is_to_be_thrown_away_is_not_copied_and_no_copy_is_written_over() {
     assert!(search::copy_index(&folder, &copy).unwrap());
     // Its files are the index's own.
     assert!(search::copy_index(&folder, &copy).is_err());
-    assert_eq!(search::damage_of(&folder).unwrap(), None);
+    assert_eq!(search::find_damage(&folder).unwrap(), None);
     assert_eq!(found(&index, term("x")), ["a"]);
     std::fs::write(folder.join("damaged"), "why").unwrap();
     let marked = dir.path().join("marked");
@@ -335,13 +336,13 @@ fn updates_that_are_given_up_beside_merges_leave_no_files() {
             merging.join().unwrap().unwrap();
         });
         assert_eq!(found(&index, term("x")).len(), 40);
-        assert_eq!(search::damage_of(dir.path()).unwrap(), None);
+        assert_eq!(search::find_damage(dir.path()).unwrap(), None);
         let files = segment_files(dir.path());
         let ids: BTreeSet<_> = files
             .iter()
             .filter_map(|file| file.file_stem()?.to_str()?.split('.').next())
             .collect();
-        // What readers see may be from before a merge that was committed all the same.
+        // Readers may be at a state from before a merge that was committed anyway.
         drop(index);
         let index = opened(dir.path());
         assert_eq!(ids.len(), index.reader().segments(), "{files:?}");

@@ -1,4 +1,4 @@
-//! What an index does by itself.
+//! Index operations on one index.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -119,7 +119,7 @@ fn terms_that_are_more_alike_come_first() {
         prefix: 0,
     };
     assert_eq!(found(&index, fuzzy(1)), ["a"]);
-    // Two edits of a term of two characters are all of it.
+    // Two edits of a term of two characters replace it entirely.
     assert_eq!(found(&index, fuzzy(2)), ["a", "b"]);
 }
 
@@ -228,7 +228,7 @@ fn partitions_are_apart() {
 fn documents_with_long_ids_are_replaced_and_removed() {
     let dir = tempfile::tempdir().unwrap();
     let index = opened(dir.path());
-    // Those that differ at their ends only are different.
+    // Ids that differ only at their ends are different.
     let id = |end: &str| "i".repeat(65_400) + end;
     let (first, second) = (id("a"), id("b"));
     write(&index, &[(&first, "x"), (&second, "x")], 1);
@@ -282,7 +282,7 @@ fn a_search_ends_when_its_time_or_memory_does() {
     };
     let queries = [
         Query::All,
-        // Nothing is found by these two, which look at everything.
+        // These two match nothing, but read everything.
         phrase(&["z", "x"], 0),
         near,
         Query::any(vec![term("x"), term("y")]),
@@ -311,7 +311,7 @@ fn a_phrase_of_many_words_in_a_document_of_many_ends() {
     let reader = index.reader();
     for slop in [0, 9] {
         let request = by_score(phrase(&vec!["x"; 10_000], slop));
-        // All places of all of its words are more than may be taken.
+        // All positions of all its words exceed the limit.
         let effort = Effort::new(Duration::from_secs(600), 64 << 20);
         let answer = asked(&reader, &request, effort);
         assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
@@ -343,7 +343,8 @@ fn words_of_intervals_are_clauses_and_patterns_are_whole() {
     assert!(matches!(refused, Error::Regex(_)));
 }
 
-/// An index like Clouseau's of so many documents: a facet `f` of their numbers, a string `s` of their numbers' last digit, a text, a point.
+/// Builds an index like Clouseau's: a facet `f` of the number, a string `s` of its last digit, a
+/// text, a point.
 fn classic(dir: &Path, docs: u32) -> Index {
     let index = opened(dir);
     let mut update = index.update(1, 0).unwrap();
@@ -518,7 +519,7 @@ fn filters_counts_and_groups_stay_within_their_memory() {
         let answer = asked(&reader, &request, little());
         assert!(matches!(answer, Err(Error::TooMuch { .. })), "{answer:?}");
     }
-    // As many groups as documents: only those that are answered are kept.
+    // As many groups as documents: only the requested ones are kept.
     let request = grouped(Query::All, "f", SortBy::Id, 20);
     let (groups, total) = reader
         .groups(&request, reader.types(), &Rc::new(little()))
@@ -594,7 +595,7 @@ fn the_first_groups_are_those_of_the_best_hits() {
         (SortBy::Numbers("lat".into()), false, ["0", "1", "2"]),
         (SortBy::Numbers("lat".into()), true, ["9", "8", "7"]),
         (SortBy::Strings("f".into()), true, ["9", "8", "7"]),
-        // All are alike: by their names.
+        // All have equal scores: sorted by name.
         (SortBy::Score, false, ["0", "1", "2"]),
     ] {
         let mut request = grouped(term("x"), "s", sort, 3);
@@ -683,7 +684,7 @@ fn stored_fields_are_there_whether_or_not_all_documents_have_some() {
     let index = opened(dir.path());
     assert_eq!(stored(&index, "b"), r#"{"s":"b"}"#);
     assert_eq!(stored(&index, "c"), "{}");
-    // An index that was written before this was noted.
+    // An index that was written before this flag existed.
     let old: search::Commit = serde_json::from_str(r#"{"seq":5,"purge_seq":0}"#).unwrap();
     assert!(old.has_stored);
 }

@@ -1,4 +1,4 @@
-//! Merges, and updates beside them.
+//! Merges, and concurrent updates.
 
 use crate::support;
 
@@ -52,7 +52,7 @@ fn updates_go_on_beside_a_merge() {
     let dir = tempfile::tempdir().unwrap();
     let index = ten_segments(dir.path());
     let looks = std::cell::Cell::new(0);
-    // What happens when somebody looks at the merge.
+    // Runs whenever the merge is polled.
     let beside = || {
         looks.set(looks.get() + 1);
         if looks.get() == 2 {
@@ -69,7 +69,7 @@ fn updates_go_on_beside_a_merge() {
         }
         false
     };
-    // The first merge is in vain, as nothing is left of two of its segments.
+    // The first merge is abandoned, as nothing is left of two of its segments.
     assert_eq!(index.tidy(&beside).unwrap(), 1);
     assert_eq!(index.commit().seq, 12);
     let check = |index: &Index| {

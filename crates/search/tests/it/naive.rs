@@ -1,4 +1,4 @@
-//! The index beside a list of documents that is gone through: both find, order and count the same.
+//! Compares the index with a linear scan of a list of documents: both find, sort and count alike.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::ops::{Bound, RangeBounds};
@@ -12,7 +12,7 @@ use search::{
 };
 use serde_json::{Value, json};
 
-/// Words between spaces.
+/// Splits at spaces.
 struct Words;
 
 impl Analyze for Words {
@@ -304,7 +304,7 @@ fn sort() -> impl Strategy<Value = Vec<SortKey>> {
     ];
     let key = (key, any::<bool>()).prop_map(|(by, reversed)| SortKey { by, reversed });
     prop::collection::vec(key, 1..3).prop_map(|mut keys| {
-        // The id names a document: what comes behind it says nothing.
+        // The id is unique: sort keys after it have no effect.
         if let Some(at) = keys.iter().position(|k| k.by == SortBy::Id) {
             keys.truncate(at + 1);
         }
@@ -325,7 +325,7 @@ proptest! {
         let mut docs = Docs::new();
         let mut has_numbers = false;
         for (n, batch) in changes.iter().enumerate() {
-            // A document is once in an update.
+            // An update has each document once.
             let batch: BTreeMap<_, _> = batch.iter().cloned().collect();
             for (id, doc) in &batch {
                 has_numbers |= doc.as_ref().is_some_and(|doc| !doc.numbers.is_empty());
@@ -366,7 +366,7 @@ fn check(
         })
         .collect();
     expected.sort_by(|a, b| compare(&a.0, &b.0, sort));
-    // All pages together are all hits, each once.
+    // All pages together contain each hit once.
     let mut request = request(query.clone(), sort.to_vec(), limit);
     let mut found = vec![];
     loop {
@@ -409,8 +409,8 @@ fn check_counts(answer: &Answer, docs: &Docs, query: &Query) -> Result<(), TestC
     Ok(())
 }
 
-/// Of hits in any order those are known that match another query too.
-fn among(
+/// Hits that match another query as well are found in any order of hits.
+fn match_hits(
     shards: &Shards,
     docs: &Docs,
     query: &Query,
@@ -421,7 +421,8 @@ fn among(
         .hits;
     let readers: Vec<_> = shards.shards.iter().map(Index::reader).collect();
     for similarity in [Similarity::Bm25, Similarity::TfIdf] {
-        let found = search::among(&readers, (query, similarity), &hits, &Rc::default()).unwrap();
+        let found =
+            search::match_hits(&readers, (query, similarity), &hits, &Rc::default()).unwrap();
         let expected = hits
             .iter()
             .map(|hit| docs[&hit.id].matches(query, &hit.id))
@@ -431,7 +432,7 @@ fn among(
     Ok(())
 }
 
-/// What an explanation says is a sum is the sum of its details.
+/// Each explained sum is the sum of its details.
 fn sums_up(explained: &search::Explanation) -> Result<(), TestCaseError> {
     if explained.description == "sum of" {
         let sum: f32 = explained.details.iter().map(|part| part.value).sum();
@@ -440,7 +441,7 @@ fn sums_up(explained: &search::Explanation) -> Result<(), TestCaseError> {
     explained.details.iter().try_for_each(sums_up)
 }
 
-/// Pages by score are all hits, each once, and scores do not increase.
+/// Pages by score contain each hit once, and scores do not increase.
 fn scored(shards: &Shards, docs: &Docs, query: &Query, limit: usize) -> Result<(), TestCaseError> {
     let by_score = SortKey {
         by: SortBy::Score,

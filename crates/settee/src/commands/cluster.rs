@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use config::{Config, Layers};
-use member::MemberFacts;
+use member::MemberInfo;
 use reqwest::Method;
 use serde_json::{Value, json};
 
@@ -59,7 +59,7 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
     }
 }
 
-fn facts(name: Option<&String>, address: &str) -> Result<MemberFacts, Failure> {
+fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
     let parts = address.rsplit_once(':');
     let Some((host, port)) = parts
         .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
@@ -73,7 +73,7 @@ fn facts(name: Option<&String>, address: &str) -> Result<MemberFacts, Failure> {
         Some(name) => format!("{name}@{host}"),
         None => format!("settee{port}@{host}"),
     };
-    Ok(MemberFacts {
+    Ok(MemberInfo {
         name,
         address: address.to_owned(),
     })

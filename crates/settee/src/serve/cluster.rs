@@ -46,7 +46,7 @@ pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> 
 
 /// Has the server known by its name in the cluster.
 pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
-    let (home, _) = member::Home::read(data).map_err(Failure::new)?;
+    let (home, _) = member::Membership::read(data).map_err(Failure::new)?;
     let named = config.set("couchdb", "node_name", &home.member.name, false);
     named.map(drop).map_err(Failure::usage)
 }

@@ -269,7 +269,7 @@ impl Spans {
     /// One after another, from the beginning of the whole: how long each took was measured, when it began was not.
     fn parts(&self, span: &Span) -> Vec<SpanData> {
         let mut at = span.ended.checked_sub(span.took).unwrap_or(span.ended);
-        let part = |part: &telemetry::trace::Part| {
+        let part = |part: &telemetry::trace::SpanPart| {
             let mut data = self.data(span.context.child(), span.context.span.into());
             data.name = part.name.into();
             data.start_time = at;

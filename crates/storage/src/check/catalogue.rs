@@ -1,4 +1,4 @@
-//! Whether everything that is stored belongs to something.
+//! Checks that everything stored has an owner.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -11,14 +11,14 @@ use crate::meta::ShardMeta;
 use crate::slot::rows::{self, Head, SessionHead};
 use crate::store::{FORMAT, Signature};
 
-/// What the catalogue names.
+/// The owners that the catalogue names.
 #[derive(Debug, Default)]
 pub struct Owned {
     /// Databases with their records, by name.
     pub databases: BTreeMap<String, Vec<u8>>,
-    /// Indexes by the shard that they are of.
+    /// Indexes by their shard.
     pub indexes: BTreeMap<ShardNumber, Vec<(Signature, ShardNumber)>>,
-    /// Shards and indexes whose rows are yet to go.
+    /// Shards and indexes whose rows are still to be deleted.
     pub dropped: BTreeSet<ShardNumber>,
     /// Slots of a cluster.
     pub slots: BTreeSet<u16>,
@@ -29,7 +29,7 @@ pub struct Owned {
 }
 
 impl Owned {
-    /// What is known of a shard's indexes.
+    /// Returns a shard's indexes.
     pub fn indexes_of(&self, shard: ShardNumber) -> &[(Signature, ShardNumber)] {
         self.indexes.get(&shard).map_or(&[], Vec::as_slice)
     }
@@ -39,7 +39,7 @@ impl StoreCheck {
     /// Reads the catalogue.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// Those of reading.
     pub fn catalogue(&self, findings: &mut Findings) -> Result<Owned, Error> {
         self.watch.begin("the catalogue".into());
         let mut owned = Owned {
@@ -74,10 +74,10 @@ impl StoreCheck {
         Ok(owned)
     }
 
-    /// Says what is stored and belongs to nothing. `shards` are those of all databases.
+    /// Reports stored data without an owner. `shards` are those of all databases.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// Those of reading.
     pub fn owners(
         &self,
         owned: &Owned,
@@ -140,7 +140,7 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// The numbers of shards or indexes that have rows in a keyspace.
+    /// Returns the numbers of shards or indexes that have rows in a keyspace.
     fn numbers(&self, k: Keyspace) -> Result<Vec<ShardNumber>, Error> {
         let mut it = self.snapshot.iter_all(k);
         let mut numbers = vec![];
@@ -156,7 +156,7 @@ impl StoreCheck {
     }
 }
 
-/// Takes in an entry; `None` when it cannot be read.
+/// Reads an entry; `None` when it cannot be read.
 fn read(
     key: &[u8],
     value: &[u8],

@@ -1,4 +1,5 @@
-//! Whether every content that a document names is there whole, and every content that is there is named.
+//! Checks that every content that a document names is stored completely, and that every stored
+//! content is referenced.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -18,20 +19,20 @@ use crate::row::Row;
 use crate::snapshot::Cursor;
 use crate::varint::Reader;
 
-/// What bodies name of contents that are under one shard.
+/// The references from bodies to contents under one shard.
 pub struct References {
     sorter: Sorter<REFERENCE_BYTES>,
 }
 
-/// Content id, shard, seq, MD5 sum, length as it is stored.
+/// Content id, shard, seq, MD5 sum, stored length.
 const REFERENCE_BYTES: usize = 32 + 4 + 8 + 16 + 8;
-/// The part of it that the key of a reference has.
+/// The part of it that is in the key of a reference.
 const KEY_BYTES: usize = 32 + 4 + 8;
 /// Number, length, content id, MD5 sum, whether that is known, shard, seq.
 const PLACE_BYTES: usize = 8 + 8 + 32 + 16 + 1 + 4 + 8;
 
 impl References {
-    /// None yet. `temporary` is where files go.
+    /// Creates an empty list. `temporary` is the folder for sorting.
     pub fn new(temporary: &Path) -> References {
         References {
             sorter: Sorter::new(temporary),
@@ -54,11 +55,11 @@ impl References {
     }
 }
 
-/// A content that is there.
+/// A stored content.
 struct Stored {
     place: Place,
     id: [u8; 32],
-    /// What documents say of it.
+    /// The MD5 sum according to documents.
     md5: Option<[u8; 16]>,
     /// A change whose body names it.
     by: Option<(ShardNumber, u64)>,
@@ -90,7 +91,7 @@ impl Stored {
     }
 }
 
-/// The first bytes of a slice that is long enough.
+/// Returns the first bytes of a slice that is long enough.
 fn array<const N: usize>(bytes: &[u8]) -> [u8; N] {
     bytes.first_chunk().copied().unwrap_or([0; N])
 }
@@ -103,24 +104,25 @@ fn number32(bytes: &[u8]) -> u32 {
     u32::from_be_bytes(array(bytes))
 }
 
-/// What contents under one shard come to.
+/// Totals of the contents under a shard.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ContentTotals {
-    /// How many, and their bytes.
+    /// Number of contents.
     pub contents: u64,
-    /// Bytes of them.
+    /// Their bytes.
     pub bytes: u64,
-    /// Those that nothing refers to.
+    /// Number of unreferenced contents.
     pub unreferred: u64,
-    /// Bytes of those.
+    /// Their bytes.
     pub unreferred_bytes: u64,
 }
 
 impl StoreCheck {
-    /// Checks the contents under a shard against what bodies name, of all shards whose contents are there.
+    /// Checks the contents under a shard against the references from bodies, of all shards with
+    /// contents there.
     ///
     /// # Errors
-    /// What cannot be read.
+    /// Those of reading.
     pub fn contents(
         &self,
         home: ShardNumber,
@@ -144,7 +146,7 @@ impl StoreCheck {
         Ok(totals)
     }
 
-    /// Compares what bodies name, once each, with the contents that are there; answers where these are.
+    /// Compares distinct references with the stored contents; returns where these are.
     fn places(
         &self,
         home: ShardNumber,
@@ -194,7 +196,7 @@ impl StoreCheck {
                 }
                 Some(by) if number64(&by[60..]) != place.length() => {
                     let by = (number32(&by[32..]), number64(&by[36..]));
-                    let topic = "a content has another length than its document says";
+                    let topic = "a content's length differs from its document's";
                     self.damaged(by, topic, findings)?;
                 }
                 Some(_) => {}
@@ -219,7 +221,7 @@ impl StoreCheck {
         it
     }
 
-    /// Compares references with the bodies that make them. Answers one of each content.
+    /// Compares reference rows with the bodies that caused them. Returns one of each content.
     fn references(
         &self,
         home: ShardNumber,
@@ -260,7 +262,7 @@ impl StoreCheck {
                 }
                 _ => {}
             }
-            // A document may name one content twice, by two names.
+            // A document may reference a content twice, under two names.
             while let Some(want) = wanted
                 .peek()
                 .copied()
@@ -288,7 +290,7 @@ impl StoreCheck {
         Ok(named)
     }
 
-    /// Damage of what the body of a change names.
+    /// Reports damage of something that the body of a change names.
     fn damaged(
         &self,
         (shard, seq): (ShardNumber, u64),
@@ -302,7 +304,7 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Whether contents will get numbers that none has.
+    /// Checks that new contents will get unused numbers.
     fn next_number(&self, highest: u64, findings: &mut Findings) -> Result<(), Error> {
         let next = self.snapshot.get(Keyspace::Meta, meta::NEXT_CONTENT)?;
         let next = next.map_or(1, |value| number64(&value));
@@ -340,7 +342,7 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Reads all chunks, and compares contents with their ids and with what documents say of them.
+    /// Reads all chunks, and compares contents with their ids and with the metadata in documents.
     fn chunks(
         &self,
         home: ShardNumber,
@@ -361,7 +363,8 @@ impl StoreCheck {
             };
             if let Some(done) = reading.take_if(|r| at.is_none_or(|(number, _)| number != r.number))
             {
-                // Places come in the order of numbers: those before have no chunks, or had the last ones.
+                // Places come in the order of numbers: earlier ones have no chunks, or are
+                // complete.
                 let number = done.number;
                 whole.insert(number, done.end());
                 self.compare(home, number, &mut places, &mut whole, findings)?;
@@ -400,11 +403,7 @@ impl StoreCheck {
             places.take()?;
             let number = stored.place.number();
             if last.replace(number) == Some(number) {
-                self.content(
-                    &stored,
-                    "two contents are said to be in one place",
-                    findings,
-                )?;
+                self.content(&stored, "two contents have the same place", findings)?;
             }
             let Some(whole) = whole.get(&number) else {
                 if stored.place.length() > 0 {
@@ -417,13 +416,13 @@ impl StoreCheck {
                 _ if is_removed => Some("the bytes of a content are gone"),
                 Whole { has_gap: true, .. } => Some("a part of a content is gone"),
                 Whole { length, .. } if *length != stored.place.length() => {
-                    Some("a content has another length than is said")
+                    Some("a content's length differs from its entry's")
                 }
                 Whole { id, .. } if *id != stored.id => {
                     Some("a content is not what it is named by")
                 }
                 Whole { md5, .. } if stored.md5.is_some_and(|said| said != *md5) => {
-                    Some("a content has another digest than its document says")
+                    Some("a content's digest differs from its document's")
                 }
                 Whole { .. } => None,
             };
@@ -431,12 +430,13 @@ impl StoreCheck {
                 self.content(&stored, wrong, findings)?;
             }
         }
-        // Others were removed, or are of uploads that did not end.
+        // Others were removed, or belong to unfinished uploads.
         whole.clear();
         Ok(())
     }
 
-    /// Whether a deletion of a range covers the bytes: many chunks are deleted so, which the scan of files does not see.
+    /// Returns whether a range deletion covers the bytes: many chunks are deleted so, which the
+    /// scan of files does not show.
     fn is_removed(&self, home: ShardNumber, place: Place) -> Result<bool, Error> {
         let last = place.length().saturating_sub(1) / CHUNK_BYTES as u64;
         for chunk in [0, last / 2, last] {
@@ -465,7 +465,7 @@ impl StoreCheck {
     }
 }
 
-/// A content whose chunks are read.
+/// A content whose chunks are being read.
 struct Reading {
     number: u64,
     next_chunk: u32,
@@ -475,7 +475,7 @@ struct Reading {
     md5: Md5,
 }
 
-/// A content that was read.
+/// A content that was read completely.
 struct Whole {
     length: u64,
     has_gap: bool,
@@ -496,7 +496,7 @@ impl Reading {
     }
 
     fn add(&mut self, chunk: u32, bytes: &[u8]) {
-        // Each but the last one is full.
+        // All but the last one are full.
         let expected = u64::from(chunk) * CHUNK_BYTES as u64;
         self.has_gap |= chunk != self.next_chunk || self.length != expected;
         self.next_chunk = chunk + 1;

@@ -1,4 +1,4 @@
-//! Whether every block of every file can be read.
+//! Checks that every block of every file can be read.
 
 use std::collections::BTreeSet;
 
@@ -10,8 +10,9 @@ use crate::keys::{SHARD_LEN, ShardNumber, seq_of, shard_end};
 use crate::keyspace::Keyspace;
 
 impl StoreCheck {
-    /// Reads every block of every table file, also what was deleted or replaced: the engine compares each with its checksum. `name` says of a
-    /// shard or index what it is. The contents under `homes` are left out: [`StoreCheck::contents`] reads them.
+    /// Reads every block of every table file, including deleted and replaced rows: the engine
+    /// verifies the checksum of each. `name` describes a shard or index. The contents under `homes`
+    /// are left out: [`StoreCheck::contents`] reads them.
     pub fn files(
         &self,
         homes: &BTreeSet<ShardNumber>,
@@ -38,7 +39,7 @@ impl StoreCheck {
         Ok(())
     }
 
-    /// Table files, bytes of them, and rows in them, with old ones.
+    /// Returns the number of table files, their bytes, and their rows including old versions.
     pub fn table_totals(&self) -> Result<(u64, u64, u64), Error> {
         let files = self.snapshot.engine().table_files()?;
         let sum = |f: fn(&crate::engine::TableFile) -> u64| files.iter().map(f).sum();
@@ -46,7 +47,7 @@ impl StoreCheck {
     }
 }
 
-/// The ranges of a keyspace, without chunks of contents under `homes`.
+/// Returns the ranges of a keyspace, without chunks of contents under `homes`.
 fn ranges(k: Keyspace, homes: &BTreeSet<ShardNumber>) -> Vec<(Vec<u8>, Vec<u8>)> {
     let end = vec![0xff; 64];
     let mut from = vec![];
@@ -61,7 +62,7 @@ fn ranges(k: Keyspace, homes: &BTreeSet<ShardNumber>) -> Vec<(Vec<u8>, Vec<u8>)>
     ranges
 }
 
-/// What a hole in a keyspace means.
+/// Describes the effect of a hole in a keyspace.
 fn described(k: Keyspace, hole: &Hole, name: &dyn Fn(ShardNumber) -> String) -> (Kind, String) {
     let number = |key: &[u8]| Some(u32::from_be_bytes(*key.first_chunk()?));
     let rest = |key: &[u8]| match key.get(SHARD_LEN..) {

@@ -1,36 +1,36 @@
-//! What a check found.
+//! The findings of a check.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 
-/// So many alike are told one by one, the others counted.
+/// Maximum number of similar findings that are reported one by one; the rest is counted.
 const TOLD_MAX: u64 = 20;
 
-/// What is damaged, by what a person would do about it.
+/// The kind of damage, by the repair that it needs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// The engine's own files: its log, its list of files, tables.
     Files,
-    /// Databases, and what belongs to which.
+    /// Databases, and what belongs to them.
     Catalogue,
     /// Documents: records, changes, bodies.
     Documents,
-    /// Numbers that are kept beside documents.
+    /// Counters of documents.
     Counters,
     /// Contents of attachments.
     Attachments,
     /// Rows of an index.
     Index,
-    /// Files of a text index, which are not the engine's.
+    /// Files of a full-text index, which are not the engine's.
     TextIndex,
-    /// What a cluster's slots keep.
+    /// State of a cluster's slots.
     Slots,
-    /// Room that nothing needs.
+    /// Space that is not needed.
     Space,
 }
 
 impl Kind {
-    /// A word for it, that does not change.
+    /// Returns a stable identifier.
     pub fn name(self) -> &'static str {
         match self {
             Kind::Files => "files",
@@ -46,29 +46,30 @@ impl Kind {
     }
 }
 
-/// Something that is not as it should be.
+/// A problem or a note.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Finding {
-    /// What it is about.
+    /// Its kind.
     pub kind: Kind,
-    /// It is damage: something reads wrong, or will. Else it is worth knowing only.
+    /// Whether it is damage: something reads wrong, or will. Otherwise it is only a note.
     pub is_damage: bool,
-    /// The document that it is about, if it is about one.
+    /// The document concerned, if any.
     pub document: Option<String>,
-    /// What is wrong, for people.
+    /// A description for people.
     pub says: String,
 }
 
-/// Findings of one part of a check: of many that are alike, a few and how many more.
+/// The findings of one part of a check: of similar ones a few, and the number of the rest.
 #[derive(Debug, Default)]
 pub struct Findings {
     all: Vec<Finding>,
-    /// By what they say of whichever document.
+    /// Numbers of similar findings by kind and topic.
     alike: BTreeMap<(Kind, &'static str), u64>,
 }
 
 impl Findings {
-    /// Notes damage. `topic` is what all findings that are alike have in common, `more` what this one is about.
+    /// Reports damage. `topic` is what similar findings have in common, `more` the details of this
+    /// one.
     pub fn damage(
         &mut self,
         kind: Kind,
@@ -91,7 +92,7 @@ impl Findings {
         }
     }
 
-    /// Notes what is no damage.
+    /// Reports a note.
     pub fn note(&mut self, kind: Kind, says: String) {
         self.all.push(Finding {
             kind,
@@ -101,12 +102,12 @@ impl Findings {
         });
     }
 
-    /// Whether there is damage.
+    /// Returns whether there is damage.
     pub fn has_damage(&self) -> bool {
         self.all.iter().any(|finding| finding.is_damage)
     }
 
-    /// All of them, with how many more there are of each sort.
+    /// Returns all findings, with the number of further similar ones.
     pub fn into_all(mut self) -> Vec<Finding> {
         for ((kind, topic), told) in self.alike {
             if let Some(more) = told.checked_sub(TOLD_MAX).filter(|more| *more > 0) {
@@ -122,25 +123,25 @@ impl Findings {
     }
 }
 
-/// How far a check is: others may look at it meanwhile.
+/// Progress of a check, which other threads may read.
 #[derive(Debug, Default)]
 pub struct Watch {
-    /// Rows that were looked at.
+    /// Rows checked.
     pub rows: AtomicU64,
-    /// Documents that were looked at.
+    /// Documents checked.
     pub documents: AtomicU64,
-    /// Bytes of attachments that were looked at.
+    /// Bytes of attachments checked.
     pub attachment_bytes: AtomicU64,
     what: parking_lot::Mutex<String>,
 }
 
 impl Watch {
-    /// Says what is looked at now.
+    /// Sets the current step.
     pub fn begin(&self, what: String) {
         *self.what.lock() = what;
     }
 
-    /// What is looked at now.
+    /// Returns the current step.
     pub fn what(&self) -> String {
         self.what.lock().clone()
     }

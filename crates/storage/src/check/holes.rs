@@ -1,23 +1,24 @@
-//! Reading on behind what cannot be read.
+//! Reads past what cannot be read.
 
 use std::cmp::Ordering;
 
 use crate::Error;
 use crate::snapshot::Cursor;
 
-/// Goes through a range of keys. A block that cannot be read is a hole in it, behind which reading goes on.
+/// Iterates over a range of keys. An unreadable block is a hole in it, after which reading
+/// continues.
 pub(crate) struct Patient<'a> {
     cursor: Cursor<'a>,
-    /// Where the range begins.
+    /// The start of the range.
     low: Vec<u8>,
-    /// The first key that is not of the range.
+    /// The end of the range (exclusive).
     high: Vec<u8>,
-    /// The last key that was read, or the end of the last hole.
+    /// The last key read, or the end of the last hole.
     last: Option<Vec<u8>>,
     begun: bool,
 }
 
-/// Keys that cannot be read: those after `after`, up to and without `before`.
+/// Unreadable keys: those after `after`, and before `before`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct Hole {
     pub after: Vec<u8>,
@@ -25,7 +26,7 @@ pub(crate) struct Hole {
     pub reason: String,
 }
 
-/// What comes next.
+/// The next item.
 pub(crate) enum Next {
     Row,
     Hole(Hole),
@@ -33,7 +34,7 @@ pub(crate) enum Next {
 }
 
 impl<'a> Patient<'a> {
-    /// `cursor` is over the keys from `low` up to but without `high`.
+    /// `cursor` iterates over the keys from `low` to `high` (exclusive).
     pub fn new(cursor: Cursor<'a>, low: Vec<u8>, high: Vec<u8>) -> Patient<'a> {
         Patient {
             cursor,
@@ -44,12 +45,12 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// Key and value, after [`Next::Row`].
+    /// Returns key and value, after [`Next::Row`].
     pub fn item(&self) -> Option<(&[u8], &[u8])> {
         self.cursor.item()
     }
 
-    /// Goes to the next row, or over the next hole.
+    /// Advances to the next row, or over the next hole.
     pub fn advance(&mut self) -> Next {
         match std::mem::replace(&mut self.begun, true) {
             false => self.cursor.seek_to_first(),
@@ -60,7 +61,8 @@ impl<'a> Patient<'a> {
                 last.extend_from_slice(key);
                 self.cursor.next();
             }
-            // Behind a hole. That it reaches to the end is not looked for again: there may be more that cannot be read beyond the range.
+            // After a hole that reaches to the end, does not probe again: there may be more
+            // unreadable data beyond the range.
             true if self.last.as_ref().is_some_and(|last| *last >= self.high) => return Next::End,
             true => self.cursor.seek(self.last.as_deref().unwrap_or(&self.low)),
         }
@@ -73,7 +75,8 @@ impl<'a> Patient<'a> {
         }
     }
 
-    /// Finds from where on reading goes on. Near the last key that was read first, so that what is between two holes is found.
+    /// Finds where reading can continue. It probes near the last key first, so that rows between
+    /// two holes are found.
     fn skip(&mut self, error: &Error) -> Next {
         let after = self.last.clone().unwrap_or_else(|| self.low.clone());
         let width = after.len().max(self.high.len()) + 2;
@@ -93,7 +96,7 @@ impl<'a> Patient<'a> {
             }
             broken = probe;
         }
-        // The ends meet where the hole ends.
+        // The bounds meet where the hole ends.
         while let Some(probe) = between(&broken, &readable) {
             match self.can_read(&probe) {
                 true => readable = probe,
@@ -126,7 +129,7 @@ fn widened(key: &[u8], width: usize) -> Vec<u8> {
     wide
 }
 
-/// `key + 2^bit`, of which `key` is a number, the highest byte first; `None` beyond the last one.
+/// Returns `key + 2^bit` of a big-endian number; `None` on overflow.
 fn plus_bit(key: &[u8], bit: usize) -> Option<Vec<u8>> {
     let mut sum = key.to_vec();
     let mut at = sum.len().checked_sub(1 + bit / 8)?;
@@ -142,7 +145,7 @@ fn plus_bit(key: &[u8], bit: usize) -> Option<Vec<u8>> {
     }
 }
 
-/// The number in the middle of two of one width; `None` when none is between them.
+/// Returns the mean of two numbers of equal width; `None` when they are adjacent.
 fn between(low: &[u8], high: &[u8]) -> Option<Vec<u8>> {
     let mut sum = vec![0; low.len()];
     let mut carry = 0u16;

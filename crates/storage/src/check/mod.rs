@@ -1,17 +1,18 @@
-//! Whether a store is sound. It is opened so that nothing in it changes, and read from end to end.
+//! Checks a store. It is opened without changing anything, and read from end to end.
 //!
 //! | module | answers |
 //! |---|---|
-//! | `finding` | what was found, in words? |
-//! | `files` | can every block of every file be read, and the log? |
-//! | `catalogue` | does everything that is stored belong to something? |
-//! | `shard` | do the records, changes, bodies, markers and counters of a shard agree? |
-//! | `contents` | is every attachment's content whole, and is each needed? |
-//! | `sorter` | how are more facts compared than memory holds? |
-//! | `holes` | how does reading go on behind what cannot be read? |
+//! | `finding` | What was found, in words? |
+//! | `files` | Can every block of every file, and the log, be read? |
+//! | `catalogue` | Does everything stored have an owner? |
+//! | `shard` | Do the records, changes, bodies, markers and counters of a shard agree? |
+//! | `contents` | Is the content of every attachment complete, and is each referenced? |
+//! | `sorter` | How are more facts compared than memory holds? |
+//! | `holes` | How does reading continue after unreadable data? |
 //!
-//! **Memory does not grow with documents**, but for what a server keeps of a shard in memory too: one shard's summary at a time. What is to be
-//! compared in another order than that in which it is read goes through a [`sorter`].
+//! **Memory does not grow with the number of documents**, except for what a server keeps of a shard
+//! in memory too: one shard's summary at a time. Facts that are compared in another order than they
+//! are read go through a [`sorter`].
 
 mod catalogue;
 mod contents;
@@ -37,21 +38,21 @@ pub use contents::{ContentTotals, References};
 pub use finding::{Finding, Findings, Kind, Watch};
 pub use shard::ShardRules;
 
-/// A store that is looked at. No server can be started on it meanwhile.
+/// A store being checked. No server can use it meanwhile.
 pub struct StoreCheck {
     snapshot: Arc<Snapshot>,
     temporary: PathBuf,
-    /// How far the check is.
+    /// Progress of the check.
     pub watch: Arc<Watch>,
     _lock: Option<File>,
 }
 
 impl StoreCheck {
-    /// Opens the store in `path`. What sorting needs is put into files in `temporary`. Damage for which a server would not start, and that
-    /// does not keep the rest from being read, is among the findings.
+    /// Opens the store in `path`. Files for sorting go to `temporary`. Damage that would keep a
+    /// server from starting, but not the rest from being read, is among the findings.
     ///
     /// # Errors
-    /// [`Error::Directory`]: it is no store, a server has it open, or it cannot be opened at all.
+    /// [`Error::Directory`]: it is not a store, a server has it open, or it cannot be opened at all.
     pub fn open(
         path: &Path,
         temporary: &Path,
@@ -60,7 +61,7 @@ impl StoreCheck {
         let lock = lock(path)?;
         match wal::check(path) {
             Ok(None) => {}
-            // The engine, which opens it for reading only, would read on behind that end.
+            // The engine, which opens it read-only, would read on past that end.
             Ok(Some(_)) => {
                 let reason = "a loss of power left an unfinished end of its log, which a server cuts off: start one on it once";
                 return Err(Error::Directory {
@@ -90,18 +91,19 @@ impl StoreCheck {
         })
     }
 
-    /// What it looks at.
+    /// Returns the snapshot that is checked.
     pub fn snapshot(&self) -> &Arc<Snapshot> {
         &self.snapshot
     }
 
-    /// Where files go that sorting needs.
+    /// Returns the folder for sorting.
     pub fn temporary(&self) -> &Path {
         &self.temporary
     }
 }
 
-/// Locks a store against servers, which lock it too. Reading only: nothing is written for it. `None` of a copy that has no file for it.
+/// Locks a store against servers, which take the same lock. Read-only: creates no file. `None` for
+/// a copy without a lock file.
 pub(crate) fn lock(path: &Path) -> Result<Option<File>, Error> {
     let refused = |reason: String| Error::Directory {
         path: path.into(),
@@ -116,7 +118,7 @@ pub(crate) fn lock(path: &Path) -> Result<Option<File>, Error> {
         Err(e) => return Err(refused(e.to_string())),
     };
     fcntl_lock(&file, FlockOperation::NonBlockingLockShared).map_err(|_| {
-        refused("a server has it open: stop it, or look at a backup (settee backup)".into())
+        refused("a server has it open: stop it, or check a backup (settee backup)".into())
     })?;
     Ok(Some(file))
 }

@@ -1,7 +1,8 @@
-//! Whether what is stored of a shard agrees: records, changes, markers, bodies, local documents, purges, counters, the summary.
+//! Checks that the data of a shard agree: records, changes, markers, bodies, local documents,
+//! purges, counters, the summary.
 //!
-//! Records are in the order of ids, everything else in that of seqs. What a record says of changes is put into a sorter, and met again when the
-//! changes are gone through.
+//! Records are ordered by id, everything else by seq. Claims of a record about changes go through a
+//! sorter, and is compared when the changes are read.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -25,29 +26,29 @@ use crate::shard::{decode_local, saved};
 use crate::snapshot::Cursor;
 use crate::summary::{SeqBits, Summary};
 
-/// What of a shard only its database knows.
+/// Facts about a shard that only its database knows.
 pub struct ShardRules<'a> {
-    /// Under which shard the contents of its attachments are.
+    /// The shard under which the contents of its attachments are.
     pub home: ShardNumber,
-    /// Whether a document of this id belongs into it.
+    /// Whether a document of this id belongs to it.
     pub belongs: &'a dyn Fn(&str) -> bool,
 }
 
 /// The change lists the document now.
 const LISTS: u8 = 1;
-/// The change brought the body of a leaf.
+/// The change contains the body of a leaf.
 const BODY: u8 = 2;
 
-/// What a record says of a change.
+/// A record's claim about a change.
 #[derive(Clone, Copy, Debug)]
 struct Claim {
     seq: u64,
     kinds: u8,
-    /// Of the document's id.
+    /// Hash of the document's id.
     id: u64,
-    /// Of the leaves, for a change that lists them.
+    /// Hash of the leaves, for a change that lists them.
     leaves: u64,
-    /// Length of the body and its attachments, for a change that brought one.
+    /// Length of the body and its attachments, for a change with a body.
     size: u64,
 }
 
@@ -80,7 +81,8 @@ impl Claim {
     }
 }
 
-/// A number for the leaves of a document: the winner, whether it is deleted, where its body is, and the others as a change row has them.
+/// Hashes the leaves of a document: the winner, whether it is deleted, where its body is, and the
+/// others as in a change row.
 fn leaves_hash(winner: (u64, &[u8]), deleted: bool, winner_seq: u64, others: &[u8]) -> u64 {
     let mut all = Vec::with_capacity(others.len() + winner.1.len() + 24);
     put_rev(winner.0, winner.1, &mut all);
@@ -106,7 +108,7 @@ fn hash_of_tree(leaves: &[Leaf<'_>]) -> Option<u64> {
     ))
 }
 
-/// Counts of a shard, made anew.
+/// Recounted totals of a shard.
 #[derive(Default)]
 struct Counted {
     doc_count: u64,
@@ -129,20 +131,21 @@ struct Check<'a> {
     meta: ShardMeta,
     summary: Summary,
     counted: Counted,
-    /// Changes that records name and that are not as they say, by seq: what is wrong.
+    /// Changes that contradict the records naming them, by seq: the reason.
     refuted: BTreeMap<u64, &'static str>,
     references: &'a mut References,
     findings: &'a mut Findings,
 }
 
-/// Documents for which it is looked up which they are, when something is wrong with what they name.
+/// Maximum number of contradicted changes whose documents are looked up.
 const REFUTED_MAX: usize = 1_000;
 
 impl StoreCheck {
-    /// Checks a shard, and adds what its documents name of attachments to `references`. Answers its counters.
+    /// Checks a shard, and adds the attachments that its documents name to `references`. Returns
+    /// its counters.
     ///
     /// # Errors
-    /// What cannot be read: [`StoreCheck::files`] says where that is.
+    /// Those of reading: [`StoreCheck::files`] reports where.
     pub fn shard(
         &self,
         number: ShardNumber,
@@ -203,7 +206,7 @@ impl StoreCheck {
     }
 }
 
-/// All of a shard's rows in a keyspace.
+/// Returns all rows of a shard in a keyspace.
 fn scan(of: &StoreCheck, number: ShardNumber, k: Keyspace) -> Cursor<'_> {
     let low = number.to_be_bytes().to_vec();
     let mut cursor = of.snapshot.scan_range(k, low, shard_end(number));
@@ -212,7 +215,7 @@ fn scan(of: &StoreCheck, number: ShardNumber, k: Keyspace) -> Cursor<'_> {
 }
 
 impl Check<'_> {
-    /// Goes through all records; answers what they say of changes.
+    /// Reads all records; returns their claims about changes.
     fn records(&mut self) -> Result<Sorter<CLAIM_BYTES>, Error> {
         let mut claims = Sorter::new(self.of.temporary());
         let of = self.of;
@@ -255,12 +258,9 @@ impl Check<'_> {
             .ok()
             .filter(|id| DocId::new(id).is_ok())
         {
-            None => wrong("a record has an id that is none", String::new()),
+            None => wrong("a record has an invalid id", String::new()),
             Some(id) if !(self.rules.belongs)(id) => {
-                wrong(
-                    "a document is in a shard where nobody looks for it",
-                    String::new(),
-                );
+                wrong("a document is in the wrong shard for its id", String::new());
             }
             Some(_) => {}
         }
@@ -305,7 +305,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Goes through changes, markers and long bodies beside what records say of them.
+    /// Reads changes, markers and long bodies, and compares them with the claims of records.
     fn changes(&mut self, mut claims: Sorted<CLAIM_BYTES>) -> Result<(), Error> {
         let of = self.of;
         let mut rows = scan(of, self.number, Keyspace::BySeq);
@@ -347,7 +347,8 @@ impl Check<'_> {
         bodies.status()
     }
 
-    /// Two claims about one change: of one document, one that it lists it and one that it brought its body; or two documents disagree.
+    /// Merges two claims about one change: those of one document that it lists it and that it has
+    /// its body; otherwise two documents disagree.
     fn both(&mut self, a: Claim, b: Claim) -> Claim {
         if a.id != b.id || a.kinds & b.kinds != 0 {
             self.refute(a.seq, "two documents or revisions name the same change");
@@ -412,7 +413,8 @@ impl Check<'_> {
         self.body(here, &row, kinds)
     }
 
-    /// Whether the change lists its document exactly when the document's record says so, and with the same leaves.
+    /// Checks that the change lists its document exactly if the document's record claims so, with
+    /// the same leaves.
     fn listing(&mut self, here: &Here<'_>, row: &Row<'_>, is_claimed: bool) {
         let seq = here.seq;
         match (is_claimed, here.is_marked) {
@@ -442,7 +444,7 @@ impl Check<'_> {
         }
     }
 
-    /// Nothing is in by-seq.
+    /// Handles a seq without a by-seq row.
     fn without_row(&mut self, here: &Here<'_>, kinds: u8) {
         let seq = here.seq;
         if kinds & LISTS != 0 {
@@ -466,7 +468,7 @@ impl Check<'_> {
         }
     }
 
-    /// The body that the change brought, where it says that it is. `None` when it is not.
+    /// Returns the body of the change from the place in its row. `None` when it is missing.
     fn stored_body<'h>(&mut self, here: &Here<'h>, row: &Row<'h>) -> Option<Option<&'h [u8]>> {
         let topic = match (row.body, here.body) {
             (Body::External { len, .. }, Some(body)) => {
@@ -474,7 +476,7 @@ impl Check<'_> {
                     self.damaged(
                         here.seq,
                         row,
-                        "a long body has another length than its change says",
+                        "a long body's length differs from its change's",
                     );
                 }
                 return Some(Some(body));
@@ -515,7 +517,7 @@ impl Check<'_> {
         let mut size = split.json.len() as u64;
         match split.attachments() {
             None => {
-                let topic = "what is stored of attachments cannot be read";
+                let topic = "the stored attachment metadata cannot be read";
                 self.findings
                     .damage(Kind::Attachments, Some(row.id), topic, format!("seq {seq}"));
                 return Ok(());
@@ -548,7 +550,7 @@ impl Check<'_> {
         Ok(())
     }
 
-    /// Says which documents those are that name changes which are not as they say.
+    /// Reports the documents that name contradicted changes.
     fn name_refuted(&mut self) -> Result<(), Error> {
         if self.refuted.is_empty() {
             return Ok(());
@@ -606,7 +608,7 @@ impl Check<'_> {
         it.status()?;
         self.counted.digest = digest;
         for id in wrong {
-            let topic = "a local document cannot be read, or nobody looks for it where it is";
+            let topic = "a local document cannot be read, or is in the wrong place";
             self.findings.damage(Kind::Documents, Some(&id), topic, "");
         }
         Ok(())
@@ -642,7 +644,7 @@ impl Check<'_> {
             self.findings.damage(
                 Kind::Counters,
                 None,
-                "purges are not those that the counters speak of",
+                "purges differ from the counters",
                 more,
             );
         }
@@ -702,7 +704,7 @@ impl Check<'_> {
             if (u64::from(block.live), u64::from(block.rows)) != (live, rows) {
                 let fence = String::from_utf8_lossy(&block.fence).into_owned();
                 let more = format!(
-                    "from id '{fence}' on it says {} documents, {} with deleted ones; there are {live} and {rows}",
+                    "from id '{fence}' on it counts {} documents, {} with deleted ones; there are {live} and {rows}",
                     block.live, block.rows
                 );
                 self.findings.damage(Kind::Counters, None, topic, more);
@@ -723,7 +725,7 @@ impl Check<'_> {
     }
 }
 
-/// What is stored under one seq, and what a record says of it.
+/// The data stored under one seq, and a record's claim about it.
 struct Here<'a> {
     seq: u64,
     row: Option<&'a [u8]>,
@@ -732,7 +734,7 @@ struct Here<'a> {
     claim: Option<Claim>,
 }
 
-/// What a record says of changes.
+/// Returns a record's claims about changes.
 fn claims_of<'a>(
     seq: u64,
     id: u64,
@@ -769,7 +771,7 @@ fn claims_of<'a>(
     std::iter::once(lists).chain(others)
 }
 
-/// Whether a text is a JSON object in the form in which objects are stored.
+/// Returns whether a text is a JSON object in stored form.
 fn is_object(json: &[u8]) -> bool {
     json.starts_with(b"{") && document::normalise(json).is_ok_and(|normal| normal == json)
 }

@@ -1,4 +1,4 @@
-//! Sorting more than memory holds: parts are sorted and put aside in files, and merged as they are read.
+//! Sorts more than memory holds: sorted runs are written to files, and merged when they are read.
 
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 
 use crate::Error;
 
-/// What a sorter holds in memory.
+/// Memory of a sorter, in bytes.
 const MEMORY_BYTES: usize = 48 << 20;
 
 /// Sorts records of `N` bytes.
@@ -20,7 +20,7 @@ pub(crate) struct Sorter<const N: usize> {
 }
 
 impl<const N: usize> Sorter<N> {
-    /// `directory` is where parts are put aside, in files without a name.
+    /// `directory` is the folder for runs, in unnamed files.
     pub fn new(directory: &Path) -> Sorter<N> {
         Sorter::with_memory(directory, MEMORY_BYTES)
     }
@@ -56,7 +56,7 @@ impl<const N: usize> Sorter<N> {
         Ok(())
     }
 
-    /// The records in their order.
+    /// Returns the records in order.
     pub fn sorted(mut self) -> Result<Sorted<N>, Error> {
         self.held.sort_unstable();
         let mut sorted = Sorted {
@@ -81,18 +81,18 @@ fn failed(directory: &Path, e: &io::Error) -> Error {
     }
 }
 
-/// Records in their order, of which the next is always known.
+/// Records in order, with one record of look-ahead.
 pub(crate) struct Sorted<const N: usize> {
     directory: PathBuf,
     held: std::vec::IntoIter<[u8; N]>,
     parts: Vec<BufReader<File>>,
-    /// The first record of each part, and which part that is; the last stands for what was held in memory.
+    /// The first record of each run, and the index of the run; the last index is the run in memory.
     heads: BinaryHeap<Reverse<([u8; N], usize)>>,
     next: Option<[u8; N]>,
 }
 
 impl<const N: usize> Sorted<N> {
-    /// The next record, which stays the next.
+    /// Returns the next record without taking it.
     pub fn peek(&self) -> Option<&[u8; N]> {
         self.next.as_ref()
     }

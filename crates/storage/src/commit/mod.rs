@@ -1,7 +1,8 @@
-//! The commit queue: everybody's edits are drained by one writer into one batch and one fsync.
+//! The commit queue: one writer drains the edits of all requests into one batch and one fsync.
 //!
-//! The writer is a thread. Where nobody else writes, a thread that may do so ([`commit_on_this_thread`]) is the writer for its own edit: it
-//! need not wake another one, and be woken by it.
+//! The writer is a thread. Where nothing else is being written, a thread that may do so
+//! ([`commit_on_this_thread`]) is the writer of its own edit: this saves waking another thread, and
+//! being woken by it.
 
 use std::cell::Cell;
 use std::sync::Arc;
@@ -30,24 +31,25 @@ use op::Op;
 use queue::Queue;
 use writer::Writer;
 
-/// What a commit did to a shard.
-pub struct Written<'a> {
+/// The effect of a commit on a shard.
+pub struct ShardCommit<'a> {
     /// The shard.
     pub shard: &'a Arc<Shard>,
     /// Its seq after the commit.
     pub update_seq: u64,
-    /// A design document is among what changed.
+    /// Whether a design document changed.
     pub designs: bool,
 }
 
-/// Called after each commit for each shard written, before the writes are acknowledged; must be quick.
-pub type OnCommit = Box<dyn Fn(&Written<'_>) + Send + Sync>;
+/// Called after each commit for each shard written, before the writes are acknowledged; must be
+/// fast.
+pub type OnCommit = Box<dyn Fn(&ShardCommit<'_>) + Send + Sync>;
 
 struct Shared {
     queue: Mutex<Queue>,
     arrived: Condvar,
     counters: Counters,
-    /// A thread panicked while it wrote: what the writer knows may be wrong.
+    /// A thread panicked while it wrote: the writer's state may be wrong.
     has_failed: AtomicBool,
 }
 
@@ -62,10 +64,11 @@ pub struct Counters {
     pub edits: std::sync::atomic::AtomicU64,
 }
 
-/// The queue's front end.
+/// The front end of the queue.
 pub struct Committer {
     shared: Arc<Shared>,
-    /// Whoever holds it commits. What is in the queue is taken out of it by who holds it, so that everything is written in its order.
+    /// The holder commits. Only the holder takes from the queue, so that everything is written in
+    /// its order.
     writer: Arc<Mutex<Writer>>,
     thread: Mutex<Option<JoinHandle<()>>>,
 }
@@ -74,17 +77,18 @@ thread_local! {
     static COMMITS: Cell<bool> = const { Cell::new(false) };
 }
 
-/// From now on this thread writes an edit itself when nobody else writes, and waits for the disk meanwhile. Not for threads of a low
-/// priority: others would wait for them.
+/// Lets this thread write its own edits when nothing else is being written, and wait for the disk
+/// meanwhile. Not for low-priority threads: others would wait for them.
 pub fn commit_on_this_thread() {
     COMMITS.set(true);
 }
 
-/// Longer edits are left to the thread, in bytes.
+/// Longer edits are left to the writer thread, in bytes.
 const OWN_BYTES_MAX: usize = 64 << 10;
 
 impl Committer {
-    /// Starts the writing thread. `reserve_bytes` of the disk stay free; `on_commit` is called on the thread that commits.
+    /// Starts the writer thread. `reserve_bytes` of the disk stay free; `on_commit` is called on
+    /// the committing thread.
     pub fn start(
         engine: Arc<Engine>,
         reserve_bytes: u64,
@@ -110,23 +114,24 @@ impl Committer {
         })
     }
 
-    /// What was written since the start.
+    /// Returns totals since the start.
     pub fn counters(&self) -> &Counters {
         &self.shared.counters
     }
 
-    /// Whether the writer ended before the store was closed.
+    /// Returns whether the writer ended before the store was closed.
     pub(crate) fn has_failed(&self) -> bool {
         self.shared.has_failed.load(Relaxed)
     }
 
-    /// Requests that wait to be taken into a batch.
+    /// Returns the number of requests that wait for a batch.
     pub fn queue_length(&self) -> usize {
         self.shared.queue.lock().len()
     }
 
-    /// Queues edits; the outcomes come in their order. Many edits are written in several batches, in their order, and answered
-    /// after the last one: others may write between them, and after a crash the first ones may be there alone.
+    /// Queues edits; the outcomes are in the same order. Many edits are written in several batches,
+    /// in order, and answered after the last one: other writes may come in between, and after a
+    /// crash only the first ones may exist.
     pub fn edit(
         &self,
         edits: Vec<ShardEdit>,
@@ -151,7 +156,7 @@ impl Committer {
         rx
     }
 
-    /// Queues purges; the revisions removed come in their order.
+    /// Queues purges; the removed revisions are in the same order.
     pub fn purge(
         &self,
         purges: Vec<ShardPurge>,
@@ -167,12 +172,14 @@ impl Committer {
         rx
     }
 
-    /// Queues a write of a slot, which is on disk when it is answered; one outcome a request, in their order. Writes of one slot may be queued
-    /// one after another: each goes on from the one before.
+    /// Queues a write of a slot, which is on disk when it is answered, with one outcome per
+    /// request, in order. Writes of one slot may be queued one after another: each continues from
+    /// the one before.
     ///
-    /// Nothing of it is written, the position neither, when it fails: with [`Error::SlotPosition`] when it does not go on from where the
-    /// slot is, with [`Error::DiskFull`], [`Error::Dropped`], [`Error::Corrupt`] or [`Error::Engine`] when this machine cannot apply it. Writes that were
-    /// queued after it fail then, too.
+    /// If it fails, nothing of it is written, not even the position: with [`Error::SlotPosition`]
+    /// when it does not continue from the slot's position, with [`Error::DiskFull`],
+    /// [`Error::Dropped`], [`Error::Corrupt`] or [`Error::Engine`] when this machine cannot apply
+    /// it. Writes that were queued after it fail then, too.
     pub fn apply_slot(
         &self,
         write: SlotWrite,
@@ -190,7 +197,7 @@ impl Committer {
         rx
     }
 
-    /// Queues a slot's copy to be put in its place.
+    /// Queues the installation of a slot's copy.
     pub(crate) fn install(
         &self,
         installation: Installation,
@@ -209,7 +216,8 @@ impl Committer {
         self.push_put(puts, None, vec![], true)
     }
 
-    /// Queues puts about a database; they fail once it is dropped, so that none brings its record back.
+    /// Queues puts about a database; they fail once it is dropped, so that none recreates its
+    /// record.
     pub fn put_for(
         &self,
         shard: Arc<Shard>,
@@ -218,7 +226,7 @@ impl Committer {
         self.push_put(puts, Some((shard, 0)), vec![], true)
     }
 
-    /// The same, on disk with a later write.
+    /// Queues puts about a database that are on disk with a later write.
     pub(crate) fn put_for_later(
         &self,
         shard: Arc<Shard>,
@@ -244,7 +252,7 @@ impl Committer {
         self.push_put(puts, Some((shard, rows)), vec![], false)
     }
 
-    /// Forgets the oldest purges beyond the last `keep`, some of them at a time.
+    /// Removes the oldest purges beyond the last `keep`, some of them at a time.
     pub(crate) fn trim_purges(
         &self,
         shard: Arc<Shard>,
@@ -273,28 +281,30 @@ impl Committer {
         rx
     }
 
-    /// Resolves once everything that was answered before is on disk.
+    /// Resolves once everything answered before is on disk.
     pub fn sync(&self) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, rx) = oneshot::channel();
         self.push(Op::Sync { reply });
         rx
     }
 
-    /// Saves the summaries of shards that are about to be let go, so that they need not be replayed when they are opened again.
+    /// Saves the summaries of shards that are about to be closed, so that they need not be replayed
+    /// when they are reopened.
     pub fn save(&self, shards: Vec<Arc<Shard>>) -> oneshot::Receiver<Result<(), Error>> {
         let (reply, rx) = oneshot::channel();
         self.push(Op::Save { shards, reply });
         rx
     }
 
-    /// Commits at once if nobody else is about to, and the disk was quick just before.
+    /// Commits immediately if nothing else is about to be written, and the disk was fast just
+    /// before.
     fn commit_or_push(&self, op: Op) {
         if op.bytes() > OWN_BYTES_MAX || !op.is_of_loaded_shards() {
             return self.push(op);
         }
         let queue = self.shared.queue.lock();
         let is_free = queue.is_empty() && !queue.closed;
-        // Under the queue's lock: what is queued from here on comes after it.
+        // Under the queue's lock: whatever is queued from here on comes after it.
         let writer = is_free.then(|| self.writer.try_lock()).flatten();
         drop(queue);
         match writer {
@@ -319,7 +329,7 @@ impl Committer {
         self.shared.arrived.notify_one();
     }
 
-    /// Writes what is queued, saves the summaries, flushes, and stops.
+    /// Writes the queue, saves the summaries, flushes, and stops.
     pub fn close(&self) {
         self.shared.queue.lock().closed = true;
         self.shared.arrived.notify_one();
@@ -337,7 +347,7 @@ impl Drop for Committer {
     }
 }
 
-/// When the writer ends, in order or by a panic, nobody waits for it in vain.
+/// When the writer ends, normally or by a panic, fails the waiting requests.
 struct FailOnExit<'a>(&'a Shared);
 
 impl Drop for FailOnExit<'_> {
@@ -352,7 +362,8 @@ impl Drop for FailOnExit<'_> {
     }
 }
 
-/// The same for whoever writes at the moment, if it panics. Dropped before the writer is let go, so that nobody goes on with what it knows.
+/// Fails the waiting requests if a committing thread panics. Dropped before the writer's lock is
+/// released, so that no thread continues with its state.
 struct FailOnPanic<'a>(&'a Shared);
 
 impl Drop for FailOnPanic<'_> {

@@ -1,4 +1,4 @@
-//! What can be asked of the writer, and the answers.
+//! The operations of the writer, and the answers.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -23,27 +23,27 @@ pub type Put = (Keyspace, Vec<u8>, Option<Vec<u8>>);
 
 pub(super) type Reply<T> = oneshot::Sender<Result<T, Error>>;
 
-/// A shard's edit with the limits of its database.
+/// An edit in its shard.
 #[derive(Clone)]
 pub struct ShardEdit {
-    /// Where the document belongs.
+    /// The shard of the document.
     pub shard: Arc<Shard>,
-    /// What is to be done.
+    /// The edit.
     pub edit: Edit,
 }
 
 impl ShardEdit {
-    /// About how much it takes in a batch.
+    /// Returns its approximate size in a batch.
     pub(crate) fn bytes(&self) -> usize {
         self.edit.cost_bytes()
     }
 
-    /// The document whose record it changes.
+    /// Returns the document whose record it changes.
     pub(crate) fn document(&self) -> Option<(&Arc<Shard>, &DocId)> {
         (!self.is_local()).then_some((&self.shard, &self.edit.id))
     }
 
-    /// It is of a local document.
+    /// Returns whether it is of a local document.
     pub(crate) fn is_local(&self) -> bool {
         matches!(self.edit.change, Change::Local { .. })
     }
@@ -52,11 +52,11 @@ impl ShardEdit {
 /// A purge of revisions of one document.
 #[derive(Clone)]
 pub struct ShardPurge {
-    /// Where the document belongs.
+    /// The shard of the document.
     pub shard: Arc<Shard>,
     /// The document.
     pub id: DocId,
-    /// Leaves to be removed; those that are none are passed over.
+    /// Leaves to remove; revisions that are not leaves are skipped.
     pub revs: Vec<Rev>,
     /// Random id of the purge request, for replication of purges.
     pub uuid: [u8; 16],
@@ -71,20 +71,20 @@ pub struct Timing {
     pub commit_us: u64,
 }
 
-/// What became of a request's edits, and how long they took.
+/// The outcomes of a request's edits, and their timing.
 pub type Edited = (Vec<Outcome>, Timing);
 
-/// Operations of more edits or purges wait in lanes,
+/// Operations with more edits or purges wait in lanes.
 const SHORT_EDITS_MAX: usize = 64;
-/// and so do those of more bytes.
+/// Operations of more bytes wait in lanes, too.
 const SHORT_BYTES_MAX: usize = 256 << 10;
 
 pub(super) enum Op {
     Edits {
         edits: Vec<ShardEdit>,
-        /// What became of the first ones: the others are yet to be made.
+        /// Outcomes of the first edits: the others are still to be applied.
         done: Vec<Outcome>,
-        /// About how much they take, all of them.
+        /// Their approximate size, in bytes.
         bytes: usize,
         limits: Limits,
         synced: bool,
@@ -93,12 +93,12 @@ pub(super) enum Op {
     },
     Purge {
         purges: Vec<ShardPurge>,
-        /// The revisions that the first ones removed: the others are yet to be made.
+        /// The revisions that the first purges removed: the others are still to be applied.
         done: Vec<Vec<Rev>>,
         limits: Limits,
         reply: Reply<Vec<Vec<Rev>>>,
     },
-    /// Forgets some of the purges beyond the last `keep`.
+    /// Removes some of the purges beyond the last `keep`.
     TrimPurges {
         shard: Arc<Shard>,
         keep: u64,
@@ -106,14 +106,15 @@ pub(super) enum Op {
     },
     Put {
         puts: Vec<Put>,
-        /// The shard that the puts are about, and how many of its superseded rows they remove.
+        /// The shard that the puts are about, and the number of its superseded rows that they
+        /// remove.
         compacted: Option<(Arc<Shard>, u64)>,
-        /// Shards of a database that goes.
+        /// Shards of a database that is dropped.
         dropped: Vec<Arc<Shard>>,
         synced: bool,
         reply: Reply<()>,
     },
-    /// What a cluster's log brings.
+    /// A write of a cluster's log.
     Slot {
         write: Box<SlotWrite>,
         reply: Reply<Vec<SlotOutcome>>,
@@ -122,7 +123,7 @@ pub(super) enum Op {
         slot: SlotNumber,
         reply: Reply<()>,
     },
-    /// Puts a copy of a slot in its place.
+    /// Installs a copy of a slot.
     Install {
         installation: Box<Installation>,
         reply: Reply<()>,
@@ -130,7 +131,7 @@ pub(super) enum Op {
     Sync {
         reply: Reply<()>,
     },
-    /// Has the summaries of shards saved that are worth it.
+    /// Saves the summaries of shards where it is worth it.
     Save {
         shards: Vec<Arc<Shard>>,
         reply: Reply<()>,
@@ -138,7 +139,7 @@ pub(super) enum Op {
 }
 
 impl Op {
-    /// About how much it takes in batches.
+    /// Returns its approximate size in batches.
     pub(super) fn bytes(&self) -> usize {
         match self {
             Op::Edits { bytes, .. } => *bytes,
@@ -149,7 +150,7 @@ impl Op {
         }
     }
 
-    /// The lane in which it waits; `None` for one that is short, or cannot be divided.
+    /// Returns the lane in which it waits; `None` for one that is short, or cannot be split.
     pub(super) fn lane(&self) -> Option<ShardNumber> {
         let (shard, is_long) = match self {
             Op::Edits { edits, bytes, .. } => (
@@ -162,7 +163,7 @@ impl Op {
         (is_long || self.done() > 0).then_some(shard.number)
     }
 
-    /// How many parts it has.
+    /// Returns the number of its parts.
     pub(super) fn parts(&self) -> usize {
         match self {
             Op::Edits { edits, .. } => edits.len(),
@@ -171,7 +172,7 @@ impl Op {
         }
     }
 
-    /// How many of them are done.
+    /// Returns the number of parts that are done.
     pub(super) fn done(&self) -> usize {
         match self {
             Op::Edits { done, .. } => done.len(),
@@ -180,7 +181,7 @@ impl Op {
         }
     }
 
-    /// Whether its edits need nothing that is yet to be loaded, which can take long.
+    /// Returns whether its edits need no shard that is still to be loaded, which can be slow.
     pub(super) fn is_of_loaded_shards(&self) -> bool {
         match self {
             Op::Edits { edits, .. } => edits.iter().all(|edit| edit.shard.is_loaded()),
@@ -188,7 +189,7 @@ impl Op {
         }
     }
 
-    /// Shards that go with it.
+    /// Returns the shards that are dropped with it.
     pub(super) fn dropped(&self) -> &[Arc<Shard>] {
         match self {
             Op::Put { dropped, .. } => dropped,
@@ -199,7 +200,7 @@ impl Op {
         }
     }
 
-    /// It is refused while the disk is full: what gives space back goes on.
+    /// Returns whether it is refused while the disk is full: what frees space continues.
     pub(super) fn takes_room(&self) -> bool {
         match self {
             Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. } | Op::Install { .. } => true,
@@ -211,7 +212,7 @@ impl Op {
         }
     }
 
-    /// Keeps what became of parts of it; returns an answer of something else.
+    /// Keeps the results of parts of it; returns an answer of another kind.
     fn add(&mut self, answer: Answer) -> Option<Answer> {
         match (self, answer) {
             (Op::Edits { done, .. }, Answer::Edits(outcomes)) => done.extend(outcomes),
@@ -221,8 +222,8 @@ impl Op {
         None
     }
 
-    /// Adds the documents whose records it changes, from its part `from` on and until there are `max`. Returns the first part
-    /// that is not among them.
+    /// Adds the documents whose records it changes, from its part `from` on and up to `max`.
+    /// Returns the first part that was not added.
     pub(super) fn docs_into<'a>(
         &'a self,
         from: usize,
@@ -267,7 +268,7 @@ impl Op {
     }
 
     pub(super) fn fail(self, e: Error) {
-        // A caller that went away does not want to know.
+        // The caller may have gone.
         match self {
             Op::Edits { reply, .. } => drop(reply.send(Err(e))),
             Op::Purge { reply, .. } => drop(reply.send(Err(e))),
@@ -288,7 +289,7 @@ fn put_bytes((_, key, value): &Put) -> usize {
     key.len() + value.as_ref().map_or(0, Vec::len)
 }
 
-/// What a batch does.
+/// The state of a batch being built.
 pub(super) struct Work<'e> {
     pub batch: Batch<'e>,
     pub slots: Pending,
@@ -296,7 +297,8 @@ pub(super) struct Work<'e> {
     pub budget: Budget,
 }
 
-/// Applies the operation at `i`, or as much of it as there is time for. An error fails the whole batch.
+/// Applies the operation at `i`, or as much of it as there is time for. An error fails the whole
+/// batch.
 pub(super) fn apply<'e>(ops: &'e [Op], i: usize, work: &mut Work<'e>) -> Result<Answer, Error> {
     let op = &ops[i];
     if op.lane().is_some() {
@@ -327,7 +329,7 @@ pub(super) fn apply<'e>(ops: &'e [Op], i: usize, work: &mut Work<'e>) -> Result<
     Ok(parts.unwrap_or_else(Answer::Failed))
 }
 
-/// Applies an operation that is not divided; `earlier` are those before it in the batch.
+/// Applies an operation that is not split; `earlier` are those before it in the batch.
 fn apply_whole<'e>(op: &'e Op, earlier: &[Op], work: &mut Work<'e>) -> Result<Answer, Error> {
     let batch = &mut work.batch;
     Ok(match op {
@@ -376,7 +378,8 @@ fn apply_whole<'e>(op: &'e Op, earlier: &[Op], work: &mut Work<'e>) -> Result<An
     })
 }
 
-/// Does the parts of an operation from one on, until the batch has had enough. The inner error fails the operation.
+/// Applies the parts of an operation from one on, until the batch is full. The inner error fails
+/// the operation.
 fn each<'e, P, T>(
     parts: &'e [P],
     (op, from): (usize, usize),
@@ -406,14 +409,15 @@ fn each<'e, P, T>(
     Ok(Ok(done))
 }
 
-/// Whether one of the plain edits is of a local document of the shard.
+/// Returns whether one of the plain edits is of a local document of the shard.
 fn writes_locals(ops: &[Op], shard: ShardNumber) -> bool {
     let of_shard = |e: &ShardEdit| e.is_local() && e.shard.number == shard;
     let mut ops = ops.iter();
     ops.any(|op| matches!(op, Op::Edits { edits, .. } if edits.iter().any(of_shard)))
 }
 
-/// Why an operation cannot be tried, as far as its records were read; the others of its batch go on.
+/// Returns why an operation cannot be attempted, as far as its records were read; the others of its
+/// batch continue.
 fn refusal(work: &Work<'_>, i: usize, op: &Op) -> Option<Error> {
     let gone = |s: &Arc<Shard>| s.dropped.load(Relaxed).then_some(Error::Dropped);
     let refused = |s: &Arc<Shard>, id: &DocId| gone(s).or_else(|| work.batch.unreadable(s, id));
@@ -425,14 +429,14 @@ fn refusal(work: &Work<'_>, i: usize, op: &Op) -> Option<Error> {
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
         Op::TrimPurges { shard, .. } => gone(shard),
         Op::Install { installation, .. } => installation.replaced.iter().find_map(gone),
-        // What stands against a slot's write is seen when its turn comes.
+        // A slot's write is checked when it is applied.
         Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => None,
     }
 }
 
 pub(super) enum Answer {
     Failed(Error),
-    /// Of the parts that were made in this batch.
+    /// Of the parts that were applied in this batch.
     Edits(Vec<Outcome>),
     Purges(Vec<Vec<Rev>>),
     Slot(Vec<SlotOutcome>),
@@ -442,7 +446,7 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    /// Whether it is the last one of an operation that is done.
+    /// Returns whether it completes its operation.
     pub fn ends(&self, op: &Op) -> bool {
         match self {
             Answer::Edits(outcomes) => op.done() + outcomes.len() >= op.parts(),
@@ -452,7 +456,7 @@ impl Answer {
         }
     }
 
-    /// Edits that were made.
+    /// Returns the number of applied edits.
     pub fn edits(&self) -> usize {
         match self {
             Answer::Edits(outcomes) => outcomes.len(),
@@ -473,7 +477,7 @@ fn slot_edits(outcome: &SlotOutcome) -> usize {
     edits.sum()
 }
 
-/// Sends what became of the operations; returns those that are not done.
+/// Sends the results of the operations; returns those that are not complete.
 pub(super) fn answer(ops: Vec<Op>, answers: Vec<Answer>, started: Instant) -> Leftovers {
     let commit_us = started.elapsed().as_micros() as u64;
     let mut left = Leftovers::default();

@@ -1,4 +1,4 @@
-//! How much of what is asked for goes into one batch.
+//! Limits the work of one batch.
 
 use std::time::{Duration, Instant};
 
@@ -9,19 +9,19 @@ use crate::batch::Batch;
 
 /// After this time no more edits are applied in a batch. Writing them takes about as long again.
 const TIME_MAX: Duration = Duration::from_millis(10);
-/// Long operations have so much of each batch, whatever came before them in it.
+/// Time in each batch that is reserved for long operations.
 const LONG_TIME_MIN: Duration = Duration::from_millis(3);
 const LONG_BYTES_MIN: usize = 1 << 20;
 
-/// Records that are read at a time: at first, how many times as many next, and at most. A record may have megabytes, and nothing is
-/// known of those to come.
+/// Number of records read at a time: at first, factor of growth, and maximum. A record may have
+/// megabytes, and the size of the next ones is unknown.
 pub(super) const WINDOW_FIRST: usize = 8;
 const WINDOW_GROWTH: usize = 4;
 const WINDOW_MAX: usize = 1024;
-/// At most about so many bytes of records are decoded at a time.
+/// Approximate maximum size of records decoded at a time, in bytes.
 const WINDOW_BYTES: usize = 256 << 10;
 
-/// What is left of a batch's time and bytes.
+/// The remaining time and bytes of a batch.
 pub(super) struct Budget {
     until: Instant,
     bytes_max: usize,
@@ -37,7 +37,7 @@ impl Budget {
         }
     }
 
-    /// Long operations begin.
+    /// Starts the long operations.
     pub fn begin_long(&mut self) {
         if !std::mem::replace(&mut self.is_long, true) {
             self.until = self.until.max(Instant::now() + LONG_TIME_MIN);
@@ -50,7 +50,8 @@ impl Budget {
     }
 }
 
-/// Reads the records of documents in the order in which they are needed, some ahead: fewer at a time when they are long.
+/// Reads the records of documents in the order in which they are needed, some ahead: fewer at a
+/// time when they are long.
 pub(super) struct Fetcher<'e> {
     ops: &'e [Op],
     /// The first edit or purge whose record was not read.
@@ -60,7 +61,8 @@ pub(super) struct Fetcher<'e> {
 }
 
 impl<'e> Fetcher<'e> {
-    /// `window`: how many records to read first, as the fetcher of the batch before found ([`Fetcher::window`]).
+    /// `window` is the number of records to read first, as the fetcher of the batch before
+    /// determined ([`Fetcher::window`]).
     pub fn new(ops: &'e [Op], window: usize) -> Fetcher<'e> {
         Fetcher {
             ops,
@@ -70,17 +72,18 @@ impl<'e> Fetcher<'e> {
         }
     }
 
-    /// How many records it would read next.
+    /// Returns the number of records that it would read next.
     pub fn window(&self) -> usize {
         self.window
     }
 
-    /// Whether the record of an operation's edit was read.
+    /// Returns whether the record of an operation's edit was read.
     pub fn has(&self, op: usize, place: usize) -> bool {
         (op, place) < (self.op, self.place)
     }
 
-    /// Reads records up to that of an operation's edit. Those of operations before it that were not read are not needed.
+    /// Reads records up to that of an operation's edit. Unread ones of operations before it are not
+    /// needed.
     pub fn reach(&mut self, op: usize, place: usize, batch: &mut Batch<'e>) -> Result<(), Error> {
         if self.op < op {
             (self.op, self.place) = (op, self.ops[op].done());
@@ -93,7 +96,7 @@ impl<'e> Fetcher<'e> {
 
     fn read_some(&mut self, batch: &mut Batch<'e>) -> Result<(), Error> {
         let mut docs = Vec::with_capacity(self.window);
-        // Where to go on after how many of the documents.
+        // Where to continue after each number of documents.
         let mut ends = Vec::with_capacity(self.window);
         while let Some(op) = self.ops.get(self.op)
             && docs.len() < self.window

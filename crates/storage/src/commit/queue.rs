@@ -1,24 +1,24 @@
-//! What waits for the writer.
+//! The queue of the writer.
 //!
-//! Short operations are written in the order in which they came. Long ones wait in lanes, one for each database
-//! (for its shards, strictly): after the short ones of a batch the lanes take turns. So a bulk of many edits is written in
-//! pieces, and others wait for one piece of it at most.
+//! Short operations are written in order of arrival. Long ones wait in lanes, one for each database
+//! (strictly, for its shards): after the short ones of a batch the lanes alternate. So a bulk of
+//! many edits is written in pieces, and other writes wait for at most one piece of it.
 
 use std::collections::VecDeque;
 
 use super::op::Op;
 use crate::keys::ShardNumber;
 
-/// The writer takes no more work into one batch than this many bytes: what is written holds the thread, too.
+/// Maximum size of a batch, in bytes: writing also occupies the thread.
 pub(super) const BATCH_BYTES_MAX: usize = 4 << 20;
 
 #[derive(Default)]
 pub(super) struct Queue {
     short: VecDeque<Op>,
-    /// The next one is the first.
+    /// The first one is next.
     lanes: VecDeque<Lane>,
     pub closed: bool,
-    /// Another thread than the writing one left something to be flushed.
+    /// Another thread than the writer's left unflushed writes.
     pub is_unflushed: bool,
 }
 
@@ -31,9 +31,9 @@ struct Lane {
 /// Operations of a batch that it had no time for.
 #[derive(Default)]
 pub(super) struct Leftovers {
-    /// A part of each is written.
+    /// Partly written.
     pub begun: Vec<Op>,
-    /// Nothing of these is.
+    /// Not started.
     pub untouched: Vec<Op>,
 }
 
@@ -42,7 +42,7 @@ impl Queue {
         self.short.is_empty() && self.lanes.is_empty()
     }
 
-    /// Operations that wait.
+    /// Returns the number of waiting operations.
     pub fn len(&self) -> usize {
         let long = self.lanes.iter().map(|lane| lane.ops.len());
         self.short.len() + long.sum::<usize>()
@@ -60,7 +60,7 @@ impl Queue {
         }
     }
 
-    /// Operations for the next batch: short ones, then long ones of one lane after another.
+    /// Returns operations for the next batch: short ones, then long ones, lane by lane.
     pub fn take(&mut self) -> Vec<Op> {
         let (mut taken, mut bytes) = (vec![], 0);
         while let Some(op) = self.short.front() {
@@ -88,7 +88,8 @@ impl Queue {
         taken
     }
 
-    /// Takes back what a batch had no time for: what was not begun is first again, lanes that had their turn are last.
+    /// Takes back the operations that a batch had no time for: those not started go first again,
+    /// lanes that had their turn go last.
     pub fn give_back(&mut self, left: Leftovers) {
         for op in left.untouched.into_iter().rev() {
             match op.lane() {
@@ -110,7 +111,7 @@ impl Queue {
         }
     }
 
-    /// Everything that waits.
+    /// Returns all waiting operations.
     pub fn take_all(&mut self) -> Vec<Op> {
         let lanes = std::mem::take(&mut self.lanes);
         let long = lanes.into_iter().flat_map(|lane| lane.ops);

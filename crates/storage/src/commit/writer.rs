@@ -1,4 +1,4 @@
-//! What writes: one thread at a time.
+//! The writer: one thread at a time.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -12,7 +12,7 @@ use telemetry::State;
 use super::op::{Answer, Op, Work, answer, apply};
 use super::piece::{Budget, Fetcher, WINDOW_FIRST};
 use super::queue::{Leftovers, Queue};
-use super::{FailOnExit, FailOnPanic, OnCommit, Shared, Written};
+use super::{FailOnExit, FailOnPanic, OnCommit, ShardCommit, Shared};
 use crate::Error;
 use crate::batch::Batch;
 use crate::counters::COMMIT_HOLDS;
@@ -24,20 +24,21 @@ use crate::slot::Pending;
 use crate::tree::KeptTrees;
 use crate::winners::Winners;
 
-/// Writes not yet on disk are flushed this often.
+/// Interval at which delayed writes are flushed.
 const FLUSH_EVERY: Duration = Duration::from_millis(500);
-/// How long the writer waits for more requests when there were many just before, and how many are many.
+/// How long the writer waits for more requests after a batch of many.
 const GATHER_TIME_MAX: Duration = Duration::from_micros(100);
 const GATHER_REQUESTS_MIN: usize = 4;
-/// Pieces of a long operation are on disk when so many bytes of them are written, so that the last sync is not a long one.
+/// Pieces of a long operation are synced when they reach this size, so that the last sync is not a
+/// long one.
 const UNSYNCED_BYTES_MAX: usize = 4 << 20;
-/// A summary is saved when this many changes came after its saved form.
+/// Number of changes after its saved form after which a summary is saved.
 const SUMMARY_SAVE_EVERY: u64 = 32_768;
 
-/// A commit that takes longer is none for a thread that has other work.
+/// After a commit that took longer, threads with other work do not commit themselves.
 const QUICK_TIME_MAX: Duration = Duration::from_millis(2);
 
-/// The writing thread: writes what is queued until the queue is closed.
+/// The writer thread: writes what is queued until the queue is closed.
 pub(super) fn run(shared: &Shared, writer: &Mutex<Writer>) {
     let _fail_the_rest = FailOnExit(shared);
     loop {
@@ -57,7 +58,8 @@ pub(super) fn run(shared: &Shared, writer: &Mutex<Writer>) {
     writer.flush();
 }
 
-/// Waits until something is queued, or it is time to flush, or somebody else left something to be flushed.
+/// Waits until something is queued, it is time to flush, or another thread left something to be
+/// flushed.
 fn wait_for_work(shared: &Shared, unflushed_since: Option<Instant>) {
     let mut queue = shared.queue.lock();
     if !queue.is_empty() || queue.closed || std::mem::take(&mut queue.is_unflushed) {
@@ -77,17 +79,17 @@ pub(super) struct Writer {
     engine: Arc<Engine>,
     guard: DiskGuard,
     on_commit: OnCommit,
-    /// When the oldest write that is not flushed was made.
+    /// When the oldest unflushed write was made.
     unflushed_since: Option<Instant>,
     /// Bytes of pieces of long operations among those.
     unsynced_bytes: usize,
     /// Trees of the documents that the pieces of a long operation change.
     kept: KeptTrees,
-    /// Records to read at a time: few while they are long.
+    /// Number of records to read at a time: few while they are long.
     window: usize,
-    /// Requests of the last batch.
+    /// Requests in the last batch.
     last_requests: usize,
-    /// How long it took.
+    /// Duration of the last batch.
     last_time: Duration,
     /// Shards with many changes after the saved form of their summary.
     dirty: FxHashMap<ShardNumber, Arc<Shard>>,
@@ -115,12 +117,13 @@ impl Writer {
         }
     }
 
-    /// Whether the last commit was of one request, and such that a thread with other work may do the next.
+    /// Returns whether the last commit had one request and was fast, so that a thread with other
+    /// work may do the next.
     pub(super) fn is_quick(&self) -> bool {
         self.last_requests <= 1 && self.last_time < QUICK_TIME_MAX && self.engine.is_roomy()
     }
 
-    /// Commits what was not queued.
+    /// Commits an operation that was not queued.
     pub(super) fn commit_one(&mut self, op: Op) {
         self.last_requests = 1;
         self.commit(vec![op]);
@@ -130,7 +133,7 @@ impl Writer {
         }
     }
 
-    /// Does what there is to be done; false when the queue is closed and empty.
+    /// Does one round of work; false when the queue is closed and empty.
     fn turn(&mut self) -> bool {
         let (ops, closed) = self.next_ops();
         if ops.is_empty() && closed {
@@ -140,7 +143,7 @@ impl Writer {
             self.last_requests = ops.len();
             self.commit(ops);
         }
-        // Under steady traffic too: what is delayed is on disk after this time.
+        // Under steady traffic too: delayed writes are on disk after this time.
         if self
             .unflushed_since
             .is_some_and(|t| t.elapsed() >= FLUSH_EVERY)
@@ -150,15 +153,16 @@ impl Writer {
         true
     }
 
-    /// What is queued; nothing when it is time to flush.
+    /// Returns the queued operations; none when it is time to flush.
     fn next_ops(&self) -> (Vec<Op>, bool) {
         let mut queue = self.shared.queue.lock();
         self.gather(&mut queue);
         (queue.take(), queue.closed)
     }
 
-    /// Waits a moment for as many requests as came last time: writers that were just answered are about to ask again, and
-    /// an fsync for all of them costs what one for a few does. A lone writer is never waited for.
+    /// Waits a moment for as many requests as in the last batch: clients that were just answered
+    /// are about to send again, and an fsync for all of them costs as much as one for a few. It
+    /// never waits for a lone client.
     fn gather(&self, queue: &mut MutexGuard<'_, Queue>) {
         let expected = self.last_requests * 3 / 4;
         if queue.len() >= expected || expected < GATHER_REQUESTS_MIN {
@@ -195,7 +199,7 @@ impl Writer {
         if ops.is_empty() {
             return;
         }
-        // What the disk takes is counted apart.
+        // The time of the disk is measured separately.
         let mut disk = Duration::ZERO;
         let prepared = self.prepare(&ops);
         let written = prepared.and_then(|(mut batch, answers)| {
@@ -240,7 +244,8 @@ impl Writer {
         let empty = wb.is_empty();
         if !empty {
             self.engine.wait_for_flushes();
-            // The engine shows all of a batch at once, and so are its documents read from it meanwhile.
+            // The engine publishes a batch atomically, so its documents are read from the engine
+            // meanwhile.
             batch.each_read_lately(Winners::begin_write);
             let written = self.engine.write(wb, sync);
             batch.each_read_lately(Winners::end_write);
@@ -256,7 +261,7 @@ impl Writer {
         Ok(())
     }
 
-    /// Whether the log has to be on disk with this batch.
+    /// Returns whether the log has to be synced with this batch.
     fn syncs(&mut self, ops: &[Op], answers: &[Answer], bytes: usize) -> bool {
         let mut all = ops.iter().zip(answers).filter(|(op, _)| op.wants_sync());
         let mut is_begun = false;
@@ -277,7 +282,7 @@ impl Writer {
         }
     }
 
-    /// Refuses edits when the disk is full. Drops and compaction go on: they are what gives space back.
+    /// Refuses edits when the disk is full. Drops and compaction continue: they free space.
     fn admit(&mut self, ops: Vec<Op>) -> Vec<Op> {
         let bytes: usize = ops.iter().map(Op::bytes).sum();
         let Err(e) = self.guard.admit(&self.engine, bytes as u64) else {
@@ -318,7 +323,7 @@ impl Writer {
         for touched in batch.into_touched() {
             let shard = &touched.shard;
             let seq = touched.meta.update_seq;
-            let written = Written {
+            let written = ShardCommit {
                 shard,
                 update_seq: seq,
                 designs: touched.deltas.iter().any(|(_, id, _)| id.is_design()),
@@ -356,7 +361,7 @@ impl Writer {
                 });
             }
             if let Err(e) = result {
-                // It will be made anew from by-seq when next needed.
+                // It will be rebuilt from by-seq when it is next needed.
                 tracing::error!(error = %e, "keeping the summary failed");
                 state.summary = None;
             }
@@ -367,7 +372,8 @@ impl Writer {
         }
     }
 
-    /// Lets go of dropped shards. Nothing of theirs may be written any more: once their rows are gone, nobody looks for others.
+    /// Releases dropped shards. Their rows may not be written any more: once their rows are
+    /// deleted, no others will be.
     fn forget_dropped(&mut self, ops: &[Op], answers: &[Answer]) {
         let done = ops.iter().zip(answers).filter(|(op, a)| a.ends(op));
         for shard in done.flat_map(|(op, _)| op.dropped()) {
@@ -381,7 +387,7 @@ impl Writer {
         shards.iter().for_each(|shard| self.save(shard));
     }
 
-    /// Saves a shard's summary, if that is worth it, and lets go of the shard.
+    /// Saves a shard's summary, if that is worth it, and releases the shard.
     fn save(&mut self, shard: &Arc<Shard>) {
         self.dirty.remove(&shard.number);
         shard.is_dirty.store(false, Relaxed);

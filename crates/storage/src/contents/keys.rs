@@ -10,7 +10,7 @@ const CHUNK: u8 = b'c';
 const PLACE: u8 = b'h';
 const REFERENCE: u8 = b'r';
 const REMOVED: u8 = b'x';
-/// What comes before a content's id.
+/// Offset of a content's id in a key.
 const ID_AT: usize = SHARD_LEN + 1;
 
 fn key(home: ShardNumber, kind: u8, rest: &[&[u8]]) -> Vec<u8> {
@@ -23,7 +23,7 @@ fn key(home: ShardNumber, kind: u8, rest: &[&[u8]]) -> Vec<u8> {
     key
 }
 
-/// Where the bytes of all contents are counted.
+/// Returns the key of the total size of all contents.
 pub fn bytes(home: ShardNumber) -> Vec<u8> {
     key(home, BYTES, &[])
 }
@@ -32,18 +32,18 @@ pub fn chunk(home: ShardNumber, number: u64, chunk: u32) -> Vec<u8> {
     key(home, CHUNK, &[&number.to_be_bytes(), &chunk.to_be_bytes()])
 }
 
-/// The chunk in the key of one.
+/// Returns the chunk number in a chunk's key.
 pub fn chunk_of(key: &[u8]) -> Result<u32, Error> {
     let chunk = key.last_chunk().ok_or(Error::Corrupt("chunk key"))?;
     Ok(u32::from_be_bytes(*chunk))
 }
 
-/// The first key of chunks, and the first after them.
+/// Returns the range of chunk keys: first, and end (exclusive).
 pub fn all_chunks(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
     (key(home, CHUNK, &[]), key(home, CHUNK + 1, &[]))
 }
 
-/// The content's number and the chunk in the key of one.
+/// Returns the content's number and the chunk number in a chunk's key.
 pub fn number_and_chunk_of(key: &[u8]) -> Result<(u64, u32), Error> {
     let corrupt = || Error::Corrupt("chunk key");
     let rest = key.get(ID_AT..).ok_or_else(corrupt)?;
@@ -56,33 +56,33 @@ pub fn place(home: ShardNumber, id: &ContentId) -> Vec<u8> {
     key(home, PLACE, &[id])
 }
 
-/// The first key of places, and the first after them.
+/// Returns the range of place keys: first, and end (exclusive).
 pub fn places(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
     (key(home, PLACE, &[]), key(home, PLACE + 1, &[]))
 }
 
-/// The content that the key of a place or of a reference is about.
+/// Returns the content id in the key of a place or of a reference.
 pub fn id_of(key: &[u8]) -> Result<&ContentId, Error> {
     let id = key.get(ID_AT..).and_then(<[u8]>::first_chunk);
     id.ok_or(Error::Corrupt("content key"))
 }
 
-/// The first key of references, and the first after them.
+/// Returns the range of reference keys: first, and end (exclusive).
 pub fn all_references(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
     (key(home, REFERENCE, &[]), key(home, REFERENCE + 1, &[]))
 }
 
-/// A content whose space is yet to be given back.
+/// Returns the key of a removed content whose space is still to be reclaimed.
 pub fn removed(home: ShardNumber, number: u64) -> Vec<u8> {
     key(home, REMOVED, &[&number.to_be_bytes()])
 }
 
-/// The first key of removed contents, and the first after them.
+/// Returns the range of keys of removed contents: first, and end (exclusive).
 pub fn all_removed(home: ShardNumber) -> (Vec<u8>, Vec<u8>) {
     (key(home, REMOVED, &[]), key(home, REMOVED + 1, &[]))
 }
 
-/// The number in the key of a removed content.
+/// Returns the number in the key of a removed content.
 pub fn number_of(key: &[u8]) -> Result<u64, Error> {
     let number = key.get(ID_AT..).and_then(|rest| rest.try_into().ok());
     Ok(u64::from_be_bytes(
@@ -90,7 +90,7 @@ pub fn number_of(key: &[u8]) -> Result<u64, Error> {
     ))
 }
 
-/// What all references to a content begin with.
+/// Returns the common prefix of all references to a content.
 pub fn references(home: ShardNumber, id: &ContentId) -> Vec<u8> {
     key(home, REFERENCE, &[id])
 }
@@ -108,7 +108,7 @@ pub(crate) fn reference(
     )
 }
 
-/// The catalogue's entry of an upload that nothing refers to yet.
+/// Returns the catalogue key of an upload without a reference.
 pub(crate) fn upload(home: ShardNumber, number: u64) -> [u8; 13] {
     let mut key = [crate::keys::meta::UPLOAD; 13];
     key[1..5].copy_from_slice(&home.to_be_bytes());

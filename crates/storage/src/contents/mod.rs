@@ -1,19 +1,21 @@
-//! Attachments' content, in chunks, under the number of a shard: that of their documents, or, of databases that were made
-//! before that, the database's first. Each content once under a number.
+//! Contents of attachments, in chunks, under the number of a shard: that of their documents or, in
+//! databases of early versions, the database's first. Each content is stored once under a number.
 //!
 //! | key after the shard's number | value |
 //! |---|---|
 //! | `b` | bytes of all contents |
 //! | `c`, number, chunk | a chunk of a content's bytes |
 //! | `h`, content id | the number and the length of the content with this id |
-//! | `r`, content id, shard, seq | empty: the change with this seq brought a body that names the content |
-//! | `x`, number | the length of a content whose chunks are removed, and their space is yet to be given back |
+//! | `r`, content id, shard, seq | empty: the body of the change with this seq references the content |
+//! | `x`, number | the length of a removed content whose space is still to be reclaimed |
 //!
-//! A content is written chunk by chunk under a number of its own, before its id is known ([`Upload`]). `h` is written when it is
-//! complete; `r` comes and goes with by-seq rows, in their batches. **A content goes when nothing refers to it and nobody holds
-//! it**: whoever reads a content, or is about to commit a document with it, holds a [`Content`]. What was begun and not yet
-//! referred to is listed in the catalogue (`u`), so that what a crash leaves is found at the next start. What lost its last
-//! reference and was still there when a crash came is found by the next compaction ([`Contents::sweep_all`]).
+//! A content is written chunk by chunk under a number of its own, before its id is known
+//! ([`Upload`]). `h` is written when it is complete; `r` is written and removed with by-seq rows,
+//! in their batches. **A content is removed when it has no reference and no holder**: a thread that
+//! reads a content, or is about to commit a document with it, holds a [`Content`]. Uploads without
+//! a reference are listed in the catalogue (`u`), so that the next start finds what a crash left. A
+//! content that lost its last reference right before a crash is found by the next compaction
+//! ([`Contents::sweep_all`]).
 
 pub(crate) mod keys;
 mod reclaim;
@@ -40,14 +42,16 @@ use crate::keyspace::Keyspace;
 use crate::shard::Shard;
 use crate::varint::{Reader, put};
 
-/// Bytes of a chunk. A reader holds one at a time, a writer two.
+/// Size of a chunk, in bytes. A reader holds one at a time, a writer two.
 pub const CHUNK_BYTES: usize = 128 << 10;
-/// What is longer goes, from here on, into files of its own: once to disk, not through the log and memory. Shorter contents do
-/// not, for each file costs the engine some memory.
+/// The part of a content beyond this offset goes into files of its own: written to disk once, not
+/// through the log and memory. Not worth it for shorter contents, since each file costs the engine
+/// some memory.
 const DIRECT_FROM_BYTES: u64 = 16 << 20;
-/// Such a file is ended when it has this many bytes.
+/// Size at which such a file is ended, in bytes.
 pub(crate) const FILE_BYTES: u64 = 64 << 20;
-/// A content of more chunks than this is removed as a range: range deletions slow readers, single ones take memory.
+/// A content of more chunks than this is removed as a range: range deletions slow down readers,
+/// single ones take memory.
 const CHUNKS_DELETED_SINGLY: u64 = 64;
 
 /// The contents under one shard's number.
@@ -60,17 +64,17 @@ pub struct Contents {
     guard: Mutex<DiskGuard>,
 }
 
-/// Who holds a content now.
+/// The holders of a content.
 #[derive(Clone, Copy, Debug, Default)]
 struct Held {
     count: u64,
-    /// Whether nothing may refer to it, so that the last holder has to look.
+    /// Whether it may have no reference, so that the last holder has to check.
     look: bool,
-    /// The upload that brought it, while the catalogue lists it.
+    /// The upload that created it, while the catalogue lists it.
     upload: Option<u64>,
 }
 
-/// Where a content is.
+/// The place of a content.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Place {
     number: u64,
@@ -111,7 +115,7 @@ impl Place {
 }
 
 impl Contents {
-    /// The contents under `home`. `reserve_bytes` of the disk stay free.
+    /// Opens the contents under `home`. `reserve_bytes` of the disk stay free.
     pub fn new(home: Arc<Shard>, numbers: Arc<Numbers>, reserve_bytes: u64) -> Arc<Contents> {
         let engine = home.engine.clone();
         Arc::new(Contents {
@@ -123,17 +127,17 @@ impl Contents {
         })
     }
 
-    /// The shard under whose number they are.
+    /// Returns the shard under whose number they are.
     pub fn home(&self) -> ShardNumber {
         self.home.number
     }
 
-    /// Begins a new content.
+    /// Starts a new content.
     pub fn upload(self: &Arc<Self>) -> Upload {
         Upload::new(self.clone())
     }
 
-    /// A content that is here already.
+    /// Holds a stored content.
     pub fn hold(self: &Arc<Self>, id: &ContentId) -> Result<Option<Content>, Error> {
         let mut held = self.held.lock();
         let Some(place) = self.place(id)? else {
@@ -148,7 +152,7 @@ impl Contents {
         }))
     }
 
-    /// Keeps what was uploaded, or, when the same content is here, that.
+    /// Keeps an upload or, if the same content is already stored, that one.
     fn adopt(
         self: &Arc<Self>,
         id: ContentId,
@@ -195,7 +199,7 @@ impl Contents {
         }
     }
 
-    /// Whether a stored body names the content.
+    /// Returns whether a stored body references the content.
     fn is_referred_to(&self, id: &ContentId) -> Result<bool, Error> {
         let prefix = keys::references(self.home(), id);
         let snapshot = self.engine.snapshot();
@@ -206,8 +210,8 @@ impl Contents {
         Ok(found)
     }
 
-    /// Removes the contents that nothing refers to and nobody holds: what a crash, or a compaction that failed, left of those
-    /// that [`Contents::sweep`] was to be told of. Reads the keys of all contents and references.
+    /// Removes the contents without references and holders: those that a crash, or a failed
+    /// compaction, left before [`Contents::sweep`]. Reads the keys of all contents and references.
     pub fn sweep_all(&self) -> Result<(), Error> {
         let snapshot = self.engine.snapshot();
         let (low, high) = keys::places(self.home());
@@ -239,8 +243,8 @@ impl Contents {
         places.status()
     }
 
-    /// Bodies that named these contents are gone: removes the contents that nothing else refers to. Those that somebody holds
-    /// go when they are let go.
+    /// Removes those of these contents that have no references any more, after bodies that named
+    /// them were removed. Held ones are removed when they are released.
     pub fn sweep(&self, ids: impl IntoIterator<Item = ContentId>) -> Result<(), Error> {
         for id in ids {
             let mut held = self.held.lock();
@@ -265,11 +269,11 @@ impl Contents {
         if entry.look
             && let Err(e) = self.remove_unreferred(id, entry.upload)
         {
-            tracing::warn!(error = %e, "removing an attachment that nothing refers to failed");
+            tracing::warn!(error = %e, "removing an unreferenced attachment failed");
         }
     }
 
-    /// The caller has `held` locked, so that nobody takes hold of the content meanwhile.
+    /// The caller has locked `held`, so that no thread takes hold of the content meanwhile.
     fn remove_unreferred(&self, id: &ContentId, upload: Option<u64>) -> Result<(), Error> {
         if self.is_referred_to(id)? {
             return Ok(());
@@ -286,7 +290,7 @@ impl Contents {
             wb.delete_cf(self.engine.cf(Keyspace::Meta), listed);
         }
         if self.is_dropped() {
-            // Its rows go, or went already: none may be added.
+            // Its rows are being deleted, or were: none may be added.
             wb.delete_cf(cf, keys::bytes(self.home()));
         } else {
             let bytes = self.stored_bytes()?.saturating_sub(place.length);
@@ -296,24 +300,24 @@ impl Contents {
         self.write(wb)
     }
 
-    /// [`reclaim_contents`] of these alone.
+    /// Calls [`reclaim_contents`] for these alone.
     pub fn reclaim(&self) -> Result<(), Error> {
         reclaim::reclaim(&self.engine, std::iter::once(self.home()))
     }
 
-    /// Bytes removed whose space was not given back yet.
+    /// Returns the removed bytes whose space was not reclaimed yet.
     pub fn reclaimable_bytes(&self) -> Result<u64, Error> {
         let removed = reclaim::removed(&self.engine, self.home())?;
         let lengths = removed.iter().map(|place| place.length);
         Ok(lengths.fold(0, u64::saturating_add))
     }
 
-    /// Bytes of all contents, each counted once.
+    /// Returns the bytes of all contents, each counted once.
     pub fn stored_bytes(&self) -> Result<u64, Error> {
         stored_bytes(&self.engine, self.home())
     }
 
-    /// Not synced: the commit of the document that names the content syncs the log up to there.
+    /// Not synced: the commit of the document that references the content syncs the log up to it.
     fn write(&self, wb: WriteBatch) -> Result<(), Error> {
         self.engine.write(wb, false)
     }
@@ -330,7 +334,7 @@ impl Contents {
     }
 }
 
-/// Has the engine give back the space of what was removed of all these contents, which are of one store. Blocking; meant for a
+/// Lets the engine reclaim the space of removed contents. All are of one store. Blocks; meant for a
 /// background thread.
 pub fn reclaim_contents(all: &[Arc<Contents>]) -> Result<(), Error> {
     match all {
@@ -339,8 +343,8 @@ pub fn reclaim_contents(all: &[Arc<Contents>]) -> Result<(), Error> {
     }
 }
 
-/// **The count changes in the batches that add and remove contents**, which one at a time makes: with `held` locked, or at the
-/// start.
+/// **The total changes in the batches that add and remove contents**, which are written one at a
+/// time: with `held` locked, or at the start.
 fn stored_bytes(engine: &Engine, home: ShardNumber) -> Result<u64, Error> {
     match engine.get(Keyspace::Attachments, &keys::bytes(home))? {
         Some(v) => Reader::new(&v, "bytes of contents").varint(),
@@ -348,7 +352,7 @@ fn stored_bytes(engine: &Engine, home: ShardNumber) -> Result<u64, Error> {
     }
 }
 
-/// Bytes of all contents under a shard.
+/// Returns the bytes of all contents under a shard.
 pub(crate) fn bytes_of(engine: &Engine, home: ShardNumber) -> Result<u64, Error> {
     stored_bytes(engine, home)
 }
@@ -373,21 +377,21 @@ fn remove_chunks(engine: &Engine, home: ShardNumber, place: Place, wb: &mut Writ
     }
 }
 
-/// A content that is kept while this is held, whether or not a document refers to it.
+/// A content that is kept while this is held, whether or not a document references it.
 pub struct Content {
     contents: Arc<Contents>,
-    /// What it is named by: the BLAKE3 hash of its bytes.
+    /// Its id: the BLAKE3 hash of its bytes.
     pub id: ContentId,
     place: Place,
 }
 
 impl Content {
-    /// Bytes as they are stored.
+    /// Returns the stored length, in bytes.
     pub fn length(&self) -> u64 {
         self.place.length
     }
 
-    /// The bytes from `offset` to the end of the chunk that they are in; empty at the end of the content.
+    /// Returns the bytes from `offset` to the end of its chunk; empty at the end of the content.
     pub fn read(&self, offset: u64) -> Result<Vec<u8>, Error> {
         if offset >= self.place.length {
             return Ok(vec![]);
@@ -401,7 +405,7 @@ impl Content {
         Ok(rest.ok_or(Error::Corrupt("attachment chunk"))?.to_vec())
     }
 
-    /// The upload that the catalogue lists as not yet referred to, if one brought this content.
+    /// Returns the upload that created it, if the catalogue still lists that as unreferenced.
     pub fn upload(&self) -> Option<u64> {
         let held = self.contents.held.lock();
         held.get(&self.id).and_then(|held| held.upload)

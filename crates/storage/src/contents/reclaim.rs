@@ -1,4 +1,5 @@
-//! The space of removed contents: listed with their removal, and given back by the next compaction, whatever comes between.
+//! The space of removed contents: listed with their removal, and reclaimed by the next compaction,
+//! whatever happens in between.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use crate::keys::ShardNumber;
 use crate::keyspace::Keyspace;
 use crate::varint::{Reader, put};
 
-/// Removed contents whose numbers are not further apart are given back together.
+/// Removed contents whose numbers are at most this far apart are reclaimed together.
 const RECLAIMED_TOGETHER: u64 = 64;
 
 /// Lists a content whose chunks the batch removes.
@@ -24,7 +25,7 @@ pub(super) fn list(engine: &Engine, home: ShardNumber, place: Place, wb: &mut Wr
     }
 }
 
-/// The contents whose space is yet to be given back, in the order of their numbers.
+/// Returns the contents whose space is still to be reclaimed, ordered by number.
 pub(super) fn removed(engine: &Arc<Engine>, home: ShardNumber) -> Result<Vec<Place>, Error> {
     let snapshot = engine.snapshot();
     let (low, high) = keys::all_removed(home);
@@ -42,8 +43,8 @@ pub(super) fn removed(engine: &Arc<Engine>, home: ShardNumber) -> Result<Vec<Pla
     Ok(removed)
 }
 
-/// Has the engine give back the space of what was removed under these shards. Together: it looks at the files of all
-/// attachments each time.
+/// Lets the engine reclaim the space of removed contents under these shards, together: it examines
+/// the files of all attachments each time.
 pub(super) fn reclaim(
     engine: &Arc<Engine>,
     homes: impl Iterator<Item = ShardNumber>,
@@ -63,13 +64,13 @@ pub(super) fn reclaim(
     }
     engine.reclaim_attachments(&ranges, true);
     if engine.is_closing() {
-        // It may not have come to its end: the next compaction begins it again.
+        // It may be incomplete: the next compaction repeats it.
         return Ok(());
     }
     engine.write(wb, false)
 }
 
-/// Adds the ranges of removed contents, and has the engine let go of the files that are theirs alone.
+/// Adds the ranges of removed contents, and lets the engine drop files that contain nothing else.
 fn add_ranges(engine: &Engine, home: ShardNumber, removed: &[Place], to: &mut Vec<KeyRange>) {
     let mut ranges: Vec<(u64, u64)> = vec![];
     for place in removed {

@@ -1,4 +1,4 @@
-//! Numbers of contents, and what a crash left of uploads.
+//! Numbers of contents, and cleanup of uploads after a crash.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -14,17 +14,17 @@ use crate::keys::{ShardNumber, meta, shard_end};
 use crate::keyspace::Keyspace;
 use crate::snapshot::Snapshot;
 
-/// So many numbers are reserved by one write.
+/// Numbers reserved by one write.
 const RESERVED: u64 = 1024;
 
-/// Gives each content of the store a number that was never given before.
+/// Assigns each content of the store a number that was never used before.
 #[derive(Debug)]
 pub struct Numbers(Mutex<Reserved>);
 
 #[derive(Debug)]
 struct Reserved {
     next: u64,
-    /// The store knows that numbers below this may be in use.
+    /// Numbers below this are recorded as possibly in use.
     end: u64,
 }
 
@@ -40,7 +40,8 @@ impl Numbers {
         Ok(Numbers(Mutex::new(Reserved { next: end, end })))
     }
 
-    /// **The reservation is in the log before any use of its numbers,** so that none is given out again after a crash.
+    /// **The reservation is in the log before its numbers are used,** so that none is assigned
+    /// again after a crash.
     pub(crate) fn next(&self, engine: &Engine) -> Result<u64, Error> {
         let mut reserved = self.0.lock();
         if reserved.next == reserved.end {
@@ -57,7 +58,8 @@ impl Numbers {
     }
 }
 
-/// Counts the bytes of all contents of a store that was written before they were counted. Nobody writes yet.
+/// Counts the bytes of all contents of a store that was written before they were counted. Runs
+/// before any writes.
 pub(crate) fn count_bytes(engine: &Arc<Engine>) -> Result<(), Error> {
     if engine
         .get(Keyspace::Meta, meta::CONTENTS_COUNTED)?
@@ -92,7 +94,8 @@ fn scanned_bytes(snapshot: &Snapshot, home: ShardNumber) -> Result<u64, Error> {
     Ok(bytes)
 }
 
-/// Removes uploads that the last run did not end, and contents that it did not come to refer to. Nobody writes yet.
+/// Removes uploads that the last run did not finish, and contents that it did not reference. Runs
+/// before any writes.
 pub(crate) fn discard_unfinished(engine: &Arc<Engine>) -> Result<(), Error> {
     let snapshot = engine.snapshot();
     let mut it = snapshot.iter_all(Keyspace::Meta);
@@ -117,7 +120,7 @@ pub(crate) fn discard_unfinished(engine: &Arc<Engine>) -> Result<(), Error> {
         let rest = super::stored_bytes(engine, home)?.saturating_sub(bytes);
         super::put_bytes(engine, home, rest, &mut wb);
     }
-    // The space is for the next compaction to give back: opening does not wait for it.
+    // The next compaction reclaims the space: opening does not wait for it.
     engine.write(wb, false)
 }
 
@@ -134,8 +137,8 @@ fn split_upload_key(key: &[u8]) -> Result<Option<(ShardNumber, u64)>, Error> {
     )))
 }
 
-/// Removes what an upload brought, unless something refers to it. Answers how much less is stored then. `id`: empty of an upload
-/// that did not end.
+/// Removes the content of an upload, unless it is referenced. Returns by how much the total
+/// decreases. `id` is empty for an unfinished upload.
 fn discard(
     snapshot: &Snapshot,
     home: ShardNumber,
@@ -172,7 +175,7 @@ fn discard(
     Ok(Some(counted.map_or(0, |place| place.length)))
 }
 
-/// How far an upload came, in whole chunks.
+/// Returns the length of an unfinished upload, in whole chunks.
 fn unfinished(snapshot: &Snapshot, home: ShardNumber, number: u64) -> Result<Place, Error> {
     let low = keys::chunk(home, number, 0);
     let high = keys::chunk(home, number, u32::MAX);

@@ -12,7 +12,7 @@ use crate::Error;
 use crate::files::FileSequence;
 use crate::keyspace::Keyspace;
 
-/// A content that is being written. Dropped before [`Upload::finish`], it leaves nothing.
+/// A content being written. If it is dropped before [`Upload::finish`], it is removed.
 pub struct Upload {
     contents: Arc<Contents>,
     hasher: Box<blake3::Hasher>,
@@ -38,15 +38,15 @@ impl Upload {
         }
     }
 
-    /// Bytes so far.
+    /// Returns the number of bytes so far.
     pub fn length(&self) -> u64 {
         self.written + self.buffer.len() as u64
     }
 
-    /// Appends bytes. Blocks for what writing chunks takes.
+    /// Appends bytes. Blocks while chunks are written.
     ///
     /// # Errors
-    /// [`Error::DiskFull`], [`Error::Dropped`], or what the engine says.
+    /// [`Error::DiskFull`], [`Error::Dropped`], and those of the engine.
     pub fn write(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
         self.hasher.update(bytes);
         while self.buffer.len() + bytes.len() >= CHUNK_BYTES {
@@ -99,7 +99,7 @@ impl Upload {
         Ok(())
     }
 
-    /// Ends the content. If the same content is stored already, that is used and this one forgotten.
+    /// Ends the content. If the same content is already stored, that is used and this one removed.
     ///
     /// # Errors
     /// Those of [`Upload::write`].
@@ -109,7 +109,7 @@ impl Upload {
             return Ok(content);
         }
         let mut last = WriteBatch::default();
-        // One of no bytes has no chunk, but has a number.
+        // An empty content has no chunk, but a number.
         if !self.buffer.is_empty() {
             self.put_chunk(&mut last)?;
         }
@@ -139,7 +139,7 @@ impl Drop for Upload {
         };
         let contents = &self.contents;
         let mut wb = WriteBatch::default();
-        // Files are removed with the value that they belong to; what was taken in goes with the rest.
+        // Files are removed when their owner is dropped; ingested ones with the rest.
         let length = match self.files {
             Some(_) => DIRECT_FROM_BYTES,
             None => self.length(),

@@ -1,5 +1,5 @@
-//! Which directories this process has open. The engine's lock of a file is against other processes; ours is asked before anything in a
-//! directory is looked at or mended.
+//! The directories that this process has open. The engine's file lock excludes other processes;
+//! this one is checked before anything in a directory is examined or repaired.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
@@ -10,13 +10,13 @@ use crate::Error;
 
 static CLAIMED: Mutex<BTreeSet<PathBuf>> = Mutex::new(BTreeSet::new());
 
-/// A directory is this process's own until this is dropped.
+/// Exclusive use of a directory within this process, until it is dropped.
 #[derive(Debug)]
 pub(super) struct Claim(PathBuf);
 
 impl Claim {
     /// # Errors
-    /// [`Error::InUse`]; [`Error::Directory`] when there is none.
+    /// [`Error::InUse`]; [`Error::Directory`] when it does not exist.
     pub fn of(path: &Path) -> Result<Claim, Error> {
         let whole = path.canonicalize().map_err(|e| Error::Directory {
             path: path.into(),

@@ -1,4 +1,4 @@
-//! A store opened so that nothing in it changes.
+//! A store opened read-only.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -11,23 +11,23 @@ use crate::Error;
 use crate::keyspace::{self, Keyspace};
 use crate::winners::Winners;
 
-/// Blocks that are kept: scans go through each once.
+/// Size of the block cache, in bytes: scans read each block once.
 const CACHE_BYTES: usize = 32 << 20;
 
-/// What is to be thought of files that are not as they should be.
+/// The treatment of damaged files.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Strictness {
-    /// As a server opens them: a table file that is missing or has another length is refused.
+    /// As a server does: a table file that is missing or has another length is refused.
     AsServer,
-    /// What can be read is opened: of the log too what follows a record that cannot be read.
+    /// Opens whatever can be read: of the log also what follows an unreadable record.
     Lenient,
 }
 
 impl Engine {
-    /// Opens what is there, without writing: what the log holds is read into memory. Writes to it fail.
+    /// Opens a store without writing: the log is read into memory. Writes fail.
     ///
     /// # Errors
-    /// [`Error::Directory`] says what the engine found.
+    /// [`Error::Directory`] with the engine's message.
     pub(crate) fn open_read_only(
         path: &Path,
         strictness: Strictness,
@@ -57,7 +57,7 @@ impl Engine {
         }
         let families = Keyspace::ALL.map(|k| {
             let mut options = keyspace::options(k, &cache);
-            // So scans go through every block, also through those that hold old versions of rows only.
+            // So scans read every block, including those that hold only old versions of rows.
             options.set_max_sequential_skip_in_iterations(u64::MAX);
             ColumnFamilyDescriptor::new(k.name(), options)
         });
@@ -81,7 +81,7 @@ impl Engine {
         }))
     }
 
-    /// The table files.
+    /// Returns the table files.
     pub(crate) fn table_files(&self) -> Result<Vec<TableFile>, Error> {
         let files = self.db.live_files()?;
         let of = |file: rocksdb::LiveFile| TableFile {

@@ -1,8 +1,10 @@
-//! Recovery from errors that make the engine stop writes.
+//! Recovery from errors after which the engine stops writes.
 //!
-//! The engine stops all writes when it cannot write a file: its log, a file of rows, its list of files. Descriptors come back, disks get room, and a
-//! disk that failed once may not fail again. So a thread checks whether the cause is gone, and resumes the engine then. The engine writes all that it
-//! has in memory to files before it takes writes again, so nothing depends on a log whose sync failed.
+//! The engine stops all writes when it cannot write a file: its log, a table file, its list of
+//! files. Descriptors become available, disks get free space, and a disk that failed once may not
+//! fail again. So a thread checks whether the cause is gone, and resumes the engine then. The
+//! engine flushes everything in memory to files before it accepts writes again, so nothing depends
+//! on a log whose sync failed.
 
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -22,35 +24,35 @@ use crate::keys::meta::FORMAT;
 use crate::keyspace::Keyspace;
 use crate::native::{self, ErrorSink, Severity};
 
-/// How long after an error the first attempt is made, and how often it is checked whether the cause is gone.
+/// Delay of the first attempt after an error, and interval of checks whether the cause is gone.
 const FIRST_AFTER: Duration = Duration::from_millis(50);
 const CHECK_EVERY: Duration = Duration::from_millis(250);
-/// How long the thread waits after an attempt that failed although the check had passed: at first, and at most.
+/// Delay after an attempt that failed although the check had passed: at first, and at most.
 const AGAIN_AFTER: Duration = Duration::from_millis(500);
 const AGAIN_AFTER_MAX: Duration = Duration::from_secs(5);
-/// The same reason is not logged more often.
+/// Minimum interval between log messages with the same reason.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
-/// What an attempt needs at least: descriptors, and bytes of disk beyond what is in memory.
+/// Minimum requirements of an attempt: descriptors, and bytes of disk beyond what is in memory.
 const DESCRIPTORS_MIN: usize = 16;
 const FREE_BYTES_MIN: u64 = 4 << 20;
 const PROBE_BYTES: usize = 64 << 10;
 
-/// Why all writes fail.
+/// The reason why all writes fail.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct WriteFailure {
-    /// The cause in words that anybody may read.
+    /// The cause in words that may be shown to anyone.
     pub cause: String,
-    /// The engine's words, which may name files of the server.
+    /// The engine's message, which may name files of the server.
     pub reason: String,
-    /// Since when, as far as is known.
+    /// Since when, if known.
     pub since: Option<SystemTime>,
-    /// They fail until the store is opened again; otherwise until the cause is gone.
+    /// Whether they fail until the store is reopened; otherwise until the cause is gone.
     pub needs_restart: bool,
 }
 
 impl WriteFailure {
-    /// A failure that has no more words than its cause.
+    /// Creates a failure without a message of the engine.
     pub(crate) fn of(cause: &str, reason: String, needs_restart: bool) -> WriteFailure {
         WriteFailure {
             cause: cause.to_owned(),
@@ -60,7 +62,7 @@ impl WriteFailure {
         }
     }
 
-    /// An error of the engine, whose words end with the system's, behind a file's name.
+    /// Converts an error of the engine, whose message ends with the system's, after a file's name.
     fn of_engine(text: &str) -> WriteFailure {
         let of_system = text
             .rsplit(": ")
@@ -77,10 +79,10 @@ impl WriteFailure {
     }
 }
 
-/// Whether the engine takes writes.
+/// Whether the engine accepts writes.
 #[derive(Default)]
 pub(crate) struct Health {
-    /// A copy of whether there is a failure, for those that only want to know.
+    /// Whether there is a failure, for readers that need only that.
     is_failing: AtomicBool,
     state: Mutex<State>,
     changed: Condvar,
@@ -89,7 +91,7 @@ pub(crate) struct Health {
 #[derive(Default)]
 struct State {
     failure: Option<WriteFailure>,
-    /// Errors so far. One that comes while the engine is resumed counts after it.
+    /// Number of errors so far. One that occurs while the engine is resumed counts after it.
     errors: u64,
     is_closing: bool,
 }
@@ -112,7 +114,8 @@ impl Health {
         self.changed.notify_all();
     }
 
-    /// Waits for a failure that can be recovered from, then for a while. Returns how many errors there were; `None` when the store is closed.
+    /// Waits for a recoverable failure, then for a pause. Returns the number of errors so far;
+    /// `None` when the store is closed.
     fn wait(&self, pause: Duration) -> Option<u64> {
         let mut state = self.state.lock();
         let is_recoverable =
@@ -125,7 +128,8 @@ impl Health {
         (!state.is_closing).then_some(state.errors)
     }
 
-    /// Notes that the engine takes writes, unless there was another error since there were `errors`. Returns for how long it did not.
+    /// Records that the engine accepts writes, unless there was another error since there were
+    /// `errors`. Returns the duration of the failure.
     fn note_resumed(&self, errors: u64) -> Option<Duration> {
         let mut state = self.state.lock();
         if state.errors != errors {
@@ -146,7 +150,7 @@ impl ErrorSink for Health {
         }
         if severity == Severity::Compaction {
             COMPACTION_FAILURES.count();
-            tracing::error!(error = text, "a compaction failed; it is tried again");
+            tracing::error!(error = text, "a compaction failed; it is retried");
             return;
         }
         ENGINE_ERRORS.count();
@@ -200,7 +204,7 @@ fn run(health: &Health, engine: &Weak<Engine>) {
             Ok(()) => match engine.resume() {
                 Ok(()) => {
                     if let Some(time) = health.note_resumed(errors) {
-                        tracing::warn!(?time, "the storage engine takes writes again");
+                        tracing::warn!(?time, "the storage engine accepts writes again");
                     }
                     (pause, logged) = (FIRST_AFTER, None);
                     continue;
@@ -219,18 +223,19 @@ fn run(health: &Health, engine: &Weak<Engine>) {
     }
 }
 
-/// A file that is removed.
+/// A temporary file.
 struct Probe(PathBuf);
 
 impl Drop for Probe {
     fn drop(&mut self) {
-        // The next probe writes over it, and the next start removes it.
+        // The next probe overwrites it, and the next start removes it.
         let _ = std::fs::remove_file(&self.0);
     }
 }
 
 impl Engine {
-    /// Checks whether there is what the engine needs to resume: each attempt of it costs, and leaves something in memory when it fails.
+    /// Checks whether the engine has what it needs to resume: each attempt is expensive, and leaks
+    /// some memory when it fails.
     fn check_resources(&self) -> io::Result<()> {
         let open = |_| File::open(&self.path);
         let directories = (0..DESCRIPTORS_MIN)
@@ -248,7 +253,8 @@ impl Engine {
         file.sync_all()
     }
 
-    /// Has the engine take writes again, and sees whether it does: a log that cannot be written is only noticed by a write.
+    /// Resumes the engine, and checks whether it works: only a write detects a log that cannot be
+    /// written.
     fn resume(&self) -> Result<(), String> {
         native::resume(&self.db)?;
         let written = || -> Result<(), Error> {
@@ -261,7 +267,7 @@ impl Engine {
         written().map_err(|e| e.to_string())
     }
 
-    /// Why the engine refuses all writes, if it does.
+    /// Returns why the engine refuses all writes, if it does.
     pub(crate) fn write_failure(&self) -> Option<WriteFailure> {
         self.health.failure()
     }

@@ -1,9 +1,10 @@
-//! Documents of a damaged shard, as edits of a new store.
+//! Copies documents of a damaged shard, as edits of a new store.
 //!
-//! A document is in two places: its record, which has the whole tree, and the change that lists it, which has all leaves. Changes are gone
-//! through first, so that documents come in the order in which feeds had them. A change whose document has a record that names it brings the
-//! document. Then records are gone through, for those whose change cannot be read. What has changes and no record that can be read is put
-//! together from these: **leaves without ancestors**.
+//! A document is in two places: its record, which has the whole tree, and the change that lists it,
+//! which has all leaves. Changes are read first, so that documents come in the order of feeds. A
+//! change whose document has a record that names it yields the document. Then records are read, for
+//! those whose change cannot be read. A document that has changes but no readable record is rebuilt
+//! from its changes: **leaves without ancestors**.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
@@ -23,13 +24,13 @@ use crate::row::{Body, Row};
 use crate::shard::{Shard, decode_local};
 use crate::summary::SeqBits;
 
-/// Edits that are written together, and about how many bytes of them.
+/// Edits that are written together, and their approximate size.
 const TOGETHER: usize = 500;
 const TOGETHER_BYTES: usize = 4 << 20;
-/// Changes that are asked for one by one where a part of them cannot be read.
+/// Maximum number of changes that are requested one by one where a part of them cannot be read.
 const PROBES_MAX: u64 = 20_000_000;
 
-/// Where a document goes.
+/// The destination of a document.
 #[derive(Clone)]
 pub struct Home {
     /// Its shard.
@@ -38,10 +39,10 @@ pub struct Home {
     pub contents: Arc<Contents>,
 }
 
-/// What was saved.
+/// The saved documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Saved {
-    /// Documents, deleted ones too.
+    /// Documents, including deleted ones.
     pub documents: u64,
     /// Their revisions with a body.
     pub revisions: u64,
@@ -49,25 +50,25 @@ pub struct Saved {
     pub locals: u64,
     /// Attachments of revisions.
     pub attachments: u64,
-    /// Documents, or parts of some, that were lost.
+    /// Documents, or parts of them, that were lost.
     pub losses: u64,
 }
 
 /// Copies the documents of a shard.
 pub struct DocumentCopy<'a> {
-    /// What is read.
+    /// The damaged store.
     pub source: &'a Source,
-    /// The shard, and that under which the contents of its attachments are.
+    /// The shard, and the one under which the contents of its attachments are.
     pub from: (ShardNumber, ShardNumber),
     /// The new store's writer.
     pub committer: &'a Committer,
-    /// Where a document of this id goes.
+    /// Returns the destination of a document with this id.
     pub home: &'a dyn Fn(&str) -> Home,
-    /// Of the new database.
+    /// The limits of the new database.
     pub limits: Limits,
-    /// Is told what was lost.
+    /// Called with each loss.
     pub losses: &'a mut dyn FnMut(Loss),
-    /// Is told after each piece how many documents there are so far.
+    /// Called after each piece with the number of documents so far.
     pub progress: &'a dyn Fn(u64),
 }
 
@@ -103,11 +104,11 @@ struct Run<'a> {
     saved: Saved,
     /// Seqs of records whose documents were saved.
     done: SeqBits,
-    /// Changes of documents without a record that can be read.
+    /// Changes of documents without a readable record.
     orphans: BTreeMap<String, BTreeSet<u64>>,
     edits: Vec<ShardEdit>,
     bytes: usize,
-    /// The new store refused something: nothing more is tried.
+    /// The new store refused something: nothing more is attempted.
     failed: Option<Error>,
 }
 
@@ -154,7 +155,8 @@ impl Run<'_> {
         });
     }
 
-    /// Changes that a scan does not come by: each may be in a part that can be read, since newer ones are in other files.
+    /// Handles changes that a scan cannot reach: each may be readable, since newer ones are in
+    /// other files.
     fn hole(&mut self, first: u64, end: u64) {
         let mut lost = 0u64;
         for seq in first..end.min(first.saturating_add(PROBES_MAX)) {
@@ -229,7 +231,7 @@ impl Run<'_> {
             .nodes()
             .filter_map(|node| Some((node.rev.to_rev(), node.revision?, node.is_leaf)))
             .collect();
-        // Ancestors first: each is a leaf until the next one comes.
+        // Ancestors first: each is a leaf until the next one is added.
         nodes.sort_by_key(|(rev, revision, _)| (rev.generation, revision.seq));
         let mut revisions = vec![];
         for (rev, revision, is_leaf) in nodes {
@@ -239,9 +241,12 @@ impl Run<'_> {
             let body = self.body(id, revision.seq);
             let body = match body {
                 Some(body) => body,
-                // That it is deleted is known without it.
+                // That it is deleted is known without a body.
                 None if is_leaf && revision.deleted => {
-                    self.lose(Some(id), format!("what the deletion {rev} left of it"));
+                    self.lose(
+                        Some(id),
+                        format!("the remaining fields of the deletion {rev}"),
+                    );
                     b"{}".to_vec()
                 }
                 None => {
@@ -260,7 +265,7 @@ impl Run<'_> {
         self.save(id, revisions);
     }
 
-    /// The body that a change of this document brought.
+    /// Returns the body of a change of this document.
     fn body(&self, id: &str, seq: u64) -> Option<Vec<u8>> {
         let key = seq_key(self.copy.from.0, seq);
         let source = self.copy.source;
@@ -279,14 +284,15 @@ impl Run<'_> {
         is_object.then_some(body)
     }
 
-    /// Documents that changes name and of which no record can be read.
+    /// Rebuilds documents that changes name but that have no readable record.
     fn rebuild(&mut self) {
         for (id, seqs) in std::mem::take(&mut self.orphans) {
             self.rebuild_one(&id, &seqs);
         }
     }
 
-    /// The leaves after the last of a document's changes, and which changes brought their bodies, as far as it can be told.
+    /// Returns the leaves after the last of a document's changes, and the changes with their
+    /// bodies, as far as can be determined.
     fn leaves_by_changes(&self, seqs: &BTreeSet<u64>) -> (Vec<(Rev, bool)>, BTreeMap<Rev, u64>) {
         let (source, shard) = (self.copy.source, self.copy.from.0);
         let mut leaves: Vec<(Rev, bool)> = vec![];
@@ -309,7 +315,7 @@ impl Run<'_> {
             let brought = match row.body {
                 Body::None => None,
                 _ if row.winner_seq == seq => Some(winner),
-                // The one leaf that was not there before.
+                // The one leaf that is new.
                 _ => {
                     let mut new = now.iter().filter(|leaf| !leaves.contains(leaf));
                     let one = new.next().map(|(rev, _)| rev.clone());
@@ -332,7 +338,7 @@ impl Run<'_> {
         });
         let is_gone = matches!(source.record(shard, id), Ok(None));
         if is_gone && !is_listed {
-            // It was purged, and a compaction is yet to come.
+            // It was purged, and not compacted yet.
             return;
         }
         let (leaves, bodies) = self.leaves_by_changes(seqs);
@@ -367,7 +373,7 @@ impl Run<'_> {
 
     fn save(&mut self, id: &str, revisions: Vec<Revision>) {
         let Ok(doc_id) = DocId::new(id) else {
-            return self.lose(Some(id), "all of it: its id is none");
+            return self.lose(Some(id), "all of it: its id is invalid");
         };
         if revisions.is_empty() {
             return self.lose(Some(id), "all of it: no revision can be read");
@@ -400,7 +406,7 @@ impl Run<'_> {
         }
     }
 
-    /// The attachments of a revision whose contents are there.
+    /// Returns the attachments of a revision whose contents are stored.
     fn files(
         &mut self,
         id: &str,

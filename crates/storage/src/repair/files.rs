@@ -1,4 +1,4 @@
-//! The engine's list of its files, made anew where it is lost.
+//! Rebuilds the engine's list of its files where it is lost.
 
 use std::fs;
 use std::path::{Path, PathBuf};
@@ -12,11 +12,11 @@ use crate::keyspace::Keyspace;
 
 const NAME_OF_LIST: &str = "CURRENT";
 const LIST: &str = "MANIFEST-";
-/// No row has this key: keys begin with a letter, or with a number that is not in use.
+/// A key that no row has: keys start with a letter, or with a number that is not in use.
 const NO_ROW: &[u8] = b"\xff\xff\xff\xff\xff";
 
-/// Opens what is in `path` by a list made anew, in `scratch`, which must not exist: with links to the tables and copies of the rest. Answers
-/// for people what was done, too.
+/// Opens the store in `path` with a rebuilt list, in `scratch`, which must not exist: with links to
+/// the tables and copies of the rest. Also returns a description for people.
 ///
 /// # Errors
 /// [`Error::Directory`], [`Error::Engine`]: nothing can be read this way either.
@@ -39,7 +39,7 @@ pub(super) fn open_without_list(
     DB::repair(&Options::default(), scratch)?;
     let engine = Engine::open_read_only(scratch, Strictness::Lenient)?;
     let said = [
-        "the engine's list of files was made anew",
+        "the engine's list of files was rebuilt",
         "attachments longer than 4 KiB that it does not find again are lost",
     ];
     Ok((engine, said.map(str::to_owned).to_vec()))
@@ -52,7 +52,7 @@ fn refused(path: &Path, reason: &std::io::Error) -> Error {
     }
 }
 
-/// The list that was begun last, when only the file that names it is lost.
+/// Returns the last list that was started, when only the file that names it is lost.
 fn newest_list(path: &Path) -> Option<String> {
     let entries = fs::read_dir(path).into_iter().flatten().flatten();
     let names = entries.filter_map(|entry| entry.file_name().into_string().ok());
@@ -62,8 +62,8 @@ fn newest_list(path: &Path) -> Option<String> {
         .max_by_key(number)
 }
 
-/// Adds a table to each keyspace, with nothing in it. The engine knows keyspaces by their tables only, when it makes a list anew, and drops
-/// what the log has for one that it does not know.
+/// Adds an empty table to each keyspace. When the engine rebuilds a list, it knows keyspaces only
+/// by their tables, and drops what the log has for an unknown one.
 fn name_keyspaces(scratch: &Path) -> Result<(), Error> {
     let place = scratch.join("keyspaces");
     let mut o = Options::default();
@@ -93,17 +93,18 @@ fn files(path: &Path) -> impl Iterator<Item = PathBuf> {
     entries.map(|entry| entry.path())
 }
 
-/// The number in the name of a table or a log.
+/// Returns the number in the name of a table or a log.
 fn number(path: &Path) -> Option<u64> {
     path.file_stem()?.to_str()?.parse().ok()
 }
 
-/// Files that the engine never changes.
+/// Returns whether it is a file that the engine never changes.
 pub(super) fn is_table(path: &Path) -> bool {
     path.extension().is_some_and(|x| x == "sst" || x == "blob")
 }
 
-/// A copy of a store that the engine may change: tables are links where the file system can.
+/// Copies a store so that the engine may change the copy: tables are hard links where the file
+/// system can.
 fn copy(from: &Path, to: &Path) -> std::io::Result<()> {
     fs::create_dir_all(to)?;
     for entry in fs::read_dir(from)? {

@@ -1,4 +1,4 @@
-//! A damaged store, read as far as it can be.
+//! A damaged store, read as far as possible.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs::{self, File};
@@ -20,34 +20,35 @@ use super::files::{is_table, open_without_list};
 /// Something that could not be saved.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Loss {
-    /// The document, where it is known.
+    /// The document, if known.
     pub document: Option<String>,
-    /// What of it, for people.
+    /// The lost part, for people.
     pub what: String,
 }
 
 /// A row, key and value; or the keys between which none can be read.
-pub(super) type Part<'a> = Result<(&'a [u8], &'a [u8]), (&'a [u8], &'a [u8])>;
+pub(super) type RowOrGap<'a> = Result<(&'a [u8], &'a [u8]), (&'a [u8], &'a [u8])>;
 
-/// A store that is read as far as it can be.
+/// A store that is read as far as possible.
 pub struct Source {
     pub(super) snapshot: Arc<Snapshot>,
-    /// What was done so that it could be opened, for people.
+    /// The steps taken to open it, as text for the operator.
     pub notes: Vec<String>,
-    /// A copy that was made for that.
+    /// A copy made for that.
     scratch: Option<PathBuf>,
     _lock: Option<File>,
 }
 
 impl Source {
-    /// Opens the store in `path`. Where its list of files is lost, a new one is made in a copy: in `scratch`, which must not exist.
+    /// Opens the store in `path`. Where its list of files is lost, a new one is built in a copy: in
+    /// `scratch`, which must not exist.
     ///
     /// # Errors
-    /// [`Error::Directory`]: it is no store, a server has it open, or nothing can be read.
+    /// [`Error::Directory`]: it is not a store, a server has it open, or nothing can be read.
     pub fn open(path: &Path, scratch: &Path) -> Result<Source, Error> {
         let lock = match crate::check::lock(path) {
             Ok(lock) => lock,
-            // Of a store that lost it there are tables at least.
+            // A store that lost it has at least tables.
             Err(_) if !path.join("LOCK").exists() && has_tables(path) => None,
             Err(e) => return Err(e),
         };
@@ -74,7 +75,7 @@ impl Source {
         })
     }
 
-    /// The databases' records that can be read, by name.
+    /// Returns the databases' readable records, by name.
     pub fn databases(&self, losses: &mut dyn FnMut(Loss)) -> BTreeMap<String, Vec<u8>> {
         let mut all = BTreeMap::new();
         let (low, high) = (vec![meta::DATABASE], vec![meta::DATABASE + 1]);
@@ -92,13 +93,13 @@ impl Source {
         all
     }
 
-    /// Numbers under which there are documents.
+    /// Returns the shard numbers that have documents.
     pub fn shards(&self) -> BTreeSet<ShardNumber> {
         let mut numbers = BTreeSet::new();
         for k in [Keyspace::ById, Keyspace::BySeq] {
             let mut it = self.snapshot.iter_all(k);
             it.seek_to_first();
-            // What cannot be read here is looked for in the other keyspace.
+            // Unreadable numbers are looked for in the other keyspace.
             while let Some(number) = it.key().and_then(<[u8]>::first_chunk) {
                 let number = u32::from_be_bytes(*number);
                 numbers.insert(number);
@@ -114,7 +115,7 @@ impl Source {
         matches!(listed, Ok(Some(_)))
     }
 
-    /// A shard's counters, if they can be read.
+    /// Returns a shard's counters, if they can be read.
     pub(super) fn meta(&self, shard: ShardNumber) -> ShardMeta {
         let stored = self.snapshot.get(Keyspace::Meta, &meta::shard(shard));
         let stored = stored.ok().flatten();
@@ -123,13 +124,13 @@ impl Source {
             .unwrap_or_default()
     }
 
-    /// Calls `f` with each row of a range that can be read, and with the ends of each part that cannot.
+    /// Calls `f` with each readable row of a range, and with the bounds of each unreadable part.
     pub(super) fn each(
         &self,
         k: Keyspace,
         low: Vec<u8>,
         high: Vec<u8>,
-        f: &mut dyn FnMut(Part<'_>),
+        f: &mut dyn FnMut(RowOrGap<'_>),
     ) {
         let cursor = self.snapshot.scan_range(k, low.clone(), high.clone());
         let mut rows = Patient::new(cursor, low, high);
@@ -146,18 +147,18 @@ impl Source {
         }
     }
 
-    /// A value; `Err` when it cannot be read.
+    /// Returns a value; `Err` when it cannot be read.
     pub(super) fn get(&self, k: Keyspace, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         Ok(self.snapshot.get(k, key)?.map(|value| value.to_vec()))
     }
 
-    /// A document's record; `Err` when it cannot be read.
+    /// Returns a document's record; `Err` when it cannot be read.
     pub(super) fn record(&self, shard: ShardNumber, id: &str) -> Result<Option<Record>, Error> {
         let value = self.get(Keyspace::ById, &keys::id_key(shard, id.as_bytes()))?;
         value.map(|value| Record::decode(&value)).transpose()
     }
 
-    /// Copies a content into a new store. `None` when it is not there whole.
+    /// Copies a content into a new store. `None` when it is incomplete.
     pub(super) fn content(
         &self,
         home: ShardNumber,
@@ -192,7 +193,7 @@ impl Drop for Source {
         if let Some(scratch) = &self.scratch
             && let Err(error) = fs::remove_dir_all(scratch)
         {
-            tracing::warn!(path = %scratch.display(), %error, "a copy stays");
+            tracing::warn!(path = %scratch.display(), %error, "removing a temporary copy failed");
         }
     }
 }

@@ -1,4 +1,4 @@
-//! One write of a slot: what stands against it, then its requests in their order.
+//! One write of a slot: its checks, then its requests in order.
 
 use std::sync::Arc;
 use std::sync::atomic::Ordering::Relaxed;
@@ -15,20 +15,21 @@ use crate::batch::Batch;
 use crate::keys::ShardNumber;
 use crate::shard::Shard;
 
-/// What a write will do, once nothing stands against it.
+/// The effect of a write that passed its checks.
 pub(crate) struct Plan {
     fates: Vec<Fate>,
-    /// Rows of the slot, but for new outcomes.
+    /// Rows of the slot, except new outcomes.
     changes: Changes,
-    /// Requests whose outcomes are to be kept, by their places.
+    /// Requests whose outcomes are to be kept, by their positions.
     kept: FxHashMap<Session, usize>,
-    /// Shards to which the slot writes for the first time.
+    /// Shards that the slot writes to for the first time.
     new_shards: Vec<Arc<Shard>>,
 }
 
 impl Pending {
-    /// Whether a write can be applied, and how. Nothing is done yet: who is told of an error here finds no trace of the write in the batch.
-    /// `written` says whether something that the batch cannot tell of was written to a shard by what is before in it.
+    /// Decides whether a write can be applied, and how. Nothing is done yet: a write that fails
+    /// here leaves no trace in the batch. `written` returns whether earlier operations of the batch
+    /// wrote something to a shard that the batch does not know.
     pub(crate) fn plan(
         &self,
         batch: &mut Batch<'_>,
@@ -86,7 +87,7 @@ impl Pending {
                 Fate::Apply => {
                     let work = request.work.iter().map(|work| do_work(batch, work));
                     let done = work.collect::<Result<Vec<_>, _>>()?;
-                    // It may have left the window since, or its gateway may be gone.
+                    // It may have left the window since, or its gateway may have been forgotten.
                     if plan.kept.get(&request.session) == Some(&place) {
                         let key = rows::outcome_key(write.slot, request.session);
                         changes.insert(key, Some(rows::encode_outcome(&done)));
@@ -117,7 +118,8 @@ fn do_work<'e>(batch: &mut Batch<'e>, work: &'e SlotWork) -> Result<WorkOutcome,
     })
 }
 
-/// What on this machine stands against requests that are to be applied. Answers the shards to which a slot never wrote.
+/// Checks whether this machine can apply the requests. Returns the shards that no slot has written
+/// to yet.
 fn check<'w>(
     batch: &mut Batch<'_>,
     requests: impl Iterator<Item = &'w SlotRequest>,
@@ -138,7 +140,7 @@ fn check<'w>(
             }
         }
         if is_local {
-            // What it adds to the digest is read now, while the write can still be refused.
+            // Its contribution to the digest is read now, while the write can still be refused.
             return batch.local_share(shard, id).map(drop);
         }
         batch.unreadable(shard, id).map_or(Ok(()), Err)

@@ -1,13 +1,16 @@
-//! What a cluster's log brings: the writes of a slot, applied by the commit thread together with the slot's position.
+//! Writes of a cluster's log: those of a slot, applied by the commit thread together with the
+//! slot's position.
 //!
-//! A slot is a part of the cluster's documents with a log of its own. Replicas that apply the same log come to the same state,
-//! whatever each of them writes together, whatever numbers its shards have, and whenever it compacts or starts again: the same
-//! outcomes, documents, sequences, counters (but `superseded_rows`, which compaction changes) and digests. So nothing here is
-//! decided by clocks, by random numbers, or by the state of this machine. Where the machine is in the way (the disk is full, a record
-//! cannot be read, a shard is gone), the whole write is refused and the slot stays where it was.
+//! A slot is a partition of the cluster's documents with a log of its own. Replicas that apply the
+//! same log reach the same state, whatever each of them writes together, whatever numbers its
+//! shards have, and whenever it compacts or restarts: the same outcomes, documents, sequences,
+//! counters (except `superseded_rows`, which compaction changes) and digests. So nothing here
+//! depends on clocks, on random numbers, or on the state of this machine. If the machine cannot
+//! apply a write (the disk is full, a record cannot be read, a shard is gone), the whole write is
+//! refused and the slot keeps its position.
 //!
-//! **A shard belongs to a slot for its whole life.** The first write of a slot to it begins its digest ([`crate::Shard::digest`]), and
-//! it must have been empty then ([`Error::NotOfSlot`]).
+//! **A shard belongs to a slot for its whole life.** The first write of a slot to it starts its
+//! digest ([`crate::Shard::digest`]), and it must have been empty then ([`Error::NotOfSlot`]).
 
 mod apply;
 mod copy;
@@ -31,24 +34,25 @@ use crate::limits::Limits;
 /// A slot's number in its cluster.
 pub type SlotNumber = u16;
 
-/// Outcomes are kept of the counters of a session from its highest one so far down, so many.
+/// Number of counters of a session, from its highest one down, whose outcomes are kept.
 pub const SESSION_WINDOW: u64 = 1024;
-/// Gateways of which a slot keeps a session.
+/// Maximum number of gateways whose sessions a slot keeps.
 pub const SESSIONS_MAX: u64 = 4096;
 
-/// Which log a slot has: another one begins when the last was lost. Ordered by number, then by whom.
+/// The generation of a slot's log: another one starts when the last was lost. Ordered by number,
+/// then by author.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Generation {
-    /// Counts up.
+    /// A counter.
     pub number: u64,
-    /// Who began it.
+    /// The node that started it.
     pub by: u64,
 }
 
-/// How far a slot's log is applied here.
+/// The position up to which a slot's log is applied here.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Position {
-    /// The log.
+    /// The generation of the log.
     pub generation: Generation,
     /// Offset of the first record that is not applied.
     pub next_offset: u64,
@@ -58,7 +62,7 @@ pub struct Position {
     pub chain: [u8; 16],
 }
 
-/// A position, for people.
+/// Describes a position, for people.
 pub(crate) fn described(position: Option<&Position>) -> String {
     let Some(p) = position else {
         return "its beginning".to_owned();
@@ -76,31 +80,31 @@ pub(crate) fn described(position: Option<&Position>) -> String {
 pub struct SlotWrite {
     /// The slot.
     pub slot: SlotNumber,
-    /// The position that it goes on from; `None` when the slot is new here.
+    /// The position that it continues from; `None` when the slot is new here.
     pub from: Option<Position>,
-    /// The position with it.
+    /// The position after it.
     pub to: Position,
-    /// Rows of the slot's own, by keys of the caller's: their new values, or their removal.
+    /// Rows of the slot's own, by the caller's keys: their new values, or their removal.
     pub state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// What the records ask for, in their order.
+    /// The requests of the records, in order.
     pub requests: Vec<SlotRequest>,
 }
 
-/// Which request it is: a repeat has the same session.
+/// The identity of a request: a repeat has the same session.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Session {
-    /// Who asks: one start of a node's gateway.
+    /// The gateway: one start of a node.
     pub gateway: u64,
     /// Its number among those of the gateway for the slot.
     pub counter: u64,
 }
 
-/// What one request does, all of it or nothing.
+/// A request, applied completely or not at all.
 #[derive(Clone)]
 pub struct SlotRequest {
-    /// Which request it is.
+    /// Its identity.
     pub session: Session,
-    /// What is to be done, in this order.
+    /// Its work, in order.
     pub work: Vec<SlotWork>,
 }
 
@@ -109,45 +113,46 @@ pub struct SlotRequest {
 pub enum SlotWork {
     /// Edits of one database.
     Edits {
-        /// In the order in which they are applied.
+        /// In the order of application.
         edits: Vec<ShardEdit>,
-        /// Those of the database, as the record has them.
+        /// The limits of the database, from the record.
         limits: Limits,
     },
     /// Purges of one database.
     Purges {
-        /// In the order in which they are applied.
+        /// In the order of application.
         purges: Vec<ShardPurge>,
-        /// Those of the database, as the record has them.
+        /// The limits of the database, from the record.
         limits: Limits,
     },
-    /// What whoever applies the record refuses, by the slot's own state and so the same at every replica: nothing is done. The code is
-    /// kept as its outcome.
+    /// Refused by the caller, by the slot's own state and so alike at every replica: nothing is
+    /// done. The code is kept as its outcome.
     Refused(u8),
 }
 
-/// What became of a part of a request.
+/// The outcome of a part of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum WorkOutcome {
     /// One for each edit.
     Edits(Vec<Outcome>),
     /// The revisions removed, for each purge.
     Purges(Vec<Vec<Rev>>),
-    /// The code that came with the refusal.
+    /// The code of the refusal.
     Refused(u8),
 }
 
-/// What became of a request.
+/// The outcome of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SlotOutcome {
-    /// It was applied, now or the first time that it came; one for each part of its work.
+    /// It was applied, now or when it first arrived; one outcome for each part of its work.
     Done(Vec<WorkOutcome>),
-    /// Its counter is [`SESSION_WINDOW`] or more below the highest of its session: nobody knows whether it was applied, and it was not now.
+    /// Its counter is [`SESSION_WINDOW`] or more below the highest of its session: whether it was
+    /// applied is unknown, and it was not now.
     Forgotten,
 }
 
 impl SlotOutcome {
-    /// As bytes, for other nodes.
+    /// Encodes it, for other nodes.
     pub fn encode(&self) -> Vec<u8> {
         match self {
             SlotOutcome::Done(work) => rows::encode_outcome(work),
@@ -155,10 +160,10 @@ impl SlotOutcome {
         }
     }
 
-    /// Reads what [`SlotOutcome::encode`] made.
+    /// Decodes the output of [`SlotOutcome::encode`].
     ///
     /// # Errors
-    /// [`Error::Corrupt`] when it is none.
+    /// [`Error::Corrupt`] for invalid bytes.
     pub fn decode(bytes: &[u8]) -> Result<SlotOutcome, Error> {
         match bytes {
             [] => Ok(SlotOutcome::Forgotten),
@@ -172,7 +177,7 @@ impl SlotWrite {
         self.requests.iter().flat_map(|request| &request.work)
     }
 
-    /// All edits of all requests.
+    /// Returns all edits of all requests.
     pub(crate) fn edits(&self) -> impl Iterator<Item = &ShardEdit> {
         self.work().flat_map(|work| match work {
             SlotWork::Edits { edits, .. } => &edits[..],
@@ -180,7 +185,7 @@ impl SlotWrite {
         })
     }
 
-    /// All purges of all requests.
+    /// Returns all purges of all requests.
     pub(crate) fn purges(&self) -> impl Iterator<Item = &ShardPurge> {
         self.work().flat_map(|work| match work {
             SlotWork::Edits { .. } | SlotWork::Refused(_) => &[],
@@ -188,7 +193,7 @@ impl SlotWrite {
         })
     }
 
-    /// About how much it takes in a batch.
+    /// Returns its approximate size in a batch.
     pub(crate) fn bytes(&self) -> usize {
         let edits: usize = self.edits().map(ShardEdit::bytes).sum();
         let row = |(key, value): &(Vec<u8>, Option<Vec<u8>>)| {

@@ -1,4 +1,4 @@
-//! Rows of slots as they will be once the batch is written.
+//! Rows of slots as they will be after the batch.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -12,17 +12,18 @@ use crate::engine::Engine;
 use crate::keys::meta;
 use crate::keyspace::Keyspace;
 
-/// The rows of a dropped slot are deleted one by one when they are at most so many: range deletions slow readers.
+/// The rows of a dropped slot are deleted one by one up to this number: range deletions slow down
+/// readers.
 const DROP_ROWS_SINGLY: usize = 10_000;
 
 /// New values of rows, and removals.
 pub(super) type Changes = BTreeMap<Vec<u8>, Option<Vec<u8>>>;
 
-/// What a batch does to rows of slots, on top of what is stored.
+/// The effect of a batch on rows of slots, on top of the stored ones.
 pub(crate) struct Pending {
     engine: Arc<Engine>,
     changes: Changes,
-    /// Slots whose stored rows all go.
+    /// Slots whose stored rows are all deleted.
     dropped: Vec<SlotNumber>,
 }
 
@@ -35,7 +36,7 @@ impl Pending {
         }
     }
 
-    /// All rows of the slot go.
+    /// Deletes all rows of the slot.
     pub(crate) fn drop_slot(&mut self, slot: SlotNumber) {
         let prefix = meta::slot(slot);
         self.changes.retain(|key, _| !key.starts_with(&prefix));
@@ -89,12 +90,12 @@ fn range(prefix: &[u8]) -> (Vec<u8>, Vec<u8>) {
     (prefix.to_vec(), prefix_end(prefix))
 }
 
-/// What one write would do to rows of its slot, on top of what the batch did before.
+/// The effect of one write on rows of its slot, on top of the earlier part of the batch.
 pub(super) struct Draft<'a> {
     pending: &'a Pending,
     pub slot: SlotNumber,
     pub changes: Changes,
-    /// The slot's stored rows are there still.
+    /// The slot's stored rows still exist.
     stored: bool,
 }
 
@@ -108,7 +109,7 @@ impl<'a> Draft<'a> {
         }
     }
 
-    /// The value of a row.
+    /// Returns the value of a row.
     pub fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Error> {
         for changes in [&self.changes, &self.pending.changes] {
             if let Some(value) = changes.get(key) {
@@ -122,7 +123,7 @@ impl<'a> Draft<'a> {
         Ok(stored.map(|value| value.to_vec()))
     }
 
-    /// The rows whose keys begin with `prefix`.
+    /// Returns the rows whose keys start with `prefix`.
     pub fn rows(&self, prefix: &[u8]) -> Result<BTreeMap<Vec<u8>, Vec<u8>>, Error> {
         let (low, high) = range(prefix);
         let mut rows = BTreeMap::new();

@@ -1,4 +1,4 @@
-//! Reading what is kept of slots.
+//! Reads the stored data of slots.
 
 use tokio::sync::oneshot;
 
@@ -14,7 +14,7 @@ use crate::store::Store;
 pub type SlotRows = Vec<(Vec<u8>, Vec<u8>)>;
 
 impl Snapshot {
-    /// How far a slot's log is applied; `None` when the slot is not here.
+    /// Returns the position of a slot's log; `None` when the slot does not exist here.
     ///
     /// # Errors
     /// Those of the engine, and [`Error::Corrupt`].
@@ -24,7 +24,8 @@ impl Snapshot {
         Ok(head.map(|head| head.position))
     }
 
-    /// The rows of a slot's own whose keys begin with `prefix`, with their whole keys as they were given.
+    /// Returns the rows of a slot's own whose keys start with `prefix`, with the caller's full
+    /// keys.
     ///
     /// # Errors
     /// Those of the engine.
@@ -42,7 +43,7 @@ impl Snapshot {
         Ok(found)
     }
 
-    /// The slots that are here.
+    /// Returns the slots that exist here.
     ///
     /// # Errors
     /// Those of the engine.
@@ -64,7 +65,7 @@ impl Snapshot {
 }
 
 impl Store {
-    /// How far a slot's log is applied here; `None` when the slot is not here.
+    /// Returns the position of a slot's log here; `None` when the slot does not exist here.
     ///
     /// # Errors
     /// Those of the engine, and [`Error::Corrupt`].
@@ -72,7 +73,8 @@ impl Store {
         self.snapshot().slot(slot)
     }
 
-    /// The rows of a slot's own whose keys begin with `prefix`, with their whole keys as they were given.
+    /// Returns the rows of a slot's own whose keys start with `prefix`, with the caller's full
+    /// keys.
     ///
     /// # Errors
     /// Those of the engine.
@@ -80,7 +82,7 @@ impl Store {
         self.snapshot().slot_state(slot, prefix)
     }
 
-    /// The slots that are here.
+    /// Returns the slots that exist here.
     ///
     /// # Errors
     /// Those of the engine.
@@ -88,8 +90,8 @@ impl Store {
         self.snapshot().slots()
     }
 
-    /// Queues the removal of what is kept of a slot: its position, its sessions and its own rows, for a copy that begins anew. Its shards are
-    /// databases' and go with these.
+    /// Queues the removal of a slot's data: its position, its sessions and its own rows, before a
+    /// copy that starts over. Its shards belong to databases and are dropped with these.
     pub fn drop_slot(&self, slot: SlotNumber) -> oneshot::Receiver<Result<(), Error>> {
         self.committer.drop_slot(slot)
     }

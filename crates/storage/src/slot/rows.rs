@@ -9,18 +9,18 @@ use crate::keys::meta;
 use crate::record::{StoredRev, put_rev};
 use crate::varint::{Reader, put};
 
-/// Before all others, so that the slots are found without going through their rows.
+/// Sorts before all others, so that slots are found without reading their rows.
 pub const HEAD: u8 = b'p';
 pub const OUTCOME: u8 = b'q';
 pub const STATE: u8 = b'r';
 pub const SESSION: u8 = b's';
 
-/// Length of a key up to and with its kind.
+/// Length of a key up to and including its kind.
 pub const PREFIX_LEN: usize = 4;
 
 const VERSION: u8 = 1;
 
-/// A key of a slot.
+/// Returns a key of a slot.
 pub fn key(slot: SlotNumber, kind: u8, rest: &[u8]) -> Vec<u8> {
     let mut k = Vec::with_capacity(PREFIX_LEN + rest.len());
     k.extend_from_slice(&meta::slot(slot));
@@ -40,7 +40,7 @@ pub fn session_key(slot: SlotNumber, gateway: u64) -> Vec<u8> {
     key(slot, SESSION, &gateway.to_be_bytes())
 }
 
-/// The first key after all that begin with `prefix`.
+/// Returns the first key after all that start with `prefix`.
 pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     let mut end = prefix.to_vec();
     while let Some(last) = end.pop() {
@@ -52,13 +52,13 @@ pub fn prefix_end(prefix: &[u8]) -> Vec<u8> {
     end
 }
 
-/// Where a slot is, and what it counts.
+/// The position of a slot, and its counters.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     pub position: Position,
-    /// Requests that came so far, repeats too.
+    /// Requests so far, including repeats.
     pub requests: u64,
-    /// Sessions that are kept.
+    /// Number of sessions kept.
     pub sessions: u64,
 }
 
@@ -106,12 +106,12 @@ fn array<const N: usize>(r: &mut Reader<'_>) -> Result<[u8; N], Error> {
     r.bytes(N)?.try_into().map_err(|_| r.corrupt())
 }
 
-/// What is known of a gateway's requests.
+/// The state of a gateway's requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionHead {
-    /// The highest counter that came.
+    /// The highest counter so far.
     pub highest: u64,
-    /// Which of the slot's requests its last one was.
+    /// The number of its last request among the slot's.
     pub heard: u64,
 }
 
@@ -225,7 +225,7 @@ fn rev(r: &mut Reader<'_>) -> Result<Rev, Error> {
     Ok(stored.to_rev())
 }
 
-/// The decoders, for fuzzing: what decodes is encoded as a value that says the same.
+/// Runs the decoders, for fuzzing: whatever decodes encodes to an equivalent value.
 pub fn decode_any(bytes: &[u8]) {
     if let Ok(head) = Head::decode(bytes) {
         assert_eq!(Head::decode(&head.encode()).ok(), Some(head));

@@ -1,9 +1,10 @@
-//! Which requests are new: a gateway may send one again, and the log may bring it again.
+//! Detects repeated requests: a gateway may send one again, and the log may contain it twice.
 //!
-//! Of each gateway a slot keeps the highest counter and the outcomes of the counters in the window below it. Requests may come in any order within
-//! the window. All is decided by the requests that came before, in the log's order, so that it is the same everywhere.
-//! Of more than [`SESSIONS_MAX`] gateways the one goes whose last request is the longest ago, in requests of the slot; if it comes again
-//! after all, it is a new one.
+//! For each gateway a slot keeps the highest counter and the outcomes of the counters in the window
+//! below it. Requests may arrive in any order within the window. All decisions depend only on
+//! earlier requests, in the log's order, so that they are the same everywhere. With more than
+//! [`SESSIONS_MAX`] gateways, it evicts the least recently used one, in requests of the slot; if
+//! that one sends again, it is a new one.
 
 use std::collections::BTreeMap;
 
@@ -14,12 +15,12 @@ use super::rows::{self, Head, OUTCOME, PREFIX_LEN, SESSION, SessionHead};
 use super::{SESSION_WINDOW, SESSIONS_MAX, Session, WorkOutcome};
 use crate::Error;
 
-/// What is to be done with a request.
+/// The decision about a request.
 pub(super) enum Fate {
     Apply,
     /// It was applied by an earlier write.
     Known(Vec<WorkOutcome>),
-    /// It was applied as an earlier request of the same write, by its place.
+    /// It was applied as an earlier request of the same write, at this position.
     Again(usize),
     Forgotten,
 }
@@ -28,9 +29,10 @@ pub(super) enum Fate {
 pub(super) struct Sessions<'a> {
     draft: Draft<'a>,
     head: Head,
-    /// Requests of this write that are to be applied and whose outcomes are to be kept, by their places.
+    /// Requests of this write that are to be applied and whose outcomes are to be kept, by their
+    /// positions.
     fresh: FxHashMap<Session, usize>,
-    /// All gateways by when they were last heard of, once that is needed.
+    /// All gateways by their last request, built when it is needed.
     by_heard: Option<BTreeMap<u64, u64>>,
 }
 
@@ -44,7 +46,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Takes in the next request of the write, which is its `place`-th.
+    /// Takes the next request of the write, which is its `place`-th.
     pub fn next(&mut self, place: usize, session: Session) -> Result<Fate, Error> {
         self.head.requests += 1;
         let key = rows::session_key(self.draft.slot, session.gateway);
@@ -77,7 +79,7 @@ impl<'a> Sessions<'a> {
         Ok(fate)
     }
 
-    /// A counter that is not above the highest so far.
+    /// Handles a counter that is not above the highest so far.
     fn repeat(&self, session: Session, known: SessionHead) -> Result<Fate, Error> {
         if known.highest - session.counter >= SESSION_WINDOW {
             return Ok(Fate::Forgotten);
@@ -94,7 +96,7 @@ impl<'a> Sessions<'a> {
         })
     }
 
-    /// Forgets the outcomes that leave the window when the highest counter grows.
+    /// Removes the outcomes that leave the window when the highest counter grows.
     fn move_window(&mut self, gateway: u64, from: u64, to: u64) {
         let Some(last) = to.checked_sub(SESSION_WINDOW) else {
             return;
@@ -108,7 +110,7 @@ impl<'a> Sessions<'a> {
         }
     }
 
-    /// Lets the session go that was not heard of for longest, if there are as many as may be.
+    /// Evicts the least recently used session, if the maximum is reached.
     fn make_room(&mut self) -> Result<(), Error> {
         if self.head.sessions < SESSIONS_MAX {
             return Ok(());
@@ -139,7 +141,8 @@ impl<'a> Sessions<'a> {
         Ok(())
     }
 
-    /// What the slot counts now, its rows but for the outcomes of requests that are to be applied, and which of these are to be kept.
+    /// Returns the slot's new counters, its rows except the outcomes of requests to be applied, and
+    /// those of these that are to be kept.
     pub fn finish(self) -> (Head, Changes, FxHashMap<Session, usize>) {
         (self.head, self.draft.changes, self.fresh)
     }

@@ -1,13 +1,14 @@
-//! Order statistics over document ids: rows are grouped by fences into blocks, each block's counts are exact.
+//! Order statistics over document ids: rows are grouped by fences into blocks, each with exact
+//! counts.
 
 use std::collections::BTreeSet;
 
-/// A block is split when it holds more rows than this.
+/// A block is split when it has more rows than this.
 pub const BLOCK_ROWS_MAX: u32 = 256;
 /// Rows of each block after a split.
 pub const BLOCK_ROWS_SPLIT: u32 = 128;
 
-/// One block: ids from its fence up to the next one's.
+/// A block: ids from its fence up to the next one's.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Block {
     /// First id that may be in the block; empty for the first block.
@@ -18,8 +19,8 @@ pub struct Block {
     pub rows: u32,
 }
 
-/// The blocks of one shard, in order. There is always at least one. Kept member by member, so that searches and sums
-/// run over dense memory.
+/// The blocks of one shard, in order. There is always at least one. Stored as a structure of
+/// arrays, so that searches and sums scan dense memory.
 #[derive(Clone, Debug)]
 pub struct IdBlocks {
     /// The first eight bytes of each fence, big endian: searched before the fences themselves.
@@ -35,7 +36,7 @@ pub struct IdBlocks {
     pub oversized: Vec<Box<[u8]>>,
 }
 
-/// Blocks of one run.
+/// Number of blocks in a run.
 const RUN_BLOCKS: usize = 128;
 
 fn prefix(id: &[u8]) -> u64 {
@@ -60,14 +61,14 @@ impl Default for IdBlocks {
 }
 
 impl IdBlocks {
-    /// About how much memory they take, in bytes.
+    /// Returns roughly how much memory they take, in bytes.
     pub fn memory_bytes(&self) -> usize {
-        // Of each a prefix, a fence in an allocation of its own, and three counts.
+        // For each a prefix, a fence in an allocation of its own, and three counts.
         let fence = self.fences.last().map_or(0, |fence| fence.len() + 16);
         size_of::<IdBlocks>() + self.fences.len() * (40 + fence)
     }
 
-    /// Blocks as stored, in the order of their fences.
+    /// Creates blocks from their stored form, ordered by fence.
     pub fn from_stored(stored: impl IntoIterator<Item = Block>) -> Self {
         let mut me = IdBlocks::default();
         for b in stored {
@@ -84,7 +85,7 @@ impl IdBlocks {
         me
     }
 
-    /// Sums the runs anew from the one that holds block `from`.
+    /// Recomputes the sums of runs from the one that contains block `from`.
     fn sum_runs(&mut self, from: usize) {
         let first = from / RUN_BLOCKS;
         self.run_live.truncate(first);
@@ -94,12 +95,12 @@ impl IdBlocks {
         self.run_live.extend(sums);
     }
 
-    /// The first ids that may be in each block.
+    /// Returns the first possible id of each block.
     pub fn fences(&self) -> &[Box<[u8]>] {
         &self.fences
     }
 
-    /// The block of this index.
+    /// Returns the block of this index.
     pub fn block(&self, index: usize) -> Block {
         Block {
             fence: self.fences[index].clone(),
@@ -108,17 +109,17 @@ impl IdBlocks {
         }
     }
 
-    /// Index of the block that holds `id`.
+    /// Returns the index of the block that contains `id`.
     pub fn index_of(&self, id: &[u8]) -> usize {
         let p = prefix(id);
         let start = self.prefixes.partition_point(|&x| x < p);
-        // Among fences that share the prefix, compare whole.
+        // Compares fences with the same prefix in full.
         let same = self.prefixes[start..].partition_point(|&x| x == p);
         let before = self.fences[start..start + same].partition_point(|f| **f <= *id);
         (start + before).saturating_sub(1)
     }
 
-    /// Live documents in the blocks before `index`.
+    /// Returns the number of live documents in the blocks before `index`.
     pub fn live_before(&self, index: usize) -> u64 {
         let run = index / RUN_BLOCKS;
         let runs: u64 = self.run_live[..run].iter().sum();
@@ -126,12 +127,12 @@ impl IdBlocks {
         runs + rest.iter().map(|&n| u64::from(n)).sum::<u64>()
     }
 
-    /// Live documents in all blocks.
+    /// Returns the number of live documents in all blocks.
     pub fn live_total(&self) -> u64 {
         self.live_before(self.live.len())
     }
 
-    /// Counts what a change did to the document: -1, 0 or 1 each.
+    /// Counts the effect of a change on the document: -1, 0 or 1 each.
     pub fn apply(&mut self, id: &[u8], live: i8, rows: i8) {
         if live == 0 && rows == 0 {
             return;
@@ -168,7 +169,7 @@ impl IdBlocks {
         self.sum_runs(i);
     }
 
-    /// The blocks that changed since the last call.
+    /// Returns the blocks that changed since the last call.
     pub fn take_dirty(&mut self) -> Vec<Block> {
         std::mem::take(&mut self.dirty)
             .into_iter()

@@ -1,8 +1,9 @@
-//! The summary tree: counts, offsets and `skip` without scanning, though rows live in an LSM.
+//! The summary tree: counts, offsets and `skip` without scanning, though rows are in an LSM tree.
 //!
-//! It is held in memory and saved now and then with the seq it stands for; what came after is replayed from
-//! by-seq, whose rows say what each change did to the counts. **Invariant: saved form + by-seq rows after the
-//! saved seq = the truth**, so a crash at any moment leaves it exact, and writes pay nothing for it.
+//! It is held in memory and saved periodically with its seq; later changes are replayed from
+//! by-seq, whose rows contain the effect of each change on the counts. **Invariant: saved form +
+//! by-seq rows after the saved seq = the truth**, so it is exact after a crash at any moment, and
+//! writes pay nothing for it.
 
 mod ids;
 mod seqs;
@@ -17,16 +18,17 @@ use crate::row::Delta;
 /// Counts of a shard by id and by seq.
 #[derive(Clone, Debug, Default)]
 pub struct Summary {
-    /// Shared with readers for as long as they work out their offsets; copied when one holds it at a commit.
+    /// Shared with readers while they compute their offsets; copied when a reader holds it at a
+    /// commit.
     pub ids: Arc<IdBlocks>,
-    /// Which seqs are listed.
+    /// The listed seqs.
     pub seqs: SeqBits,
-    /// The saved form stands for the shard as of this seq.
+    /// The seq of the saved form.
     pub saved_seq: u64,
 }
 
 impl Summary {
-    /// About how much memory it takes, in bytes.
+    /// Returns roughly how much memory it takes, in bytes.
     pub fn memory_bytes(&self) -> usize {
         size_of::<Summary>() + self.ids.memory_bytes() + self.seqs.memory_bytes()
     }

@@ -1,8 +1,8 @@
-//! Which seqs list a document now: a bit each, counted by chunk.
+//! The seqs that list a document now: a bit each, counted by chunk.
 
 use std::collections::{BTreeMap, BTreeSet};
 
-/// Seqs of one chunk.
+/// Number of seqs in a chunk.
 pub const CHUNK_SEQS: u64 = 4096;
 const WORDS: usize = (CHUNK_SEQS / 64) as usize;
 
@@ -29,7 +29,7 @@ impl Chunk {
         }
     }
 
-    /// Set bits at `from` and above.
+    /// Counts set bits at `from` and above.
     fn count_from(&self, from: usize) -> u64 {
         let word = from / 64;
         let Some(first) = self.bits.get(word) else {
@@ -50,7 +50,7 @@ pub struct SeqBits {
 }
 
 impl SeqBits {
-    /// About how much memory they take, in bytes.
+    /// Returns roughly how much memory they take, in bytes.
     pub fn memory_bytes(&self) -> usize {
         let chunk = self.chunks.values().next();
         let bits = chunk.map_or(0, |chunk| chunk.bits.capacity() * 8);
@@ -81,7 +81,7 @@ impl SeqBits {
         self.total
     }
 
-    /// Listed seqs greater than `seq`.
+    /// Returns the number of listed seqs greater than `seq`.
     pub fn count_after(&self, seq: u64) -> u64 {
         let from = seq + 1;
         let n = from / CHUNK_SEQS;
@@ -96,7 +96,7 @@ impl SeqBits {
         sum
     }
 
-    /// Whether a seq is listed.
+    /// Returns whether a seq is listed.
     pub fn has(&self, seq: u64) -> bool {
         let bit = (seq % CHUNK_SEQS) as usize;
         let chunk = self.chunks.get(&(seq / CHUNK_SEQS));
@@ -105,7 +105,7 @@ impl SeqBits {
             .is_some_and(|word| word & (1 << (bit % 64)) != 0)
     }
 
-    /// The first seq that is listed in one of the two alone.
+    /// Returns the first seq that is listed in only one of the two.
     pub fn first_difference(&self, other: &SeqBits) -> Option<u64> {
         let chunks: BTreeSet<u64> = self
             .chunks
@@ -126,7 +126,8 @@ impl SeqBits {
         })
     }
 
-    /// Stored form of the chunks that changed since the last call; empty for a chunk with nothing set.
+    /// Returns the stored form of the chunks that changed since the last call; empty for a chunk
+    /// with no bits set.
     pub fn take_dirty(&mut self) -> Vec<(u64, Vec<u8>)> {
         std::mem::take(&mut self.dirty)
             .into_iter()

@@ -1,4 +1,4 @@
-//! Stored values: what is encoded decodes to the same, and bytes that nobody wrote are refused without a panic.
+//! Stored values survive a round trip, and invalid bytes are refused without a panic.
 
 use document::{Rev, RevHash, RevPath, Revision};
 use proptest::prelude::*;
@@ -99,7 +99,7 @@ proptest! {
         }
     }
 
-    /// Random bytes seldom get far; these have flags, small lengths and an id first.
+    /// Random bytes seldom get far; these start with flags, small lengths and an id.
     #[test]
     fn bytes_that_look_like_a_row_never_panic(
         flags: u8,
@@ -120,7 +120,8 @@ proptest! {
 
 #[test]
 fn a_count_of_leaves_that_the_row_cannot_hold_is_refused() {
-    // Flags "other leaves", nothing superseded, id "a", winner 1-"", at this seq; then 2^63 leaves in no bytes.
+    // Flags "other leaves", nothing superseded, id "a", winner 1-"", at this seq; then 2^63 leaves
+    // in no bytes.
     let mut bytes = vec![8, 0, 1, b'a', 1, 0, 0];
     bytes.extend_from_slice(&[0x80; 9]);
     bytes.extend_from_slice(&[1, 0]);

@@ -1,4 +1,5 @@
-//! Contents of attachments: stored once, kept while somebody needs them, gone afterwards, whatever crash comes between.
+//! Contents of attachments: stored once, kept while they are needed, removed afterwards, whatever
+//! crash comes between.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -38,7 +39,7 @@ impl World {
         }
     }
 
-    /// Another shard of the same store, with contents of its own.
+    /// Opens another shard of the same store, with contents of its own.
     fn beside(&self, number: ShardNumber) -> World {
         World::under(number, self.store.clone())
     }
@@ -86,7 +87,7 @@ impl World {
             .committer
             .edit(vec![edit], Limits::default(), true);
         let outcome = done.blocking_recv().unwrap().unwrap().0.remove(0);
-        // The commit thread lets go of the edit's contents after it answered.
+        // The commit thread releases the edit's contents after it answered.
         let synced = self.store.committer.sync();
         synced.blocking_recv().unwrap().unwrap();
         outcome
@@ -109,7 +110,7 @@ impl World {
         .unwrap();
     }
 
-    /// Keys of contents, and of uploads that nothing refers to.
+    /// Returns the numbers of keys of contents, and of unreferenced uploads.
     fn keys(&self) -> (usize, usize) {
         let of_contents = ["c", "h", "r"].map(|kind| self.keys_of(kind));
         let snapshot = self.store.snapshot();
@@ -125,7 +126,7 @@ impl World {
         count(&mut it, &prefix)
     }
 
-    /// Bytes of the files with attachments.
+    /// Returns the bytes of the files with attachments.
     fn file_bytes(&self) -> u64 {
         let all = self.store.keyspace_bytes();
         let attachments = all.iter().find(|(name, _)| *name == "attachments");
@@ -168,7 +169,7 @@ fn read(content: &Content) -> Vec<u8> {
     }
 }
 
-/// Bytes that no other seed gives.
+/// Returns bytes that no other seed produces.
 fn bytes(seed: u64, length: usize) -> Vec<u8> {
     let mut state = seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1;
     let mut next = || {
@@ -333,7 +334,7 @@ fn what_a_crash_leaves_is_removed_at_the_next_start() {
         let mut unfinished = world.contents.upload();
         unfinished.write(&bytes(4, 300_000)).unwrap();
         let ids = [kept.id, unreferred.id, long.id];
-        // As a crash: nobody lets go, nothing is closed.
+        // Simulates a crash: nothing is released or closed.
         std::mem::forget((kept, unreferred, long));
         std::mem::forget(unfinished);
         ids
@@ -358,7 +359,7 @@ fn what_was_held_when_a_crash_came_is_removed_by_the_next_compaction() {
         world.compact();
         assert_eq!(world.keys_of("r"), 1, "only of what the leaf names");
         let ids = [held.id, kept.id];
-        // As a crash: the reader does not let go.
+        // Simulates a crash: the reader does not release it.
         std::mem::forget((held, kept));
         ids
     };
@@ -389,7 +390,7 @@ fn only_contents_without_references_are_swept() {
     let ids: Vec<_> = contents.iter().map(|content| content.id).collect();
     std::mem::forget(contents);
     let copy = copy_of(dir.path());
-    // Their uploads' entries would have the start remove them.
+    // The entries of their uploads would make the start remove them.
     let world = open_after(&copy, |engine, batch| {
         let snapshot = engine.snapshot();
         let mut it = snapshot.iter_all(Keyspace::Meta);
@@ -450,7 +451,7 @@ fn bytes_of_contents_are_counted_in_stores_that_did_not_count_them() {
     assert_eq!(world.contents.stored_bytes().unwrap(), 600_000);
 }
 
-/// A store whose rows were changed before it was opened.
+/// Opens a store whose rows were changed before.
 fn open_after(
     path: &Path,
     change: impl FnOnce(&Arc<storage::Engine>, &mut storage::Writes<'_>),
@@ -491,7 +492,7 @@ fn attachments_of_many_gigabytes_are_counted_in_full() {
     assert_eq!(record.leaf_bytes(), length + 2);
 }
 
-/// A copy of a store that is still open.
+/// Copies a store that is still open.
 fn copy_of(path: &Path) -> std::path::PathBuf {
     crate::slots::crash::copy(path, path.with_extension("copy"))
 }
@@ -577,7 +578,7 @@ fn what_a_crash_leaves_under_several_shards_is_removed_at_the_next_start() {
     {
         let here = open(dir.path());
         let there = here.beside(8);
-        // One and the same content: here a document names it, there nothing does.
+        // The same content: a document names it in one, nothing in the other.
         let kept = here.upload(&bytes(1, 300_000));
         here.written("a", None, &[&kept]);
         let unreferred = there.upload(&bytes(1, 300_000));

@@ -1,4 +1,4 @@
-//! What a dropped database leaves: nothing.
+//! A dropped database leaves nothing behind.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -55,7 +55,7 @@ fn write(store: &Store, shard: &Arc<Shard>, documents: usize) {
     done.blocking_recv().unwrap().unwrap();
 }
 
-/// Keys of a shard in all keyspaces, and in the catalogue.
+/// Returns the keys of a shard in all keyspaces, and in the catalogue.
 fn keys(store: &Store, shard: u32) -> Vec<(Keyspace, Vec<u8>)> {
     let snapshot = store.snapshot();
     let mut keys = vec![];
@@ -73,7 +73,7 @@ fn keys(store: &Store, shard: u32) -> Vec<(Keyspace, Vec<u8>)> {
     keys
 }
 
-/// Those that are not the catalogue's.
+/// Returns those outside the catalogue.
 fn rows(store: &Store, shard: u32) -> Vec<(Keyspace, Vec<u8>)> {
     let mut rows = keys(store, shard);
     rows.retain(|(k, _)| *k != Keyspace::Meta);
@@ -96,10 +96,10 @@ fn the_room_of_what_was_dropped_comes_back_also_after_a_crash() {
     for round in 0..20 {
         let name = format!("dropped-{round}");
         let shard = create(&store, &name);
-        // Few rows go one by one, many as a range.
+        // Few rows are deleted one by one, many as a range.
         write(&store, &shard, if round % 2 == 0 { 900 } else { 3000 });
         numbers.push(shard.number);
-        // In files, as most is that lives longer than a moment.
+        // In files, like most data that lives longer than a moment.
         for k in [Keyspace::BySeq, Keyspace::ById, Keyspace::Superseded] {
             store.engine().flush(k).unwrap();
         }
@@ -115,7 +115,7 @@ fn the_room_of_what_was_dropped_comes_back_also_after_a_crash() {
     store.engine().flush(Keyspace::BySeq).unwrap();
     store.engine().flush(Keyspace::ById).unwrap();
     let before = file_bytes(&store);
-    // A crash: nothing is closed, and what is known of the drops is what is stored.
+    // A crash: nothing is closed, and only what is stored is known of the drops.
     drop(store);
     let store = open(dir.path());
     store.reap().unwrap();

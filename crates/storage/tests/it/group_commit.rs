@@ -1,4 +1,4 @@
-//! Group commit under many writers, and the summary that compaction leaves behind while they write.
+//! Group commit under many writers, and the summary that compaction saves while they write.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -68,7 +68,7 @@ fn submit(store: &Store, edits: Vec<ShardEdit>, synced: bool) -> Vec<Outcome> {
     done.blocking_recv().unwrap().unwrap().0
 }
 
-/// Counters, by-id, by-seq and the summary tell the same story.
+/// Counters, by-id, by-seq and the summary agree.
 fn check_shard(shard: &Shard) {
     let (view, summary) = shard.view_with(Clone::clone).unwrap();
     let (mut live, mut dead) = (0, 0);
@@ -157,7 +157,8 @@ fn of_many_writers_of_one_id_exactly_one_wins_and_every_acknowledged_write_stays
     }
 }
 
-/// Each round: one document of the writer's own, and one that all writers want, in one request.
+/// In each round: one document of the writer's own, and one that all writers contend for, in one
+/// request.
 fn write_contended(
     store: &Store,
     shards: &[Arc<Shard>; 2],
@@ -185,11 +186,11 @@ fn write_contended(
     all
 }
 
-/// A store whose commit thread waits in its first commit until it is let go.
+/// Opens a store whose commit thread blocks in its first commit until it is released.
 fn open_gated(path: &Path) -> (Store, std::sync::mpsc::Sender<()>) {
     let (open_gate, gate) = std::sync::mpsc::channel();
     let gate = std::sync::Mutex::new(Some(gate));
-    let wait = move |_: &storage::Written<'_>| {
+    let wait = move |_: &storage::ShardCommit<'_>| {
         if let Some(gate) = gate.lock().unwrap().take() {
             gate.recv().unwrap();
         }
@@ -227,7 +228,7 @@ fn a_record_that_cannot_be_read_fails_its_own_requests_only() {
         store.committer.edit(edits, Limits::default(), true)
     };
     let first = edit("first");
-    // While that is committed, these come together.
+    // These are queued together while that one is being committed.
     let good = edit("good");
     let bad_purge = purge(&["first", "bad"]);
     let bad_edit = edit("bad");
@@ -326,8 +327,8 @@ fn long_and_short_bodies_come_back_from_the_row_that_brought_them() {
     }
 }
 
-/// Records are read ahead only until they have so many bytes. The edits whose records come later find theirs, also those of local
-/// documents between them, which have none.
+/// Records are read ahead only up to a number of bytes. Later edits still find their records, also
+/// those of local documents in between, which have none.
 #[test]
 fn edits_of_documents_with_long_records_are_all_made() {
     const DOCUMENTS: usize = 24;
@@ -358,7 +359,7 @@ fn edits_of_documents_with_long_records_are_all_made() {
         let mut local = replicated(&s, &format!("_local/{n}"), 1, false);
         local.edit.change = Change::Local { rev: Some(1) };
         edits.push(local);
-        // The second edit of a document needs no further reading.
+        // The second edit of a document needs no further read.
         edits.push(branch(id, LEAVES + 1, 2));
     }
     let outcomes = submit(&store, edits, true);
@@ -376,11 +377,12 @@ fn edits_of_documents_with_long_records_are_all_made() {
     check_shard(&s);
 }
 
-/// A crash right after a compaction finds the summary's saved form and what is left of by-seq: together they must be
-/// the truth, also when documents were created and updated while the compaction started.
+/// A crash right after a compaction leaves the summary's saved form and the rest of by-seq:
+/// together they must be exact, also when documents were created and updated while the compaction
+/// started.
 #[test]
 fn a_summary_is_exact_after_a_crash_during_compaction_and_writes() {
-    // So many batches are written beside each compaction: more would only make the store large.
+    // Batches written during each compaction: more would only make the store large.
     const ROUNDS: usize = 12;
     const BATCHES: usize = 40;
     let dir = tempfile::tempdir().unwrap();
@@ -429,7 +431,7 @@ fn write_three_generations(store: &Store, s: &Arc<Shard>, name: &str) {
     submit(store, edits, true);
 }
 
-/// What an edit does must not depend on what the writer happens to commit with it.
+/// The effect of an edit must not depend on what is committed with it.
 #[test]
 fn a_known_revision_with_more_ancestry_leaves_the_same_tree_alone_and_in_company() {
     let dir = tempfile::tempdir().unwrap();

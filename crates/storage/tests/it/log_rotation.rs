@@ -1,4 +1,5 @@
-//! A log that another follows has no zeros ahead, whatever moment it is looked at: what a killed process leaves.
+//! A log that another one follows has no zeros ahead, at any moment at which the process may be
+//! killed.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -6,9 +7,9 @@ use std::sync::Arc;
 use document::{DocId, body_term, revision_id};
 use storage::{Change, Edit, Limits, Shard, ShardEdit, Store, StoreOptions};
 
-/// As many zeros are no record's end.
+/// A record never ends in this many zeros.
 const ZEROS: usize = 8 << 10;
-/// Bytes of a document, which cannot be compressed away.
+/// Size of a document that does not compress, in bytes.
 const BODY_BYTES: usize = 2_000;
 
 fn edit(shard: &Arc<Shard>, number: u64) -> ShardEdit {
@@ -49,7 +50,7 @@ fn only_the_last_log_has_zeros_ahead() {
     let dir = tempfile::tempdir().unwrap();
     let options = StoreOptions {
         write_buffers_bytes: 256 << 10,
-        // What is flushed takes its time, so that logs wait for it.
+        // Flushes are slow, so that logs wait for them.
         background_bytes_per_s: 1 << 20,
         ..StoreOptions::default()
     };
@@ -68,7 +69,7 @@ fn only_the_last_log_has_zeros_ahead() {
             assert!(!ends_in_zeros(log), "{log:?} of {logs:?}, write {number}");
         }
     }
-    // Both were seen.
+    // Both cases occurred.
     assert!(followed > 0 && with_zeros > 0, "{followed}, {with_zeros}");
     store.close();
 }

@@ -1,4 +1,5 @@
-//! Long requests are written in pieces: what they come to does not depend on that, and others do not wait for them.
+//! Long requests are written in pieces: their result does not depend on that, and others do not
+//! wait for them.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -27,7 +28,7 @@ fn shard(store: &Store, number: u32) -> Arc<Shard> {
     Arc::new(store.shard(number).unwrap())
 }
 
-/// A revision of this branch and generation, with so many of its ancestors.
+/// Returns a revision of this branch and generation, with a number of its ancestors.
 fn edit(shard: &Arc<Shard>, id: &str, branch: u32, generation: u64, ancestors: u64) -> ShardEdit {
     let lowest = generation.saturating_sub(ancestors).max(1);
     let ids = (lowest..=generation).rev();
@@ -179,7 +180,7 @@ fn a_leaf_too_many_is_refused_and_found_before_it_is_written() {
     assert_eq!(done[10..], vec![Outcome::TooManyLeaves; 5]);
     assert_eq!(record(&shard, "wide").tree.leaves().len(), 10);
     assert_eq!(shard.meta().update_seq, 10);
-    // Known ones, and what takes the place of a leaf.
+    // Known ones, and one that replaces a leaf.
     assert_eq!(refused(&new(0..15)), 5);
     let next = vec![edit(&shard, "wide", 3, 2, 1)];
     assert_eq!(refused(&next), 0);

@@ -1,4 +1,5 @@
-//! Readers of documents that are in memory, beside writers of them that commit by themselves or through the queue.
+//! Readers of cached documents, with concurrent writers that commit themselves or through the
+//! queue.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::SeqCst};
@@ -29,7 +30,7 @@ fn update(shard: &Arc<Shard>, id: &str, parent: Option<Rev>, n: u64) -> ShardEdi
     }
 }
 
-/// The number in the document's body.
+/// Returns the number in the document's body.
 fn read(shard: &Shard, id: &str) -> u64 {
     let number = |body: &[u8]| {
         let digits = body.iter().filter(|b| b.is_ascii_digit());

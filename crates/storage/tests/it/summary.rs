@@ -1,11 +1,12 @@
-//! The summary of a shard against naive models: counts by block over ids, listed seqs over a set.
+//! Compares the summary of a shard with naive models: counts by block over ids, listed seqs over a
+//! set.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use proptest::prelude::*;
 use storage::{Delta, IdBlocks, Summary};
 
-/// What happens to one of a small set of ids.
+/// An operation on one of a small set of ids.
 #[derive(Clone, Debug)]
 enum Step {
     Write {
@@ -15,7 +16,7 @@ enum Step {
     Purge {
         id: u16,
     },
-    /// Splits the block that holds the id into parts of so many rows.
+    /// Splits the block of the id into parts of this many rows.
     Split {
         id: u16,
         rows: usize,
@@ -44,7 +45,7 @@ fn id_of(n: u16) -> Vec<u8> {
     id
 }
 
-/// The truth: whether each id is live, and the seq that lists it.
+/// The expected state: whether each id is live, and the seq that lists it.
 #[derive(Default)]
 struct Naive {
     docs: BTreeMap<Vec<u8>, (bool, u64)>,
@@ -132,7 +133,7 @@ impl Pair {
         ids.split(&old.fence, parts);
     }
 
-    /// Writes what changed, and goes on from what was written so far, as a reopened shard does.
+    /// Writes the changes, and continues from the state written so far, as a reopened shard does.
     fn store_and_load(&mut self) {
         let template = IdBlocks::default().block(0);
         for block in std::sync::Arc::make_mut(&mut self.summary.ids).take_dirty() {

@@ -9,7 +9,7 @@ pub struct Context {
     pub trace: NonZeroU128,
     /// The span.
     pub span: NonZeroU64,
-    /// Whether the spans of this trace are told.
+    /// Whether the spans of this trace are exported.
     pub is_sampled: bool,
 }
 
@@ -19,7 +19,7 @@ const LENGTH: usize = 55;
 const SAMPLED: u8 = 1;
 
 impl Context {
-    /// The beginning of a trace.
+    /// Creates the root of a trace.
     pub fn root(is_sampled: bool) -> Context {
         Context {
             trace: random(|| NonZeroU128::new(fastrand::u128(..))),
@@ -37,10 +37,10 @@ impl Context {
         }
     }
 
-    /// What a `traceparent` header says; `None` for one that is to be taken for none.
+    /// Parses a `traceparent` header; `None` for one that must be ignored.
     pub fn parse(header: &[u8]) -> Option<Context> {
         let (version, rest) = (number(header.get(..2)?)?, header.get(LENGTH..)?);
-        // Later versions may have more behind a dash; this one has not. The last one is forbidden.
+        // Later versions may have more after a dash; this one may not. The last one is forbidden.
         let is_known = match version {
             0 => rest.is_empty(),
             0xff => false,
@@ -59,7 +59,7 @@ impl Context {
         })
     }
 
-    /// The header's text.
+    /// Returns the header's text.
     pub fn header(self) -> String {
         let flags = u8::from(self.is_sampled) * SAMPLED;
         format!("00-{:032x}-{:016x}-{flags:02x}", self.trace, self.span)
@@ -77,7 +77,7 @@ fn random<T>(one: impl FnMut() -> Option<T>) -> T {
     }
 }
 
-/// Lower-case hexadecimal digits as a number. Upper-case ones are none in this header.
+/// Parses lower-case hexadecimal digits. Upper-case ones are invalid in this header.
 fn number(digits: &[u8]) -> Option<u128> {
     digits.iter().try_fold(0, |sum, digit| {
         let digit = match digit {

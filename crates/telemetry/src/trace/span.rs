@@ -1,4 +1,4 @@
-//! Work that is done, and who is told of it.
+//! Finished work, and its exporter.
 
 use std::borrow::Cow;
 use std::num::NonZeroU64;
@@ -8,14 +8,14 @@ use std::time::{Duration, Instant, SystemTime};
 use super::Context;
 use crate::Counter;
 
-/// What part this process had in the work.
+/// The role of this process.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// It answered somebody's request.
+    /// It answered a request.
     Server,
-    /// It asked another server.
+    /// It sent a request to another server.
     Client,
-    /// Nobody else was there.
+    /// No other process was involved.
     Internal,
 }
 
@@ -48,19 +48,19 @@ impl From<&'static str> for Value {
 
 /// A part of a span, by how long it took. When it began was not measured.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Part {
-    /// What was done.
+pub struct SpanPart {
+    /// The kind of work.
     pub name: &'static str,
-    /// How long it took in all.
+    /// The total duration.
     pub took: Duration,
 }
 
 /// A piece of work that is done.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Span {
-    /// What was done.
+    /// The kind of work.
     pub name: Cow<'static, str>,
-    /// What part this process had in it.
+    /// The role of this process.
     pub kind: Kind,
     /// Its place.
     pub context: Context,
@@ -68,51 +68,51 @@ pub struct Span {
     pub parent: Option<NonZeroU64>,
     /// When it ended.
     pub ended: SystemTime,
-    /// How long it took.
+    /// The duration.
     pub took: Duration,
-    /// What else is known of it.
+    /// Further attributes.
     pub attributes: Vec<(&'static str, Value)>,
-    /// What it consisted of, in the order in which it began.
-    pub parts: Vec<Part>,
+    /// Its parts, in the order of their start.
+    pub parts: Vec<SpanPart>,
     /// Why it failed.
     pub failed: Option<String>,
 }
 
-/// Who is told of spans.
+/// An exporter of spans.
 pub trait Export: Send + Sync {
-    /// The share of the traces of the server's own work that is to be told.
+    /// Returns the share of the traces of the server's own work to export.
     fn ratio(&self) -> f64;
     /// Takes a span. It must not wait.
     fn export(&self, span: Span);
 }
 
-/// Spans that were told, parts of others included.
+/// Spans exported, including parts of others.
 pub static MADE: Counter = Counter::new();
-/// Spans that were taken by whom they were sent to.
+/// Spans that the receiver accepted.
 pub static SENT: Counter = Counter::new();
 /// Spans that could not be sent.
 pub static FAILED: Counter = Counter::new();
 
 static EXPORT: OnceLock<Box<dyn Export>> = OnceLock::new();
 
-/// From now on spans are told. The first call counts, for as long as the process lives.
+/// Exports spans from now on. Only the first call has an effect, for the lifetime of the process.
 pub fn export_to(to: Box<dyn Export>) {
     // A second one changes nothing.
     let _ = EXPORT.set(to);
 }
 
-/// Whether anybody wants spans.
+/// Returns whether spans are exported.
 #[inline]
 pub fn is_wanted() -> bool {
     EXPORT.get().is_some()
 }
 
-/// The beginning of a trace of work of the server's own, if anybody wants spans.
+/// Creates the root of a trace of the server's own work, if spans are exported.
 pub fn root() -> Option<Context> {
     EXPORT.get().map(|to| root_of(to.ratio()))
 }
 
-/// The beginning of a trace of which this share is told.
+/// Creates the root of a trace of which this share is exported.
 pub fn root_of(ratio: f64) -> Context {
     Context::root(fastrand::f64() < ratio)
 }
@@ -120,7 +120,7 @@ pub fn root_of(ratio: f64) -> Context {
 /// Work of the background that took less is not worth a trace.
 const BACKGROUND_MIN: Duration = Duration::from_millis(100);
 
-/// Tells of work that nobody asked for, and that is done now, if it took long enough to matter.
+/// Exports background work that has just finished, if its duration reaches the threshold.
 pub fn export_background(
     name: &'static str,
     began: Instant,
@@ -144,7 +144,7 @@ pub fn export_background(
     });
 }
 
-/// Tells of a span, if anybody wants spans and its trace is sampled.
+/// Exports a span, if spans are exported and its trace is sampled.
 pub fn export(span: Span) {
     if let Some(to) = EXPORT.get().filter(|_| span.context.is_sampled) {
         to.export(span);

@@ -1,5 +1,5 @@
-//! The words of Lucene 4.6's classic query language. The longest reading wins; of equally long ones, the first in the
-//! grammar's order.
+//! The words of Lucene 4.6's classic query language. The longest reading wins; of equally long
+//! ones, the first in the grammar's order.
 
 use crate::query::scan::{Scan, goop, is_white, longest_until, quoted, run};
 
@@ -46,7 +46,7 @@ enum State {
     Range,
 }
 
-/// All words of `text`, with [`Kind::End`] as the last; or where there is none.
+/// Returns all words of `text`, with [`Kind::End`] as the last; or the position of an invalid one.
 pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, usize> {
     let mut scan = Scan { text, at: 0 };
     let mut state = State::Default;
@@ -146,7 +146,7 @@ fn default_lexeme(rest: &str) -> Option<(Kind, usize)> {
     }
 }
 
-/// A word, an operator that is written as one, a prefix or a pattern.
+/// Returns a word, an operator that is written as one, a prefix or a pattern.
 fn term(rest: &str, first: char, is_escape: bool) -> (Kind, usize) {
     let wild = run(rest, |character| {
         is_term(character) || matches!(character, '*' | '?')

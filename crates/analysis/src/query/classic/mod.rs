@@ -1,7 +1,7 @@
-//! Lucene 4.6's classic parser, with what Clouseau changes: numbers.
+//! Lucene 4.6's classic parser, with Clouseau's changes for numbers.
 //!
-//! The default field is `default`, the default operator OR. An unquoted number is a number, in any field; a range is one
-//! of numbers when both its ends are.
+//! The default field is `default`, the default operator OR. An unquoted number is a number, in any
+//! field; a range is numeric when both its ends are.
 
 mod lexer;
 
@@ -12,7 +12,7 @@ use super::{Clause, DEFAULT_FIELD, Error, MAX_CLAUSES, MAX_DEPTH, Occur, ParseOp
 use lexer::{Kind, Lexeme};
 use std::ops::Bound;
 
-/// The most edits of a fuzzy query, and how many it has when nothing is said.
+/// The maximum and default number of edits of a fuzzy query.
 const MAX_EDITS: f32 = 2.0;
 
 pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Error> {
@@ -96,7 +96,7 @@ impl<'a> Parser<'a> {
         self.peek().kind
     }
 
-    /// The next word. The last, which is the end, stays.
+    /// Returns the next word. The last, which is the end, stays.
     fn take(&mut self) -> Lexeme<'a> {
         let lexeme = self.peek();
         self.next = (self.next + 1).min(self.lexemes.len() - 1);
@@ -208,7 +208,7 @@ impl<'a> Parser<'a> {
         Ok(())
     }
 
-    /// A term or a group, in the field that it may name.
+    /// Returns a term or a group, in the field that it may name.
     fn clause(&mut self, field: &str) -> Result<Option<Query>, Error> {
         let names_field = self
             .lexemes

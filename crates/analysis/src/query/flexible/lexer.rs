@@ -1,5 +1,5 @@
-//! The words of Lucene 9's query language. The longest reading wins; of equally long ones, the first in the grammar's
-//! order.
+//! The words of Lucene 9's query language. The longest reading wins; of equally long ones, the
+//! first in the grammar's order.
 
 use crate::query::scan::{Scan, goop, is_white, longest_until, quoted, run};
 
@@ -55,7 +55,7 @@ enum State {
     Function,
 }
 
-/// All words of `text`, with [`Kind::End`] as the last; or where there is none.
+/// Returns all words of `text`, with [`Kind::End`] as the last; or the position of an invalid one.
 pub(super) fn lexemes(text: &str) -> Result<Vec<Lexeme<'_>>, usize> {
     let mut scan = Scan { text, at: 0 };
     let mut state = State::Default;
@@ -202,7 +202,7 @@ fn range_lexeme(rest: &str) -> Option<(Kind, usize)> {
     }
 }
 
-/// Behind `fn:` there is a function's name, and its parenthesis.
+/// After `fn:` comes a function's name, and its parenthesis.
 fn function_lexeme(rest: &str) -> Option<(Kind, usize)> {
     if rest.starts_with('(') {
         return Some((Kind::Open, 1));

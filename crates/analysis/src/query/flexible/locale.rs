@@ -2,7 +2,7 @@
 
 use crate::characters::decimal_digit;
 
-/// How a language writes numbers.
+/// The number format of a language.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Numbers {
     decimal: char,
@@ -12,7 +12,8 @@ pub(super) struct Numbers {
 }
 
 impl Numbers {
-    /// Of a language tag, `de`, `de-CH` or Java's `de_CH`; English's for one that is not known.
+    /// Returns the format of a language tag, `de`, `de-CH` or Java's `de_CH`; English's for an
+    /// unknown one.
     pub(super) fn of(tag: Option<&str>) -> Self {
         let tag = tag.unwrap_or("en").replace('_', "-");
         let mut tag = tag.as_str();
@@ -60,7 +61,8 @@ impl Numbers {
         None
     }
 
-    /// The number that `text` begins with; what follows it is ignored. `None` when it begins with none.
+    /// Parses the number at the start of `text`; the rest is ignored. `None` when it does not start
+    /// with one.
     pub(super) fn parse(&self, text: &str) -> Option<f64> {
         let (is_negative, rest) = text
             .strip_prefix(self.minus.as_str())
@@ -91,7 +93,7 @@ impl Numbers {
                 break;
             }
         }
-        // A point without a digit on any side is no number; an `E` needs one before it.
+        // A point without a digit on any side is not a number; an `E` needs a digit before it.
         let magnitude: f64 = digits
             .starts_with(|first: char| first.is_ascii_digit() || first == '.')
             .then(|| digits.parse().ok())??;
@@ -107,7 +109,7 @@ impl Numbers {
             .map_while(decimal_digit)
             .map(|digit| char::from(b'0' + digit))
             .collect();
-        // One that does not fit into a long is none, as in Java.
+        // An exponent that does not fit into a long is invalid, as in Java.
         if exponent.parse::<i64>().is_ok() {
             digits.push_str(&format!("e{sign}{exponent}"));
         }

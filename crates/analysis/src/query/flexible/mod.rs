@@ -1,10 +1,10 @@
-//! Lucene 9's flexible parser, as Nouveau uses it: [`syntax`] reads the text into a tree, this module makes a query of
-//! it as Lucene's chain of processors and builders does.
+//! Lucene 9's flexible parser, as Nouveau uses it: [`syntax`] parses the text into a tree, this
+//! module makes a query of it as Lucene's chain of processors and builders does.
 //!
 //! - A field of numbers takes numbers only, also where the text looks like a pattern or a phrase.
-//! - All clauses that no parentheses separate become clauses of one query: those beside an AND are required, the others
-//!   are not. So `honey OR quick AND red` asks for quick and red, as CouchDB does.
-//! - What analyzers leave nothing of is left out.
+//! - All clauses that no parentheses separate become clauses of one query: those next to an AND are required, the others
+//!   are not. So `honey OR quick AND red` requires quick and red, as in CouchDB.
+//! - Clauses that analyzers leave empty are dropped.
 
 mod lexer;
 mod locale;
@@ -17,7 +17,7 @@ use super::{
 use crate::Analyzer;
 use locale::Numbers;
 use std::ops::Bound;
-use syntax::{Node, Spoken, Text};
+use syntax::{QueryNode, Spoken, Text};
 
 /// The most edits that a fuzzy query may have.
 const MAX_EDITS: f32 = 2.0;
@@ -29,8 +29,9 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
         numbers: Numbers::of(options.locale),
         leaves: 0,
     };
-    // A sign before the only clause means nothing; a negation is a clause of its own and gets here as such.
-    let tree = if let Node::Modified { node, .. } = tree {
+    // A sign before the only clause has no effect; a negation is a clause of its own and gets here
+    // as such.
+    let tree = if let QueryNode::Modified { node, .. } = tree {
         *node
     } else {
         tree
@@ -41,22 +42,23 @@ pub(super) fn parse(text: &str, options: &ParseOptions<'_>) -> Result<Query, Err
 struct Builder<'a> {
     options: &'a ParseOptions<'a>,
     numbers: Numbers,
-    /// How many words, ranges and the like the query has so far.
+    /// Number of leaves (words, ranges and the like) so far.
     leaves: usize,
 }
 
 impl Builder<'_> {
-    /// What a part asks for; `None` when nothing is left of it. As deep as the text's parentheses.
-    fn query(&mut self, node: Node) -> Result<Option<Query>, Error> {
+    /// Returns the query of a part; `None` when nothing is left of it. Recurses as deep as the
+    /// text's parentheses.
+    fn query(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         Ok(match node {
-            Node::Group(node) => self.query(*node)?,
-            Node::Modified { node, .. } => self.query(*node)?,
-            Node::Boost { node, boost } => self.query(*node)?.map(|query| Query::Boost {
+            QueryNode::Group(node) => self.query(*node)?,
+            QueryNode::Modified { node, .. } => self.query(*node)?,
+            QueryNode::Boost { node, boost } => self.query(*node)?.map(|query| Query::Boost {
                 query: Box::new(query),
                 boost,
             }),
-            Node::Clauses { .. } => self.boolean(node)?,
-            Node::MinShouldMatch { node, least } => match self.query(*node)? {
+            QueryNode::Clauses { .. } => self.boolean(node)?,
+            QueryNode::MinShouldMatch { node, least } => match self.query(*node)? {
                 Some(Query::Boolean { clauses, .. }) => Some(Query::Boolean {
                     clauses,
                     minimum_should_match: least,
@@ -79,14 +81,14 @@ impl Builder<'_> {
     }
 
     /// All clauses that no parentheses separate, as one query.
-    fn boolean(&mut self, node: Node) -> Result<Option<Query>, Error> {
+    fn boolean(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         let mut flat = Vec::new();
         flatten(node, false, &mut flat);
         let mut clauses = Vec::new();
         let mut is_explicit = false;
         for (node, is_required) in flat {
             let (occur, node, is_modified) = match node {
-                Node::Modified { is_required, node } => (
+                QueryNode::Modified { is_required, node } => (
                     if is_required {
                         Occur::Must
                     } else {
@@ -132,17 +134,17 @@ impl Builder<'_> {
         (self.options.field_type)(field) == Some(FieldType::Number)
     }
 
-    fn leaf(&mut self, node: Node) -> Result<Option<Query>, Error> {
+    fn leaf(&mut self, node: QueryNode) -> Result<Option<Query>, Error> {
         match node {
-            Node::Term { field, text } if text.is_wild && !text.characters.is_empty() => {
+            QueryNode::Term { field, text } if text.is_wild && !text.characters.is_empty() => {
                 self.wild(field, &text.characters).map(Some)
             }
-            Node::Fuzzy { field, text, .. } if text.is_wild => {
+            QueryNode::Fuzzy { field, text, .. } if text.is_wild => {
                 self.wild(field, &text.characters).map(Some)
             }
-            Node::Term { field, text }
-            | Node::Quoted { field, text, .. }
-            | Node::Fuzzy { field, text, .. }
+            QueryNode::Term { field, text }
+            | QueryNode::Quoted { field, text, .. }
+            | QueryNode::Fuzzy { field, text, .. }
                 if self.is_number(&field) =>
             {
                 let number = self.number(&field, &text.characters)?;
@@ -152,13 +154,13 @@ impl Builder<'_> {
                     upper: Bound::Included(number),
                 }))
             }
-            Node::Term { field, text } => {
+            QueryNode::Term { field, text } => {
                 field::query(self.analyzer(&field), &field, &text.characters, false, 0)
             }
-            Node::Quoted { field, text, slop } => {
+            QueryNode::Quoted { field, text, slop } => {
                 field::query(self.analyzer(&field), &field, &text.characters, true, slop)
             }
-            Node::Fuzzy {
+            QueryNode::Fuzzy {
                 field,
                 text,
                 similarity,
@@ -171,11 +173,11 @@ impl Builder<'_> {
                     max_edits,
                 }))
             }
-            Node::Regexp { field, pattern } => {
+            QueryNode::Regexp { field, pattern } => {
                 let pattern = self.analyzer(&field).normalize(&pattern);
                 Ok(Some(Query::Regexp { field, pattern }))
             }
-            Node::Range {
+            QueryNode::Range {
                 field,
                 lower,
                 upper,
@@ -184,7 +186,7 @@ impl Builder<'_> {
             } => self
                 .range(field, [(lower, includes_lower), (upper, includes_upper)])
                 .map(Some),
-            Node::Intervals { field, interval } => {
+            QueryNode::Intervals { field, interval } => {
                 let interval = self.interval(&field, interval);
                 Ok(Some(Query::Intervals { field, interval }))
             }
@@ -205,7 +207,7 @@ impl Builder<'_> {
         })
     }
 
-    /// A text with `*` or `?` in it.
+    /// Returns a text with `*` or `?` in it.
     fn wild(&self, field: String, text: &str) -> Result<Query, Error> {
         if field == "*" && text == "*" {
             return Ok(Query::MatchAll);
@@ -262,7 +264,7 @@ impl Builder<'_> {
         }
         let analyzer = self.analyzer(&field);
         let word = |text: &Text, is_open: bool, is_inclusive: bool| {
-            // What normalizes to nothing is open, too.
+            // A bound that normalizes to nothing is open, too.
             let text = if is_open {
                 String::new()
             } else {
@@ -341,10 +343,10 @@ impl Builder<'_> {
     }
 }
 
-/// The clauses below, with whether an AND stands beside them.
-fn flatten(node: Node, is_required: bool, flat: &mut Vec<(Node, bool)>) {
+/// Flattens the clauses below, with whether an AND is next to them.
+fn flatten(node: QueryNode, is_required: bool, flat: &mut Vec<(QueryNode, bool)>) {
     match node {
-        Node::Clauses { is_and, clauses } => clauses
+        QueryNode::Clauses { is_and, clauses } => clauses
             .into_iter()
             .for_each(|clause| flatten(clause, is_and, flat)),
         node => flat.push((node, is_required)),
@@ -371,7 +373,7 @@ fn edits(similarity: f32, text: &str) -> u8 {
     edits.min(MAX_EDITS) as u8
 }
 
-/// Normalizes what stands between wildcards.
+/// Normalizes the text between wildcards.
 fn normalize_chunks(analyzer: &Analyzer, text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for (at, part) in text.split_inclusive(['*', '?']).enumerate() {

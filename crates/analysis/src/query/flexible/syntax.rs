@@ -1,22 +1,23 @@
-//! From words to a tree: what stands where in a query text.
+//! From words to a tree: the syntax of a query text.
 //!
-//! AND binds tighter than OR, and clauses that merely follow each other are the loosest. In the end that counts little:
-//! parts without parentheses become clauses of one query, see the module above.
+//! AND binds tighter than OR, and clauses that merely follow each other are the loosest. In the end
+//! that matters little: parts without parentheses become clauses of one query, see the module
+//! above.
 
 use super::lexer::{self, Kind, Lexeme};
 use crate::query::scan::unescape_marked;
 use crate::query::{Error, Interval, MAX_DEPTH, Relation};
 
-/// A text whose characters know whether they were behind a backslash.
+/// A text whose characters carry whether they were escaped.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Text {
     pub(super) characters: String,
-    /// Whether there is a `*` or `?` that was not behind one.
+    /// Whether there is an unescaped `*` or `?`.
     pub(super) is_wild: bool,
 }
 
 impl Text {
-    /// Whether it was a bare `*`: an open end of a range.
+    /// Returns whether it was a bare `*`: an open end of a range.
     pub(super) fn is_open(&self) -> bool {
         self.is_wild && self.characters == "*"
     }
@@ -24,7 +25,7 @@ impl Text {
 
 /// A part of a query text.
 #[derive(Debug)]
-pub(super) enum Node {
+pub(super) enum QueryNode {
     Term {
         field: String,
         text: Text,
@@ -50,22 +51,22 @@ pub(super) enum Node {
         includes_lower: bool,
         includes_upper: bool,
     },
-    Group(Box<Node>),
+    Group(Box<QueryNode>),
     /// Clauses; where `is_and`, they are required.
     Clauses {
         is_and: bool,
-        clauses: Vec<Node>,
+        clauses: Vec<QueryNode>,
     },
     Modified {
         is_required: bool,
-        node: Box<Node>,
+        node: Box<QueryNode>,
     },
     Boost {
-        node: Box<Node>,
+        node: Box<QueryNode>,
         boost: f32,
     },
     MinShouldMatch {
-        node: Box<Node>,
+        node: Box<QueryNode>,
         least: u32,
     },
     Intervals {
@@ -103,7 +104,7 @@ pub(super) enum Spoken {
     },
 }
 
-pub(super) fn parse(text: &str, default_field: &str) -> Result<Node, Error> {
+pub(super) fn parse(text: &str, default_field: &str) -> Result<QueryNode, Error> {
     let lexemes = lexer::lexemes(text).map_err(|at| {
         let encountered = text[at..].chars().next().unwrap_or_default();
         error(
@@ -201,21 +202,21 @@ impl<'a> Parser<'a> {
         Ok(found)
     }
 
-    fn query(&mut self, field: &str) -> Result<Node, Error> {
+    fn query(&mut self, field: &str) -> Result<QueryNode, Error> {
         let mut clauses = vec![self.disjunction(field)?];
         while self.begins_clause() {
             clauses.push(self.disjunction(field)?);
         }
-        // What is only a negation stays a clause, since it would be lost as a query.
+        // A lone negation stays a clause, since it would be lost as a query.
         let is_negation = matches!(
             clauses[..],
-            [Node::Modified {
+            [QueryNode::Modified {
                 is_required: false,
                 ..
             }]
         );
         Ok(if is_negation {
-            Node::Clauses {
+            QueryNode::Clauses {
                 is_and: false,
                 clauses,
             }
@@ -240,7 +241,7 @@ impl<'a> Parser<'a> {
         )
     }
 
-    fn disjunction(&mut self, field: &str) -> Result<Node, Error> {
+    fn disjunction(&mut self, field: &str) -> Result<QueryNode, Error> {
         let mut clauses = vec![self.conjunction(field)?];
         while self.take_if(Kind::Or).is_some() {
             clauses.push(self.conjunction(field)?);
@@ -248,7 +249,7 @@ impl<'a> Parser<'a> {
         Ok(one_or_clauses(clauses, false))
     }
 
-    fn conjunction(&mut self, field: &str) -> Result<Node, Error> {
+    fn conjunction(&mut self, field: &str) -> Result<QueryNode, Error> {
         let mut clauses = vec![self.modified(field)?];
         while self.take_if(Kind::And).is_some() {
             clauses.push(self.modified(field)?);
@@ -256,20 +257,20 @@ impl<'a> Parser<'a> {
         Ok(one_or_clauses(clauses, true))
     }
 
-    fn modified(&mut self, field: &str) -> Result<Node, Error> {
+    fn modified(&mut self, field: &str) -> Result<QueryNode, Error> {
         let is_required = match self.kind() {
             Kind::Plus => true,
             Kind::Minus | Kind::Not => false,
             _ => return self.clause(field),
         };
         self.take();
-        Ok(Node::Modified {
+        Ok(QueryNode::Modified {
             is_required,
             node: Box::new(self.clause(field)?),
         })
     }
 
-    fn clause(&mut self, field: &str) -> Result<Node, Error> {
+    fn clause(&mut self, field: &str) -> Result<QueryNode, Error> {
         let mut named = None;
         if self.kind() == Kind::Term {
             match self.kind_after() {
@@ -287,7 +288,7 @@ impl<'a> Parser<'a> {
         let field = named.as_deref().unwrap_or(field);
         match self.kind() {
             Kind::Open => self.group(field),
-            Kind::Function => Ok(Node::Intervals {
+            Kind::Function => Ok(QueryNode::Intervals {
                 field: field.to_owned(),
                 interval: self.interval()?,
             }),
@@ -296,23 +297,23 @@ impl<'a> Parser<'a> {
     }
 
     /// `(…)^2@3`.
-    fn group(&mut self, field: &str) -> Result<Node, Error> {
+    fn group(&mut self, field: &str) -> Result<QueryNode, Error> {
         self.take();
         let node = self.deeper(|parser| parser.query(field))?;
         self.expect(Kind::Close)?;
         let node = self.boosted(node)?;
-        let group = Node::Group(Box::new(node));
+        let group = QueryNode::Group(Box::new(node));
         if self.take_if(Kind::At).is_none() {
             return Ok(group);
         }
         let least = self.integer()?;
-        Ok(Node::MinShouldMatch {
+        Ok(QueryNode::MinShouldMatch {
             node: Box::new(group),
             least,
         })
     }
 
-    fn boosted(&mut self, node: Node) -> Result<Node, Error> {
+    fn boosted(&mut self, node: QueryNode) -> Result<QueryNode, Error> {
         if self.take_if(Kind::Caret).is_none() {
             return Ok(node);
         }
@@ -326,13 +327,13 @@ impl<'a> Parser<'a> {
                 "boost must be a positive float, got {boost}"
             )));
         }
-        Ok(Node::Boost {
+        Ok(QueryNode::Boost {
             node: Box::new(node),
             boost,
         })
     }
 
-    /// A whole number.
+    /// Returns a whole number.
     fn integer(&mut self) -> Result<u32, Error> {
         let image = self.expect(Kind::Number)?.image;
         image
@@ -343,7 +344,7 @@ impl<'a> Parser<'a> {
     }
 
     /// `field>5`.
-    fn comparison(&mut self) -> Result<Node, Error> {
+    fn comparison(&mut self) -> Result<QueryNode, Error> {
         let field = self.take().image;
         let field = self.unescaped(field)?.characters;
         let operator = self.take().kind;
@@ -358,14 +359,14 @@ impl<'a> Parser<'a> {
             is_wild: true,
         };
         Ok(match operator {
-            Kind::Less | Kind::LessOrEqual => Node::Range {
+            Kind::Less | Kind::LessOrEqual => QueryNode::Range {
                 field,
                 lower: open,
                 upper: end,
                 includes_lower: true,
                 includes_upper: operator == Kind::LessOrEqual,
             },
-            _ => Node::Range {
+            _ => QueryNode::Range {
                 field,
                 lower: end,
                 upper: open,
@@ -375,12 +376,12 @@ impl<'a> Parser<'a> {
         })
     }
 
-    fn term(&mut self, field: &str) -> Result<Node, Error> {
+    fn term(&mut self, field: &str) -> Result<QueryNode, Error> {
         let field = field.to_owned();
         let node = match self.kind() {
             Kind::Regexp => {
                 let image = self.take().image;
-                Node::Regexp {
+                QueryNode::Regexp {
                     field,
                     pattern: image[1..image.len() - 1].to_owned(),
                 }
@@ -389,8 +390,8 @@ impl<'a> Parser<'a> {
                 let text = self.take().image;
                 let text = self.unescaped(text)?;
                 match self.take_if(Kind::Tilde) {
-                    None => Node::Term { field, text },
-                    Some(_) => Node::Fuzzy {
+                    None => QueryNode::Term { field, text },
+                    Some(_) => QueryNode::Fuzzy {
                         field,
                         text,
                         similarity: self.similarity()?,
@@ -406,7 +407,7 @@ impl<'a> Parser<'a> {
                 } else {
                     0
                 };
-                Node::Quoted { field, text, slop }
+                QueryNode::Quoted { field, text, slop }
             }
             _ => return Err(self.unexpected()),
         };
@@ -427,7 +428,7 @@ impl<'a> Parser<'a> {
         Ok(similarity)
     }
 
-    fn range(&mut self, field: String, includes_lower: bool) -> Result<Node, Error> {
+    fn range(&mut self, field: String, includes_lower: bool) -> Result<QueryNode, Error> {
         self.take();
         let lower = self.range_end()?;
         self.expect(Kind::To)?;
@@ -439,7 +440,7 @@ impl<'a> Parser<'a> {
             return Err(self.unexpected());
         };
         self.take();
-        Ok(Node::Range {
+        Ok(QueryNode::Range {
             field,
             lower,
             upper,
@@ -604,10 +605,10 @@ fn no_overlaps(parts: Vec<Interval>) -> Interval {
     Interval::UnorderedNoOverlaps(Box::new([next(), next()]))
 }
 
-fn one_or_clauses(mut clauses: Vec<Node>, is_and: bool) -> Node {
+fn one_or_clauses(mut clauses: Vec<QueryNode>, is_and: bool) -> QueryNode {
     match clauses.len() {
         1 => clauses.remove(0),
-        _ => Node::Clauses { is_and, clauses },
+        _ => QueryNode::Clauses { is_and, clauses },
     }
 }
 

@@ -16,13 +16,13 @@ pub(super) struct Seen {
 
 impl Reader<'_> {
     fn is_atom(&self, byte: u8) -> bool {
-        // By an oversight, Lucene 4.6 takes points and commas for parts of a label.
+        // By an oversight, Lucene 4.6 accepts points and commas in a label.
         byte.is_ascii_alphanumeric()
             || b"!#$%&'*+-/=?^_`{|}~".contains(&byte)
             || (self.flavour == Flavour::Clouseau && matches!(byte, b'.' | b','))
     }
 
-    /// The end of an address at `at`.
+    /// Returns the end of an address at `at`.
     pub(super) fn address(&mut self, at: usize) -> Option<usize> {
         if self.flavour == Flavour::Clouseau && self.address.start <= at && at < self.address.end {
             return self.address.address;

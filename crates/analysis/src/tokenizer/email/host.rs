@@ -6,7 +6,7 @@ use std::collections::HashSet;
 use std::net::Ipv6Addr;
 use std::sync::LazyLock;
 
-/// The longest top-level domain there is.
+/// The longest top-level domain.
 const LONGEST_DOMAIN: usize = 24;
 
 static DOMAINS_4: LazyLock<HashSet<&str>> =
@@ -21,12 +21,13 @@ fn domains(list: &'static str) -> HashSet<&'static str> {
         .collect()
 }
 
-/// What is known of the run of labels that was read last, so that it is read once however many words begin in it.
+/// The run of labels that was parsed last, so that it is parsed once however many words start in
+/// it.
 #[derive(Default)]
 pub(super) struct Hosts {
     start: usize,
     end: usize,
-    /// The last point of the run with a top-level domain behind it.
+    /// The last point of the run with a top-level domain after it.
     last_point: Option<usize>,
 }
 
@@ -35,7 +36,7 @@ fn is_label(byte: u8) -> bool {
 }
 
 impl Reader<'_> {
-    /// The end of one label: letters and digits, and hyphens between them.
+    /// Returns the end of one label: letters and digits, and hyphens between them.
     fn label(&self, at: usize) -> Option<usize> {
         self.byte(at).filter(u8::is_ascii_alphanumeric)?;
         let mut end = self.run(at, is_label);
@@ -45,7 +46,7 @@ impl Reader<'_> {
         Some(end)
     }
 
-    /// The end of labels with points between them, from the beginning of one.
+    /// Returns the end of labels with points between them, from the start of one.
     pub(super) fn labels(&self, at: usize) -> Option<usize> {
         let mut end = self.label(at)?;
         while self.byte(end) == Some(b'.')
@@ -56,7 +57,8 @@ impl Reader<'_> {
         Some(end)
     }
 
-    /// The ends of top-level domains that stand behind the point at `point`: each alone and with a point behind it.
+    /// Returns the ends of top-level domains after the point at `point`: each alone and with a
+    /// point after it.
     fn domain_ends(&self, point: usize) -> Vec<usize> {
         let known = match self.flavour {
             Flavour::Clouseau => &*DOMAINS_4,
@@ -77,7 +79,8 @@ impl Reader<'_> {
         ends
     }
 
-    /// The ends of a name with a top-level domain at `at`: of the last domain in the run of labels.
+    /// Returns the ends of a name with a top-level domain at `at`: of the last domain in the run of
+    /// labels.
     pub(super) fn domain(&mut self, at: usize) -> Vec<usize> {
         let is_known =
             self.hosts.start <= at && at < self.hosts.end && self.flavour == Flavour::Clouseau;
@@ -105,7 +108,7 @@ impl Reader<'_> {
         }
     }
 
-    /// The end of four numbers up to 255.
+    /// Returns the end of four numbers up to 255.
     pub(super) fn ipv4(&self, at: usize) -> Option<usize> {
         let mut end = at;
         for part in 0..4 {
@@ -124,7 +127,7 @@ impl Reader<'_> {
         Some(end)
     }
 
-    /// The end of `[…]` around an IPv6 address.
+    /// Returns the end of `[…]` around an IPv6 address.
     pub(super) fn ipv6(&self, at: usize) -> Option<usize> {
         self.byte(at).filter(|byte| *byte == b'[')?;
         let end = self.run(at + 1, |byte| {

@@ -11,11 +11,12 @@ use crate::analyzer::Flavour;
 use crate::characters::java_len;
 use host::Hosts;
 
-/// A text that is being read, with what is known of its hosts.
+/// A text being parsed, with its known hosts.
 struct Reader<'a> {
     flavour: Flavour,
     text: &'a str,
-    /// Nothing is read beyond: of Lucene 9's 255 characters of lookahead, and at the end of the text.
+    /// Nothing is read beyond: of Lucene 9's 255 characters of lookahead, and at the end of the
+    /// text.
     end: usize,
     hosts: Hosts,
     address: address::Seen,
@@ -26,7 +27,7 @@ impl Reader<'_> {
         (at < self.end).then(|| self.text.as_bytes()[at])
     }
 
-    /// Where a run of bytes that `belongs` accepts ends.
+    /// Returns where a run of bytes that `belongs` accepts ends.
     fn run(&self, from: usize, belongs: impl Fn(u8) -> bool) -> usize {
         self.text.as_bytes()[from.min(self.end)..self.end]
             .iter()
@@ -34,7 +35,7 @@ impl Reader<'_> {
             .map_or(self.end, |len| from + len)
     }
 
-    /// Whether the text goes on so, in any case.
+    /// Returns whether the text continues with this, in any case.
     fn goes_on(&self, at: usize, ascii: &str) -> bool {
         self.text.as_bytes()[at..self.end]
             .get(..ascii.len())
@@ -116,7 +117,7 @@ fn emit<'a>(
     *increment = 1;
 }
 
-/// How far may be read from `at`.
+/// Returns how far may be read from `at`.
 fn window_end(flavour: Flavour, text: &str, at: usize) -> usize {
     if flavour == Flavour::Clouseau || text.len() - at <= LONGEST {
         return text.len();
@@ -132,11 +133,11 @@ fn window_end(flavour: Flavour, text: &str, at: usize) -> usize {
 }
 
 impl Reader<'_> {
-    /// The end of a URL, an address or the word `mailto` at `at`, if one is read further than the word that is `word_len`
-    /// bytes long.
+    /// Returns the end of a URL, an address or the word `mailto` at `at`, if one is read further
+    /// than the word that is `word_len` bytes long.
     fn special(&mut self, at: usize, word_len: usize) -> Option<usize> {
         let first = self.byte(at)?;
-        // No reading begins with anything else.
+        // Every match starts with such a character.
         if !first.is_ascii_graphic() {
             return None;
         }
@@ -161,7 +162,7 @@ impl Reader<'_> {
         if read < word_len {
             return None;
         }
-        // A host that a word goes on behind is none; an address may still begin with it.
+        // A host directly followed by a word is not one; an address may still start with it.
         end.or_else(|| address.filter(|address| address - at >= word_len))
     }
 }

@@ -5,9 +5,9 @@ use crate::analyzer::Flavour;
 
 /// A reading as a URL.
 pub(super) struct Url {
-    /// How far it was read: one character further than it is long when that decided.
+    /// How far it was read: one character past its end when that decided.
     pub(super) read: usize,
-    /// Where it ends; `None` when a word goes on behind a host, so that it is none.
+    /// Its end; `None` when a word directly follows a host, which makes it invalid.
     pub(super) end: Option<usize>,
 }
 
@@ -20,7 +20,7 @@ fn is_delimiter(byte: u8) -> bool {
 }
 
 impl Reader<'_> {
-    /// The longest reading as a URL at `at`.
+    /// Returns the longest reading as a URL at `at`.
     pub(super) fn url(&mut self, at: usize) -> Option<Url> {
         match self.with_scheme(at) {
             Some(end) => Some(Url {
@@ -31,7 +31,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A run of characters of which `%` has to be followed by two hexadecimal digits.
+    /// Returns a run of characters of which `%` has to be followed by two hexadecimal digits.
     fn encoded(&self, from: usize, belongs: impl Fn(u8) -> bool) -> usize {
         let mut end = from;
         loop {
@@ -83,7 +83,7 @@ impl Reader<'_> {
         self.ipv6(at).or_else(|| self.labels(at))
     }
 
-    /// The ends of a host with a port, with and without a name and a password before it.
+    /// Returns the ends of a host with a port, with and without a name and a password before it.
     fn authorities(&self, at: usize) -> [Option<usize>; 2] {
         let alone = self.host(at).map(|end| self.port(end));
         let mut login = self.encoded(at, is_delimiter);
@@ -139,7 +139,7 @@ impl Reader<'_> {
         }
     }
 
-    /// A host that needs no scheme, since its domain is known.
+    /// Returns a host that needs no scheme, since its domain is known.
     fn without_scheme(&mut self, at: usize) -> Option<Url> {
         let mut hosts = self.domain(at);
         hosts.extend(self.ipv4(at));
@@ -154,7 +154,8 @@ impl Reader<'_> {
                     end: Some(end),
                 }
             } else {
-                // Lucene 9 looks at one character more: a word that goes on makes the host none.
+                // Lucene 9 reads one character more: a directly following word makes the host
+                // invalid.
                 let next = self.text[host..].chars().next().map_or(0, char::len_utf8);
                 let goes_on = self.text[host..]
                     .starts_with(|next: char| next == '-' || next == '_' || next.is_alphanumeric());

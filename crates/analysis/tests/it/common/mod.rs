@@ -1,4 +1,4 @@
-//! Reads what Lucene made of texts and queries; `tests/oracle/record.py` recorded it.
+//! Reads Lucene's recorded results for texts and queries; `tests/oracle/record.py` recorded them.
 
 use serde_json::Value;
 use std::collections::BTreeMap;

@@ -1,4 +1,5 @@
-//! What goes into the replica and what it wants done: records, the store, the tail of the log.
+//! Feeds inputs to the replica and carries out its outputs: records, the store, the tail of the
+//! log.
 
 use std::mem::take;
 
@@ -11,14 +12,14 @@ use crate::record::{Body, RecordError};
 use crate::replica::{Cursor, Input, LogRecord, Output, Reason, Replica, Saved};
 use crate::slot::types::{Outcomes, SlotStore, Stable, StoreError};
 
-/// A store that fails is tried again after so many ticks at most.
+/// Maximum number of ticks between retries of a failing store.
 const AGAIN_TICKS_MAX: u32 = 15;
 
 impl<S: SlotStore> Task<S> {
-    /// Starts a replica from what is on disk.
+    /// Starts a replica from the durable state.
     pub(super) fn begin(&mut self, saved: Option<Saved>, start: u64) {
         let Some(saved) = saved else {
-            // A new slot: that is written first.
+            // A new slot: its initial state is written first.
             self.is_fresh = true;
             let cursor = Cursor::start(self.options.genesis.clone());
             return self.apply(None, &cursor, false, 0);
@@ -37,9 +38,9 @@ impl<S: SlotStore> Task<S> {
         self.carry_out();
     }
 
-    /// The store failed: nothing goes on from here until it is tried again from what it has.
+    /// Handles a failure of the store: nothing continues until it is retried from its state.
     pub(super) fn fail(&mut self, error: &StoreError) {
-        // What was queued behind it fails too.
+        // Writes queued behind it fail as well.
         let is_first = self.replica.take().is_some() || self.again_ticks.0 == 0;
         self.tail = None;
         self.todo.clear();
@@ -52,8 +53,8 @@ impl<S: SlotStore> Task<S> {
         self.complain(format!("the store failed: {error}"));
     }
 
-    /// At a tick: more and more seldom while the store fails. What is there can be read while the disk is full, so then it is the log that
-    /// is not followed for so long.
+    /// Retries at a tick, with a growing interval while the store fails. A full disk can still be
+    /// read, so then it is the log that is not followed meanwhile.
     pub(super) fn go_on_after_failure(&mut self) {
         let is_full = matches!(self.store_error, Some(StoreError::Full(_)));
         let left = &mut self.again_ticks.0;
@@ -106,7 +107,7 @@ impl<S: SlotStore> Task<S> {
         self.todo.extend(todo);
     }
 
-    /// Does what is to be done, in order, up to a promise that has to be on disk.
+    /// Carries out outputs in order, up to a promise that has to be on disk.
     pub(super) fn carry_out(&mut self) {
         while self.promising.is_none()
             && let Some(Todo {
@@ -149,7 +150,7 @@ impl<S: SlotStore> Task<S> {
         });
     }
 
-    /// It looks again from time to time, and comes to the same: that is written to the program's log once.
+    /// It checks again periodically, with the same result, which is logged once.
     fn halted(&mut self, reason: Reason) {
         if self.told_halt.replace(reason) != Some(reason) {
             tracing::warn!(slot = self.options.slot, "the slot halts here: {reason}");
@@ -193,7 +194,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// A tail that has ended is kept, and is not waited for.
+    /// Keeps a tail that has ended, so that it is not polled.
     pub(super) fn lose_tail(&mut self) {
         let (_, ended) = mpsc::channel(1);
         self.tail = Some(ended);
@@ -225,9 +226,9 @@ impl<S: SlotStore> Task<S> {
         self.complain(format!("at offset {offset} of the log: {error}"));
     }
 
-    /// Says what is wrong, in the status and once in the program's log.
+    /// Reports an error, in the status and once in the program's log.
     pub(super) fn complain(&mut self, text: String) {
-        // The same with other figures is not said again.
+        // Messages that differ only in numbers are not logged again.
         let kind: String = text.chars().filter(|c| !c.is_ascii_digit()).collect();
         if self.told.as_ref() != Some(&kind) {
             tracing::error!(slot = self.options.slot, "{text}");
@@ -251,7 +252,7 @@ impl<S: SlotStore> Task<S> {
         self.applying.push_back(Applying { written, of });
     }
 
-    /// What the store has written.
+    /// Handles writes that the store has finished.
     pub(super) fn applied(&mut self) {
         let mut applied = None;
         for (of, result) in take(&mut self.written) {

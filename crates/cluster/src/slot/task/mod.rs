@@ -1,6 +1,6 @@
-//! The task that drives a replica: what wakes it, and what it then does.
+//! The task that drives a replica: its events, and its reactions.
 
-mod beside;
+mod background;
 mod drive;
 
 use std::collections::{HashSet, VecDeque};
@@ -21,13 +21,13 @@ use crate::position::{Chain, Generation, NodeId, Position};
 use crate::record::Body;
 use crate::replica::{Cursor, Input, Message, Output, Reason, Replica, Saved};
 
-/// Records that the store writes or is to write: so many, and so many bytes.
+/// Maximum number of records that the store is writing or is to write, and their bytes.
 const APPLYING_MAX: usize = 1024;
 const APPLYING_BYTES_MAX: usize = 4 << 20;
-/// What is taken of each channel in one go.
+/// Maximum number of items taken from each channel at a time.
 const AT_ONCE_MAX: usize = 256;
 
-/// What handles ask for.
+/// Commands of handles.
 pub(super) enum Command<O> {
     Propose {
         id: u64,
@@ -51,7 +51,8 @@ pub(super) enum Command<O> {
     Stop(oneshot::Sender<()>),
 }
 
-/// What was done beside the task. The number is the replica's that wanted it, counted by starts.
+/// Results of background operations. The number is that of the replica that started them, counted
+/// by starts.
 enum Event<C> {
     Appended {
         of: Vec<(u64, u32)>,
@@ -78,7 +79,7 @@ enum Event<C> {
     },
 }
 
-/// What woke the task.
+/// An event that woke the task.
 enum Woken<C, O> {
     Tick,
     Promised(Result<(), StoreError>),
@@ -87,11 +88,11 @@ enum Woken<C, O> {
     Command(Command<O>),
     Event(Event<C>),
     Tail(Option<Tail>),
-    /// There are no handles any more.
+    /// No handles are left.
     Left,
 }
 
-/// What the replica wants done, and what it needs for that.
+/// An output of the replica, with the data that it needs.
 struct Todo {
     output: Output,
     body: Option<Body>,
@@ -109,14 +110,15 @@ struct Applied {
     generation: Generation,
     next_offset: u64,
     bytes: usize,
-    /// When somebody waits for records by themselves: its hash, whether it was for the store, and the replicas after it.
+    /// If a caller waits for records of their own: its hash, whether it was for the store, and the
+    /// replicas after it.
     single: Option<(Chain, bool, Vec<NodeId>)>,
 }
 
-/// A record that was written, or not.
-type Written<O> = (Applied, Result<Outcomes<O>, StoreError>);
+/// The result of writing a record.
+type WriteResult<O> = (Applied, Result<Outcomes<O>, StoreError>);
 
-type Handed<O> = (
+type TaskInputs<O> = (
     mpsc::UnboundedReceiver<Command<O>>,
     mpsc::Receiver<(NodeId, Message)>,
 );
@@ -132,36 +134,36 @@ pub(super) struct Task<S: SlotStore> {
     events: mpsc::UnboundedReceiver<Event<S::Copy>>,
     ticks: Interval,
     board: Arc<Board>,
-    /// `None` after the store failed, until it is tried again.
+    /// `None` after the store failed, until it is retried.
     replica: Option<Replica>,
     boot: u64,
-    /// A new slot's beginning is being written.
+    /// A new slot's initial state is being written.
     is_fresh: bool,
     tail: Option<mpsc::Receiver<Tail>>,
-    /// The offset that comes next from there.
+    /// The next offset from there.
     next: u64,
     log_end: Option<u64>,
     todo: VecDeque<Todo>,
     promising: Option<Later<'static, Result<(), StoreError>>>,
     applying: VecDeque<Applying<S::Outcome>>,
     applying_bytes: usize,
-    written: Vec<Written<S::Outcome>>,
-    /// A copy is taking the state's place.
+    written: Vec<WriteResult<S::Outcome>>,
+    /// A copy is being installed.
     is_installing: bool,
-    /// Of what was applied last.
+    /// The generation of the last applied record.
     generation: Generation,
     reading_back: HashSet<(u64, i32)>,
     proposals: Proposals<S::Outcome>,
     readers: Readers,
     lag: Lag,
-    /// Nodes that there are.
+    /// The existing nodes.
     known: Vec<NodeId>,
-    /// Why the store wrote nothing, since it last wrote something.
+    /// Why the store has not written anything since its last write.
     store_error: Option<StoreError>,
-    /// Ticks until it is tried again, and as many as it was the last time.
+    /// Ticks until the next retry, and the length of the last interval.
     again_ticks: (u32, u32),
     error: Option<String>,
-    /// What was written to the program's log last, so that it is written once.
+    /// The last message in the program's log, so that it is logged once.
     told: Option<String>,
     told_halt: Option<Reason>,
     stop: Option<Option<oneshot::Sender<()>>>,
@@ -171,7 +173,7 @@ impl<S: SlotStore> Task<S> {
     pub fn new(
         options: SlotOptions,
         (store, log, network): (Arc<S>, Arc<dyn Log>, Arc<dyn Network>),
-        (commands, messages): Handed<S::Outcome>,
+        (commands, messages): TaskInputs<S::Outcome>,
         board: Arc<Board>,
     ) -> Task<S> {
         let (to_events, events) = mpsc::unbounded_channel();
@@ -215,7 +217,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// Runs until it is stopped or left.
+    /// Runs until it is stopped, or no handles are left.
     pub async fn run(mut self, saved: Option<Saved>) {
         let start = self.options.start;
         self.begin(saved, start);
@@ -225,7 +227,7 @@ impl<S: SlotStore> Task<S> {
             self.woken(woken);
             self.take_at_hand();
             self.go_on();
-            // Whoever is answered finds the status to be so.
+            // So that callers see this status once they are answered.
             self.show();
             self.answer();
         }
@@ -248,7 +250,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// There is room for records, and nothing has to be on disk before them.
+    /// Returns whether there is room for records, and no promise has to be on disk before them.
     fn follows(&self) -> bool {
         self.promising.is_none()
             && self.applying.len() < APPLYING_MAX
@@ -274,7 +276,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// What has come meanwhile, without another wake-up for each.
+    /// Takes what has arrived meanwhile, without another wake-up for each.
     fn take_at_hand(&mut self) {
         for _ in 0..AT_ONCE_MAX {
             let Ok((from, message)) = self.messages.try_recv() else {
@@ -298,7 +300,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// Answers what is on enough disks, but nothing before a promise that was made first is on disk.
+    /// Answers requests that are on enough disks, but none before an earlier promise is on disk.
     fn answer(&mut self) {
         if self.promising.is_none()
             && let Some(replica) = &self.replica
@@ -307,7 +309,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// What follows from all that was taken.
+    /// Reacts to everything that was taken.
     fn go_on(&mut self) {
         if let Some(given_up) = self.readers.given_up() {
             self.give(given_up);
@@ -329,7 +331,7 @@ impl<S: SlotStore> Task<S> {
             return;
         }
         if self.tail.as_ref().is_some_and(mpsc::Receiver::is_closed) {
-            // If it ends again, that is said again.
+            // If it ends again, that is reported again.
             self.error = None;
             self.follow(self.next);
         }
@@ -338,13 +340,13 @@ impl<S: SlotStore> Task<S> {
             self.lag.mark(self.next, replica.stable());
             let follows = self.tail.is_some() && self.again_ticks.0 == 0;
             if follows && self.applying.is_empty() && self.log_end == Some(self.next) {
-                // Nothing waits for it that it could fail at.
+                // No pending write can fail.
                 self.store_error = None;
             }
         }
     }
 
-    /// Why nothing new is taken, if so.
+    /// Returns why nothing new is accepted, if so.
     fn refusal(&mut self) -> Option<Failure<S::Outcome>> {
         if let Some(StoreError::Full(why)) = &self.store_error {
             return Some(Failure::Full(why.clone()));
@@ -353,7 +355,8 @@ impl<S: SlotStore> Task<S> {
         self.lag.is_too_far(stable).then_some(Failure::Behind)
     }
 
-    /// A change of replicas counts only under a leader that wrote something: an empty log gets a record.
+    /// A change of replicas counts only under a leader that wrote something: an empty log gets a
+    /// record.
     fn nudge(&self) {
         if self.proposals.awaits_change()
             && let Some(replica) = &self.replica
@@ -376,7 +379,7 @@ impl<S: SlotStore> Task<S> {
             } => match self.refusal() {
                 // A change of replicas may be what helps.
                 Some(failure) if !matches!(load, Load::Members(_)) => {
-                    // Who asked may have gone.
+                    // The caller may have gone.
                     let _ = answer.send(Err(failure));
                 }
                 _ => self.proposals.add(id, load, copies, answer),
@@ -409,7 +412,7 @@ impl<S: SlotStore> Task<S> {
         }
     }
 
-    /// Brings the status up to date.
+    /// Updates the status.
     fn show(&self) {
         let mut status = self.board.status();
         status.proposals = self.proposals.len();
@@ -437,7 +440,7 @@ impl<S: SlotStore> Task<S> {
         status.durable.extend(durable);
     }
 
-    /// What is being written is written to its end.
+    /// Finishes current writes.
     async fn end(mut self) {
         self.commands.close();
         self.tail = None;
@@ -461,7 +464,7 @@ impl<S: SlotStore> Task<S> {
     }
 }
 
-/// The promise that is being written, when there is one.
+/// Waits for the promise that is being written, if any.
 async fn promised(
     promising: &mut Option<Later<'static, Result<(), StoreError>>>,
 ) -> Result<(), StoreError> {
@@ -473,8 +476,8 @@ async fn promised(
     result
 }
 
-/// Ready when the store has written some of what is under way; that is moved.
-async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<Written<O>>) {
+/// Waits until the store has written some records; they are moved to `written`.
+async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<WriteResult<O>>) {
     poll_fn(|cx| {
         while let Some(first) = applying.front_mut()
             && let Poll::Ready(result) = first.written.as_mut().poll(cx)
@@ -491,7 +494,7 @@ async fn written<O>(applying: &mut VecDeque<Applying<O>>, written: &mut Vec<Writ
     .await;
 }
 
-/// What comes next; nothing where nothing is followed, or the reader has ended.
+/// Returns the next item; pends where nothing is followed, or the reader has ended.
 async fn next_tail(tail: &mut Option<mpsc::Receiver<Tail>>) -> Option<Tail> {
     match tail {
         Some(tail) if !tail.is_closed() || !tail.is_empty() => tail.recv().await,

@@ -1,4 +1,4 @@
-//! What counts as being on a majority's disks.
+//! Tests of counting records as being on a majority's disks.
 
 use cluster::position::{Generation, Position};
 use cluster::replica::{Header, Input, Kind, Message, Output};
@@ -25,12 +25,12 @@ fn what_was_said_to_be_applied_counts_alone() {
     assert!(!shows(&one.handle(applied(0, 1))), "said before already");
     assert!(!shows(&one.handle(applied(1, 9))), "of another generation");
     assert_eq!(one.stable(), 1);
-    // Several at once.
+    // Several at a time.
     one.handle(applied(0, 3));
     assert_eq!(one.stable(), 3);
 }
 
-/// The record that changes the replicas, as 1 would write it.
+/// Returns the record that changes the replicas, as node 1 would write it.
 fn change(net: &Net, members: &[u64]) -> Option<Header> {
     net.replicas[&1].change_replicas(members.to_vec())
 }
@@ -45,7 +45,8 @@ fn a_node_is_a_replica_once() {
     assert_eq!(*net.disks[&1].cursor.members, [1, 2, 3]);
 }
 
-/// A log with one record and changes to these members, each as a writer that knew the one before would write it.
+/// Returns a log with one record and changes to these members, each as a writer that knew the one
+/// before would write it.
 fn changed(net: &mut Net, sets: &[&[u64]]) -> super::net::View {
     let mut log = view(&[(0, "r0")]);
     net.all_read(&log, 1);
@@ -66,7 +67,7 @@ fn who_is_taken_in_again_has_nothing_until_it_says_so() {
     let mut net = Net::new(3);
     let mut log = changed(&mut net, &[&[1, 2], &[1, 2, 3]]);
     log.push(0, Generation::default(), Kind::Data, "r3");
-    // 3 was ahead of 1, and said so.
+    // Node 3 was ahead of 1, and reported so.
     net.read_to(3, &log, 4);
     net.stop(3);
     net.stop(2);
@@ -127,7 +128,7 @@ fn a_change_is_written_when_something_of_its_leader_is_there_to_stay() {
 fn a_read_asks_again_when_the_replicas_changed_meanwhile() {
     let mut net = Net::new(3);
     let log = changed(&mut net, &[&[1, 2]]);
-    // A majority answers that 2 has the change, which 1 has not yet.
+    // A majority answers that 2 has the change, which 1 does not have yet.
     net.read_to(2, &log, 2);
     net.blocked = vec![(1, 3)];
     net.give(1, Input::Read(7));
@@ -145,9 +146,9 @@ fn a_read_does_not_wait_for_what_nobody_else_can_get() {
     let mut net = Net::new(3);
     net.all_read(&one, 1);
     net.tick(&one);
-    // The log goes after this record, which came to one replica.
+    // The log loses everything after this record, which reached one replica.
     net.read_to(1, &view(&[(0, "a"), (0, "b")]), 2);
-    // The replica that is further answers first.
+    // The replica that is ahead answers first.
     net.give(2, Input::Read(7));
     net.deliver();
     assert_eq!(net.reads_now, [(2, 7)]);
@@ -175,7 +176,7 @@ fn an_answer_to_what_was_asked_before_a_restart_does_not_count() {
     net.all_read(&one, 1);
     net.boot_with(1, 100);
     net.read_back(1, &one);
-    // It was asked long ago, by a start whose number was greater, and comes now.
+    // A question of an earlier start with a greater number, answered only now.
     let late = Message::PositionIs {
         round: 100 + (1 << 62),
         generation: Generation::default(),
@@ -211,7 +212,7 @@ fn equal_offsets_of_other_ways_do_not_count() {
     };
     let mut position = net.disks[&1].cursor.position;
     position.next_offset = 2;
-    // Before this replica is as far, and after.
+    // Before this replica has caught up, and after.
     net.say(2, 1, other(position));
     net.read(1, &log);
     net.say(3, 1, other(position));
@@ -269,7 +270,7 @@ fn lost_messages_are_said_again_soon() {
         net.tick(&log);
     }
     assert_eq!(net.stable.values().min(), Some(&2));
-    // Also to who alone does not know.
+    // Also to a replica that alone does not know.
     net.boot(1);
     net.read_back(1, &log);
     net.mail.clear();

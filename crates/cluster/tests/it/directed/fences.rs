@@ -1,10 +1,11 @@
-//! Who may follow a new leader.
+//! Tests of who may follow a new leader.
 
 use cluster::replica::{Fence, Input, Message};
 
 use super::net::{Net, view};
 
-/// If the record at offset 1 was acknowledged by somebody, a generation that begins without one of the replicas goes on from it.
+/// Returns whether a generation that starts without one of the replicas keeps the record at offset
+/// 1, which may have been acknowledged.
 fn generation_keeps(net: &mut Net, name: &str, (dies, begins): (u64, u64)) {
     let offset = 1;
     let is_stable = net.stable.values().any(|stable| *stable > offset);
@@ -43,7 +44,7 @@ fn who_promised_to_a_later_leader_takes_over_no_state_of_one_between() {
     let old = view(&[(0, "r0"), (0, "a1")]);
     net.all_read(&old, 1);
     net.read(1, &old);
-    // 3 promises to 1, and 2 follows leader 1 by promises that were given before.
+    // 3 promises 1, and 2 follows leader 1 by earlier promises.
     let two = view(&[(0, "r0"), (0, "a1"), (2, "e2")]);
     net.read(1, &two);
     let mut between = net.disks[&3].cursor.clone();
@@ -51,7 +52,7 @@ fn who_promised_to_a_later_leader_takes_over_no_state_of_one_between() {
     between.epochs = [(0, 0), (1, 1)].to_vec().into();
     let three = net.replicas.get_mut(&3).expect("it runs");
     assert!(!three.may_become(&between));
-    // Nor where a later leader went on from there: the promise is about that state too.
+    // Nor where a later leader continued from there: the promise covers that state too.
     between.position = between.position.after(2, 3, &[2; 16]);
     between.epochs = [(0, 0), (1, 1), (3, 2)].to_vec().into();
     assert!(!three.may_become(&between));
@@ -62,7 +63,7 @@ fn a_leader_is_followed_from_one_place() {
     let mut net = Net::new(3);
     let old = view(&[(0, "r0"), (0, "b1")]);
     net.all_read(&old, 1);
-    // 2 applies b1 alone. Leader 1 lacked that; 2's question is answered from one who had it.
+    // 2 applies b1 alone. Leader 1 lacked that; 2's question is answered by a replica that had it.
     net.read(2, &old);
     let one = view(&[(0, "r0"), (1, "s1"), (1, "s2"), (1, "s3"), (1, "s4")]);
     net.give(2, Input::Record(one.record(2).expect("it is there")));
@@ -86,7 +87,7 @@ fn a_log_that_begins_where_a_replica_goes_on_does_not_make_two_ways() {
     net.all_read(&old, 1);
     net.read(2, &old);
     let one = view(&[(0, "r0"), (1, "s1"), (1, "s2"), (1, "s3"), (1, "s4")]);
-    // 2 finds no trace of its last record any more: the log begins right after it.
+    // 2 no longer finds its last record: the log starts right after it.
     net.read(2, &one.from(2));
     for id in [1, 3] {
         for _ in 0..3 {
@@ -117,7 +118,7 @@ fn an_idle_log_that_forgot_everything_is_followed_on() {
 
 #[test]
 fn a_record_that_was_appended_again_is_another_one() {
-    // What is the same in bytes and place was promised away for one leader, and not for another.
+    // The same bytes at the same offset were promised away for one leader, and not for another.
     let (one, two) = (view(&[(1, "r")]), view(&[(2, "r")]));
     let chain = |view: &super::net::View| {
         let mut net = Net::new(1);
@@ -127,7 +128,7 @@ fn a_record_that_was_appended_again_is_another_one() {
     assert_ne!(chain(&one), chain(&two));
 }
 
-/// What 1 answers to a question.
+/// Returns 1's answer to a question.
 fn promises(net: &mut Net, fence: Fence) -> bool {
     net.mail.clear();
     net.say(2, 1, Message::AskFence(fence));

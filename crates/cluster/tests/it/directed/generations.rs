@@ -1,4 +1,4 @@
-//! When a generation begins, and where.
+//! Tests of when a generation starts, and from which state.
 
 use std::collections::BTreeSet;
 
@@ -7,7 +7,7 @@ use cluster::replica::{Begun, Fence, Header, Input, Kind, Message, Reason};
 
 use super::net::{Net, View, view};
 
-/// Appends what is to be appended, as the log does, and tells who wanted that.
+/// Appends pending starts, as the log does, and notifies their authors.
 fn append(net: &mut Net, view: &mut View) -> u64 {
     let (by, begin) = net.appends.pop().expect("a generation is to begin");
     let generation = begin.generation;
@@ -18,7 +18,7 @@ fn append(net: &mut Net, view: &mut View) -> u64 {
     offset
 }
 
-/// 1 and 3 are apart from 2 and from each other; 2 and 3 are further than 1.
+/// 1 and 3 are partitioned from 2 and from each other; 2 and 3 are ahead of 1.
 fn scattered() -> Net {
     let mut net = Net::new(3);
     let all = view(&[(0, "r0"), (0, "r1"), (0, "r2"), (0, "r3")]);
@@ -31,7 +31,7 @@ fn scattered() -> Net {
     net
 }
 
-/// 1 is about to take over the state of 3.
+/// 1 is about to replace its state by that of 3.
 fn copying(net: &mut Net) {
     net.give(1, Input::NoRecord { start: 0, end: 0 });
     let position = net.disks[&1].cursor.position;
@@ -70,7 +70,7 @@ fn what_is_being_replaced_is_not_sealed() {
         net.mail.iter().any(|(from, _, m)| *from == 1 && is(m))
     };
     assert!(!seals(&net));
-    // What was wanted meanwhile is done then.
+    // Requests made meanwhile are carried out then.
     assert!(net.copy(1, 3));
     assert!(seals(&net));
     net.deliver();
@@ -80,7 +80,7 @@ fn what_is_being_replaced_is_not_sealed() {
 #[test]
 fn who_begins_is_one_of_the_sealed() {
     let mut net = scattered();
-    // Something of it is still being written: its own seal waits for that.
+    // Part of it is still being written: its own seal waits for that.
     let one = net.replicas.get_mut(&1).expect("it runs");
     let record = view(&[(0, "r0"), (0, "r1")])
         .record(1)
@@ -123,7 +123,8 @@ fn replicas_that_promised_each_other_away_begin_a_generation() {
     let old = view(&[(0, "r0"), (0, "b1")]);
     net.all_read(&old, 1);
     net.read(2, &old);
-    // 2 has the promise for leader 1, dies before it follows, and comes without 1: what 3 would follow is promised away.
+    // 2 has the promise for leader 1, crashes before it follows, and returns without 1: what 3
+    // would follow is promised away.
     let one = view(&[(0, "r0"), (1, "s1"), (1, "s2")]);
     net.give(2, Input::Record(one.record(2).expect("it is there")));
     net.read_back(2, &old);
@@ -166,7 +167,7 @@ fn who_is_missed_by_a_majority_is_taken_in_by_a_generation() {
     let mut net = Net::new(3);
     let log = view(&[(0, "r0"), (0, "r1")]);
     net.all_read(&log, 1);
-    // 1 is gone, 2 goes on alone, and 3 applied what the log has lost.
+    // 1 is gone, 2 continues alone, and 3 applied what the log has lost.
     net.stop(1);
     net.blocked = vec![(2, 3)];
     net.read(2, &log);
@@ -190,7 +191,7 @@ fn a_generation_begins_at_one_place() {
     let (_, begin) = net.appends[0].clone();
     let generation = begin.generation;
     let first = append(&mut net, &mut log);
-    // A producer that was not told appends it again, and that is found, too.
+    // A producer without an acknowledgement appends it again, and that is found, too.
     let again = log.push(9, generation, Kind::Begin(Box::new(begin)), "begin");
     net.give(
         1,
@@ -200,7 +201,8 @@ fn a_generation_begins_at_one_place() {
         },
     );
     for offset in [again, first, again] {
-        let found = cluster::replica::Found::Record(log.record(offset).expect("it is there"));
+        let found =
+            cluster::replica::ReadBackResult::Record(log.record(offset).expect("it is there"));
         net.give(1, Input::ReadBack { offset, found });
     }
     net.deliver();
@@ -226,12 +228,12 @@ fn a_beginning_that_was_found_once_is_not_looked_at_again() {
     net.blocked = vec![(1, 2), (1, 3)];
     let offset = append(&mut net, &mut log);
     net.blocked.clear();
-    // The log lost it, and got it again at the same place, under a later leader.
+    // The log lost it, and got it again at the same offset, under a later leader.
     let again = cluster::replica::LogRecord {
         epoch: 10,
         ..log.record(offset).expect("it is there")
     };
-    let found = cluster::replica::Found::Record(again);
+    let found = cluster::replica::ReadBackResult::Record(again);
     net.give(1, Input::ReadBack { offset, found });
     net.deliver();
     net.tick(&log);
@@ -249,8 +251,8 @@ fn a_beginning_counts_where_it_was_appended_alone() {
     let (_, begin) = net.appends[0].clone();
     let generation = begin.generation;
     let other = log.push(9, generation, Kind::Begin(Box::new(begin)), "begin");
-    // Found, but not where the log said it is, and before it said so.
-    let found = cluster::replica::Found::Record(log.record(other).expect("it is there"));
+    // Found, but not at the offset of the acknowledgement, and before it arrived.
+    let found = cluster::replica::ReadBackResult::Record(log.record(other).expect("it is there"));
     net.give(
         1,
         Input::ReadBack {
@@ -266,7 +268,7 @@ fn a_beginning_counts_where_it_was_appended_alone() {
     );
 }
 
-/// The beginning of a generation at the present state, as its beginner tells it.
+/// Returns the start of a generation at the current state, as its author announces it.
 fn begun(net: &Net, generation: Generation) -> Begun {
     let cursor = &net.disks[&1].cursor;
     let begin = cluster::replica::Begin {
@@ -314,7 +316,7 @@ fn promises_of_a_generation_stay_until_the_next_is_on_disk() {
         generation: begun.begin.generation,
         ..old
     };
-    // The beginning is being written when the next promise is asked for.
+    // The start is being written when the next promise is requested.
     let one = net.replicas.get_mut(&1).expect("it runs");
     for message in [Message::Begun(Box::new(begun)), Message::AskFence(new)] {
         one.handle(Input::Message { from: 3, message });
@@ -329,7 +331,7 @@ fn nothing_is_given_out_while_a_beginning_waits() {
     net.all_read(&log, 1);
     let begun = begun(&net, Generation { number: 1, by: 3 });
     let one = net.replicas.get_mut(&1).expect("it runs");
-    // The first is still being written when the beginning comes, by a message that the seal did not precede.
+    // The first is still being written when the start arrives, by a message that no seal preceded.
     let given = |out: &[cluster::replica::Output]| {
         out.iter()
             .any(|o| matches!(o, cluster::replica::Output::Apply { .. }))

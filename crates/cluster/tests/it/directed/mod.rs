@@ -1,4 +1,5 @@
-//! Schedules by hand: each was, or would be, the loss of something acknowledged, or the end of a slot.
+//! Hand-written schedules: each was, or would be, the loss of an acknowledged write, or the end of
+//! a slot.
 
 mod counting;
 mod fences;

@@ -1,10 +1,11 @@
-//! Replicas whose schedule is written by hand: nothing happens that a test does not say.
+//! Replicas with hand-written schedules: nothing happens that a test does not request.
 
 use std::collections::{BTreeMap, VecDeque};
 
 use cluster::position::{Generation, NodeId, digest};
 use cluster::replica::{
-    Begin, Cursor, Found, Header, Input, Kind, LogRecord, Message, Output, Promises, Replica, Saved,
+    Begin, Cursor, Header, Input, Kind, LogRecord, Message, Output, Promises, ReadBackResult,
+    Replica, Saved,
 };
 
 /// A log as one of its readers sees it.
@@ -15,7 +16,7 @@ pub struct View {
     records: Vec<(i32, Header, String)>,
 }
 
-/// Records of the first generation: each with its leader's epoch.
+/// Returns a log of the first generation: records with their leader epochs.
 pub fn view(records: &[(i32, &str)]) -> View {
     let mut view = View {
         log: 0,
@@ -35,7 +36,7 @@ impl View {
         self.start + self.records.len() as u64 - 1
     }
 
-    /// Without the first records.
+    /// Returns the log without its first records.
     pub fn from(&self, start: u64) -> View {
         let mut view = self.clone();
         view.records.drain(..(start - self.start) as usize);
@@ -59,33 +60,33 @@ impl View {
         self.records[(offset - self.start) as usize].2.clone()
     }
 
-    fn found(&self, offset: u64) -> Found {
+    fn found(&self, offset: u64) -> ReadBackResult {
         match self.record(offset) {
-            Some(record) => Found::Record(record),
-            None if offset < self.start => Found::Trimmed,
-            None => Found::BeyondEnd,
+            Some(record) => ReadBackResult::Record(record),
+            None if offset < self.start => ReadBackResult::Trimmed,
+            None => ReadBackResult::BeyondEnd,
         }
     }
 }
 
-/// Who may not speak with whom, what is on the way, and what is on disk.
+/// The network, its partitions, messages in flight, and the disks.
 #[derive(Default)]
 pub struct Net {
     pub replicas: BTreeMap<NodeId, Replica>,
     pub disks: BTreeMap<NodeId, Saved>,
-    /// Names of the records that were applied.
+    /// Names of the applied records.
     pub stores: BTreeMap<NodeId, Vec<String>>,
     given: BTreeMap<NodeId, String>,
     read_backs: BTreeMap<NodeId, Vec<u64>>,
-    /// Beginnings of generations that were to be appended.
+    /// Starts of generations to be appended.
     pub appends: Vec<(NodeId, Begin)>,
     pub mail: VecDeque<(NodeId, NodeId, Message)>,
     pub blocked: Vec<(NodeId, NodeId)>,
-    /// Who takes over whose state.
+    /// The source of each node that copies.
     pub copies: BTreeMap<NodeId, NodeId>,
-    /// What each said to be there to stay.
+    /// The stable offset that each reported.
     pub stable: BTreeMap<NodeId, u64>,
-    /// Messages that were sent, by who sent them.
+    /// Messages sent, by sender.
     pub sent: BTreeMap<NodeId, u64>,
     pub asks_positions: u64,
     pub reads_now: Vec<(NodeId, u64)>,
@@ -97,7 +98,7 @@ impl Net {
         Net::with(&members, &members)
     }
 
-    /// Nodes, of which some are replicas.
+    /// Creates nodes, some of which are replicas.
     pub fn with(nodes: &[NodeId], members: &[NodeId]) -> Net {
         let mut net = Net::default();
         for id in nodes {
@@ -111,12 +112,12 @@ impl Net {
         net
     }
 
-    /// Starts it from its disk, for the first time or after a crash.
+    /// Starts a node from its disk, for the first time or after a crash.
     pub fn boot(&mut self, id: NodeId) {
         self.boot_with(id, id << 32);
     }
 
-    /// The same with this number of its start.
+    /// Starts a node with this start number.
     pub fn boot_with(&mut self, id: NodeId, start: u64) {
         let (replica, out) = Replica::new(id, start, self.disks[&id].clone());
         self.read_backs.remove(&id);
@@ -180,7 +181,7 @@ impl Net {
         self.give(to, Input::Message { from, message });
     }
 
-    /// Delivers what is on the way, and what follows from it.
+    /// Delivers messages in flight, and those that follow from them.
     pub fn deliver(&mut self) {
         while let Some((from, to, message)) = self.mail.pop_front() {
             let pair = |pair: &(NodeId, NodeId)| *pair == (from, to) || *pair == (to, from);
@@ -190,7 +191,7 @@ impl Net {
         }
     }
 
-    /// A tick of all; messages arrive, and records are looked for again in this log.
+    /// Ticks all nodes; messages are delivered, and records are read again from this log.
     pub fn tick(&mut self, view: &View) {
         let ids: Vec<NodeId> = self.replicas.keys().copied().collect();
         for id in ids {
@@ -200,7 +201,7 @@ impl Net {
         self.deliver();
     }
 
-    /// It is given the next record of this log, twice if it asks others about its leader before.
+    /// Gives it the next record of this log, twice if it first asks others about its leader.
     pub fn read(&mut self, id: NodeId, view: &View) {
         for _ in 0..2 {
             let from = self.disks[&id].cursor.position.next_offset;
@@ -225,7 +226,7 @@ impl Net {
         }
     }
 
-    /// It finds the records again that it looks for.
+    /// Gives it the records that it reads again.
     pub fn read_back(&mut self, id: NodeId, view: &View) {
         for offset in self.read_backs.remove(&id).unwrap_or_default() {
             let found = view.found(offset);
@@ -237,7 +238,7 @@ impl Net {
         self.disks[&id].cursor.position.next_offset
     }
 
-    /// All read the log so far.
+    /// Lets all read the log so far.
     pub fn all_read(&mut self, view: &View, next_offset: u64) {
         let ids: Vec<NodeId> = self.replicas.keys().copied().collect();
         for id in ids {
@@ -245,7 +246,7 @@ impl Net {
         }
     }
 
-    /// It takes over what another has on disk; whether it may.
+    /// Copies another node's durable state; returns whether that is allowed.
     pub fn copy(&mut self, id: NodeId, from: NodeId) -> bool {
         let cursor = self.disks[&from].cursor.clone();
         let may = self

@@ -1,11 +1,11 @@
-//! A log that does what logs do on bad days.
+//! A log with the failures of real logs.
 
 use std::sync::Arc;
 
 use cluster::position::{Chain, digest};
-use cluster::replica::{Found, Header, Input, LogRecord};
+use cluster::replica::{Header, Input, LogRecord, ReadBackResult};
 
-/// A write of a client: who, which of its requests, and what.
+/// A write of a client: its author, its number, and its contents.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Write {
     pub request: (u64, u64),
@@ -63,27 +63,27 @@ impl FakeLog {
         self.end() - 1
     }
 
-    /// Another leader, that lacks the last records.
+    /// Elects another leader, which lacks the last records.
     pub fn lose(&mut self, records: usize) {
         let keep = self.entries.len().saturating_sub(records);
         self.entries.truncate(keep);
         self.epoch += 1;
     }
 
-    /// Another leader, whose log went another way.
+    /// Elects another leader, whose log has another history.
     pub fn go_back_to(&mut self, branch: FakeLog) {
         let epoch = self.epoch + 1;
         *self = FakeLog { epoch, ..branch };
     }
 
-    /// Retention.
+    /// Applies retention.
     pub fn trim(&mut self, records: usize) {
         let gone = records.min(self.entries.len());
         self.entries.drain(..gone);
         self.start += gone as u64;
     }
 
-    /// Everything is gone, and the topic is made anew.
+    /// Loses everything, and recreates the topic.
     pub fn lose_all(&mut self) {
         *self = FakeLog {
             number: self.number + 1,
@@ -98,7 +98,7 @@ impl FakeLog {
         }
     }
 
-    /// As a reader gets it; `damaged` on its way.
+    /// Returns a record as a reader gets it; `damaged` in transit.
     pub fn record(&self, offset: u64, damaged: bool) -> Option<LogRecord> {
         let entry = self.get(offset)?;
         let damaged = damaged || entry.damaged;
@@ -113,15 +113,15 @@ impl FakeLog {
         })
     }
 
-    /// None: this leader is not one of that epoch of that log, or later.
+    /// Returns a record; `None` if this leader is not of that epoch of that log, or later.
     pub fn read_back(&self, offset: u64, (log, epoch): (u64, i32), damaged: bool) -> Option<Input> {
         if self.number == log && self.epoch < epoch {
             return None;
         }
         let found = match self.record(offset, damaged) {
-            Some(record) => Found::Record(record),
-            None if offset < self.start => Found::Trimmed,
-            None => Found::BeyondEnd,
+            Some(record) => ReadBackResult::Record(record),
+            None if offset < self.start => ReadBackResult::Trimmed,
+            None => ReadBackResult::BeyondEnd,
         };
         Some(Input::ReadBack { offset, found })
     }

@@ -1,5 +1,5 @@
-//! Replicas under a simulated log, network, clock and disk. A failure prints its seed and what happened; `SETTEE_SEED` replays it,
-//! `SETTEE_SEEDS` says how many are tried.
+//! Replicas under a simulated log, network, clock and disk. A failure prints its seed and trace;
+//! `SETTEE_SEED` replays it, `SETTEE_SEEDS` sets the number of seeds.
 
 mod log;
 mod world;
@@ -20,7 +20,7 @@ fn try_seed(seed: u64, rules: Rules) -> Result<World, Violation> {
     world.run().map(|()| world)
 }
 
-/// Runs a seed again and prints what happens.
+/// Runs a seed again and prints its trace.
 fn replay(seed: u64, rules: Rules) -> String {
     let mut world = World::new(Plan {
         seed,
@@ -78,7 +78,7 @@ fn nothing_acknowledged_is_lost() {
     );
 }
 
-/// How many seeds it takes until a protocol without one of its rules breaks its promise.
+/// Returns the number of seeds until a protocol without one of its rules breaks its promise.
 fn caught_after(rules: Rules) -> Option<u64> {
     let broken = |seed: &u64| {
         let caught = try_seed(*seed, rules);

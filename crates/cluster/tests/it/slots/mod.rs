@@ -1,4 +1,4 @@
-//! Three replicas of a slot in one process, driven for real, over a log in memory.
+//! Three replicas of a slot in one process, with the real driver, over a log in memory.
 
 mod nodes;
 mod store;
@@ -14,7 +14,7 @@ use cluster::record::{Body, Stamp};
 use cluster::slot::{ChangeError, ProposeError, ReadError, Wait};
 use nodes::{Nodes, SLOT, majority, request, stamp, within, write_all};
 
-/// Clients write at once while something happens.
+/// Runs `meanwhile` under concurrent writes.
 async fn under_load(nodes: &Arc<Nodes>, count: u64, meanwhile: impl Future<Output = ()>) {
     let clients: Vec<_> = (1..=4)
         .map(|gateway| {
@@ -125,7 +125,7 @@ async fn a_full_disk_stops_one_and_it_goes_on_when_there_is_room() {
     nodes.agree(&acknowledged).await;
 }
 
-/// Writes that one disk is enough for do not run away from the others.
+/// Writes that need only one disk do not run ahead of the others.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn nothing_is_proposed_while_a_majority_is_far_behind() {
     let nodes = Nodes::start_with(3, 3, Duration::from_millis(1), Duration::from_millis(500));
@@ -154,7 +154,7 @@ async fn nothing_is_proposed_while_a_majority_is_far_behind() {
     nodes.agree(&[]).await;
 }
 
-/// So nothing more comes into the log that they could not apply.
+/// So nothing more enters the log that they could not apply.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn a_full_disk_refuses_what_is_proposed() {
     let nodes = Nodes::three();
@@ -193,7 +193,8 @@ async fn a_long_request_travels_in_parts() {
     assert_eq!(nodes.disks[&2].state().documents["long"], body);
 }
 
-/// One client counts up; whoever reads, anywhere, sees at least what was acknowledged before, and never less than before.
+/// One client counts up; every reader, anywhere, sees at least the value acknowledged before, and
+/// never less than before.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn reads_are_linearizable() {
     let nodes = Arc::new(Nodes::three());
@@ -260,7 +261,7 @@ async fn a_deadline_tells_what_is_known() {
         refuses: true,
         ..faults
     });
-    // On a busy machine the time may be over before the log is asked.
+    // On a busy machine the time may be over before the log is queried.
     let mut refused = Err(ProposeError::Unknown);
     for _ in 0..10 {
         refused = slot
@@ -311,8 +312,8 @@ async fn a_deadline_tells_what_is_known() {
     slot.settle(within(5_000)).await.expect("all of it");
 }
 
-/// The log loses what one replica alone has applied, and the others go on beyond it: what was read there is not there to stay, though
-/// everything up to its offset is.
+/// The log loses what one replica alone has applied, and the others continue beyond it: all that
+/// was read there is not stable, though everything up to its offset is.
 #[tokio::test(flavor = "multi_thread", worker_threads = 2)]
 async fn what_was_read_and_lost_does_not_settle_by_what_came_instead() {
     let nodes = Nodes::three();
@@ -415,7 +416,7 @@ async fn a_topic_of_another_cluster_is_named() {
         .await;
     let error = slot.status().error.expect("it says why");
     assert!(error.contains("belongs to another cluster"), "{error}");
-    // It looks again from time to time, and may take the request to the log meanwhile.
+    // It checks again from time to time, and may append the request meanwhile.
     let result = slot.propose(request((1, 9), "a", b"1"), majority(50)).await;
     let is_known = matches!(result, Err(ProposeError::NotNow(_) | ProposeError::Unknown));
     assert!(is_known, "{result:?}");

@@ -1,4 +1,4 @@
-//! Nodes of one slot in one process, and what is between them.
+//! Nodes of one slot in one process, and their network.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::atomic::{AtomicU32, Ordering};
@@ -21,7 +21,7 @@ pub const TICK: Duration = Duration::from_millis(10);
 #[derive(Default)]
 pub struct Net {
     slots: Mutex<BTreeMap<NodeId, Slot<MemoryStore>>>,
-    /// Messages lost, in a hundred.
+    /// Percentage of messages lost.
     pub loss: AtomicU32,
     pub cut: Mutex<BTreeSet<(NodeId, NodeId)>>,
 }
@@ -58,12 +58,12 @@ pub struct Nodes {
     pub disks: Disks,
     genesis: Vec<NodeId>,
     write_delay: Duration,
-    /// How far the disks of a majority may lag behind.
+    /// How long the disks of a majority may lag.
     lag_time_max: Duration,
 }
 
 impl Nodes {
-    /// These nodes, of which the first are the slot's replicas.
+    /// Starts these nodes, of which the first ones are the slot's replicas.
     pub fn start(nodes: u64, replicas: u64, write_delay: Duration) -> Nodes {
         Nodes::start_with(nodes, replicas, write_delay, Duration::from_secs(60))
     }
@@ -124,7 +124,7 @@ impl Nodes {
         }
     }
 
-    /// Until something is so; says how everything is when that takes too long.
+    /// Waits until a condition holds; reports the state of all nodes when that takes too long.
     pub async fn until(&self, what: &str, mut is_so: impl FnMut() -> bool) {
         for _ in 0..3_000 {
             if is_so() {
@@ -143,7 +143,7 @@ impl Nodes {
         each.collect()
     }
 
-    /// As an operator does: when a majority does not go on by itself, a new generation begins.
+    /// Acts as an operator: when a majority does not advance, starts a new generation.
     pub async fn operate(&self) {
         loop {
             tokio::time::sleep(TICK * 30).await;
@@ -155,7 +155,8 @@ impl Nodes {
         }
     }
 
-    /// All come to the same state, which has each acknowledged request once, where it was said to be.
+    /// Checks that all reach the same state, which has each acknowledged request once, at its
+    /// acknowledged position.
     pub async fn agree(&self, acknowledged: &[((u64, u64), Outcome)]) {
         let members = self.slot(1).status().members;
         self.until("at one place", || {
@@ -224,7 +225,8 @@ pub fn majority(milliseconds: u64) -> Wait {
     }
 }
 
-/// A client that writes until it has done so many, at any node, and asks again with the same number until it is told.
+/// A client that writes a number of requests, at any node, and repeats a request with the same
+/// number until it is acknowledged.
 pub async fn write_all(nodes: &Nodes, gateway: u64, count: u64) -> Vec<((u64, u64), Outcome)> {
     let mut acknowledged = vec![];
     let all: Vec<NodeId> = nodes.slot(1).status().members;

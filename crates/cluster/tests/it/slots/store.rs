@@ -1,4 +1,4 @@
-//! A slot's state in memory: documents by id, and what became of each request.
+//! A slot's state in memory: documents by id, and the outcome of each request.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -12,18 +12,18 @@ use cluster::replica::{Cursor, Promises, Saved};
 use cluster::slot::{Outcomes, SlotStore, StagedCopy, StoreError};
 use tokio::sync::{mpsc, oneshot};
 
-/// Nothing is broken by a panic here.
+/// A panic leaves no broken state here.
 pub fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A request's outcome: its place among all.
+/// A request's outcome: its position among all.
 pub type Outcome = usize;
 
 #[derive(Clone, Default)]
 pub struct State {
     pub documents: BTreeMap<String, Vec<u8>>,
-    /// Requests in the order in which they were applied.
+    /// Requests in the order of their application.
     pub lineage: Vec<(u64, u64)>,
     sessions: HashMap<(u64, u64), Outcome>,
     parts: HashMap<(u64, u64), BTreeMap<u32, Vec<u8>>>,
@@ -86,12 +86,12 @@ struct Write {
     done: oneshot::Sender<Result<Outcomes<Outcome>, StoreError>>,
 }
 
-/// What outlives restarts.
+/// The state that survives restarts.
 #[derive(Default)]
 pub struct Disk {
     state: Mutex<State>,
     promises: Mutex<Promises>,
-    /// It writes nothing any more.
+    /// Writes fail.
     pub is_full: AtomicBool,
     has_failed: AtomicBool,
 }
@@ -123,7 +123,7 @@ impl MemoryStore {
     }
 }
 
-/// Writes what is queued, all of it at once.
+/// Writes everything queued together.
 async fn write(disk: Arc<Disk>, mut queue: mpsc::UnboundedReceiver<Write>, delay: Duration) {
     let mut batch = vec![];
     while queue.recv_many(&mut batch, 256).await > 0 {

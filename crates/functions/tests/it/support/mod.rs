@@ -1,4 +1,4 @@
-//! Engines of both kinds, and functions run on them.
+//! Engines of both kinds, and helpers to run functions on them.
 use std::time::Duration;
 
 use functions::js::{Engine, Isolation, Options, WorkerCommand};
@@ -71,14 +71,14 @@ pub fn rows(out: &Emits) -> Vec<Row> {
         .collect()
 }
 
-/// Keys and values that one function emits for one document.
+/// Returns the keys and values that one function emits for one document.
 pub fn emits(engine: &Engine, map: &str, body: &str) -> Vec<(String, String)> {
     let rows = run(engine, &group(&[map]), &[("a", body)]);
     let rows = rows.unwrap_or_else(|error| panic!("{map}: {error}"));
     rows.into_iter().map(|row| (row.2, row.3)).collect()
 }
 
-/// Asserts what one function emits for one document, on both kinds of engines.
+/// Asserts the rows that one function emits for one document, on both kinds of engines.
 pub fn assert_emits(map: &str, body: &str, expected: &[(&str, &str)]) {
     each(|engine| {
         let expected: Vec<_> = expected
@@ -89,7 +89,7 @@ pub fn assert_emits(map: &str, body: &str, expected: &[(&str, &str)]) {
     });
 }
 
-/// Asserts that an engine still works, however small its limit of time is.
+/// Asserts that an engine still works, however small its time limit is.
 pub fn assert_works(engine: &Engine) {
     let map = group(&["function(doc){ emit(doc.x, [1].concat(2)) }"]);
     let found = in_time(|| run(engine, &map, &[("a", r#"{"x":7}"#)]));
@@ -101,7 +101,8 @@ pub fn assert_works(engine: &Engine) {
     assert_eq!(sum, Ok(b"3".to_vec()));
 }
 
-/// Calls harmless code until it was not stopped for its time: on a busy machine it may wait longer for a processor than it may run.
+/// Repeats harmless code until it is not stopped by the time limit: on a busy machine it may wait
+/// longer for a processor than it may run.
 fn in_time<T>(call: impl Fn() -> Result<T, Error>) -> Result<T, Error> {
     const TRIES: usize = 50;
     let is_late = |result: &Result<T, Error>| matches!(result, Err(Error::Limit { limit, .. }) if *limit == "time_limit_ms");

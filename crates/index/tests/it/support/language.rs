@@ -1,4 +1,5 @@
-//! Map and reduce functions written in Rust, and a switch that makes something happen in the middle of a build.
+//! Map and reduce functions written in Rust, and a switch that makes something happen in the middle
+//! of a build.
 
 use std::fmt;
 use std::sync::Arc;
@@ -28,7 +29,7 @@ impl fmt::Debug for Native {
 }
 
 impl Native {
-    /// Has `event` happen once, before the document after this many is mapped.
+    /// Runs `event` once, before the document after this many is mapped.
     pub fn after(&self, documents: u32, event: impl FnMut() -> Result<(), Error> + Send + 'static) {
         *self.event.lock() = Some(Box::new(event));
         self.countdown.store(i64::from(documents) + 1, SeqCst);
@@ -43,7 +44,7 @@ impl Native {
         });
     }
 
-    /// Whether what was to happen has happened, or nothing was.
+    /// Returns whether the event has run, or none was set.
     pub fn happened(&self) -> bool {
         self.event.lock().is_none()
     }
@@ -116,7 +117,7 @@ impl Mapper for NativeMapper {
     }
 }
 
-/// What a map function emits for a document.
+/// Returns the rows that a map function emits for a document.
 pub fn emitted(map: &str, members: &Value, body: &Value) -> Vec<(Value, Value)> {
     let (Some(k), Some(rows)) = (body["k"].as_u64(), body["rows"].as_u64()) else {
         return vec![];

@@ -173,7 +173,8 @@ fn view(map: &str, raw: bool, reduces: Vec<ReduceSpec>) -> ViewSpec {
     }
 }
 
-/// Views of all kinds: both collations, many rows of one document, equal keys, all reduce functions.
+/// Views of all kinds: both collations, many rows of one document, equal keys, all reduce
+/// functions.
 pub fn specs() -> [Spec; 2] {
     use Builtin::*;
     let builtin = |all: &[Builtin]| all.iter().copied().map(ReduceSpec::Builtin).collect();

@@ -1,4 +1,5 @@
-//! The rows that an index must have, worked out from the documents alone, and the comparison with what it has.
+//! The rows that an index must have, computed from the documents alone, and the comparison with its
+//! actual rows.
 
 use document::collation::{compare_erlang, first_elements};
 use functions::{ReduceRow, Reducer};

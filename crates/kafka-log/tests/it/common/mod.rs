@@ -17,7 +17,7 @@ use tokio::sync::mpsc::Receiver;
 /// Longer than anything takes that does not hang.
 pub const LONG: Duration = Duration::from_secs(60);
 
-/// Where brokers are; without them a test says so and ends.
+/// Returns the brokers; without them a test prints that and ends.
 pub fn brokers() -> Option<String> {
     let brokers = std::env::var("SETTEE_TEST_BROKERS").ok();
     if brokers.is_none() {
@@ -26,12 +26,12 @@ pub fn brokers() -> Option<String> {
     brokers
 }
 
-/// How many brokers there are.
+/// Returns the number of brokers.
 pub fn broker_count(brokers: &str) -> usize {
     brokers.split(',').count()
 }
 
-/// Tells scripts/brokers.py what to do to a broker or a topic.
+/// Makes scripts/brokers.py do something to a broker or a topic.
 pub fn control(command: &str) {
     let address = std::env::var("SETTEE_TEST_CONTROL").expect("SETTEE_TEST_CONTROL is not set");
     let mut stream = TcpStream::connect(address).unwrap();
@@ -41,7 +41,7 @@ pub fn control(command: &str) {
     assert_eq!(answer.trim(), "ok", "{command}");
 }
 
-/// Tells it without holding up the runtime.
+/// Does so without blocking the runtime.
 pub async fn control_later(command: String) {
     tokio::task::spawn_blocking(move || control(&command))
         .await
@@ -70,14 +70,14 @@ pub async fn make(options: &Options) -> KafkaLog {
     KafkaLog::open(options.clone()).await.unwrap()
 }
 
-/// What comes next; a hang is a failure.
+/// Returns the next item; a hang is a failure.
 pub async fn next(tail: &mut Receiver<Tail>) -> Tail {
     let next = tokio::time::timeout(LONG, tail.recv()).await;
     next.expect("nothing came")
         .expect("the log does not follow any more")
 }
 
-/// The next record, whatever is said of the end before it.
+/// Returns the next record, skipping reports of the end.
 pub async fn record(tail: &mut Receiver<Tail>) -> RawRecord {
     let began = std::time::Instant::now();
     loop {
@@ -88,7 +88,7 @@ pub async fn record(tail: &mut Receiver<Tail>) -> RawRecord {
     }
 }
 
-/// Appends until it is in the log; what is answered with an error may be there too.
+/// Appends until it is in the log; appends answered with an error may be in it too.
 pub async fn append(log: &KafkaLog, slot: SlotNumber, bytes: &[u8]) -> u64 {
     let began = std::time::Instant::now();
     loop {

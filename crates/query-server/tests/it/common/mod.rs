@@ -1,4 +1,4 @@
-//! What the tests of query servers share.
+//! Helpers shared by the tests of query servers.
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -22,7 +22,8 @@ impl Fake {
         Self { dir }
     }
 
-    /// Settings with this server for `fake`. Tests that are not about time give it much, as machines may be busy.
+    /// Returns settings with this server for `fake`. Tests that do not concern time give it plenty,
+    /// as machines may be busy.
     pub fn settings(&self) -> Settings {
         let mut settings = Settings {
             timeout: Duration::from_secs(30),
@@ -49,7 +50,7 @@ impl Fake {
             .collect()
     }
 
-    /// What happened in the servers, in order.
+    /// Returns the events in the servers, in order.
     pub fn events(&self) -> Vec<String> {
         let text = std::fs::read_to_string(self.path("events")).unwrap_or_default();
         text.lines().map(str::to_owned).collect()
@@ -59,13 +60,14 @@ impl Fake {
     pub fn assert_nothing_left(&self) {
         let pids = self.pids();
         assert!(!pids.is_empty(), "no process was started at all");
-        // A thread of the pool that was just looking around may hold it a moment longer than its owner.
+        // A thread of the pool that was just looking around may hold it a moment longer than its
+        // owner.
         pids.into_iter().for_each(wait_until_gone);
     }
 }
 
-/// Whether a process is gone. One that was killed as a child of a killed process may still be a zombie that init has not
-/// reaped: it runs no more.
+/// Returns whether a process is gone. One that was killed as a child of a killed process may still
+/// be a zombie that init has not reaped: it does not run any more.
 pub fn is_gone(pid: u32) -> bool {
     match stat(pid) {
         None => true,
@@ -77,7 +79,7 @@ fn stat(pid: u32) -> Option<Stat> {
     Process::new(pid.cast_signed()).ok()?.stat().ok()
 }
 
-/// Waits until a process is gone, for as long as a test may take.
+/// Waits until a process is gone, within the time limit of a test.
 pub fn wait_until_gone(pid: u32) {
     let started = std::time::Instant::now();
     while !is_gone(pid) {
@@ -143,7 +145,7 @@ pub fn map_with(
         .collect())
 }
 
-/// Where `scripts/setup.sh test` installs Python's query server.
+/// Returns the path where `scripts/setup.sh test` installs Python's query server.
 pub fn couchpy() -> PathBuf {
     let cache = std::env::var_os("SETTEE_CACHE").map_or_else(
         || Path::new(&std::env::var_os("HOME").expect("HOME is not set")).join(".cache/settee"),

@@ -10,7 +10,7 @@ use database::{
 };
 use document::{DocId, EditDoc, parse_document};
 use replicator::{
-    Environment, Error, LocalPeer, Pending, Replicated, Replicator, Selection, Settings, User,
+    Environment, Error, LocalDb, Pending, Replicated, Replicator, Selection, Settings, User,
 };
 use serde_json::{Map, Value};
 
@@ -42,7 +42,7 @@ impl Environment for Surroundings {
         "node@test".to_owned()
     }
 
-    fn open(&self, db: &str, user: &User, _: Option<&Selection>) -> Result<LocalPeer, Error> {
+    fn open(&self, db: &str, user: &User, _: Option<&Selection>) -> Result<LocalDb, Error> {
         let caller = Caller {
             name: user.name.clone(),
             roles: user.roles.clone(),
@@ -51,7 +51,7 @@ impl Environment for Surroundings {
             .databases
             .get(db)
             .map_err(|_| Error::NoDatabase(db.to_owned()))?;
-        Ok(LocalPeer {
+        Ok(LocalDb {
             db: found.seen_by(|| caller.clone()),
             caller,
             is_admin: user.is_admin(),
@@ -130,7 +130,7 @@ impl Node {
         self.replicator.replicate(&body, admin()).await
     }
 
-    /// What a replication that ran to its end answers.
+    /// Runs a one-off replication to its end; returns its response.
     pub async fn completed(&self, body: Value) -> Value {
         match self.replicate(body).await.unwrap() {
             Replicated::Completed(answer) => Value::Object(answer),
@@ -161,7 +161,7 @@ pub async fn write(db: &Arc<Database>, docs: &[&str]) {
     db.update(edits, mode, Durability::Synced).await.unwrap();
 }
 
-/// All leaves, with ancestors.
+/// Returns all leaves, with ancestors.
 pub fn leaves(db: &Arc<Database>) -> BTreeMap<String, Vec<EditDoc>> {
     let query = ChangesQuery {
         since: Since::Start,
@@ -197,7 +197,7 @@ pub fn leaves(db: &Arc<Database>) -> BTreeMap<String, Vec<EditDoc>> {
     all
 }
 
-/// Waits until it is so.
+/// Waits until the condition holds.
 pub async fn until(what: &str, mut is_so: impl FnMut() -> bool) {
     let waiting = async {
         while !is_so() {

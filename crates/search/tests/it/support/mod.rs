@@ -1,4 +1,4 @@
-//! A small index, and what is in it.
+//! A small index, and its documents.
 
 use std::path::Path;
 use std::rc::Rc;
@@ -9,7 +9,7 @@ use search::{
 };
 use serde_json::{Value, json};
 
-/// Words between spaces.
+/// Splits at spaces.
 pub struct Words;
 
 impl Analyze for Words {
@@ -82,7 +82,8 @@ pub fn opened(dir: &Path) -> Index {
     Index::open(dir).unwrap()
 }
 
-/// An index of ten long documents `d1` to `d10` in a segment each, which take a while to be merged; each has the word `w7`.
+/// Builds an index of ten long documents `d1` to `d10`, each in its own segment, which take a while
+/// to merge; each contains the word `w7`.
 pub fn ten_segments(dir: &Path) -> Index {
     let index = opened(dir);
     for seq in 1..=10 {

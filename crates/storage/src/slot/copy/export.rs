@@ -1,4 +1,4 @@
-//! Making a copy: rows of a snapshot as frames.
+//! Makes a copy: rows of a snapshot as frames.
 
 use std::sync::Arc;
 
@@ -14,40 +14,42 @@ use crate::slot::{Position, SlotNumber};
 use crate::snapshot::{Cursor, Snapshot};
 use crate::varint::put;
 
-/// What a row of a frame has besides key and value, at most.
+/// Maximum overhead of a row in a frame besides key and value, in bytes.
 const ROW_OVERHEAD: usize = 20;
-/// Longer keys and values are in no frame of rows.
+/// Longer keys and values are not part of frames of rows.
 const ROW_BYTES_MAX: usize = ROWS_BYTES_MAX - ROW_OVERHEAD - 64;
 
-/// A slot and its shards as they are in one snapshot, frame by frame. The snapshot is kept until the copy is dropped.
+/// A slot and its shards as of one snapshot, frame by frame. The snapshot is kept until the copy is
+/// dropped.
 ///
-/// The shards must be all that the slot writes to, of databases whose contents are under each shard; each has a name that means the same to whoever
-/// reads the copy. Between frames no more is held than a place, and the value of a row that is longer than a frame.
+/// The shards must be all that the slot writes to, of databases whose contents are under each
+/// shard; each has a name that means the same to the reader of the copy. Between frames it holds
+/// only a position, and the value of a row that is longer than a frame.
 pub struct SlotCopy {
     snapshot: Arc<Snapshot>,
     slot: SlotNumber,
     position: Position,
     shards: Vec<(Vec<u8>, ShardNumber)>,
     at: At,
-    /// The key, as the copy has it, from which on rows of the space are to come.
+    /// The key, in the form of the copy, from which rows of the space continue.
     from: Vec<u8>,
     long: Option<Long>,
     chain: Chain,
     counts: Counts,
 }
 
-/// What comes next.
+/// The next item.
 #[derive(Clone, Copy)]
 enum At {
     Begin,
     Shard(usize),
-    /// Rows of the shard with this place; of the slot when there is none.
+    /// Rows of the shard with this index; `None` for the slot's own.
     Rows(Option<usize>, Space),
     End,
     Done,
 }
 
-/// A value that comes in pieces.
+/// A value that is sent in pieces.
 struct Long {
     space: Space,
     key: Vec<u8>,
@@ -56,10 +58,10 @@ struct Long {
 }
 
 impl SlotCopy {
-    /// Begins a copy of a slot with its shards, each with its name.
+    /// Starts a copy of a slot with its shards, each with its name.
     ///
     /// # Errors
-    /// [`Error::Copy`] when the slot is not there; those of the engine.
+    /// [`Error::Copy`] when the slot does not exist here; those of the engine.
     pub fn of(
         snapshot: Arc<Snapshot>,
         slot: SlotNumber,
@@ -79,15 +81,16 @@ impl SlotCopy {
         })
     }
 
-    /// How far the slot's log is applied in the copy.
+    /// Returns the position of the slot's log in the copy.
     pub fn position(&self) -> Position {
         self.position
     }
 
-    /// The next frame, of up to about 256 KiB; `None` after the last one. Blocking.
+    /// Returns the next frame, of up to about 256 KiB; `None` after the last one. Blocks.
     ///
     /// # Errors
-    /// Those of the engine; [`Error::NotOfSlot`] when a shard is not the slot's own. The copy cannot go on then.
+    /// Those of the engine; [`Error::NotOfSlot`] when a shard is not the slot's own. The copy
+    /// cannot continue then.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if let Some(long) = self.long.take() {
             let frame = self.piece(long);
@@ -132,7 +135,7 @@ impl SlotCopy {
         Ok(frame::shard(tag, counters))
     }
 
-    /// The next rows of a space, if there are any.
+    /// Returns the next rows of a space, if there are any.
     fn rows(&mut self, i: Option<usize>, space: Space) -> Result<Option<Vec<u8>>, Error> {
         let shard = i.map_or(0, |i| self.shards[i].1);
         let snapshot = self.snapshot.clone();
@@ -183,23 +186,24 @@ impl SlotCopy {
     }
 }
 
-/// Rows of one space as a copy has them, in the order of their keys.
+/// Rows of one space in the form of a copy, in the order of their keys.
 struct Source<'a> {
     snapshot: &'a Snapshot,
     shard: ShardNumber,
     space: Space,
     rows: Cursor<'a>,
-    /// Of contents: what refers to them, and the chunks of the one that is here, unless its place is.
+    /// For contents: their references, and the chunks of the current one, unless it is at its
+    /// place.
     contents: Option<(Cursor<'a>, Option<Cursor<'a>>)>,
-    /// There is a row here, with this key.
+    /// There is a current row, with this key.
     valid: bool,
     key: Vec<u8>,
-    /// The value, where it is not the stored one.
+    /// The value, if it differs from the stored one.
     length: Vec<u8>,
 }
 
 impl<'a> Source<'a> {
-    /// From the row with the key `from` on.
+    /// Starts at the row with the key `from`.
     fn new(
         snapshot: &'a Snapshot,
         (slot, shard): (SlotNumber, ShardNumber),
@@ -276,7 +280,8 @@ impl<'a> Source<'a> {
         self.settle()
     }
 
-    /// Makes the key of the row that the cursor has come to; of contents, goes to the first from here on that something refers to.
+    /// Builds the key of the current row; for contents, moves to the first one from here on that
+    /// has a reference.
     fn settle(&mut self) -> Result<(), Error> {
         self.valid = false;
         self.key.clear();
@@ -314,7 +319,7 @@ impl<'a> Source<'a> {
         self.rows.status()
     }
 
-    /// Goes on with the chunks of the content whose place is here.
+    /// Continues with the chunks of the current content.
     fn chunks_from(&mut self, chunk: u32) -> Result<(), Error> {
         let place = Place::decode(self.rows.value().ok_or(Error::Corrupt("copy"))?)?;
         let low = content_keys::chunk(self.shard, place.number(), chunk);
@@ -333,7 +338,7 @@ impl<'a> Source<'a> {
         self.settle()
     }
 
-    /// Makes the key of the chunk here; behind the last one goes to the next content.
+    /// Builds the key of the current chunk; after the last one moves to the next content.
     fn settle_chunk(&mut self) -> Result<(), Error> {
         let Some((_, Some(chunks))) = &self.contents else {
             return Err(Error::Corrupt("copy"));

@@ -1,16 +1,16 @@
-//! The frames of a copy: what they are as bytes, and that they are all there, in their order.
+//! The frames of a copy: their encoding, and checks of their completeness and order.
 
 use super::{Counts, Space};
 use crate::varint::{Reader, put, put_slice};
 
-/// Changes when a reader of this version could not read what a copy brings.
+/// Incremented when a reader of this version could not read a copy.
 const VERSION: u8 = 1;
-/// Frames are this long at most, but for a little: two chunks of contents go into one.
+/// Approximate maximum size of a frame, in bytes: two chunks of contents fit.
 pub const ROWS_BYTES_MAX: usize = 257 << 10;
-/// A value that is longer comes in pieces.
+/// Longer values are sent in pieces.
 pub const PIECE_BYTES: usize = 256 << 10;
 
-/// Tells these sums from others.
+/// Separates these sums from others.
 const KEY: [u8; 32] = *b"settee: a frame of a slot's copy";
 const SUM_LEN: usize = 16;
 
@@ -20,16 +20,16 @@ const ROWS: u8 = b'r';
 const PIECE: u8 = b'p';
 const END: u8 = b'e';
 
-/// A frame as it is read.
+/// A decoded frame.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Frame<'a> {
-    /// The first one: whose copy it is, and how many shards it has.
+    /// The first one: the slot, and the number of its shards.
     Begin { slot: u16, shards: u64 },
-    /// A shard's rows follow. Its counters; empty of one to which nothing was written.
+    /// The start of a shard's rows. Its counters are empty if nothing was written to it.
     Shard { tag: &'a [u8], counters: &'a [u8] },
     /// Rows in the order of their keys.
     Rows(Space, Rows<'a>),
-    /// A piece of a row's value, of so many bytes.
+    /// A piece of a row's value of this total length.
     Piece {
         space: Space,
         key: &'a [u8],
@@ -48,7 +48,7 @@ type Row<'a> = (&'a [u8], &'a [u8]);
 pub struct Rows<'a>(&'a [u8]);
 
 impl<'a> Rows<'a> {
-    /// The next row; an error where the frame ends within it.
+    /// Returns the next row; an error where the frame ends within it.
     pub fn next(&mut self) -> Option<Result<Row<'a>, &'static str>> {
         if self.0.is_empty() {
             return None;
@@ -62,7 +62,7 @@ impl<'a> Rows<'a> {
 
 const MALFORMED: &str = "has a frame that does not decode";
 
-/// The sum of the frame before, which goes into that of the next one.
+/// The sum of the frame before, which is part of that of the next one.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Chain([u8; SUM_LEN]);
 
@@ -82,7 +82,7 @@ impl Chain {
         frame
     }
 
-    /// Reads the next frame, or says what is wrong with it.
+    /// Decodes the next frame, or returns what is wrong with it.
     pub fn open<'a>(&mut self, sealed: &'a [u8]) -> Result<Frame<'a>, &'static str> {
         let Some((frame, sum)) = sealed.split_last_chunk::<SUM_LEN>() else {
             return Err(MALFORMED);
@@ -131,7 +131,7 @@ fn decode(frame: &[u8]) -> Option<Frame<'_>> {
     r.rest.is_empty().then_some(frame)
 }
 
-/// The decoder, for fuzzing.
+/// Decodes any bytes, for fuzzing.
 pub fn decode_any(bytes: &[u8]) {
     if let Some(Frame::Rows(_, mut rows)) = decode(bytes) {
         while let Some(Ok((key, value))) = rows.next() {
@@ -154,7 +154,7 @@ pub fn shard(tag: &[u8], counters: &[u8]) -> Vec<u8> {
     frame
 }
 
-/// Without rows so far.
+/// Starts a frame of rows.
 pub fn rows(space: Space) -> Vec<u8> {
     vec![VERSION, ROWS, space as u8]
 }

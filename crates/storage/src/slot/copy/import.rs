@@ -1,4 +1,5 @@
-//! Taking a copy in: its rows go to sorted files under numbers of this store, then all of it into the slot's place.
+//! Imports a copy: its rows go to sorted files under numbers of this store, then all of it replaces
+//! the slot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -22,15 +23,18 @@ use crate::slot::{Position, SlotNumber};
 use crate::store::{Store, drop_puts};
 use crate::varint::{Reader, put};
 
-/// More shards than this are a mistake: each takes a number that is never used again.
+/// A greater number of shards is an error: each takes a number that is never reused.
 const SHARDS_MAX: u64 = 1 << 20;
-/// Of each space of a shard there is one. The chunks of contents come between their places, and have the slot's, whose rows are in none.
+/// One for each space of a shard. The chunks of contents come between their places, and use that of
+/// the slot, whose rows are in no file.
 const FILES: usize = Space::References as usize + 1;
 const CHUNK_FILES: usize = Space::Slot as usize;
 
-/// A copy of a slot that comes in, frame by frame. Nothing of it is seen before [`SlotImport::install`]; dropped before that, it is removed.
+/// A copy of a slot that is being received, frame by frame. Nothing of it is visible before
+/// [`SlotImport::install`]; if it is dropped before, it is removed.
 ///
-/// What comes is checked: frames by their sums, shards by their digests, contents by their ids. The slot's own rows are held in memory.
+/// It is verified: frames by their sums, shards by their digests, contents by their ids. The slot's
+/// own rows are held in memory.
 pub struct SlotImport {
     store: Arc<Store>,
     slot: SlotNumber,
@@ -42,7 +46,7 @@ pub struct SlotImport {
     rows: BTreeMap<Vec<u8>, Vec<u8>>,
     position: Option<Position>,
     numbers: Vec<ShardNumber>,
-    shards: Vec<Taken>,
+    shards: Vec<ImportedShard>,
     /// Space and key of the last row.
     last: Option<(Space, Vec<u8>)>,
     long: Option<Long>,
@@ -62,16 +66,16 @@ enum Stage {
 }
 
 /// A shard of the copy.
-struct Taken {
+struct ImportedShard {
     tag: Vec<u8>,
     number: ShardNumber,
     counters: Vec<u8>,
-    /// What its rows come to so far.
+    /// The digest of its rows so far.
     digest: u128,
     content_bytes: u64,
 }
 
-/// A value that comes in pieces.
+/// A value that is received in pieces.
 struct Long {
     space: Space,
     key: Vec<u8>,
@@ -79,7 +83,7 @@ struct Long {
     value: Vec<u8>,
 }
 
-/// A content whose chunks come.
+/// A content whose chunks are being received.
 struct OpenContent {
     id: ContentId,
     place: Place,
@@ -89,7 +93,7 @@ struct OpenContent {
 }
 
 impl SlotImport {
-    /// Begins to take in a copy of the slot.
+    /// Starts to import a copy of the slot.
     pub fn new(store: Arc<Store>, slot: SlotNumber) -> SlotImport {
         SlotImport {
             guard: store.disk_guard(),
@@ -110,10 +114,11 @@ impl SlotImport {
         }
     }
 
-    /// Takes in the next frame. Blocking.
+    /// Imports the next frame. Blocks.
     ///
     /// # Errors
-    /// [`Error::Copy`] says what is wrong with it, [`Error::DiskFull`] that there is no room; those of the engine. The import can only be dropped then.
+    /// [`Error::Copy`] when it is invalid, [`Error::DiskFull`] when there is no space; those of the
+    /// engine. The import can only be dropped then.
     pub fn frame(&mut self, sealed: &[u8]) -> Result<(), Error> {
         let taken = self.take(sealed);
         if taken.is_err() {
@@ -122,28 +127,28 @@ impl SlotImport {
         taken
     }
 
-    /// Whether all frames have come.
+    /// Returns whether all frames were received.
     pub fn is_complete(&self) -> bool {
         self.stage == Stage::Ended
     }
 
-    /// Whether all rows of the slot's own have come: they come before those of shards.
+    /// Returns whether all of the slot's own rows were received: they come before those of shards.
     pub fn slot_is_known(&self) -> bool {
         matches!(self.stage, Stage::Shard | Stage::Ended)
     }
 
-    /// How far the slot's log is applied in the copy; `None` as long as that has not come.
+    /// Returns the position of the slot's log in the copy; `None` until it is received.
     pub fn position(&self) -> Option<Position> {
         self.position
     }
 
-    /// A row of the slot's own, by the key that it was given, as the copy has it.
+    /// Returns a row of the slot's own, by the caller's key, in the form of the copy.
     pub fn state(&self, key: &[u8]) -> Option<&[u8]> {
         let row = self.rows.get(&[&[STATE], key].concat());
         row.map(Vec::as_slice)
     }
 
-    /// The shards that have come so far, by the names that the copy gives them, and their numbers here.
+    /// Returns the shards received so far, by their names in the copy, and their numbers here.
     pub fn shards(&self) -> impl Iterator<Item = (&[u8], ShardNumber)> {
         self.shards.iter().map(|s| (&s.tag[..], s.number))
     }
@@ -210,9 +215,9 @@ impl SlotImport {
             ShardMeta::decode(counters)?;
         }
         let Some(&number) = self.numbers.get(self.shards.len()) else {
-            return Err(self.bad("has more shards than it says"));
+            return Err(self.bad("has more shards than announced"));
         };
-        self.shards.push(Taken {
+        self.shards.push(ImportedShard {
             tag: tag.to_vec(),
             number,
             counters: counters.to_vec(),
@@ -225,7 +230,7 @@ impl SlotImport {
         Ok(())
     }
 
-    /// Whether a shard's rows are what its counters say.
+    /// Checks a shard's rows against its counters.
     fn end_shard(&mut self) -> Result<(), Error> {
         self.end_content()?;
         let Some(shard) = self.shards.last() else {
@@ -298,7 +303,7 @@ impl SlotImport {
             Space::Summary => None,
             Space::BySeq | Space::Bodies | Space::Superseded | Space::Purges => {
                 if key.len() != size_of::<u64>() {
-                    return Err(self.bad("has a key that is no seq"));
+                    return Err(self.bad("has an invalid seq as a key"));
                 }
                 None
             }
@@ -319,18 +324,19 @@ impl SlotImport {
         Ok(())
     }
 
-    /// The shard whose rows come.
-    fn shard(&mut self) -> Result<&mut Taken, Error> {
+    /// Returns the shard whose rows are being received.
+    fn shard(&mut self) -> Result<&mut ImportedShard, Error> {
         let slot = self.slot;
         let shard = self.shards.last_mut();
         shard.ok_or(bad(slot, "has rows of no shard"))
     }
 
-    /// Contents get numbers of this store, in the order in which they come: so their chunks' keys ascend, too.
+    /// Contents get numbers of this store, in the order of arrival: so their chunks' keys ascend,
+    /// too.
     fn content_row(&mut self, key: &[u8], value: &[u8]) -> Result<(), Error> {
         let number = self.shard()?.number;
         let Some((id, chunk)) = key.split_first_chunk::<32>() else {
-            return Err(self.bad("has a key that is no content's"));
+            return Err(self.bad("has an invalid key of a content"));
         };
         if chunk.is_empty() {
             self.end_content()?;
@@ -371,7 +377,7 @@ impl SlotImport {
             return Ok(());
         };
         if open.bytes != open.place.length() || *open.hasher.finalize().as_bytes() != open.id {
-            return Err(self.bad("has a content that is not what its id says"));
+            return Err(self.bad("has a content whose hash differs from its id"));
         }
         Ok(())
     }
@@ -381,10 +387,10 @@ impl SlotImport {
         let parts = key.split_first_chunk::<32>();
         let parts = parts.and_then(|(id, seq)| Some((id, seq.try_into().ok()?)));
         let Some((id, seq)) = parts else {
-            return Err(self.bad("has a key that is no reference"));
+            return Err(self.bad("has an invalid key of a reference"));
         };
         let key = content_keys::reference(number, id, number, u64::from_be_bytes(seq));
-        // After the places, which are below them.
+        // After the places, which sort before them.
         self.put(Space::Contents as usize, Space::Contents, &key, &[])
     }
 
@@ -398,12 +404,13 @@ impl SlotImport {
         self.files[files].get_or_insert_with(new).put(key, value)
     }
 
-    /// Puts the copy in the slot's place: its rows, the caller's, and the end of the replaced shards are one batch, which is on disk when this answers. The
-    /// new shards are to be opened after that. Blocking.
+    /// Installs the copy: its rows, the caller's, and the drop of the replaced shards are one
+    /// batch, which is on disk when this returns. The new shards must be opened after that. Blocks.
     ///
     /// # Errors
-    /// [`Error::Copy`] when it is not complete, [`Error::SlotPosition`] when the slot is not where the caller says, [`Error::Dropped`] when a
-    /// shard that is to be replaced is gone: the old state stays. Those of the engine: which state it is, the next start shows.
+    /// [`Error::Copy`] when it is incomplete, [`Error::SlotPosition`] when the slot is not at the
+    /// caller's position, [`Error::Dropped`] when a shard to be replaced is gone: the old state
+    /// stays. After errors of the engine the next start shows which state it is.
     pub fn install(mut self, install: Install) -> Result<(), Error> {
         if self.stage != Stage::Ended {
             return Err(self.bad("is not all there"));
@@ -412,7 +419,7 @@ impl SlotImport {
             files.ingest()?;
         }
         let mut puts: Vec<_> = drop_puts(&install.replaced).collect();
-        let is_wanted = |shard: &&Taken| !install.unwanted.contains(&shard.number);
+        let is_wanted = |shard: &&ImportedShard| !install.unwanted.contains(&shard.number);
         for shard in self.shards.iter().filter(is_wanted) {
             let listed = meta::dropped(shard.number).to_vec();
             puts.push((Keyspace::Meta, listed, None));

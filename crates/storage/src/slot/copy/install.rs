@@ -1,4 +1,4 @@
-//! Putting a copy in its slot's place: one batch.
+//! Installs a copy of a slot: one batch.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
@@ -11,31 +11,32 @@ use crate::slot::pending::{Changes, Draft, Pending};
 use crate::slot::rows::{self, HEAD, Head, STATE};
 use crate::slot::{Position, SlotNumber, SlotRows};
 
-/// What goes into the batch that puts a copy in its slot's place.
+/// The contents of the batch that installs a copy of a slot.
 #[derive(Clone, Default)]
 pub struct Install {
-    /// Where the slot is here now; `None` when it is new. It must not have moved.
+    /// The slot's current position; `None` when it is new. It must not have moved.
     pub from: Option<Position>,
-    /// Rows of the slot's own with keys that begin so stay as they are here; those of the copy are not taken over.
+    /// Rows of the slot's own with these key prefixes stay as they are here; those of the copy are
+    /// ignored.
     pub keep: Vec<Vec<u8>>,
-    /// Rows of the slot's own as they are to be after that, or their removal.
+    /// New values of rows of the slot's own, or their removal.
     pub state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// The caller's own, such as records of databases that name the new shards.
+    /// The caller's own puts, such as records of databases that name the new shards.
     pub puts: Vec<Put>,
-    /// The shards in whose place the new ones are. Nothing is written to them any more. Once their index builds have ended, the caller notes them as
-    /// dropped ([`crate::Store::note_dropped`]).
+    /// The shards that the new ones replace. Nothing is written to them any more. Once their index
+    /// builds have ended, the caller notes them as dropped ([`crate::Store::note_dropped`]).
     pub replaced: Vec<Arc<Shard>>,
     /// Shards of the copy that nothing names, by their numbers here: they are removed.
     pub unwanted: Vec<ShardNumber>,
 }
 
-/// What the commit thread is to do.
+/// The operation for the commit thread.
 pub(crate) struct Installation {
     pub slot: SlotNumber,
     pub from: Option<Position>,
     pub keep: Vec<Vec<u8>>,
     pub state: Vec<(Vec<u8>, Option<Vec<u8>>)>,
-    /// All of the copy, by keys after the slot's number.
+    /// The whole copy, by keys after the slot's number.
     pub rows: SlotRows,
     pub puts: Vec<Put>,
     pub replaced: Vec<Arc<Shard>>,
@@ -44,7 +45,7 @@ pub(crate) struct Installation {
 }
 
 impl Installation {
-    /// About how much it takes in a batch.
+    /// Returns its approximate size in a batch.
     pub fn bytes(&self) -> usize {
         let rows = self.rows.iter().map(|(k, v)| k.len() + v.len() + 64);
         let puts = self.puts.iter();
@@ -54,7 +55,7 @@ impl Installation {
 }
 
 impl Pending {
-    /// Puts the rows of a copy in place of those of its slot. What is refused leaves no trace.
+    /// Replaces the rows of a slot by those of a copy. A refusal leaves no trace.
     pub(crate) fn install(&mut self, installation: &Installation) -> Result<(), Error> {
         let slot = installation.slot;
         let draft = Draft::new(self, slot);

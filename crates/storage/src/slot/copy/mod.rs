@@ -1,12 +1,14 @@
-//! Copies of slots: how a replica that is not on the way of the others takes over another's state.
+//! Copies of slots: how a replica that has diverged from the others takes over another's state.
 //!
-//! [`SlotCopy`] makes frames of a slot and its shards as they are in one snapshot; [`SlotImport`] writes what they bring beside what is here, under
-//! numbers of its own, and then puts it in its place. A copy holds what replicas must have alike, the outcomes of requests among it. Shards have
-//! names that the caller gives them, contents are known by their ids: **nothing that has a meaning in one store only is in a copy**. Indexes are not
-//! copied, nor are contents that no document names.
+//! [`SlotCopy`] makes frames of a slot and its shards from one snapshot; [`SlotImport`] writes them
+//! next to the existing state, under numbers of its own, and then replaces it. A copy contains what
+//! replicas must have in common, including the outcomes of requests. The caller names the shards,
+//! and contents are identified by their ids: **a copy contains nothing that has a meaning in one
+//! store only**. Indexes are not copied, nor are contents without references.
 //!
-//! **A crash leaves the old state or the new one.** The numbers of the new shards are listed as dropped before anything is written under them, so
-//! that a start finds and removes what an import left. The batch that puts the new state in its place takes them off that list.
+//! **A crash leaves the old state or the new one.** The numbers of the new shards are listed as
+//! dropped before anything is written under them, so that a start finds and removes what an import
+//! left. The batch that installs the new state removes them from that list.
 
 mod export;
 mod frame;
@@ -25,12 +27,12 @@ use super::SlotNumber;
 use crate::Error;
 use crate::keyspace::Keyspace;
 
-/// What rows of a copy are; their order in it.
+/// The spaces of a copy's rows, in order.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 enum Space {
     /// The slot's own, with their keys after the slot's number.
     Slot = 0,
-    /// By id; as the following ones with their keys after the shard's number.
+    /// By id; like the following ones, with their keys after the shard's number.
     ById = 1,
     BySeq = 2,
     Bodies = 3,
@@ -40,7 +42,7 @@ enum Space {
     Summary = 7,
     /// A content's id, with its length; then the id and a chunk's number (u32), with the chunk.
     Contents = 8,
-    /// A content's id and a seq (u64): the change with this seq brought a body that names the content.
+    /// A content's id and a seq (u64): the body of the change with this seq references the content.
     References = 9,
 }
 
@@ -63,7 +65,7 @@ impl Space {
         all.find(|space| *space as u8 == byte)
     }
 
-    /// The space whose rows come after all of this one's.
+    /// Returns the space that follows this one.
     fn next(self) -> Option<Space> {
         SHARD_SPACES.into_iter().find(|space| *space > self)
     }
@@ -83,12 +85,12 @@ impl Space {
     }
 }
 
-/// What a copy brought, so that one that was cut short is noticed.
+/// Totals of a copy, so that a truncated one is detected.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     shards: u64,
     rows: u64,
-    /// Length of the rows' values.
+    /// Length of the rows' values, in bytes.
     bytes: u64,
 }
 

@@ -1,4 +1,4 @@
-//! Frames whose sums are right and that are no copy all the same.
+//! Frames with valid sums that are not a valid copy.
 
 #![allow(clippy::unwrap_used, reason = "a test that panics has failed")]
 
@@ -25,7 +25,7 @@ fn end(shards: u64, rows: u64, bytes: u64) -> Vec<u8> {
     })
 }
 
-/// What an import says of frames after the first one and the slot's position.
+/// Returns the error of an import for frames after the first one and the slot's position.
 fn refusal(store: &Arc<Store>, shards: u64, rest: &[Vec<u8>]) -> Option<String> {
     let head = rows(Space::Slot, &[(&[HEAD], &Head::default().encode())]);
     let mut chain = Chain::default();
@@ -37,7 +37,7 @@ fn refusal(store: &Arc<Store>, shards: u64, rest: &[Vec<u8>]) -> Option<String> 
     refused.map(|e| e.to_string())
 }
 
-/// Many frames, how many shards they are said to be of, and what is wrong with them.
+/// Frames, the announced number of shards, and the error.
 type Case = (u64, Vec<Vec<u8>>, &'static str);
 
 fn check(cases: Vec<Case>) {
@@ -74,7 +74,7 @@ fn frames_that_are_no_copy_are_refused() {
         (1, vec![end(0, 1, head)], "not all there"),
         (0, vec![end(0, 2, head)], "not all there"),
         (0, vec![end(0, 1, head + 1)], "not all there"),
-        (0, vec![shard()], "more shards than it says"),
+        (0, vec![shard()], "more shards than announced"),
         (0, vec![frame::begin(1, 0)], place),
         (0, vec![one(Space::ById)], place),
         (1, vec![shard(), two(1, 2)], place),

@@ -1,4 +1,4 @@
-//! Copies of slots: another store goes on from them as if it had applied the log.
+//! Copies of slots: another store continues from them as if it had applied the log.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -16,7 +16,7 @@ use crate::slots::model::Model;
 use crate::slots::replay::{self, Entry};
 use crate::slots::world::{World, interactive, new_doc, position, request, write};
 
-/// What rows of a shard are copied as they are.
+/// Keyspaces of a shard whose rows are copied unchanged.
 const COPIED: [Keyspace; 7] = [
     Keyspace::ById,
     Keyspace::BySeq,
@@ -27,19 +27,19 @@ const COPIED: [Keyspace; 7] = [
     Keyspace::Summary,
 ];
 
-/// Frames are made and taken by whichever thread has time.
+/// Frames are made and imported by any thread.
 const _: fn() = || {
     fn may_move<T: Send>() {}
     may_move::<SlotCopy>();
     may_move::<SlotImport>();
 };
 
-/// Names of shards, by their places.
+/// Returns the names of shards, by index.
 pub fn tag(place: usize) -> Vec<u8> {
     format!("shard {place}").into_bytes()
 }
 
-/// Begins a copy of a slot whose shards have these places.
+/// Starts a copy of a slot whose shards have these indexes.
 pub fn begin(
     world: &World,
     snapshot: &Arc<Snapshot>,
@@ -50,14 +50,14 @@ pub fn begin(
     SlotCopy::of(snapshot.clone(), slot, shards)
 }
 
-/// All frames of a slot as it is now.
+/// Returns all frames of a slot's current state.
 pub fn frames(world: &World, slot: SlotNumber, places: std::ops::Range<usize>) -> Vec<Vec<u8>> {
     let snapshot = Arc::new(world.store().snapshot());
     let mut copy = begin(world, &snapshot, slot, places).unwrap();
     std::iter::from_fn(|| copy.next_frame().unwrap()).collect()
 }
 
-/// An import that has taken these frames.
+/// Returns an import that has received these frames.
 pub fn taken(world: &World, slot: SlotNumber, frames: &[Vec<u8>]) -> SlotImport {
     let mut import = SlotImport::new(world.store().clone(), slot);
     for frame in frames {
@@ -66,7 +66,7 @@ pub fn taken(world: &World, slot: SlotNumber, frames: &[Vec<u8>]) -> SlotImport 
     import
 }
 
-/// Puts a copy in place of what the store has of the slot.
+/// Installs a copy over the store's state of the slot.
 pub fn install(world: &mut World, slot: SlotNumber, import: SlotImport, install: Install) {
     assert!(import.is_complete() && import.slot_is_known());
     let shards = import.shards().map(|(tag, number)| {
@@ -96,7 +96,7 @@ pub fn install(world: &mut World, slot: SlotNumber, import: SlotImport, install:
 
 pub type ShardRows = Vec<(Keyspace, Vec<u8>, Vec<u8>)>;
 
-/// The rows of a shard without its number.
+/// Returns the rows of a shard without its number.
 pub fn rows(snapshot: &Snapshot, shard: ShardNumber, keyspaces: &[Keyspace]) -> ShardRows {
     let mut rows = vec![];
     for &k in keyspaces {
@@ -129,7 +129,7 @@ fn apply(world: &World, entries: &[Entry]) {
     }
 }
 
-/// What a slot is, in rows, counters and what is counted of it.
+/// The state of a slot: rows, counters and totals.
 type State = (
     Option<Position>,
     BTreeMap<Vec<u8>, Vec<u8>>,
@@ -148,7 +148,7 @@ fn state(world: &World, slot: usize) -> State {
     (at, slot_rows, shards.collect())
 }
 
-/// Copies all slots that are there while the source goes on, and compares with what the source was.
+/// Copies all slots of the source while it continues, and compares with the source at the start.
 fn copy_over(source: &World, target: &mut World, meanwhile: &[Entry]) {
     let before: Vec<_> = (0..SLOTS).map(|slot| state(source, slot)).collect();
     let snapshot = Arc::new(source.store().snapshot());
@@ -261,7 +261,7 @@ fn row(key: &str, n: u8) -> (Vec<u8>, Option<Vec<u8>>) {
     (key.as_bytes().to_vec(), Some(vec![n]))
 }
 
-/// Frames of a store, and another one that has something of the slot, and a second slot.
+/// Returns frames of a store, and another store that has something of the slot, and a second slot.
 fn frames_and_target(dir: &Path) -> (World, Vec<Vec<u8>>, World) {
     let source = World::new(&dir.join("source"), 0, 1);
     let theirs = request(1, 1, vec![new_doc(source.shard(0), "a")]);
@@ -289,7 +289,7 @@ fn what_is_a_replicas_own_stays_its_own() {
     assert_eq!(import.position(), position(1, 5));
     assert_eq!(import.state(b"cursor"), Some(&[1][..]));
     assert_eq!(import.state(b"promise/2"), None);
-    // A promise that is made while the copy comes is kept, too.
+    // A promise that is made while the copy is received is kept, too.
     let mut promise = write(1, 1, 0, vec![]);
     promise.state = vec![row("promise/3", 3)];
     target.apply(promise).unwrap();

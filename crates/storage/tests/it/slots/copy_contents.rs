@@ -27,7 +27,8 @@ fn upload(contents: &Arc<Contents>, bytes: &[u8]) -> Content {
     upload.finish().unwrap()
 }
 
-/// A revision of a document with these attachments; without what holds them where there is no content.
+/// Returns a revision of a document with these attachments; without their holders where there is no
+/// content.
 fn edit(world: &World, i: usize, id: &str, start: u64, contents: &[&Content]) -> ShardEdit {
     let files = contents.iter().enumerate().map(|(n, content)| File {
         attachment: Attachment {
@@ -69,7 +70,7 @@ fn read(content: &Content) -> Vec<u8> {
     all
 }
 
-/// Two shards, that name contents of many lengths; some are named by nothing.
+/// Two shards that reference contents of many lengths; some contents have no reference.
 fn source(path: &Path) -> (World, Vec<Vec<u8>>) {
     let world = World::new(path, 2, 2);
     let lengths = [
@@ -123,7 +124,7 @@ fn contents_come_with_their_documents_under_numbers_of_the_store() {
     let frames = frames(&source, 1, 0..2);
     assert!(frames.iter().all(|frame| frame.len() <= 260 << 10));
     let mut target = World::new(&dir.path().join("target"), 3, 2);
-    // Numbers that the source's contents have are taken here.
+    // Numbers of the source's contents are in use here.
     let taken_up = upload(&contents(&target, 1), b"here before");
     let import = taken(&target, 1, &frames);
     install(&mut target, 1, import, Install::default());
@@ -160,7 +161,7 @@ fn contents_come_with_their_documents_under_numbers_of_the_store() {
     goes_on(&mut target, &all);
 }
 
-/// Contents that came are as good as others: they are found again, and go with what names them.
+/// Imported contents behave like others: they are deduplicated, and removed with their references.
 fn goes_on(target: &mut World, all: &[Vec<u8>]) {
     let of = contents(target, 0);
     let before = of.stored_bytes().unwrap();

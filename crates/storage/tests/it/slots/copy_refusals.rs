@@ -1,4 +1,4 @@
-//! What an import that does not come to its end leaves: nothing.
+//! An unfinished import leaves nothing behind.
 
 use std::path::Path;
 
@@ -26,7 +26,7 @@ fn source(path: &Path) -> World {
     world
 }
 
-/// That has something of its own already.
+/// A store that already has data of its own.
 fn target(path: &Path) -> World {
     let world = World::new(path, 5, 2);
     let edits = vec![
@@ -39,7 +39,8 @@ fn target(path: &Path) -> World {
     world
 }
 
-/// Everything in the store by shard, but for what is listed as dropped, and the files that wait to be taken in.
+/// Returns everything in the store by shard, except the list of dropped numbers, and the number of
+/// files waiting to be ingested.
 fn everything(store: &Store) -> (ShardRows, usize) {
     let snapshot = store.snapshot();
     let mut all = vec![];
@@ -47,7 +48,7 @@ fn everything(store: &Store) -> (ShardRows, usize) {
         let mut it = snapshot.iter_all(k);
         it.seek_to_first();
         while let Some((key, value)) = it.item() {
-            // What is listed as dropped, and the numbers that are given out next.
+            // The list of dropped numbers, and the numbers to be assigned next.
             if k != Keyspace::Meta || !matches!(key[0], b'x' | b'n' | b'v') {
                 all.push((k, key.to_vec(), value.to_vec()));
             }
@@ -71,7 +72,7 @@ fn a_copy_that_is_damaged_or_cut_short_leaves_nothing() {
         let mut import = SlotImport::new(target.store().clone(), 1);
         let failed = frames.iter().find_map(|frame| import.frame(frame).err());
         if failed.is_some() {
-            // Nothing can be said to it any more.
+            // It accepts nothing more.
             assert!(frames.iter().all(|frame| import.frame(frame).is_err()));
         }
         assert!(!import.is_complete());
@@ -183,7 +184,7 @@ fn a_slot_that_moved_and_shards_that_are_gone_are_not_replaced() {
     assert_eq!(target.store().database("db").unwrap(), None);
 }
 
-/// What the store in `path` is after a crash: its numbers of shards, the slot's position.
+/// Checks the store in `path` after a crash: its shard numbers and the slot's position.
 fn after_crash(path: &Path, numbers: &[u32], at: u64, gone: &[u32]) {
     let world = World::open(path, numbers, &options());
     assert_eq!(world.store().slot(1).unwrap(), position(1, at));
@@ -230,7 +231,8 @@ fn a_crash_at_any_step_leaves_the_old_state_or_the_new_one() {
     let good = frames(&source, 1, 0..2);
     let crash = |name: &str| copy(&dir.path().join("target"), dir.path().join(name));
     let numbers = |import: &SlotImport| import.shards().map(|(_, n)| n).collect::<Vec<_>>();
-    // While frames come, when all are there, and when the engine has taken the files but the batch is not made.
+    // While frames are received, when all are there, and when the engine has ingested the files but
+    // the batch is not written.
     let half = taken(&target, 1, &good[..good.len() - 2]);
     let mut gone = numbers(&half);
     after_crash(&crash("coming"), &old, 1, &gone);

@@ -1,4 +1,4 @@
-//! What a crash leaves: position and data of one moment.
+//! After a crash, position and data are of one moment.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -13,7 +13,8 @@ use crate::slots::world::{World, interactive, local, new_doc, options, position,
 const SLOT: u16 = 9;
 const RECORDS: u64 = 400;
 
-/// The record at an offset: new documents, an update that is a conflict half of the time, and a local document.
+/// Returns the record at an offset: new documents, an update that conflicts half of the time, and a
+/// local document.
 fn record(world: &World, n: u64) -> SlotWrite {
     let [a, b] = [world.shard(0), world.shard(1)];
     let long = format!(r#"{{"p":"{}"}}"#, "x".repeat(n as usize * 13 % 6000));
@@ -69,7 +70,7 @@ fn digests(world: &World) -> [Option<u128>; 2] {
     [0, 1].map(|i| world.shard(i).digest())
 }
 
-/// The copy is at some record, with its data, and goes on from there.
+/// Checks that the copy is at some record, with its data, and continues from there.
 fn check(path: &Path, known: &Known) -> u64 {
     let world = World::open(path, &[1, 2], &options());
     let at = world.store().slot(SLOT).unwrap();

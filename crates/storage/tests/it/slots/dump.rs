@@ -1,4 +1,4 @@
-//! All that must be equal at replicas of a slot.
+//! Everything that must be equal on replicas of a slot.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -77,7 +77,7 @@ fn changes(shard: &Shard, view: &storage::View) -> Vec<ChangeRow> {
     changes
 }
 
-/// The digest is what the rows come to, in memory and on disk; counters and summary are what they count.
+/// The digest matches the rows, in memory and on disk; so do counters and summary.
 pub fn check(shard: &Arc<Shard>, dump: &ShardDump) {
     let recount = shard.recount_digest().unwrap();
     assert_eq!(recount.kept, shard.digest());
@@ -97,7 +97,7 @@ pub fn check(shard: &Arc<Shard>, dump: &ShardDump) {
     assert_eq!(dump.changes.len() as u64, rows);
 }
 
-/// The stored rows of all slots, as they are.
+/// Returns the stored rows of all slots.
 pub fn slot_rows(store: &Store) -> BTreeMap<Vec<u8>, Vec<u8>> {
     let snapshot = store.snapshot();
     let mut it = snapshot.iter_range(Keyspace::Meta, vec![b'l'], vec![b'm']);

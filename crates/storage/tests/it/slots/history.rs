@@ -1,4 +1,4 @@
-//! Random logs: what is asked for depends on what is stored, so that it is mostly possible.
+//! Random logs: requests depend on what is stored, so that most are possible.
 
 use std::sync::Arc;
 
@@ -10,11 +10,11 @@ use crate::slots::model::Model;
 use crate::slots::world;
 
 pub const SLOTS: usize = 2;
-/// Shards of each slot.
+/// Number of shards of each slot.
 pub const SHARDS: usize = 2;
 const DOCS: u8 = 4;
 
-/// Which revision an edit goes on from, or a purge removes.
+/// The revision that an edit follows, or a purge removes.
 #[derive(Clone, Debug)]
 pub enum Which {
     Nothing,
@@ -30,7 +30,7 @@ pub enum EditSpec {
         body: u16,
         deleted: bool,
     },
-    /// So many revisions on top of another one, with hashes out of few.
+    /// A number of revisions on top of another one, with hashes from a small set.
     Replicated {
         base: Which,
         hashes: Vec<u8>,
@@ -51,12 +51,12 @@ pub enum WorkSpec {
     Refused(u8),
 }
 
-/// Which counter a request has.
+/// The counter of a request.
 #[derive(Clone, Debug)]
 pub enum Counter {
     Next,
     Ahead(u64),
-    /// So many below the highest.
+    /// This far below the highest.
     Below(u64),
 }
 
@@ -67,7 +67,7 @@ pub struct RequestSpec {
     work: Vec<WorkSpec>,
 }
 
-/// One record, and what happens beside it at each of the two stores.
+/// One record, and concurrent events at each of the two stores.
 #[derive(Clone, Debug)]
 pub struct Record {
     pub slot: usize,
@@ -76,7 +76,7 @@ pub struct Record {
     pub beside: [Beside; 2],
     /// The second store takes it together with the slot's record before.
     pub merged: bool,
-    /// The second store waits after it for all that it queued.
+    /// The second store then waits for everything that it queued.
     pub awaited: bool,
 }
 
@@ -200,7 +200,7 @@ fn found(shard: &Shard, id: &str, which: &Which) -> Option<Rev> {
     }
 }
 
-/// A request as a record has it, without shards: those are each store's own.
+/// A request as in a record, without shards: those are specific to each store.
 pub struct Logged {
     pub session: Session,
     work: Vec<LoggedWork>,
@@ -218,7 +218,7 @@ struct Purge {
     uuid: u128,
 }
 
-/// Makes a request of what is stored in the shards.
+/// Creates a request from the stored state of the shards.
 pub fn logged(
     spec: &RequestSpec,
     slot: usize,
@@ -293,7 +293,7 @@ fn edit_of(spec: &EditSpec, shard: &Arc<Shard>, id: &str) -> ShardEdit {
     }
 }
 
-/// The request over the shards of one store.
+/// Returns the request over the shards of one store.
 pub fn over(logged: &Logged, shards: &[Arc<Shard>]) -> SlotRequest {
     let work = logged.work.iter().map(|work| match work {
         LoggedWork::Edits(edits, limits) => SlotWork::Edits {

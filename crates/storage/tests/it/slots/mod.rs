@@ -1,4 +1,5 @@
-//! Writes of slots: whoever applies the same log comes to the same state, and what is refused leaves no trace.
+//! Writes of slots: replicas that apply the same log reach the same state, and refusals leave no
+//! trace.
 
 mod copy;
 mod copy_contents;

@@ -1,4 +1,4 @@
-//! Sessions, naively: everything that ever came is kept, and looked through.
+//! A naive model of sessions: everything that ever arrived is kept, and searched.
 
 use std::collections::BTreeMap;
 
@@ -6,7 +6,7 @@ use storage::{SESSION_WINDOW, SESSIONS_MAX, Session, SlotOutcome};
 
 #[derive(Default)]
 struct Gateway {
-    /// Which of the slot's requests was its last.
+    /// The number of its last request among the slot's.
     heard: usize,
     highest: u64,
     outcomes: BTreeMap<u64, SlotOutcome>,
@@ -19,7 +19,7 @@ pub struct Model {
     gateways: BTreeMap<u64, Gateway>,
 }
 
-/// What a request must come to.
+/// The required result of a request.
 #[derive(Debug, PartialEq)]
 pub enum Expected {
     Applied,
@@ -40,7 +40,7 @@ impl Model {
         }
     }
 
-    /// Notes what came of a request.
+    /// Records the result of a request.
     pub fn note(&mut self, session: Session, outcome: &SlotOutcome) {
         self.requests += 1;
         let new = !self.gateways.contains_key(&session.gateway);
@@ -64,7 +64,7 @@ impl Model {
         self.gateways.get(&gateway).map(|g| g.highest)
     }
 
-    /// The keys of stored outcomes that the slot must have.
+    /// Returns the keys of stored outcomes that the slot must have.
     pub fn kept(&self) -> Vec<Session> {
         let mut kept = vec![];
         for (&gateway, g) in &self.gateways {
@@ -76,7 +76,7 @@ impl Model {
     }
 }
 
-/// The sessions whose outcomes are among the stored rows of a slot.
+/// Returns the sessions whose outcomes are among the stored rows of a slot.
 pub fn stored(rows: &BTreeMap<Vec<u8>, Vec<u8>>, slot: u16) -> Vec<Session> {
     let prefix = [&[b'l'][..], &slot.to_be_bytes(), b"q"].concat();
     let number = |bytes: &[u8]| u64::from_be_bytes(bytes.try_into().unwrap());

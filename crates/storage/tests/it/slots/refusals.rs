@@ -1,4 +1,4 @@
-//! What a slot's write is refused for: all of it, and nothing else.
+//! Reasons for refusing a slot's write: all of it, and nothing else.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -10,7 +10,7 @@ use crate::slots::dump;
 use crate::slots::model;
 use crate::slots::world::{World, done, local, new_doc, options, position, purge, request, write};
 
-/// Puts a record that cannot be read into a shard.
+/// Puts an unreadable record into a shard.
 fn spoil(world: &World, shard: usize, id: &str) {
     let engine = world.store().engine();
     let mut batch = engine.writes();
@@ -19,7 +19,7 @@ fn spoil(world: &World, shard: usize, id: &str) {
     batch.commit(true).unwrap();
 }
 
-/// Has the commit thread wait in a commit, so that what is queued now comes together.
+/// Makes the commit thread wait in a commit, so that what is queued now forms one batch.
 fn hold(world: &World, shard: usize) -> impl FnOnce() + use<> {
     let edits = vec![new_doc(world.shard(shard), "holds")];
     let batches = &world.store().committer.counters().batches;
@@ -82,7 +82,7 @@ fn a_record_that_cannot_be_read_fails_the_whole_write_and_those_after_it_but_nob
     let (world, open_gate) = World::gated(dir.path(), 4);
     spoil(&world, 0, "bad");
     let finish = hold(&world, 3);
-    // The digest begins in the batch; and another slot's shard, and one without a slot.
+    // The digest starts in the batch; with another slot's shard, and one without a slot.
     let [s, other, plain] = [0, 1, 2].map(|i| world.shard(i).clone());
     let first = world.queue(write(1, 0, 1, vec![request(1, 1, vec![new_doc(&s, "a")])]));
     let mut bad = write(
@@ -123,7 +123,7 @@ fn a_record_that_cannot_be_read_fails_the_whole_write_and_those_after_it_but_nob
     assert!(s.local("_local/l").unwrap().is_none());
     assert_eq!(s.meta().update_seq, 1);
     assert_eq!(plain.digest(), None);
-    // A purge of it is refused as well; a request that is none of it goes on.
+    // A purge of it is refused as well; an unrelated request continues.
     let mut purging = write(1, 1, 1, vec![request(1, 2, vec![new_doc(&s, "b")])]);
     purging.requests[0].work.push(storage::SlotWork::Purges {
         purges: vec![purge(&s, "bad", vec![], 1)],
@@ -211,7 +211,7 @@ fn a_shard_that_others_wrote_to_belongs_to_no_slot() {
         let edits = vec![new_doc(world.shard(i), "b")];
         world.queue(write(1, 0, 1, vec![request(1, 1, edits)]))
     };
-    // In one batch with what was written there.
+    // In one batch with another write there.
     let document = plain(new_doc(world.shard(0), "a"));
     let after_document = by_slot(0);
     let local = plain(local(world.shard(1), "a", Some(1), "{}"));
@@ -237,7 +237,7 @@ fn a_shard_that_others_wrote_to_belongs_to_no_slot() {
     }
     assert_eq!(world.store().slots().unwrap(), []);
     done(by_slot(2)).unwrap();
-    // What is written beside the slot from then on is in the digest, in the slot's batches and in others.
+    // Concurrent writes are from then on in the digest, in the slot's batches and in others.
     plain(new_doc(world.shard(2), "c"))();
     plain(crate::slots::world::local(
         world.shard(2),
@@ -264,7 +264,7 @@ fn a_slot_that_is_dropped_begins_anew() {
     let neighbour = with_state(2, 0, 1, 1);
     let dropped = world.store().drop_slot(1);
     let stale = with_state(1, 2, 3, 2);
-    // The same counter again: nothing is known of it.
+    // The same counter again: it is unknown.
     let anew = with_state(1, 0, 1, 3);
     open_gate.send(()).unwrap();
     finish();
@@ -325,7 +325,7 @@ fn a_part_that_its_slot_refuses_does_nothing_and_a_repeat_is_told_the_same() {
     assert_eq!(world.apply_next(1, refused).unwrap(), told);
     assert_eq!(world.shard(0).digest(), None);
     world.restart();
-    // Sent again when it would be done.
+    // Sent again when it would succeed.
     let edits = vec![new_doc(world.shard(0), "a")];
     let again = work(SlotWork::Edits {
         edits,
@@ -333,7 +333,7 @@ fn a_part_that_its_slot_refuses_does_nothing_and_a_repeat_is_told_the_same() {
     });
     assert_eq!(world.apply_next(1, again).unwrap(), told);
     assert!(world.shard(0).record("a").unwrap().is_none());
-    // Beside parts that are done.
+    // Next to parts that are done.
     let mut both = request(1, 2, vec![new_doc(world.shard(0), "b")]);
     both.work.insert(0, SlotWork::Refused(0));
     let outcome = world.apply_next(1, both).unwrap();

@@ -1,4 +1,4 @@
-//! One log at two stores that have nothing in common but the log.
+//! One log at two stores that share nothing but the log.
 
 use std::sync::atomic::Ordering::Relaxed;
 
@@ -39,7 +39,8 @@ fn beside(world: &mut World, beside: Beside) {
     }
 }
 
-/// Applies records one by one, each made of what is stored, and compares what becomes of them with the models.
+/// Applies records one by one, each created from the stored state, and compares the results with
+/// the models.
 pub fn alone(world: &mut World, records: &[Record], models: &mut [Model; SLOTS]) -> Vec<Entry> {
     let mut log: Vec<Entry> = vec![];
     let mut offsets = [0; SLOTS];
@@ -175,7 +176,7 @@ proptest! {
     }
 }
 
-/// So the property above is about batches at all.
+/// Checks that the property above covers batches at all.
 #[test]
 fn what_is_queued_together_is_one_batch_and_its_writes_see_each_other() {
     use crate::slots::world::local;
@@ -250,7 +251,7 @@ fn rows_of_a_slot_are_its_own_and_found_by_prefix() {
     assert_eq!(world.store().slot(1).unwrap(), position(1, 1));
 }
 
-/// A replica keeps promises before it applied anything, and while it stays where it is.
+/// A replica stores promises before it applied anything, and while its position stays.
 #[test]
 fn a_write_of_rows_alone_leaves_the_slot_where_it_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,4 +1,4 @@
-//! The sessions of a slot beside a naive model.
+//! Compares the sessions of a slot with a naive model.
 
 use proptest::prelude::*;
 use storage::{SESSIONS_MAX, Session, SlotOutcome, WorkOutcome};
@@ -7,8 +7,8 @@ use crate::slots::dump;
 use crate::slots::model::{self, Expected, Model};
 use crate::slots::world::{World, local, request, write};
 
-/// What became of requests whose one edit is of a local document with their place as its revision: so one sees which of them
-/// was applied.
+/// Returns the outcome of requests whose one edit is of a local document with their position as its
+/// revision, which shows which of them was applied.
 fn applied_as(outcome: &SlotOutcome) -> Option<u64> {
     let SlotOutcome::Done(work) = outcome else {
         return None;
@@ -22,7 +22,7 @@ fn applied_as(outcome: &SlotOutcome) -> Option<u64> {
     Some(rev.to_string().strip_prefix("0-").unwrap().parse().unwrap())
 }
 
-/// Applies requests, so many to a write, and compares each with the model.
+/// Applies requests, a number of them per write, and compares each with the model.
 fn apply_all(world: &World, sessions: &[Session], per_write: usize) -> Model {
     let mut model = Model::default();
     let mut place = 1 << 52;
@@ -48,7 +48,7 @@ fn apply_all(world: &World, sessions: &[Session], per_write: usize) -> Model {
     model
 }
 
-/// Rows but for the position, which depends on the number of writes here.
+/// Returns rows except the position, which depends on the number of writes here.
 fn rows(world: &World) -> Vec<(Vec<u8>, Vec<u8>)> {
     let rows = dump::slot_rows(world.store()).into_iter();
     rows.filter(|(key, _)| key[3] != b'p').collect()
@@ -115,7 +115,7 @@ fn counters_at_the_ends_of_their_range_are_counters() {
     agree(&low, &[1, 8]);
     let mut high = vec![0, 5, u64::MAX - 1, 5];
     high.extend([u64::MAX, u64::MAX - 1, u64::MAX - 1023]);
-    // The naive model adds; so that it can, it is not asked about the topmost.
+    // The naive model adds; the topmost is left out so that it can.
     let dir = tempfile::tempdir().unwrap();
     let world = World::new(dir.path(), 0, 1);
     let all = high.iter().enumerate().map(|(i, counter)| {
@@ -128,7 +128,8 @@ fn counters_at_the_ends_of_their_range_are_counters() {
     assert_eq!(applied, expected);
 }
 
-/// More gateways than are kept: those go that were not heard of for longest, the same however the log is cut.
+/// With more gateways than are kept, the least recently used ones are evicted, however the log is
+/// split.
 #[test]
 fn gateways_that_are_silent_make_room_for_new_ones() {
     let max = SESSIONS_MAX;
@@ -140,17 +141,17 @@ fn gateways_that_are_silent_make_room_for_new_ones() {
         })
     };
     let mut sessions: Vec<Session> = all(0..max, 1).collect();
-    // Of the oldest, some are heard of again: by a repeat, a new request and one that is too old.
+    // Some of the oldest send again: a repeat, a new request and one that is too old.
     sessions.extend(all(10..20, 1));
     sessions.extend(all(20..30, 5000));
     sessions.extend(all(20..25, 2));
-    // These push out 0 to 9, and 30 to 89.
+    // These evict 0 to 9, and 30 to 89.
     sessions.extend(all(max..max + 70, 1));
-    // Heard of again when it is known already who was silent.
+    // They send again when the least recently used ones are known already.
     sessions.extend(all(100..110, 1));
     sessions.extend(all(max + 70..max + 110, 1));
     sessions.extend(all(100..103, 1));
-    // Who is gone is new again; who is there is not.
+    // Evicted ones are new again; the others are not.
     sessions.extend(all(0..3, 1));
     sessions.extend(all(10..13, 1));
     sessions.extend(all(max + 60..max + 70, 1));

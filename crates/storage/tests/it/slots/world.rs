@@ -1,4 +1,4 @@
-//! A store with shards of slots, and how to write to it.
+//! A store with shards of slots, and helpers to write to it.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
@@ -31,7 +31,7 @@ pub struct World {
 }
 
 impl World {
-    /// With `shards` shards, whose numbers come after those of `others` other ones.
+    /// Creates it with `shards` shards, whose numbers come after those of `others` other ones.
     pub fn new(path: &Path, others: u32, shards: u32) -> World {
         let store = Store::open(path, &options(), Box::new(|_| {})).unwrap();
         if others > 0 {
@@ -57,17 +57,18 @@ impl World {
         }
     }
 
-    /// The store in `path` with these shards.
+    /// Opens the store in `path` with these shards.
     pub fn open(path: &Path, numbers: &[u32], options: &StoreOptions) -> World {
         let store = Store::open(path, options, Box::new(|_| {})).unwrap();
         World::of(path, store, numbers.to_vec())
     }
 
-    /// Whose commit thread waits in its first commit of an edit until it is let go.
+    /// Creates a store whose commit thread blocks in its first commit of an edit until it is
+    /// released.
     pub fn gated(path: &Path, shards: u32) -> (World, Sender<()>) {
         let (open_gate, gate): (_, Receiver<()>) = channel();
         let gate = Mutex::new(Some(gate));
-        let wait = move |_: &storage::Written<'_>| {
+        let wait = move |_: &storage::ShardCommit<'_>| {
             if let Some(gate) = gate.lock().unwrap().take() {
                 gate.recv().unwrap();
             }
@@ -89,7 +90,7 @@ impl World {
         &self.shards()[i]
     }
 
-    /// The shard with this number comes into the place of one that was.
+    /// Replaces a shard by the one with this number.
     pub fn replace(&mut self, i: usize, number: u32) {
         let shard = Arc::new(self.store().shard(number).unwrap());
         self.numbers[i] = number;
@@ -125,7 +126,7 @@ impl World {
         done(self.queue(write))
     }
 
-    /// A write of one request that goes on from where the slot is.
+    /// Applies a write of one request that continues from the slot's position.
     pub fn apply_next(&self, slot: SlotNumber, request: SlotRequest) -> Result<SlotOutcome, Error> {
         let from = self.store().slot(slot).unwrap();
         let write = write(slot, from.map_or(0, |p| p.next_offset), 1, vec![request]);
@@ -133,7 +134,7 @@ impl World {
     }
 }
 
-/// Where the slot is before the record at `offset`; `None` at its beginning.
+/// Returns the slot's position before the record at `offset`; `None` at its beginning.
 pub fn position(slot: SlotNumber, offset: u64) -> Option<Position> {
     let chain = u128::from(offset).wrapping_mul(0x9e37_79b9_7f4a_7c15_f39c_c060_5ced_c835);
     let at = Position {
@@ -148,7 +149,7 @@ pub fn position(slot: SlotNumber, offset: u64) -> Option<Position> {
     (offset > 0).then_some(at)
 }
 
-/// Records from `offset` on.
+/// Returns records from `offset` on.
 pub fn write(slot: SlotNumber, offset: u64, records: u64, requests: Vec<SlotRequest>) -> SlotWrite {
     SlotWrite {
         slot,

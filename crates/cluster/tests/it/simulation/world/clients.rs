@@ -1,9 +1,9 @@
-//! Clients, and what they were promised.
+//! Clients, and the guarantees given to them.
 
 use super::*;
 
 impl World {
-    /// A client does its next operation, or gives one up.
+    /// Lets a client start its next operation, or give one up.
     pub(super) fn client(&mut self, client: u64) {
         let wait = self.rng.u64(5..60);
         self.at(wait, Event::Client { client });
@@ -30,7 +30,7 @@ impl World {
         self.ask_again(number, operation);
     }
 
-    /// At some node. A write goes on with its number, a read begins anew.
+    /// Sends an operation to some node. A write keeps its number, a read starts over.
     pub(super) fn ask_again(&mut self, number: u64, mut operation: Operation) {
         operation.tries += 1;
         operation.asked = self.now;
@@ -86,7 +86,7 @@ impl World {
         );
     }
 
-    /// Nobody waits any more for what was asked for an operation here before.
+    /// Forgets what an operation requested here before.
     fn give_up_reads(&mut self, node: NodeId, number: u64) {
         let Some(it) = self.nodes.get_mut(&node) else {
             return;
@@ -193,7 +193,7 @@ impl World {
         self.acknowledge(node);
     }
 
-    /// Answers the writes that are there to stay, as this node sees it.
+    /// Acknowledges the writes that are stable, as this node sees it.
     pub(super) fn acknowledge(&mut self, node: NodeId) {
         let Some(it) = self.nodes.get_mut(&node) else {
             return;

@@ -1,12 +1,12 @@
-//! Bad days, and the operator who ends them.
+//! Faults, and the operator who repairs them.
 
 use super::*;
 
-/// Leaders before that may be seen, or come again.
+/// Earlier leaders that may still be seen, or return.
 const BRANCHES_MAX: usize = 4;
-/// The operator believes it after so many visits.
+/// Visits after which the operator acts.
 const VISITS: u32 = 3;
-/// The operator leaves so long after healing.
+/// How long the operator stays after the faults end, in milliseconds.
 const OPERATED_MS: u64 = 20_000;
 
 impl World {
@@ -79,20 +79,21 @@ impl World {
         }
     }
 
-    /// Another leader, that may lack some records; some readers see the older one for a while.
+    /// Elects another leader, which may lack some records; some readers see the older one for a
+    /// while.
     pub(super) fn other_leader(&mut self) {
         let lost = match self.rng.u32(..self.profile.leaders_per_loss) {
             0 => self.rng.usize(1..5),
             _ => 0,
         };
         let before = self.log.clone();
-        // Mostly what a majority of replicas has is on brokers enough, too.
+        // Usually enough brokers have what a majority of replicas has.
         let floor = match self.rng.u32(..self.profile.leaders_per_accident) {
             0 => 0,
             _ => self.stable_in_log(),
         };
         let lost = lost.min(before.end().saturating_sub(floor) as usize);
-        // A broker that was away may have what others lost, and lack what they have.
+        // A broker that was down may have what others lost, and lack what they have.
         let older = self.rng.choice(0..self.branches.len());
         let back = older.filter(|_| self.rng.u32(..self.profile.leaders_per_return) == 0);
         let has_stable = |log: &FakeLog| {
@@ -134,7 +135,8 @@ impl World {
         }
     }
 
-    /// Up to where the log has what some replica of the latest generation knows to be there to stay.
+    /// Returns the offset up to which the log contains what some replica of the latest generation
+    /// knows to be stable.
     fn stable_in_log(&self) -> u64 {
         let replicas = self.nodes.values().filter_map(|n| n.replica.as_ref());
         let of_log = replicas.filter(|r| r.saved().cursor.log == self.log.number);
@@ -142,7 +144,7 @@ impl World {
         stable.max().map_or(0, |(_, stable)| stable)
     }
 
-    /// One replica less, or one more of those that were.
+    /// Removes a replica, or adds an earlier one again.
     pub(super) fn change_replicas(&mut self, node: NodeId) {
         let it = &self.nodes[&node];
         let mut members = it.disk.saved.cursor.members.to_vec();
@@ -187,12 +189,12 @@ impl World {
         }
     }
 
-    /// Begins a generation when a majority has halted for good.
+    /// Starts a generation when a majority has halted permanently.
     pub(super) fn operate(&mut self) {
         let wait = self.rng.u64(800..3_000);
         self.at(wait, Event::Operator);
         if self.healed && self.now > self.healed_at + OPERATED_MS {
-            // From here on it has to go by itself.
+            // From here on it has to recover on its own.
             return;
         }
         let is_stuck = |id: &&NodeId| {
@@ -201,7 +203,7 @@ impl World {
         };
         let members = self.members();
         let stuck: Vec<NodeId> = members.iter().filter(is_stuck).copied().collect();
-        // It may have gone on by the next visit.
+        // It may have advanced by the next visit.
         self.visits = match stuck.len() * 2 >= members.len() {
             true => self.visits + 1,
             false => 0,
@@ -213,14 +215,14 @@ impl World {
         }
     }
 
-    /// The replicas, as the furthest of them has it.
+    /// Returns the replicas, as the most advanced of them has them.
     fn members(&self) -> Vec<NodeId> {
         let cursors = self.nodes.values().map(|n| &n.disk.saved.cursor);
         let furthest = cursors.max_by_key(|c| c.position.rank());
         furthest.map(|c| c.members.to_vec()).unwrap_or_default()
     }
 
-    /// Every replica goes on, and has answered a write.
+    /// Returns whether every replica advances, and has acknowledged a write.
     pub(super) fn is_well(&mut self) -> bool {
         let members = self.members();
         !members.is_empty() && members.iter().all(|id| self.after.contains(id)) && {

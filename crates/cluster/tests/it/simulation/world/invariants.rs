@@ -1,4 +1,4 @@
-//! What holds at all times, whatever clients see.
+//! Invariants that always hold, whatever clients see.
 
 use super::*;
 use cluster::replica::Begin;
@@ -11,7 +11,7 @@ pub struct Invariants {
 }
 
 impl World {
-    /// A record is given out: nothing on disk was promised against it.
+    /// A record is handed out: no durable promise forbids it.
     pub(super) fn may_apply(&mut self, node: NodeId, cursor: &Cursor) {
         let (position, promises) = (&cursor.position, &self.nodes[&node].disk.saved.promises);
         let last = (position.leader_epoch, position.next_offset - 1);
@@ -22,7 +22,7 @@ impl World {
         self.keeps_fences(node, position.generation, &[last]);
     }
 
-    /// A copy takes the state's place.
+    /// A copy replaces the state.
     pub(super) fn may_be(&mut self, node: NodeId, cursor: &Cursor) {
         let position = &cursor.position;
         if position.generation < self.nodes[&node].disk.saved.promises.sealed {
@@ -49,7 +49,7 @@ impl World {
         }
     }
 
-    /// A ballot is used for one state.
+    /// A ballot is used for one state only.
     pub(super) fn is_one_beginning(&mut self, node: NodeId, begin: &Begin) {
         let known = self
             .invariants
@@ -65,7 +65,7 @@ impl World {
         }
     }
 
-    /// All that follow a leader do so from the same place.
+    /// All replicas that follow a leader do so from the same position.
     pub(super) fn is_one_way(&mut self, node: NodeId, cursor: &Cursor) {
         let before = &self.nodes[&node].disk.saved.cursor;
         let generation = cursor.position.generation;
@@ -87,7 +87,8 @@ impl World {
         }
     }
 
-    /// What a replica shows was on the disks of a majority of the replicas as it knows them.
+    /// Visible records of a replica were on the disks of a majority of the replicas as it knows
+    /// them.
     pub(super) fn is_on_a_majority(&mut self, node: NodeId, generation: Generation, next: u64) {
         let Node { disk, replica, .. } = &self.nodes[&node];
         let (Some((_, chain)), Some(replica)) =
@@ -112,7 +113,7 @@ impl World {
         }
     }
 
-    /// Whoever is as late by rank, or later, has it.
+    /// Every replica of at least this rank has it.
     pub(super) fn is_at_all_later(&mut self, node: NodeId, generation: Generation, next: u64) {
         let disk = &self.nodes[&node].disk;
         let epochs = disk.saved.cursor.epochs.iter().rev();

@@ -19,7 +19,7 @@ use self::invariants::Invariants;
 use self::profile::Profile;
 use crate::simulation::log::{Entry, FakeLog, Write};
 
-/// How long there are faults, and how long it may take until all is well again, in milliseconds.
+/// Duration of faults, and the time limit of recovery, in milliseconds.
 const FAULTS_MS: u64 = 12_000;
 const HEALING_MS: u64 = 60_000;
 const TICK_MS: u64 = 100;
@@ -27,7 +27,7 @@ const POLL_MS: u64 = 10;
 const CLIENT_PATIENCE_MS: u64 = 1_500;
 const KEYS: u8 = 4;
 
-/// What a run is made of.
+/// The parameters of a run.
 #[derive(Clone, Copy, Debug)]
 pub struct Plan {
     pub seed: u64,
@@ -35,14 +35,15 @@ pub struct Plan {
     pub verbose: bool,
 }
 
-/// A replica's data: what was applied, in its order.
+/// A replica's data: the applied records, in order.
 #[derive(Clone, Debug, Default)]
 struct Store {
     lineage: Vec<Write>,
-    /// Of everything up to each write.
+    /// Hash of everything up to each write.
     hashes: Vec<u64>,
     requests: BTreeSet<(u64, u64)>,
-    /// How long the lineage was after each record, and the chain there, by generation and next offset.
+    /// The length of the lineage after each record, and the chain there, by generation and next
+    /// offset.
     lengths: BTreeMap<(Generation, u64), (usize, Chain)>,
 }
 
@@ -73,43 +74,44 @@ struct Disk {
     store: Store,
 }
 
-/// What a read found.
+/// The result of a read.
 #[derive(Clone, Copy, Debug)]
 struct Seen {
     key: u8,
-    /// How many writes there were up to the last of the key, with it; 0 without one.
+    /// The number of writes up to the last one of the key, inclusive; 0 without one.
     place: usize,
     value: Option<u64>,
 }
 
 struct Node {
     disk: Disk,
-    /// None while it is down.
+    /// `None` while it is down.
     replica: Option<Replica>,
-    /// Counts starts: what was under way before one is gone.
+    /// Counts starts: operations from before a start are lost.
     boot: u64,
-    /// The fetch that counts, and where it goes on.
+    /// The current fetch, and its next offset.
     fetch: u64,
     at: u64,
-    /// Writes that wait for their acknowledgement: the client's operation.
+    /// Writes waiting for their acknowledgement: the client's operation.
     waiting: HashMap<(u64, u64), u64>,
-    /// Reads under way: the client's operation, and what was read.
+    /// Reads in progress: the client's operation, and its result.
     reads: HashMap<u64, (u64, Option<Seen>)>,
     paused_until: u64,
-    /// What follows the log, and what reads records again, see it as an older leader has it, until then.
+    /// The follower of the log, and the reader of single records, see it as an older leader has it,
+    /// until then.
     behind: [Option<(u64, Branch)>; 2],
-    /// Records that are being written.
+    /// Records being written.
     applying: u32,
     /// Everything that was ever on its disk, by generation, next offset and chain.
     ever: HashSet<(Generation, u64, Chain)>,
-    /// The record that was given to the replica last.
+    /// The last record given to the replica.
     given: Vec<Write>,
 }
 
-/// A log's number and the epoch of the leader who has that branch of it.
+/// A log's number and the epoch of the leader that has this branch of it.
 type Branch = (u64, i32);
 
-/// Of a node: what follows the log, and what reads records again.
+/// Readers of a node: the follower of the log, and the reader of single records.
 const FOLLOWS: usize = 0;
 const READS_AGAIN: usize = 1;
 
@@ -174,16 +176,17 @@ enum Event {
     Operator,
 }
 
-/// An operation of a client that is under way.
+/// An operation of a client in progress.
 #[derive(Clone, Debug)]
 struct Operation {
     client: u64,
     key: u8,
-    /// Of a write.
+    /// The value of a write.
     value: Option<u64>,
     tries: u32,
     asked: u64,
-    /// What a read has to see at least: how many writes of the key were known to be acknowledged when it began.
+    /// The minimum that a read has to see: the number of writes of the key known to be acknowledged
+    /// when it started.
     floor: usize,
 }
 
@@ -199,24 +202,25 @@ pub struct World {
     events: HashMap<u64, Event>,
     sequence: u64,
     log: FakeLog,
-    /// As leaders before had it. They may take records yet.
+    /// The log as earlier leaders had it. They may still accept records.
     branches: Vec<FakeLog>,
     profile: Profile,
     invariants: Invariants,
-    /// Visits of the operator to a slot that does not go on.
+    /// The operator's visits to a slot that does not advance.
     visits: u32,
     healed_at: u64,
-    /// How long there are faults.
+    /// Duration of faults.
     faults_ms: u64,
     nodes: BTreeMap<NodeId, Node>,
-    /// Pairs that cannot speak, and nodes that do not reach the log, until then.
+    /// Partitioned pairs, and nodes that cannot reach the log, until then.
     cut: HashMap<(NodeId, NodeId), u64>,
     off_log: HashMap<NodeId, u64>,
     operations: HashMap<u64, Operation>,
     next_operation: u64,
     next_read: u64,
     counters: HashMap<u64, u64>,
-    /// What some replica showed as stable, and what was acknowledged of it, per key the place of its latest acknowledged write.
+    /// Records that some replica showed as stable, and the acknowledged ones; by key, the position
+    /// of its latest acknowledged write.
     agreed: Vec<Write>,
     floors: HashMap<u8, usize>,
     pub acknowledged: u64,
@@ -224,7 +228,7 @@ pub struct World {
     pub generations: u64,
     healed: bool,
     salt: u64,
-    /// Acknowledged after healing, by the node that was asked.
+    /// Acknowledged after the faults ended, by the node that received the request.
     after: BTreeSet<NodeId>,
     broken: Option<Violation>,
     pub trace: Vec<String>,
@@ -306,7 +310,7 @@ impl World {
         }
     }
 
-    /// Runs to the end; answers what was broken.
+    /// Runs to the end; returns the first violation.
     pub fn run(&mut self) -> Result<(), Violation> {
         while let Some(Reverse((time, number))) = self.queue.pop() {
             self.now = time;
@@ -372,7 +376,7 @@ impl World {
         let Some(it) = self.nodes.get(&node) else {
             return;
         };
-        // A message reaches whoever is there when it comes.
+        // A message reaches whatever node is up when it arrives.
         let is_message = matches!(
             &event,
             Event::Input {
@@ -417,7 +421,7 @@ impl World {
         it.waiting.clear();
         it.reads.clear();
         let boot = it.boot;
-        // Random, as it is for real: what was asked before a crash may look like what is asked after it.
+        // Random, as in production: a question from before a crash may look like one after it.
         let start = self.rng.u64(..);
         let (replica, out) =
             Replica::with_rules(node, start, it.disk.saved.clone(), self.plan.rules);
@@ -436,7 +440,8 @@ impl World {
         self.note(|| format!("{node} crashes"));
     }
 
-    /// It crashes, or its store fails, which is the same to a replica, and comes again by itself.
+    /// Crashes a node, or fails its store, which looks the same to a replica; it restarts on its
+    /// own.
     fn fail(&mut self, node: NodeId) {
         self.crash(node);
         let wait = self.rng.u64(100..2_000);
@@ -613,7 +618,7 @@ impl World {
             it.at = next;
             self.give(node, Input::Record(record));
             let it = &self.nodes[&node];
-            // It may have asked for others, or crashed.
+            // It may have requested others, or crashed.
             if it.fetch != fetch || it.boot != boot || it.replica.is_none() {
                 return;
             }
@@ -655,10 +660,10 @@ impl World {
         if cursor.position.generation > Generation::default() {
             self.generations = self.generations.max(cursor.position.generation.number);
         }
-        // What is in the store is seen before the replica is told.
+        // What is in the store is visible before the replica is notified.
         let boot = it.boot;
         if it.applying > 0 && self.rng.bool() {
-            // It is said with the next.
+            // Included in the next one.
             return;
         }
         let input = Input::Applied {
@@ -679,7 +684,7 @@ impl World {
         let Some(disk) = disk else {
             return self.give(node, Input::Copied(None));
         };
-        // It goes on meanwhile, or dies.
+        // It continues meanwhile, or crashes.
         let (wait, boot) = (
             self.rng.u64(0..self.profile.copy_ms),
             self.nodes[&node].boot,
@@ -708,7 +713,7 @@ impl World {
         if !replica.may_become(&disk.saved.cursor) {
             return self.give(node, Input::CopyRefused);
         }
-        // Much may be said to it until it is there.
+        // Many messages may arrive until then.
         let wait = self.rng.u64(0..200);
         self.at(wait, Event::Install { node, boot, disk });
     }
@@ -752,7 +757,7 @@ impl World {
     fn append(&mut self, node: NodeId, boot: u64, entry: Entry, again: bool) {
         let generation = entry.header.generation;
         let is_begin = matches!(entry.header.kind, Kind::Begin(_));
-        // A leader that was deposed may not know it yet.
+        // A deposed leader may not know it yet.
         let deposed = self.nodes[&node].behind[FOLLOWS]
             .filter(|_| self.rng.u32(..100) < self.profile.deposed);
         let mut branches = self.branches.iter_mut();
@@ -768,7 +773,7 @@ impl World {
             )
         });
         if again {
-            // A producer that was not told tries again.
+            // A producer without an acknowledgement tries again.
             let wait = self.rng.u64(1..600);
             let entry = Box::new(entry);
             self.at(

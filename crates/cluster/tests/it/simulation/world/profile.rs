@@ -1,29 +1,32 @@
-//! What kind of bad days a seed gets.
+//! The mix of faults of a seed.
 
-/// How often things happen.
+/// The frequencies of events.
 #[derive(Clone, Copy, Debug)]
 pub struct Profile {
-    /// Between two faults.
+    /// Time between two faults.
     pub fault_ms: (u64, u64),
-    /// Of 100 faults, those that are another leader before any other kind is thrown for, and changes of replicas after that.
+    /// Of 100 faults, the number that elect another leader before any other kind is drawn, and of
+    /// changes of replicas after that.
     pub leaders: u32,
     pub changes: u32,
-    /// One leader of so many lacks the last records; and had the log as it was before, without what came since.
+    /// One leader in this many lacks the last records; and one has the log as it was before,
+    /// without what came since.
     pub leaders_per_loss: u32,
     pub leaders_per_return: u32,
-    /// One of so many may lack what is stable, too.
+    /// One in this many may also lack stable records.
     pub leaders_per_accident: u32,
-    /// How long at most a leader before is seen yet; of 100 records that are appended meanwhile by who sees it, it takes so many.
+    /// How long an earlier leader is still seen, at most; and the percentage of records that it
+    /// accepts meanwhile from nodes that see it.
     pub behind_ms: u64,
     pub deposed: u32,
-    /// A crash between two outputs, one in so many.
+    /// A crash between two outputs, one in this many.
     pub outputs_per_crash: u32,
-    /// How late the latest messages come, and how long a copy takes.
+    /// Maximum delay of messages, and duration of a copy.
     pub late_ms: u64,
     pub copy_ms: u64,
-    /// Everything may be lost, and operators err.
+    /// Everything may be lost, and operators make mistakes.
     pub loses_all: bool,
-    /// The log is long from the start on.
+    /// Number of records at the start.
     pub records_at_start: u64,
     pub records_per_poll: u64,
 }
@@ -32,7 +35,7 @@ impl Profile {
     pub fn of(seed: u64) -> Profile {
         let profile = Profile::by_kind(seed % 6);
         match seed % 250 {
-            // More than are remembered in any case.
+            // More than are always kept.
             50..54 => Profile {
                 records_at_start: 5_000,
                 records_per_poll: 400,

@@ -1,4 +1,4 @@
-//! What slots are started with, whatever the log and the network are.
+//! Starts slots over any log and network.
 
 use std::sync::Arc;
 
@@ -9,13 +9,13 @@ use database::Databases;
 use crate::Error;
 use crate::control::{Catalogue, ControlSlot, OnSetting};
 use crate::copy::{Copier, Source};
-use crate::home::{Cluster, random};
+use crate::membership::{Cluster, random};
 use crate::replicas::Replicas;
 use crate::slot::DataSlot;
 use crate::validation::Validators;
 
-/// What slots are started with.
-pub(crate) struct Parts<'a> {
+/// The parameters of all slots.
+pub(crate) struct SlotStarter<'a> {
     pub node: NodeId,
     pub cluster: &'a Cluster,
     pub databases: &'a Arc<Databases>,
@@ -25,8 +25,8 @@ pub(crate) struct Parts<'a> {
     pub source: Arc<dyn Source>,
 }
 
-impl Parts<'_> {
-    /// Starts the control slot and those of documents.
+impl SlotStarter<'_> {
+    /// Starts the control slot and the data slots.
     pub fn start_slots(&self, replicas: &Replicas, on_setting: OnSetting) -> Result<(), Error> {
         let slots = self.cluster.slots;
         let copier = Copier::new(self.databases, self.catalogue, slots, self.source.clone());

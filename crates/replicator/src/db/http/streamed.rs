@@ -1,28 +1,28 @@
-//! Documents whose attachments are streams.
+//! Reads and writes documents whose attachments are streams.
 
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, Method, Response};
 
 use super::docs::is_database_gone;
-use super::{Answer, Call, HttpPeer, JSON, cause, doc_path, encoded, retried, whole};
+use super::{Answer, Call, HttpDb, JSON, cause, doc_path, encoded, retried, whole};
+use crate::db::budget::Socket;
+use crate::db::outbound::TOKEN;
 use crate::error::Error;
-use crate::peer::budget::Socket;
-use crate::peer::ways::TOKEN;
 
-/// What became of a document that was sent as a stream.
+/// The result of sending a document as a stream.
 pub enum Put {
     Done,
-    /// Error and reason.
+    /// Refused: error and reason.
     Refused(String, String),
-    /// It may be taken another time.
+    /// Failed: it may be retried.
     Failed(String),
 }
 
-impl HttpPeer {
-    /// The answer that has a revision with all its attachments, preferably as `multipart/related`; `None` when the revision is
-    /// gone. Attachments come as they are stored, `gzipped` ones too, or else
-    /// decoded, in one JSON text.
+impl HttpDb {
+    /// Opens the response with a revision and all its attachments, preferably as
+    /// `multipart/related`; `None` when the revision is gone. Attachments come as they are stored,
+    /// including `gzipped` ones; otherwise decoded, in one JSON text.
     ///
     /// # Errors
     /// Those of requests.
@@ -37,7 +37,8 @@ impl HttpPeer {
             doc_path(id),
             encoded(rev)
         );
-        // A multipart answer has attachments as they are stored, whatever was asked for; only JSON has them decoded.
+        // A multipart response has attachments as they are stored, whatever was requested; only
+        // JSON has them decoded.
         let accept = match gzipped {
             true => "multipart/related, application/json",
             false => "application/json",
@@ -54,14 +55,14 @@ impl HttpPeer {
         }
         let answer = whole(response)
             .await
-            .map_err(|f| self.error(&call, &f.told))?;
+            .map_err(|f| self.error(&call, &f.body))?;
         match answer.status {
             404 if !is_database_gone(&answer) => Ok(None),
             _ => Err(self.refusal(&call, &answer)),
         }
     }
 
-    /// Writes a revision from a stream, once.
+    /// Writes a revision from a stream, without retries.
     ///
     /// # Errors
     /// [`Error::NoDatabase`].
@@ -98,7 +99,7 @@ impl HttpPeer {
         };
         let answer: Answer = match answer {
             Ok(answer) => answer,
-            Err(failed) => return Ok(Put::Failed(failed.told)),
+            Err(failed) => return Ok(Put::Failed(failed.body)),
         };
         Ok(match answer.status {
             200..300 => Put::Done,
@@ -106,11 +107,11 @@ impl HttpPeer {
                 return Err(Error::NoDatabase(self.base.to_string()));
             }
             401 if self.auth.has_session() => {
-                // The session ran out, perhaps.
+                // The session may have expired.
                 self.auth.renew(&self.ways).await;
-                Put::Failed(answer.told())
+                Put::Failed(answer.body())
             }
-            status if retried(status) || status == 400 => Put::Failed(answer.told()),
+            status if retried(status) || status == 400 => Put::Failed(answer.body()),
             _ => {
                 let (error, reason) = error_of(&answer.body);
                 Put::Refused(error, reason)
@@ -121,12 +122,12 @@ impl HttpPeer {
 
 fn error_of(body: &Bytes) -> (String, String) {
     #[derive(serde::Deserialize, Default)]
-    struct Told {
+    struct ErrorBody {
         #[serde(default)]
         error: String,
         #[serde(default)]
         reason: String,
     }
-    let told: Told = serde_json::from_slice(body).unwrap_or_default();
-    (told.error, told.reason)
+    let body: ErrorBody = serde_json::from_slice(body).unwrap_or_default();
+    (body.error, body.reason)
 }

@@ -1,7 +1,8 @@
-//! Databases come and go.
+//! Creates and drops databases of a cluster.
 //!
-//! One goes in two steps. Nodes delete it when they apply the second, which they cannot undo; the first, that it will go, is there to stay by
-//! then. So whatever becomes of the log, a database that one node has deleted never comes back at the others: what is left of it goes, too.
+//! A drop has two steps. Nodes delete the database when they apply the second one, which is
+//! irreversible; the first, the announcement, is stable by then. So whatever the log loses, a
+//! database that one node has deleted never returns at the others: they drop their remains, too.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,9 +17,9 @@ use crate::control::entry::{CataloguedDatabase, Entry, EntryOutcome};
 use crate::control::state::ControlState;
 use crate::gateway::{GOING, Gateway};
 
-/// So often it is tried to create a database in whose place one is going.
+/// Maximum number of attempts to create a database while one of its name is being dropped.
 const CREATE_ATTEMPTS_MAX: u32 = 4;
-/// A database that was to go for so long goes by another node, since who said it may be gone.
+/// Interval after which another node finishes an announced drop, since its author may be down.
 const FINISHED_EVERY: Duration = Duration::from_secs(5);
 
 fn unavailable(e: Error) -> database::Error {
@@ -37,7 +38,7 @@ impl Gateway {
             Some((before.uuid, before.q as usize, before.is_going))
         };
         if self.catalogue.with(before).is_some() {
-            // It may have been deleted elsewhere.
+            // It may have been deleted by another node.
             self.fresh_control().await.map_err(unavailable)?;
         }
         for _ in 0..CREATE_ATTEMPTS_MAX {
@@ -50,7 +51,7 @@ impl Gateway {
                         database: database.clone(),
                     };
                     match self.enter_for_client(entry).await {
-                        // Others made one, or the one before is going.
+                        // Another node created one, or the old one is being dropped.
                         Err(database::Error::DatabaseExists) => {}
                         done => return done,
                     }
@@ -61,7 +62,7 @@ impl Gateway {
     }
 
     pub(crate) async fn delete_now(&self, name: &str) -> Result<(), database::Error> {
-        // In the place of one that has gone another one of its name may have come.
+        // A dropped database may have been replaced by another of its name.
         for _ in 0..2 {
             let db = self.databases.get(name)?;
             let (uuid, shards) = (db.uuid(), db.all_shards().len());
@@ -77,7 +78,7 @@ impl Gateway {
         Err(database::Error::NoDatabase)
     }
 
-    /// Drops a database of which it was said that it goes, and that has so many shards.
+    /// Drops an announced database with this many shards.
     pub(crate) async fn drop_announced(
         &self,
         uuid: DatabaseUuid,
@@ -96,8 +97,8 @@ impl Gateway {
                 }
             }
         }
-        // Who knows only the state before it can write no more, once all slots wait for this one. Also when somebody else was first, who may
-        // not have come to that.
+        // A node that knows only the previous state cannot write any more, once all slots wait for
+        // this version. Also when another node was first, which may not have come to this.
         let version = self.catalogue.version();
         self.stays(version).await.map_err(unavailable)?;
         let awaits = self.slots_of(uuid, shards).into_iter().map(|slot| {
@@ -111,9 +112,9 @@ impl Gateway {
     }
 }
 
-/// Drops what others said would go and did not, for as long as it is not dropped itself.
+/// Finishes drops that others announced and did not complete, until the future is dropped.
 pub(crate) async fn finish_drops(gateway: Arc<Gateway>) {
-    // For how many turns each is known here.
+    // The number of rounds for which each has been known here.
     let mut turns: BTreeMap<DatabaseUuid, usize> = BTreeMap::new();
     loop {
         tokio::time::sleep(FINISHED_EVERY).await;
@@ -125,7 +126,7 @@ pub(crate) async fn finish_drops(gateway: Arc<Gateway>) {
             going.collect()
         });
         turns.retain(|uuid, _| going.contains_key(uuid));
-        // One after the other: who is first may not know of it.
+        // One node after the other: the first one may not know of it.
         let before = gateway.members.live_before_me();
         for (uuid, shards) in going {
             let turn = turns.entry(uuid).or_default();
@@ -133,7 +134,7 @@ pub(crate) async fn finish_drops(gateway: Arc<Gateway>) {
             if *turn > before + 1
                 && let Err(e) = gateway.drop_announced(uuid, shards).await
             {
-                tracing::debug!(error = %e, "a database that is to go is still there");
+                tracing::debug!(error = %e, "a database to be deleted still exists");
             }
         }
     }

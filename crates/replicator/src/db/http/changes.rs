@@ -1,18 +1,18 @@
-//! The changes of a database behind HTTP, and what it misses of another's.
+//! Reads the changes of a database behind HTTP, and requests the revisions that it lacks.
 
 use bytes::Bytes;
 use reqwest::Method;
 use serde_json::{Value, json};
 
 use super::super::changes::{Change, ChangesQuery, HttpFeed};
-use super::{Answer, Call, Failed, HttpPeer, encoded, whole};
+use super::{Answer, Call, Failed, HttpDb, encoded, whole};
+use crate::db::Missing;
+use crate::db::budget::Socket;
 use crate::error::Error;
 use crate::options::Selection;
-use crate::peer::Missing;
-use crate::peer::budget::Socket;
 
-impl HttpPeer {
-    /// Path and body of a request for changes.
+impl HttpDb {
+    /// Returns path and body of a `_changes` request.
     pub(super) fn changes_request(
         &self,
         query: &ChangesQuery,
@@ -62,7 +62,7 @@ impl HttpPeer {
     }
 
     pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
-        // Whatever is chosen of them, as in CouchDB: nobody runs a filter to count.
+        // Unfiltered, as in CouchDB: no filter runs just to count.
         let once = ChangesQuery {
             continuous: false,
             include_docs: false,
@@ -85,7 +85,7 @@ impl HttpPeer {
             None => Call::new(Method::GET, &path),
             Some(body) => Call::post(&path, body),
         };
-        // A filter may pass over many changes, and a feed that ends has no heartbeats.
+        // A filter may skip many changes, and a feed that ends has no heartbeats.
         call.patient = !query.continuous && query.selection != Selection::All;
         let place = self.connections.clone().acquire_owned().await;
         let place = place.map_err(|_| Error::Stopped)?;

@@ -1,4 +1,5 @@
-//! Who a peer says that it is: nobody, a name and a password, or a session that these were exchanged for.
+//! Authenticates at another server: anonymously, with name and password, or with a session obtained
+//! for these.
 
 use std::time::Duration;
 
@@ -9,30 +10,30 @@ use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
 
+use crate::db::outbound::{Outbound, TOKEN};
 use crate::endpoint::Remote;
-use crate::peer::ways::{TOKEN, Ways};
 
-/// How long a login may take: passwords are slow to check.
+/// Maximum time of a login: checking passwords is slow.
 const LOGIN_TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A session whose time nobody knows is made anew after so long; CouchDB's last ten minutes.
+/// Age at which a session of unknown lifetime is renewed; CouchDB's last ten minutes.
 const SESSION_TIME: Duration = Duration::from_secs(275);
 
 pub struct Auth {
     credentials: Option<Credentials>,
     session: Mutex<Option<Session>>,
-    /// Where sessions are made; `None` when none are wanted.
+    /// The URL for logins; `None` without sessions.
     login: Option<Url>,
 }
 
 struct Session {
     cookie: HeaderValue,
-    /// When to make another: a server may answer an expired one as if nobody asked, and refuse documents.
+    /// When to renew: a server may treat an expired session as anonymous, and refuse documents.
     until: Instant,
 }
 
 impl Session {
-    /// The session that an answer brings, if it does.
+    /// Returns the session in the cookie of a response.
     fn of(headers: &HeaderMap) -> Option<Session> {
         let cookies = headers.get_all(SET_COOKIE).iter();
         let cookie = cookies.filter_map(|c| c.to_str().ok()).find(|c| {
@@ -61,8 +62,8 @@ struct Credentials {
 }
 
 impl Auth {
-    /// With `sessions`, logs in; where that fails the password is sent with every request.
-    pub async fn open(ways: &Ways, remote: &Remote, sessions: bool) -> Auth {
+    /// With `sessions`, logs in; if that fails the password is sent with every request.
+    pub async fn open(ways: &Outbound, remote: &Remote, sessions: bool) -> Auth {
         let credentials = remote.credentials().map(|(user, password)| Credentials {
             user: user.to_owned(),
             password: password.to_owned(),
@@ -73,7 +74,7 @@ impl Auth {
                 .iter()
                 .any(|(n, _)| n.eq_ignore_ascii_case(name))
         };
-        // Where failures must look alike there is nothing to be tried beforehand.
+        // Where failures must look alike, nothing may be probed beforehand.
         let sessions = sessions && !ways.hides_failures();
         let wanted =
             sessions && credentials.is_some() && !speaks("authorization") && !speaks("cookie");
@@ -90,8 +91,8 @@ impl Auth {
         self.session.lock().is_some()
     }
 
-    /// Logs in again when the session is about to run out.
-    pub async fn keep(&self, ways: &Ways) {
+    /// Logs in again shortly before the session expires.
+    pub async fn keep(&self, ways: &Outbound) {
         let due = self
             .session
             .lock()
@@ -102,7 +103,7 @@ impl Auth {
         }
     }
 
-    /// A server may bring a new session with any answer.
+    /// Any server may set a new session with any response.
     pub fn note(&self, headers: &HeaderMap) {
         if !headers.contains_key(SET_COOKIE) || !self.has_session() {
             return;
@@ -113,12 +114,12 @@ impl Auth {
     }
 
     /// Logs in again.
-    pub async fn renew(&self, ways: &Ways) {
+    pub async fn renew(&self, ways: &Outbound) {
         let session = self.log_in(ways).await;
         *self.session.lock() = session;
     }
 
-    async fn log_in(&self, ways: &Ways) -> Option<Session> {
+    async fn log_in(&self, ways: &Outbound) -> Option<Session> {
         let (login, who) = (self.login.as_ref()?, self.credentials.as_ref()?);
         let body = json!({"name": who.user, "password": who.password}).to_string();
         let way = ways.to(login).await.ok()?;
@@ -143,7 +144,7 @@ impl Auth {
             return request.header(COOKIE, session.cookie.clone());
         }
         match &self.credentials {
-            // Marked as sensitive by the client.
+            // The client marks it as sensitive.
             Some(who) => request.basic_auth(&who.user, Some(&who.password)),
             None => request,
         }

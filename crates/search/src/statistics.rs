@@ -1,7 +1,9 @@
-//! What scores depend on besides the documents that have them: how many documents there are, and in how many of them a term is.
+//! Corpus statistics, which scores depend on: the number of documents, and the document frequency
+//! of each term.
 //!
-//! Every update changes that, and so does every merge. A page is asked with what the page before it found, so that both have the same
-//! scores: no hit moves across the place where a page ends, whoever writes meanwhile.
+//! Every update and every merge changes them. The request for a page carries the statistics of the
+//! page before, so that both have the same scores: no hit moves across the page boundary, whatever
+//! is written meanwhile.
 
 use std::cell::RefCell;
 use std::collections::BTreeMap;
@@ -10,15 +12,16 @@ use crate::Error;
 use crate::reader::Reader;
 use crate::similarity::FieldStatistics;
 
-/// Numbers of a query that go on to its next page, at most. Of a longer query the others are counted anew.
+/// The maximum number of statistics of a query that its next page reuses. For a longer query the
+/// others are counted again.
 const NUMBERS_MAX: usize = 256;
 
-/// Numbers of an index as they were when a query was asked first, by what they count.
+/// Statistics of an index as of the first page of a query, by the hash of the counted thing.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Statistics(BTreeMap<u32, (u64, u64)>);
 
 impl Statistics {
-    /// As bytes: each number after the hash of what it counts.
+    /// Encodes them: each number after the hash of the counted thing.
     pub fn to_bytes(&self) -> Vec<u8> {
         let mut out = vec![];
         for (hash, (first, second)) in &self.0 {
@@ -29,7 +32,7 @@ impl Statistics {
         out
     }
 
-    /// From what [`Statistics::to_bytes`] made; `None` of other bytes.
+    /// Decodes the output of [`Statistics::to_bytes`]; `None` for other bytes.
     pub fn from_bytes(mut bytes: &[u8]) -> Option<Statistics> {
         let mut numbers = BTreeMap::new();
         while let Some((hash, rest)) = bytes.split_first_chunk() {
@@ -64,7 +67,7 @@ fn take_number(bytes: &mut &[u8]) -> Option<u64> {
     None
 }
 
-/// What a number counts.
+/// The thing that a statistic counts.
 #[derive(Clone, Copy)]
 enum Counted<'a> {
     Documents,
@@ -88,7 +91,7 @@ impl Counted<'_> {
     }
 }
 
-/// The numbers of a query, which are counted in the index when they are not known from the page before.
+/// The statistics of a query, which are counted in the index unless the page before supplied them.
 pub(crate) struct Numbers(RefCell<Statistics>);
 
 impl Numbers {
@@ -100,7 +103,7 @@ impl Numbers {
         self.0.into_inner()
     }
 
-    /// Those of one of the shards of the index.
+    /// Returns those of one shard of the index.
     pub fn of<'a>(&'a self, shard: usize, reader: &'a Reader) -> ShardNumbers<'a> {
         ShardNumbers {
             all: &self.0,
@@ -110,7 +113,7 @@ impl Numbers {
     }
 }
 
-/// The numbers of a query in a shard.
+/// The statistics of a query in a shard.
 pub(crate) struct ShardNumbers<'a> {
     all: &'a RefCell<Statistics>,
     shard: usize,
@@ -135,19 +138,19 @@ impl ShardNumbers<'_> {
         Ok(found)
     }
 
-    /// How many documents there are.
+    /// Returns the number of documents.
     pub fn docs_max(&self) -> Result<u64, Error> {
         let count = || Ok((self.reader.docs_max(), 0));
         Ok(self.known_or(Counted::Documents, count)?.0)
     }
 
-    /// In how many documents a term is.
+    /// Returns the number of documents that contain a term.
     pub fn doc_freq(&self, term: &[u8]) -> Result<u64, Error> {
         let count = || Ok((self.reader.doc_freq(term)?, 0));
         Ok(self.known_or(Counted::Term(term), count)?.0)
     }
 
-    /// What is known of a field.
+    /// Returns the statistics of a field.
     pub fn of_field(&self, field: &str) -> Result<FieldStatistics, Error> {
         let (docs, tokens) = self.known_or(Counted::Field(field), || {
             let FieldStatistics { docs, tokens } = self.reader.statistics(field)?;

@@ -1,6 +1,8 @@
-//! Revisions with large attachments: brought one at a time, as streams, so that no attachment is ever in memory as a whole.
+//! Copies revisions with large attachments one at a time, as streams, so that no attachment is ever
+//! in memory as a whole.
 //!
-//! Between two servers the `multipart/related` body of the one's answer is the body of the request to the other.
+//! Between two servers, the `multipart/related` body of the response from one is the body of the
+//! request to the other.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -19,27 +21,27 @@ use super::long::Holding;
 use super::{Body, Doc, Peer, Refused, retry};
 use crate::error::Error;
 
-/// The content type of attachments that have none.
+/// The content type of attachments without one.
 const DEFAULT_TYPE: &str = "application/octet-stream";
-/// Longest text of a document that comes with attachments, in bytes.
+/// Maximum length of the text of a document with attachments, in bytes.
 const TEXT_BYTES_MAX: usize = 64 << 20;
 
-/// How one try ended.
+/// The result of one attempt.
 enum Tried {
     Done(Vec<Refused>),
-    /// It may go better next time.
+    /// Failed, and may be retried: the reason.
     Again(String),
-    /// The source has no such revision.
+    /// The source does not have the revision.
     Missing,
 }
 
-/// Brings one revision. Answers why the target refused it, if it did.
+/// Copies one revision. Returns the target's reason for refusing it, if it does.
 ///
 /// # Errors
 /// Those of requests.
 pub async fn bring(
-    source: &Peer,
-    target: &Peer,
+    source: &Db,
+    target: &Db,
     id: &str,
     rev: &str,
     retries: u32,
@@ -48,10 +50,10 @@ pub async fn bring(
     let mut was_missing = false;
     loop {
         let tried = match (source, target) {
-            (Peer::Http(source), Peer::Http(to)) => relay(source, to, id, rev).await?,
-            (Peer::Http(source), Peer::Local(to)) => download(source, to, id, rev).await?,
-            (Peer::Local(source), Peer::Http(to)) => upload(source, to, id, rev).await?,
-            (Peer::Local(source), Peer::Local(to)) => copy(source, to, id, rev).await?,
+            (Db::Http(source), Db::Http(to)) => relay(source, to, id, rev).await?,
+            (Db::Http(source), Db::Local(to)) => download(source, to, id, rev).await?,
+            (Db::Local(source), Db::Http(to)) => upload(source, to, id, rev).await?,
+            (Db::Local(source), Db::Local(to)) => copy(source, to, id, rev).await?,
         };
         match tried {
             Tried::Done(refused) => return Ok(refused),
@@ -64,7 +66,7 @@ pub async fn bring(
                 return Err(Error::Request(format!("attachments of {id}: {told}")));
             }
             Tried::Again(told) => {
-                tracing::debug!(id, told, attempt, "attachments are brought again");
+                tracing::debug!(id, told, attempt, "attachments are fetched again");
                 tokio::time::sleep(retry::wait(attempt, None)).await;
                 attempt += 1;
             }
@@ -72,9 +74,9 @@ pub async fn bring(
     }
 }
 
-/// Of a revision that is gone, that it was not written; as long as the source names it, it is not gone.
-async fn leave_out(source: &Peer, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
-    if let Peer::Http(source) = source {
+/// Reports a purged revision as not written; while the source still lists it, it is not purged.
+async fn leave_out(source: &Db, id: &str, rev: &str) -> Result<Vec<Refused>, Error> {
+    if let Db::Http(source) = source {
         source.leave_out(id, &[rev.to_owned()]).await?;
     }
     Ok(vec![Refused {
@@ -84,7 +86,8 @@ async fn leave_out(source: &Peer, id: &str, rev: &str) -> Result<Vec<Refused>, E
     }])
 }
 
-/// The type of an answer that is a document with attachments behind it; `None` when it is JSON alone.
+/// Returns the content type of a response that contains a document and attachments; `None` for
+/// plain JSON.
 fn multipart_type(response: &reqwest::Response) -> Option<String> {
     let header = response.headers().get(CONTENT_TYPE)?.to_str().ok()?;
     let kind = header.split(';').next()?.trim();
@@ -92,9 +95,9 @@ fn multipart_type(response: &reqwest::Response) -> Option<String> {
         .then(|| header.to_owned())
 }
 
-async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Result<Tried, Error> {
+async fn relay(source: &HttpDb, target: &HttpDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
-    let mut socket = source.socket_apart().await;
+    let mut socket = source.streamed_socket().await;
     let Some(response) = (source.open_with_attachments(&mut socket, (id, rev), gzipped)).await?
     else {
         return Ok(Tried::Missing);
@@ -106,7 +109,7 @@ async fn relay(source: &HttpPeer, target: &HttpPeer, id: &str, rev: &str) -> Res
     put(target, id, &kind, length, response.into()).await
 }
 
-/// Writes a document that came as JSON, its attachments in Base64.
+/// Writes a document that came as JSON with its attachments in Base64.
 async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
     response: reqwest::Response,
     write: impl FnOnce(Vec<Doc>) -> F,
@@ -127,7 +130,7 @@ async fn write_json<F: Future<Output = Result<Vec<Refused>, Error>>>(
 }
 
 async fn put(
-    target: &HttpPeer,
+    target: &HttpDb,
     id: &str,
     kind: &str,
     length: Option<u64>,
@@ -144,12 +147,7 @@ async fn put(
     })
 }
 
-async fn upload(
-    source: &LocalPeer,
-    target: &HttpPeer,
-    id: &str,
-    rev: &str,
-) -> Result<Tried, Error> {
+async fn upload(source: &LocalDb, target: &HttpDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let gzipped = target.takes_gzipped().await;
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
@@ -165,12 +163,8 @@ async fn upload(
     Ok(Tried::Done(vec![]))
 }
 
-/// The document, and what the revision has become; `None` when it is not there.
-fn edits_of(
-    source: &LocalPeer,
-    id: &str,
-    rev: &str,
-) -> Result<Option<(DocId, Vec<EditDoc>)>, Error> {
+/// Returns the document's id and the revision's edit; `None` if it does not exist.
+fn edits_of(source: &LocalDb, id: &str, rev: &str) -> Result<Option<(DocId, Vec<EditDoc>)>, Error> {
     let (Ok(id), Ok(rev)) = (DocId::new(id), Rev::parse(rev)) else {
         return Ok(None);
     };
@@ -178,22 +172,22 @@ fn edits_of(
     Ok((!edits.is_empty()).then_some((id, edits)))
 }
 
-/// What a body is put together from, the next last.
-type Parts = Vec<Part>;
+/// The parts of a body in reverse order.
+type BodyParts = Vec<BodyPart>;
 
-enum Part {
+enum BodyPart {
     Text(Bytes),
     Content(AttachmentReader),
 }
 
-/// A document and its attachments: content type, length and parts. They go as they are stored, or, when the target does not
-/// take `gzipped` ones, decoded.
+/// Builds the body of a document with attachments: content type, length and parts. Attachments are
+/// sent as they are stored, or decoded if the target does not accept `gzipped` ones.
 fn multipart(
-    source: &LocalPeer,
+    source: &LocalDb,
     id: &DocId,
     edit: &EditDoc,
     gzipped: bool,
-) -> Result<(String, u64, Parts), Error> {
+) -> Result<(String, u64, BodyParts), Error> {
     let failed = |e: &dyn std::fmt::Display| Error::Request(e.to_string());
     let mut writer = Writer::new(&boundary()?).map_err(|e| failed(&e))?;
     let head = PartHead {
@@ -223,19 +217,20 @@ fn multipart(
         };
         writer.part(&head, &mut text);
         length += text.len() as u64 + shown.stored_length;
-        parts.push(Part::Text(std::mem::take(&mut text).into()));
+        parts.push(BodyPart::Text(std::mem::take(&mut text).into()));
         let decode = shown.encoding != file.encoding;
         let reader = source.db.attachment_reader(id, file, None, decode)?;
-        parts.push(Part::Content(reader));
+        parts.push(BodyPart::Content(reader));
     }
     writer.end(&mut text);
     length += text.len() as u64;
-    parts.push(Part::Text(text.into()));
+    parts.push(BodyPart::Text(text.into()));
     parts.reverse();
     Ok((writer.content_type("related"), length, parts))
 }
 
-/// How an attachment is sent. One whose decoded length is not sure cannot be announced decoded.
+/// Returns the form in which an attachment is sent. It can be announced as decoded only if its
+/// decoded length is certain.
 fn sent(file: &Attachment, gzipped: bool) -> Attachment {
     let mut shown = file.clone();
     if !gzipped && !file.length_unsure {
@@ -245,11 +240,11 @@ fn sent(file: &Attachment, gzipped: bool) -> Attachment {
     shown
 }
 
-async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>, Parts)> {
+async fn next_piece(mut parts: BodyParts) -> Option<(Result<Bytes, database::Error>, BodyParts)> {
     loop {
         match parts.pop()? {
-            Part::Text(text) => return Some((Ok(text), parts)),
-            Part::Content(mut reader) => {
+            BodyPart::Text(text) => return Some((Ok(text), parts)),
+            BodyPart::Content(mut reader) => {
                 let read = tokio::task::spawn_blocking(move || (reader.next_piece(), reader)).await;
                 let (piece, reader) = match read {
                     Ok(read) => read,
@@ -258,7 +253,7 @@ async fn next_piece(mut parts: Parts) -> Option<(Result<Bytes, database::Error>,
                 match piece {
                     Ok(None) => {}
                     Ok(Some(bytes)) => {
-                        parts.push(Part::Content(reader));
+                        parts.push(BodyPart::Content(reader));
                         return Some((Ok(bytes), parts));
                     }
                     Err(e) => return Some((Err(e), vec![])),
@@ -274,8 +269,8 @@ fn boundary() -> Result<String, Error> {
     Ok(HEXLOWER.encode(&random))
 }
 
-/// Copies between two databases of this server, as the bytes are stored.
-async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Result<Tried, Error> {
+/// Copies between two databases of this server, without decoding the stored bytes.
+async fn copy(source: &LocalDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
     let Some((doc_id, edits)) = edits_of(source, id, rev)? else {
         return Ok(Tried::Missing);
     };
@@ -290,7 +285,7 @@ async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Re
             };
             let mut sink = (target.db).attachment_sink(&doc_id, &file.content_type, options);
             let reader = source.db.attachment_reader(&doc_id, file, None, false)?;
-            let mut parts = vec![Part::Content(reader)];
+            let mut parts = vec![BodyPart::Content(reader)];
             while let Some((piece, rest)) = next_piece(parts).await {
                 parts = rest;
                 if let Err(e) = sink.write(piece?).await {
@@ -319,7 +314,8 @@ async fn copy(source: &LocalPeer, target: &LocalPeer, id: &str, rev: &str) -> Re
     Ok(Tried::Done(vec![]))
 }
 
-/// An attachment that the database does not take is a document that it refuses; anything else is a failure.
+/// Treats an attachment that the database does not accept as a refused document; any other error is
+/// a failure.
 fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
     match e {
         database::Error::AttachmentTooLarge => Ok(Tried::Done(vec![Refused {
@@ -327,7 +323,7 @@ fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
             error: "attachment_too_large".into(),
             reason: e.to_string(),
         }])),
-        // Garbled on its way, perhaps.
+        // It may have been damaged in transit.
         database::Error::DigestMismatch | database::Error::BadRequest(_) => {
             Ok(Tried::Again(e.to_string()))
         }
@@ -335,13 +331,8 @@ fn refused_upload(id: &str, e: database::Error) -> Result<Tried, Error> {
     }
 }
 
-async fn download(
-    source: &HttpPeer,
-    target: &LocalPeer,
-    id: &str,
-    rev: &str,
-) -> Result<Tried, Error> {
-    let mut socket = source.socket_apart().await;
+async fn download(source: &HttpDb, target: &LocalDb, id: &str, rev: &str) -> Result<Tried, Error> {
+    let mut socket = source.streamed_socket().await;
     let Some(mut response) = (source.open_with_attachments(&mut socket, (id, rev), true)).await?
     else {
         return Ok(Tried::Missing);
@@ -405,7 +396,7 @@ enum Broken {
     Refused(database::Error),
 }
 
-/// An attachment that follows its document.
+/// An attachment expected after its document.
 struct Expected {
     name: String,
     content_type: String,
@@ -414,20 +405,20 @@ struct Expected {
     file: Option<Attachment>,
 }
 
-/// A document with attachments coming in.
+/// A document with attachments that is being received.
 struct Receiving<'a> {
-    target: &'a LocalPeer,
+    target: &'a LocalDb,
     id: &'a DocId,
     text: BytesMut,
     doc: Option<EditDoc>,
     expected: Vec<Expected>,
-    /// Which of those expected comes in.
+    /// The index of the expected attachment that is being received.
     uploading: Option<(usize, AttachmentSink)>,
     held: Vec<Uploaded>,
 }
 
 impl<'a> Receiving<'a> {
-    fn new(target: &'a LocalPeer, id: &'a DocId) -> Receiving<'a> {
+    fn new(target: &'a LocalDb, id: &'a DocId) -> Receiving<'a> {
         Receiving {
             target,
             id,
@@ -441,8 +432,8 @@ impl<'a> Receiving<'a> {
 
     async fn event(&mut self, event: Event) -> Result<(), Broken> {
         match event {
-            Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
-            Event::Part(_) | Event::End => {}
+            Event::BodyPart(headers) if self.doc.is_some() => self.begin(&headers),
+            Event::BodyPart(_) | Event::End => {}
             Event::Data(bytes) if self.doc.is_none() => {
                 if self.text.len() + bytes.len() > TEXT_BYTES_MAX {
                     return Err(Broken::Garbled("the document is too long".into()));
@@ -473,7 +464,7 @@ impl<'a> Receiving<'a> {
         Ok(())
     }
 
-    /// The part is the attachment that its file name says, or else the next of those that are still to come.
+    /// Starts a part: it is the attachment with its file name, or else the next expected one.
     fn begin(&mut self, headers: &Headers) {
         let open = |e: &Expected| e.file.is_none();
         let named = headers
@@ -506,7 +497,7 @@ impl<'a> Receiving<'a> {
             .collect())
     }
 
-    /// The document and what it holds; `None` when attachments are missing.
+    /// Returns the document and its uploads; `None` when attachments are missing.
     fn finish(self) -> Option<(EditDoc, Vec<Uploaded>)> {
         let mut doc = self.doc?;
         for expected in self.expected {
@@ -533,7 +524,7 @@ fn expected(name: &str, entry: &Value) -> Expected {
     }
 }
 
-/// The bytes of a digest `md5-…`.
+/// Parses the bytes of a digest `md5-…`.
 fn md5(digest: &str) -> Option<[u8; 16]> {
     let bytes = STANDARD.decode(digest.strip_prefix("md5-")?).ok()?;
     bytes.try_into().ok()

@@ -1,11 +1,12 @@
-//! Sockets to other servers: how many all replications may have, and how many those of one user.
+//! Limits the sockets to other servers, over all replications and per user.
 //!
-//! A socket either has a request under way or rests in the pool of a client. A request holds a permit of its lane from before it is
-//! sent until its answer has been read. Each pool is limited to what it was granted when its client was built. A feed holds none: a
-//! job has one feed, and the number of jobs that run at a time is limited.
+//! A socket either has a request in flight or is idle in the pool of a client. A request holds a
+//! permit of its lane from before it is sent until its response has been read. Each pool is limited
+//! to the grant that its client was built with. A feed holds no permit: a job has one feed, and the
+//! number of running jobs is limited.
 //!
-//! A task that holds a permit may wait for one of a later lane, never of the same or an earlier one: no two jobs can wait for each
-//! other. The lanes are in that order.
+//! A task that holds a permit may wait for one of a later lane, never of the same or an earlier
+//! one, so jobs cannot deadlock. The lanes are declared in that order.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Weak};
@@ -19,40 +20,43 @@ use super::long::{self, Counted};
 
 /// Idle sockets that one client keeps at most,
 const IDLE_MAX: usize = 32;
-/// and a client for uploads and slow answers, which are rare.
+/// Maximum number of idle sockets of a client for uploads and slow responses, which are rare.
 const IDLE_UPLOADS_MAX: usize = 4;
-/// A client is granted at most this part of the idle sockets that are left, so that the last ones have some.
+/// A client is granted at most one in this number of the remaining idle sockets, so that later
+/// clients get some.
 const IDLE_PART: usize = 4;
 
-/// What a request is for.
+/// The purpose of a request.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Lane {
-    /// Reads from a source, and its checkpoints.
+    /// Reads from a source, and writes of its checkpoint.
     Source,
-    /// A single revision with its attachments, which is read while other answers of the source wait.
-    Apart,
-    /// Everything that is sent to a target.
+    /// Reads of a single revision with its attachments, while other responses of the source are
+    /// pending.
+    Streamed,
+    /// All requests to a target.
     Target,
 }
 
-const LANES: [Lane; 3] = [Lane::Source, Lane::Apart, Lane::Target];
+const LANES: [Lane; 3] = [Lane::Source, Lane::Streamed, Lane::Target];
 
 impl Lane {
-    /// Of so many sockets in all, those of the lane. An eighth is left for idle ones, and a quarter for feeds.
+    /// Returns the lane's share of all sockets. An eighth is left for idle ones, and a quarter for
+    /// feeds.
     fn part(self, sockets: usize) -> usize {
         match self {
             Lane::Source | Lane::Target => sockets / 4,
-            Lane::Apart => sockets / 8,
+            Lane::Streamed => sockets / 8,
         }
     }
 }
 
-/// The sockets of all replications of a server.
+/// The socket budget of all replications of a server.
 pub struct Budget {
     sockets: usize,
-    /// For everyone, by lane.
+    /// For all users, by lane.
     all: [Arc<Semaphore>; 3],
-    /// For users who are no server admins, by lane: three quarters.
+    /// For users who are not server admins, by lane: three quarters.
     users: [Arc<Semaphore>; 3],
     shares: Mutex<HashMap<String, Weak<Share>>>,
     idle_left: Mutex<usize>,
@@ -60,7 +64,7 @@ pub struct Budget {
     long_answers: Arc<Queue>,
 }
 
-/// What one user may have, by lane: half.
+/// The share of one user, by lane: half.
 struct Share([Arc<Semaphore>; 3]);
 
 fn lanes(sockets: usize, part: impl Fn(usize) -> usize) -> [Arc<Semaphore>; 3] {
@@ -83,7 +87,7 @@ impl Budget {
         })
     }
 
-    /// The account of a user; of server admins without a name.
+    /// Returns the account of a user; `None` for server admins.
     pub fn account(self: &Arc<Self>, user: Option<&str>) -> Account {
         Account {
             budget: self.clone(),
@@ -103,7 +107,7 @@ impl Budget {
         share
     }
 
-    /// Idle sockets for the pool of a client, until the grant is dropped.
+    /// Grants idle sockets to the pool of a client, until the grant is dropped.
     pub fn grant_idle(self: &Arc<Self>, uploads: bool) -> Idle {
         let max = if uploads { IDLE_UPLOADS_MAX } else { IDLE_MAX };
         let mut left = self.idle_left.lock();
@@ -115,16 +119,16 @@ impl Budget {
         }
     }
 
-    /// Whether more than half of the idle sockets are granted.
+    /// Returns whether more than half of the idle sockets are granted.
     pub fn is_idle_short(&self) -> bool {
         *self.idle_left.lock() < self.sockets / 16
     }
 }
 
-/// Idle sockets that a pool may keep.
+/// A grant of idle sockets for a pool.
 pub struct Idle {
     budget: Arc<Budget>,
-    /// How many.
+    /// The number of sockets.
     pub sockets: usize,
 }
 
@@ -134,7 +138,7 @@ impl Drop for Idle {
     }
 }
 
-/// Whom the sockets of a replication are counted for.
+/// The account that a replication's sockets are charged to.
 #[derive(Clone)]
 pub struct Account {
     budget: Arc<Budget>,
@@ -164,27 +168,27 @@ impl Account {
         let at = lane as usize;
         let own = self.share.as_ref().map(|share| &share.0[at]);
         let users = self.share.as_ref().map(|_| &self.budget.users[at]);
-        // Always in this order: a user who has all of a share keeps no others waiting.
+        // Always in this order, so that a user who has used up a share does not block others.
         let (own, users) = (permit(own).await, permit(users).await);
         [own, users, permit(Some(&self.budget.all[at])).await]
     }
 }
 
-/// A permit. Nothing closes the semaphores.
+/// Acquires a permit. The semaphores are never closed.
 async fn permit(of: Option<&Arc<Semaphore>>) -> Option<OwnedSemaphorePermit> {
     of?.clone().acquire_owned().await.ok()
 }
 
 type Permits = [Option<OwnedSemaphorePermit>; 3];
 
-/// A request that may be under way.
+/// The permits of a request.
 pub struct Socket {
     permits: Permits,
     from: Option<(Account, Lane)>,
 }
 
 impl Socket {
-    /// That of a feed, which is not counted.
+    /// Returns an uncounted permit, for a feed.
     pub fn of_feed() -> Socket {
         Socket {
             permits: [None, None, None],
@@ -192,7 +196,7 @@ impl Socket {
         }
     }
 
-    /// Lets others have it for a time, until the request is repeated.
+    /// Releases the permits for a time, until the request is retried.
     pub async fn rest(&mut self, time: Duration) {
         self.permits = [None, None, None];
         tokio::time::sleep(time).await;

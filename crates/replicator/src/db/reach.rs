@@ -1,7 +1,9 @@
-//! Where replications of others than server admins may connect to, and which addresses are this very server's.
+//! Decides which addresses replications of users other than server admins may connect to, and which
+//! addresses belong to this server.
 //!
-//! What counts is the address that is connected to: names are looked up by a resolver that leaves out what is not allowed, and
-//! addresses in URLs are looked at before. So a name that means something else a moment later, or a redirect, leads nowhere.
+//! The address that is actually connected to decides: names are resolved by a resolver that drops
+//! forbidden addresses, and addresses in URLs are checked before. So DNS rebinding and redirects
+//! lead nowhere.
 
 use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, UdpSocket};
 
@@ -9,21 +11,21 @@ use ipnet::IpNet;
 use reqwest::dns::{Addrs, Name, Resolve, Resolving};
 use url::{Host, Url};
 
-/// What `[replicator] allowed_addresses` allows.
+/// The value of `[replicator] allowed_addresses`.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Allowed {
     /// Every address.
     pub any: bool,
-    /// This very server.
+    /// This server itself.
     pub own: bool,
-    /// Addresses of the Internet, but for those of this machine.
+    /// Public addresses, except those of this machine.
     pub public: bool,
-    /// Networks that are named.
+    /// Listed networks.
     pub networks: Vec<IpNet>,
 }
 
 impl Allowed {
-    /// Reads the setting; answers also what of it is not understood, which allows nothing.
+    /// Parses the setting; also returns the invalid entries, which allow nothing.
     pub fn parse(setting: &str) -> (Allowed, Vec<String>) {
         let (mut allowed, mut unknown) = (Allowed::default(), vec![]);
         let words = setting.split(',').map(str::trim).filter(|w| !w.is_empty());
@@ -50,18 +52,19 @@ impl Allowed {
     }
 }
 
-/// Where a client connects to.
+/// The addresses that a client may connect to.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Reach {
     Anywhere,
-    /// These addresses.
+    /// Allowed addresses only.
     Only(Allowed),
-    /// What listens there, which is this very server.
+    /// The listeners of this server that the URL leads to.
     Own(Vec<SocketAddr>),
 }
 
 impl Reach {
-    /// Whether connections to this address may be made. Of [`Reach::Own`] the port is right already.
+    /// Returns whether connections to this address are allowed. For [`Reach::Own`] the port has
+    /// been checked already.
     pub fn permits(&self, address: IpAddr) -> bool {
         match self {
             Reach::Anywhere => true,
@@ -70,13 +73,14 @@ impl Reach {
         }
     }
 
-    /// Whether a URL's host may be connected to, as far as it says: names are up to the resolver.
+    /// Returns whether connections to a URL's host are allowed, if it is an address: names are left
+    /// to the resolver.
     pub fn permits_host(&self, url: &Url) -> bool {
         match url.host() {
             Some(Host::Ipv4(address)) => self.permits(address.into()),
             Some(Host::Ipv6(address)) => self.permits(address.into()),
             Some(Host::Domain(name)) => match name.parse::<IpAddr>() {
-                // Of schemes whose hosts are not read as addresses.
+                // For schemes whose hosts are not parsed as addresses.
                 Ok(address) => self.permits(address),
                 Err(_) => true,
             },
@@ -85,7 +89,7 @@ impl Reach {
     }
 }
 
-/// The listeners that a URL leads to, if it leads to this very server.
+/// Returns this server's listeners that a URL leads to, if any.
 pub async fn own_listeners(url: &Url, listening: &[SocketAddr]) -> Option<Vec<SocketAddr>> {
     let port = url.port_or_known_default()?;
     let on_port = listening.iter().filter(|l| l.port() == port);
@@ -105,10 +109,10 @@ pub async fn own_listeners(url: &Url, listening: &[SocketAddr]) -> Option<Vec<So
     leads_here.then_some(listeners)
 }
 
-/// Whether a connection to this address, at the listener's port, comes in there.
+/// Returns whether a connection to this address, at the listener's port, arrives at the listener.
 fn serves(listener: &SocketAddr, address: IpAddr) -> bool {
     let (at, address) = (listener.ip().to_canonical(), address.to_canonical());
-    // "Any address" as a target is this machine.
+    // Connecting to the unspecified address reaches this machine.
     let address = match address {
         IpAddr::V4(v4) if v4.is_unspecified() => Ipv4Addr::LOCALHOST.into(),
         IpAddr::V6(v6) if v6.is_unspecified() => Ipv6Addr::LOCALHOST.into(),
@@ -120,7 +124,8 @@ fn serves(listener: &SocketAddr, address: IpAddr) -> bool {
     (at.is_ipv6() || address.is_ipv4()) && is_of_this_machine(address)
 }
 
-/// Whether an address is this machine's: the system would talk to it from that very address. Nothing is sent.
+/// Returns whether an address belongs to this machine: the system would send from that very
+/// address. Nothing is sent.
 fn is_of_this_machine(address: IpAddr) -> bool {
     if address.is_loopback() || address.is_unspecified() {
         return true;
@@ -136,8 +141,8 @@ fn is_of_this_machine(address: IpAddr) -> bool {
     from.is_ok_and(|from| from.ip() == address)
 }
 
-/// Whether an address is one of the Internet: what is for private networks, for one machine or one link, for documentation, for
-/// groups, or leads to an IPv4 address by another way is none.
+/// Returns whether an address is public. Private, loopback, link-local, documentation, multicast
+/// and IPv4-mapping addresses are not.
 fn is_public(address: IpAddr) -> bool {
     match address.to_canonical() {
         IpAddr::V4(v4) => {
@@ -166,14 +171,14 @@ fn is_public(address: IpAddr) -> bool {
     }
 }
 
-/// Looks names up, and leaves out what may not be connected to.
+/// A resolver that drops forbidden addresses.
 pub struct Guarded(pub Reach);
 
 impl Resolve for Guarded {
     fn resolve(&self, name: Name) -> Resolving {
         let reach = self.0.clone();
         Box::pin(async move {
-            // The port is the URL's, whatever is said here.
+            // The port comes from the URL; this one is ignored.
             let found = tokio::net::lookup_host((name.as_str(), 0)).await?;
             let allowed: Vec<SocketAddr> = found.filter(|a| reach.permits(a.ip())).collect();
             match allowed.is_empty() {
@@ -274,7 +279,7 @@ mod tests {
         assert!(on("0.0.0.0:5984", "127.9.9.9"));
         assert!(!on("0.0.0.0:5984", "::1"));
         assert!(on("[::]:5984", "::1") && on("[::]:5984", "127.0.0.1"));
-        // An address of documentation is nobody's.
+        // A documentation address belongs to no machine.
         assert!(!on("0.0.0.0:5984", "192.0.2.1"));
     }
 

@@ -1,6 +1,7 @@
-//! The two ends of a replication, alike whether they are on this server or behind HTTP.
+//! The two databases of a replication, with one interface for databases on this server and behind
+//! HTTP.
 
-pub mod apart;
+pub mod attachments;
 mod budget;
 mod changes;
 mod client;
@@ -9,7 +10,6 @@ mod local;
 mod long;
 mod reach;
 mod retry;
-mod ways;
 
 use bytes::Bytes;
 use document::EditDoc;
@@ -19,61 +19,61 @@ use tokio::sync::mpsc;
 pub use budget::Lane;
 pub use changes::{Change, ChangesQuery, Feed, Read};
 pub use client::Clients;
-pub use http::HttpPeer;
-pub use local::LocalPeer;
+pub use http::HttpDb;
+pub use local::LocalDb;
+pub use outbound::{Rights, TOKEN};
 pub use reach::Allowed;
-pub use ways::{Rights, TOKEN};
 
 use crate::error::Error;
 use crate::progress::Progress;
 
-/// What a database says of itself.
+/// Properties of a database.
 #[derive(Clone, Debug)]
 pub struct Info {
     pub update_seq: Value,
-    /// Differs between databases that had the same name, where the server says.
+    /// Distinguishes successive databases of the same name, if the server reports it.
     pub instance_start_time: Option<String>,
-    /// Whether there is nothing in it, and never was.
+    /// Whether it is empty, and has always been.
     pub is_empty: bool,
 }
 
-/// A revision on its way.
+/// A revision in transit.
 #[derive(Debug)]
 pub struct Doc {
     pub id: String,
     pub body: Body,
 }
 
-/// What a revision is made of.
+/// The contents of a revision.
 #[derive(Debug)]
 pub enum Body {
-    /// The whole JSON text, with `_id`, `_rev` and, unless it is a first revision, `_revisions`.
+    /// The full JSON text, with `_id`, `_rev` and, unless it is a first revision, `_revisions`.
     Json(Bytes),
-    /// As the database has it.
+    /// The database's own form.
     Edit(Box<EditDoc>),
-    /// To be brought by itself, because its attachments are large: the revision.
-    Apart(String),
+    /// A revision that is copied separately as a stream, because its attachments are large.
+    Streamed(String),
 }
 
 impl Body {
-    /// About so many bytes.
+    /// Returns the approximate size, in bytes.
     pub fn size(&self) -> usize {
         match self {
             Body::Json(text) => text.len(),
             Body::Edit(edit) => edit.body.len() + 256,
-            Body::Apart(_) => 0,
+            Body::Streamed(_) => 0,
         }
     }
 }
 
-/// Revisions that the target misses.
+/// Revisions that the target lacks.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Missing {
     pub id: String,
     pub revs: Vec<String>,
 }
 
-/// Why the target did not take a document.
+/// The reason why the target refused a document.
 #[derive(Clone, Debug)]
 pub struct Refused {
     pub id: String,
@@ -81,22 +81,22 @@ pub struct Refused {
     pub reason: String,
 }
 
-/// Documents read, in portions of bounded size.
+/// Documents that were read, in portions of bounded size.
 pub type Portions = mpsc::Sender<Vec<Doc>>;
 
-/// An end of a replication.
-pub enum Peer {
-    Local(LocalPeer),
-    Http(Box<HttpPeer>),
+/// The source or target of a replication.
+pub enum Db {
+    Local(LocalDb),
+    Http(Box<HttpDb>),
 }
 
-impl Peer {
+impl Db {
     /// # Errors
     /// [`Error::NoDatabase`], [`Error::Unauthorized`], [`Error::NoAccess`], and those of requests.
     pub async fn info(&self) -> Result<Info, Error> {
         match self {
-            Peer::Local(peer) => peer.info(),
-            Peer::Http(peer) => peer.info().await,
+            Db::Local(db) => db.info(),
+            Db::Http(db) => db.info().await,
         }
     }
 
@@ -106,24 +106,24 @@ impl Peer {
     /// [`Error::Unauthorized`], [`Error::NoAccess`], and those of requests.
     pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
         match self {
-            // Made before the peer was opened.
-            Peer::Local(_) => Ok(()),
-            Peer::Http(peer) => peer.create(params).await,
+            // Created before it was opened.
+            Db::Local(_) => Ok(()),
+            Db::Http(db) => db.create(params).await,
         }
     }
 
-    /// A document, or a local one (`_local/…`), in its newest revision.
+    /// Returns the winning revision of a document, or a local one (`_local/…`).
     ///
     /// # Errors
     /// Those of requests.
     pub async fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
         match self {
-            Peer::Local(peer) => peer.read(id),
-            Peer::Http(peer) => peer.read(id).await,
+            Db::Local(db) => db.read(id),
+            Db::Http(db) => db.read(id).await,
         }
     }
 
-    /// Writes a local document, and answers its new `_rev`.
+    /// Writes a local document, and returns its new `_rev`.
     ///
     /// # Errors
     /// [`Error::CheckpointCommitFailure`] when it was refused, and those of requests.
@@ -134,27 +134,27 @@ impl Peer {
         body: &Map<String, Value>,
     ) -> Result<String, Error> {
         match self {
-            Peer::Local(peer) => peer.write_local(id, rev, body).await,
-            Peer::Http(peer) => peer.write_local(id, rev, body).await,
+            Db::Local(db) => db.write_local(id, rev, body).await,
+            Db::Http(db) => db.write_local(id, rev, body).await,
         }
     }
 
-    /// Waits until everything written is on disk; answers [`Info::instance_start_time`].
+    /// Waits until all writes are on disk; returns [`Info::instance_start_time`].
     ///
     /// # Errors
     /// Those of requests.
     pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
         match self {
-            Peer::Local(peer) => peer.ensure_full_commit().await,
-            Peer::Http(peer) => peer.ensure_full_commit().await,
+            Db::Local(db) => db.ensure_full_commit().await,
+            Db::Http(db) => db.ensure_full_commit().await,
         }
     }
 
-    /// Changes after a seq that a feed has not shown yet, if the server tells.
+    /// Returns the number of changes after a seq, if the server reports it.
     pub async fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
         match self {
-            Peer::Local(peer) => peer.pending(query, since),
-            Peer::Http(peer) => peer.pending(query, since).await,
+            Db::Local(db) => db.pending(query, since),
+            Db::Http(db) => db.pending(query, since).await,
         }
     }
 
@@ -164,26 +164,26 @@ impl Peer {
     /// Those of requests.
     pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<Feed, Error> {
         match self {
-            Peer::Local(peer) => peer.changes(query, since).map(Feed::Local),
-            Peer::Http(peer) => peer.changes(query, since).await.map(Feed::Http),
+            Db::Local(db) => db.changes(query, since).map(Feed::Local),
+            Db::Http(db) => db.changes(query, since).await.map(Feed::Http),
         }
     }
 
-    /// Which of these revisions are not here.
+    /// Returns the revisions of `changes` that the database lacks.
     ///
     /// # Errors
     /// Those of requests.
     pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
         match self {
-            Peer::Local(peer) => peer.revs_diff(changes),
-            Peer::Http(peer) => peer.revs_diff(changes).await,
+            Db::Local(db) => db.revs_diff(changes),
+            Db::Http(db) => db.revs_diff(changes).await,
         }
     }
 
     /// Reads revisions with their ancestors and attachments.
     ///
     /// # Errors
-    /// Those of requests; [`Error::Stopped`] when nobody takes the portions any more.
+    /// Those of requests; [`Error::Stopped`] when the receiver of the portions is gone.
     pub async fn fetch(
         &self,
         wanted: Vec<Missing>,
@@ -191,38 +191,38 @@ impl Peer {
         progress: &Progress,
     ) -> Result<(), Error> {
         match self {
-            Peer::Local(peer) => peer.fetch(wanted, portions).await,
-            Peer::Http(peer) => peer.fetch(wanted, portions, progress).await,
+            Db::Local(db) => db.fetch(wanted, portions).await,
+            Db::Http(db) => db.fetch(wanted, portions, progress).await,
         }
     }
 
-    /// Writes revisions as they are; answers those that were refused.
+    /// Writes revisions under their existing ids; returns those that were refused.
     ///
     /// # Errors
     /// Those of requests.
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         match self {
-            Peer::Local(peer) => peer.write(docs).await,
-            Peer::Http(peer) => peer.write(docs).await,
+            Db::Local(db) => db.write(docs).await,
+            Db::Http(db) => db.write(docs).await,
         }
     }
 }
 
-/// The wait before repetition number `attempt` (from 0).
+/// Returns the wait before retry number `attempt` (from 0).
 pub fn retry_wait(attempt: u32) -> std::time::Duration {
     retry::wait(attempt, None)
 }
 
 pub use retry::random;
 
-/// Attachments of a document that are together up to this long, in bytes, come along in its JSON.
+/// Attachments of a document up to this total length, in bytes, are included in its JSON.
 const SMALL_ATTACHMENTS_BYTES: u64 = 64 << 10;
-/// Documents of one portion, at most,
+/// Maximum number of documents of a portion.
 const PORTION_DOCS_MAX: usize = 500;
-/// and about so many bytes.
+/// Approximate maximum size of a portion, in bytes.
 const PORTION_BYTES_MAX: usize = 2 << 20;
 
-/// Gathers documents into portions.
+/// Collects documents into portions.
 struct Gather<'a> {
     portions: &'a Portions,
     docs: Vec<Doc>,

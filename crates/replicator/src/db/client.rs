@@ -1,4 +1,5 @@
-//! HTTP clients: jobs that connect to one server alike share one, and with it its connections.
+//! HTTP clients. Jobs that connect to a server in the same way share a client, and so its
+//! connections.
 
 use std::collections::VecDeque;
 use std::sync::{Arc, OnceLock, Weak};
@@ -14,19 +15,19 @@ use crate::endpoint::{Proxy, Remote};
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// How long an idle connection is kept.
+/// Maximum idle time of a connection.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(60);
-/// Clients that are kept after their last job has ended, for the next one.
+/// Clients kept for reuse after their last job has ended.
 const CLIENTS_KEPT: usize = 8;
 
-/// What distinguishes clients.
+/// The properties that distinguish clients.
 #[derive(Clone, PartialEq)]
 struct Kind {
-    /// The server: a pool is of one, so that the number of its sockets is known.
+    /// The server. Each pool serves one server, so that the number of its sockets is known.
     origin: Origin,
     proxy: Option<Proxy>,
     timeout: Duration,
-    /// For requests whose body, or the wait for the answer, may take longer than any silence.
+    /// For requests whose body, or whose response, may take longer than the read timeout.
     uploads: bool,
     verify: bool,
     trusted: Option<String>,
@@ -37,11 +38,11 @@ struct Kind {
 /// A client for one server.
 pub struct Pooled {
     pub client: Client,
-    // Dropped last: the idle sockets are closed with the client.
+    // Dropped last: the client closes the idle sockets.
     _idle: Idle,
 }
 
-/// The clients in use.
+/// The cache of clients.
 #[derive(Default)]
 pub struct Clients {
     table: Mutex<Table>,
@@ -55,14 +56,16 @@ struct Table {
 }
 
 impl Clients {
-    /// The sockets of all replications, by the settings at the first call: what the process may have stays as it is.
+    /// Returns the socket budget of all replications, sized by the settings of the first call;
+    /// later changes of the setting have no effect.
     pub fn budget(&self, settings: &Settings) -> &Arc<Budget> {
         self.budget
             .get_or_init(|| Budget::new(settings.sockets_max, settings.selection_bytes_max))
     }
 
-    /// The client for an endpoint's requests to a URL; with `uploads`, one that waits for an answer as long as the request takes. Hosts that are
-    /// addresses it connects to whatever `reach` says.
+    /// Returns the client for an endpoint's requests to a URL; with `uploads`, one that waits for
+    /// the response as long as the request takes. It connects to hosts that are IP addresses
+    /// whatever `reach` is.
     ///
     /// # Errors
     /// [`Error::Request`] when a certificate cannot be read.
@@ -108,7 +111,7 @@ impl Clients {
 }
 
 fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
-    // Whoever installed one first wins; both are the same.
+    // The first installation wins; all are equal.
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!(
@@ -124,7 +127,7 @@ fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
         .pool_idle_timeout(IDLE_TIME_MAX)
         .pool_max_idle_per_host(idle_max)
         .connect_timeout(kind.timeout)
-        // A peer that takes no bytes any more is gone.
+        // A server that stops reading is considered dead.
         .tcp_user_timeout(kind.timeout);
     if !kind.uploads {
         builder = builder.read_timeout(kind.timeout);
@@ -135,7 +138,7 @@ fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
     if let Some(proxy) = &kind.proxy {
         let mut url = proxy.0.clone();
         if url.scheme() == "socks5" {
-            // The proxy looks names up.
+            // Makes the proxy resolve names.
             let by_name = url.as_str().replacen("socks5:", "socks5h:", 1);
             url = by_name.parse().map_err(|_| failed("proxy"))?;
         }

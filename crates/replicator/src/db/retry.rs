@@ -1,13 +1,14 @@
-//! How often, and how long after, a request is tried again.
+//! Delays of retries.
 
 use std::time::Duration;
 
-/// Wait before the first repetition.
+/// Delay before the first retry.
 const FIRST_WAIT: Duration = Duration::from_millis(250);
-/// Longest wait, also when a server asks for a longer one.
+/// Maximum delay, also when a server requests a longer one.
 const WAIT_MAX: Duration = Duration::from_secs(300);
 
-/// The wait before repetition number `attempt` (from 0), with jitter, or what the server asked for.
+/// Returns the delay before retry number `attempt` (from 0), with jitter, or the one that the
+/// server requested.
 pub fn wait(attempt: u32, retry_after: Option<Duration>) -> Duration {
     if let Some(asked) = retry_after {
         return asked.min(WAIT_MAX);
@@ -18,15 +19,15 @@ pub fn wait(attempt: u32, retry_after: Option<Duration>) -> Duration {
     base / 2 + base.mul_f64(random() / 2.0)
 }
 
-/// From 0 to 1.
+/// Returns a random number from 0 to 1.
 pub fn random() -> f64 {
     let mut bytes = [0; 4];
-    // Without random numbers there is no jitter: everything else stays right.
+    // Without random numbers there is no jitter; nothing else depends on them.
     let _ = getrandom::fill(&mut bytes);
     f64::from(u32::from_ne_bytes(bytes)) / f64::from(u32::MAX)
 }
 
-/// Reads `Retry-After`: seconds, or a date.
+/// Parses `Retry-After`: seconds, or a date.
 pub fn retry_after(value: &str) -> Option<Duration> {
     if let Ok(seconds) = value.trim().parse() {
         return Some(Duration::from_secs(seconds));

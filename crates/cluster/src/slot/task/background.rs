@@ -1,4 +1,4 @@
-//! What takes long and is done beside the task: appends, reading the log again, copies.
+//! Slow operations that run in tasks of their own: appends, reading the log again, copies.
 
 use std::sync::atomic::Ordering;
 
@@ -6,7 +6,7 @@ use super::{Event, Task};
 use crate::log::{LogError, RawFound};
 use crate::position::NodeId;
 use crate::record::Body;
-use crate::replica::{Begin, Cursor, Found, Input};
+use crate::replica::{Begin, Cursor, Input, ReadBackResult};
 use crate::slot::propose::Batch;
 use crate::slot::types::{SlotStore, StagedCopy as _, StoreError};
 
@@ -17,9 +17,9 @@ impl<S: SlotStore> Task<S> {
             of,
             is_whole,
         } = batch;
-        // Called here, so that records come to the log in this order.
+        // Called here, so that records reach the log in this order.
         let appended = self.log.append(self.options.slot, record);
-        self.beside(async move {
+        self.spawn_background(async move {
             Event::Appended {
                 of,
                 is_whole,
@@ -32,7 +32,7 @@ impl<S: SlotStore> Task<S> {
         let (boot, generation) = (self.boot, begin.generation);
         let record = self.options.stamp.write(generation, &Body::Begin(begin));
         let appended = self.log.append(self.options.slot, record);
-        self.beside(async move {
+        self.spawn_background(async move {
             Event::BeginAppended {
                 boot,
                 generation,
@@ -48,7 +48,7 @@ impl<S: SlotStore> Task<S> {
         }
         let boot = self.boot;
         let found = self.log.read_back(self.options.slot, offset, epoch);
-        self.beside(async move {
+        self.spawn_background(async move {
             Event::ReadBack {
                 boot,
                 asked,
@@ -60,7 +60,7 @@ impl<S: SlotStore> Task<S> {
     pub(super) fn copy(&mut self, from: NodeId) {
         let boot = self.boot;
         let fetched = self.store.copy(from);
-        self.beside(async move {
+        self.spawn_background(async move {
             Event::Fetched {
                 boot,
                 result: fetched.await,
@@ -68,7 +68,10 @@ impl<S: SlotStore> Task<S> {
         });
     }
 
-    pub(super) fn beside(&self, work: impl Future<Output = Event<S::Copy>> + Send + 'static) {
+    pub(super) fn spawn_background(
+        &self,
+        work: impl Future<Output = Event<S::Copy>> + Send + 'static,
+    ) {
         let events = self.to_events.clone();
         tokio::spawn(async move {
             let _ = events.send(work.await);
@@ -114,10 +117,10 @@ impl<S: SlotStore> Task<S> {
             self.error = None;
         }
         let found = match result {
-            Ok(RawFound::Record(raw)) => Found::Record(self.decode(&raw).0),
-            Ok(RawFound::Trimmed) => Found::Trimmed,
-            Ok(RawFound::BeyondEnd) => Found::BeyondEnd,
-            // Asked again by ticks.
+            Ok(RawFound::Record(raw)) => ReadBackResult::Record(self.decode(&raw).0),
+            Ok(RawFound::Trimmed) => ReadBackResult::Trimmed,
+            Ok(RawFound::BeyondEnd) => ReadBackResult::BeyondEnd,
+            // Repeated by ticks.
             Err(error) => return self.error = Some(format!("the log was not read: {error}")),
         };
         let offset = asked.0;
@@ -142,7 +145,7 @@ impl<S: SlotStore> Task<S> {
         self.is_installing = true;
         self.board.replaced.fetch_add(1, Ordering::AcqRel);
         let installed = staged.install();
-        self.beside(async move {
+        self.spawn_background(async move {
             Event::Installed {
                 cursor,
                 result: installed.await,

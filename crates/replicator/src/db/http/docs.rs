@@ -1,4 +1,5 @@
-//! Documents of a database behind HTTP: read by `_bulk_get` or one by one, written by `_bulk_docs`.
+//! Reads documents of a database behind HTTP by `_bulk_get` or one by one, and writes them by
+//! `_bulk_docs`.
 
 use std::collections::HashMap;
 use std::sync::atomic::Ordering::Relaxed;
@@ -11,21 +12,22 @@ use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
-use super::{Answer, Call, Failed, HttpPeer, MISSING_WAIT, cause, whole};
+use super::{Answer, Call, Failed, HttpDb, MISSING_WAIT, cause, whole};
+use crate::db::Missing;
 use crate::error::Error;
 use crate::peer::Missing;
 use crate::peer::long::Holding;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
 
-/// So many documents with small attachments are asked for at once.
+/// Maximum number of documents with small attachments in one request.
 const ATTACHED_BULK_MAX: usize = 50;
-/// Revisions asked for in one URL.
+/// Maximum number of revisions in one URL.
 const OPEN_REVS_MAX: usize = 50;
-/// Documents that are read one by one at a time.
+/// Maximum number of concurrent reads of single documents.
 const SINGLE_READS_MAX: usize = 10;
 
-/// One result of `_bulk_get`.
+/// A result of `_bulk_get`.
 #[derive(Deserialize)]
 struct Got<'a> {
     id: String,
@@ -37,7 +39,7 @@ struct Got<'a> {
 struct GotRev<'a> {
     #[serde(borrow)]
     ok: Option<&'a RawValue>,
-    /// In CouchDB an object whose `rev` says which revision it is about.
+    /// In CouchDB, an object whose `rev` names the revision.
     error: Option<Value>,
 }
 
@@ -54,16 +56,16 @@ struct Stub {
     length: u64,
 }
 
-/// What `_bulk_get` did not settle.
+/// Revisions that `_bulk_get` did not return.
 #[derive(Default)]
 struct Left {
-    /// With attachments that fit into a bulk.
+    /// Revisions with attachments small enough for a bulk request.
     small: Vec<Missing>,
-    /// To be read one by one.
+    /// Revisions to read one by one.
     single: Vec<Missing>,
 }
 
-impl HttpPeer {
+impl HttpDb {
     pub async fn fetch(
         &self,
         wanted: Vec<Missing>,
@@ -108,7 +110,7 @@ impl HttpPeer {
         }
         drop(reads);
         if !late.is_empty() {
-            // Once for all of them: beside updates and compactions they may be many.
+            // Flushed once for all: with concurrent updates and compactions there may be many.
             out.flush().await?;
             tokio::time::sleep(MISSING_WAIT).await;
         }
@@ -125,13 +127,14 @@ impl HttpPeer {
         out.flush().await
     }
 
-    /// An answer to `call` as a whole.
+    /// Reads the complete response to `call`.
     async fn whole(&self, call: &Call<'_>, response: reqwest::Response) -> Result<Answer, Error> {
         let answer = whole(response).await;
         answer.map_err(|f| self.error(call, &f.told))
     }
 
-    /// Asks for many documents at once. False when the server has no `_bulk_get`: everything is in `left.single` then.
+    /// Requests many documents in one request. Returns false when the server does not support
+    /// `_bulk_get`: then all revisions are in `left.single`.
     async fn bulk_get(
         &self,
         mut wanted: Vec<Missing>,
@@ -155,8 +158,8 @@ impl HttpPeer {
             let status = response.status().as_u16();
             if matches!(status, 400 | 404 | 405 | 415 | 501) {
                 let answer = self.whole(&call, response).await?;
-                // A database that is gone is noticed by whoever reads single documents.
-                tracing::info!(url = %self.base, status = answer.status, "no _bulk_get: documents are read one by one");
+                // Reads of single documents detect a missing database.
+                tracing::info!(url = %self.base, status = answer.status, "the server does not support _bulk_get: documents are read one by one");
                 self.bulk_get.store(false, Relaxed);
                 continue;
             }
@@ -186,7 +189,7 @@ impl HttpPeer {
             let open = reading.open;
             wanted.retain(|doc| open.contains_key(&doc.id));
             match read {
-                // Ids that the server passed over.
+                // Ids that the server skipped.
                 Ok(Ok(())) => left.single.append(&mut wanted),
                 Ok(Err(failed)) if attempt < self.retries => {
                     (place.socket)
@@ -208,8 +211,8 @@ impl HttpPeer {
                 let text = match doc.body {
                     Body::Json(text) => text,
                     Body::Edit(edit) => edit_json(&edit).into(),
-                    // Whoever reads a document apart writes it apart.
-                    Body::Apart(_) => return None,
+                    // A document read as a stream is also written as a stream.
+                    Body::Streamed(_) => return None,
                 };
                 Some((doc.id, text))
             })
@@ -231,7 +234,7 @@ impl HttpPeer {
         drop(place);
         match answer.status {
             200..300 => Ok(refused(&answer)),
-            // Too much at once, or one that spoils it for the others: the halves tell.
+            // Too large, or one document fails the others: retry in halves.
             400 | 413 if docs.len() > 1 => {
                 let (first, second) = docs.split_at(docs.len() / 2);
                 let mut refused = Box::pin(self.write_texts(first)).await?;
@@ -266,11 +269,11 @@ pub fn is_database_gone(answer: &Answer) -> bool {
     )
 }
 
-/// A `_bulk_get` answer being read.
+/// A `_bulk_get` response being read.
 struct BulkRead<'a> {
-    /// Ids of which not every revision was answered yet, and how many.
+    /// The number of revisions still to come, by document id.
     open: HashMap<String, usize>,
-    /// What was asked for.
+    /// The requested revisions.
     wanted: &'a [Missing],
     attachments: bool,
     left: &'a mut Left,
@@ -278,7 +281,7 @@ struct BulkRead<'a> {
 }
 
 impl BulkRead<'_> {
-    /// The inner error: the answer broke off, or is garbled.
+    /// The inner error means that the response was cut off, or is garbled.
     async fn read(
         &mut self,
         mut response: reqwest::Response,
@@ -330,7 +333,7 @@ impl BulkRead<'_> {
             self.read_singly(&got.id, None);
         }
         for rev in &got.docs {
-            // Missing, or the server has no access itself: single reads tell.
+            // Missing, or the server itself has no access: a single read decides.
             let Some(doc) = rev.ok else {
                 let named = rev.error.as_ref().and_then(|e| e.get("rev")?.as_str());
                 self.read_singly(&got.id, named);
@@ -360,7 +363,7 @@ impl BulkRead<'_> {
                     revs: vec![rev],
                 });
             } else {
-                let body = Body::Apart(rev);
+                let body = Body::Streamed(rev);
                 out.add(Doc { id, body }).await?;
             }
         }
@@ -373,7 +376,8 @@ impl BulkRead<'_> {
         Ok(Ok(()))
     }
 
-    /// Has a revision that was asked for read by itself; without knowing which, all of that document.
+    /// Schedules a requested revision to be read singly; if the revision is unknown, all revisions
+    /// of the document.
     fn read_singly(&mut self, id: &str, rev: Option<&str>) {
         let Some(wanted) = self.wanted.iter().find(|wanted| wanted.id == id) else {
             return;
@@ -386,7 +390,7 @@ impl BulkRead<'_> {
     }
 }
 
-/// One entry for each document, and each revision once: answers are told apart by their ids.
+/// Merges the entries of each document, without duplicate revisions: responses are matched by id.
 fn merged(all: Vec<Missing>) -> Vec<Missing> {
     let mut of_id: HashMap<String, Vec<String>> = HashMap::with_capacity(all.len());
     for doc in all {
@@ -400,7 +404,7 @@ fn merged(all: Vec<Missing>) -> Vec<Missing> {
     of_id.into_iter().map(one).collect()
 }
 
-/// The length of a document's attachments together; `None` when it has none.
+/// Returns the total length of a document's attachments; `None` when it has none.
 pub fn attached(doc: &Bytes) -> Option<u64> {
     memchr::memmem::find(doc, b"\"_attachments\"")?;
     let attached: Attached = serde_json::from_slice(doc).ok()?;
@@ -452,7 +456,7 @@ fn bulk_docs_body(docs: &[(String, Bytes)]) -> Vec<u8> {
     body
 }
 
-/// A revision as JSON, with its ancestors.
+/// Returns a revision as JSON, with its ancestors.
 pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
     let mut out = Vec::with_capacity(edit.body.len() + 256);
     let (Some(id), Some(rev)) = (&edit.id, &edit.rev) else {
@@ -475,8 +479,8 @@ pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
     out
 }
 
-/// The refusals in an answer of `_bulk_docs`; what was taken may be listed as well. In PouchDB `error` is `true`, and `name` says
-/// which.
+/// Returns the refusals in a `_bulk_docs` response, which may list accepted documents as well. In
+/// PouchDB `error` is `true`, and `name` is the kind.
 fn refused(answer: &Answer) -> Vec<Refused> {
     #[derive(Deserialize)]
     struct Row {

@@ -1,4 +1,4 @@
-//! Revisions that are read one by one, and what becomes of those that the source names but does not have.
+//! Reads revisions one by one, and handles those that the source lists but does not have.
 
 use std::time::Duration;
 
@@ -10,17 +10,17 @@ use serde_json::value::RawValue;
 use super::super::changes::ChangesQuery;
 use super::super::{Body, Doc};
 use super::docs::{attached, is_database_gone, rev_of};
-use super::{Answer, Call, Failed, HttpPeer, doc_path, encoded, whole_up_to};
+use super::{Answer, Call, Failed, HttpDb, doc_path, encoded, whole_up_to};
+use crate::db::Missing;
 use crate::error::Error;
 use crate::options::Selection;
-use crate::peer::Missing;
 use crate::rows::ROW_BYTES_MAX;
 
-/// A revision that is missing is asked for again after so long: the server may be one of several that have yet to hear of it.
-/// CouchDB's `missing_doc_retry_msec`.
+/// Delay before a missing revision is requested again: the server may be a cluster whose nodes have
+/// not all received it. CouchDB's `missing_doc_retry_msec`.
 pub const MISSING_WAIT: Duration = Duration::from_secs(2);
 
-/// One result of `open_revs`.
+/// A result of `open_revs`.
 #[derive(Deserialize)]
 struct Opened<'a> {
     #[serde(borrow)]
@@ -28,14 +28,16 @@ struct Opened<'a> {
     missing: Option<String>,
 }
 
-/// Documents read, and the revisions that the server has not.
+/// Documents read, and revisions that the server does not have.
 type Found = (Vec<Doc>, Vec<String>);
 
-impl HttpPeer {
-    /// Reads revisions of one document that were missing a while ago. Those that have left the source since it named them are counted, and left out.
+impl HttpDb {
+    /// Reads revisions of a document that were missing earlier. Those that the source no longer
+    /// lists are counted, and left out.
     ///
     /// # Errors
-    /// Those of requests, and [`Error::Request`] when the source goes on naming a revision that it does not have.
+    /// Those of requests, and [`Error::Request`] when the source still lists a revision that it
+    /// does not have.
     pub async fn read_again(&self, wanted: Missing) -> Result<(Vec<Doc>, u64), Error> {
         let (docs, missing) = self.read_revs(&wanted).await?;
         self.leave_out(&wanted.id, &missing).await?;
@@ -64,10 +66,10 @@ impl HttpPeer {
                 match opened {
                     Opened { ok: Some(doc), .. } => {
                         let text = answer.body.slice_ref(doc.get().as_bytes());
-                        let apart = attached(&text).and_then(|_| rev_of(&text));
+                        let streamed = attached(&text).and_then(|_| rev_of(&text));
                         docs.push(Doc {
                             id: id.to_owned(),
-                            body: apart.map_or(Body::Json(text), Body::Apart),
+                            body: streamed.map_or(Body::Json(text), Body::Streamed),
                         });
                     }
                     Opened {
@@ -87,11 +89,11 @@ impl HttpPeer {
         }
     }
 
-    /// Decides about revisions that stay missing: those that were purged meanwhile are no longer among the changes, and are
-    /// left out. What the source still names must not be lost.
+    /// Decides about revisions that stay missing: purged ones are no longer in the changes feed,
+    /// and are left out. Those that the source still lists must not be lost.
     ///
     /// # Errors
-    /// [`Error::Request`] when the source still names one, and those of requests.
+    /// [`Error::Request`] when the source still lists one, and those of requests.
     pub async fn leave_out(&self, id: &str, revs: &[String]) -> Result<(), Error> {
         if revs.is_empty() {
             return Ok(());
@@ -102,11 +104,11 @@ impl HttpPeer {
             let path = doc_path(id);
             return Err(self.error(&Call::new(Method::GET, &path), &told));
         }
-        tracing::warn!(url = %self.base, id, ?revs, "revisions have left the source, and are not copied");
+        tracing::warn!(url = %self.base, id, ?revs, "revisions were removed from the source, and are not copied");
         Ok(())
     }
 
-    /// The leaves that the source names of a document now.
+    /// Returns the leaves that the source lists for a document now.
     async fn leaves(&self, id: &str) -> Result<Vec<String>, Error> {
         #[derive(Deserialize)]
         struct Changes {
@@ -133,8 +135,8 @@ impl HttpPeer {
             patient: true,
             ..Call::post(&path, body.unwrap_or_default())
         };
-        // A document that is read apart is left out while other answers wait to be read.
-        let mut socket = self.socket_apart().await;
+        // A document may be read as a stream while other responses are pending.
+        let mut socket = self.streamed_socket().await;
         let answer = self.json(&mut socket, call.clone()).await?;
         if !answer.is_ok() {
             return Err(self.refusal(&call, &answer));

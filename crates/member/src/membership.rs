@@ -1,4 +1,4 @@
-//! What a node keeps of its cluster, in the folder `cluster` of its data directory.
+//! The cluster membership of a node, stored in the folder `cluster` of its data directory.
 
 use std::fs;
 use std::io::Write as _;
@@ -13,43 +13,43 @@ use peers::{Authority, Identity};
 use serde::{Deserialize, Serialize};
 
 use crate::Error;
-use crate::control::entry::Member;
+use crate::control::entry::MemberInfo;
 
 const FILE: &str = "member.json";
-/// In the store's directory: which node's it is.
+/// A file in the store's directory that names the node it belongs to.
 const MARK: &str = "cluster-node";
-/// Says that a new generation is to begin once this node has started.
+/// A file that requests a new generation after the next start.
 const RESEED: &str = "reseed";
 
-/// What is the same for all nodes of a cluster from its beginning.
+/// The constants of a cluster, the same on all nodes.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cluster {
-    /// Its name, which is in the names of topics.
+    /// Its name, which is part of the topics' names.
     pub name: String,
     /// Its id, 32 hexadecimal digits.
     pub id: String,
     /// The secret of its records, 64 hexadecimal digits.
     pub record_key: String,
-    /// Slots of documents.
+    /// The number of data slots.
     pub slots: u16,
-    /// The number of the log that it was begun with.
+    /// The number of its first log.
     pub log: u64,
-    /// The node that it began with.
+    /// Its first node.
     pub first: NodeId,
 }
 
-/// What a node knows of itself and of its cluster before it can ask anybody.
+/// The identity of a node and of its cluster, known before it reaches any other node.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Home {
+pub struct Membership {
     /// Its cluster.
     pub cluster: Cluster,
     /// Its number.
     pub node: NodeId,
-    /// What others know of it.
-    pub member: Member,
-    /// Where other members were when it joined.
+    /// Its name and address.
+    pub member: MemberInfo,
+    /// The addresses of other members when it joined.
     pub others: Vec<(NodeId, String)>,
-    /// What marks the store that it votes with.
+    /// The mark of the store that it votes with.
     pub store: String,
     /// It has been started: its store has the mark.
     #[serde(default)]
@@ -57,7 +57,7 @@ pub struct Home {
 }
 
 impl Cluster {
-    /// A new one.
+    /// Creates a cluster.
     ///
     /// # Errors
     /// [`Error::Random`].
@@ -72,18 +72,18 @@ impl Cluster {
         })
     }
 
-    /// Its id's bytes.
+    /// Returns the bytes of its id.
     ///
     /// # Errors
-    /// [`Error::Home`] when they are none.
+    /// [`Error::Membership`] when they are invalid.
     pub fn id_bytes(&self) -> Result<[u8; 16], Error> {
         bytes(&self.id)
     }
 
-    /// What its records bear in a slot.
+    /// Returns the stamp of records in a slot.
     ///
     /// # Errors
-    /// [`Error::Home`] when that cannot be read.
+    /// [`Error::Membership`] when the id or the secret is invalid.
     pub fn stamp(&self, slot: u16) -> Result<cluster::record::Stamp, Error> {
         Ok(cluster::record::Stamp {
             cluster: self.id_bytes()?,
@@ -96,10 +96,10 @@ impl Cluster {
 fn bytes<const N: usize>(hex: &str) -> Result<[u8; N], Error> {
     let bytes = HEXLOWER.decode(hex.as_bytes()).ok();
     let bytes = bytes.and_then(|bytes| bytes.try_into().ok());
-    bytes.ok_or_else(|| Error::Home(format!("{hex} does not have {} digits", 2 * N)))
+    bytes.ok_or_else(|| Error::Membership(format!("{hex} does not have {} digits", 2 * N)))
 }
 
-/// Random bytes.
+/// Returns random bytes.
 ///
 /// # Errors
 /// [`Error::Random`].
@@ -109,41 +109,41 @@ pub fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
-/// The folder in a data directory.
+/// Returns the cluster's folder in a data directory.
 pub fn folder(data: &Path) -> PathBuf {
     data.join("cluster")
 }
 
-/// Has a new generation begin at the next start.
+/// Requests a new generation at the next start.
 ///
 /// # Errors
-/// When that cannot be written.
+/// The file cannot be written.
 pub fn ask_for_reseed(data: &Path) -> Result<(), Error> {
     let path = folder(data).join(RESEED);
-    fs::write(&path, "").map_err(|e| Error::Home(format!("{}: {e}", path.display())))
+    fs::write(&path, "").map_err(|e| Error::Membership(format!("{}: {e}", path.display())))
 }
 
-/// Whether a new generation was to begin at this start; asked once.
+/// Returns whether a new generation was requested for this start; true once.
 pub fn take_reseed(data: &Path) -> bool {
     fs::remove_file(folder(data).join(RESEED)).is_ok()
 }
 
-/// Whether a data directory is of a member of a cluster.
+/// Returns whether a data directory belongs to a member of a cluster.
 pub fn is_member(data: &Path) -> bool {
     folder(data).join(FILE).exists()
 }
 
-impl Home {
-    /// Keeps it and the node's identity in a data directory that is of no cluster yet.
+impl Membership {
+    /// Stores it and the node's identity in a data directory that belongs to no cluster yet.
     ///
     /// # Errors
-    /// [`Error::AlreadyMember`], and why it cannot be written.
+    /// [`Error::AlreadyMember`], and those of writing.
     pub fn keep(&self, data: &Path, authority: Authority) -> Result<(), Error> {
         if is_member(data) {
             return Err(Error::AlreadyMember(folder(data)));
         }
         let folder = folder(data);
-        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", folder.display()));
+        let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", folder.display()));
         fs::DirBuilder::new()
             .recursive(true)
             .mode(0o700)
@@ -154,8 +154,8 @@ impl Home {
     }
 
     fn write(&self, folder: &Path) -> Result<(), Error> {
-        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", folder.display()));
-        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Home(e.to_string()))?;
+        let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", folder.display()));
+        let text = serde_json::to_vec_pretty(self).map_err(|e| Error::Membership(e.to_string()))?;
         let unfinished = folder.join("member.new");
         let mut file = fs::OpenOptions::new()
             .create(true)
@@ -171,14 +171,14 @@ impl Home {
         synced.map_err(failed)
     }
 
-    /// Refuses a store that is not the one that this node has voted with: what it promised and acknowledged would be forgotten. Marks
-    /// the store at the first start.
+    /// Refuses a store other than the one that this node has voted with: its promises and
+    /// acknowledgements would be forgotten. Marks the store at the first start.
     ///
     /// # Errors
-    /// [`Error::OtherStore`], and why it cannot be read.
+    /// [`Error::OtherStore`], and those of reading.
     pub fn claim(&mut self, data: &Path, store: &Path) -> Result<(), Error> {
         let path = store.join(MARK);
-        let failed = |e: std::io::Error| Error::Home(format!("{}: {e}", path.display()));
+        let failed = |e: std::io::Error| Error::Membership(format!("{}: {e}", path.display()));
         let found = match fs::read_to_string(&path) {
             Ok(mark) => Some(mark),
             Err(e) if e.kind() == std::io::ErrorKind::NotFound => None,
@@ -202,16 +202,16 @@ impl Home {
         Ok(())
     }
 
-    /// What a data directory has.
+    /// Reads the membership of a data directory.
     ///
     /// # Errors
-    /// Why it cannot be read.
-    pub fn read(data: &Path) -> Result<(Home, Arc<Identity>), Error> {
+    /// Those of reading.
+    pub fn read(data: &Path) -> Result<(Membership, Arc<Identity>), Error> {
         let folder = folder(data);
         let path = folder.join(FILE);
-        let failed = |e: String| Error::Home(format!("{}: {e}", path.display()));
+        let failed = |e: String| Error::Membership(format!("{}: {e}", path.display()));
         let text = fs::read(&path).map_err(|e| failed(e.to_string()))?;
-        let home: Home = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
+        let home: Membership = serde_json::from_slice(&text).map_err(|e| failed(e.to_string()))?;
         Ok((home, Identity::open(&folder)?))
     }
 }

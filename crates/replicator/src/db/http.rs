@@ -1,4 +1,4 @@
-//! A database behind HTTP: requests that are repeated when they fail.
+//! A database behind HTTP. Failed requests are retried.
 
 mod auth;
 mod changes;
@@ -31,7 +31,6 @@ use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
 use super::long::Holding;
 use super::retry;
-use super::ways::{Rights, TOKEN, Ways};
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::options::Replication;
@@ -39,47 +38,47 @@ use crate::rows::ROW_BYTES_MAX;
 use crate::settings::Settings;
 use crate::traced::Asking;
 
-/// A request that is called bad may have been damaged on its way: it is repeated so often,
+/// A request answered with 400 may have been damaged in transit: the number of its retries.
 const DOUBTS_MAX: u32 = 2;
-/// each time after so long.
+/// The wait before each of them.
 const DOUBT_WAIT: Duration = Duration::from_millis(50);
-/// Longest answer that is held whole, in bytes; documents read one by one may be longer,
+/// Maximum length of a buffered response, in bytes; single documents may be longer.
 const ANSWER_BYTES_MAX: usize = 64 << 20;
-/// and what a server says of an error is shorter.
+/// Maximum length of an error response, in bytes.
 const ERROR_BYTES_MAX: usize = 1 << 20;
 /// An answer of this length gets memory for the length that it announced.
 const TRUSTED_BYTES: usize = 64 << 10;
 /// Longest way that redirects may lead.
 const REDIRECTS_MAX: usize = 10;
-/// Everything but what needs no encoding in a path or a query.
+/// The characters to encode in a path or a query.
 const ENCODED: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
     .remove(b'.')
     .remove(b'~');
 
-/// A request that may be under way, of a job and of all of them.
+/// The permits of a request in flight: the job's own, and those of all jobs.
 struct Place<'a> {
-    // Nothing closes the semaphore.
+    // The semaphore is never closed.
     _own: Option<SemaphorePermit<'a>>,
     socket: Socket,
 }
 
-pub struct HttpPeer {
-    ways: Ways,
+pub struct HttpDb {
+    ways: Outbound,
     base: Url,
     headers: HeaderMap,
     auth: Auth,
     retries: u32,
     timeout: Duration,
-    /// One place a request under way; a feed has its own.
+    /// One permit for each request in flight; a feed has its own.
     connections: Arc<Semaphore>,
     account: Account,
-    /// What its requests are for.
+    /// The purpose of its requests.
     lane: Lane,
-    /// Cleared when the server turns out to have no `_bulk_get`.
+    /// Cleared when the server turns out not to support `_bulk_get`.
     bulk_get: AtomicBool,
-    /// Which kind of server it is: [`UNKNOWN`], [`COUCHDB`] or [`OTHER`].
+    /// The kind of server: [`UNKNOWN`], [`COUCHDB`] or [`OTHER`].
     couchdb: AtomicU8,
 }
 
@@ -87,15 +86,15 @@ const UNKNOWN: u8 = 0;
 const COUCHDB: u8 = 1;
 const OTHER: u8 = 2;
 
-/// A request, to be sent as often as needed.
+/// A request that may be sent repeatedly.
 #[derive(Clone)]
 struct Call<'a> {
     method: Method,
-    /// After the database's URL.
+    /// Relative to the database's URL.
     path: &'a str,
     body: Option<Bytes>,
     accept: &'static str,
-    /// The answer may be silent for long.
+    /// Whether the response may be silent for long.
     patient: bool,
 }
 
@@ -123,7 +122,7 @@ impl<'a> Call<'a> {
     }
 }
 
-/// A whole answer.
+/// A complete response.
 struct Answer {
     status: u16,
     body: Bytes,
@@ -138,7 +137,7 @@ impl Answer {
         serde_json::from_slice(&self.body).ok()
     }
 
-    /// What the server says went wrong, shortened.
+    /// Returns the server's error message, truncated.
     fn told(&self) -> String {
         let json = self.json().unwrap_or_default();
         let member = |name: &str| json.get(name).and_then(Value::as_str).map(str::to_owned);
@@ -150,7 +149,7 @@ impl Answer {
     }
 }
 
-/// Why one try gave no answer.
+/// The reason why one attempt got no response.
 struct Failed {
     told: String,
     retry_after: Option<Duration>,
@@ -165,7 +164,7 @@ impl Failed {
     }
 }
 
-/// What went wrong, without the URL: it is told elsewhere, without credentials.
+/// Describes an error without the URL, which is reported elsewhere, without credentials.
 pub(super) fn cause(e: &reqwest::Error) -> String {
     let mut cause: &dyn std::error::Error = e;
     while let Some(source) = cause.source() {
@@ -185,7 +184,7 @@ pub(super) fn encoded(text: &str) -> String {
     utf8_percent_encode(text, ENCODED).to_string()
 }
 
-/// A document's path: design and local ones keep their slash.
+/// Returns a document's path: design and local documents keep their slash.
 fn doc_path(id: &str) -> String {
     for prefix in ["_design/", "_local/"] {
         if let Some(name) = id.strip_prefix(prefix) {
@@ -195,19 +194,19 @@ fn doc_path(id: &str) -> String {
     encoded(id)
 }
 
-impl HttpPeer {
+impl HttpDb {
     /// # Errors
-    /// [`Error::Request`] when certificates cannot be read, [`Error::InvalidEndpoint`] for impossible headers,
-    /// [`Error::Forbidden`] when somebody who is no server admin may not connect to it.
+    /// [`Error::Request`] when certificates cannot be read, [`Error::InvalidEndpoint`] for invalid
+    /// headers, [`Error::Forbidden`] when the user is not a server admin and may not connect to it.
     pub async fn open(
         remote: &Remote,
         replication: &Replication,
         settings: &Settings,
         clients: &Arc<Clients>,
         (rights, lane): (Rights, Lane),
-    ) -> Result<HttpPeer, Error> {
+    ) -> Result<HttpDb, Error> {
         let timeout = replication.connection_timeout;
-        let ways = Ways::new(remote, timeout, settings, clients, rights);
+        let ways = Outbound::new(remote, timeout, settings, clients, rights);
         ways.to(&remote.url).await?;
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
@@ -225,14 +224,14 @@ impl HttpPeer {
             let _socket = account.socket(lane).await;
             Auth::open(&ways, remote, settings.auth_session).await
         };
-        Ok(HttpPeer {
+        Ok(HttpDb {
             ways,
             base: remote.url.clone(),
             headers,
             auth,
             retries: replication.retries_per_request,
             timeout,
-            // One is always the feed's.
+            // One connection is always the feed's.
             connections: Arc::new(Semaphore::new(replication.http_connections.max(2))),
             account,
             lane,
@@ -241,7 +240,7 @@ impl HttpPeer {
         })
     }
 
-    /// Waits until another request may be under way.
+    /// Waits for permits for another request.
     async fn place(&self) -> Place<'_> {
         Place {
             _own: self.connections.acquire().await.ok(),
@@ -249,9 +248,10 @@ impl HttpPeer {
         }
     }
 
-    /// Waits until a revision with its attachments may be read apart, perhaps while other answers of this server wait to be read.
-    pub async fn socket_apart(&self) -> Socket {
-        self.account.socket(Lane::Apart).await
+    /// Waits for a permit to read a revision with its attachments, even while other responses of
+    /// this server are pending.
+    pub async fn streamed_socket(&self) -> Socket {
+        self.account.socket(Lane::Streamed).await
     }
 
     fn url(&self, path: &str) -> String {
@@ -275,7 +275,7 @@ impl HttpPeer {
             if !self.headers.contains_key(ACCEPT) {
                 request = request.header(ACCEPT, call.accept);
             }
-            // Elsewhere nobody is to learn the credentials.
+            // Other origins must not receive the credentials.
             if url.origin() == self.base.origin() {
                 request = request.headers(self.headers.clone());
                 request = self.auth.sign(request);
@@ -317,8 +317,8 @@ impl HttpPeer {
         Err(Failed::of("too many redirects"))
     }
 
-    /// Sends a request, again and again while the server fails; `take` reads the answer, and says what is wrong with one
-    /// that is no answer.
+    /// Sends a request, and retries it while the server fails; `take` reads the response, and
+    /// returns an error for an invalid one.
     async fn call<T, F: Future<Output = Result<T, Failed>>>(
         &self,
         socket: &mut Socket,
@@ -338,7 +338,7 @@ impl HttpPeer {
                     continue;
                 }
                 Ok(response) if response.status() == 401 && !renewed && self.auth.has_session() => {
-                    // The session ran out.
+                    // The session has expired.
                     renewed = true;
                     drop(response);
                     self.auth.renew(&self.ways).await;
@@ -362,15 +362,15 @@ impl HttpPeer {
                 },
             };
             if self.ways.hides_failures() {
-                tracing::info!(url = %self.base, told = failed.told, "a server is not reached");
-                // As long as with a server that says nothing.
+                tracing::info!(url = %self.base, told = failed.told, "a server is unreachable");
+                // As long as for a server that does not respond.
                 let until = (began + self.timeout).saturating_duration_since(Instant::now());
                 socket.rest(until).await;
             }
             if attempt >= self.retries {
                 return Err(self.error(&call, &failed.told));
             }
-            tracing::debug!(url = %self.base, method = %call.method, told = failed.told, attempt, "a request is repeated");
+            tracing::debug!(url = %self.base, method = %call.method, told = failed.told, attempt, "a request is retried");
             socket.rest(retry::wait(attempt, failed.retry_after)).await;
             attempt += 1;
         }
@@ -384,20 +384,22 @@ impl HttpPeer {
         Error::Request(format!("{} {}{path}: {told}", call.method, self.base))
     }
 
-    /// A whole answer, whatever its status below 500.
+    /// Returns the complete response, for any status below 500.
     async fn answer(&self, call: Call<'_>) -> Result<Answer, Error> {
         let mut place = self.place().await;
         self.call(&mut place.socket, call, whole).await
     }
 
-    /// A whole answer whose body is JSON if it is a success. Before anything was answered it must be JSON in any case, when what is
-    /// no database must look like what is not there.
+    /// Returns a complete response whose body is JSON if it is successful. Until the database has
+    /// answered once, every response must be JSON if failures have to look alike: a server that is
+    /// not a database must look like one that does not exist.
     async fn json_answer(&self, call: Call<'_>) -> Result<Answer, Error> {
         let mut place = self.place().await;
         self.json(&mut place.socket, call).await
     }
 
-    /// Sends a request whose caller has a socket, and returns an answer that [`HttpPeer::json_answer`] accepts.
+    /// Sends a request with a permit that the caller holds, and returns a response that
+    /// [`HttpDb::json_answer`] accepts.
     async fn json(&self, socket: &mut Socket, call: Call<'_>) -> Result<Answer, Error> {
         self.call(socket, call, |response| async {
             let answer = whole(response).await?;
@@ -411,7 +413,7 @@ impl HttpPeer {
         .await
     }
 
-    /// The error that an answer is.
+    /// Converts a response to an error.
     fn refusal(&self, call: &Call<'_>, answer: &Answer) -> Error {
         match answer.status {
             401 => Error::Unauthorized(self.base.to_string()),
@@ -440,8 +442,8 @@ impl HttpPeer {
         })
     }
 
-    /// Whether the server takes attachments that are gzipped, as CouchDB does. PouchDB's server would store them so; it says what
-    /// it is at its root.
+    /// Returns whether the server accepts gzipped attachments, as CouchDB does. PouchDB Server
+    /// would store them gzipped; servers identify themselves at their root.
     pub async fn takes_gzipped(&self) -> bool {
         let known = self.couchdb.load(Ordering::Relaxed);
         if known != UNKNOWN {
@@ -458,7 +460,7 @@ impl HttpPeer {
     }
 
     pub async fn create(&self, params: &Map<String, Value>) -> Result<(), Error> {
-        // A server may let nobody create what exists already.
+        // A server may refuse to create a database that already exists.
         let exists = self.answer(Call::new(Method::HEAD, "")).await?;
         if exists.is_ok() {
             return Ok(());
@@ -520,7 +522,7 @@ impl HttpPeer {
             _ if answer.status != 409 => return Err(Error::CheckpointCommitFailure(answer.told())),
             _ => {}
         }
-        // An earlier try may have been taken although its answer was lost.
+        // An earlier attempt may have succeeded although its response was lost.
         match self.read(id).await? {
             Some(mut found) => {
                 found.remove("_id");
@@ -539,14 +541,15 @@ impl HttpPeer {
         let answer = self.json_answer(call.clone()).await?;
         match (answer.status, answer.json()) {
             (200..300, Some(body)) => Ok(start_time(&body)),
-            // Not offered: writes are durable when they are answered, or the server knows no better.
+            // Not supported: writes are durable when they are acknowledged, or the server has no
+            // better guarantee.
             (404 | 405 | 501, _) => self.info().await.map(|info| info.instance_start_time),
             _ => Err(self.refusal(&call, &answer)),
         }
     }
 }
 
-/// Statuses of a server that may do better next time.
+/// Returns whether requests with this status are retried.
 fn retried(status: u16) -> bool {
     status == 408 || status == 429 || status >= 500 && status != 501
 }
@@ -590,7 +593,7 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
     Ok(Answer { status, body })
 }
 
-/// Headers that say where a request ends, and what becomes of its connection: they are the client's alone.
+/// Headers that frame a request or concern its connection: only the client may set them.
 fn is_framing(name: &HeaderName) -> bool {
     const NAMES: [&str; 10] = [
         "connection",
@@ -611,7 +614,7 @@ fn start_time(body: &Value) -> Option<String> {
     body.get("instance_start_time")?.as_str().map(str::to_owned)
 }
 
-/// The number that a seq begins with.
+/// Returns the number that a seq starts with.
 pub fn number_of(seq: &Value) -> Option<u64> {
     match seq {
         Value::Number(n) => n.as_u64(),

@@ -1,4 +1,4 @@
-//! The changes feed of a source, read in batches.
+//! Reads the changes feed of a source in batches.
 
 use std::collections::HashMap;
 use std::time::Duration;
@@ -15,44 +15,45 @@ use crate::error::Error;
 use crate::options::Selection;
 use crate::rows::{Form, Rows};
 
-/// Of a continuous feed, changes that come this shortly after each other go on together.
+/// Changes of a continuous feed that arrive within this time of each other form one batch.
 const LINGER: Duration = Duration::from_millis(5);
-/// A batch is full when its rows take so many bytes, whatever their number.
+/// A batch is full when its rows reach this size, in bytes, whatever their number.
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Longest row without a document, in bytes: it names leaves.
 const BARE_ROW_BYTES_MAX: usize = 16 << 20;
 /// So much of a local feed is read at once, in bytes.
 const LOCAL_CHUNK_BYTES: usize = 64 << 10;
 
-/// What a feed is asked for.
+/// The parameters of a feed.
 #[derive(Clone, Debug)]
 pub struct ChangesQuery {
     pub continuous: bool,
     /// Winning revisions only, instead of all leaves.
     pub winning_revs_only: bool,
     pub selection: Selection,
-    /// Send first revisions along, so that nobody has to ask for them.
+    /// Includes first revisions in the feed, so that they need not be requested.
     pub include_docs: bool,
-    /// Rows of a batch, at most.
+    /// The maximum number of rows in a batch.
     pub batch: usize,
 }
 
-/// A document that changed.
+/// A changed document.
 #[derive(Clone, Debug)]
 pub struct Change {
     pub id: String,
-    /// Leaves, or the winner.
+    /// All leaves, or only the winner.
     pub revs: Vec<String>,
-    /// The document's whole JSON, when its only leaf is a first revision without attachments and the feed had it.
+    /// The document's full JSON, if its only leaf is a first revision without attachments and the
+    /// feed included it.
     pub doc: Option<Bytes>,
 }
 
-/// What a feed had next.
+/// The next item of a feed.
 #[derive(Debug)]
 pub enum Read {
     /// Changes, and the seq of the last of them.
     Changes(Vec<Change>, Value),
-    /// There is nothing more: where the feed ended, and how many changes are still to come.
+    /// The end of the feed: its last seq, and the number of pending changes.
     End(Option<Value>, Option<u64>),
 }
 
@@ -63,10 +64,10 @@ pub enum Feed {
 }
 
 impl Feed {
-    /// The next batch; waits for it.
+    /// Waits for the next batch.
     ///
     /// # Errors
-    /// When the source fails: the feed is of no use any more.
+    /// The source failed: the feed cannot be used any more.
     pub async fn read(&mut self) -> Result<Read, Error> {
         match self {
             Feed::Local(feed) => feed.read().await,
@@ -75,10 +76,11 @@ impl Feed {
     }
 }
 
-/// Changes gathered for one batch.
+/// The changes collected for one batch.
 struct Batch {
     changes: Vec<Change>,
-    /// Where documents are in `changes`, for those that change again while the batch is gathered.
+    /// The index in `changes` by document id, for documents that change again while the batch is
+    /// collected.
     places: HashMap<String, usize>,
     last_seq: Option<Bytes>,
     bytes: usize,
@@ -86,7 +88,7 @@ struct Batch {
     continuous: bool,
 }
 
-/// One object of a feed.
+/// An object of a feed.
 enum Row {
     Change,
     End(Value, Option<u64>),
@@ -164,7 +166,7 @@ impl Batch {
     }
 
     fn push(&mut self, change: Change) {
-        // In a feed that ends, each document comes once.
+        // In a feed that ends, each document occurs once.
         if self.continuous {
             if let Some(&at) = self.places.get(&change.id) {
                 let known = &mut self.changes[at];
@@ -189,8 +191,8 @@ impl Batch {
     }
 }
 
-/// Whether the text is of this very revision, the first of its document, and complete without its attachments. In doubt it
-/// is not: then the document is asked for.
+/// Returns whether the text is exactly this revision, the first of its document, and complete
+/// without attachments. When in doubt it returns false: then the document is requested.
 fn is_first_revision(doc: &str, raw_id: &str, rev: &str) -> bool {
     let head = || {
         let rest = doc.strip_prefix("{\"_id\":")?.strip_prefix(raw_id)?;
@@ -275,7 +277,8 @@ impl HttpFeed {
         read
     }
 
-    /// More bytes; none at the end; `None` when none came for a moment and nobody wants to wait.
+    /// Reads more bytes; empty at the end; `None` when none arrived for a moment and the caller is
+    /// `impatient`.
     async fn more(&mut self, impatient: bool) -> Result<Option<Bytes>, Error> {
         let held = self.holding.hold(self.rows.held_bytes()).await;
         held.map_err(|told| Error::Request(format!("_changes: {told}")))?;
@@ -302,7 +305,7 @@ impl HttpFeed {
         let rows = std::mem::replace(&mut self.rows, Rows::new(form));
         let envelope = rows.finish().map_err(broken)?;
         if self.query.continuous {
-            // The source went away without a word.
+            // The source closed the connection without a last row.
             return Err(Error::Request("_changes ended".into()));
         }
         let envelope: RowText = serde_json::from_slice(&envelope)
@@ -324,9 +327,9 @@ fn broken(e: crate::rows::BadStream) -> Error {
     Error::Request(format!("_changes: {e}"))
 }
 
-/// A feed of a database of this server.
+/// A feed of a database on this server.
 pub struct LocalFeed {
-    /// `None` only while a thread for blocking work reads it.
+    /// `None` only while a blocking thread reads it.
     pub(super) changes: Option<Changes>,
     pub(super) changed: watch::Receiver<u64>,
     pub(super) rows: Rows,

@@ -1,26 +1,26 @@
-//! Up to where everything is done, when batches finish in any order.
+//! Tracks the seq up to which all batches are finished, in whatever order they finish.
 
 use std::collections::VecDeque;
 
 use parking_lot::Mutex;
 use serde_json::Value;
 
-/// The batches under way, in the order of the source.
-pub struct Through(Mutex<State>);
+/// The batches in flight, in the order of the source.
+pub struct Watermark(Mutex<State>);
 
 struct State {
-    /// Everything up to here is done.
+    /// Everything up to this seq is finished.
     seq: Value,
     /// Number of the first batch of `open`.
     first: u64,
-    /// The seq that each batch ends at, and whether it is done.
+    /// The last seq of each batch, and whether it is finished.
     open: VecDeque<(Value, bool)>,
     with_changes: u64,
 }
 
-impl Through {
-    pub fn new(seq: Value) -> Through {
-        Through(Mutex::new(State {
+impl Watermark {
+    pub fn new(seq: Value) -> Watermark {
+        Watermark(Mutex::new(State {
             seq,
             first: 0,
             open: VecDeque::new(),
@@ -28,14 +28,14 @@ impl Through {
         }))
     }
 
-    /// A batch that ends at `seq` begins: its number.
+    /// Starts a batch that ends at `seq`; returns its number.
     pub fn begin(&self, seq: Value) -> u64 {
         let mut state = self.0.lock();
         state.open.push_back((seq, false));
         state.first + state.open.len() as u64 - 1
     }
 
-    /// The batch of this number is done. Answers up to where everything is done now, and where the batch ended.
+    /// Marks a batch as finished. Returns the new watermark, and the last seq of the batch.
     pub fn finish(&self, number: u64, had_changes: bool) -> (Value, Value) {
         let mut state = self.0.lock();
         state.with_changes += u64::from(had_changes);
@@ -58,7 +58,7 @@ impl Through {
         self.0.lock().seq.clone()
     }
 
-    /// Finished batches that were not empty.
+    /// Returns the number of finished batches that were not empty.
     pub fn batches_with_changes(&self) -> u64 {
         self.0.lock().with_changes
     }
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn a_batch_that_is_not_done_holds_back_those_after_it() {
-        let through = Through::new(0.into());
+        let through = Watermark::new(0.into());
         let numbers: Vec<u64> = (1..=3).map(|n| through.begin(n.into())).collect();
         through.finish(numbers[2], true);
         through.finish(numbers[1], false);
@@ -87,7 +87,7 @@ mod tests {
     proptest! {
         #[test]
         fn never_past_the_first_open_batch(order in Just((0u64..20).collect::<Vec<_>>()).prop_shuffle()) {
-            let through = Through::new(0.into());
+            let through = Watermark::new(0.into());
             for n in 1..=20u64 {
                 through.begin(n.into());
             }

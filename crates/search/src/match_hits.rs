@@ -1,22 +1,22 @@
-//! Which hits of an answer match another query too.
+//! Finds the hits of an answer that match another query as well.
 
 use std::borrow::Borrow;
 use std::collections::BTreeMap;
 use std::rc::Rc;
 
 use crate::answer::Hit;
-use crate::known::{Numbers, Statistics};
 use crate::matcher::Doc;
 use crate::query::Query;
 use crate::reader::Reader;
 use crate::similarity::Similarity;
+use crate::statistics::{Numbers, Statistics};
 use crate::weigh::{Segment, weigh};
 use crate::{Effort, Error};
 
-/// Documents with their places among hits, by shard and segment.
+/// Documents with their positions among the hits, by shard and segment.
 pub(crate) type Places = BTreeMap<usize, BTreeMap<u32, Vec<(Doc, usize)>>>;
 
-/// Where hits are: each segment's documents in their order.
+/// Groups hits by segment, in document order.
 pub(crate) fn places_of(hits: &[Hit]) -> Places {
     let mut places = Places::new();
     for (at, hit) in hits.iter().enumerate() {
@@ -29,11 +29,11 @@ pub(crate) fn places_of(hits: &[Hit]) -> Places {
     places
 }
 
-/// For each hit of an answer by these readers, whether it matches a query.
+/// Returns for each hit whether it matches a query. `readers` are those of the answer.
 ///
 /// # Errors
-/// As of a search, of whose effort this takes its part.
-pub fn among(
+/// Those of a search. It is charged to the search's effort.
+pub fn match_hits(
     readers: &[impl Borrow<Reader>],
     (query, similarity): (&Query, Similarity),
     hits: &[Hit],
@@ -60,7 +60,7 @@ pub fn among(
                     all[at] = matcher.has(doc);
                 }
             }
-            // A cursor for which there was no time or memory finds nothing.
+            // A cursor that ran out of time or memory finds nothing.
             effort.step()?;
             effort.give_back_to(before);
         }

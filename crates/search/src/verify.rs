@@ -1,4 +1,5 @@
-//! Whether the files of an index are what was written. Each ends with a checksum of its bytes, at which tantivy does not look when it reads.
+//! Verifies the files of an index. Each ends with a checksum of its bytes, which tantivy does not
+//! check when it reads.
 
 use std::io::ErrorKind;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -12,14 +13,16 @@ use tantivy::{SegmentReader, TantivyError};
 use crate::Error;
 use crate::index::{META, Unopened, read_commit};
 
-/// A file beside the index: what is wrong with it. It is thrown away when it is opened next.
+/// A file next to the index with the description of a damage. An index with it is deleted when it
+/// is opened next.
 const MARK: &str = "damaged";
 
-/// Reads all files of the index in a folder that nobody writes; says what is damaged. `None` also where there is no index.
+/// Verifies all files of the index in a folder, while no update runs; returns a description of the
+/// damage. `None` also where there is no index.
 ///
 /// # Errors
-/// The files cannot be read, for a reason that may pass.
-pub fn damage_of(folder: &Path) -> Result<Option<String>, Error> {
+/// The files cannot be read, for a reason that may be temporary.
+pub fn find_damage(folder: &Path) -> Result<Option<String>, Error> {
     if let Some(reason) = mark_of(folder)? {
         return Ok(Some(reason));
     }
@@ -29,7 +32,8 @@ pub fn damage_of(folder: &Path) -> Result<Option<String>, Error> {
     let looked = guarded(|| {
         let directory = MmapDirectory::open(folder).map_err(TantivyError::from)?;
         let engine = tantivy::Index::open(directory)?;
-        // Not by a reader of tantivy's, which makes a file: this may be somebody else than whose the index is.
+        // Not through tantivy's reader, which creates a file: this process may run as a user other
+        // than the index's owner.
         for segment in engine.searchable_segments()? {
             SegmentReader::open(&segment)?;
         }
@@ -42,22 +46,22 @@ pub fn damage_of(folder: &Path) -> Result<Option<String>, Error> {
     }
 }
 
-/// What is damaged of an open index that nobody writes meanwhile. Reads all its files.
+/// Returns the damage of an open index, while no update runs. Reads all its files.
 pub(crate) fn damage(engine: &tantivy::Index) -> Result<Option<String>, Unopened> {
     damage_of_segments(engine, &engine.searchable_segment_ids()?)
 }
 
-/// The same of some segments.
+/// Returns the damage of some segments.
 pub(crate) fn damage_of_segments(
     engine: &tantivy::Index,
     segments: &[SegmentId],
 ) -> Result<Option<String>, Unopened> {
     let directory = engine.directory();
     let of_segments = |meta: &IndexMeta| files_of(meta, |id| segments.contains(id));
-    // Not what a process has left that was killed: no commit has that.
+    // Not leftovers of a killed process: no commit has them.
     for file in of_segments(&engine.load_metas()?) {
         let name = file.to_string_lossy();
-        // One that is mapped is read also when it is not there any more.
+        // A mapped file can be read even after it was removed.
         let sum = match directory.exists(&file) {
             Ok(false) => Err(OpenReadError::FileDoesNotExist(file.clone())),
             Ok(true) => directory.validate_checksum(&file),
@@ -69,7 +73,7 @@ pub(crate) fn damage_of_segments(
             Err(OpenReadError::FileDoesNotExist(_)) => {
                 // Another merge may have ended meanwhile.
                 if of_segments(&engine.load_metas()?).contains(&file) {
-                    return Ok(Some(format!("{name} is not there")));
+                    return Ok(Some(format!("{name} is missing")));
                 }
             }
             Err(e) => match Unopened::from(TantivyError::from(e)) {
@@ -81,7 +85,7 @@ pub(crate) fn damage_of_segments(
     Ok(None)
 }
 
-/// The names of the files that some segments of a commit have, all of which have to be there.
+/// Returns the names of the files of some segments of a commit, all of which must exist.
 pub(crate) fn files_of(meta: &IndexMeta, of: impl Fn(&SegmentId) -> bool) -> Vec<PathBuf> {
     let mut files = vec![];
     for segment in meta.segments.iter().filter(|segment| of(&segment.id())) {
@@ -104,13 +108,13 @@ pub(crate) fn files_of(meta: &IndexMeta, of: impl Fn(&SegmentId) -> bool) -> Vec
     files
 }
 
-/// Does what reads files, which panics where they are not what was written.
+/// Runs code that reads files, and turns panics, which damaged files cause, into errors.
 pub(crate) fn guarded<T>(read: impl FnOnce() -> Result<T, Unopened>) -> Result<T, Unopened> {
     let panicked = |_| Err(Unopened::Damaged("reading it panicked".to_owned()));
     catch_unwind(AssertUnwindSafe(read)).unwrap_or_else(panicked)
 }
 
-/// Notes that an index is to be thrown away when it is opened next.
+/// Marks an index for deletion when it is opened next.
 pub(crate) fn mark(folder: &Path, reason: &str) -> Result<(), Error> {
     Ok(std::fs::write(folder.join(MARK), reason)?)
 }

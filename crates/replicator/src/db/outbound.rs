@@ -1,4 +1,4 @@
-//! The clients that a peer's requests go out by: which one depends on where they go, and on whose replication it is.
+//! Selects the HTTP client for a request, by its origin and by the owner of the replication.
 
 use std::net::SocketAddr;
 use std::sync::Arc;
@@ -16,35 +16,36 @@ use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::settings::Settings;
 
-/// Tells this very server whose replication a request belongs to.
+/// Identifies the replication that a request belongs to, for this server itself.
 pub const TOKEN: HeaderName = HeaderName::from_static("x-settee-replication");
 
-/// What a replication may do because of whose it is.
+/// The rights of a replication's owner.
 #[derive(Clone, Debug, Default)]
 pub struct Rights {
-    /// The user whose replication it is.
+    /// The owner of the replication.
     pub user: String,
-    /// Where it may connect to; `None` for those of server admins, which may connect anywhere.
+    /// Where it may connect to; `None` for server admins, who may connect anywhere.
     pub allowed: Option<Allowed>,
-    /// Where this very server listens.
+    /// The addresses on which this server listens.
     pub listening: Vec<SocketAddr>,
-    /// What this very server recognises its own requests by.
+    /// Identifies the server's own requests.
     pub token: Option<HeaderValue>,
 }
 
 /// The clients for one origin.
 #[derive(Clone)]
-pub struct Way {
+pub struct Route {
     client: Arc<Pooled>,
     uploader: Arc<Pooled>,
-    /// Only when it leads to this very server: nobody else is to learn it.
+    /// Sent only to this server itself: no other may learn it.
     pub token: Option<HeaderValue>,
-    /// Whether it leads elsewhere, for somebody who is no server admin.
+    /// Whether it leads to another server on behalf of a user who is not a server admin.
     pub is_guarded: bool,
 }
 
-impl Way {
-    /// With `uploads`, one that waits for an answer as long as the request takes.
+impl Route {
+    /// Returns the client; with `uploads`, one that waits for the response as long as the request
+    /// takes.
     pub fn client(&self, uploads: bool) -> &Client {
         match uploads {
             true => &self.uploader.client,
@@ -53,29 +54,30 @@ impl Way {
     }
 }
 
-pub struct Ways {
+pub struct Outbound {
     clients: Arc<Clients>,
     remote: Remote,
     timeout: Duration,
     settings: Settings,
     rights: Rights,
-    known: Mutex<Vec<(Origin, Way)>>,
-    /// Whether a database has answered: what is told from then on is its, and tells nothing of ports.
+    known: Mutex<Vec<(Origin, Route)>>,
+    /// Whether a database has answered: later failures are the database's and reveal nothing about
+    /// open ports.
     has_answered: AtomicBool,
 }
 
-/// Origins that redirects lead to, at most.
-const WAYS_MAX: usize = 16;
+/// Maximum number of origins that redirects lead to.
+const ROUTES_MAX: usize = 16;
 
-impl Ways {
+impl Outbound {
     pub fn new(
         remote: &Remote,
         timeout: Duration,
         settings: &Settings,
         clients: &Arc<Clients>,
         rights: Rights,
-    ) -> Ways {
-        Ways {
+    ) -> Outbound {
+        Outbound {
             clients: clients.clone(),
             remote: remote.clone(),
             timeout,
@@ -86,11 +88,12 @@ impl Ways {
         }
     }
 
-    /// How requests get to a URL.
+    /// Returns the route to a URL.
     ///
     /// # Errors
-    /// [`Error::Forbidden`] when they may not, [`Error::Request`] when certificates cannot be read.
-    pub async fn to(&self, url: &Url) -> Result<Way, Error> {
+    /// [`Error::Forbidden`] when it may not connect there, [`Error::Request`] when certificates
+    /// cannot be read.
+    pub async fn to(&self, url: &Url) -> Result<Route, Error> {
         let origin = url.origin();
         let known = self
             .known
@@ -98,19 +101,19 @@ impl Ways {
             .iter()
             .find(|(o, _)| *o == origin)
             .cloned();
-        if let Some((_, way)) = known {
-            return Ok(way);
+        if let Some((_, route)) = known {
+            return Ok(route);
         }
-        let way = self.open(url).await?;
+        let route = self.open(url).await?;
         let mut known = self.known.lock();
-        known.truncate(WAYS_MAX - 1);
-        known.push((origin, way.clone()));
-        Ok(way)
+        known.truncate(ROUTES_MAX - 1);
+        known.push((origin, route.clone()));
+        Ok(route)
     }
 
-    async fn open(&self, url: &Url) -> Result<Way, Error> {
+    async fn open(&self, url: &Url) -> Result<Route, Error> {
         let own = match self.remote.proxy {
-            // A proxy is another server, wherever it leads.
+            // A proxy counts as another server, whatever its destination.
             Some(_) => None,
             None => own_listeners(url, &self.rights.listening).await,
         };
@@ -138,7 +141,7 @@ impl Ways {
             self.clients
                 .get((&self.remote, url), timeout, uploads, settings, &reach)
         };
-        Ok(Way {
+        Ok(Route {
             client: client(false)?,
             uploader: client(true)?,
             token: self.rights.token.clone().filter(|_| is_own),
@@ -146,28 +149,29 @@ impl Ways {
         })
     }
 
-    /// Whether failures must look alike, in words and in time, lest somebody who is no server admin looks for open ports.
+    /// Returns whether all failures must look alike, in text and in timing, so that users who are
+    /// not server admins cannot scan ports.
     pub fn hides_failures(&self) -> bool {
         if self.rights.allowed.is_none() || self.has_answered.load(Ordering::Relaxed) {
             return false;
         }
         let origin = self.remote.url.origin();
         let known = self.known.lock();
-        let way = known.iter().find(|(o, _)| *o == origin);
-        way.is_none_or(|(_, way)| way.is_guarded)
+        let route = known.iter().find(|(o, _)| *o == origin);
+        route.is_none_or(|(_, route)| route.is_guarded)
     }
 
-    /// The user whom its sockets are counted for; `None` for server admins.
+    /// Returns the user that its sockets are charged to; `None` for server admins.
     pub fn user(&self) -> Option<&str> {
         (!self.is_admins()).then_some(&self.rights.user)
     }
 
-    /// A database has answered.
+    /// Records that a database has answered.
     pub fn note_answer(&self) {
         self.has_answered.store(true, Ordering::Relaxed);
     }
 
-    /// Whether it is the replication of a server admin.
+    /// Returns whether the owner is a server admin.
     pub fn is_admins(&self) -> bool {
         self.rights.allowed.is_none()
     }

@@ -1,4 +1,4 @@
-//! A database of this server: no HTTP, and documents go from one to the other as they are stored.
+//! A database on this server: no HTTP, and stored documents are copied without conversion.
 
 use std::sync::Arc;
 
@@ -11,35 +11,36 @@ use serde_json::{Map, Value};
 
 use super::changes::{Change, ChangesQuery, LocalFeed};
 use super::{Body, Doc, Gather, Info, Portions, Refused, SMALL_ATTACHMENTS_BYTES};
+use crate::db::Missing;
 use crate::error::Error;
 use crate::options::Selection;
-use crate::peer::Missing;
 use crate::rows::{Form, Rows};
 
-/// So many revisions of a document are read at a time, since each may be as long as a document may be.
+/// Maximum number of revisions of a document read at a time, since each may have the maximum
+/// document size.
 const REVS_AT_ONCE: usize = 8;
 
-/// A database as the replication's owner may use it.
+/// A database with the rights of the replication's owner.
 #[derive(Clone)]
-pub struct LocalPeer {
-    /// The database, by whose rules its reads are.
+pub struct LocalDb {
+    /// The database, which applies its read rules.
     pub db: DatabaseAs,
-    /// In whose name documents are written.
+    /// The user who writes the documents.
     pub caller: Caller,
     /// Whether design documents may be written.
     pub is_admin: bool,
-    /// How changes are chosen when a filter of a design document is asked for.
+    /// The filter function of a design document, if one is selected.
     pub filter: Option<Filter>,
     /// Refuses documents that the server would refuse over HTTP: error and reason.
     pub check: Check,
-    /// Longest attachment that is taken, in bytes.
+    /// Maximum length of an attachment, in bytes.
     pub attachment_bytes_max: u64,
 }
 
-/// See [`LocalPeer::check`].
+/// See [`LocalDb::check`].
 pub type Check = Arc<dyn Fn(&EditDoc) -> Result<(), (String, String)> + Send + Sync>;
 
-impl LocalPeer {
+impl LocalDb {
     fn gone(&self, e: database::Error) -> Error {
         match e {
             database::Error::NoDatabase => Error::NoDatabase(self.db.name().to_string()),
@@ -47,10 +48,10 @@ impl LocalPeer {
         }
     }
 
-    /// What replications want to know of a database.
+    /// Returns the database's info.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub fn info(&self) -> Result<Info, Error> {
         let info = self.db.info().map_err(|e| self.gone(e))?;
         Ok(Info {
@@ -62,10 +63,10 @@ impl LocalPeer {
         })
     }
 
-    /// A document as it is now; `None` when it is missing or deleted.
+    /// Returns the winning revision of a document; `None` when it is missing or deleted.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
         let Ok(id) = DocId::new(id) else {
             return Ok(None);
@@ -79,7 +80,7 @@ impl LocalPeer {
     /// Writes a `_local` document.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub async fn write_local(
         &self,
         id: &str,
@@ -103,10 +104,10 @@ impl LocalPeer {
         }
     }
 
-    /// Has everything that was written on disk; answers the instance start time, if it has one.
+    /// Syncs all writes to disk; returns the instance start time, if there is one.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
         self.db.ensure_full_commit().await?;
         Ok(self.info()?.instance_start_time)
@@ -137,13 +138,13 @@ impl LocalPeer {
                 Selection::Filter { .. } | Selection::Selector(_) => self
                     .filter
                     .clone()
-                    .ok_or_else(|| Error::FilterFetch("the filter is not there".into()))?,
+                    .ok_or_else(|| Error::FilterFetch("the filter does not exist".into()))?,
             },
             seq_interval: None,
         })
     }
 
-    /// How many changes after `since` the feed of `query` has; `None` when that cannot be told.
+    /// Returns the number of changes of `query` after `since`; `None` when it is unknown.
     pub fn pending(&self, query: &ChangesQuery, since: &Value) -> Option<u64> {
         let all = ChangesQuery {
             selection: Selection::All,
@@ -153,14 +154,14 @@ impl LocalPeer {
         changes.pending().ok()
     }
 
-    /// The changes after `since`.
+    /// Opens the changes feed after `since`.
     ///
     /// # Errors
-    /// A `since` that is none, and what the database says.
+    /// An invalid `since`, and those of the database.
     pub fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<LocalFeed, Error> {
-        // Watched before it is looked at, so that nothing is missed between.
+        // Subscribes before reading, so that no change is missed in between.
         let changed = self.db.watch();
-        // Documents come from the store as they are, which is cheaper than as JSON.
+        // Documents are read from the store without conversion, which is cheaper than JSON.
         let query = ChangesQuery {
             include_docs: false,
             ..query.clone()
@@ -175,10 +176,10 @@ impl LocalPeer {
         })
     }
 
-    /// What the database lacks of the revisions in `changes`.
+    /// Returns the revisions in `changes` that the database lacks.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
         let asked = changes
             .iter()
@@ -195,7 +196,7 @@ impl LocalPeer {
     /// Reads the wanted revisions into `portions`.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub async fn fetch(&self, wanted: Vec<Missing>, portions: &Portions) -> Result<(), Error> {
         let mut out = Gather::new(portions);
         for missing in wanted {
@@ -220,11 +221,11 @@ impl LocalPeer {
         self.json(id, revs)
     }
 
-    /// An edit may go as it is when it has no attachments.
+    /// An edit without attachments can be copied without conversion.
     fn body(&self, id: &DocId, edit: EditDoc) -> Result<Body, Error> {
         let length: u64 = edit.files.iter().map(|file| file.length).sum();
         match edit.rev.clone() {
-            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => Ok(Body::Apart(rev.to_string())),
+            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => Ok(Body::Streamed(rev.to_string())),
             Some(rev) if !edit.files.is_empty() => {
                 let mut json = self.json(id, vec![rev])?;
                 Ok(json.pop().unwrap_or(Body::Edit(Box::new(edit))))
@@ -233,7 +234,7 @@ impl LocalPeer {
         }
     }
 
-    /// Revisions with their attachments in Base64.
+    /// Returns revisions with their attachments in Base64.
     fn json(&self, id: &DocId, revs: Vec<Rev>) -> Result<Vec<Body>, Error> {
         let options = ReadOptions {
             revs: true,
@@ -253,10 +254,10 @@ impl LocalPeer {
             .collect()
     }
 
-    /// Writes documents with the revisions that they have; answers those that were refused.
+    /// Writes documents under their existing revisions; returns those that were refused.
     ///
     /// # Errors
-    /// What the database says.
+    /// Those of the database.
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         let mut refused = vec![];
         let mut edits = Vec::with_capacity(docs.len());
@@ -298,8 +299,8 @@ impl LocalPeer {
             Body::Json(text) => {
                 parse_document(&text).map_err(|e| no(&doc.id, e.error(), e.to_string()))?
             }
-            // Whoever reads a document apart writes it apart.
-            Body::Apart(_) => return Err(no(&doc.id, "bad_request", "not read".into())),
+            // A document read as a stream is also written as a stream.
+            Body::Streamed(_) => return Err(no(&doc.id, "bad_request", "not read".into())),
         };
         let Some(id) = &edit.id else {
             return Err(no(&doc.id, "bad_request", "there is no `_id`".into()));

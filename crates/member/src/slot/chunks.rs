@@ -1,5 +1,5 @@
-//! Requests that are too long for one record, as they come in parts. Parts are rows of the slot's own until the last one comes; then they are
-//! read back.
+//! Requests that are too long for one record, and arrive in chunks. Chunks are rows of the slot
+//! until the last one arrives; then they are read back.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,16 +13,16 @@ use tokio::time::Instant;
 use super::queue::failed;
 
 const PART: u8 = b'p';
-/// Parts whose last one does not come within so many records of the log go.
+/// Chunks whose last one does not arrive within this many records of the log are dropped.
 const RECORDS_MAX: u64 = 100_000;
-/// The parts before the last one are on disk by then.
+/// Time limit to wait until the earlier chunks are on disk.
 const WRITTEN_TIME_MAX: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_millis(5);
 
 type Row = (Vec<u8>, Option<Vec<u8>>);
 
-/// A part of a request.
-pub(super) struct Part {
+/// A chunk of a request.
+pub(super) struct Chunk {
     pub gateway: u64,
     pub counter: u64,
     pub index: u32,
@@ -30,19 +30,19 @@ pub(super) struct Part {
     pub bytes: Vec<u8>,
 }
 
-/// Rows of the slot's own to write, and the request that is whole now.
+/// Rows of the slot to write, and the request if it is complete.
 #[derive(Default)]
-pub(super) struct Parted {
+pub(super) struct ChunkResult {
     pub rows: Vec<Row>,
     pub request: Option<Request>,
 }
 
-/// What is kept: the keys, and after which offset each came.
+/// The stored chunks: their keys, and the offset of each.
 #[derive(Default)]
-pub(super) struct Kept(BTreeMap<Vec<u8>, u64>);
+pub(super) struct PendingChunks(BTreeMap<Vec<u8>, u64>);
 
-impl Part {
-    /// What the keys of a request's parts begin with.
+impl Chunk {
+    /// Returns the common prefix of the keys of a request's chunks.
     fn prefix(&self) -> Vec<u8> {
         let numbers = [self.gateway, self.counter].into_iter();
         let numbers = numbers.flat_map(u64::to_be_bytes);
@@ -56,21 +56,21 @@ impl Part {
     }
 }
 
-impl Kept {
-    /// What the store has.
-    pub fn load(store: &Store, slot: SlotNumber) -> Result<Kept, StoreError> {
+impl PendingChunks {
+    /// Loads the keys from the store.
+    pub fn load(store: &Store, slot: SlotNumber) -> Result<PendingChunks, StoreError> {
         let rows = store.slot_state(slot, &[PART]).map_err(failed)?;
         let offset = |value: &[u8]| value.first_chunk().map_or(0, |at| u64::from_be_bytes(*at));
         let kept = rows.into_iter().map(|(key, value)| {
             let at = offset(&value);
             (key, at)
         });
-        Ok(Kept(kept.collect()))
+        Ok(PendingChunks(kept.collect()))
     }
 
-    /// Takes in a part that is not the last. It is at this offset of the log.
-    pub fn add(&mut self, part: &Part, offset: u64) -> Parted {
-        let mut done = Parted::default();
+    /// Adds a chunk that is not the last. It is at this offset of the log.
+    pub fn add(&mut self, part: &Chunk, offset: u64) -> ChunkResult {
+        let mut done = ChunkResult::default();
         self.forget(&mut done.rows, |_, at| {
             at.saturating_add(RECORDS_MAX) < offset
         });
@@ -80,17 +80,18 @@ impl Kept {
         done
     }
 
-    /// Whether all parts before this one are kept.
-    pub fn has_all_before(&self, part: &Part) -> bool {
+    /// Returns whether all chunks before this one are stored.
+    pub fn has_all_before(&self, part: &Chunk) -> bool {
         let prefix = part.prefix();
         let from = self.0.range(prefix.clone()..);
         let of_request = from.take_while(|(key, _)| key.starts_with(&prefix));
         of_request.count() as u64 == u64::from(part.index)
     }
 
-    /// The parts of a request go. Without all of them it is not whole: whoever proposed it does so again.
-    pub fn finish(&mut self, part: &Part, before: &[(Vec<u8>, Vec<u8>)]) -> Parted {
-        let (mut done, prefix) = (Parted::default(), part.prefix());
+    /// Removes the chunks of a request. If some are missing it is incomplete: its proposer repeats
+    /// it.
+    pub fn finish(&mut self, part: &Chunk, before: &[(Vec<u8>, Vec<u8>)]) -> ChunkResult {
+        let (mut done, prefix) = (ChunkResult::default(), part.prefix());
         self.forget(&mut done.rows, |key, _| key.starts_with(&prefix));
         if before.len() as u64 == u64::from(part.index) {
             let pieces = before.iter().filter_map(|(_, value)| value.get(8..));
@@ -111,9 +112,10 @@ impl Kept {
     }
 }
 
-/// The parts before the last one, all of which are kept: in their order, once the store has them.
+/// Returns the chunks before the last one, all of which are stored: in order, once the store has
+/// them.
 pub(super) async fn before(
-    part: &Part,
+    part: &Chunk,
     store: &Arc<Store>,
     slot: SlotNumber,
 ) -> Result<Vec<(Vec<u8>, Vec<u8>)>, StoreError> {

@@ -1,4 +1,5 @@
-//! Things that are closed with the directory, whoever holds them, and that a forked process leaves alone.
+//! Handles: objects that are closed with their directory, even while a host holds them, and that a
+//! forked process does not touch.
 
 use std::sync::{Arc, Weak};
 
@@ -6,14 +7,14 @@ use parking_lot::Mutex;
 
 use crate::{Error, Result};
 
-/// A thing until it is closed: by whoever has it, or with its directory. One thread at a time uses it.
+/// An object until it is closed, by its holder or with its directory. Used by one thread at a time.
 #[derive(Debug)]
-pub struct Slot<T> {
+pub struct Handle<T> {
     value: Mutex<Option<T>>,
     process: u32,
 }
 
-impl<T> Slot<T> {
+impl<T> Handle<T> {
     /// Uses it.
     ///
     /// # Errors
@@ -24,7 +25,7 @@ impl<T> Slot<T> {
         work(value.as_mut().ok_or_else(Error::closed)?)
     }
 
-    /// Takes it out, for work that waits: [`Slot::put_back`] brings it in again.
+    /// Takes it out, for work that waits: [`Handle::put_back`] brings it in again.
     pub(crate) fn take(&self) -> Result<T> {
         self.check()?;
         self.value.lock().take().ok_or_else(Error::closed)
@@ -42,12 +43,12 @@ impl<T> Slot<T> {
     }
 }
 
-/// What is closed with a directory.
+/// An object that is closed with a directory.
 pub(crate) trait Closes: Send + Sync {
     fn close(&self);
 }
 
-impl<T: Send> Closes for Slot<T> {
+impl<T: Send> Closes for Handle<T> {
     fn close(&self) {
         if self.process == std::process::id() {
             drop(self.value.lock().take());
@@ -55,8 +56,8 @@ impl<T: Send> Closes for Slot<T> {
     }
 }
 
-impl<T> Slot<T> {
-    /// Lets go of it. A second time does nothing.
+impl<T> Handle<T> {
+    /// Releases it. A second call does nothing.
     pub fn close(&self)
     where
         T: Send,
@@ -65,7 +66,7 @@ impl<T> Slot<T> {
     }
 }
 
-impl<T> Drop for Slot<T> {
+impl<T> Drop for Handle<T> {
     fn drop(&mut self) {
         if self.process != std::process::id() {
             // It belongs to threads that are not in this process.
@@ -76,30 +77,30 @@ impl<T> Drop for Slot<T> {
 
 /// The slots of a directory.
 #[derive(Default)]
-pub(crate) struct Slots(Mutex<Vec<Weak<dyn Closes>>>);
+pub(crate) struct Handles(Mutex<Vec<Weak<dyn Closes>>>);
 
-/// Below so many, nobody looks for those that are gone.
+/// Number of handles below which closed ones are not collected.
 const KEPT_MIN: usize = 64;
 
-impl Slots {
-    pub fn add<T: Send + 'static>(&self, value: T) -> Arc<Slot<T>> {
-        let slot = Arc::new(Slot {
+impl Handles {
+    pub fn add<T: Send + 'static>(&self, value: T) -> Arc<Handle<T>> {
+        let handle = Arc::new(Handle {
             value: Mutex::new(Some(value)),
             process: std::process::id(),
         });
         let mut all = self.0.lock();
         if all.len() >= KEPT_MIN && all.len() == all.capacity() {
-            all.retain(|slot| slot.strong_count() > 0);
+            all.retain(|handle| handle.strong_count() > 0);
         }
-        let weak: Weak<Slot<T>> = Arc::downgrade(&slot);
+        let weak: Weak<Handle<T>> = Arc::downgrade(&handle);
         all.push(weak);
-        slot
+        handle
     }
 
     pub fn close(&self) {
         let all = std::mem::take(&mut *self.0.lock());
-        for slot in all.iter().filter_map(Weak::upgrade) {
-            slot.close();
+        for handle in all.iter().filter_map(Weak::upgrade) {
+            handle.close();
         }
     }
 }
