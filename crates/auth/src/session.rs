@@ -164,7 +164,7 @@ impl SessionSettings {
     }
 
     /// The `Set-Cookie` header that gives the browser this value.
-    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, by: Reached<'_>) -> String {
+    pub(crate) fn set_cookie(&self, value: &str, now: SystemTime, by: CookieScope<'_>) -> String {
         let life = Duration::from_secs(self.timeout_secs);
         let lasting = self.persistent.then(|| {
             // A timeout beyond the end of time is as good as the longest that a date can say.

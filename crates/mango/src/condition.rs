@@ -4,7 +4,7 @@ use std::sync::OnceLock;
 use crate::compare::{Operand, Order};
 use crate::json::{self, Elements, Kind, Members, string};
 use crate::pcre::Pattern;
-use crate::selector::{At, Node};
+use crate::selector::{At, SelectorNode};
 use crate::work;
 
 /// A condition on a value that is present.

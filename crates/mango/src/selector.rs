@@ -173,11 +173,11 @@ impl Selector {
     /// [`TookTooLong`].
     pub fn matches_hit(&self, doc: &Doc<'_>, texts: TextHits) -> Result<bool, TookTooLong> {
         match &self.root {
-            Node::Everything => Ok(true),
-            Node::Text(text) => Ok(texts.has(text.number)),
-            root => SLOTS.with_borrow_mut(|slots| {
-                self.lifter.lift(doc, slots);
-                let found = |slot: usize| slots[slot].of(doc);
+            SelectorNode::Everything => Ok(true),
+            SelectorNode::Text(text) => Ok(texts.has(text.number)),
+            root => SPANS.with_borrow_mut(|spans| {
+                self.lifter.lift(doc, spans);
+                let found = |span: usize| spans[span].of(doc);
                 let at = At::Slots(&found, Some(doc), texts);
                 work::bounded(|| root.matches(at, Order::Collated))
             }),

@@ -15,7 +15,7 @@ use rustix::io::Errno;
 use rustix::process::{Pid, Signal, kill_process_group};
 
 use crate::answer::{Answer, Unreadable};
-use crate::cpu::Told;
+use crate::cpu::TrackedProcess;
 use crate::language::{DesignDoc, Error, MapGroup};
 use crate::lines::{Lines, Read};
 use crate::settings::Settings;

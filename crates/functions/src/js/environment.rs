@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use query_server::language::Error;
 use query_server::prelude::PRELUDE;
-use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, Kept, Limit, Limits, Scope};
+use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, RetainedValue, Limit, Limits, Scope};
 use quickjs::{Script, Value};
 
 use super::{host, thrown};

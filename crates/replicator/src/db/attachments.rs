@@ -15,10 +15,10 @@ use futures_util::stream;
 use reqwest::header::CONTENT_TYPE;
 use serde_json::{Map, Value};
 
-use super::http::{HttpPeer, MISSING_WAIT, Put, cause, edit_json, whole_document};
-use super::local::LocalPeer;
+use super::http::{HttpDb, MISSING_WAIT, Put, cause, edit_json, whole_document};
+use super::local::LocalDb;
 use super::long::Holding;
-use super::{Body, Doc, Peer, Refused, retry};
+use super::{Body, Db, Doc, Refused, retry};
 use crate::error::Error;
 
 /// The content type of attachments without one.

@@ -8,6 +8,7 @@ mod client;
 pub(crate) mod http;
 mod local;
 mod long;
+mod outbound;
 mod reach;
 mod retry;
 

@@ -15,8 +15,8 @@ use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES
 use super::{Answer, Call, Failed, HttpDb, MISSING_WAIT, cause, whole};
 use crate::db::Missing;
 use crate::error::Error;
-use crate::peer::Missing;
-use crate::peer::long::Holding;
+use crate::db::Missing;
+use crate::db::long::Holding;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
 
