@@ -13,7 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::Error;
 use crate::control::Catalogue;
-use crate::control::entry::{Entry, EntryOutcome, Member};
+use crate::control::entry::{Entry, EntryOutcome, MemberInfo};
 use crate::gateway::Gateway;
 use crate::membership::{Cluster, Membership, random};
 

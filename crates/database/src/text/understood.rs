@@ -80,9 +80,9 @@ fn places_of(terms: Vec<parsed::PhraseTerm>) -> Vec<(u32, Vec<String>)> {
 
 fn wilds_of(pattern: &str) -> Vec<Wild> {
     let wild = |part| match part {
-        parsed::wildcard::Part::Any => Wild::Many,
-        parsed::wildcard::Part::One => Wild::One,
-        parsed::wildcard::Part::Literal(c) => Wild::Char(c),
+        parsed::wildcard::WildcardPart::Any => Wild::Many,
+        parsed::wildcard::WildcardPart::One => Wild::One,
+        parsed::wildcard::WildcardPart::Literal(c) => Wild::Char(c),
     };
     parsed::wildcard::parts(pattern).map(wild).collect()
 }

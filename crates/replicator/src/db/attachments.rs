@@ -432,8 +432,8 @@ impl<'a> Receiving<'a> {
 
     async fn event(&mut self, event: Event) -> Result<(), Broken> {
         match event {
-            Event::BodyPart(headers) if self.doc.is_some() => self.begin(&headers),
-            Event::BodyPart(_) | Event::End => {}
+            Event::Part(headers) if self.doc.is_some() => self.begin(&headers),
+            Event::Part(_) | Event::End => {}
             Event::Data(bytes) if self.doc.is_none() => {
                 if self.text.len() + bytes.len() > TEXT_BYTES_MAX {
                     return Err(Broken::Garbled("the document is too long".into()));

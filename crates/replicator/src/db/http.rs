@@ -30,6 +30,7 @@ use super::Info;
 use super::budget::{Account, Lane, Socket};
 use super::client::Clients;
 use super::long::Holding;
+use super::outbound::{Outbound, Rights, TOKEN};
 use super::retry;
 use crate::endpoint::Remote;
 use crate::error::Error;

@@ -14,9 +14,8 @@ use serde_json::value::RawValue;
 use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
 use super::{Answer, Call, Failed, HttpDb, MISSING_WAIT, cause, whole};
 use crate::db::Missing;
-use crate::error::Error;
-use crate::db::Missing;
 use crate::db::long::Holding;
+use crate::error::Error;
 use crate::progress::Progress;
 use crate::rows::{Form, Rows};
 

@@ -55,7 +55,7 @@ impl HttpDb {
         }
         let answer = whole(response)
             .await
-            .map_err(|f| self.error(&call, &f.body))?;
+            .map_err(|f| self.error(&call, &f.told))?;
         match answer.status {
             404 if !is_database_gone(&answer) => Ok(None),
             _ => Err(self.refusal(&call, &answer)),
@@ -99,7 +99,7 @@ impl HttpDb {
         };
         let answer: Answer = match answer {
             Ok(answer) => answer,
-            Err(failed) => return Ok(Put::Failed(failed.body)),
+            Err(failed) => return Ok(Put::Failed(failed.told)),
         };
         Ok(match answer.status {
             200..300 => Put::Done,
@@ -109,9 +109,9 @@ impl HttpDb {
             401 if self.auth.has_session() => {
                 // The session may have expired.
                 self.auth.renew(&self.ways).await;
-                Put::Failed(answer.body())
+                Put::Failed(answer.told())
             }
-            status if retried(status) || status == 400 => Put::Failed(answer.body()),
+            status if retried(status) || status == 400 => Put::Failed(answer.told()),
             _ => {
                 let (error, reason) = error_of(&answer.body);
                 Put::Refused(error, reason)
