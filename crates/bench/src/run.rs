@@ -2,10 +2,12 @@
 
 use std::io::Write;
 use std::rc::Rc;
+use std::task::Poll;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use rustix::process::{Resource, getrlimit, setrlimit};
 use serde_json::Value;
+use tokio::signal::unix::{SignalKind, signal};
 use tokio::sync::oneshot;
 use tokio::task::LocalSet;
 
@@ -393,18 +395,24 @@ fn product_of(welcome: &Value) -> String {
     format!("{name}, version {}", version.unwrap_or("?"))
 }
 
-pub(crate) async fn interrupted() {
-    use tokio::signal::unix::{SignalKind, signal};
-    let came = async |kind| match signal(kind) {
-        Ok(mut signals) => signals.recv().await,
-        Err(_) => std::future::pending().await,
-    };
-    // The last one comes when the terminal goes.
-    tokio::select! {
-        result = tokio::signal::ctrl_c() => if result.is_err() { std::future::pending().await },
-        _ = came(SignalKind::terminate()) => {}
-        _ = came(SignalKind::hangup()) => {}
-    }
+/// Returns a future that ends with the first SIGINT, SIGTERM, or SIGHUP (sent when the terminal
+/// closes) after this call.
+pub(crate) fn interrupted() -> impl Future<Output = ()> {
+    let kinds = [
+        SignalKind::interrupt(),
+        SignalKind::terminate(),
+        SignalKind::hangup(),
+    ];
+    // They are registered now, not when the future is polled first.
+    let signals = kinds.into_iter().filter_map(|kind| signal(kind).ok());
+    let mut signals: Vec<_> = signals.collect();
+    std::future::poll_fn(move |context| {
+        let mut polls = signals.iter_mut().map(|signal| signal.poll_recv(context));
+        match polls.any(|poll| poll.is_ready()) {
+            true => Poll::Ready(()),
+            false => Poll::Pending,
+        }
+    })
 }
 
 async fn clean_up(bench: &mut Bench) {

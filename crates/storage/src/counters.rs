@@ -18,7 +18,7 @@ pub static DOCUMENTS_FOUND: Striped = Striped::new();
 pub static DOCUMENTS_READ: Striped = Striped::new();
 /// Errors after which the engine refused all writes.
 pub static ENGINE_ERRORS: Counter = Counter::new();
-/// The time of the last of these errors, in seconds since 1970.
+/// The last time at which the engine refused writes because of one, in seconds since 1970.
 pub static LAST_ENGINE_ERROR_S: AtomicU64 = AtomicU64::new(0);
 /// How often it took writes again.
 pub static RESUMES: Counter = Counter::new();

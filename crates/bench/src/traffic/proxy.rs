@@ -80,13 +80,14 @@ pub async fn record(
     }
     let listener = TcpListener::bind(options.listen).await?;
     let recorder = Arc::new(Recorder::create(&options.file, &target.label)?);
+    let interrupted = interrupted();
     ready(listener.local_addr()?);
     let mut connections = tokio::task::JoinSet::new();
     let serving = accept(&listener, &target, &recorder, &mut connections);
     let ended = tokio::select! {
         ended = serving => ended,
         ended = keep_flushing(&recorder) => ended,
-        () = interrupted() => Ok(()),
+        () = interrupted => Ok(()),
     };
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };

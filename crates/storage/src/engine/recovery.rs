@@ -137,9 +137,17 @@ impl Health {
         }
         let failure = state.failure.take()?;
         self.is_failing.store(false, Relaxed);
+        // Writes were refused until now, and the last error may be long ago.
+        note_time();
         RESUMES.count();
         Some(failure.since?.elapsed().unwrap_or_default())
     }
+}
+
+/// Records the present as the last time at which the engine refused writes.
+fn note_time() {
+    let now = SystemTime::now().duration_since(UNIX_EPOCH);
+    LAST_ENGINE_ERROR_S.store(now.map_or(0, |now| now.as_secs()), Relaxed);
 }
 
 impl ErrorSink for Health {
@@ -154,8 +162,7 @@ impl ErrorSink for Health {
             return;
         }
         ENGINE_ERRORS.count();
-        let now = SystemTime::now().duration_since(UNIX_EPOCH);
-        LAST_ENGINE_ERROR_S.store(now.map_or(0, |now| now.as_secs()), Relaxed);
+        note_time();
         state.errors += 1;
         self.is_failing.store(true, Relaxed);
         let is_first = state.failure.is_none();
