@@ -339,7 +339,7 @@ proptest! {
         for (query, sort) in &queries {
             check(&shards, (&docs, has_numbers), query, sort, limit)?;
             scored(&shards, &docs, query, limit)?;
-            among(&shards, &docs, query, (sort, &queries[0].0))?;
+            match_hits(&shards, &docs, query, (sort, &queries[0].0))?;
         }
     }
 }
