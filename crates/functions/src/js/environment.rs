@@ -5,7 +5,9 @@ use std::sync::OnceLock;
 
 use query_server::language::Error;
 use query_server::prelude::PRELUDE;
-use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, RetainedValue, Limit, Limits, Scope};
+use quickjs::{
+    BuildError, Context, Enter, Failed, Heap, Host, Limit, Limits, RetainedValue, Scope,
+};
 use quickjs::{Script, Value};
 
 use super::{host, thrown};

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use profiler::Label;
 use projection::{Arguments, LeftBehind, left_behind};
 use query_server::language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
-use quickjs::{BuildError, Form, RetainedValue, Limit, Limits, Scope, Value};
+use quickjs::{BuildError, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
 
 use super::environment::{Entered, failure, limit_error};

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use projection::{Arguments, LeftBehind, left_behind};
 use query_server::language::{Error, ReduceRow, Reducer};
-use quickjs::{RetainedValue, Limits, Value};
+use quickjs::{Limits, RetainedValue, Value};
 use telemetry::State;
 
 use super::environment::{Entered, Prelude};
