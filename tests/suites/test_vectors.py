@@ -29,6 +29,7 @@ AREAS = [
     "replication",
     "mango",
     "nouveau",
+    "nouveau10",
     "changes-validation",
     "mango-validation",
     "strict-input",

@@ -13,6 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::attachments::{Held, MISSING_STUB, Resolved};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
+use crate::text::with_lucene_versions;
 use crate::validate::Validation;
 use crate::{Error, partition};
 
@@ -111,7 +112,9 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         self.be_fresh_for(&edits).await?;
-        let resolved = self.resolve(edits, mode).await?;
+        let resolved = self
+            .resolve(with_lucene_versions(edits, mode), mode)
+            .await?;
         self.update_resolved(caller, resolved, mode, durability)
             .await
     }
@@ -141,7 +144,9 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         self.be_fresh_for(&edits).await?;
-        let resolved = self.resolve(edits, mode).await?;
+        let resolved = self
+            .resolve(with_lucene_versions(edits, mode), mode)
+            .await?;
         let missing = resolved.0.iter().find_map(|edit| match edit {
             Err(Outcome::Refused(error, reason)) if *error == MISSING_STUB => Some(reason),
             _ => None,
@@ -218,7 +223,9 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
-        let (resolved, held) = self.resolve(edits, mode).await?;
+        let (resolved, held) = self
+            .resolve(with_lucene_versions(edits, mode), mode)
+            .await?;
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         let done = self.commit(edits, &held, mode, (durability, None));
         let (done, timing) = done.await?;

@@ -9,6 +9,7 @@ mod shard;
 mod spec;
 mod turns;
 mod understood;
+mod version;
 
 use std::collections::HashMap;
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -41,6 +42,7 @@ pub use spec::TextSpec;
 pub(crate) use spec::member as text_member;
 pub(crate) use turns::TextTurns;
 pub use turns::{AnswerThreads, TextCost, TextTurn};
+pub(crate) use version::with_lucene_versions;
 
 use crate::database::Database;
 use crate::examine::{OpenTextFacts, TextFacts};
