@@ -19,7 +19,7 @@ pub mod times;
 pub use functions::{Functions, JAVASCRIPT, language_name};
 pub use language::{
     DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
-    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown,
+    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT, Thrown,
 };
 pub use languages::{Languages, NoLanguages};
 pub use places::{Admission, Lane, Place, Places, answer_limits};

@@ -90,6 +90,12 @@ pub struct Index {
 }
 
 impl Index {
+    /// Whose functions it runs.
+    #[must_use]
+    pub fn label(&self) -> &Owner {
+        &self.label
+    }
+
     /// Opens an index whose number is in the catalogue. `label` says whose functions are run.
     pub fn open(
         store: Arc<Store>,

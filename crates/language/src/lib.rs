@@ -13,7 +13,7 @@ mod map;
 mod reduce;
 
 pub use design::{DesignDoc, Designs, ListIo};
-pub use error::Error;
+pub use error::{Error, TIME_LIMIT};
 pub use line::one_line;
 pub use map::{Doc, Emit, Emits, Indexes, MapGroup, Mapper, Mark, Owner, THROWN_BYTES_MAX, Thrown};
 pub use reduce::{ReduceRow, Reducer};

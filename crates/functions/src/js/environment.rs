@@ -3,12 +3,15 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use language::Error;
+use language::{Error, TIME_LIMIT};
 use prelude::PRELUDE;
 use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, Kept, Limit, Limits, Scope};
 use quickjs::{Script, Value};
 
 use super::{host, thrown};
+
+/// The configuration key of the limit on the memory of a heap.
+pub(super) const MEMORY_LIMIT: &str = "memory_limit_bytes";
 
 /// The prelude, which the first context compiles for all.
 static SCRIPT: OnceLock<Script> = OnceLock::new();
@@ -60,8 +63,8 @@ pub(super) fn new_heap(limits: &Limits) -> Result<Heap, Error> {
 /// The error of a limit that was hit.
 pub(super) fn limit_error(limits: &Limits, limit: Limit) -> Error {
     let (key, value) = match limit {
-        Limit::Time => ("time_limit_ms", limits.time.as_millis().to_string()),
-        Limit::Memory => ("memory_limit_bytes", limits.memory_bytes.to_string()),
+        Limit::Time => (TIME_LIMIT, limits.time.as_millis().to_string()),
+        Limit::Memory => (MEMORY_LIMIT, limits.memory_bytes.to_string()),
         Limit::Rows => ("emit_rows_limit", limits.emit_rows_max.to_string()),
         Limit::Bytes => ("emit_bytes_limit", limits.emit_bytes_max.to_string()),
     };
@@ -207,10 +210,7 @@ impl<'js> Entered<'_, 'js> {
                 BuildError::Syntax => "a value is not JSON",
                 BuildError::Depth => "a value nests too deeply",
             };
-            Error::Thrown {
-                name: "badarg".into(),
-                reason: reason.into(),
-            }
+            Error::BadArgument(reason.into())
         })
     }
 
