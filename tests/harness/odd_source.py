@@ -8,11 +8,13 @@ import urllib.parse
 
 class OddSource:
     """`bulk`, `single`, `listed`: what befalls `d2` in `_bulk_get` ("ok", "error", "stub", whose attachment is long, or "leaves":
-    there are two, each with an attachment, and the second fails when attachments are asked for), when it is read by itself ("ok", "missing", "gone" or "broken"), and whether `_changes` names it when it is asked for that one alone."""
+    there are two, each with an attachment, and the second fails when attachments are asked for), when it is read by itself ("ok", "missing", "gone", "broken", or "endless": its attachment does not end), and whether `_changes` names it when it is asked for that one alone.
+    `length`: the length of the endless attachment, as announced; None if it is not."""
 
-    def __init__(self, bulk="error", single="ok", listed=True):
-        self.bulk, self.single, self.listed = bulk, single, listed
+    def __init__(self, bulk="error", single="ok", listed=True, length=None):
+        self.bulk, self.single, self.listed, self.length = bulk, single, listed, length
         self.singles = 0
+        self.endless_bytes = 0
         self.checkpoints = {}
         source = self
 
@@ -22,6 +24,9 @@ class OddSource:
             def answer(self):
                 body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
                 status, answer = source.reply(self.command, self.path, body)
+                if answer is ENDLESS:
+                    source.send_endless(self)
+                    return
                 text = json.dumps(answer).encode()
                 self.send_response(status)
                 self.send_header("Content-Type", "application/json")
@@ -64,6 +69,8 @@ class OddSource:
                 return 500, {"error": "internal_server_error", "reason": "odd"}
             if self.single == "gone":
                 return missing
+            if self.single == "endless" and "rev" in query:
+                return 200, ENDLESS
             if self.bulk == "leaves":
                 if "open_revs" in query:
                     return 200, [{"ok": attached(revision)} for revision in json.loads(query["open_revs"][0])]
@@ -72,6 +79,26 @@ class OddSource:
                 return 200, [{"missing": rev(2)} if self.single == "missing" else {"ok": document(2)}]
             return (200, document(2)) if self.single == "ok" else missing
         return missing
+
+    def send_endless(self, handler):
+        """Sends the document with its attachment, until the client goes."""
+        attachment = {"follows": True, "content_type": "image/png", "revpos": 1, "digest": "md5-xxx"}
+        if self.length is not None:
+            attachment["length"] = self.length
+        head = json.dumps({**document(2), "_attachments": {"a": attachment}})
+        handler.close_connection = True
+        handler.send_response(200)
+        handler.send_header("Content-Type", "multipart/related; boundary=b")
+        handler.end_headers()
+        try:
+            handler.wfile.write(
+                f'--b\r\nContent-Type: application/json\r\n\r\n{head}\r\n--b\r\nContent-Disposition: attachment; filename="a"\r\n\r\n'.encode()
+            )
+            while True:
+                handler.wfile.write(b"x" * PIECE_BYTES)
+                self.endless_bytes += PIECE_BYTES
+        except OSError:
+            pass
 
     def changes(self, query, body):
         rows = [{"seq": f"{n}-x", "id": f"d{n}", "changes": [{"rev": rev(n)}]} for n in (1, 2, 3)]
@@ -103,6 +130,8 @@ class OddSource:
 
 
 SECOND = "1-" + "b" * 31 + "2"
+ENDLESS = object()
+PIECE_BYTES = 1 << 20
 
 
 def attached(revision, with_bytes=False):

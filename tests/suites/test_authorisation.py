@@ -5,12 +5,13 @@ compares it with the manual's reference. Each is asked by everybody, on a real s
 refused with 401 or 403, before anything else is said; those who may are answered, whatever the answer.
 """
 
+import http.client
 import json
 import re
 
 import pytest
 
-from harness.api import Api
+from harness.api import Api, basic
 from harness.endpoints import DESIGN, ENDPOINTS, MORE, VALUES
 
 pytestmark = pytest.mark.quick
@@ -409,3 +410,45 @@ def themselves(ctx, server, admin):
     check("others do not delete it", Api(server.url, "member:pw-member").delete(f"{path}?rev={rev}").status, 404)
     check("a user deletes himself", own.delete(f"{path}?rev={rev}").status, 200)
     check("and is gone", (own.get("/_session").status, admin.get(path).status), (401, 404))
+
+
+FEEDS = {"continuous": "since=0&heartbeat=60000", "eventsource": "since=0&heartbeat=60000", "longpoll": "since=now&timeout=60000"}
+
+
+def test_feeds_end_when_their_user_may_no_longer_read(ctx):
+    """Neither who was a member nor a user who was deleted gets later changes."""
+    with ctx.server("revoked") as server:
+        admin = server.api()
+
+        def remove_member(name):
+            admin.expect(200, "PUT", f"/{name}/_security", {"admins": {"roles": ["_admin"]}, "members": {"names": ["other"]}})
+
+        def delete_user(name):
+            user = admin.expect(200, "GET", f"/_users/org.couchdb.user:{name}")
+            admin.expect(200, "DELETE", f"/_users/org.couchdb.user:{name}?rev={user['_rev']}")
+
+        for name, revoke, status in (("member", remove_member, 403), ("user", delete_user, 401)):
+            user = {"name": name, "password": "pw", "roles": [], "type": "user"}
+            admin.expect(201, "PUT", f"/_users/org.couchdb.user:{name}", user)
+            admin.expect(201, "PUT", f"/{name}")
+            admin.expect(200, "PUT", f"/{name}/_security", {"admins": {"roles": ["_admin"]}, "members": {"names": [name]}})
+            admin.expect(201, "PUT", f"/{name}/first", {})
+            feeds = {feed: open_feed(server, name, feed, query) for feed, query in FEEDS.items()}
+            revoke(name)
+            ctx.report.equal(f"{name}: reads are refused", server.api(credentials=f"{name}:pw").get(f"/{name}/first").status, status)
+            admin.expect(201, "PUT", f"/{name}/later", {"text": "secret"})
+            for feed, (connection, response) in feeds.items():
+                rest = response.read()
+                ctx.report.check(f"{name}: a {feed} feed ends without later changes", b"secret" not in rest and b"later" not in rest, rest)
+                connection.close()
+
+
+def open_feed(server, user, feed, query):
+    """A feed of the user's database that is open: its first change has come, if it is to have one."""
+    connection = http.client.HTTPConnection(*server.url.removeprefix("http://").split(":"), timeout=60)
+    path = f"/{user}/_changes?feed={feed}&include_docs=true&{query}"
+    connection.request("GET", path, headers={"Authorization": basic(f"{user}:pw")})
+    response = connection.getresponse()
+    while "since=0" in query and b"first" not in response.readline():
+        pass
+    return connection, response

@@ -190,6 +190,10 @@ def test_a_flood_of_strangers_displaces_no_users(ctx):
         # Users rest for longer than a moment, after which they made room before.
         wait_until(lambda: False, 1.5)
         ctx.report.equal("an admin who comes is served", status(lambda: server.api(timeout=PATIENCE_S).get("/db")), 200)
+        logins = [
+            status(lambda: server.api(timeout=PATIENCE_S, credentials="").post("/_session", {"name": "bob", "password": "pw"})) for _ in range(5)
+        ]
+        ctx.report.equal("a user logs in from the address of the flood", logins, [200] * 5)
         ctx.report.equal("a user who comes is served", status(lambda: server.api(timeout=PATIENCE_S, credentials=bob).put("/db/bobs", {})), 201)
         again = [status(lambda user=user: user.get("/_session")) for user in users]
         ctx.report.equal("users are served", again, [200] * KNOWN)

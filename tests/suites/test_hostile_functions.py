@@ -28,14 +28,17 @@ ENDLESS_MAPS = {
     "endless loop over a member": "function (doc) { while (doc.n > -1) {} }",
     "loop that catches everything": "function (doc) { for (;;) { try { for (;;) {} } catch (e) {} } }",
     "loop in finally": "function (doc) { try { throw 1; } finally { for (;;) {} } }",
-    "endless emits": "function (doc) { for (;;) emit(doc.n, null); }",
-    "giant emits": "function (doc) { for (;;) emit('x'.repeat(100000), doc); }",
     "endless toJSON": "function (doc) { emit(doc._id, {toJSON: function () { for (;;) {} }}); }",
     "endless getter": "function (doc) { emit(doc._id, {get a() { for (;;) {} }}); }",
     "endless proxy": "function (doc) { emit(new Proxy({}, {ownKeys: function () { for (;;) {} }}), null); }",
     "endless comparison": "function (doc) { [3, 2, 1].sort(function () { for (;;) {} }); }",
     "endless generator": "function (doc) { for (const x of (function* () { for (;;) yield 1; })()) {} }",
     "regular expression bomb": "function (doc) { /^(a+)+$/.test('a'.repeat(60) + 'b'); emit(doc._id, null); }",
+}
+# Each document is left out of these.
+FLOODS = {
+    "endless emits": "function (doc) { for (;;) emit(doc.n, null); }",
+    "giant emits": "function (doc) { for (;;) emit('x'.repeat(100000), doc); }",
 }
 # 100 MB of keys.
 LONG_MAPS = {"giant keys": "function (doc) { emit('k'.repeat(5e6), null); }"}
@@ -72,7 +75,7 @@ def hostile_views(ctx, isolation):
         bystander = Bystander(ctx, server)
         bystander.start()
         with concurrent.futures.ThreadPoolExecutor(AT_ONCE) as pool:
-            maps = {**ENDLESS_MAPS, **OTHER_MAPS, **ctx.size({}, LONG_MAPS)}
+            maps = {**ENDLESS_MAPS, **FLOODS, **OTHER_MAPS, **ctx.size({}, LONG_MAPS)}
             attempts = [pool.submit(attempt, server, name, map_source) for name, map_source in maps.items()]
             attempts += [
                 pool.submit(attempt, server, name, "function (doc) { emit(doc.n, doc.n); }", reduce) for name, reduce in HOSTILE_REDUCES.items()
@@ -232,3 +235,37 @@ def test_other_languages(ctx):
         ctx.report.equal("nodejs: a view built afterwards is right", [row["key"] for row in rows], list(range(DOCUMENTS)))
         bystander.end(ctx.report, "nodejs")
         ctx.report.check("nodejs: no query server is left running wild", wait_until(lambda: not busy_children(server), 30), busy_children(server))
+
+
+def test_poison_documents(ctx):
+    """One document that a function cannot take is left out of views and feeds, counted and named; all others stay."""
+    emits_tags = "function (doc) { (doc.tags || []).forEach(function (tag) { emit(tag, 1); }); }"
+    design = {
+        "views": {"tags": {"map": emits_tags}, "type": {"map": "function (doc) { emit(doc.type, 1); }"}},
+        "filters": {"all": "function (doc, req) { return doc.type !== 'hidden'; }"},
+    }
+    with ctx.server(options=["--set", "functions/emit_rows_limit=1000"]) as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=1")
+        api.expect(201, "PUT", "/db/_design/d", design)
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [{"_id": f"ok{n}", "type": "x", "tags": ["a"]} for n in range(5)]})
+        api.expect(201, "PUT", "/db/many", {"type": "x", "tags": ["a"] * 1001})
+        deep = b'{"type":"y","z":' + b"[" * 3000 + b"]" * 3000 + b"}"
+        ctx.report.equal("a deep document is stored", api.put("/db/deep", deep, headers={"Content-Type": "application/json"}).status, 201)
+        ids = lambda rows: sorted(row["id"] for row in rows)
+        rows = lambda view: ids(api.expect(200, "GET", f"/db/_design/d/_view/{view}")["rows"])
+        ok = [f"ok{n}" for n in range(5)]
+        ctx.report.equal("a view leaves a document of too many rows out", rows("tags"), ok)
+        ctx.report.equal("other views of the design document have it", [name for name in rows("type") if name != "deep"], ["many", *ok])
+        for name in ("filter=d/all", "filter=_view&view=d/type"):
+            feed = api.expect(200, "GET", f"/db/_changes?{name}")
+            found = [name for name in ids(feed["results"]) if not name.startswith("_design")]
+            ctx.report.equal(f"a feed with {name} leaves out what nests too deeply", found, ["many", *ok])
+        log = server.log()
+        ctx.report.check("the log names the document of the view", "a view leaves documents out" in log and '"many"' in log, log[-1500:])
+        ctx.report.check("and that of the filter", "a filter leaves a document out" in log and "deep" in log, log[-1500:])
+        counted = api.expect(200, "GET", "/_node/_local/_stats/settee")
+        ctx.report.equal("both are counted", (counted["view_indexes"]["left_out"]["value"], counted["filters"]["left_out"]["value"]), (1, 2))
+        findings = api.expect(200, "GET", "/_settee/doctor")["findings"]
+        found = [(f["id"], f["severity"]) for f in findings if f["subject"] == "db/_design/d"]
+        ctx.report.check("the doctor warns", ("failing-maps", "warning") in found, findings)

@@ -141,9 +141,13 @@ def test_text_indexes(ctx):
         report.check("merges are counted", wait_until(merged, 20), metrics(api)("settee_text_indexes_merges_total"))
         # More fields than `[functions] emit_rows_limit`.
         flood = 'function (doc) { for (var i = 0; i < 200000; i++) index("string", "x", "a"); }'
-        api.expect(201, "PUT", "/db/_design/fails", {"nouveau": {"bad": {"index": flood}}})
+        api.expect(201, "PUT", "/db/_design/floods", {"nouveau": {"bad": {"index": flood}}})
+        api.expect(200, "GET", "/db/_design/floods/_nouveau/bad?q=x:a")
+        report.check("documents that are left out are counted", metrics(api)("settee_text_indexes_left_out_total") >= 1)
+        endless = "function (doc) { while (true) {} }"
+        api.expect(201, "PUT", "/db/_design/fails", {"nouveau": {"bad": {"index": endless}}})
         refused = api.get("/db/_design/fails/_nouveau/bad?q=x:a")
-        report.check("an index that cannot be is refused", refused.status >= 400 and "emit_rows_limit" in refused.raw.decode(), refused)
+        report.check("an index that cannot be is refused", refused.status >= 400 and "time_limit_ms" in refused.raw.decode(), refused)
         report.check("and counted", metrics(api)("settee_text_indexes_update_failures_total") >= 1)
 
 

@@ -109,6 +109,23 @@ def test_large_attachments(ctx, server, api):
     source.close()
 
 
+def test_endless_attachments(ctx, server, api):
+    """An attachment beyond `max_attachment_size` costs its document, and is not read to that length if it is announced to be longer."""
+    # Sockets hold some of it.
+    sent_max = 64 << 20
+    setting = "/_node/_local/_config/couchdb/max_attachment_size"
+    for name, length, max_bytes in (("announced", 1 << 40, 1 << 30), ("unannounced", None, 1 << 20)):
+        api.expect(200, "PUT", setting, str(max_bytes))
+        source = OddSource(bulk="stub", single="endless", length=length)
+        answer = pull(api, source, name)
+        history = answer.json["history"][0] if answer.status == 200 else answer
+        ctx.report.equal(f"{name}: the document is refused", (answer.status, history["doc_write_failures"]), (200, 1))
+        ctx.report.equal(f"{name}: the others come", ids(api, name), ["d1", "d3"])
+        ctx.report.check(f"{name}: little of it is read", source.endless_bytes < sent_max, source.endless_bytes)
+        source.close()
+    api.expect(200, "DELETE", setting)
+
+
 def test_odd_refusals(ctx, server, api):
     """A target that refuses as PouchDB's server does."""
 

@@ -1,6 +1,6 @@
 //! Work that takes long for a request, on threads with a lower priority than those that serve requests.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::LazyLock;
 
@@ -10,20 +10,32 @@ use tokio::sync::oneshot;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Has a thread with a lower priority do `work`; nothing is answered when it panics. There are as many such threads as cores:
-/// what waits for others is not for them.
-pub fn apart<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> oneshot::Receiver<T> {
+/// Whose work it is, as hashes: users take turns, and the databases of a user do.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct WorkOwner {
+    /// The name of the user, or the address of a client without one.
+    pub user: u64,
+    /// The name of the database.
+    pub database: u64,
+}
+
+/// Has a thread with a lower priority do `work` when it is the turn of its owner; nothing is answered when it panics. There are as
+/// many such threads as cores: what waits for others is not for them.
+pub fn apart<T: Send + 'static>(
+    owner: WorkOwner,
+    work: impl FnOnce() -> T + Send + 'static,
+) -> oneshot::Receiver<T> {
     static THREADS: LazyLock<Threads> = LazyLock::new(|| {
         let cores = std::thread::available_parallelism().map_or(2, |n| n.get());
         Threads::new("apart", || give_way(BACKGROUND_NICE), cores)
     });
-    THREADS.start(move || {
+    THREADS.start(owner, move || {
         let _reads = telemetry::enter(State::Read);
         work()
     })
 }
 
-/// Threads that start when there is work for them, and share a queue.
+/// Threads that start when there is work for them, and share what waits.
 #[derive(Debug)]
 pub(crate) struct Threads {
     name: &'static str,
@@ -36,9 +48,75 @@ pub(crate) struct Threads {
 
 #[derive(Default)]
 struct Queue {
-    work: VecDeque<Work>,
+    /// By user and database.
+    work: Round<Round<VecDeque<Work>>>,
+    waiting: usize,
     threads: usize,
     idle: usize,
+}
+
+/// Work in the order in which it is done.
+trait Ordered: Default {
+    fn next(&mut self) -> Option<Work>;
+    fn is_empty(&self) -> bool;
+}
+
+impl Ordered for VecDeque<Work> {
+    fn next(&mut self) -> Option<Work> {
+        self.pop_front()
+    }
+
+    fn is_empty(&self) -> bool {
+        VecDeque::is_empty(self)
+    }
+}
+
+/// Owners that take turns.
+#[derive(Default)]
+struct Round<Q> {
+    of: HashMap<u64, Q>,
+    /// Owners that have work, in the order of their turns.
+    turns: VecDeque<u64>,
+}
+
+impl<Q: Ordered> Round<Q> {
+    /// The work of an owner, to which some is to be added.
+    fn of(&mut self, owner: u64) -> &mut Q {
+        self.of.entry(owner).or_insert_with(|| {
+            self.turns.push_back(owner);
+            Q::default()
+        })
+    }
+}
+
+impl<Q: Ordered> Ordered for Round<Q> {
+    fn next(&mut self) -> Option<Work> {
+        let owner = self.turns.pop_front()?;
+        let queue = self.of.get_mut(&owner)?;
+        let work = queue.next();
+        match queue.is_empty() {
+            true => drop(self.of.remove(&owner)),
+            false => self.turns.push_back(owner),
+        }
+        work
+    }
+
+    fn is_empty(&self) -> bool {
+        self.turns.is_empty()
+    }
+}
+
+impl Queue {
+    fn push(&mut self, owner: WorkOwner, work: Work) {
+        self.work.of(owner.user).of(owner.database).push_back(work);
+        self.waiting += 1;
+    }
+
+    fn pop(&mut self) -> Option<Work> {
+        let work = self.work.next()?;
+        self.waiting -= 1;
+        Some(work)
+    }
 }
 
 impl std::fmt::Debug for Queue {
@@ -61,25 +139,27 @@ impl Threads {
         }
     }
 
-    /// Has a thread do `work`, unless the receiver is dropped before. Nothing is received when it panics.
+    /// Has a thread do `work` in its owner's turn, unless the receiver is dropped before. Nothing is received when it panics.
     pub fn start<T: Send + 'static>(
         &'static self,
+        owner: WorkOwner,
         work: impl FnOnce() -> T + Send + 'static,
     ) -> oneshot::Receiver<T> {
         let (reply, receiver) = oneshot::channel();
-        self.enqueue(Box::new(move || {
+        let work = move || {
             // The caller may have gone.
             if !reply.is_closed() {
                 drop(reply.send(work()));
             }
-        }));
+        };
+        self.enqueue(owner, Box::new(work));
         receiver
     }
 
-    fn enqueue(&'static self, work: Work) {
+    fn enqueue(&'static self, owner: WorkOwner, work: Work) {
         let mut queue = self.state.lock();
-        queue.work.push_back(work);
-        let needs_thread = queue.idle < queue.work.len() && queue.threads < self.threads_max;
+        queue.push(owner, work);
+        let needs_thread = queue.idle < queue.waiting && queue.threads < self.threads_max;
         if !needs_thread {
             drop(queue);
             self.has_work.notify_one();
@@ -92,7 +172,7 @@ impl Threads {
                 tracing::error!(%error, "a thread for long work did not start");
                 if queue.threads == 0 {
                     // The receivers find that their senders are gone.
-                    queue.work.clear();
+                    (queue.work, queue.waiting) = (Round::default(), 0);
                 }
             }
         }
@@ -111,7 +191,7 @@ impl Threads {
     fn next(&self) -> Work {
         let mut queue = self.state.lock();
         loop {
-            if let Some(work) = queue.work.pop_front() {
+            if let Some(work) = queue.pop() {
                 return work;
             }
             queue.idle += 1;
@@ -134,7 +214,7 @@ mod tests {
             let together = Arc::new(Barrier::new(3));
             let start = |number: usize| {
                 let together = together.clone();
-                THREADS.start(move || {
+                THREADS.start(WorkOwner::default(), move || {
                     together.wait();
                     number
                 })
@@ -148,10 +228,32 @@ mod tests {
     }
 
     #[test]
+    fn users_take_turns_and_so_do_the_databases_of_a_user() {
+        let mut queue = Queue::default();
+        let (done, order) = std::sync::mpsc::channel();
+        let mut push = |user, database| {
+            let done = done.clone();
+            let work = move || done.send((user, database)).unwrap();
+            queue.push(WorkOwner { user, database }, Box::new(work));
+        };
+        for (user, database) in [(1, 1), (1, 1), (1, 1), (1, 2), (2, 1), (2, 1)] {
+            push(user, database);
+        }
+        while let Some(work) = queue.pop() {
+            work();
+        }
+        assert_eq!(queue.waiting, 0);
+        assert!(queue.work.of.is_empty());
+        let order: Vec<_> = order.try_iter().collect();
+        assert_eq!(order, [(1, 1), (2, 1), (1, 2), (2, 1), (1, 1), (1, 1)]);
+    }
+
+    #[test]
     fn a_panic_is_no_answer_and_ends_no_thread() {
         static THREADS: LazyLock<Threads> = LazyLock::new(|| Threads::new("test", || (), 1));
         let panics = || -> usize { panic!("as it should") };
-        assert!(THREADS.start(panics).blocking_recv().is_err());
-        assert_eq!(THREADS.start(|| 1).blocking_recv(), Ok(1));
+        let owner = WorkOwner::default();
+        assert!(THREADS.start(owner, panics).blocking_recv().is_err());
+        assert_eq!(THREADS.start(owner, || 1).blocking_recv(), Ok(1));
     }
 }

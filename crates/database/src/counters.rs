@@ -34,6 +34,10 @@ pub static TEXT_DOCUMENTS: Counter = Counter::new();
 pub static TEXT_REMOVALS: Counter = Counter::new();
 /// Documents that text indexes left out, since what they gave to one cannot be in it.
 pub static TEXT_LEFT_OUT: Counter = Counter::new();
+/// Documents that views left out, since a function exceeded a limit for them; counted for each view.
+pub static VIEW_LEFT_OUT: Counter = Counter::new();
+/// Documents that filters of feeds left out, since the document could not be passed to the function.
+pub static FILTER_LEFT_OUT: Counter = Counter::new();
 /// Commits of text indexes, each of one shard.
 pub static TEXT_COMMITS: Counter = Counter::new();
 /// Merges of their segments.

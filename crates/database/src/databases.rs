@@ -70,6 +70,8 @@ pub struct Options {
     pub build_bytes: usize,
     /// Memory that the groups of all aggregates under way may take together, in bytes.
     pub aggregate_bytes: usize,
+    /// Memory that all searches under way may take together, in bytes.
+    pub search_bytes: usize,
     /// Memory for rows of indexes that are read often, in bytes.
     pub index_rows_bytes: usize,
 }
@@ -88,6 +90,7 @@ impl Default for Options {
             open_bytes: 96 << 20,
             build_bytes: 256 << 20,
             aggregate_bytes: 256 << 20,
+            search_bytes: 512 << 20,
             index_rows_bytes: 64 << 20,
         }
     }
@@ -210,7 +213,7 @@ impl Databases {
         let views = Arc::new(Views {
             languages: Arc::new(WithIndexes(options.languages.clone())),
             scans: Scans::default(),
-            text_turns: TextTurns::default(),
+            text_turns: TextTurns::new(options.search_bytes),
             reduce_limit: options.reduce_limit.into(),
             build_memory: Arc::new(index::BuildMemory::new(options.build_bytes)),
             aggregate_memory: mango::AggregateMemory::new(options.aggregate_bytes),
@@ -407,6 +410,11 @@ impl Databases {
     /// What the groups of aggregates take of memory.
     pub fn aggregate_memory(&self) -> &mango::AggregateMemory {
         &self.views.aggregate_memory
+    }
+
+    /// Bytes that searches in text indexes have now, and the most that they had.
+    pub fn search_memory(&self) -> (usize, usize) {
+        self.views.text_turns.memory_bytes()
     }
 
     /// What open databases and indexes take.

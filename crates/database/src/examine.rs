@@ -136,6 +136,9 @@ pub struct OpenIndexFacts {
     pub failures: u32,
     /// Why the last one did.
     pub failure: Option<String>,
+    /// Documents that were left out of a view since it was opened, because its function exceeded a limit for them; counted
+    /// for each view.
+    pub left_out: u64,
 }
 
 /// Some design documents with views or text indexes, and whether these are all.
@@ -473,6 +476,7 @@ impl ViewIndex {
             external_bytes: self.shards.iter().map(|i| i.info().external_bytes).sum(),
             failures: updates.failures,
             failure: updates.failure.as_ref().map(ToString::to_string),
+            left_out: self.shards.iter().map(|i| i.map_counts.left_out()).sum(),
         }
     }
 }

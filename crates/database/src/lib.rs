@@ -47,7 +47,7 @@ mod validate;
 mod validators;
 mod views;
 
-pub use apart::apart;
+pub use apart::{WorkOwner, apart};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };

@@ -165,6 +165,7 @@ impl DatabaseAs {
         };
         let mut group = spec.map_group(owner.clone());
         group.tells = true;
+        group.leaves_out = false;
         let mut mapper = self.languages().mapper(&group)?;
         preview.map(mapper.as_mut(), &samples, began + TIME_MAX)?;
         if spec.views.iter().any(|view| !view.reduces.is_empty()) && !preview.rows.is_empty() {

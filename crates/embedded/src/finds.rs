@@ -26,6 +26,7 @@ const LIMITS: FindLimits = FindLimits {
         groups_max: 100_000,
         values_max: 1_000_000,
         bytes_max: 256 << 20,
+        user: None,
     },
 };
 

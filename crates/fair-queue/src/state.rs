@@ -11,7 +11,7 @@ use crate::Limits;
 
 /// Time for which an owner counts as slow.
 const SLOW_FOR: Duration = Duration::from_secs(60);
-/// Slow owners that are remembered.
+/// Slow owners that are remembered; of more, those that were slow last.
 const SLOW_MAX: usize = 1024;
 
 #[derive(Debug)]
@@ -97,7 +97,7 @@ impl State {
         self.waiting + self.patient > 0
     }
 
-    fn is_slow(&self, name: &Arc<str>, now: Instant) -> bool {
+    pub fn is_slow(&self, name: &Arc<str>, now: Instant) -> bool {
         self.slow.get(name).is_some_and(|until| now < *until)
     }
 
@@ -126,9 +126,13 @@ impl State {
         if self.slow.len() >= SLOW_MAX {
             self.slow.retain(|_, until| now < *until);
         }
-        if self.slow.len() < SLOW_MAX {
-            self.slow.insert(name.clone(), now + SLOW_FOR);
+        if self.slow.len() >= SLOW_MAX && !self.slow.contains_key(name) {
+            let first = self.slow.iter().min_by_key(|(_, until)| **until);
+            if let Some(first) = first.map(|(name, _)| name.clone()) {
+                self.slow.remove(&first);
+            }
         }
+        self.slow.insert(name.clone(), now + SLOW_FOR);
     }
 
     fn take(&mut self, name: &Arc<str>) {

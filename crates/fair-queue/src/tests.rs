@@ -109,6 +109,19 @@ fn slow_owners_together_leave_a_place_to_others() {
 }
 
 #[test]
+fn the_owners_that_were_slow_last_are_remembered() {
+    let queue = queue(2, 10);
+    let mut state = queue.state.lock();
+    let began = Instant::now();
+    for number in 0..2000 {
+        let now = began + Duration::from_millis(number);
+        state.note_slow(&number.to_string().into(), now);
+    }
+    let slow = |number: u64| state.is_slow(&number.to_string().into(), began);
+    assert!(slow(1999) && slow(1000) && !slow(0));
+}
+
+#[test]
 fn several_owners_together_leave_places_to_others() {
     let queue = Queue::new(Limits {
         share_percent: Some(50),

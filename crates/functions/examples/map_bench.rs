@@ -69,6 +69,7 @@ fn rate(
         owner: Owner::default(),
         records: false,
         tells: false,
+        leaves_out: false,
         indexes: Indexes::No,
     };
     let mut mapper = engine.mapper(&group)?;

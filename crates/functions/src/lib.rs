@@ -22,5 +22,5 @@ pub use places::{Admission, Lane, Place, Places, answer_limits};
 pub use query_server;
 pub use query_server::language::{
     DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
-    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, Thrown,
+    ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT, Thrown,
 };

@@ -117,7 +117,8 @@ impl App {
             }
             done => done,
         };
-        req.answers = self.answers.of(&req.user, req.peer);
+        let first = req.segments.first().map_or(&b""[..], Vec::as_slice);
+        req.answers = self.answers.of(&req.user, req.peer, first);
         done
     }
 

@@ -103,14 +103,23 @@ impl Feeds {
     }
 }
 
-/// Places of users for lists, each for as long as its client takes its output. Databases have places of the same number.
+/// Places of users for lists, each for as long as its client takes its output. How many lists run in all is for the places of
+/// databases to limit.
 #[derive(Debug)]
 pub struct Lists(Arc<Queue>);
 
 impl Lists {
     /// `waiting_max`: how many may wait.
     pub fn new(waiting_max: usize) -> Lists {
-        Lists(Queue::new(functions::answer_limits(waiting_max)))
+        let limits = functions::answer_limits(waiting_max);
+        Lists(Queue::new(Limits {
+            waiting_max,
+            slice: limits.slice,
+            of_one: limits.of_one,
+            // All users together have as many places as all databases. A total here would let users who wait for one database hold up
+            // the lists of the others.
+            ..Limits::new(usize::MAX)
+        }))
     }
 
     /// Requests a place for a user. It is taken before that of the database: who waits for the latter holds up no other user.
@@ -124,6 +133,8 @@ impl Lists {
 
 #[cfg(test)]
 mod tests {
+    use futures_util::FutureExt as _;
+
     use super::*;
 
     const MAX: usize = 1000;
@@ -161,6 +172,17 @@ mod tests {
         assert!(feeds.open(MAX, (&admin, None), &"two".into()).is_ok());
         drop((first, second, all));
         assert_eq!(feeds.count(), 0);
+    }
+
+    #[tokio::test]
+    async fn users_who_hold_list_places_leave_them_to_other_users() {
+        let lists = Lists::new(0);
+        let place = |name: String| lists.admission(&user(&name), None).now_or_never();
+        let held: Vec<_> = (0..100).map(|n| place(n.to_string())).collect();
+        assert!(held.iter().all(|place| matches!(place, Some(Ok(_)))));
+        let of_one: Vec<_> = (0..11).map(|_| place("one".into())).collect();
+        let given = of_one.iter().filter(|place| matches!(place, Some(Ok(_))));
+        assert_eq!(given.count(), 10);
     }
 
     #[test]

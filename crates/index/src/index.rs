@@ -91,6 +91,12 @@ pub struct Index {
 }
 
 impl Index {
+    /// Returns the owner of the functions that it runs.
+    #[must_use]
+    pub fn label(&self) -> &Owner {
+        &self.label
+    }
+
     /// Opens an index whose number is in the catalogue. `label` names the functions' owner.
     pub fn open(
         store: Arc<Store>,

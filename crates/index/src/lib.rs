@@ -49,7 +49,7 @@ pub use build::BuildLimits;
 pub use error::Error;
 pub use index::{Index, IndexInfo, Progress, Running};
 pub use iter::{RowIter, ViewRow};
-pub use map::{MapCounts, Source, map_each, write_key_sort};
+pub use map::{LeftOut, MapCounts, Mapped, Source, map_each, write_key_sort};
 pub use memory::{BuildMemory, Reservation};
 pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange};
 pub use reduce::{ReduceLimit, SharedReduceLimit};

@@ -97,6 +97,7 @@ impl Spec {
             owner,
             records: false,
             tells: false,
+            leaves_out: true,
             indexes: Indexes::No,
         }
     }

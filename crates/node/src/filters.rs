@@ -2,8 +2,9 @@
 
 use std::sync::Arc;
 
+use database::counters::FILTER_LEFT_OUT;
 use database::{BatchFilter, DesignDoc, Filter};
-use functions::{Admission, Lane, Languages, Place};
+use functions::{Admission, Error as FunctionError, Lane, Languages, Place};
 use serde_json::Value;
 
 use crate::access::Access;
@@ -83,11 +84,36 @@ impl BatchFilter for FunctionFilter {
         self.languages.admission(Lane::Calls, &self.database)
     }
 
+    /// A document that cannot be passed to the function does not pass the filter: one document must not end a feed for all
+    /// others.
     fn matches(
         &self,
         place: &Place,
         docs: &[Vec<u8>],
     ) -> std::result::Result<Vec<bool>, database::Error> {
+        match (self.call(place, docs), docs) {
+            (Err(error), [doc]) if error.is_of_document() => {
+                self.log_left_out(doc, &error);
+                Ok(vec![false])
+            }
+            (Err(error), docs) if error.is_of_document() => {
+                let mut passed = Vec::with_capacity(docs.len());
+                for doc in docs {
+                    passed.extend(self.matches(place, std::slice::from_ref(doc))?);
+                }
+                Ok(passed)
+            }
+            (passed, _) => Ok(passed?),
+        }
+    }
+}
+
+impl FunctionFilter {
+    fn call(
+        &self,
+        place: &Place,
+        docs: &[Vec<u8>],
+    ) -> std::result::Result<Vec<bool>, FunctionError> {
         let mut args = b"[[".to_vec();
         for (i, doc) in docs.iter().enumerate() {
             if i > 0 {
@@ -106,10 +132,23 @@ impl BatchFilter for FunctionFilter {
         let reply = designs.call(&self.ddoc, &path, &args)?;
         match serde_json::from_slice::<(bool, Vec<bool>)>(&reply) {
             Ok((true, passed)) if passed.len() == docs.len() => Ok(passed),
-            _ => Err(functions::Error::Process(
+            _ => Err(FunctionError::Process(
                 "the filter's server gave no answer for each document".to_owned(),
-            )
-            .into()),
+            )),
         }
+    }
+
+    fn log_left_out(&self, doc: &[u8], error: &FunctionError) {
+        FILTER_LEFT_OUT.count();
+        let id = document::json::members(doc).find(|(name, _)| name == "_id");
+        let id = id.map(|(_, id)| String::from_utf8_lossy(id).into_owned());
+        tracing::warn!(
+            db = %self.database,
+            design = %self.ddoc.id,
+            function = self.path.join("/"),
+            id = id.unwrap_or_default(),
+            %error,
+            "a filter leaves a document out"
+        );
     }
 }

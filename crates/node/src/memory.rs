@@ -35,6 +35,8 @@ pub struct MemoryPlan {
     pub answers: usize,
     /// Groups of aggregates.
     pub aggregates: usize,
+    /// Searches in text indexes.
+    pub searches: usize,
     /// Ids and selectors of replications.
     pub replications: usize,
 }
@@ -81,6 +83,7 @@ const INDEX_ROWS: Share = share(32, 2, 64);
 const WORKERS: Share = share(12, 8, 1024);
 const ANSWERS: Share = share(24, 4, 256);
 const AGGREGATES: Share = share(32, 4, 256);
+const SEARCHES: Share = share(16, 4, 512);
 const REPLICATIONS: Share = share(48, 2, 128);
 
 const fn share(of_limit: u64, least_mib: u64, most_mib: u64) -> Share {
@@ -127,6 +130,7 @@ impl MemoryPlan {
             workers: WORKERS.bytes(limit, memory.workers),
             answers: ANSWERS.bytes(limit, memory.answers),
             aggregates: AGGREGATES.bytes(limit, memory.aggregates),
+            searches: SEARCHES.bytes(limit, memory.searches),
             replications: REPLICATIONS.bytes(limit, memory.replications),
         }
     }
@@ -144,6 +148,7 @@ impl MemoryPlan {
             self.workers,
             self.answers,
             self.aggregates,
+            self.searches,
             self.replications,
         ];
         parts.iter().map(|&part| part as u64).sum()
@@ -227,7 +232,7 @@ mod tests {
         let settings = Settings::default();
         for mib in [128, 256, 512, 1024, 4096, 65536] {
             let plan = MemoryPlan::within(mib * MIB, SaidBy::Machine, &settings);
-            assert!(plan.planned() * 4 <= plan.limit * 3, "{mib} MiB: {plan:?}");
+            assert!(plan.planned() * 6 <= plan.limit * 5, "{mib} MiB: {plan:?}");
         }
     }
 

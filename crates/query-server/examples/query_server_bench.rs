@@ -107,6 +107,7 @@ fn measure(
         owner: Owner::default(),
         records: false,
         tells: false,
+        leaves_out: false,
         indexes: Indexes::No,
     };
     let mut mapper = pools.mapper(&group).expect("the language is configured");

@@ -1,42 +1,112 @@
 //! Limits the time and memory of a search. Every reader of a database may send any query.
 
 use std::cell::Cell;
+use std::collections::HashMap;
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering::Relaxed};
 use std::time::{Duration, Instant};
+
+use parking_lot::Mutex;
 
 use crate::Error;
 
 /// Steps between two readings of the clock.
 const STEPS: u32 = 1024;
 
-/// Memory that each search has of its own, in bytes, before it takes from the shared memory.
-const OWN_BYTES: usize = 2 << 20;
+/// Maximum memory that a search has of its own, in bytes.
+const OWN_BYTES_MAX: usize = 2 << 20;
 /// Shared memory is reserved in pieces of this size, in bytes.
 const PIECE_BYTES: usize = 1 << 20;
 
-/// Memory that all searches of a server share, besides what each has of its own.
+/// Memory of all searches of a server. Each search has some for itself; the rest is shared by the databases.
 #[derive(Debug)]
 pub struct SharedMemory {
-    left: AtomicUsize,
+    own_bytes: usize,
+    shared_bytes: usize,
+    state: Mutex<State>,
+}
+
+#[derive(Debug, Default)]
+struct State {
+    /// Bytes that searches have for themselves and of the shared memory together.
+    used: usize,
+    peak: usize,
+    /// Bytes of the shared memory that a database has.
+    reserved: HashMap<Arc<str>, usize>,
+}
+
+impl State {
+    fn add(&mut self, bytes: usize) {
+        self.used += bytes;
+        self.peak = self.peak.max(self.used);
+    }
 }
 
 impl SharedMemory {
-    /// Creates a pool of `bytes` bytes.
-    pub fn new(bytes: usize) -> Arc<SharedMemory> {
+    /// Creates a pool of `bytes` bytes, for at most `searches_max` searches at a time.
+    pub fn new(bytes: usize, searches_max: usize) -> Arc<SharedMemory> {
+        let own_bytes = (bytes / 2 / searches_max.max(1)).min(OWN_BYTES_MAX);
         Arc::new(SharedMemory {
-            left: AtomicUsize::new(bytes),
+            own_bytes,
+            shared_bytes: bytes - own_bytes * searches_max,
+            state: Mutex::default(),
         })
     }
 
-    fn reserve(&self, bytes: usize) -> bool {
-        let rest = |left: usize| left.checked_sub(bytes);
-        self.left.fetch_update(Relaxed, Relaxed, rest).is_ok()
+    /// Bytes that searches have now, and the most that they had.
+    pub fn used_bytes(&self) -> (usize, usize) {
+        let state = self.state.lock();
+        (state.used, state.peak)
     }
 
-    fn release(&self, bytes: usize) {
-        self.left.fetch_add(bytes, Relaxed);
+    /// The most that one search can get, in bytes.
+    pub fn of_one_max(&self) -> usize {
+        self.own_bytes + self.shared_bytes / 2
+    }
+
+    /// Takes shared memory for a database, which gets at most as much as stays free.
+    fn reserve(&self, database: &Arc<str>, bytes: usize) -> bool {
+        let mut state = self.state.lock();
+        let total: usize = state.reserved.values().sum();
+        let own = state.reserved.get(database).copied().unwrap_or(0);
+        let free = self.shared_bytes.saturating_sub(total);
+        if bytes > free || own + bytes > free - bytes {
+            return false;
+        }
+        *state.reserved.entry(database.clone()).or_default() += bytes;
+        state.add(bytes);
+        true
+    }
+
+    fn release(&self, database: &Arc<str>, bytes: usize) {
+        let mut state = self.state.lock();
+        state.used -= bytes;
+        if let Some(own) = state.reserved.get_mut(database) {
+            *own -= bytes;
+            if *own == 0 {
+                state.reserved.remove(database);
+            }
+        }
+    }
+}
+
+/// The memory that a search takes part in.
+#[derive(Debug)]
+struct Share {
+    memory: Arc<SharedMemory>,
+    database: Arc<str>,
+}
+
+impl Share {
+    fn new(memory: Arc<SharedMemory>, database: Arc<str>) -> Share {
+        memory.state.lock().add(memory.own_bytes);
+        Share { memory, database }
+    }
+}
+
+impl Drop for Share {
+    fn drop(&mut self) {
+        self.memory.state.lock().used -= self.memory.own_bytes;
     }
 }
 
@@ -63,23 +133,24 @@ pub struct Effort {
 /// The share of one search in the shared memory, until it is dropped.
 #[derive(Debug, Default)]
 struct Reserved {
-    shared: Option<Arc<SharedMemory>>,
+    share: Option<Share>,
     bytes: Cell<usize>,
 }
 
 impl Reserved {
     /// Grows to `bytes` bytes, besides each search's own memory.
     fn grow(&self, bytes: usize) -> Result<(), Refusal> {
-        let Some(shared) = &self.shared else {
+        let Some(Share { memory, database }) = &self.share else {
             return Ok(());
         };
-        let (beyond, reserved) = (bytes.saturating_sub(OWN_BYTES), self.bytes.get());
+        let beyond = bytes.saturating_sub(memory.own_bytes);
+        let reserved = self.bytes.get();
         if beyond <= reserved {
             return Ok(());
         }
         let pieces = (beyond - reserved).div_ceil(PIECE_BYTES);
         let more = pieces.saturating_mul(PIECE_BYTES);
-        if !shared.reserve(more) {
+        if !memory.reserve(database, more) {
             return Err(Refusal::Busy);
         }
         self.bytes.set(reserved + more);
@@ -89,8 +160,8 @@ impl Reserved {
 
 impl Drop for Reserved {
     fn drop(&mut self) {
-        if let Some(shared) = &self.shared {
-            shared.release(self.bytes.get());
+        if let Some(share) = &self.share {
+            share.memory.release(&share.database, self.bytes.get());
         }
     }
 }
@@ -142,10 +213,11 @@ impl Effort {
         }
     }
 
-    /// Charges the shared memory.
+    /// Charges the shared memory, for a search of a database.
     #[must_use]
-    pub fn with_memory(mut self, shared: Arc<SharedMemory>) -> Effort {
-        self.reserved.shared = Some(shared);
+    pub fn with_memory(mut self, memory: Arc<SharedMemory>, database: &Arc<str>) -> Effort {
+        self.bytes_max = self.bytes_max.min(memory.of_one_max());
+        self.reserved.share = Some(Share::new(memory, database.clone()));
         self
     }
 
@@ -301,19 +373,38 @@ mod tests {
 
     #[test]
     fn searches_share_memory_beyond_what_each_has() {
-        let shared = SharedMemory::new(3 * PIECE_BYTES);
-        let effort =
-            || Effort::new(Duration::from_secs(600), usize::MAX).with_memory(shared.clone());
-        let (first, second) = (effort(), effort());
-        first.take(OWN_BYTES + 1).unwrap();
+        const OWN: usize = OWN_BYTES_MAX;
+        let memory = SharedMemory::new(2 * OWN + 4 * PIECE_BYTES, 2);
+        assert_eq!(memory.own_bytes, OWN);
+        let effort = |database: &str| {
+            let effort = Effort::new(Duration::from_secs(600), usize::MAX);
+            effort.with_memory(memory.clone(), &database.into())
+        };
+        let (first, second) = (effort("a"), effort("b"));
+        first.take(OWN + 1).unwrap();
         first.hold_answer(PIECE_BYTES).unwrap();
-        second.take(OWN_BYTES).unwrap();
+        // As much as stays free.
+        assert!(matches!(first.take(PIECE_BYTES), Err(Error::Busy)));
+        second.take(OWN).unwrap();
         assert!(matches!(second.take(2 * PIECE_BYTES), Err(Error::Busy)));
         assert!(!second.hold(2 * PIECE_BYTES));
         assert!(matches!(second.step(), Err(Error::Busy)));
         drop(first);
         second.take(2 * PIECE_BYTES).unwrap();
+        assert!(matches!(second.take(1), Err(Error::TooMuch { .. })));
         drop(second);
-        assert_eq!(shared.left.load(Relaxed), 3 * PIECE_BYTES);
+        assert_eq!(memory.used_bytes(), (0, 2 * OWN + 2 * PIECE_BYTES));
+    }
+
+    #[test]
+    fn little_memory_is_divided_among_all_searches() {
+        let memory = SharedMemory::new(4 << 20, 48);
+        let database = "db".into();
+        let effort = || {
+            Effort::new(Duration::from_secs(600), usize::MAX).with_memory(memory.clone(), &database)
+        };
+        let all: Vec<_> = (0..48).map(|_| effort()).collect();
+        all[0].take(1 << 20).unwrap();
+        assert!(memory.used_bytes().0 <= 4 << 20);
     }
 }

@@ -175,8 +175,12 @@ section! {
         /// have not read. Beyond it requests get a 503. 0: a twenty-fourth, at most 256 MiB.
         answers: Count = "0" [start],
         /// Groups of running aggregates. From three quarters of it on, all growing aggregates but the
-        /// oldest get a 503. 0: a thirty-second, at most 256 MiB.
+        /// oldest get a 503. One user gets at most as much as stays free. 0: a thirty-second, at most
+        /// 256 MiB.
         aggregates: Count = "0" [start],
+        /// Running searches in text indexes, including $text of _find. Beyond it searches get a 503. 0: a
+        /// sixteenth, at most 512 MiB.
+        searches: Count = "0" [start],
         /// Ids and selectors of replications. Beyond it _replicate is a 503, and _replicator
         /// documents fail. 0: a forty-eighth, at most 128 MiB.
         replications: Count = "0" [start],

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use analysis::FieldAnalyzers;
 use functions::{Emit, Emits, Languages, MapGroup, Mapper, Owner};
-use index::{BuildMemory, MapCounts, Progress, Source};
+use index::{BuildMemory, MapCounts, Mapped, Progress, Source};
 use parking_lot::{Mutex, RwLock};
 use search::{Analyze, ClassicOptions, Commit, Fields, Index, Update};
 use serde_json::Value;
@@ -62,7 +62,7 @@ struct LeftOutNow {
     documents: u64,
     /// The first of them.
     id: String,
-    reason: search::Error,
+    reason: String,
 }
 
 /// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
@@ -274,7 +274,7 @@ impl TextShard {
     }
 
     /// Leaves a document out whose fields cannot be in the index: others are to be found.
-    fn leave_out(&self, id: &str, reason: search::Error, update: &Update<'_>) {
+    fn leave_out(&self, id: &str, reason: &impl ToString, update: &Update<'_>) {
         update.leave_out(id);
         let mut left_out = self.left_out.lock();
         match &mut *left_out {
@@ -283,7 +283,7 @@ impl TextShard {
                 *left_out = Some(LeftOutNow {
                     documents: 1,
                     id: id.to_owned(),
-                    reason,
+                    reason: reason.to_string(),
                 });
             }
         }
@@ -340,6 +340,7 @@ impl TextShard {
             maps: vec![self.spec.source.clone()],
             owner: self.label.clone(),
             indexes: self.spec.interface(),
+            leaves_out: true,
             ..MapGroup::default()
         };
         let threads = match is_small {
@@ -430,8 +431,16 @@ impl TextShard {
         let counts = (done, &self.map_counts);
         let mapped = index::map_each(source, mapper, &go_on, counts, &mut |id, mapped| {
             let fields = match mapped {
-                Some((rows, emits)) if self.spec.is_classic() => classic_fields_of(rows, emits),
-                Some((rows, emits)) => fields_of(rows, emits),
+                Some(Mapped {
+                    limit: Some(limit), ..
+                }) => {
+                    self.leave_out(id, &limit.error, update);
+                    return Ok(());
+                }
+                Some(Mapped { rows, emits, .. }) => match self.spec.is_classic() {
+                    true => classic_fields_of(rows, emits),
+                    false => fields_of(rows, emits),
+                },
                 None => Ok(Fields::new()),
             };
             let partition = id.split_once(':').map(|(partition, _)| partition);
@@ -447,7 +456,7 @@ impl TextShard {
             match put {
                 Ok(true) => removals += 1,
                 Ok(false) => puts += 1,
-                Err(reason) if reason.is_of_document() => self.leave_out(id, reason, update),
+                Err(reason) if reason.is_of_document() => self.leave_out(id, &reason, update),
                 Err(e) => return Err(e.into()),
             }
             Ok::<(), Error>(())

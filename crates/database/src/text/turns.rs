@@ -14,7 +14,7 @@ use search::{Effort, SharedMemory};
 use telemetry::lower_priority;
 
 use super::TEXT_ANSWER_BYTES_MAX;
-use crate::apart::Threads;
+use crate::apart::{Threads, WorkOwner};
 use crate::database::Database;
 
 /// Turns at a time. A database has at most half as many as are free.
@@ -105,7 +105,8 @@ impl AnswerThreads {
             LazyLock::new(|| Threads::new("search", || lower_priority(HEAVY_NICE), HEAVY_TURNS));
         match self {
             AnswerThreads::Blocking => tokio::task::spawn_blocking(work).await.ok(),
-            AnswerThreads::Heavy => HEAVY.start(work).await.ok(),
+            // Who has a turn needs no other.
+            AnswerThreads::Heavy => HEAVY.start(WorkOwner::default(), work).await.ok(),
         }
     }
 }
@@ -142,8 +143,9 @@ pub(crate) struct TextTurns {
     memory: Arc<SharedMemory>,
 }
 
-impl Default for TextTurns {
-    fn default() -> TextTurns {
+impl TextTurns {
+    /// Turns for searches that have so much memory together, in bytes.
+    pub fn new(memory_bytes: usize) -> TextTurns {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let places = PLACES_PER_CORE * cores;
         let turns = |turns| {
@@ -161,8 +163,13 @@ impl Default for TextTurns {
                 slice: SLICE,
                 ..Limits::new(places)
             }),
-            memory: SharedMemory::new(places * TEXT_ANSWER_BYTES_MAX),
+            memory: SharedMemory::new(memory_bytes, LIGHT_TURNS + HEAVY_TURNS),
         }
+    }
+
+    /// Bytes that searches have now, and the most that they had.
+    pub fn memory_bytes(&self) -> (usize, usize) {
+        self.memory.used_bytes()
     }
 }
 
@@ -232,7 +239,7 @@ impl Database {
         };
         working.begin();
         Effort::new(TIME_MAX, TEXT_ANSWER_BYTES_MAX)
-            .with_memory(turns.memory.clone())
+            .with_memory(turns.memory.clone(), self.name())
             .with_pauses(move || working.pause())
     }
 }
@@ -299,7 +306,7 @@ mod tests {
 
     #[test]
     fn a_search_that_others_wait_for_gives_its_place_away() {
-        let turns = TextTurns::default();
+        let turns = TextTurns::new(0);
         let places = turns.places.clone();
         let held: Vec<Place> = std::iter::from_fn(|| places.try_place(&"other".into())).collect();
         let working = |database: &str| Working {

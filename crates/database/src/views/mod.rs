@@ -29,7 +29,7 @@ pub(crate) use used::UsedIndexes;
 use crate::database::Database;
 use crate::find::{FindUses, Scans};
 use crate::text::{DatabaseTexts, TextTurns};
-use crate::{Error, Read, ReadOptions};
+use crate::{Error, Read, ReadOptions, counters};
 
 /// Design documents parsed and kept for each database.
 const DESIGNS_KEPT_MAX: usize = 256;
@@ -179,6 +179,23 @@ impl ViewIndex {
     }
 }
 
+impl ViewIndex {
+    /// Logs and counts the documents that an update of a shard left out.
+    fn log_left_out(&self, shard: &Index) {
+        let Some(left_out) = shard.map_counts.take_left_out() else {
+            return;
+        };
+        counters::VIEW_LEFT_OUT.add(left_out.documents);
+        tracing::warn!(
+            view = %shard.label().view(left_out.view),
+            documents = left_out.documents,
+            first = ?left_out.id,
+            reason = %left_out.reason,
+            "a view leaves documents out"
+        );
+    }
+}
+
 impl Upkept for ViewIndex {
     fn database(&self) -> &Arc<str> {
         &self.database
@@ -198,7 +215,9 @@ impl Upkept for ViewIndex {
 
     fn update(&self) -> Result<(), Error> {
         for i in &self.shards {
-            i.update()?;
+            let updated = i.update();
+            self.log_left_out(i);
+            updated?;
         }
         Ok(())
     }

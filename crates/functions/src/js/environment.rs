@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use query_server::language::Error;
+use query_server::language::{Error, TIME_LIMIT};
 use query_server::prelude::PRELUDE;
 use quickjs::{
     BuildError, Context, Enter, Failed, Heap, Host, Limit, Limits, RetainedValue, Scope,
@@ -11,6 +11,9 @@ use quickjs::{
 use quickjs::{Script, Value};
 
 use super::{host, thrown};
+
+/// The configuration key of the limit on the memory of a heap.
+pub(super) const MEMORY_LIMIT: &str = "memory_limit_bytes";
 
 /// The prelude, compiled once by the first context.
 static SCRIPT: OnceLock<Script> = OnceLock::new();
@@ -62,8 +65,8 @@ pub(super) fn new_heap(limits: &Limits) -> Result<Heap, Error> {
 /// Returns the error of a limit that was hit.
 pub(super) fn limit_error(limits: &Limits, limit: Limit) -> Error {
     let (key, value) = match limit {
-        Limit::Time => ("time_limit_ms", limits.time.as_millis().to_string()),
-        Limit::Memory => ("memory_limit_bytes", limits.memory_bytes.to_string()),
+        Limit::Time => (TIME_LIMIT, limits.time.as_millis().to_string()),
+        Limit::Memory => (MEMORY_LIMIT, limits.memory_bytes.to_string()),
         Limit::Rows => ("emit_rows_limit", limits.emit_rows_max.to_string()),
         Limit::Bytes => ("emit_bytes_limit", limits.emit_bytes_max.to_string()),
     };
@@ -209,10 +212,7 @@ impl<'js> Entered<'_, 'js> {
                 BuildError::Syntax => "a value is not JSON",
                 BuildError::Depth => "a value nests too deeply",
             };
-            Error::Thrown {
-                name: "badarg".into(),
-                reason: reason.into(),
-            }
+            Error::BadArgument(reason.into())
         })
     }
 

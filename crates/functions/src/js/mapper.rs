@@ -13,7 +13,7 @@ use query_server::language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper,
 use quickjs::{BuildError, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
 
-use super::environment::{Entered, failure, limit_error};
+use super::environment::{Entered, MEMORY_LIMIT, failure, limit_error};
 use super::host::Console;
 use super::idle::Idle;
 use super::required::required;
@@ -201,6 +201,8 @@ struct At {
     began: Instant,
     /// The limit of the text of the document's rows.
     end: usize,
+    /// The call ran out of memory, in a heap that may have kept some of earlier calls.
+    is_second_try: bool,
 }
 
 /// The reason for leaving the heap.
@@ -225,19 +227,31 @@ impl ThreadMapper {
             view: 0,
             began: started,
             end: 0,
+            is_second_try: false,
         };
         loop {
+            let limits = &self.compilations.limits;
             let mut compiled = match self.compiled.take() {
                 Some(compiled) => compiled,
+                None if at.is_second_try => Compiled::new(limits, &self.group)?,
                 None => self.compilations.take(&self.group)?,
             };
-            let limits = &self.compilations.limits;
             if at.view > 0 && at.began.elapsed() > limits.time {
                 return Err(limit_error(limits, Limit::Time));
             }
-            // After an error, in particular a limit, the heap is not used again.
             let is_over = || started.elapsed() >= time;
-            let left = self.map_until(&mut compiled, docs, &mut at, out, is_over)?;
+            let left = match self.map_until(&mut compiled, docs, &mut at, out, is_over) {
+                Ok(left) => left,
+                // After an error, a limit above all, the heap is not used again.
+                Err(error) => {
+                    drop(compiled);
+                    self.leave_out(error, &mut at, out)?;
+                    match at.view == 0 && (at.doc == docs.len() || (at.doc > 0 && is_over())) {
+                        true => return Ok(at.doc),
+                        false => continue,
+                    }
+                }
+            };
             if compiled.sandbox.rewind() {
                 self.compiled = Some(compiled);
             }
@@ -245,6 +259,27 @@ impl ThreadMapper {
                 return Ok(at.doc);
             }
         }
+    }
+
+    /// Goes on to the next call after one that failed, if the document is at fault and is to be left out.
+    fn leave_out(&self, error: Error, at: &mut At, out: &mut Emits) -> Result<(), Error> {
+        if !self.group.leaves_out || !error.is_of_document() {
+            return Err(error);
+        }
+        let is_of_memory = matches!(error, Error::Limit { limit, .. } if limit == MEMORY_LIMIT);
+        if is_of_memory && !at.is_second_try {
+            at.is_second_try = true;
+            return Ok(());
+        }
+        let (doc, view) = (at.doc as u32, at.view as u32);
+        out.thrown.push(Thrown::new(doc, view, error, None));
+        at.is_second_try = false;
+        at.view += 1;
+        if at.view >= self.group.maps.len() {
+            at.view = 0;
+            at.doc += 1;
+        }
+        Ok(())
     }
 
     /// Returns the form of a document for this number of functions.
@@ -309,7 +344,8 @@ impl ThreadMapper {
                     tells,
                     end: at.end,
                 };
-                at.view = pass.run(&functions, at.view, out)?;
+                pass.run(&functions, &mut at.view, out)?;
+                at.is_second_try = false;
                 let last = leave_nothing.get(at.view.wrapping_sub(1));
                 let is_restored = last.is_none_or(|nothing| *nothing);
                 if at.view >= count {
@@ -364,11 +400,17 @@ struct Pass<'a, 'js> {
 }
 
 impl<'js> Pass<'_, 'js> {
-    /// Calls functions from one on, up to one that may leave something behind. Returns the next
-    /// one.
-    fn run(&self, functions: &[Value<'js>], from: usize, out: &mut Emits) -> Result<usize, Error> {
+    /// Calls functions from `next` on, up to one that may leave something behind. Afterwards `next` is the function to
+    /// call next, or the function that failed.
+    fn run(
+        &self,
+        functions: &[Value<'js>],
+        next: &mut usize,
+        out: &mut Emits,
+    ) -> Result<(), Error> {
         let mut document = None;
-        for (view, function) in functions.iter().enumerate().skip(from) {
+        for (view, function) in functions.iter().enumerate().skip(*next) {
+            *next = view;
             // A function must not see what the one before did to an array.
             document.take_if(|document| self.scope.may_have_changed(document));
             let document = match &mut document {
@@ -377,7 +419,8 @@ impl<'js> Pass<'_, 'js> {
                     Ok(document) => empty.insert(document),
                     Err(error) => {
                         self.unbuilt(error, out)?;
-                        return Ok(functions.len());
+                        *next = functions.len();
+                        return Ok(());
                     }
                 },
             };
@@ -387,10 +430,12 @@ impl<'js> Pass<'_, 'js> {
             })?;
             out.note_spent(view, began.elapsed_ns());
             if !self.leave_nothing[view] {
-                return Ok(view + 1);
+                *next = view + 1;
+                return Ok(());
             }
         }
-        Ok(functions.len())
+        *next = functions.len();
+        Ok(())
     }
 
     fn call(
@@ -417,7 +462,6 @@ impl<'js> Pass<'_, 'js> {
         if emitted.is_err() {
             out.bytes.truncate(before.0);
             out.rows.truncate(before.1);
-            out.note_failures(view, 1);
             return self.threw(view, out);
         }
         Ok(())
@@ -460,6 +504,7 @@ impl<'js> Pass<'_, 'js> {
         if let Some(limit) = self.scope.over() {
             return Err(limit_error(self.scope.limits(), limit));
         }
+        out.note_failures(view, 1);
         fatal.map_or(Ok(()), Err)
     }
 

@@ -326,17 +326,18 @@ impl Processes {
                 Ok(Reply::Unknown) => {
                     return Err(Error::Process("a worker knows no functions".into()));
                 }
-                Err(_) if worker.is_evicted() => {
-                    worker.has_failed = true;
-                    return Err(self.budget.error());
-                }
-                // It had died while it was idle, or was dying: another one is tried, once.
-                Err(error) if has_died(&error) && !worker.has_lived => may_rest = false,
                 // The worker is killed.
-                Err(error) => {
-                    worker.has_failed = true;
-                    return Err(self.broken(&error));
-                }
+                Err(error) => match blame(&error, worker.has_lived, worker.is_evicted()) {
+                    Blame::None => may_rest = false,
+                    Blame::Memory => {
+                        worker.has_failed = true;
+                        return Err(self.budget.error());
+                    }
+                    Blame::Call => {
+                        worker.has_failed = true;
+                        return Err(self.broken(&error));
+                    }
+                },
             }
         }
     }
@@ -345,7 +346,7 @@ impl Processes {
     fn broken(&self, error: &io::Error) -> Error {
         match error.kind() {
             io::ErrorKind::WouldBlock | io::ErrorKind::TimedOut => Error::Limit {
-                limit: "time_limit_ms",
+                limit: query_server::language::TIME_LIMIT,
                 value: self.options.time.as_millis().to_string(),
             },
             _ if has_died(error) => {
@@ -591,6 +592,27 @@ fn talk<T>(
     Err(io::Error::other("it does not know its functions"))
 }
 
+/// What a worker's failure is due to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Blame {
+    /// Not this call: the worker had died before, or was dying. Another one is asked, once.
+    None,
+    /// The memory of all workers.
+    Memory,
+    /// This call.
+    Call,
+}
+
+/// `has_lived`: the worker has answered since it was taken, or was started for this call. One that was ended for its memory may
+/// have been ended for the call before.
+fn blame(error: &io::Error, has_lived: bool, is_evicted: bool) -> Blame {
+    match (has_died(error) && !has_lived, is_evicted) {
+        (true, _) => Blame::None,
+        (false, true) => Blame::Memory,
+        (false, false) => Blame::Call,
+    }
+}
+
 /// Returns whether an error means that the process is gone.
 fn has_died(error: &io::Error) -> bool {
     matches!(
@@ -612,5 +634,21 @@ fn converse(worker: &mut Worker, io: &mut dyn ListIo) -> io::Result<Reply<()>> {
             _ => return reply(&mut frame, |_| Ok(())),
         };
         worker.send(answer.unwrap_or_else(|error| wire::error_frame(&error)))?;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_worker_that_was_ended_for_an_earlier_call_is_not_this_calls_fault() {
+        let gone = io::Error::from(io::ErrorKind::UnexpectedEof);
+        let late = io::Error::from(io::ErrorKind::TimedOut);
+        assert_eq!(blame(&gone, false, true), Blame::None);
+        assert_eq!(blame(&gone, false, false), Blame::None);
+        assert_eq!(blame(&gone, true, true), Blame::Memory);
+        assert_eq!(blame(&gone, true, false), Blame::Call);
+        assert_eq!(blame(&late, false, false), Blame::Call);
     }
 }

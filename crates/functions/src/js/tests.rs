@@ -18,6 +18,7 @@ fn group(maps: &[&str]) -> MapGroup {
         owner: Owner::default(),
         records: false,
         tells: false,
+        leaves_out: false,
         indexes: Indexes::No,
     }
 }

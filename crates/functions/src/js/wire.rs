@@ -250,6 +250,7 @@ impl Definition {
                 let frame = views.iter().fold(frame, |frame, view| frame.text(view));
                 let frame = frame.number(group.records.into());
                 let frame = frame.number(group.tells.into());
+                let frame = frame.number(group.leaves_out.into());
                 let frame = frame.number(match group.indexes {
                     Indexes::No => 0,
                     Indexes::Nouveau => 1,
@@ -288,6 +289,7 @@ impl Definition {
                 },
                 records: frame.number()? != 0,
                 tells: frame.number()? != 0,
+                leaves_out: frame.number()? != 0,
                 indexes: match frame.number()? {
                     0 => Indexes::No,
                     1 => Indexes::Nouveau,
@@ -352,8 +354,8 @@ pub(super) fn read_options(frame: &mut Received) -> io::Result<(Options, Confine
 
 /// Names of limits, which are `'static` on both sides.
 const LIMITS: [&str; 4] = [
-    "time_limit_ms",
-    "memory_limit_bytes",
+    query_server::language::TIME_LIMIT,
+    super::environment::MEMORY_LIMIT,
     "emit_rows_limit",
     "emit_bytes_limit",
 ];
@@ -376,6 +378,7 @@ fn put_error(frame: Frame, error: &Error) -> Frame {
         Error::UnknownLanguage(reason) => frame.number(5).text(reason),
         Error::ReduceOverflow(reason) => frame.number(6).text(reason),
         Error::Process(reason) => frame.number(7).text(reason),
+        Error::BadArgument(reason) => frame.number(8).text(reason),
         // Workers give no places.
         Error::Busy { .. } | Error::Late { .. } => frame.number(7).text(&error.to_string()),
     }
@@ -400,6 +403,7 @@ pub(super) fn read_error(frame: &mut Received) -> io::Result<Error> {
         5 => Error::UnknownLanguage(frame.text()?),
         6 => Error::ReduceOverflow(frame.text()?),
         7 => Error::Process(frame.text()?),
+        8 => Error::BadArgument(frame.text()?),
         _ => return Err(malformed()),
     })
 }

@@ -5,7 +5,7 @@ use crate::support;
 use std::time::Duration;
 
 use functions::js::{Engine, Isolation, Options};
-use functions::{Doc, Emits, Error};
+use functions::{Doc, Emits, Error, MapGroup};
 use support::{BOTH, assert_works, emits, group, options, run};
 
 /// Runs a function for one document on both kinds of engines with small limits.
@@ -449,5 +449,53 @@ fn memory_may_run_out_anywhere() {
                 Err(error) => panic!("{step}: {error:?}"),
             }
         }
+    }
+}
+
+/// One document must not end the build of a view for all others.
+#[test]
+fn a_document_beyond_a_limit_is_left_out_of_the_function_that_exceeded_it() {
+    let floods = "function(doc){ if (doc.v === 1) for (;;) emit(doc.v); emit(doc.v) }";
+    let writes = "function(doc){ if (doc.v === 2) emit(0, 'x'.repeat(2e6)); emit(doc.v) }";
+    let hoards = "function(doc){ var a = []; if (doc.v === 3) for (;;) a.push({}); emit(doc.v) }";
+    for isolation in BOTH {
+        let group = MapGroup {
+            leaves_out: true,
+            ..group(&[floods, writes, "function(doc){ emit(doc.v) }", hoards])
+        };
+        let mut mapper = patient(isolation).mapper(&group).expect("compiles");
+        let bodies = ["0", "1", "2", "3", "4"].map(|v| format!("{{\"v\":{v}}}"));
+        let docs = bodies.each_ref().map(|body| Doc {
+            members: br#""_id":"a","_rev":"1-x""#,
+            body: body.as_bytes(),
+        });
+        let mut out = Emits::default();
+        mapper.map(&docs, &mut out).expect("maps");
+        let left_out: Vec<_> = out.thrown.iter().map(|t| (t.doc, t.view)).collect();
+        assert_eq!(left_out, [(1, 0), (2, 1), (3, 3)]);
+        let limits = [ROWS, BYTES, MEMORY];
+        for (thrown, name) in out.thrown.iter().zip(limits) {
+            let Error::Limit { limit, .. } = &thrown.error else {
+                panic!("{thrown:?}");
+            };
+            assert_eq!(*limit, name);
+        }
+        let rows: Vec<_> = out.rows.iter().map(|row| (row.doc, row.view)).collect();
+        let all = (0..5).flat_map(|doc| (0..4).map(move |view| (doc, view)));
+        let expected: Vec<_> = all.filter(|row| !left_out.contains(row)).collect();
+        assert_eq!(rows, expected);
+    }
+}
+
+/// Time is a property of the machine as well.
+#[test]
+fn a_document_beyond_the_time_limit_fails_the_call() {
+    for isolation in BOTH {
+        let group = MapGroup {
+            leaves_out: true,
+            ..group(&["function(doc){ for (;;); }"])
+        };
+        let result = run(&small(isolation), &group, &[("a", "{}")]);
+        assert!(matches!(result, Err(Error::Limit { limit: TIME, .. })));
     }
 }

@@ -236,6 +236,7 @@ impl Case {
                 views: vec!["a".into(), "b".into(), "c".into()],
             },
             tells: true,
+            leaves_out: false,
             indexes: match self.kind {
                 Kind::Nouveau => Indexes::Nouveau,
                 Kind::Clouseau => Indexes::Clouseau,

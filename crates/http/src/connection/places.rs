@@ -1,7 +1,7 @@
 //! Places of client connections: how many may be open, over all ports that share them.
 //!
-//! When all are taken, another connection gets one of a few reserved places until it has sent a request. `GET /_up` is answered there,
-//! and so are server admins. Any other request needs a place that is not reserved: connections make room by the rules of `room`, or the
+//! When all are taken, another connection gets one of a few reserved places until it has sent a request. `GET /_up` and
+//! logins whose bodies have come are answered there, and so are server admins. Any other request needs a place that is not reserved: connections make room by the rules of `room`, or the
 //! request is refused. So the queue of the kernel never fills with connections of a flood, behind which others would wait.
 
 use std::future::Future;

@@ -535,8 +535,11 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     }
 }
 
+/// A login that came in a reserved place may have its body come this late.
+const LOGIN_BODY_TIME_MAX: Duration = Duration::from_millis(5);
+
 /// Notes whose connection it is, and finds a place for a request that came in one of the reserved places.
-async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
+async fn take_place(app: &App, req: &mut Request) -> Result<(), ApiError> {
     let Some(place) = &req.place else {
         return Ok(());
     };
@@ -557,6 +560,35 @@ async fn take_place(app: &App, req: &Request) -> Result<(), ApiError> {
         true => Class::User,
         false => Class::Stranger,
     };
+    let place = place.clone();
+    if is_login(req) {
+        return admit_login(app, req, &place, class).await;
+    }
+    admit(app, &place, class).await
+}
+
+/// Lets a login keep its reserved place if its body has come: its client is not known yet, and has no share. How many passwords are
+/// checked at a time is limited elsewhere.
+async fn admit_login(
+    app: &App,
+    req: &mut Request,
+    place: &Ticket,
+    class: Class,
+) -> Result<(), ApiError> {
+    let mut read = Box::pin(req.bytes());
+    let body = match tokio::time::timeout(LOGIN_BODY_TIME_MAX, &mut read).await {
+        Ok(body) => body?,
+        Err(_) => {
+            admit(app, place, class).await?;
+            read.as_mut().await?
+        }
+    };
+    drop(read);
+    req.put_back(body);
+    Ok(())
+}
+
+async fn admit(app: &App, place: &Ticket, class: Class) -> Result<(), ApiError> {
     if app.places.admit(place, class).await {
         return Ok(());
     }

@@ -14,6 +14,7 @@ use crate::document_routes::write_mode::WriteMode;
 use crate::errors::ApiError;
 use crate::load::others_came;
 use crate::reply::Reply;
+use crate::reply::answers::Answers;
 use crate::request::Request;
 use node::{Access, caller};
 
@@ -24,7 +25,12 @@ const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
 /// And a longer one still on a thread for blocking work: the few that give way are for what takes milliseconds.
 const PARSED_APART_BYTES_MAX: usize = 8 << 20;
 
-async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, ApiError> {
+async fn parse(
+    answers: &Answers,
+    body: Bytes,
+    docs_max: u64,
+    gives_way: bool,
+) -> Result<BulkDocs, ApiError> {
     let max = usize::try_from(docs_max).unwrap_or(usize::MAX);
     let length = body.len();
     let work = move || {
@@ -36,9 +42,7 @@ async fn parse(body: Bytes, docs_max: u64, gives_way: bool) -> Result<BulkDocs, 
             .await
             .map_err(ApiError::worker_failed)?
     } else if gives_way {
-        database::apart(work)
-            .await
-            .map_err(ApiError::worker_failed)?
+        answers.apart(work).await?
     } else {
         // Who is alone is served faster here.
         work()
@@ -79,7 +83,13 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     let bytes = req.required_bytes().await?;
     let started = Instant::now();
     let gives_way = bytes.len() > PARSED_HERE_BYTES_MAX && others_came();
-    let bulk = parse(bytes, settings.couchdb.max_bulk_docs_count, gives_way).await?;
+    let bulk = parse(
+        &req.answers,
+        bytes,
+        settings.couchdb.max_bulk_docs_count,
+        gives_way,
+    )
+    .await?;
     let parse_us = started.elapsed().as_micros() as u64;
     let mut docs = bulk.docs;
     req.bulk_docs = Some(docs.len() as u64);

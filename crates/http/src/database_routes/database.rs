@@ -7,6 +7,7 @@ use crate::app::App;
 use crate::document_routes::documents::{self, parse_revs, parse_revs_or};
 use crate::errors::ApiError;
 use crate::reply::Reply;
+use crate::reply::answers::Answers;
 use crate::request::Request;
 use node::{Access, require_server_admin};
 
@@ -179,6 +180,7 @@ async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiErro
 
 /// Many are looked up by threads that give way to short requests.
 async fn diff(
+    answers: &Answers,
     access: &Access,
     ids: Vec<(String, Vec<Rev>)>,
 ) -> Result<Vec<database::RevsDiff>, ApiError> {
@@ -186,14 +188,13 @@ async fn diff(
         return Ok(access.db.revs_diff(ids)?);
     }
     let db = access.db.clone();
-    let done = database::apart(move || db.revs_diff(ids)).await;
-    Ok(done.map_err(ApiError::worker_failed)??)
+    Ok(answers.apart(move || db.revs_diff(ids)).await??)
 }
 
 pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
     let ids = revs_body(req).await?;
     let mut out = Map::new();
-    for d in diff(access, ids).await? {
+    for d in diff(&req.answers, access, ids).await? {
         let mut of = Map::new();
         of.insert("missing".into(), rev_strings(&d.missing).into());
         if !d.possible_ancestors.is_empty() {
@@ -207,7 +208,7 @@ pub async fn revs_diff(req: &mut Request, access: &Access) -> Answer {
 
 pub async fn missing_revs(req: &mut Request, access: &Access) -> Answer {
     let ids = revs_body(req).await?;
-    let missing: Map<String, Value> = diff(access, ids)
+    let missing: Map<String, Value> = diff(&req.answers, access, ids)
         .await?
         .into_iter()
         .map(|d| (d.id, rev_strings(&d.missing).into()))

@@ -29,7 +29,7 @@ pub fn selector_limits(settings: &config::settings::Mango) -> mango::Limits {
 }
 
 /// Limits on the work for an answer.
-fn find_limits(settings: &config::settings::Mango) -> FindLimits {
+fn find_limits(settings: &config::settings::Mango, user: Option<u64>) -> FindLimits {
     FindLimits {
         scan_limit: settings.scan_limit,
         scan_warning_threshold: settings.index_scan_warning_threshold,
@@ -37,6 +37,7 @@ fn find_limits(settings: &config::settings::Mango) -> FindLimits {
             groups_max: settings.max_aggregate_groups,
             values_max: settings.max_aggregate_values,
             bytes_max: settings.max_aggregate_bytes,
+            user,
         },
     }
 }
@@ -57,7 +58,7 @@ async fn read<T: Send + 'static>(
         limit: req.settings.mango.default_limit,
         limits: selector_limits(&req.settings.mango),
     };
-    let limits = find_limits(&req.settings.mango);
+    let limits = find_limits(&req.settings.mango, req.answers.sharer());
     apart_if_long(bytes, move |bytes| {
         let (made, bytes) = measured(bytes.len(), || {
             let body = document::normalise(bytes)?;

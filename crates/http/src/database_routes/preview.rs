@@ -42,8 +42,7 @@ pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let body = req.required_bytes().await?;
     // It may be long.
-    let wanted = database::apart(move || parse(&body)).await;
-    match wanted.map_err(ApiError::worker_failed)?? {
+    match req.answers.apart(move || parse(&body)).await?? {
         Wanted::View(functions, docs) => view(app, access, functions, docs).await,
         Wanted::Write(tried) => write(app, req, access, tried).await,
     }

@@ -47,9 +47,16 @@ thread_local! {
 
 /// Runs `end`, which ends requests: none of them is logged as slow.
 pub fn without_slow_lines(end: impl FnOnce()) {
+    /// Also restores the thread's slow lines if `end` panics.
+    struct Restores;
+    impl Drop for Restores {
+        fn drop(&mut self) {
+            IS_WITHOUT_SLOW_LINES.set(false);
+        }
+    }
     IS_WITHOUT_SLOW_LINES.set(true);
+    let _restores = Restores;
     end();
-    IS_WITHOUT_SLOW_LINES.set(false);
 }
 
 /// What is told of a request.
@@ -317,5 +324,20 @@ impl Stream for Watched {
 impl Drop for Watched {
     fn drop(&mut self) {
         self.end(End::Aborted);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::panic::catch_unwind;
+
+    use super::*;
+
+    #[test]
+    fn a_panic_leaves_the_thread_its_slow_lines() {
+        without_slow_lines(|| assert!(IS_WITHOUT_SLOW_LINES.get()));
+        let panics = || without_slow_lines(|| panic!("as it should"));
+        assert!(catch_unwind(panics).is_err());
+        assert!(!IS_WITHOUT_SLOW_LINES.get());
     }
 }

@@ -35,7 +35,7 @@ impl MemoryPart {
 }
 
 /// The table of memory: every part that has a budget.
-pub fn memory_parts(app: &App) -> [MemoryPart; 11] {
+pub fn memory_parts(app: &App) -> [MemoryPart; 12] {
     let (plan, databases) = (&app.node.memory, &app.node.databases);
     let engine = databases.stats();
     let part = |name, budget: usize, used, peak| MemoryPart {
@@ -44,55 +44,28 @@ pub fn memory_parts(app: &App) -> [MemoryPart; 11] {
         used,
         peak,
     };
-    let (bodies, bodies_peak) = app.bodies.used_bytes();
-    let (answers, answers_peak) = app.answers.used_bytes();
-    let (groups, groups_peak) = databases.aggregate_memory().used_bytes();
-    let (builds, builds_peak) = databases.build_memory().used_bytes();
-    let (selections, selections_peak) = app.node.replicator.selection_bytes();
+    let cache = |name, budget, used| part(name, budget, used, None);
+    let counted = |name, budget, (used, peak)| part(name, budget, used, Some(peak));
+    let wide = |(used, peak): (usize, usize)| (used as u64, peak as u64);
+    let groups = wide(databases.aggregate_memory().used_bytes());
+    let searches = wide(databases.search_memory());
+    let builds = wide(databases.build_memory().used_bytes());
+    let selections = app.node.replicator.selection_bytes();
     let open = databases.open_memory();
-    let (workers, workers_peak) = databases.worker_memory();
+    let open = (open.used_bytes, open.peak_bytes);
     [
-        part(
-            "block_cache",
-            plan.block_cache,
-            engine.block_cache_bytes,
-            None,
-        ),
-        part("documents", plan.documents, engine.documents_bytes, None),
-        part("index_rows", plan.index_rows, engine.index_rows_bytes, None),
-        part(
-            "write_buffers",
-            plan.write_buffers,
-            engine.memtable_bytes,
-            None,
-        ),
-        part("bodies", plan.bodies, bodies, Some(bodies_peak)),
-        part("answers", plan.answers, answers, Some(answers_peak)),
-        part(
-            "aggregates",
-            plan.aggregates,
-            groups as u64,
-            Some(groups_peak as u64),
-        ),
-        part(
-            "replications",
-            plan.replications,
-            selections,
-            Some(selections_peak),
-        ),
-        part(
-            "open_databases",
-            plan.open_databases,
-            open.used_bytes,
-            Some(open.peak_bytes),
-        ),
-        part(
-            "index_builds",
-            plan.index_builds,
-            builds as u64,
-            Some(builds_peak as u64),
-        ),
-        part("workers", plan.workers, workers, Some(workers_peak)),
+        cache("block_cache", plan.block_cache, engine.block_cache_bytes),
+        cache("documents", plan.documents, engine.documents_bytes),
+        cache("index_rows", plan.index_rows, engine.index_rows_bytes),
+        cache("write_buffers", plan.write_buffers, engine.memtable_bytes),
+        counted("bodies", plan.bodies, app.bodies.used_bytes()),
+        counted("answers", plan.answers, app.answers.used_bytes()),
+        counted("aggregates", plan.aggregates, groups),
+        counted("searches", plan.searches, searches),
+        counted("replications", plan.replications, selections),
+        counted("open_databases", plan.open_databases, open),
+        counted("index_builds", plan.index_builds, builds),
+        counted("workers", plan.workers, databases.worker_memory()),
     ]
 }
 

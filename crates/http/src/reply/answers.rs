@@ -11,8 +11,9 @@ use std::sync::{Arc, OnceLock};
 use std::time::Duration;
 
 use auth::{Origin, UserCtx};
+use database::WorkOwner;
 use parking_lot::Mutex;
-use tokio::sync::Notify;
+use tokio::sync::{Notify, oneshot};
 use tokio::time::Instant;
 
 use crate::errors::ApiError;
@@ -33,6 +34,8 @@ pub struct Answers {
     pool: Arc<Pool>,
     /// Who the user is; `None` for server admins, whose share is not limited.
     sharer: Option<Sharer>,
+    /// The database that the request is about, as the hash of the path's first segment.
+    database: u64,
 }
 
 /// A user, as the hash of a name or of an address.
@@ -98,11 +101,12 @@ impl Answers {
                 hasher: RandomState::new(),
             }),
             sharer: None,
+            database: 0,
         }
     }
 
-    /// Returns the memory as a user has it: by name, and without a login by address.
-    pub fn of(&self, user: &UserCtx, peer: Option<IpAddr>) -> Answers {
+    /// Returns the memory as a user has it: by name, and without a login by address. `database`: the path's first segment.
+    pub fn of(&self, user: &UserCtx, peer: Option<IpAddr>, database: &[u8]) -> Answers {
         let sharer = match (&user.name, peer) {
             _ if user.is_admin() => None,
             (Some(name), _) => Some(self.pool.hasher.hash_one(name)),
@@ -111,7 +115,38 @@ impl Answers {
         Answers {
             pool: self.pool.clone(),
             sharer,
+            database: self.pool.hasher.hash_one(database),
         }
+    }
+
+    /// Who the user is, for shares of other memory; `None` for server admins, whose shares are not limited.
+    pub fn sharer(&self) -> Option<u64> {
+        self.sharer
+    }
+
+    /// Has a thread with a lower priority do `work`, in the user's turn.
+    ///
+    /// # Errors
+    /// 500 when it panics.
+    pub async fn apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> Result<T, ApiError> {
+        self.start_apart(work)
+            .await
+            .map_err(ApiError::worker_failed)
+    }
+
+    /// Starts it; nothing is received when it panics.
+    pub fn start_apart<T: Send + 'static>(
+        &self,
+        work: impl FnOnce() -> T + Send + 'static,
+    ) -> oneshot::Receiver<T> {
+        let owner = WorkOwner {
+            user: self.sharer.unwrap_or(0),
+            database: self.database,
+        };
+        database::apart(owner, work)
     }
 
     /// Returns what answers take now, and the most that they took, in bytes.
@@ -251,6 +286,7 @@ mod tests {
         Answers {
             pool: Arc::new(pool),
             sharer: None,
+            database: 0,
         }
     }
 
@@ -259,7 +295,7 @@ mod tests {
             name: Some(name.to_owned()),
             roles: vec![],
         };
-        answers.of(&user, None)
+        answers.of(&user, None, b"")
     }
 
     fn status<T>(taken: Result<T, ApiError>) -> u16 {
@@ -278,7 +314,13 @@ mod tests {
         let other = b.take(25 * MIB).await.expect("room of others");
         assert_eq!(status(b.take(1).await), 503);
         let strangers: Vec<Answers> = (1..=2)
-            .map(|n| answers.of(&UserCtx::anonymous(), Some(IpAddr::from([127, 0, 0, n]))))
+            .map(|n| {
+                answers.of(
+                    &UserCtx::anonymous(),
+                    Some(IpAddr::from([127, 0, 0, n])),
+                    b"",
+                )
+            })
             .collect();
         let third = strangers[0].take(12 * MIB).await.expect("of an address");
         assert_eq!(status(strangers[1].admit().await), 200);

@@ -105,13 +105,16 @@ impl FeedTimes {
     }
 }
 
+/// A shorter `heartbeat` counts as this one, in milliseconds: each beat is work, for as long as the feed is open.
+const HEARTBEAT_MIN_MS: u64 = 100;
+
 /// Reads a `heartbeat` of a feed, in milliseconds.
 fn parse_heartbeat(text: &str, max_ms: u64) -> Result<u64, ApiError> {
     if text == "true" {
         return Ok(max_ms);
     }
     match text.parse::<i64>().map(u64::try_from) {
-        Ok(Ok(n)) if n > 0 => Ok(n.min(max_ms)),
+        Ok(Ok(n)) if n > 0 => Ok(n.max(HEARTBEAT_MIN_MS).min(max_ms)),
         Ok(_) => Err(ApiError::bad_request(
             "The heartbeat value should be a positive integer (in milliseconds).",
         )),
@@ -340,5 +343,18 @@ impl<S: LiveSource> LiveFeed<S> {
     fn end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         self.state = State::Done;
         self.source.write_end(out)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_heartbeat_has_a_least_time() {
+        let parse = |text| parse_heartbeat(text, 60_000).unwrap();
+        assert_eq!(["1", "100", "70000"].map(parse), [100, 100, 60_000]);
+        assert_eq!(parse_heartbeat("1", 50).unwrap(), 50);
+        assert!(parse_heartbeat("0", 60_000).is_err());
     }
 }

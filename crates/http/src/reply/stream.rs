@@ -67,8 +67,8 @@ pub async fn pull_apart(
     content_type: &'static str,
     mut next: impl PieceMaker,
 ) -> Result<Reply, ApiError> {
-    let made = database::apart(move || make_first(&mut next, |_| false).map(|made| (made, next)));
-    let (made, next) = made.await.map_err(ApiError::worker_failed)??;
+    let make = move || make_first(&mut next, |_| false).map(|made| (made, next));
+    let (made, next) = answers.apart(make).await??;
     Ok(go_on(answers, content_type, made, next))
 }
 
@@ -97,7 +97,8 @@ fn go_on(
     if !more {
         return Reply::text(200, content_type, first);
     }
-    let start = (Piece::of(first.into(), answers), Making::new(next));
+    let making = Making::new(next, answers.clone());
+    let start = (Piece::of(first.into(), answers), making);
     let pieces = stream::unfold(start, |(mut made, mut making)| async {
         if made.is_empty() {
             match making.piece().await {
@@ -167,6 +168,8 @@ const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Makes the pieces of an answer: while other requests come, on threads that give way to them.
 struct Making<F> {
+    /// The user's turns on the threads that give way.
+    answers: Answers,
     /// None while a piece is made apart.
     next: Option<F>,
     /// [`short_requests_seen`] when the last piece was asked for.
@@ -184,8 +187,9 @@ struct Making<F> {
 type Made = Result<(Vec<u8>, bool), ApiError>;
 
 impl<F: PieceMaker> Making<F> {
-    fn new(next: F) -> Making<F> {
+    fn new(next: F, answers: Answers) -> Making<F> {
         Making {
+            answers,
             next: Some(next),
             seen: short_requests_seen(),
             still_apart: 0,
@@ -215,8 +219,8 @@ impl<F: PieceMaker> Making<F> {
                     return Ok(None);
                 };
                 let made = if next.is_long() || self.is_slow {
-                    let made = database::apart(move || (make(&mut next), next)).await;
-                    let (made, same) = made.map_err(ApiError::worker_failed)?;
+                    let made = self.answers.apart(move || (make(&mut next), next));
+                    let (made, same) = made.await?;
                     next = same;
                     made
                 } else {
@@ -245,7 +249,7 @@ impl<F: PieceMaker> Making<F> {
             && let Ok(place) = PLACES.try_acquire()
             && let Some(mut next) = self.next.take()
         {
-            self.apart = Some(database::apart(move || {
+            self.apart = Some(self.answers.start_apart(move || {
                 let made = make(&mut next);
                 drop(place);
                 (made, next)

@@ -283,6 +283,11 @@ impl Request {
         read
     }
 
+    /// Keeps a body that was read for the handler, which reads it again.
+    pub fn put_back(&mut self, body: Bytes) {
+        self.body = Source::Memory(body);
+    }
+
     fn pace(&self) -> Pace {
         Pace {
             silence_max: self.silence_max,
@@ -368,8 +373,7 @@ impl Request {
             return self.json_of(&bytes);
         }
         let bounds = Bounds::of(self.row.body, &self.settings);
-        let parsed = database::apart(move || bounds.json(&bytes)).await;
-        parsed.map_err(ApiError::worker_failed)?
+        self.answers.apart(move || bounds.json(&bytes)).await?
     }
 
     /// A body of the route that was read already, as JSON.

@@ -12,11 +12,13 @@ mod work;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
 
-use functions::Mapper;
+use functions::{Mapper, Thrown};
+use parking_lot::Mutex;
 
 pub use buffer::{DocRef, RowBuffer, RowRef};
 pub use rows::write_key_sort;
 pub use source::Source;
+pub use work::Mapped;
 
 use crate::Error;
 use crate::spec::Spec;
@@ -47,6 +49,23 @@ pub struct MapCounts {
     mapped: AtomicU64,
     /// For how many of them each view's function threw.
     failed: Box<[AtomicU64]>,
+    /// For how many of them a function exceeded a limit.
+    left_out: AtomicU64,
+    /// Those of the running update.
+    left_out_now: Mutex<Option<LeftOut>>,
+}
+
+/// Documents that an update left out of a view, because a function exceeded a limit for them.
+#[derive(Clone, Debug)]
+pub struct LeftOut {
+    /// How many, counted for each view.
+    pub documents: u64,
+    /// The id of the first.
+    pub id: String,
+    /// The number of the view that it is left out of.
+    pub view: usize,
+    /// The limit.
+    pub reason: functions::Error,
 }
 
 impl MapCounts {
@@ -56,6 +75,8 @@ impl MapCounts {
         MapCounts {
             mapped: AtomicU64::new(0),
             failed: (0..views).map(|_| AtomicU64::new(0)).collect(),
+            left_out: AtomicU64::new(0),
+            left_out_now: Mutex::default(),
         }
     }
 
@@ -64,6 +85,31 @@ impl MapCounts {
         for (failed, n) in self.failed.iter().zip(failures) {
             failed.fetch_add(*n, Relaxed);
         }
+    }
+
+    fn note_left_out(&self, id: &str, thrown: &Thrown) {
+        self.left_out.fetch_add(1, Relaxed);
+        match &mut *self.left_out_now.lock() {
+            Some(left_out) => left_out.documents += 1,
+            empty => {
+                *empty = Some(LeftOut {
+                    documents: 1,
+                    id: id.to_owned(),
+                    view: thrown.view as usize,
+                    reason: thrown.error.clone(),
+                });
+            }
+        }
+    }
+
+    /// Documents that were left out of a view because its function exceeded a limit, counted for each view.
+    pub fn left_out(&self) -> u64 {
+        self.left_out.load(Relaxed)
+    }
+
+    /// Those of them that no earlier call returned, to be logged together.
+    pub fn take_left_out(&self) -> Option<LeftOut> {
+        self.left_out_now.lock().take()
     }
 
     /// Documents that were mapped.
@@ -97,8 +143,8 @@ pub fn map_pieces(
         && source.take(&mut work.piece)?
     {
         let before = out.size();
-        let counts = work.map(source, mapper, spec, with_deleted, &mut out)?;
-        control.counts.note(counts, work.failures());
+        let counts = control.counts;
+        work.map(source, mapper, spec, with_deleted, &mut out, counts)?;
         control.bytes.fetch_add(out.size() - before, Relaxed);
         control
             .done
@@ -126,8 +172,7 @@ pub fn map_each<E: From<Error>>(
     };
     let mut work = Work::default();
     while go_on() && source.take(&mut work.piece)? {
-        let mapped = work.map_to(source, mapper, which, sink)?;
-        counts.note(mapped, work.failures());
+        work.map_to(source, mapper, which, counts, sink)?;
         done.fetch_add(work.piece.rows.len() as u64, Relaxed);
     }
     Ok(())

@@ -4,17 +4,28 @@ use std::ops::Range;
 
 use document::attachment::write_stubs;
 use document::{StoredBody, write_json_string};
-use functions::{Doc, Emit, Emits, Mapper};
+use functions::{Doc, Emit, Emits, Mapper, Thrown};
 use storage::{Body, BodyScan, Row};
 
+use super::MapCounts;
 use super::buffer::RowBuffer;
 use super::rows::push_doc;
 use super::source::{Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
 
-/// Receives each document with its emitted rows; documents that are not mapped without.
-pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<(&[Emit], &Emits)>) -> Result<(), E>;
+/// What became of a document that was mapped.
+pub struct Mapped<'a> {
+    /// What was emitted for it.
+    pub rows: &'a [Emit],
+    /// Has their keys and values.
+    pub emits: &'a Emits,
+    /// The limit that a function exceeded, whose rows for this document are left out.
+    pub limit: Option<&'a Thrown>,
+}
+
+/// Receives each document with what became of it; those that are not mapped without.
+pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<Mapped<'_>>) -> Result<(), E>;
 
 /// Which documents are mapped, and with which members.
 #[derive(Clone, Copy, Debug, Default)]
@@ -46,13 +57,7 @@ struct Input {
 }
 
 impl Work {
-    /// For how many documents of the piece each function threw.
-    pub fn failures(&self) -> &[u64] {
-        &self.emits.failures
-    }
-
-    /// Maps the piece and adds the rows to `out`; returns the number of documents passed to the
-    /// functions.
+    /// Maps the piece and adds the rows to `out`.
     pub fn map(
         &mut self,
         source: &Source<'_>,
@@ -60,35 +65,38 @@ impl Work {
         spec: &Spec,
         with_deleted: bool,
         out: &mut RowBuffer,
-    ) -> Result<usize, Error> {
+        counts: &MapCounts,
+    ) -> Result<(), Error> {
         let which = Which {
             include_design: spec.include_design,
             local_seq: spec.local_seq,
             conflicts: true,
         };
         let mut sorts = std::mem::take(&mut self.sorts);
-        let result = self.map_to(source, mapper, which, &mut |id, mapped| match mapped {
-            Some((own, emits)) => push_doc(id, own, emits, spec, &mut sorts, out),
+        let mut sink = |id: &str, mapped: Option<Mapped<'_>>| match mapped {
+            Some(Mapped { rows, emits, .. }) => push_doc(id, rows, emits, spec, &mut sorts, out),
             None => {
                 if with_deleted {
                     out.push_without_rows(id);
                 }
                 Ok(())
             }
-        });
+        };
+        let result = self.map_to(source, mapper, which, counts, &mut sink);
         self.sorts = sorts;
         result
     }
 
-    /// Maps the piece and passes each of its documents to the sink with its emitted rows, and
-    /// deleted or unmapped ones without; returns the number of documents passed to the functions.
+    /// Maps the piece and passes each document of it to `sink` with what became of it, and those that are deleted, or are no
+    /// documents to map, without.
     pub fn map_to<E: From<Error>>(
         &mut self,
         source: &Source<'_>,
         mapper: &mut dyn Mapper,
         which: Which,
+        counts: &MapCounts,
         sink: Sink<'_, E>,
-    ) -> Result<usize, E> {
+    ) -> Result<(), E> {
         let mut gone = vec![];
         let inputs = self.read(source, which, &mut gone)?;
         for id in &gone {
@@ -110,15 +118,27 @@ impl Work {
             mapper.map(&docs, &mut self.emits).map_err(Error::from)?;
         }
         let mut rows = self.emits.rows.as_slice();
+        let mut limits = self.emits.thrown.iter().peekable();
         for (n, input) in inputs.iter().enumerate() {
             let count = rows.iter().take_while(|e| e.doc as usize == n).count();
             let (own, rest) = rows.split_at(count);
             rows = rest;
             // The ids come from stored rows, which were read as text above.
             let id = std::str::from_utf8(&self.piece.bytes[input.id.clone()]).unwrap_or_default();
-            sink(id, Some((own, &self.emits)))?;
+            let mut limit = None;
+            while let Some(thrown) = limits.next_if(|thrown| thrown.doc as usize == n) {
+                counts.note_left_out(id, thrown);
+                limit = Some(thrown);
+            }
+            let mapped = Mapped {
+                rows: own,
+                emits: &self.emits,
+                limit,
+            };
+            sink(id, Some(mapped))?;
         }
-        Ok(inputs.len())
+        counts.note(inputs.len(), &self.emits.failures);
+        Ok(())
     }
 
     /// Reads the documents of the piece that are to be mapped. The ids of the others are put into

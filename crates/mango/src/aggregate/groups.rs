@@ -120,7 +120,7 @@ impl Groups {
             groups: vec![],
             by_key: HashMap::new(),
             by_text: HashMap::default(),
-            held: Held::of(Share::of(memory), Arc::default()),
+            held: Held::of(Share::of(memory, limits.user), Arc::default()),
             spans: vec![],
             key: vec![],
         }
@@ -261,14 +261,18 @@ impl Groups {
     /// Checks whether these groups may grow beside those of other aggregates, for who looks at documents of which none is added.
     ///
     /// # Errors
-    /// [`FindError::AggregatesFull`], and [`FindError::AggregateTooLarge`] when they hold more than all may.
+    /// [`FindError::AggregatesFull`], and [`FindError::AggregateTooLarge`] when they hold more than one user's may.
     pub fn check_share(&self) -> Result<(), FindError> {
         let Some(memory) = self.held.share.refused() else {
             return Ok(());
         };
         let budget = memory.budget_bytes();
-        if self.held.bytes_of_all.load(Relaxed) > budget {
-            let text = format!("groups hold more than [memory] aggregates ({budget})");
+        let (most, of) = match self.limits.user {
+            Some(_) => (budget / 2, "half of "),
+            None => (budget, ""),
+        };
+        if self.held.bytes_of_all.load(Relaxed) > most {
+            let text = format!("groups hold more than {of}[memory] aggregates ({budget})");
             return Err(FindError::AggregateTooLarge(text));
         }
         Err(FindError::AggregatesFull(format!(

@@ -2,10 +2,13 @@
 //!
 //! Those that grow are known by their age. When they reach three quarters of the budget together, the younger ones are refused, and the
 //! oldest grows on up to the whole budget: so one is answered whenever several cannot be.
+//!
+//! A user's aggregates hold at most as much as they leave free, together: half of the budget while nobody else's hold any. What a client does
+//! not read holds memory for as long as it likes, and others are to have some.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak};
 
 /// A budget that all aggregates of a server share.
 #[derive(Debug)]
@@ -19,6 +22,8 @@ pub struct AggregateMemory {
     oldest: AtomicU64,
     /// The number of the next one.
     next: AtomicU64,
+    /// Bytes that the aggregates of a user hold.
+    users: Mutex<HashMap<u64, Weak<AtomicUsize>>>,
 }
 
 impl AggregateMemory {
@@ -31,6 +36,7 @@ impl AggregateMemory {
             growing: Mutex::default(),
             oldest: AtomicU64::new(0),
             next: AtomicU64::new(0),
+            users: Mutex::default(),
         })
     }
 
@@ -50,13 +56,26 @@ impl AggregateMemory {
         self.budget_bytes - self.budget_bytes / 4
     }
 
-    fn grow(self: &Arc<Self>) -> Arc<Growing> {
+    /// What the aggregates of a user hold.
+    fn of_user(&self, user: u64) -> Arc<AtomicUsize> {
+        let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(bytes) = users.get(&user).and_then(Weak::upgrade) {
+            return bytes;
+        }
+        users.retain(|_, bytes| bytes.strong_count() > 0);
+        let bytes = Arc::default();
+        users.insert(user, Arc::downgrade(&bytes));
+        bytes
+    }
+
+    fn grow(self: &Arc<Self>, of_user: Option<Arc<AtomicUsize>>) -> Arc<Growing> {
         let mut growing = self.growing();
         let number = self.next.fetch_add(1, Relaxed);
         growing.insert(number);
         self.note_oldest(&growing);
         Arc::new(Growing {
             memory: self.clone(),
+            of_user,
             number,
             is_refused: AtomicBool::new(false),
         })
@@ -77,6 +96,8 @@ impl AggregateMemory {
 #[derive(Debug)]
 struct Growing {
     memory: Arc<AggregateMemory>,
+    /// What its user's aggregates hold. `None`: the user has no share.
+    of_user: Option<Arc<AtomicUsize>>,
     number: u64,
     /// Once it is, it is: parts of it may have ended.
     is_refused: AtomicBool,
@@ -87,11 +108,14 @@ impl Growing {
         let memory = &self.memory;
         let used = memory.used_bytes.load(Relaxed);
         // Nearly always.
-        if used <= memory.shared_bytes() {
+        if used <= memory.budget_bytes / 2 {
             return self.is_refused.load(Relaxed);
         }
+        let own = self.of_user.as_ref().map_or(0, |own| own.load(Relaxed));
         let is_oldest = memory.oldest.load(Relaxed) == self.number;
-        if !is_oldest || used > memory.budget_bytes {
+        let is_beyond_all = used > memory.budget_bytes;
+        let is_beyond_shared = used > memory.shared_bytes() && !is_oldest;
+        if is_beyond_all || is_beyond_shared || own + used > memory.budget_bytes {
             self.is_refused.store(true, Relaxed);
         }
         self.is_refused.load(Relaxed)
@@ -121,14 +145,20 @@ impl Growth {
 #[derive(Debug)]
 pub(super) struct Share {
     memory: Option<Arc<AggregateMemory>>,
+    of_user: Option<Arc<AtomicUsize>>,
     growth: Growth,
     bytes: usize,
 }
 
 impl Share {
-    pub fn of(memory: Option<Arc<AggregateMemory>>) -> Share {
+    /// A share of nothing yet. `user`: who has a share of the budget; `None` for server admins.
+    pub fn of(memory: Option<Arc<AggregateMemory>>, user: Option<u64>) -> Share {
+        let of_user = memory.as_ref().zip(user);
+        let of_user = of_user.map(|(memory, user)| memory.of_user(user));
+        let growing = memory.as_ref().map(|memory| memory.grow(of_user.clone()));
         Share {
-            growth: Growth(memory.as_ref().map(AggregateMemory::grow)),
+            growth: Growth(growing),
+            of_user,
             memory,
             bytes: 0,
         }
@@ -138,6 +168,7 @@ impl Share {
     pub fn another(&self) -> Share {
         Share {
             memory: self.memory.clone(),
+            of_user: self.of_user.clone(),
             growth: self.growth.clone(),
             bytes: 0,
         }
@@ -165,6 +196,9 @@ impl Share {
             return;
         };
         self.bytes += bytes;
+        if let Some(own) = &self.of_user {
+            own.fetch_add(bytes, Relaxed);
+        }
         let used = memory.used_bytes.fetch_add(bytes, Relaxed) + bytes;
         memory.peak_bytes.fetch_max(used, Relaxed);
     }
@@ -174,6 +208,9 @@ impl Drop for Share {
     fn drop(&mut self) {
         if let Some(memory) = &self.memory {
             memory.used_bytes.fetch_sub(self.bytes, Relaxed);
+            if let Some(own) = &self.of_user {
+                own.fetch_sub(self.bytes, Relaxed);
+            }
         }
     }
 }
@@ -185,7 +222,7 @@ mod tests {
     #[test]
     fn the_oldest_grows_on_when_others_are_refused() {
         let memory = AggregateMemory::new(100);
-        let share = || Share::of(Some(memory.clone()));
+        let share = || Share::of(Some(memory.clone()), None);
         let (mut first, mut second) = (share(), share());
         first.add(40);
         second.add(35);
@@ -206,7 +243,7 @@ mod tests {
     #[test]
     fn the_next_is_the_oldest_when_one_stops_growing() {
         let memory = AggregateMemory::new(100);
-        let share = || Share::of(Some(memory.clone()));
+        let share = || Share::of(Some(memory.clone()), None);
         let (mut first, mut second, third) = (share(), share(), share());
         let part = first.another();
         first.add(70);
@@ -220,5 +257,29 @@ mod tests {
         drop(first);
         assert!(third.refused().is_some(), "it does not change again");
         assert!(share().refused().is_none());
+    }
+
+    #[test]
+    fn a_user_leaves_as_much_free_as_its_aggregates_hold() {
+        let memory = AggregateMemory::new(100);
+        let share = |user| Share::of(Some(memory.clone()), user);
+        let (mut first, mut second, mut other) = (share(Some(1)), share(Some(1)), share(Some(2)));
+        first.add(40);
+        first.stop_growing();
+        second.add(10);
+        assert!(second.refused().is_none());
+        second.add(1);
+        assert!(second.refused().is_some());
+        other.add(20);
+        assert!(other.refused().is_none());
+        drop((first, second));
+        assert!(share(Some(1)).refused().is_none());
+        other.add(30);
+        assert!(other.refused().is_none());
+        assert_eq!(memory.used_bytes().0, 50);
+        assert_eq!(memory.users.lock().unwrap().len(), 2);
+        drop(other);
+        drop(share(Some(3)));
+        assert_eq!(memory.users.lock().unwrap().len(), 1);
     }
 }

@@ -54,6 +54,8 @@ pub struct AggregateLimits {
     pub values_max: usize,
     /// Approximate maximum memory, in bytes (`[mango] max_aggregate_bytes`).
     pub bytes_max: usize,
+    /// Who shares the memory of all aggregates with other users; `None` for a server admin, whose share is not limited.
+    pub user: Option<u64>,
 }
 
 impl Aggregate {
@@ -181,6 +183,7 @@ mod tests {
         groups_max: 3,
         values_max: 4,
         bytes_max: 10_000,
+        user: None,
     };
 
     fn answer(groups: Groups) -> Value {

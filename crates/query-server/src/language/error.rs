@@ -1,5 +1,8 @@
 //! The one error of all languages.
 
+/// The configuration key of the limit on the time of a call.
+pub const TIME_LIMIT: &str = "time_limit_ms";
+
 /// An error of users' code, or of the process that runs it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
 pub enum Error {
@@ -20,6 +23,9 @@ pub enum Error {
     /// The function threw `{"unauthorized": …}`.
     #[error("{0}")]
     Unauthorized(String),
+    /// A document cannot be passed to a function: CouchDB's `badarg`.
+    #[error("{0}")]
+    BadArgument(String),
     /// A function exceeded a limit.
     #[error("the function exceeded {limit} = {value}")]
     Limit {
@@ -78,8 +84,19 @@ impl Error {
             Error::Compile(reason) => Error::Compile(cut(reason)),
             Error::ReduceOverflow(reason) => Error::ReduceOverflow(cut(reason)),
             Error::Process(reason) => Error::Process(cut(reason)),
+            Error::BadArgument(reason) => Error::BadArgument(cut(reason)),
             Error::UnknownLanguage(reason) => Error::UnknownLanguage(cut(reason)),
             Error::Limit { .. } | Error::Busy { .. } | Error::Late { .. } => self,
+        }
+    }
+
+    /// Whether the document that a function was called with is at fault, so that calls with other documents may succeed.
+    /// Time is not: a busy machine may also be the reason.
+    pub fn is_of_document(&self) -> bool {
+        match self {
+            Error::Limit { limit, .. } => *limit != TIME_LIMIT,
+            Error::BadArgument(_) => true,
+            _ => false,
         }
     }
 
@@ -90,6 +107,7 @@ impl Error {
             Error::Thrown { name, .. } => name,
             Error::Forbidden(_) => "forbidden",
             Error::Unauthorized(_) => "unauthorized",
+            Error::BadArgument(_) => "badarg",
             Error::Limit { .. } => "function_limit_exceeded",
             Error::UnknownLanguage(_) => "unknown_query_language",
             Error::ReduceOverflow(_) => "reduce_overflow_error",

@@ -42,7 +42,8 @@ pub struct Emits {
     pub failures: Vec<u64>,
     /// Nanoseconds that each function took, as far as its server reports it.
     pub spent: Vec<u64>,
-    /// Thrown values, if [`MapGroup::tells`] requests them.
+    /// What functions threw, where [`MapGroup::tells`] asks for it, and the limits that they exceeded, where
+    /// [`MapGroup::leaves_out`] asks for it.
     pub thrown: Vec<Thrown>,
 }
 
@@ -189,6 +190,9 @@ pub struct MapGroup {
     pub records: bool,
     /// Thrown values are returned ([`Emits::thrown`]), and not logged.
     pub tells: bool,
+    /// A document for which a function exceeds a limit of rows, bytes or memory has no rows of that function, and an
+    /// [`Error::Limit`] in [`Emits::thrown`]. Otherwise, and for other limits, the whole call fails.
+    pub leaves_out: bool,
     /// Functions are of a text index, and call `index`; each call is a row.
     pub indexes: Indexes,
 }

@@ -490,11 +490,15 @@ impl<'a> Receiving<'a> {
         let said: Map<String, Value> =
             serde_json::from_slice(said).map_err(|e| Broken::Garbled(e.to_string()))?;
         let follows = |entry: &Value| entry.get("follows") == Some(&Value::Bool(true));
-        Ok(said
-            .iter()
-            .filter(|(_, entry)| follows(entry))
-            .map(|(name, entry)| expected(name, entry))
-            .collect())
+        let said = said.iter().filter(|(_, entry)| follows(entry));
+        let expected: Vec<_> = said.map(|(name, entry)| expected(name, entry)).collect();
+        // What is announced to be too long is not read first.
+        let bytes_max = self.target.attachment_bytes_max;
+        let is_too_long = |e: &Expected| e.options.length.is_some_and(|length| length > bytes_max);
+        match expected.iter().any(is_too_long) {
+            true => Err(Broken::Refused(database::Error::AttachmentTooLarge)),
+            false => Ok(expected),
+        }
     }
 
     /// Returns the document and its uploads; `None` when attachments are missing.

@@ -575,14 +575,18 @@ async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer,
         false => ERROR_BYTES_MAX,
     };
     let told = response.content_length().unwrap_or(0);
+    let too_long = || {
+        let told = format!("{status}, and the answer is longer than {bytes_max} bytes");
+        Failed::of(told)
+    };
     if told > bytes_max as u64 {
-        return Err(Failed::of(format!("{status}, and the answer is too long")));
+        return Err(too_long());
     }
     let mut holding = Holding::of(&response);
     let mut body = BytesMut::new();
     while let Some(bytes) = response.chunk().await.map_err(|e| Failed::of(cause(&e)))? {
         if body.len() + bytes.len() > bytes_max {
-            return Err(Failed::of(format!("{status}, and the answer is too long")));
+            return Err(too_long());
         }
         body.extend_from_slice(&bytes);
         holding.hold(body.len()).await.map_err(Failed::of)?;

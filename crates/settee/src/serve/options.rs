@@ -35,6 +35,7 @@ pub fn databases(
         open_bytes: memory.open_databases,
         build_bytes: memory.index_builds,
         aggregate_bytes: memory.aggregates,
+        search_bytes: memory.searches,
         index_rows_bytes: memory.index_rows,
     }
 }
@@ -168,7 +169,10 @@ mod tests {
             (here.open_bytes, here.build_bytes, here.index_rows_bytes),
             (there.open_bytes, there.build_bytes, there.index_rows_bytes)
         );
-        assert_eq!(here.aggregate_bytes, there.aggregate_bytes);
+        assert_eq!(
+            (here.aggregate_bytes, here.search_bytes),
+            (there.aggregate_bytes, there.search_bytes)
+        );
         let (here, there) = (
             javascript(&settings.functions, &memory),
             // Worker processes are a program's, which a library is not.

@@ -20,6 +20,7 @@ use crate::limits::Limits;
 use crate::shard::Shard;
 use crate::slot::{Installation, SlotNumber, SlotOutcome, SlotWrite};
 
+mod copying;
 mod op;
 mod piece;
 mod queue;

@@ -287,6 +287,7 @@ async fn found(db: &Arc<Database>) -> Value {
             groups_max: 100,
             values_max: 100,
             bytes_max: 1 << 20,
+            user: None,
         },
     };
     let seen = db.seen_by(Default::default);

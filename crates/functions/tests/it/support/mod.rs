@@ -36,6 +36,7 @@ pub fn group(maps: &[&str]) -> MapGroup {
         owner: Owner::default(),
         records: false,
         tells: false,
+        leaves_out: false,
         indexes: Indexes::No,
     }
 }

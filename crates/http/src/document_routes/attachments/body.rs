@@ -173,7 +173,7 @@ impl Parts {
         content_type: &str,
         maker: impl PartsMaker,
     ) -> Result<Reply, ApiError> {
-        let (first, maker) = more_apart(maker).await?;
+        let (first, maker) = more_apart(answers, maker).await?;
         Ok(first.continued(answers, content_type, maker))
     }
 
@@ -203,13 +203,16 @@ impl PartsMaker for NoMore {
 }
 
 /// Has a thread that gives way make some parts; the maker comes back if there are more.
-async fn more_apart<M: PartsMaker>(mut maker: M) -> Result<(Parts, Option<M>), ApiError> {
-    let made = database::apart(move || {
+async fn more_apart<M: PartsMaker>(
+    answers: &Answers,
+    mut maker: M,
+) -> Result<(Parts, Option<M>), ApiError> {
+    let made = answers.apart(move || {
         let mut parts = Parts::default();
         let more = maker.more(&mut parts)?;
         Ok::<_, ApiError>((parts, more.then_some(maker)))
     });
-    made.await.map_err(ApiError::worker_failed)?
+    made.await?
 }
 
 fn reply_of(content_type: &str) -> Reply {
@@ -231,6 +234,7 @@ fn pieces<M: PartsMaker>(
         parts: parts.into_iter(),
         piece: Piece::of(Bytes::new(), answers),
         maker,
+        answers: answers.clone(),
     };
     stream::unfold(start, |mut under| async move {
         match under.next().await {
@@ -252,6 +256,7 @@ struct Under<M> {
     /// What is left of a piece.
     piece: Piece,
     maker: Option<M>,
+    answers: Answers,
 }
 
 impl<M: PartsMaker> Under<M> {
@@ -267,7 +272,7 @@ impl<M: PartsMaker> Under<M> {
             let Some(maker) = self.maker.take() else {
                 return Ok(None);
             };
-            let (made, maker) = more_apart(maker).await?;
+            let (made, maker) = more_apart(&self.answers, maker).await?;
             (self.parts, self.maker) = (made.parts.into_iter(), maker);
         }
         Ok(Some(self.piece.split_off()))

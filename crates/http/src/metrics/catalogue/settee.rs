@@ -154,6 +154,18 @@ fn text_indexes(list: &mut List, app: &App) {
             open.text_segments,
         ),
     ]);
+    list.counters([
+        (
+            "settee/view_indexes/left_out",
+            "number of documents that views left out because their functions exceeded a limit, counted for each view",
+            of_databases::VIEW_LEFT_OUT.get(),
+        ),
+        (
+            "settee/filters/left_out",
+            "number of documents that filter functions left out because they could not be passed to the function",
+            of_databases::FILTER_LEFT_OUT.get(),
+        ),
+    ]);
     count_text_updates(list);
     for (path, help, times) in [
         (

@@ -104,6 +104,7 @@ pub fn group(language: &str, maps: &[&str]) -> MapGroup {
         },
         records: false,
         tells: false,
+        leaves_out: false,
         indexes: Indexes::No,
     }
 }

@@ -254,13 +254,13 @@ pub const FAILING_MAPS: Check = Check {
     id: "failing-maps",
     area: Area::Queries,
     title: "functions that always fail",
-    looks_at: "documents that JavaScript map functions and index functions threw for, since their index was opened",
+    looks_at: "documents that JavaScript map functions and index functions threw for, and documents that views leave out because a map function exceeded a limit, since their index was opened",
     finds: || {
         format!(
-            "of {FAILED_MIN} and more documents: warning when all failed, note at {FAILED_PERCENT} %"
+            "of {FAILED_MIN} and more documents: warning when all failed, note at {FAILED_PERCENT} %; warning of a design document whose views leave documents out"
         )
     },
-    why: "a document that the function throws for is not in the index, and nobody is told but the log",
+    why: "a document for which the function throws or exceeds a limit is not in the index, and only the log reports that",
     look: |facts| {
         let all = facts.databases.all.iter();
         let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
@@ -270,11 +270,29 @@ pub const FAILING_MAPS: Check = Check {
                 let subject = format!("{}, view {}", path(db, design), view.name);
                 failing_function(subject, "map function", (view.failed, mapped))
             });
-            views.chain(texts::failing_functions(db, design))
+            let left_out = lacking(db, design).into_iter();
+            views
+                .chain(left_out)
+                .chain(texts::failing_functions(db, design))
         });
         Ok(found.collect())
     },
 };
+
+/// A design document whose views leave documents out.
+fn lacking(db: &Database, design: &DesignFacts) -> Option<Finding> {
+    let open = design.open.as_ref()?;
+    let (left_out, mapped) = (open.left_out, open.mapped);
+    if left_out == 0 {
+        return None;
+    }
+    let says = format!("its views leave {left_out} documents out: a function exceeded a limit");
+    Some(
+        Finding::new(Severity::Warning, path(db, design), says)
+            .evidence(json!({"left_out": left_out, "mapped": mapped}))
+            .act("# the log has a document and the limit, at \"a view leaves documents out\""),
+    )
+}
 
 /// A function that threw for so many of those documents that it was given.
 pub fn failing_function(
@@ -484,6 +502,13 @@ pub mod tests {
         assert_eq!(of(200, 500), [Severity::Note]);
         assert_eq!(of(3, 500), []);
         assert_eq!(of(150, 50_000), []);
+        let mut design = design("d", "javascript", vec![view("v", 1)]);
+        design.open = Some(OpenIndexFacts {
+            left_out: 1,
+            ..OpenIndexFacts::default()
+        });
+        let found = severities(&FAILING_MAPS, facts(500, vec![design]));
+        assert_eq!(found, [Severity::Warning]);
     }
 
     #[test]
