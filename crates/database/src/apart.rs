@@ -10,7 +10,7 @@ use tokio::sync::oneshot;
 
 type Work = Box<dyn FnOnce() + Send>;
 
-/// Whose work it is, as hashes: users take turns, and the databases of a user do.
+/// The owner of work, as hashes: users are scheduled round-robin, and so are the databases of a user.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct WorkOwner {
     /// The name of the user, or the address of a client without one.
@@ -71,7 +71,7 @@ impl Ordered for VecDeque<Work> {
     }
 }
 
-/// Owners that take turns.
+/// Owners that are scheduled round-robin.
 #[derive(Default)]
 struct Round<Q> {
     of: HashMap<u64, Q>,

@@ -144,7 +144,7 @@ pub(crate) struct TextTurns {
 }
 
 impl TextTurns {
-    /// Turns for searches that have so much memory together, in bytes.
+    /// Creates the queue for searches that share this much memory, in bytes.
     pub fn new(memory_bytes: usize) -> TextTurns {
         let cores = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
         let places = PLACES_PER_CORE * cores;

@@ -261,7 +261,7 @@ impl ThreadMapper {
         }
     }
 
-    /// Goes on to the next call after one that failed, if the document is at fault and is to be left out.
+    /// Proceeds to the next call after one that failed, if the document is at fault and is to be left out.
     fn leave_out(&self, error: Error, at: &mut At, out: &mut Emits) -> Result<(), Error> {
         if !self.group.leaves_out || !error.is_of_document() {
             return Err(error);

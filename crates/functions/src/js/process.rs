@@ -592,10 +592,10 @@ fn talk<T>(
     Err(io::Error::other("it does not know its functions"))
 }
 
-/// What a worker's failure is due to.
+/// The cause of a worker's failure.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Blame {
-    /// Not this call: the worker had died before, or was dying. Another one is asked, once.
+    /// Not this call: the worker had died before, or was dying. It is retried with another one, once.
     None,
     /// The memory of all workers.
     Memory,

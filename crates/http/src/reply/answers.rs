@@ -119,7 +119,7 @@ impl Answers {
         }
     }
 
-    /// Who the user is, for shares of other memory; `None` for server admins, whose shares are not limited.
+    /// The user, for shares of other memory; `None` for server admins, whose shares are not limited.
     pub fn sharer(&self) -> Option<u64> {
         self.sharer
     }

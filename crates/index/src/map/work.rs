@@ -14,9 +14,9 @@ use super::source::{Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
 
-/// What became of a document that was mapped.
+/// The result of mapping a document.
 pub struct Mapped<'a> {
-    /// What was emitted for it.
+    /// Its emitted rows.
     pub rows: &'a [Emit],
     /// Has their keys and values.
     pub emits: &'a Emits,
@@ -24,7 +24,7 @@ pub struct Mapped<'a> {
     pub limit: Option<&'a Thrown>,
 }
 
-/// Receives each document with what became of it; those that are not mapped without.
+/// Receives each document with the result; those that are not mapped without.
 pub type Sink<'a, E> = &'a mut dyn FnMut(&str, Option<Mapped<'_>>) -> Result<(), E>;
 
 /// Which documents are mapped, and with which members.
@@ -87,7 +87,7 @@ impl Work {
         result
     }
 
-    /// Maps the piece and passes each document of it to `sink` with what became of it, and those that are deleted, or are no
+    /// Maps the piece and passes each document of it to `sink` with the result, and those that are deleted, or are no
     /// documents to map, without.
     pub fn map_to<E: From<Error>>(
         &mut self,

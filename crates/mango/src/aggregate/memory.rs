@@ -3,8 +3,8 @@
 //! Those that grow are known by their age. When they reach three quarters of the budget together, the younger ones are refused, and the
 //! oldest grows on up to the whole budget: so one is answered whenever several cannot be.
 //!
-//! A user's aggregates hold at most as much as they leave free, together: half of the budget while nobody else's hold any. What a client does
-//! not read holds memory for as long as it likes, and others are to have some.
+//! A user's aggregates hold at most as much as they leave free, together: half of the budget while no other user's hold any. A client that does
+//! not read its response holds memory without a time limit, and must leave some for others.
 
 use std::collections::{BTreeSet, HashMap};
 use std::sync::atomic::{AtomicBool, AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -56,7 +56,7 @@ impl AggregateMemory {
         self.budget_bytes - self.budget_bytes / 4
     }
 
-    /// What the aggregates of a user hold.
+    /// Returns the counter of a user's aggregates, in bytes.
     fn of_user(&self, user: u64) -> Arc<AtomicUsize> {
         let mut users = self.users.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(bytes) = users.get(&user).and_then(Weak::upgrade) {
@@ -96,7 +96,7 @@ impl AggregateMemory {
 #[derive(Debug)]
 struct Growing {
     memory: Arc<AggregateMemory>,
-    /// What its user's aggregates hold. `None`: the user has no share.
+    /// The counter of its user's aggregates, in bytes. `None`: the user has no share.
     of_user: Option<Arc<AtomicUsize>>,
     number: u64,
     /// Once it is, it is: parts of it may have ended.

@@ -54,7 +54,7 @@ pub struct AggregateLimits {
     pub values_max: usize,
     /// Approximate maximum memory, in bytes (`[mango] max_aggregate_bytes`).
     pub bytes_max: usize,
-    /// Who shares the memory of all aggregates with other users; `None` for a server admin, whose share is not limited.
+    /// The user that shares the memory of all aggregates with others; `None` for a server admin, whose share is not limited.
     pub user: Option<u64>,
 }
 

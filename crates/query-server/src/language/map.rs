@@ -42,8 +42,8 @@ pub struct Emits {
     pub failures: Vec<u64>,
     /// Nanoseconds that each function took, as far as its server reports it.
     pub spent: Vec<u64>,
-    /// What functions threw, where [`MapGroup::tells`] asks for it, and the limits that they exceeded, where
-    /// [`MapGroup::leaves_out`] asks for it.
+    /// Thrown values, if [`MapGroup::tells`] requests them, and exceeded limits, if
+    /// [`MapGroup::leaves_out`] does.
     pub thrown: Vec<Thrown>,
 }
 
