@@ -13,7 +13,7 @@ use tokio::sync::OwnedSemaphorePermit;
 use crate::attachments::{Held, MISSING_STUB, Resolved};
 use crate::database::Database;
 use crate::leaf_limit::too_many_leaves;
-use crate::text::with_lucene_versions;
+use crate::text::add_lucene_versions;
 use crate::validate::Validation;
 use crate::{Error, partition};
 
@@ -112,9 +112,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         self.be_fresh_for(&edits).await?;
-        let resolved = self
-            .resolve(with_lucene_versions(edits, mode), mode)
-            .await?;
+        let resolved = self.resolve(completed(edits, mode), mode).await?;
         self.update_resolved(caller, resolved, mode, durability)
             .await
     }
@@ -144,9 +142,7 @@ impl Database {
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
         self.be_fresh_for(&edits).await?;
-        let resolved = self
-            .resolve(with_lucene_versions(edits, mode), mode)
-            .await?;
+        let resolved = self.resolve(completed(edits, mode), mode).await?;
         let missing = resolved.0.iter().find_map(|edit| match edit {
             Err(Outcome::Refused(error, reason)) if *error == MISSING_STUB => Some(reason),
             _ => None,
@@ -223,9 +219,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         self.live()?;
-        let (resolved, held) = self
-            .resolve(with_lucene_versions(edits, mode), mode)
-            .await?;
+        let (resolved, held) = self.resolve(completed(edits, mode), mode).await?;
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
         let done = self.commit(edits, &held, mode, (durability, None));
         let (done, timing) = done.await?;
@@ -411,6 +405,14 @@ fn interactive(path: Option<RevPath>, deleted: bool, body_term: Vec<u8>, files: 
         // It is as large as the body, and needed seldom.
         body_term: has_negative_zero(&body_term).then_some(body_term),
     }
+}
+
+/// Adds the members that clients' edits get.
+fn completed(mut edits: Vec<EditDoc>, mode: EditMode) -> Vec<EditDoc> {
+    if mode == EditMode::Interactive {
+        add_lucene_versions(&mut edits);
+    }
+    edits
 }
 
 /// Does work on a thread for it.

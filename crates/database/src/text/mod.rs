@@ -42,7 +42,7 @@ pub use spec::TextSpec;
 pub(crate) use spec::member as text_member;
 pub(crate) use turns::TextTurns;
 pub use turns::{AnswerThreads, TextCost, TextTurn};
-pub(crate) use version::with_lucene_versions;
+pub(crate) use version::add_lucene_versions;
 
 use crate::database::Database;
 use crate::examine::{OpenTextFacts, TextFacts};

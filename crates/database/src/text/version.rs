@@ -3,25 +3,20 @@
 use document::json::{member, members, write_json_string};
 use document::{EditDoc, parse_document};
 
-use crate::update::EditMode;
-
 /// The version that analyzers and scores follow, as a member of an index's definition.
 const LUCENE_VERSION: (&str, &[u8]) = ("lucene_version", b"10");
 
 /// Adds `lucene_version` to the `nouveau` indexes of new design documents that do not have it.
 ///
-/// CouchDB adds it to clients' edits without a revision, before their validation. Replicated
-/// revisions stay unchanged.
-pub(crate) fn with_lucene_versions(mut edits: Vec<EditDoc>, mode: EditMode) -> Vec<EditDoc> {
-    if mode == EditMode::Interactive {
-        for edit in &mut edits {
-            let is_design = edit.id.as_ref().is_some_and(|id| id.is_design());
-            if is_design && edit.rev_path().is_none() {
-                add_to(edit);
-            }
+/// CouchDB adds it to clients' edits without a revision, before their validation. It does not
+/// change replicated revisions.
+pub(crate) fn add_lucene_versions(edits: &mut [EditDoc]) {
+    for edit in edits {
+        let is_design = edit.id.as_ref().is_some_and(|id| id.is_design());
+        if is_design && edit.rev_path().is_none() {
+            add_to(edit);
         }
     }
-    edits
 }
 
 fn add_to(edit: &mut EditDoc) {
@@ -80,33 +75,30 @@ fn written(members: impl Iterator<Item = (String, Vec<u8>)>) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn body_of(text: &str, mode: EditMode) -> String {
-        let edits = vec![parse_document(text.as_bytes()).unwrap()];
-        let edit = with_lucene_versions(edits, mode).remove(0);
+    fn body_of(text: &str) -> String {
+        let mut edits = [parse_document(text.as_bytes()).unwrap()];
+        add_lucene_versions(&mut edits);
+        let [edit] = edits;
         let again = parse_document(&edit.body).unwrap();
         assert_eq!(edit.body_term, again.body_term);
         String::from_utf8(edit.body).unwrap()
     }
 
     #[test]
-    fn only_new_design_documents_of_clients_get_the_version() {
+    fn only_new_design_documents_get_the_version() {
         let index = r#""n\u00e4\"":1.50,"nouveau":{"a":{"index":"F"},"b":{},"c":{"lucene_version":9},"d":1},"z":[]}"#;
         let new = format!(r#"{{"_id":"_design/x",{index}"#);
         assert_eq!(
-            body_of(&new, EditMode::Interactive),
+            body_of(&new),
             "{\"nä\\\"\":1.5,\"nouveau\":{\"a\":{\"index\":\"F\",\"lucene_version\":10},\
              \"b\":{\"lucene_version\":10},\"c\":{\"lucene_version\":9},\"d\":1},\"z\":[]}"
         );
-        for (head, mode) in [
-            (r#"{"_id":"_design/x","#, EditMode::Replicated),
-            (r#"{"_id":"_design/x","_rev":"1-a","#, EditMode::Interactive),
-            (r#"{"_id":"x","#, EditMode::Interactive),
-        ] {
+        for head in [r#"{"_id":"_design/x","_rev":"1-a","#, r#"{"_id":"x","#] {
             let text = format!("{head}{index}");
             let unchanged = parse_document(text.as_bytes()).unwrap().body;
-            assert_eq!(body_of(&text, mode).into_bytes(), unchanged, "{text}");
+            assert_eq!(body_of(&text).into_bytes(), unchanged, "{text}");
         }
         let other = r#"{"_id":"_design/x","nouveau":[{}]}"#;
-        assert_eq!(body_of(other, EditMode::Interactive), r#"{"nouveau":[{}]}"#);
+        assert_eq!(body_of(other), r#"{"nouveau":[{}]}"#);
     }
 }

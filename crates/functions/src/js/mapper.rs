@@ -311,9 +311,8 @@ impl ThreadMapper {
         let count = functions.len();
         let is_rewound = leave_nothing.contains(&false);
         let form = self.form(count);
-        let (text, tells) = (&mut self.text, self.group.tells);
+        let (text, tells, indexes) = (&mut self.text, self.group.tells, self.group.indexes);
         let emit_bytes_max = self.compilations.limits.emit_bytes_max;
-        let indexes = self.group.indexes;
         let (heap, environment, console) = sandbox.parts();
         environment.enter(heap, console, |entered| {
             let scope = entered.scope;
