@@ -32,6 +32,7 @@ AREAS = [
     "changes-validation",
     "mango-validation",
     "strict-input",
+    "time-seq",
     "reduce-limits",
     "server",
     "uuids",

@@ -528,6 +528,11 @@ impl Databases {
         self.leaf_limit.store(max, Ordering::Relaxed);
     }
 
+    /// Sets before which time, in seconds since 1970, changes are not recorded in time bins: the clock is wrong then.
+    pub fn set_time_seq_min(&self, unix_s: u64) {
+        self.store().set_time_seq_min(unix_s);
+    }
+
     /// What is uploaded from now on is stored by these options.
     pub fn set_attachment_options(&self, options: AttachmentOptions) {
         *self.attachments.write() = options;

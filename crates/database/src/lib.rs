@@ -41,6 +41,7 @@ mod rules;
 mod select;
 mod seq;
 mod text;
+mod time_seq;
 mod turn;
 mod update;
 mod validate;
@@ -91,6 +92,7 @@ pub use text::{
     TextHit, TextIndex, TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey,
     TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, texts_beside,
 };
+pub use time_seq::TimeBin;
 pub use turn::Turn;
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

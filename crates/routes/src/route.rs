@@ -210,6 +210,8 @@ pub enum DatabaseRoute {
     PurgedInfosLimit,
     /// `_purged_infos`
     PurgedInfos,
+    /// `_time_seq`
+    TimeSeq,
     /// `_purge`
     Purge,
     /// `_compact`, or the id of a design document whose views are compacted.

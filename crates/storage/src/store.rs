@@ -251,6 +251,7 @@ impl Store {
         let mut wb = WriteBatch::default();
         // An edit in the batch of the drop writes its counters after it.
         wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::shard(shard));
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::time_seq(shard));
         self.engine.write(wb, false)
     }
 
@@ -394,6 +395,11 @@ impl Store {
         self.engine.checkpoint(target)
     }
 
+    /// Changes made before this time, in seconds since 1970, are not recorded in time bins from now on.
+    pub fn set_time_seq_min(&self, unix_s: u64) {
+        self.engine.recording.set_min(unix_s);
+    }
+
     /// A backup of such a copy was made.
     pub fn note_backup(&self) {
         last_backup::note(self.engine.path());
@@ -480,7 +486,8 @@ pub(crate) fn drop_puts(shards: &[Arc<Shard>]) -> impl Iterator<Item = Put> {
     shards.iter().flat_map(|shard| {
         let n = shard.number;
         let listed = (Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![]));
-        [listed, (Keyspace::Meta, meta::shard(n).to_vec(), None)]
+        let gone = |key: [u8; 5]| (Keyspace::Meta, key.to_vec(), None);
+        [listed, gone(meta::shard(n)), gone(meta::time_seq(n))]
     })
 }
 

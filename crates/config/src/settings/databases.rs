@@ -35,6 +35,10 @@ section! {
         max_bulk_docs_count: Limit = "250000",
         /// Maximum number of documents in one _bulk_get request.
         max_bulk_get_count: Limit = "infinity",
+        /// Changes made before this time are not recorded in the time bins that
+        /// _changes?since=TIME uses, in seconds since 1970: the clock of a machine that has just
+        /// started may be wrong. The default is 2025-08-01.
+        time_seq_min_time: Limit = "1754006400",
         /// Allow administrators to change the security object of the user database.
         users_db_security_editable: Bool = "false",
         /// Access to databases without a security object.

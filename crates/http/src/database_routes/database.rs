@@ -134,6 +134,25 @@ pub fn purged_infos(access: &Access) -> Answer {
     Ok(Reply::json(200, &json!({"purged_infos": infos})))
 }
 
+pub async fn time_seq(app: &App, req: &Request, access: &Access) -> Answer {
+    if req.method == "DELETE" {
+        access.db.reset_time_seq().await?;
+        return Ok(Reply::ok());
+    }
+    let mut ranges = Map::new();
+    for (shard, bins) in access.db.time_seq()? {
+        let bins: Vec<Value> = bins
+            .into_iter()
+            .map(|bin| json!([bin.start, bin.changes]))
+            .collect();
+        // Each node has its own.
+        let mut nodes = Map::new();
+        nodes.insert(app.node.name.clone(), bins.into());
+        ranges.insert(shard.range, nodes.into());
+    }
+    Ok(Reply::json(200, &json!({"time_seq": ranges})))
+}
+
 fn rev_strings(revs: &[Rev]) -> Vec<String> {
     revs.iter().map(Rev::to_string).collect()
 }

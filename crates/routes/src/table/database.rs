@@ -169,6 +169,12 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             get("Lists purges.", "Object"),
         ]),
+    Row::database("GET,DELETE", "/{db}/_time_seq", Class::Properties, |c| database(c, DatabaseRoute::TimeSeq))
+        .changed_by(Who::DatabaseAdmin).cluster(Cluster::Local)
+        .operations(&[
+            get("Returns how many changes were made when.", "TimeSeq"),
+            delete("Forgets how many changes were made when.", "Ok"),
+        ]),
     Row::database("POST", "/{db}/_purge", Class::Purge, |c| database(c, DatabaseRoute::Purge))
         .who_may(Who::ServerAdmin).rewrites_read().body(BodyClass::Small)
         .operations(&[

@@ -25,7 +25,7 @@ const END: u8 = b'e';
 pub enum Frame<'a> {
     /// The first one: whose copy it is, and how many shards it has.
     Begin { slot: u16, shards: u64 },
-    /// A shard's rows follow. Its counters; empty of one to which nothing was written.
+    /// A shard's rows follow. Its counters, then its time bins if it has any; empty of one to which nothing was written.
     Shard { tag: &'a [u8], counters: &'a [u8] },
     /// Rows in the order of their keys.
     Rows(Space, Rows<'a>),

@@ -1,6 +1,6 @@
 //! Writes of slots: whoever applies the same log comes to the same state, and what is refused leaves no trace.
 
-mod copy;
+pub mod copy;
 mod copy_contents;
 mod copy_refusals;
 pub mod crash;
@@ -10,4 +10,4 @@ mod model;
 mod refusals;
 mod replay;
 mod sessions;
-mod world;
+pub mod world;
