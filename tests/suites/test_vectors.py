@@ -33,6 +33,7 @@ AREAS = [
     "mango-validation",
     "strict-input",
     "time-seq",
+    "auto-purge",
     "reduce-limits",
     "server",
     "uuids",

@@ -346,6 +346,7 @@ impl Databases {
             created_unix_s: new.created_unix_s,
             revs_limit: REVS_LIMIT,
             purged_infos_limit: PURGED_INFOS_LIMIT,
+            deleted_document_ttl: None,
             security: new.security,
         };
         let done = self.store.create_database(name, q, |shards| {

@@ -8,6 +8,7 @@
 
 mod apart;
 mod attachments;
+mod auto_purge;
 mod catalogue;
 mod changes;
 pub mod check;
@@ -52,6 +53,7 @@ pub use apart::apart;
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };
+pub use auto_purge::{DeletedDocuments, OldChanges, Ttl};
 pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,

@@ -210,6 +210,8 @@ pub enum DatabaseRoute {
     PurgedInfosLimit,
     /// `_purged_infos`
     PurgedInfos,
+    /// `_auto_purge`
+    AutoPurge,
     /// `_time_seq`
     TimeSeq,
     /// `_purge`

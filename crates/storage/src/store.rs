@@ -17,9 +17,11 @@ use crate::engine::{Engine, StoreOptions, WriteFailure};
 use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
 use crate::last_backup;
+use crate::meta::ShardMeta;
 use crate::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::space::{self, Husks};
+use crate::time_seq::TimeSeq;
 
 /// Format of everything in the store; a store of another format is refused.
 pub(crate) const FORMAT: &[u8] = b"settee 1";
@@ -393,6 +395,23 @@ impl Store {
             .blocking_recv()
             .map_err(|_| Error::Closed)??;
         self.engine.checkpoint(target)
+    }
+
+    /// Reads the newest seq of a shard and its time bins. The shard need not be open.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of the engine.
+    pub fn times_of(&self, shard: ShardNumber) -> Result<(u64, TimeSeq), Error> {
+        let bins = match self.engine.get(Keyspace::Meta, &meta::time_seq(shard))? {
+            Some(value) => TimeSeq::decode(&value)?,
+            None => TimeSeq::default(),
+        };
+        // Read after the bins, so that it is not less than theirs.
+        let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
+        let counters = counters
+            .map(|value| ShardMeta::decode(&value))
+            .transpose()?;
+        Ok((counters.map_or(0, |meta| meta.update_seq), bins))
     }
 
     /// Changes made before this time, in seconds since 1970, are not recorded in time bins from now on.

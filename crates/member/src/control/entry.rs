@@ -1,7 +1,7 @@
 //! Entries of the control slot: what changes for the whole cluster.
 
 use cluster::NodeId;
-use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT};
+use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
 use serde::{Deserialize, Serialize};
 
 /// A change of what is the same on every node. Whoever proposes it fills in all that is random or of a clock.
@@ -88,6 +88,9 @@ pub struct CataloguedDatabase {
     /// Purges remembered of each shard, where that was said.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purged_infos_limit: Option<u64>,
+    /// How long deleted documents are kept, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_document_ttl: Option<Ttl>,
     /// The version of the catalogue that had it first.
     #[serde(default)]
     pub since: u64,
@@ -108,6 +111,7 @@ impl CataloguedDatabase {
             security: new.security,
             revs_limit: None,
             purged_infos_limit: None,
+            deleted_document_ttl: None,
             since: 0,
             is_going: false,
         }
@@ -126,12 +130,13 @@ impl CataloguedDatabase {
     }
 
     /// All properties that can be changed.
-    pub fn properties(&self) -> [Property; 3] {
+    pub fn properties(&self) -> [Property; 4] {
         let purged_infos_limit = self.purged_infos_limit;
         [
             Property::Security(self.security.clone()),
             Property::RevsLimit(self.revs_limit.unwrap_or(REVS_LIMIT)),
             Property::PurgedInfosLimit(purged_infos_limit.unwrap_or(PURGED_INFOS_LIMIT)),
+            Property::DeletedDocumentTtl(self.deleted_document_ttl.clone()),
         ]
     }
 }
@@ -146,6 +151,8 @@ pub enum PropertyChange {
     RevsLimit(u64),
     /// Purges remembered of each shard.
     PurgedInfosLimit(u64),
+    /// How long deleted documents are kept; `None` for what the settings of the nodes say. Programs of before do not know it.
+    DeletedDocumentTtl(Option<Ttl>),
 }
 
 impl From<Property> for PropertyChange {
@@ -154,6 +161,7 @@ impl From<Property> for PropertyChange {
             Property::Security(json) => PropertyChange::Security(json),
             Property::RevsLimit(limit) => PropertyChange::RevsLimit(limit),
             Property::PurgedInfosLimit(limit) => PropertyChange::PurgedInfosLimit(limit),
+            Property::DeletedDocumentTtl(ttl) => PropertyChange::DeletedDocumentTtl(ttl),
         }
     }
 }
@@ -164,6 +172,7 @@ impl From<PropertyChange> for Property {
             PropertyChange::Security(json) => Property::Security(json),
             PropertyChange::RevsLimit(limit) => Property::RevsLimit(limit),
             PropertyChange::PurgedInfosLimit(limit) => Property::PurgedInfosLimit(limit),
+            PropertyChange::DeletedDocumentTtl(ttl) => Property::DeletedDocumentTtl(ttl),
         }
     }
 }

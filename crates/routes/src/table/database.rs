@@ -169,6 +169,12 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             get("Lists purges.", "Object"),
         ]),
+    Row::database("GET,PUT,HEAD", "/{db}/_auto_purge", Class::Properties, |c| database(c, DatabaseRoute::AutoPurge))
+        .changed_by(Who::DatabaseAdmin).blind_writes(&["PUT"]).body(BodyClass::Small)
+        .operations(&[
+            get("Returns how long deleted documents are kept.", "AutoPurge"),
+            put("Sets how long deleted documents are kept.", "Ok").body("AutoPurge").status(201),
+        ]),
     Row::database("GET,DELETE", "/{db}/_time_seq", Class::Properties, |c| database(c, DatabaseRoute::TimeSeq))
         .changed_by(Who::DatabaseAdmin).cluster(Cluster::Local)
         .operations(&[
