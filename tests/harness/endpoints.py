@@ -34,6 +34,10 @@ POST /{db}/_purge                                        admin
 GET /{db}/_purged_infos                                  member
 GET /{db}/_purged_infos_limit                            member
 PUT /{db}/_purged_infos_limit                            db-admin
+GET /{db}/_auto_purge                                    member
+PUT /{db}/_auto_purge                                    db-admin
+GET /{db}/_time_seq                                      member
+DELETE /{db}/_time_seq                                   db-admin
 POST /{db}/_missing_revs                                 member
 POST /{db}/_revs_diff                                    member
 GET /{db}/_revs_limit                                    member

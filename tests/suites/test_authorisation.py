@@ -46,6 +46,7 @@ BODIES = {
     "_bulk_delete": {"docids": []},
     "_revs_limit": 1000,
     "_purged_infos_limit": 1000,
+    "_auto_purge": {"deleted_document_ttl": "infinity"},
     "_security": SECURITY,
     "_dbs_info": {"keys": ["matrix"]},
     "_cluster_setup": {"action": "nothing"},

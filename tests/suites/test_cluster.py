@@ -237,6 +237,8 @@ def test_other_writes(suite, nodes):
         nodes.everywhere(f"_security of node {i}", "/other/_security", security)
         nodes[i].expect(200, "PUT", "/other/_revs_limit", 50 + i)
         nodes.everywhere(f"_revs_limit of node {i}", "/other/_revs_limit", 50 + i)
+        nodes[i].expect(201, "PUT", "/other/_auto_purge", {"deleted_document_ttl": f"{i + 1}_days"})
+        nodes.everywhere(f"_auto_purge of node {i}", "/other/_auto_purge", {"deleted_document_ttl": f"{i + 1}_days"})
         nodes[i].expect(200, "PUT", "/other/_purged_infos_limit", 500 + i)
         nodes.everywhere(f"_purged_infos_limit of node {i}", "/other/_purged_infos_limit", 500 + i)
 

@@ -69,6 +69,7 @@ def fill(api, documents=300):
     api.expect(201, "PUT", "/plain/_design/views", {"views": {"n": {"map": "function (doc) { emit(doc.number); }", "reduce": "_count"}}})
     api.expect(200, "PUT", "/plain/_security", {"admins": {"names": ["anna"], "roles": []}, "members": {"names": [], "roles": ["staff"]}})
     api.expect(200, "PUT", "/plain/_revs_limit", 77)
+    api.expect(201, "PUT", "/plain/_auto_purge", {"deleted_document_ttl": "3_weeks"})
     for number in range(3):
         api.expect(201, "PUT", f"/plain/_local/checkpoint{number}", {"seq": number})
     inline = {
@@ -109,7 +110,7 @@ def same_databases(ctx, name, there, here, databases):
         a, b = leaves(there, db), leaves(here, db)
         differing = [key for key in a.keys() | b.keys() if a.get(key) != b.get(key)]
         ctx.report.check(f"{name}: {db} has the same revisions with the same content", not differing and len(a) == len(b), differing[:5], quiet=True)
-        for what in ("_security", "_revs_limit"):
+        for what in ("_security", "_revs_limit", "_auto_purge"):
             path = f"/{quote(db)}/{what}"
             ctx.report.equal(f"{name}: {db} has the same {what}", here.get(path).json, there.get(path).json, quiet=True)
         shape = [

@@ -33,6 +33,8 @@ AREAS = [
     "changes-validation",
     "mango-validation",
     "strict-input",
+    "time-seq",
+    "auto-purge",
     "reduce-limits",
     "server",
     "uuids",

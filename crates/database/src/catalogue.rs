@@ -6,6 +6,8 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
+use crate::auto_purge::Ttl;
+
 /// What is stored of a database beside its shards' rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DatabaseRecord {
@@ -24,6 +26,9 @@ pub struct DatabaseRecord {
     pub created_unix_s: u64,
     pub revs_limit: u64,
     pub purged_infos_limit: u64,
+    /// How long deleted documents are kept, if the database says so itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_document_ttl: Option<Ttl>,
     /// JSON text, as the client wrote it.
     pub security: String,
 }
@@ -139,11 +144,24 @@ mod tests {
             created_unix_s: 9,
             revs_limit: 10,
             purged_infos_limit: 11,
+            deleted_document_ttl: None,
             security: r#"{"a":1}"#.into(),
         };
         let text = br#"{"epoch":7,"uuid":"abababababababababababababababab","shards":[3,4],"contents":"each_shard","n":1,"partitioned":true,"created_unix_s":9,"revs_limit":10,"purged_infos_limit":11,"security":"{\"a\":1}"}"#;
         assert_eq!(record.encode(), text);
         assert_eq!(DatabaseRecord::decode(text).unwrap().encode(), text);
+        let with_ttl = DatabaseRecord {
+            deleted_document_ttl: Ttl::parse("30_days"),
+            ..record
+        };
+        let text = String::from_utf8(text.to_vec()).unwrap();
+        let text = text.replace(
+            r#","security""#,
+            r#","deleted_document_ttl":"30_days","security""#,
+        );
+        assert_eq!(with_ttl.encode(), text.as_bytes());
+        let decoded = DatabaseRecord::decode(text.as_bytes()).unwrap();
+        assert_eq!(decoded.encode(), text.as_bytes());
     }
 
     #[test]

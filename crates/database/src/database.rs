@@ -12,6 +12,7 @@ use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store
 use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
+use crate::auto_purge::Ttl;
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
 use crate::ending::{DELETED, Ending, REPLACED};
@@ -474,6 +475,16 @@ impl Database {
         self.change(Property::PurgedInfosLimit(limit)).await
     }
 
+    /// How long deleted documents are kept, if the database says so itself.
+    pub fn deleted_document_ttl(&self) -> Option<Ttl> {
+        self.record.read().deleted_document_ttl.clone()
+    }
+
+    /// Sets how long deleted documents are kept; `None` for what the server's settings say.
+    pub async fn set_deleted_document_ttl(self: &Arc<Self>, ttl: Option<Ttl>) -> Result<(), Error> {
+        self.change(Property::DeletedDocumentTtl(ttl)).await
+    }
+
     async fn change(self: &Arc<Self>, property: Property) -> Result<(), Error> {
         match self.order() {
             Some(order) => order.change(self, property).await,
@@ -495,6 +506,7 @@ impl Database {
                 Property::Security(json) => record.security = json,
                 Property::RevsLimit(limit) => record.revs_limit = limit,
                 Property::PurgedInfosLimit(limit) => record.purged_infos_limit = limit,
+                Property::DeletedDocumentTtl(ttl) => record.deleted_document_ttl = ttl,
             }
             let put = Store::put_database(&me.name, record.encode());
             let put = me.store.committer.put_for(me.shards[0].clone(), vec![put]);

@@ -349,6 +349,7 @@ impl Databases {
             created_unix_s: new.created_unix_s,
             revs_limit: REVS_LIMIT,
             purged_infos_limit: PURGED_INFOS_LIMIT,
+            deleted_document_ttl: None,
             security: new.security,
         };
         let done = self.store.create_database(name, q, |shards| {
@@ -534,6 +535,11 @@ impl Databases {
     /// Sets how many leaves a document may have: an edit that adds another one is refused.
     pub fn set_leaf_limit(&self, max: u64) {
         self.leaf_limit.store(max, Ordering::Relaxed);
+    }
+
+    /// Sets before which time, in seconds since 1970, changes are not recorded in time bins: the clock is wrong then.
+    pub fn set_time_seq_min(&self, unix_s: u64) {
+        self.store().set_time_seq_min(unix_s);
     }
 
     /// What is uploaded from now on is stored by these options.

@@ -8,6 +8,7 @@
 
 mod apart;
 mod attachments;
+mod auto_purge;
 mod catalogue;
 mod changes;
 pub mod check;
@@ -41,6 +42,7 @@ mod rules;
 mod select;
 mod seq;
 mod text;
+mod time_seq;
 mod turn;
 mod update;
 mod validate;
@@ -51,6 +53,7 @@ pub use apart::{WorkOwner, apart};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };
+pub use auto_purge::{DeletedDocuments, OldChanges, Ttl};
 pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
@@ -91,6 +94,7 @@ pub use text::{
     TextHit, TextIndex, TextInfo, TextOrder, TextQuery, TextRange, TextSortBy, TextSortKey,
     TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, texts_beside,
 };
+pub use time_seq::TimeBin;
 pub use turn::Turn;
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

@@ -6,6 +6,7 @@ use std::sync::{Arc, OnceLock};
 use storage::{ShardEdit, ShardPurge};
 
 use crate::Error;
+use crate::auto_purge::Ttl;
 use crate::catalogue::DatabaseUuid;
 use crate::database::Database;
 use crate::update::WriteTiming;
@@ -79,4 +80,6 @@ pub enum Property {
     RevsLimit(u64),
     /// Purges remembered of each shard.
     PurgedInfosLimit(u64),
+    /// How long deleted documents are kept; `None` for what the server's settings say.
+    DeletedDocumentTtl(Option<Ttl>),
 }

@@ -142,6 +142,7 @@ impl Databases {
                     Property::Security(record.security),
                     Property::RevsLimit(record.revs_limit),
                     Property::PurgedInfosLimit(record.purged_infos_limit),
+                    Property::DeletedDocumentTtl(record.deleted_document_ttl),
                 ],
                 name,
             });

@@ -124,6 +124,7 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
                 created_unix_s: crate::unix_seconds(),
                 revs_limit: REVS_LIMIT,
                 purged_infos_limit: PURGED_INFOS_LIMIT,
+                deleted_document_ttl: None,
                 // For admins only, until somebody says who else.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),

@@ -213,6 +213,8 @@ async fn properties(app: &App, req: &mut Request, access: &Access, route: Databa
         DatabaseRoute::RevsLimit => db::revs_limit(req, access).await,
         DatabaseRoute::PurgedInfosLimit => db::purged_infos_limit(req, access).await,
         DatabaseRoute::PurgedInfos => db::purged_infos(access),
+        DatabaseRoute::AutoPurge => db::auto_purge(app, req, access).await,
+        DatabaseRoute::TimeSeq => db::time_seq(app, req, access).await,
         DatabaseRoute::Purge => db::purge(req, access).await,
         DatabaseRoute::Security => db::security(app, req, access).await,
         DatabaseRoute::Compact(ddoc) => db::compact(req, access, ddoc.as_deref()).await,

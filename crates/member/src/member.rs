@@ -318,6 +318,12 @@ impl Member {
         all
     }
 
+    /// Whether this node does what one node is to do for all: of those that are alive, it is the first. For a moment two nodes, or
+    /// none, may be.
+    pub fn is_first(&self) -> bool {
+        self.members.live_before_me() == 0
+    }
+
     /// Returns the status of all slots here.
     pub fn slots(&self) -> Vec<SlotSummary> {
         self.replicas

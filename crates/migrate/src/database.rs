@@ -17,6 +17,9 @@ const WAIT_MAX: Duration = Duration::from_secs(30);
 /// a crash.
 const CHECKPOINT_EVERY_MS: u64 = 5000;
 
+/// A property that servers before CouchDB 3.6 do not have.
+const AUTO_PURGE: &str = "_auto_purge";
+
 /// Result of migrating a database.
 #[derive(Debug, Default)]
 pub struct Outcome {
@@ -131,12 +134,12 @@ impl Migration<'_> {
         }
     }
 
-    /// Returns the security object and the limit of revisions.
+    /// The security object, the limit of revisions, and how long deleted documents are kept.
     async fn properties(&self, write: bool, outcome: &mut Outcome) -> Result<(), Error> {
-        for property in ["_security", "_revs_limit"] {
+        for property in ["_security", "_revs_limit", AUTO_PURGE] {
             let path = [self.db, property];
-            let there = self.source.get(&path, &[]).await?;
-            let here = self.target.get(&path, &[]).await?;
+            let there = property_of(self.source, &path).await?;
+            let here = property_of(self.target, &path).await?;
             if there == here {
                 continue;
             }
@@ -205,5 +208,13 @@ fn may_pass(e: &Error) -> bool {
     match e {
         Error::Refused { status, .. } => *status >= 500 && *status != 501,
         e => e.is_passing(),
+    }
+}
+
+/// Reads a property of a database. A server without `_auto_purge` has no time to live.
+async fn property_of(server: &Server, path: &[&str; 2]) -> Result<Value, Error> {
+    match server.get(path, &[]).await {
+        Err(e) if path[1] == AUTO_PURGE && e.is_status(404) => Ok(json!({})),
+        read => read,
     }
 }

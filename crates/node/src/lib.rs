@@ -4,6 +4,7 @@
 #![forbid(unsafe_code)]
 
 mod access;
+mod auto_purge;
 mod backups;
 mod descriptors;
 mod design;
@@ -21,6 +22,7 @@ pub mod setup;
 mod value;
 
 pub use access::{Access, caller, require_login, require_server_admin};
+pub use auto_purge::{AutoPurge, counters as auto_purge_counters};
 pub use backups::counters as backup_counters;
 pub use backups::{Backups, Ended, Known, Made, Phase, Running};
 pub use descriptors::DescriptorPlan;

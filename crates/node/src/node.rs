@@ -12,6 +12,7 @@ use member::Member;
 use parking_lot::RwLock;
 use replicator::Replicator;
 
+use crate::auto_purge::AutoPurge;
 use crate::backups::Backups;
 use crate::memory::MemoryPlan;
 use crate::replication::Surroundings;
@@ -29,6 +30,8 @@ pub struct Node {
     pub replicator: Arc<Replicator>,
     /// The backups that it makes.
     pub backups: Arc<Backups>,
+    /// Purges of documents that were deleted long ago.
+    pub auto_purge: Arc<AutoPurge>,
     /// The server's id, of `[couchdb] uuid`.
     pub uuid: String,
     /// Its name among the nodes of a cluster, of `[couchdb] node_name`.
@@ -69,6 +72,7 @@ impl Node {
         let node = Arc::new_cyclic(|me| Node {
             replicator: Replicator::new(databases.clone(), Arc::new(Surroundings(me.clone()))),
             backups: Backups::new(databases.clone(), config.clone(), uuid.clone()),
+            auto_purge: AutoPurge::new(me.clone()),
             databases,
             auth,
             uuid,
@@ -96,6 +100,7 @@ impl Node {
         settings::tell(&settings, &self.databases);
         *uuids = Arc::new(UuidGenerator::new(settings::uuid_algorithm(&settings)));
         self.backups.reread();
+        self.auto_purge.reread(&settings.couch_auto_purge_plugin);
     }
 
     /// What the configuration says now.

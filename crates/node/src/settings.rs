@@ -10,6 +10,7 @@ pub fn tell(settings: &Settings, databases: &Databases) {
     databases.set_reduce_limit(reduce_limit(&settings.query_server_config));
     databases.set_leaf_limit(settings.couchdb.max_document_leaves);
     databases.set_attachment_options(attachment_options(settings));
+    databases.set_time_seq_min(settings.couchdb.time_seq_min_time);
 }
 
 /// When a reduction is too large; `None` for never.

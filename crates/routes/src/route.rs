@@ -210,6 +210,10 @@ pub enum DatabaseRoute {
     PurgedInfosLimit,
     /// `_purged_infos`
     PurgedInfos,
+    /// `_auto_purge`
+    AutoPurge,
+    /// `_time_seq`
+    TimeSeq,
     /// `_purge`
     Purge,
     /// `_compact`, or the id of a design document whose views are compacted.

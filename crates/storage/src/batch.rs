@@ -24,6 +24,7 @@ use crate::purges;
 use crate::record::{Record, RecordHead};
 use crate::row::{self, Delta};
 use crate::shard::Shard;
+use crate::time_seq::TimeSeq;
 use crate::tree::{BULK_EDITS_MIN, Counted, KeptTrees, Tree};
 use crate::varint::put;
 use crate::winners::Winners;
@@ -35,11 +36,34 @@ pub struct Touched {
     /// The effect of each change on the counts, by seq.
     pub deltas: Vec<(u64, DocId, Delta)>,
     meta_changed: bool,
+    /// Its seq before the batch.
+    seq_before: u64,
+    time_bins: TimeBins,
     /// Why its documents cannot be changed.
     unreadable: Option<Error>,
 }
 
+/// What becomes of a shard's time bins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum TimeBins {
+    Kept,
+    /// They are removed before the batch's changes.
+    Reset,
+    /// A new one begins, which ends at this time in seconds since 1970.
+    Begun(u64),
+}
+
 impl Touched {
+    /// Notes what is known of the shard's time bins once the batch is written.
+    pub fn publish_time_bins(&self) {
+        let ends = &self.shard.time_bin_ends;
+        match self.time_bins {
+            TimeBins::Kept => {}
+            TimeBins::Reset => ends.store(0, Relaxed),
+            TimeBins::Begun(until) => ends.store(until, Relaxed),
+        }
+    }
+
     /// Replaces a row's contribution to the digest.
     fn replace_share(&mut self, before: u128, after: u128) {
         if let Some(digest) = &mut self.meta.digest {
@@ -196,12 +220,15 @@ impl<'e> Batch<'e> {
         let unreadable = shard.loaded(&mut state).err();
         let meta = state.meta.clone();
         drop(state);
+        let seq_before = meta.update_seq;
         let i = self.touched.len();
         self.touched.push(Touched {
             shard: shard.clone(),
             meta,
             deltas: vec![],
             meta_changed: false,
+            seq_before,
+            time_bins: TimeBins::Kept,
             unreadable,
         });
         self.shard_index.insert(shard.number, i);
@@ -573,8 +600,52 @@ impl<'e> Batch<'e> {
         }
     }
 
-    /// Adds the final rows, records and counters.
-    pub fn finish(&mut self) {
+    /// Removes a shard's time bins.
+    pub fn reset_time_seq(&mut self, shard: &Arc<Shard>) -> Result<(), Error> {
+        let i = self.touch(shard)?;
+        let touched = &mut self.touched[i];
+        touched.time_bins = TimeBins::Reset;
+        touched.meta_changed = true;
+        let key = keys::meta::time_seq(shard.number);
+        self.wb.delete_cf(self.engine.cf(Keyspace::Meta), key);
+        Ok(())
+    }
+
+    /// Begins time bins for changed shards whose last one has ended. Reads nothing as long as it has not.
+    fn record_times(&mut self) -> Result<(), Error> {
+        let Some(now) = self.engine.recording.now() else {
+            return Ok(());
+        };
+        let changed = |t: &&mut Touched| t.meta.update_seq > t.seq_before;
+        for touched in self.touched.iter_mut().filter(changed) {
+            let shard = &touched.shard;
+            let is_reset = touched.time_bins == TimeBins::Reset;
+            if !is_reset && now < shard.time_bin_ends.load(Relaxed) {
+                continue;
+            }
+            let key = keys::meta::time_seq(shard.number);
+            let stored = match is_reset {
+                true => None,
+                false => self.engine.get(Keyspace::Meta, &key)?,
+            };
+            let decoded = stored.as_deref().map(TimeSeq::decode).transpose();
+            let mut bins = decoded.unwrap_or_else(|error| {
+                // Without old bins feeds since a time begin earlier.
+                tracing::warn!(shard = shard.number, %error, "time bins are rebuilt");
+                None
+            });
+            let bins = bins.get_or_insert_default();
+            if bins.record(now, touched.seq_before) {
+                let cf = self.engine.cf(Keyspace::Meta);
+                self.wb.put_cf(cf, key, bins.encode());
+            }
+            touched.time_bins = TimeBins::Begun(bins.current_ends());
+        }
+        Ok(())
+    }
+
+    /// Adds the final rows, records, counters and time bins.
+    pub fn finish(&mut self) -> Result<(), Error> {
         let cf = self.engine.cf(Keyspace::ById);
         for doc in self.docs.iter_mut().filter(|d| d.changed) {
             let touched = &mut self.touched[doc.touched];
@@ -615,6 +686,7 @@ impl<'e> Batch<'e> {
             self.wb
                 .put_cf(cf, keys::meta::shard(t.shard.number), t.meta.encode());
         }
+        self.record_times()
     }
 
     /// Calls `f` with the key of each changed document that readers may have cached.

@@ -31,6 +31,7 @@ use crate::keys::{self, ShardNumber};
 use crate::keyspace::{self, BLOB_GC_AGE_CUTOFF, Keyspace};
 use crate::native::{self, log_env};
 use crate::snapshot::{Snapshot, Value};
+use crate::time_seq::{self, RecordingClock};
 use crate::wal;
 use crate::winners::Winners;
 use crate::writes::Writes;
@@ -55,6 +56,8 @@ pub struct StoreOptions {
     pub reserve_bytes: u64,
     /// Maximum number of open table files.
     pub open_files_max: i32,
+    /// The time in seconds since 1970, by which changes are recorded ([`crate::TimeSeq`]).
+    pub now_unix_s: fn() -> u64,
 }
 
 impl Default for StoreOptions {
@@ -68,6 +71,7 @@ impl Default for StoreOptions {
             accept_damaged_log: false,
             reserve_bytes: 8 << 20,
             open_files_max: OPEN_FILES_MAX,
+            now_unix_s: time_seq::system_time_unix_s,
         }
     }
 }
@@ -79,6 +83,8 @@ pub struct Engine {
     cache: Cache,
     cache_capacity_bytes: usize,
     pub(crate) winners: Winners,
+    /// Which time changes are recorded under.
+    pub(crate) recording: RecordingClock,
     /// Locked while files are ingested and while a copy is made: the engine's copy may otherwise
     /// contain records logged after files were ingested, but not the files.
     pub(crate) adding_files: parking_lot::Mutex<()>,
@@ -237,6 +243,7 @@ impl Engine {
             cache,
             cache_capacity_bytes: options.block_cache_bytes,
             winners: Winners::new(options.documents_bytes),
+            recording: RecordingClock::new(options.now_unix_s),
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
             health,

@@ -57,6 +57,7 @@ fn keys_have_these_bytes() {
     );
     assert_eq!(hex(meta::index_state(3)), "6d00000003");
     assert_eq!(hex(meta::dropped(3)), "7800000003");
+    assert_eq!(hex(meta::time_seq(4)), "7400000004");
     let content = crate::contents::reference(7, &[1; 32], 8, 9);
     assert_eq!(
         hex(content),

@@ -96,6 +96,15 @@ pub mod meta {
         k
     }
 
+    /// Time bins of a shard.
+    pub const TIME_SEQ: u8 = b't';
+
+    pub fn time_seq(n: ShardNumber) -> [u8; 5] {
+        let mut k = shard(n);
+        k[0] = TIME_SEQ;
+        k
+    }
+
     pub fn dropped(n: ShardNumber) -> [u8; 5] {
         let mut k = shard(n);
         k[0] = DROPPED;

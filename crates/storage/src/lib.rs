@@ -40,6 +40,7 @@ mod snapshot;
 mod space;
 mod store;
 mod summary;
+mod time_seq;
 mod tree;
 pub mod varint;
 mod wal;
@@ -75,4 +76,5 @@ pub use slot::{
 pub use snapshot::{Cursor, Snapshot, Value};
 pub use store::{Signature, Store, folder_in, folders_in};
 pub use summary::{IdBlocks, Summary};
+pub use time_seq::{TimePlace, TimeSeq};
 pub use writes::Writes;

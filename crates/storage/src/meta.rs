@@ -64,13 +64,21 @@ impl ShardMeta {
     /// # Errors
     /// [`Error::Corrupt`].
     pub fn decode(value: &[u8]) -> Result<ShardMeta, Error> {
+        ShardMeta::split(value).map(|(meta, _)| meta)
+    }
+
+    /// Reads the stored form, and returns what follows it.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`].
+    pub(crate) fn split(value: &[u8]) -> Result<(ShardMeta, &[u8]), Error> {
         let mut r = Reader::new(value, "shard counters");
         let with_digest = match r.byte()? {
             VERSION => false,
             VERSION_WITH_DIGEST => true,
             _ => return Err(r.corrupt()),
         };
-        Ok(ShardMeta {
+        let meta = ShardMeta {
             update_seq: r.varint()?,
             doc_count: r.varint()?,
             doc_del_count: r.varint()?,
@@ -85,7 +93,8 @@ impl ShardMeta {
             } else {
                 None
             },
-        })
+        };
+        Ok((meta, r.rest))
     }
 
     /// Estimates the live part of files of `file_bytes` bytes: by rows, since the size of

@@ -1,7 +1,7 @@
 //! One range of one database: its counters, its summary, and reads of its keyspaces.
 
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use parking_lot::Mutex;
 
@@ -14,6 +14,7 @@ use crate::record::{Record, RecordHead};
 use crate::row::{Body, Row};
 use crate::snapshot::{Cursor, Snapshot};
 use crate::summary::{Block, CHUNK_SEQS, IdBlocks, Summary};
+use crate::time_seq::TimeSeq;
 
 /// Replaying fewer changes than this is faster than saving and loading a summary.
 pub(crate) const UNSAVED_CHANGES_MAX: u64 = 1024;
@@ -36,6 +37,8 @@ pub struct Shard {
     pub(crate) dropped: AtomicBool,
     /// The writer holds it, to save its summary.
     pub(crate) is_dirty: AtomicBool,
+    /// Until when changes need no new time bin, in seconds since 1970; 0 when that is not known.
+    pub(crate) time_bin_ends: AtomicU64,
     /// It has a digest: known without the lock, for edits that need nothing else of the shard.
     pub(crate) has_digest: AtomicBool,
 }
@@ -65,6 +68,7 @@ impl Shard {
             }),
             dropped: AtomicBool::new(false),
             is_dirty: AtomicBool::new(false),
+            time_bin_ends: AtomicU64::new(0),
         })
     }
 
@@ -149,6 +153,18 @@ impl Shard {
     /// [`Error::Dropped`], and those of the engine.
     pub fn view(&self) -> Result<View, Error> {
         Ok(self.view_with(|_| ())?.0)
+    }
+
+    /// Reads its time bins.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of the engine.
+    pub fn time_seq(&self) -> Result<TimeSeq, Error> {
+        let key = keys::meta::time_seq(self.number);
+        match self.engine.get(Keyspace::Meta, &key)? {
+            Some(value) => TimeSeq::decode(&value),
+            None => Ok(TimeSeq::default()),
+        }
     }
 
     /// Returns the number of listed changes after `seq`.

@@ -17,9 +17,11 @@ use crate::engine::{Engine, StoreOptions, WriteFailure};
 use crate::keys::{self, ShardNumber, meta};
 use crate::keyspace::Keyspace;
 use crate::last_backup;
+use crate::meta::ShardMeta;
 use crate::shard::Shard;
 use crate::snapshot::Snapshot;
 use crate::space::{self, Husks};
+use crate::time_seq::TimeSeq;
 
 /// Format of everything in the store; a store of another format is refused.
 pub(crate) const FORMAT: &[u8] = b"settee 1";
@@ -255,6 +257,7 @@ impl Store {
         let mut wb = WriteBatch::default();
         // An edit in the batch of the drop writes its counters after it.
         wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::shard(shard));
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::time_seq(shard));
         self.engine.write(wb, false)
     }
 
@@ -403,6 +406,28 @@ impl Store {
         self.engine.checkpoint(target)
     }
 
+    /// Reads the newest seq of a shard and its time bins. The shard need not be open.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of the engine.
+    pub fn times_of(&self, shard: ShardNumber) -> Result<(u64, TimeSeq), Error> {
+        let bins = match self.engine.get(Keyspace::Meta, &meta::time_seq(shard))? {
+            Some(value) => TimeSeq::decode(&value)?,
+            None => TimeSeq::default(),
+        };
+        // Read after the bins, so that it is not less than theirs.
+        let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
+        let counters = counters
+            .map(|value| ShardMeta::decode(&value))
+            .transpose()?;
+        Ok((counters.map_or(0, |meta| meta.update_seq), bins))
+    }
+
+    /// Changes made before this time, in seconds since 1970, are not recorded in time bins from now on.
+    pub fn set_time_seq_min(&self, unix_s: u64) {
+        self.engine.recording.set_min(unix_s);
+    }
+
     /// Records that a backup of such a copy was made.
     pub fn note_backup(&self) {
         last_backup::note(self.engine.path());
@@ -490,7 +515,8 @@ pub(crate) fn drop_puts(shards: &[Arc<Shard>]) -> impl Iterator<Item = Put> {
     shards.iter().flat_map(|shard| {
         let n = shard.number;
         let listed = (Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![]));
-        [listed, (Keyspace::Meta, meta::shard(n).to_vec(), None)]
+        let gone = |key: [u8; 5]| (Keyspace::Meta, key.to_vec(), None);
+        [listed, gone(meta::shard(n)), gone(meta::time_seq(n))]
     })
 }
 

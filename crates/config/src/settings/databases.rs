@@ -1,6 +1,9 @@
 //! Databases, their documents, indexes and storage.
 
-use super::kind::{Bool, Count, Int, Limit, Milliseconds, NodeName, Shards, Text};
+use super::kind::{
+    Bool, Count, Int, Limit, Milliseconds, NodeName, Period, PeriodText, Shards, Text,
+};
+use super::server::LogLevel;
 
 section! {
     /// Databases and documents.
@@ -35,6 +38,10 @@ section! {
         max_bulk_docs_count: Limit = "250000",
         /// Maximum number of documents in one _bulk_get request.
         max_bulk_get_count: Limit = "infinity",
+        /// Changes made before this time are not recorded in the time bins that
+        /// _changes?since=TIME uses, in seconds since 1970: the clock of a machine that has just
+        /// started may be wrong. The default is 2025-08-01.
+        time_seq_min_time: Limit = "1754006400",
         /// Allow administrators to change the security object of the user database.
         users_db_security_editable: Bool = "false",
         /// Access to databases without a security object.
@@ -125,6 +132,34 @@ section! {
     pub struct Purge in "purge" {
         /// Maximum number of revisions in one _purge request.
         max_revisions_number: Limit = "infinity",
+    }
+}
+
+section! {
+    /// Purging documents that were deleted long ago, in the background.
+    pub struct CouchAutoPurgePlugin in "couch_auto_purge_plugin" {
+        /// How long deleted documents are kept: a number, _ and a unit (1000_sec, 30_min, 8_hours,
+        /// 2_days, 3_weeks, 1_month, 2_years), or infinity. Without a value they are kept for ever.
+        /// A database may have its own value (_auto_purge).
+        deleted_document_ttl: Option<PeriodText>,
+        /// How often the server searches for such documents.
+        repeat: Period = "10_min",
+        /// Minimum number of revisions in one purge, except in the last one of a shard.
+        min_batch_size: Count = "250",
+        /// Maximum number of revisions in one purge.
+        max_batch_size: Count = "500",
+        /// Search and log, but purge nothing.
+        dry_run: Bool = "false",
+        /// Level of the log line about the purges of a database.
+        log_level: LogLevel = "info",
+    }
+}
+
+section! {
+    /// Work in the background that goes through databases.
+    pub struct CouchScanner in "couch_scanner" {
+        /// Maximum number of revisions that automatic purges remove per second.
+        doc_write_rate_limit: Int = "500",
     }
 }
 

@@ -139,6 +139,15 @@ kind! {
     Seconds: Duration, Duration, "a whole number", |text: &str| number(text).map(Duration::from_secs)
 }
 kind! {
+    /// A period such as `30_min` or `2_weeks`, or `infinity`, which is [`u64::MAX`]: in seconds.
+    Period: u64, Text, "a number, _ and a unit (30_min, 8_hours, 2_days), or infinity", period_s
+}
+kind! {
+    /// A [`Period`], as it is written.
+    PeriodText: String, Text, "a number, _ and a unit (30_min, 8_hours, 2_days), or infinity",
+    |text: &str| period_s(text).map(|_| text.to_owned())
+}
+kind! {
     /// A number, which may have a fraction.
     Ratio: f64, Number, "a number", |text: &str| text.parse().ok().filter(|n: &f64| n.is_finite())
 }
@@ -189,6 +198,30 @@ pub type Shards = Between<1, 256>;
 
 fn number(text: &str) -> Option<u64> {
     text.parse().ok()
+}
+
+/// Reads a period as CouchDB's plugins do: a number, `_` and a unit, or `infinity`, which is [`u64::MAX`]. A month has 30 days, a
+/// year 365. In seconds.
+pub fn period_s(text: &str) -> Option<u64> {
+    const DAY_S: u64 = 86_400;
+    if text == "infinity" {
+        return Some(u64::MAX);
+    }
+    let (number, unit) = text.split_once('_')?;
+    let unit_s = match unit {
+        "s" | "sec" | "second" | "seconds" => 1,
+        "min" | "minute" | "minutes" => 60,
+        "h" | "hrs" | "hour" | "hours" => 3_600,
+        "d" | "day" | "days" => DAY_S,
+        "w" | "week" | "weeks" => 7 * DAY_S,
+        "mon" | "month" | "months" => 30 * DAY_S,
+        "y" | "year" | "years" => 365 * DAY_S,
+        _ => return None,
+    };
+    let digits = number.strip_prefix('+').unwrap_or(number);
+    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
+    let number = digits.parse().unwrap_or(u64::MAX);
+    (is_number && number > 0).then(|| number.saturating_mul(unit_s))
 }
 
 fn words(text: &str) -> Vec<String> {

@@ -24,6 +24,7 @@ mod users;
 pub use databases::*;
 pub use file_only::{is_file_only, is_file_only_section};
 pub use functions::*;
+pub use kind::period_s;
 pub use replication::*;
 pub(crate) use section::is_secret;
 pub use section::{About, Setting, is_masked};
@@ -83,6 +84,8 @@ sections! {
     ssl: Ssl,
     mango: Mango,
     purge: Purge,
+    couch_auto_purge_plugin: CouchAutoPurgePlugin,
+    couch_scanner: CouchScanner,
     functions: Functions,
     query_servers: QueryServers,
     ken: Ken,

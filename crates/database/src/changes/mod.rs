@@ -21,6 +21,7 @@ use crate::database::Database;
 use crate::find::ScanTurns;
 use crate::rules::Watch;
 use crate::seq::Seqs;
+use crate::time_seq::time_of;
 use crate::turn::Turn;
 use row::Wrote;
 
@@ -72,7 +73,13 @@ impl Database {
                 epoch,
                 at: ends.clone(),
             },
-            Since::Seq(text) => known(Seqs::parse(text, epoch, shards.len())?, &ends),
+            Since::Seq(text) => match time_of(text) {
+                Some(time) => Seqs {
+                    epoch,
+                    at: self.seqs_since(time?, &ends)?,
+                },
+                None => known(Seqs::parse(text, epoch, shards.len())?, &ends),
+            },
         };
         let mut feed = Changes {
             db: self.clone(),

@@ -54,7 +54,8 @@ pub enum Since {
     Start,
     /// After the last one.
     Now,
-    /// An update seq as a client sent it.
+    /// After an update seq as a client sent it, or at a time (`2026-11-28T12:00:00Z`). A feed since a time may begin with older
+    /// changes: those of the same time bin ([`storage::TimeSeq`]).
     Seq(String),
 }
 

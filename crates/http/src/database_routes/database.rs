@@ -1,5 +1,6 @@
 //! A database itself: creation, information, properties, purges, maintenance.
 
+use database::Ttl;
 use document::{DocId, Rev};
 use serde_json::{Map, Value, json};
 
@@ -133,6 +134,48 @@ pub fn purged_infos(access: &Access) -> Answer {
         .map(|p| json!({"id": p.id, "revs": rev_strings(&p.revs)}))
         .collect();
     Ok(Reply::json(200, &json!({"purged_infos": infos})))
+}
+
+pub async fn auto_purge(app: &App, req: &mut Request, access: &Access) -> Answer {
+    if req.method != "PUT" {
+        let mut own = Map::new();
+        if let Some(ttl) = access.db.deleted_document_ttl() {
+            own.insert("deleted_document_ttl".into(), ttl.as_str().into());
+        }
+        return Ok(Reply::json(200, &own.into()));
+    }
+    req.require_json()?;
+    let mut ttl = None;
+    for (name, value) in req.json_object().await? {
+        if name != "deleted_document_ttl" {
+            return Err(ApiError::bad_request("invalid auto purge property"));
+        }
+        let parsed = value.as_str().and_then(Ttl::parse);
+        let reason = "deleted_document_ttl must be a valid string";
+        ttl = Some(parsed.ok_or_else(|| ApiError::bad_request(reason))?);
+    }
+    access.db.set_deleted_document_ttl(ttl).await?;
+    app.node.auto_purge.wake();
+    Ok(Reply::json_bytes(201, "{\"ok\":true}\n"))
+}
+
+pub async fn time_seq(app: &App, req: &Request, access: &Access) -> Answer {
+    if req.method == "DELETE" {
+        access.db.reset_time_seq().await?;
+        return Ok(Reply::ok());
+    }
+    let mut ranges = Map::new();
+    for (shard, bins) in access.db.time_seq()? {
+        let bins: Vec<Value> = bins
+            .into_iter()
+            .map(|bin| json!([bin.start, bin.changes]))
+            .collect();
+        // Each node has its own.
+        let mut nodes = Map::new();
+        nodes.insert(app.node.name.clone(), bins.into());
+        ranges.insert(shard.range, nodes.into());
+    }
+    Ok(Reply::json(200, &json!({"time_seq": ranges})))
 }
 
 fn rev_strings(revs: &[Rev]) -> Vec<String> {

@@ -217,11 +217,9 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
 
 /// What runs in the background, as `_active_tasks` lists it.
 pub fn tasks(app: &App) -> Vec<Value> {
-    let mut tasks: Vec<Value> = app
-        .node
-        .databases
-        .tasks()
-        .iter()
+    let databases = app.node.databases.tasks().into_iter();
+    let mut tasks: Vec<Value> = databases
+        .chain(app.node.auto_purge.task())
         .map(|t| {
             let mut task = json!({
                 "type": t.kind,

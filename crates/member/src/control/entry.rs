@@ -1,7 +1,7 @@
 //! Entries of the control slot: changes of cluster-wide state.
 
 use cluster::NodeId;
-use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT};
+use database::{DatabaseUuid, NewDatabase, PURGED_INFOS_LIMIT, Property, REVS_LIMIT, Ttl};
 use serde::{Deserialize, Serialize};
 
 /// A change of cluster-wide state. The proposer fills in all random values and times.
@@ -89,6 +89,9 @@ pub struct CataloguedDatabase {
     /// Number of purges remembered of each shard, if set.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub purged_infos_limit: Option<u64>,
+    /// How long deleted documents are kept, where that was said.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub deleted_document_ttl: Option<Ttl>,
     /// The catalogue version that first contained it.
     #[serde(default)]
     pub since: u64,
@@ -109,6 +112,7 @@ impl CataloguedDatabase {
             security: new.security,
             revs_limit: None,
             purged_infos_limit: None,
+            deleted_document_ttl: None,
             since: 0,
             is_going: false,
         }
@@ -127,12 +131,13 @@ impl CataloguedDatabase {
     }
 
     /// Returns all properties that can be changed.
-    pub fn properties(&self) -> [Property; 3] {
+    pub fn properties(&self) -> [Property; 4] {
         let purged_infos_limit = self.purged_infos_limit;
         [
             Property::Security(self.security.clone()),
             Property::RevsLimit(self.revs_limit.unwrap_or(REVS_LIMIT)),
             Property::PurgedInfosLimit(purged_infos_limit.unwrap_or(PURGED_INFOS_LIMIT)),
+            Property::DeletedDocumentTtl(self.deleted_document_ttl.clone()),
         ]
     }
 }
@@ -147,6 +152,8 @@ pub enum PropertyChange {
     RevsLimit(u64),
     /// Number of purges remembered of each shard.
     PurgedInfosLimit(u64),
+    /// How long deleted documents are kept; `None` for what the settings of the nodes say. Programs of before do not know it.
+    DeletedDocumentTtl(Option<Ttl>),
 }
 
 impl From<Property> for PropertyChange {
@@ -155,6 +162,7 @@ impl From<Property> for PropertyChange {
             Property::Security(json) => PropertyChange::Security(json),
             Property::RevsLimit(limit) => PropertyChange::RevsLimit(limit),
             Property::PurgedInfosLimit(limit) => PropertyChange::PurgedInfosLimit(limit),
+            Property::DeletedDocumentTtl(ttl) => PropertyChange::DeletedDocumentTtl(ttl),
         }
     }
 }
@@ -165,6 +173,7 @@ impl From<PropertyChange> for Property {
             PropertyChange::Security(json) => Property::Security(json),
             PropertyChange::RevsLimit(limit) => Property::RevsLimit(limit),
             PropertyChange::PurgedInfosLimit(limit) => Property::PurgedInfosLimit(limit),
+            PropertyChange::DeletedDocumentTtl(ttl) => Property::DeletedDocumentTtl(ttl),
         }
     }
 }

@@ -296,6 +296,7 @@ impl ControlState {
             PropertyChange::Security(json) => database.security = json,
             PropertyChange::RevsLimit(limit) => database.revs_limit = Some(limit),
             PropertyChange::PurgedInfosLimit(limit) => database.purged_infos_limit = Some(limit),
+            PropertyChange::DeletedDocumentTtl(ttl) => database.deleted_document_ttl = ttl,
         }
         let row = (named(DATABASE, &name), Some(text(&*database)));
         Ok((vec![row], Effect::Change { name, uuid, change }))

@@ -170,6 +170,18 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             get("Lists purges.", "Object"),
         ]),
+    Row::database("GET,PUT,HEAD", "/{db}/_auto_purge", Class::Properties, |c| database(c, DatabaseRoute::AutoPurge))
+        .changed_by(Who::DatabaseAdmin).blind_writes(&["PUT"]).body(BodyClass::Small)
+        .operations(&[
+            get("Returns how long deleted documents are kept.", "AutoPurge"),
+            put("Sets how long deleted documents are kept.", "Ok").body("AutoPurge").status(201),
+        ]),
+    Row::database("GET,DELETE", "/{db}/_time_seq", Class::Properties, |c| database(c, DatabaseRoute::TimeSeq))
+        .changed_by(Who::DatabaseAdmin).cluster(Cluster::Local)
+        .operations(&[
+            get("Returns how many changes were made when.", "TimeSeq"),
+            delete("Forgets how many changes were made when.", "Ok"),
+        ]),
     Row::database("POST", "/{db}/_purge", Class::Purge, |c| database(c, DatabaseRoute::Purge))
         .who_may(Who::ServerAdmin).rewrites_read().body(BodyClass::Small)
         .operations(&[

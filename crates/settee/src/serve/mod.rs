@@ -143,11 +143,12 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
-/// Begins what the server does without being asked: replications, and backups, which nobody waits for either.
+/// Begins what the server does without being asked: replications, and backups and purges, which nobody waits for either.
 fn begin_background(app: &App, replication: &tokio::runtime::Runtime) {
     let node = &app.node;
     node.replicator.run_jobs_on(replication.handle().clone());
     node.backups.run_on(replication.handle());
+    node.auto_purge.run_on(replication.handle());
 }
 
 /// Serves a data directory to this process alone, at a free port and for an admin of the moment, while `work` runs; it

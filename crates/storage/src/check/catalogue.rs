@@ -10,6 +10,7 @@ use crate::keyspace::Keyspace;
 use crate::meta::ShardMeta;
 use crate::slot::rows::{self, Head, SessionHead};
 use crate::store::{FORMAT, Signature};
+use crate::time_seq::TimeSeq;
 
 /// The owners that the catalogue names.
 #[derive(Debug, Default)]
@@ -22,7 +23,7 @@ pub struct Owned {
     pub dropped: BTreeSet<ShardNumber>,
     /// Slots of a cluster.
     pub slots: BTreeSet<u16>,
-    /// Shards with counters, and indexes with a state.
+    /// Shards with counters or time bins, and indexes with a state.
     shards: BTreeSet<ShardNumber>,
     states: BTreeSet<ShardNumber>,
     next_shard: ShardNumber,
@@ -189,6 +190,10 @@ fn read(
                 .push((signature.try_into().ok()?, index));
         }
         b'm' => drop(owned.states.insert(number()?)),
+        meta::TIME_SEQ => {
+            owned.shards.insert(number()?);
+            TimeSeq::decode(value).ok()?;
+        }
         meta::DROPPED => drop(owned.dropped.insert(number()?)),
         meta::UPLOAD if rest.len() == 12 && (value.is_empty() || value.len() == 32) => {}
         meta::SLOT => {

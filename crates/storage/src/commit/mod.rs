@@ -264,6 +264,13 @@ impl Committer {
         rx
     }
 
+    /// Removes the time bins of a shard.
+    pub fn reset_time_seq(&self, shard: Arc<Shard>) -> oneshot::Receiver<Result<(), Error>> {
+        let (reply, rx) = oneshot::channel();
+        self.push(Op::ResetTimeSeq { shard, reply });
+        rx
+    }
+
     fn push_put(
         &self,
         puts: Vec<Put>,

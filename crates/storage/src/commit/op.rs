@@ -104,6 +104,11 @@ pub(super) enum Op {
         keep: u64,
         reply: Reply<()>,
     },
+    /// Removes a shard's time bins.
+    ResetTimeSeq {
+        shard: Arc<Shard>,
+        reply: Reply<()>,
+    },
     Put {
         puts: Vec<Put>,
         /// The shard that the puts are about, and the number of its superseded rows that they
@@ -206,6 +211,7 @@ impl Op {
             Op::Edits { .. } | Op::Purge { .. } | Op::Slot { .. } | Op::Install { .. } => true,
             Op::Put { .. }
             | Op::TrimPurges { .. }
+            | Op::ResetTimeSeq { .. }
             | Op::DropSlot { .. }
             | Op::Sync { .. }
             | Op::Save { .. } => false,
@@ -251,6 +257,7 @@ impl Op {
             }
             Op::Put { .. }
             | Op::TrimPurges { .. }
+            | Op::ResetTimeSeq { .. }
             | Op::DropSlot { .. }
             | Op::Install { .. }
             | Op::Sync { .. }
@@ -275,6 +282,7 @@ impl Op {
             Op::Slot { reply, .. } => drop(reply.send(Err(e))),
             Op::Put { reply, .. }
             | Op::TrimPurges { reply, .. }
+            | Op::ResetTimeSeq { reply, .. }
             | Op::DropSlot { reply, .. }
             | Op::Install { reply, .. }
             | Op::Sync { reply }
@@ -359,6 +367,10 @@ fn apply_whole<'e>(op: &'e Op, earlier: &[Op], work: &mut Work<'e>) -> Result<An
             work.batch.trim_purges(shard, *keep)?;
             Answer::Done
         }
+        Op::ResetTimeSeq { shard, .. } => match work.batch.reset_time_seq(shard) {
+            Ok(()) => Answer::Done,
+            Err(e) => Answer::Failed(e),
+        },
         Op::DropSlot { slot, .. } => {
             work.slots.drop_slot(*slot);
             Answer::Done
@@ -427,7 +439,7 @@ fn refusal(work: &Work<'_>, i: usize, op: &Op) -> Option<Error> {
         Op::Edits { edits, .. } => read.find_map(|i| refused(&edits[i].shard, &edits[i].edit.id)),
         Op::Purge { purges, .. } => read.find_map(|i| refused(&purges[i].shard, &purges[i].id)),
         Op::Put { compacted, .. } => compacted.as_ref().and_then(|(s, _)| gone(s)),
-        Op::TrimPurges { shard, .. } => gone(shard),
+        Op::TrimPurges { shard, .. } | Op::ResetTimeSeq { shard, .. } => gone(shard),
         Op::Install { installation, .. } => installation.replaced.iter().find_map(gone),
         // A slot's write is checked when it is applied.
         Op::Slot { .. } | Op::DropSlot { .. } | Op::Sync { .. } | Op::Save { .. } => None,
@@ -521,6 +533,7 @@ fn answer_whole(op: Op, answer: Answer) {
         (
             Op::Put { reply, .. }
             | Op::TrimPurges { reply, .. }
+            | Op::ResetTimeSeq { reply, .. }
             | Op::DropSlot { reply, .. }
             | Op::Install { reply, .. }
             | Op::Sync { reply }

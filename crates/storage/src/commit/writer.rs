@@ -315,7 +315,7 @@ impl Writer {
         counters.requests.fetch_add(ended.count() as u64, Relaxed);
         let edits: usize = answers.iter().map(Answer::edits).sum();
         counters.edits.fetch_add(edits as u64, Relaxed);
-        work.batch.finish();
+        work.batch.finish()?;
         work.slots.finish(&mut work.batch.wb)?;
         Ok((work.batch, answers))
     }
@@ -323,6 +323,7 @@ impl Writer {
     /// Makes the written state visible to readers and saves summaries that are due.
     fn publish(&mut self, batch: Batch<'_>) {
         for touched in batch.into_touched() {
+            touched.publish_time_bins();
             let shard = &touched.shard;
             let seq = touched.meta.update_seq;
             let written = ShardCommit {

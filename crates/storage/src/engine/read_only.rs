@@ -9,6 +9,7 @@ use rocksdb::{Cache, ColumnFamilyDescriptor, DB, DBRecoveryMode, Options};
 use super::Engine;
 use crate::Error;
 use crate::keyspace::{self, Keyspace};
+use crate::time_seq::{self, RecordingClock};
 use crate::winners::Winners;
 
 /// Size of the block cache, in bytes: scans read each block once.
@@ -69,6 +70,7 @@ impl Engine {
             cache,
             cache_capacity_bytes: CACHE_BYTES,
             winners: Winners::new(0),
+            recording: RecordingClock::new(time_seq::system_time_unix_s),
             adding_files: parking_lot::Mutex::default(),
             closing: AtomicBool::new(false),
             health: Arc::default(),

@@ -11,3 +11,4 @@ mod pieces;
 mod read_lately;
 mod slots;
 mod summary;
+mod time_seq;

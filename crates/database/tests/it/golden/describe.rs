@@ -91,7 +91,7 @@ async fn database(db: &Arc<Database>) -> Value {
 /// What does not depend on files and caches.
 fn info(db: &Database) -> Value {
     let info = db.info().unwrap();
-    json!({
+    let mut described = json!({
         "instance_start_time": info.instance_start_time,
         "update_seq": info.update_seq,
         "purge_seq": info.purge_seq,
@@ -104,7 +104,26 @@ fn info(db: &Database) -> Value {
         "security": serde_json::from_str::<Value>(&db.security()).unwrap(),
         "revs_limit": db.revs_limit(),
         "purged_infos_limit": db.purged_infos_limit(),
-    })
+    });
+    // Older stores have none.
+    if let Some(ttl) = db.deleted_document_ttl() {
+        described["deleted_document_ttl"] = ttl.as_str().into();
+    }
+    let bins = db.time_seq().unwrap().into_iter();
+    let bins = bins.filter(|(_, bins)| !bins.is_empty());
+    let bins: Map<String, Value> = bins
+        .map(|(shard, bins)| {
+            let bins: Vec<Value> = bins
+                .into_iter()
+                .map(|bin| json!([bin.start, bin.changes]))
+                .collect();
+            (shard.range, bins.into())
+        })
+        .collect();
+    if !bins.is_empty() {
+        described["time_seq"] = bins.into();
+    }
+    described
 }
 
 fn changes(db: &Arc<Database>) -> Vec<Value> {

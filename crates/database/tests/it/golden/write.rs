@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 use bytes::Bytes;
 use database::{
     CreateOptions, Database, Databases, Durability, EditMode, Options, Outcome, Read, ReadDoc,
-    SinkOptions, StoreOptions,
+    SinkOptions, StoreOptions, Ttl,
 };
 use document::{Attachment, DocId, EditDoc, Rev};
 use serde_json::{Value, json};
@@ -49,6 +49,10 @@ pub async fn write(dir: &Path) -> Value {
         let db = databases.create(name, options).await.unwrap();
         let prefix = if partitioned { "p1:" } else { "" };
         fill(&db, prefix).await;
+        if partitioned {
+            let ttl = Ttl::parse("30_days");
+            db.set_deleted_document_ttl(ttl).await.unwrap();
+        }
         // Sorted files first, and changes after them.
         describe::index(&databases).await;
         compact(&db);

@@ -4,6 +4,7 @@ use config::settings::MaintenanceMode;
 use database::Databases;
 use database::counters as of_databases;
 use functions::counters as of_functions;
+use node::auto_purge_counters as of_auto_purge;
 
 use super::List;
 use crate::app::App;
@@ -76,6 +77,26 @@ fn purges(list: &mut List) {
             "couchdb/document_purges/failure",
             "number of failed document purge operations",
             failed,
+        ),
+        (
+            "auto_purge/start",
+            "count of auto-purge starts or resumes",
+            of_auto_purge::STARTS.get(),
+        ),
+        (
+            "auto_purge/complete",
+            "count of auto-purge completions",
+            of_auto_purge::COMPLETIONS.get(),
+        ),
+        (
+            "auto_purge/db_open",
+            "count of db opens by auto-purge plugin",
+            of_auto_purge::OPENED.get(),
+        ),
+        (
+            "auto_purge/purge",
+            "count of purges by auto-purge plugin",
+            of_auto_purge::PURGED.get(),
         ),
     ]);
 }

@@ -184,6 +184,10 @@ pub struct Operation {
     pub replications: Vec<Replication>,
     /// Users and replications that were not looked at.
     pub not_looked_at: Vec<String>,
+    /// Databases whose automatic purges failed in the last round, and why.
+    pub auto_purge_failures: Vec<(String, String)>,
+    /// Automatic purges only search, and purge nothing.
+    pub auto_purge_is_dry: bool,
     /// How long ago the store was last copied; `None` when no copy is known of.
     pub backup_age: Option<Duration>,
     /// Where and why the last backup failed that the server made by itself, when none was made after it.

@@ -130,9 +130,15 @@ impl SlotCopy {
                 return Err(Error::NotOfSlot(*number));
             }
         }
+        let times = self
+            .snapshot
+            .get(Keyspace::Meta, &meta::time_seq(*number))?;
         self.at = At::Rows(Some(i), Space::ById);
         self.counts.shards += 1;
-        Ok(frame::shard(tag, counters))
+        // Time bins follow the counters: programs that do not know them ignore what follows.
+        let times = times.as_deref().filter(|_| !counters.is_empty());
+        let counters = [counters, times.unwrap_or_default()].concat();
+        Ok(frame::shard(tag, &counters))
     }
 
     /// Returns the next rows of a space, if there are any.

@@ -25,7 +25,8 @@ const END: u8 = b'e';
 pub enum Frame<'a> {
     /// The first one: the slot, and the number of its shards.
     Begin { slot: u16, shards: u64 },
-    /// The start of a shard's rows. Its counters are empty if nothing was written to it.
+    /// The start of a shard's rows. `counters` is empty if nothing was written to it; its time bins,
+    /// if it has any, follow its counters.
     Shard { tag: &'a [u8], counters: &'a [u8] },
     /// Rows in the order of their keys.
     Rows(Space, Rows<'a>),

@@ -21,6 +21,7 @@ use crate::meta::ShardMeta;
 use crate::slot::rows::{HEAD, Head, STATE};
 use crate::slot::{Position, SlotNumber};
 use crate::store::{Store, drop_puts};
+use crate::time_seq::TimeSeq;
 use crate::varint::{Reader, put};
 
 /// A greater number of shards is an error: each takes a number that is never reused.
@@ -70,6 +71,7 @@ struct ImportedShard {
     tag: Vec<u8>,
     number: ShardNumber,
     counters: Vec<u8>,
+    time_seq: Option<TimeSeq>,
     /// The digest of its rows so far.
     digest: u128,
     content_bytes: u64,
@@ -211,9 +213,11 @@ impl SlotImport {
     }
 
     fn begin_shard(&mut self, tag: &[u8], counters: &[u8]) -> Result<(), Error> {
-        if !counters.is_empty() {
-            ShardMeta::decode(counters)?;
-        }
+        let times = match counters {
+            [] => &[],
+            counters => ShardMeta::split(counters)?.1,
+        };
+        let counters = &counters[..counters.len() - times.len()];
         let Some(&number) = self.numbers.get(self.shards.len()) else {
             return Err(self.bad("has more shards than announced"));
         };
@@ -221,6 +225,8 @@ impl SlotImport {
             tag: tag.to_vec(),
             number,
             counters: counters.to_vec(),
+            // Those of a later version are not needed: feeds since a time begin earlier without them.
+            time_seq: TimeSeq::decode(times).ok(),
             digest: 0,
             content_bytes: 0,
         });
@@ -426,6 +432,10 @@ impl SlotImport {
             if !shard.counters.is_empty() {
                 let key = meta::shard(shard.number).to_vec();
                 puts.push((Keyspace::Meta, key, Some(shard.counters.clone())));
+            }
+            if let Some(times) = &shard.time_seq {
+                let key = meta::time_seq(shard.number).to_vec();
+                puts.push((Keyspace::Meta, key, Some(times.encode())));
             }
             if shard.content_bytes > 0 {
                 let mut bytes = vec![];

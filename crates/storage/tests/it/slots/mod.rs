@@ -1,7 +1,7 @@
 //! Writes of slots: replicas that apply the same log reach the same state, and refusals leave no
 //! trace.
 
-mod copy;
+pub mod copy;
 mod copy_contents;
 mod copy_refusals;
 pub mod crash;
@@ -11,4 +11,4 @@ mod model;
 mod refusals;
 mod replay;
 mod sessions;
-mod world;
+pub mod world;

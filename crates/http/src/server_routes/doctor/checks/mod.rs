@@ -101,6 +101,7 @@ pub static CHECKS: &[Check] = &[
     operation::PLAIN_HTTP,
     operation::CORS,
     operation::CERTIFICATES,
+    operation::AUTO_PURGE,
     operation::BACKUP,
     operation::MAINTENANCE,
     cluster::NODES,

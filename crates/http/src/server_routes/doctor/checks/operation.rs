@@ -265,6 +265,38 @@ fn of_node(facts: &Facts) -> Option<Finding> {
     )
 }
 
+pub const AUTO_PURGE: Check = Check {
+    id: "auto-purge",
+    area: Area::Operation,
+    title: "automatic purges",
+    looks_at: "the last round of automatic purges, and `[couch_auto_purge_plugin] dry_run`",
+    finds: || "warning of a database whose purges failed; note of `dry_run = true`".to_owned(),
+    why: "deleted documents are kept for longer than their time to live",
+    look: |facts| {
+        let operation = &facts.operation;
+        let failed = operation.auto_purge_failures.iter();
+        let mut found: Vec<Finding> = failed
+            .map(|(db, reason)| {
+                let says = format!("its deleted documents were not purged: {reason}");
+                Finding::new(Severity::Warning, db.as_str(), says)
+                    .evidence(json!({"reason": reason}))
+                    .act("# the next round tries again; the log has each failure")
+            })
+            .collect();
+        if operation.auto_purge_is_dry {
+            let says = "dry_run is true: deleted documents are found, but not purged";
+            found.push(
+                Finding::new(Severity::Note, "[couch_auto_purge_plugin]", says).act(set(
+                    "couch_auto_purge_plugin",
+                    "dry_run",
+                    "false",
+                )),
+            );
+        }
+        Ok(found)
+    },
+};
+
 /// Younger data may not have had its first backup yet.
 const YOUNG_S: u64 = 7 * 86_400;
 const DOCUMENTS_MIN: u64 = 1_000;
@@ -397,6 +429,27 @@ mod tests {
                 vec![Severity::Warning]
             )
         );
+    }
+
+    #[test]
+    fn automatic_purges_that_fail_or_purge_nothing_are_found() {
+        let of = |failed: &[&str], auto_purge_is_dry| {
+            let failures = failed.iter();
+            let auto_purge_failures = failures
+                .map(|db| ((*db).to_owned(), "the disk is full".to_owned()))
+                .collect();
+            severities(
+                &AUTO_PURGE,
+                Operation {
+                    auto_purge_failures,
+                    auto_purge_is_dry,
+                    ..Operation::default()
+                },
+            )
+        };
+        assert_eq!(of(&[], false), []);
+        let expected = [Severity::Warning, Severity::Warning, Severity::Note];
+        assert_eq!(of(&["a", "b"], true), expected);
     }
 
     #[test]

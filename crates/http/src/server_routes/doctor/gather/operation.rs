@@ -46,6 +46,8 @@ pub fn look(app: &App, until: Instant) -> Operation {
         passwords,
         replications,
         not_looked_at,
+        auto_purge_failures: auto_purge_failures(app),
+        auto_purge_is_dry: settings.couch_auto_purge_plugin.dry_run,
         backup_age: last_backup.map(|at| now.duration_since(at).unwrap_or_default()),
         backup_failure: backups.failed_since_success().and_then(|failed| {
             // Who asks for one is told himself.
@@ -59,6 +61,16 @@ pub fn look(app: &App, until: Instant) -> Operation {
         backup_age_max: settings.doctor.backup_age_max,
         now_unix_s: unix_s(now),
     }
+}
+
+fn auto_purge_failures(app: &App) -> Vec<(String, String)> {
+    let failures = app.node.auto_purge.failures().into_iter();
+    failures
+        .map(|(db, reason)| {
+            let reason = reason.chars().take(MESSAGE_BYTES_MAX).collect();
+            (db.to_string(), reason)
+        })
+        .collect()
 }
 
 fn unix_s(time: SystemTime) -> u64 {

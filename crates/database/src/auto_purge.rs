@@ -1,0 +1,277 @@
+//! Purges of documents that were deleted long ago: how long a database keeps them, and which ones are older.
+//!
+//! The crate `node` decides when to purge. The age of a change is known from its shard's time bins: a document is purged up to
+//! 6 hours after its time to live has ended, and never before.
+
+use std::fmt;
+use std::sync::Arc;
+
+use document::{DocId, Rev};
+use serde::{Deserialize, Serialize};
+use storage::{ChangeIter, Row, ShardNumber, TimePlace};
+
+use crate::catalogue::{DatabaseRecord, DatabaseUuid};
+use crate::database::Database;
+use crate::databases::Databases;
+use crate::{Error, NameRange};
+
+const MINUTE_S: u64 = 60;
+const HOUR_S: u64 = 60 * MINUTE_S;
+const DAY_S: u64 = 24 * HOUR_S;
+
+/// Rows that are read at a time, so that no snapshot is held for long.
+const ROWS_MAX: usize = 10_000;
+
+/// How long deleted documents are kept, as an administrator wrote it: `30_days`, or `infinity`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(try_from = "String", into = "String")]
+pub struct Ttl {
+    text: String,
+    /// `None`: for ever.
+    seconds: Option<u64>,
+}
+
+impl Ttl {
+    /// Reads `NUMBER_UNIT`, as CouchDB does, or `infinity`; `None` for anything else. A month has 30 days, a year 365.
+    pub fn parse(text: &str) -> Option<Ttl> {
+        let seconds = match text {
+            "infinity" => None,
+            period => Some(period_s(period)?),
+        };
+        Some(Ttl {
+            text: text.to_owned(),
+            seconds,
+        })
+    }
+
+    /// In seconds; `None` for ever.
+    pub fn seconds(&self) -> Option<u64> {
+        self.seconds
+    }
+
+    /// As it was written.
+    pub fn as_str(&self) -> &str {
+        &self.text
+    }
+}
+
+fn period_s(period: &str) -> Option<u64> {
+    let (number, unit) = period.split_once('_')?;
+    let unit_s = match unit {
+        "s" | "sec" | "second" | "seconds" => 1,
+        "min" | "minute" | "minutes" => MINUTE_S,
+        "h" | "hrs" | "hour" | "hours" => HOUR_S,
+        "d" | "day" | "days" => DAY_S,
+        "w" | "week" | "weeks" => 7 * DAY_S,
+        "mon" | "month" | "months" => 30 * DAY_S,
+        "y" | "year" | "years" => 365 * DAY_S,
+        _ => return None,
+    };
+    let digits = number.strip_prefix('+').unwrap_or(number);
+    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
+        return None;
+    }
+    // A number that is too long stands for a very long time, too.
+    let number = digits.parse().unwrap_or(u64::MAX);
+    (number > 0).then(|| number.saturating_mul(unit_s))
+}
+
+impl fmt::Display for Ttl {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text)
+    }
+}
+
+impl From<Ttl> for String {
+    fn from(ttl: Ttl) -> String {
+        ttl.text
+    }
+}
+
+impl TryFrom<String> for Ttl {
+    type Error = &'static str;
+
+    fn try_from(text: String) -> Result<Ttl, &'static str> {
+        Ttl::parse(&text).ok_or("a time to live is a number, _ and a unit, or infinity")
+    }
+}
+
+/// How long deleted documents are kept, by the database's own time to live or else the default; `None` for ever.
+fn kept_s(own: Option<&Ttl>, default: Option<&Ttl>) -> Option<u64> {
+    own.or(default)?.seconds()
+}
+
+/// The changes of a database that are older than its time to live.
+#[derive(Clone, Debug)]
+pub struct OldChanges {
+    /// The database's name.
+    pub name: Arc<str>,
+    /// The database's id.
+    pub uuid: DatabaseUuid,
+    /// How long its deleted documents are kept, in seconds.
+    pub kept_s: u64,
+    /// The seq of each shard up to which all changes are old.
+    pub ends: Vec<u64>,
+}
+
+impl Databases {
+    /// Returns the old changes of the databases whose deleted documents are not kept for ever. Opens none; blocks.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn old_changes(
+        &self,
+        default: Option<&Ttl>,
+        now_unix_s: u64,
+    ) -> Result<Vec<OldChanges>, Error> {
+        let mut found = vec![];
+        for name in self.names(&NameRange::default()) {
+            let Some(record) = self.store().database(&name)? else {
+                continue;
+            };
+            let record = DatabaseRecord::decode(&record)?;
+            let Some(kept_s) = kept_s(record.deleted_document_ttl.as_ref(), default) else {
+                continue;
+            };
+            let before = now_unix_s.saturating_sub(kept_s);
+            let end = |&shard: &ShardNumber| {
+                let (update_seq, bins) = self.store().times_of(shard)?;
+                // All changes up to the seq after which those since a time begin were made before it.
+                Ok(match bins.since(before) {
+                    TimePlace::After(seq) => seq,
+                    TimePlace::Now => update_seq,
+                })
+            };
+            let ends: Result<Vec<u64>, Error> = record.shards.iter().map(end).collect();
+            found.push(OldChanges {
+                uuid: record.uuid(&name),
+                kept_s,
+                ends: ends?,
+                name,
+            });
+        }
+        Ok(found)
+    }
+}
+
+/// Deleted documents of a part of a shard's changes.
+#[derive(Debug, Default)]
+pub struct DeletedDocuments {
+    /// Each with all its leaves.
+    pub documents: Vec<(DocId, Vec<Rev>)>,
+    /// The changes up to this seq were read.
+    pub read_to: u64,
+}
+
+impl Database {
+    /// Returns how many seconds deleted documents are kept; `None` for ever.
+    pub fn keeps_deleted_s(&self, default: Option<&Ttl>) -> Option<u64> {
+        kept_s(self.deleted_document_ttl().as_ref(), default)
+    }
+
+    /// Reads which documents of a shard are deleted, by their changes after one seq and up to another. Stops when they have
+    /// `leaves_min` leaves together, or when many changes were read. Blocks.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], and those of the store.
+    pub fn deleted_documents(
+        &self,
+        shard: usize,
+        after: u64,
+        end: u64,
+        leaves_min: usize,
+    ) -> Result<DeletedDocuments, Error> {
+        self.if_live(self.deleted_documents_now(shard, after, end, leaves_min))
+    }
+
+    fn deleted_documents_now(
+        &self,
+        shard: usize,
+        after: u64,
+        end: u64,
+        leaves_min: usize,
+    ) -> Result<DeletedDocuments, Error> {
+        let snapshot = self.store().snapshot();
+        let number = self.all_shards()[shard].number;
+        let mut found = DeletedDocuments {
+            documents: vec![],
+            read_to: end,
+        };
+        let (mut leaves, mut rows) = (0, 0);
+        let mut it = ChangeIter::new(&snapshot, number, after, false);
+        while let Some((seq, value)) = it.entry().filter(|(seq, _)| *seq <= end) {
+            let row = Row::decode(seq, value)?;
+            // The winner is deleted only if all leaves are.
+            if row.deleted {
+                let id = DocId::new(row.id).map_err(|_| storage::Error::Corrupt("document id"))?;
+                let others = row.other_leaves()?.into_iter();
+                let others = others.map(|(rev, _)| rev.to_rev());
+                let revs: Vec<Rev> = std::iter::once(row.winner.to_rev()).chain(others).collect();
+                leaves += revs.len();
+                found.documents.push((id, revs));
+            }
+            rows += 1;
+            if leaves >= leaves_min || rows >= ROWS_MAX {
+                found.read_to = seq;
+                break;
+            }
+            it.next();
+        }
+        it.status()?;
+        Ok(found)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn times_to_live_are_read_as_couchdb_reads_them() {
+        let seconds = |text| Ttl::parse(text).map(|ttl| ttl.seconds());
+        for (text, expected) in [
+            ("1_s", 1),
+            ("2_sec", 2),
+            ("5_min", 300),
+            ("3_hrs", 3 * HOUR_S),
+            ("+1_day", DAY_S),
+            ("2_w", 14 * DAY_S),
+            ("1_mon", 30 * DAY_S),
+            ("01_years", 365 * DAY_S),
+            ("99999999999999999999_y", u64::MAX),
+        ] {
+            assert_eq!(seconds(text), Some(Some(expected)), "{text}");
+        }
+        assert_eq!(seconds("infinity"), Some(None));
+        for text in [
+            "",
+            "1",
+            "1_",
+            "_day",
+            "0_s",
+            "00_s",
+            "-1_day",
+            "1.5_days",
+            "1 day",
+            " 1_day",
+            "1_day ",
+            "1__day",
+            "1_Day",
+            "1_m",
+            "1_ms",
+            "1_day_2_hours",
+            "monday",
+            "Infinity",
+            "++1_day",
+        ] {
+            assert_eq!(seconds(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_time_to_live_is_stored_as_it_was_written() {
+        let ttl: Ttl = serde_json::from_str(r#""+1_day""#).unwrap();
+        assert_eq!(serde_json::to_string(&ttl).unwrap(), r#""+1_day""#);
+        assert!(serde_json::from_str::<Ttl>(r#""soon""#).is_err());
+    }
+}
