@@ -6,7 +6,7 @@ use data_encoding::HEXLOWER;
 use serde::{Deserialize, Serialize};
 use storage::ShardNumber;
 
-use crate::auto_purge::Ttl;
+use crate::ttl::Ttl;
 
 /// What is stored of a database beside its shards' rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]

@@ -12,7 +12,6 @@ use storage::{Contents, Limits, PurgeInfo, Shard, ShardNumber, ShardPurge, Store
 use tokio::sync::watch;
 
 use crate::attachments::{AttachmentOptions, Homes, SharedOptions};
-use crate::auto_purge::Ttl;
 use crate::catalogue::{DatabaseRecord, DatabaseUuid};
 use crate::databases::to_the_end;
 use crate::ending::{DELETED, Ending, REPLACED};
@@ -23,6 +22,7 @@ use crate::order::{Order, Property, SharedOrder};
 use crate::partition_limit::{SharedLimit, SharedRoom};
 use crate::rules::{RuledWrites, SystemRules, ruled_writes};
 use crate::seq::Seqs;
+use crate::ttl::Ttl;
 use crate::validators::Validators;
 use crate::views::{DatabaseViews, Views};
 use crate::{Error, partition};

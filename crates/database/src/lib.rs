@@ -43,6 +43,8 @@ mod select;
 mod seq;
 mod text;
 mod time_seq;
+mod time_text;
+mod ttl;
 mod turn;
 mod update;
 mod validate;
@@ -53,7 +55,7 @@ pub use apart::{WorkOwner, apart};
 pub use attachments::{
     AttachmentOptions, AttachmentReader, AttachmentSink, ShownAttachments, SinkOptions, Uploaded,
 };
-pub use auto_purge::{DeletedDocuments, OldChanges, Ttl};
+pub use auto_purge::{DeletedDocuments, OldChanges};
 pub use catalogue::DatabaseUuid;
 pub use changes::{
     BatchFilter, ChangeFilter, Changes, ChangesQuery, Filter, Framing, Since, Style,
@@ -95,6 +97,7 @@ pub use text::{
     TextSortValue, TextSpec, TextTurn, text_bounds, text_flag, texts_beside,
 };
 pub use time_seq::TimeBin;
+pub use ttl::Ttl;
 pub use turn::Turn;
 pub use update::{Caller, Durability, EditMode, Outcome, WriteTiming};
 pub use views::{

@@ -6,9 +6,9 @@ use std::sync::{Arc, OnceLock};
 use storage::{ShardEdit, ShardPurge};
 
 use crate::Error;
-use crate::auto_purge::Ttl;
 use crate::catalogue::DatabaseUuid;
 use crate::database::Database;
+use crate::ttl::Ttl;
 use crate::update::WriteTiming;
 
 /// Something that takes a while, and needs nothing of who asked for it.

@@ -21,7 +21,7 @@ use crate::database::Database;
 use crate::find::ScanTurns;
 use crate::rules::Watch;
 use crate::seq::Seqs;
-use crate::time_seq::time_of;
+use crate::time_text::time_of;
 use crate::turn::Turn;
 use row::Wrote;
 

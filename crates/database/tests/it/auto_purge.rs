@@ -102,7 +102,7 @@ fn the_default_is_for_databases_without_a_time_to_live() {
             all.map(|old| (old.name.to_string(), old.kept_s)).collect()
         };
         let short = ("short".to_owned(), 1);
-        assert_eq!(names("infinity"), [short.clone()]);
+        assert_eq!(names("infinity"), std::slice::from_ref(&short));
         assert_eq!(
             names("4_days"),
             [("default".to_owned(), 4 * DAY), short.clone()]

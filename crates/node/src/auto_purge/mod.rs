@@ -11,7 +11,7 @@ use std::sync::{Arc, Weak};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use config::settings::{CouchAutoPurgePlugin, LogLevel};
-use database::{Database, DatabaseUuid, Error, OldChanges, Task, Ttl};
+use database::{Database, DatabaseUuid, Error, OldChanges, Task, Ttl, WorkOwner};
 use document::{DocId, Rev};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -106,7 +106,9 @@ impl AutoPurge {
             node.databases.clone(),
             Round::of(&node.settings()).default_ttl,
         );
-        let listed = database::apart(move || databases.old_changes(default.as_ref(), unix_s()));
+        let listed = database::apart(WorkOwner::default(), move || {
+            databases.old_changes(default.as_ref(), unix_s())
+        });
         let all = match listed.await {
             Ok(Ok(all)) => all,
             Ok(Err(error)) => {
@@ -145,7 +147,7 @@ impl AutoPurge {
             return Ok(());
         }
         let (databases, name) = (node.databases.clone(), old.name.clone());
-        let opened = database::apart(move || databases.get(&name));
+        let opened = database::apart(WorkOwner::default(), move || databases.get(&name));
         let db = opened.await.map_err(|_| Error::ShuttingDown)??;
         counters::OPENED.count();
         let mut task = task(&old.name, total);
@@ -230,7 +232,9 @@ async fn step(
     let of = &round.settings;
     let leaves_min = of.min_batch_size.max(1);
     let reader = db.clone();
-    let found = database::apart(move || reader.deleted_documents(shard, after, end, leaves_min));
+    let found = database::apart(WorkOwner::default(), move || {
+        reader.deleted_documents(shard, after, end, leaves_min)
+    });
     let found = found.await.map_err(|_| Error::ShuttingDown)??;
     let mut revs = 0;
     for batch in batches(found.documents, of.max_batch_size.max(leaves_min)) {
@@ -298,8 +302,8 @@ mod tests {
             let id = DocId::new(&format!("d{n}")).unwrap();
             (id, (0..revs).map(rev).collect::<Vec<_>>())
         };
-        let all: Vec<_> = [1, 2, 7, 0, 3].into_iter().enumerate();
-        let all: Vec<_> = all.map(|(n, revs)| document(n, revs)).collect();
+        let sizes = [1, 2, 7, 0, 3].into_iter().enumerate();
+        let all: Vec<_> = sizes.map(|(n, revs)| document(n, revs)).collect();
         let divided = batches(all.clone(), 5);
         let count = |batch: &Vec<(DocId, Vec<Rev>)>| {
             batch.iter().map(|(_, revs)| revs.len()).sum::<usize>()
