@@ -66,9 +66,9 @@ section! {
         reduce_limit_ratio: Ratio = "2.0",
         /// Maximum number of rows of one query of a view, of _all_docs and similar listings, or of
         /// _all_dbs.
-        query_limit: Limit = "268435456",
+        query_limit: Limit = "infinity",
         /// Maximum number of rows of a query of one partition.
-        partition_query_limit: Limit = "268435456",
+        partition_query_limit: Limit = "infinity",
     }
 }
 
