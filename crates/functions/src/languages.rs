@@ -54,6 +54,11 @@ pub trait Languages: Send + Sync + fmt::Debug {
         vec![]
     }
 
+    /// The time zone of dates in JavaScript.
+    fn time_zone(&self) -> &str {
+        crate::js::UTC
+    }
+
     /// Lets go of what was kept for calls that did not come. Asked now and then.
     fn rest(&self) {}
 

@@ -14,6 +14,7 @@ mod functions;
 pub mod js;
 mod languages;
 mod places;
+mod spidermonkey;
 pub mod times;
 
 pub use functions::{Functions, JAVASCRIPT, language_name};
@@ -24,3 +25,4 @@ pub use language::{
 pub use languages::{Languages, NoLanguages};
 pub use places::{Admission, Lane, Place, Places, answer_limits};
 pub use query_server;
+pub use spidermonkey::dialect;

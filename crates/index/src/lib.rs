@@ -10,6 +10,7 @@
 //! | [`blocks`], `state` | how are rows counted and reduced in O(log n)? |
 //! | [`reduce`], `reducer` | what do reduce functions compute, and who runs them? |
 //! | `read` | how is a range read, counted, reduced? |
+//! | `groups` | how are rows grouped by their keys, and the groups reduced? |
 //! | `iter` | how does a reader go from row to row? |
 //! | `row_cache` | which blocks' rows are kept in memory? |
 //! | `upkeep` | how is an index kept quick to read? |
@@ -28,6 +29,7 @@ pub mod check;
 mod cutter;
 mod error;
 pub mod fuzz;
+mod groups;
 mod index;
 mod iter;
 pub mod keys;
@@ -46,11 +48,12 @@ mod upkeep;
 pub use blocks::State;
 pub use build::BuildLimits;
 pub use error::Error;
+pub use groups::{Group, GroupCursor, GroupLevel};
 pub use index::{Index, IndexInfo, Progress, Running};
 pub use iter::{RowIter, ViewRow};
 pub use map::{MapCounts, Source, map_each, write_key_sort};
 pub use memory::{BuildMemory, Taken};
-pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange};
+pub use read::{IndexView, PlaceRange};
 pub use reduce::{ReduceLimit, SharedReduceLimit};
 pub use reducer::{Tried, try_reduce};
 pub use row_cache::RowCache;

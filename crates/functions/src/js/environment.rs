@@ -4,11 +4,12 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use language::Error;
-use prelude::PRELUDE;
+use prelude::PRELUDE_OF_QUICKJS;
 use quickjs::{BuildError, Context, Enter, Failed, Heap, Host, Kept, Limit, Limits, Scope};
 use quickjs::{Script, Value};
 
 use super::{host, thrown};
+use crate::spidermonkey::names_last_match;
 
 /// The prelude, which the first context compiles for all.
 static SCRIPT: OnceLock<Script> = OnceLock::new();
@@ -24,6 +25,7 @@ struct Api {
     prepare: Kept,
     call: Kept,
     list: Kept,
+    keep_matches: Kept,
 }
 
 /// A function of the prelude.
@@ -38,6 +40,7 @@ pub(super) enum Prelude {
     Prepare,
     Call,
     List,
+    KeepMatches,
 }
 
 /// A context of a heap that has the prelude.
@@ -122,7 +125,7 @@ impl Api {
         let start = match SCRIPT.get() {
             Some(script) => scope.run(script)?,
             None => {
-                let script = scope.compile(PRELUDE, c"prelude.js")?;
+                let script = scope.compile(PRELUDE_OF_QUICKJS, c"prelude.js")?;
                 scope.run(SCRIPT.get_or_init(|| script))?
             }
         };
@@ -139,6 +142,7 @@ impl Api {
             prepare: member(c"prepare")?,
             call: member(c"call")?,
             list: member(c"list")?,
+            keep_matches: member(c"keepMatches")?,
         };
         scope.define_emit()?;
         Ok(api)
@@ -155,6 +159,7 @@ impl Api {
             Prelude::Prepare => &self.prepare,
             Prelude::Call => &self.call,
             Prelude::List => &self.list,
+            Prelude::KeepMatches => &self.keep_matches,
         }
     }
 }
@@ -236,6 +241,19 @@ impl<'js> Entered<'_, 'js> {
     /// Whether a function's source was compiled as it stands, as one expression.
     pub fn is_verbatim(&self, function: &Value<'js>) -> Result<bool, Error> {
         self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
+    }
+
+    /// Has regular expressions remember their last match, if one of these texts names it. Returns
+    /// whether it does: calls then leave something behind.
+    pub fn keep_matches<'t>(
+        &self,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Result<bool, Error> {
+        let is_named = texts.into_iter().any(names_last_match);
+        if is_named {
+            self.prelude(Prelude::KeepMatches, [])?;
+        }
+        Ok(is_named)
     }
 
     /// Whether a value is `true`.

@@ -55,6 +55,7 @@ impl Compiled {
 }
 
 /// The functions of a group, and whether each was compiled as it stands, so that the check of its text is a check of the function.
+/// It is not where matches of regular expressions are kept.
 fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bool), Error> {
     let modules = entered.modules(group.lib.as_deref())?;
     match group.indexes {
@@ -63,7 +64,8 @@ fn compile(entered: &Entered<'_, '_>, group: &MapGroup) -> Result<(Vec<Kept>, bo
         Indexes::Clouseau => entered.run(prelude::INDEX_OF_CLOUSEAU, c"clouseau.js")?,
     }
     let mut functions = Vec::with_capacity(group.maps.len());
-    let mut is_verbatim = true;
+    let texts = group.maps.iter().chain(&group.lib);
+    let mut is_verbatim = !entered.keep_matches(texts.map(String::as_str))?;
     for source in &group.maps {
         entered.scope.start_clock();
         let function = entered.compile(source, modules.as_ref())?;

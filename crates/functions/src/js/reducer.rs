@@ -48,7 +48,10 @@ impl Prepared {
             let modules = entered.modules(source.lib.as_deref())?;
             let function = entered.compile(&source.source, modules.as_ref())?;
             // The check of what a function leaves behind is of its text, in an environment that nothing has changed.
-            let mut is_untouched = entered.is_verbatim(&function)?;
+            let texts = [Some(&source.source), source.lib.as_ref()];
+            let texts = texts.into_iter().flatten().map(String::as_str);
+            let mut is_untouched = !entered.keep_matches(texts)?;
+            is_untouched &= entered.is_verbatim(&function)?;
             if let Some(modules) = &modules {
                 let names = required(&source.source);
                 is_untouched &= names.is_empty();
