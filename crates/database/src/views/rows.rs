@@ -92,7 +92,7 @@ impl Database {
                 None => views.iter().map(IndexView::indexed_seq).collect(),
             };
             let epoch = self.epoch();
-            Seqs { epoch, at }.to_string()
+            Seqs { epoch, at }.to_term()
         });
         let mut ranges = query.ranges(raw)?;
         // As in CouchDB, `descending` turns the order of `keys` too, but not that of their groups.
