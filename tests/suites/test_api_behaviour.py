@@ -216,7 +216,7 @@ SCENARIOS = [
                         == [(None, "reduce_overflow_error", "Reduce output must shrink more rapidly:"), *small]
                     ),
                 )
-                for query, small in (("group=true", [("small", ["x"], "")]), ("", []), ("endkey=%22big%22", []), ("group=true&limit=1", []))
+                for query, small in (("group=true", [("small", [["x"]], "")]), ("", []), ("endkey=%22big%22", []), ("group=true&limit=1", []))
             ),
         ],
     ),
@@ -280,7 +280,7 @@ SCENARIOS = [
         "",
         DOCS,
         [
-            ("GET /{db}/_design/v/_view/plain?limit=268435457", None, 400, parse_error("Limit is too large, must not exceed 268435456")),
+            (f"GET /{{db}}/_design/v/_view/plain?limit={2**63}", None, 400, parse_error(f"Limit is too large, must not exceed {2**63 - 1}")),
             ("PUT /{db}/_design/w", {"lists": {"ids": LIST_OF_IDS}}, 201, None),
             ("PUT /_node/_local/_config/query_server_config/query_limit", "2", 200, None),
             ("GET /{db}/_design/v/_view/plain", None, 200, ids("d0", "d1")),
@@ -291,7 +291,7 @@ SCENARIOS = [
             ),
             ("GET /{db}/_all_docs", None, 200, ids("_design/v", "_design/w")),
             ("GET /{db}/_all_docs?limit=1", None, 200, ids("_design/v")),
-            ("GET /{db}/_all_docs?limit=268435456", None, 200, ids("_design/v", "_design/w")),
+            (f"GET /{{db}}/_all_docs?limit={2**63 - 1}", None, 200, ids("_design/v", "_design/w")),
             ("POST /{db}/_all_docs", {"keys": ["d1", "d2", "d3"]}, 200, ids("d1", "d2")),
             ("POST /{db}/_all_docs", {"limit": 3}, 400, parse_error("Limit is too large, must not exceed 2")),
             ("POST /{db}/_all_docs/queries", {"queries": [{}]}, 200, first_of_queries(ids("_design/v", "_design/w"))),
@@ -816,10 +816,11 @@ def test_ends_of_descending_feeds(ctx):
         for shards in (1, 3):
             db = f"/feed{shards}"
             api.expect(201, "PUT", f"{db}?q={shards}")
-            report.equal("nothing has happened", api.get(f"{db}/_changes?descending=true").json["last_seq"], api.get(db).json["update_seq"])
+            seqs = api.get(f"{db}/_changes?descending=true").json["last_seq"], api.get(db).json["update_seq"]
+            report.equal("nothing has happened", *(seq.split("-")[0] for seq in seqs))
             for number in range(5):
                 api.expect(201, "PUT", f"{db}/d{number}", {"n": number})
-            now = api.get(db).json["update_seq"]
+            now = api.get(f"{db}/_changes?since=now").json["last_seq"]
             last = api.get(f"{db}/_changes?descending=true&limit=1").json
             report.equal(f"q={shards}: the newest change ends at its seq", last["last_seq"], last["results"][0]["seq"])
             for bounds in ("", "&limit=1", "&limit=2", "&limit=0", "&since=now", f"&since={now}", "&filter=_doc_ids&doc_ids=%5B%22d1%22%5D"):

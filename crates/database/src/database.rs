@@ -402,8 +402,8 @@ impl Database {
         }
         info.file_bytes += contents;
         info.active_bytes += live_contents;
-        info.update_seq = update_seq.to_string();
-        info.purge_seq = purge_seq.to_string();
+        info.update_seq = update_seq.to_term();
+        info.purge_seq = purge_seq.to_term();
         Ok(info)
     }
 

@@ -3,12 +3,13 @@
 use std::collections::HashSet;
 use std::ops::Bound;
 use std::path::Path;
+use std::pin::pin;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
 
 use parking_lot::{Mutex, RwLock};
 use storage::{ShardNumber, Store, StoreOptions};
-use tokio::sync::watch;
+use tokio::sync::{Notify, watch};
 
 use crate::attachments::{AttachmentOptions, SharedOptions};
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
@@ -179,7 +180,7 @@ pub struct Databases {
     /// One deletion at a time, or one replacement of shards.
     pub(crate) reshaping: tokio::sync::Mutex<()>,
     /// Names being created.
-    creating: Mutex<HashSet<String>>,
+    creating: Creating,
     pub(crate) maintenance: Arc<Maintenance>,
     keeper: Arc<Keeper>,
     views: Arc<Views>,
@@ -248,7 +249,7 @@ impl Databases {
             opened,
             events,
             reshaping: tokio::sync::Mutex::new(()),
-            creating: Mutex::default(),
+            creating: Creating::default(),
             maintenance,
             keeper,
             views,
@@ -337,7 +338,7 @@ impl Databases {
         new: NewDatabase,
         epoch: u32,
     ) -> Result<Arc<Database>, Error> {
-        let _reserved = self.reserve(name)?;
+        let _reserved = self.reserve(name).await?;
         let q = new.q;
         let mut record = DatabaseRecord {
             epoch,
@@ -362,16 +363,34 @@ impl Databases {
         Ok(db)
     }
 
-    fn reserve(&self, name: &str) -> Result<Reserved<'_>, Error> {
+    /// Reserves the name of a new database. Waits while the name is reserved: a client that is
+    /// refused because the database exists can use it at once.
+    ///
+    /// # Errors
+    /// [`Error::DatabaseExists`].
+    async fn reserve(&self, name: &str) -> Result<Reserved<'_>, Error> {
+        loop {
+            // Registered before the check, so that no end is missed.
+            let mut ended = pin!(self.creating.ended.notified());
+            ended.as_mut().enable();
+            if let Some(reserved) = self.try_reserve(name)? {
+                return Ok(reserved);
+            }
+            ended.await;
+        }
+    }
+
+    /// Reserves the name of a new database, unless it is reserved already.
+    fn try_reserve(&self, name: &str) -> Result<Option<Reserved<'_>>, Error> {
         let names = self.opened.names().read();
-        let mut creating = self.creating.lock();
-        if names.contains(name) || !creating.insert(name.to_owned()) {
+        let mut reserved = self.creating.names.lock();
+        if names.contains(name) {
             return Err(Error::DatabaseExists);
         }
-        Ok(Reserved {
+        Ok(reserved.insert(name.to_owned()).then(|| Reserved {
             creating: &self.creating,
             name: name.to_owned(),
-        })
+        }))
     }
 
     /// The database of this name. One that was not used lately is read from the store.
@@ -449,7 +468,7 @@ impl Databases {
         let _one = self.reshaping.lock().await;
         // Until the drop is committed nobody creates a database of this name.
         let reserve = || {
-            self.creating.lock().insert(name.to_owned());
+            self.creating.names.lock().insert(name.to_owned());
         };
         let db = self.opened.take(name, wanted, reserve)?;
         let _reserved = Reserved {
@@ -700,15 +719,24 @@ pub(crate) fn random<const N: usize>() -> Result<[u8; N], Error> {
     Ok(bytes)
 }
 
+/// Names of databases that are being created or deleted.
+#[derive(Default)]
+struct Creating {
+    names: Mutex<HashSet<String>>,
+    /// Notified when a name is not reserved any more.
+    ended: Notify,
+}
+
 /// Keeps a name from being created twice at once.
 struct Reserved<'a> {
-    creating: &'a Mutex<HashSet<String>>,
+    creating: &'a Creating,
     name: String,
 }
 
 impl Drop for Reserved<'_> {
     fn drop(&mut self) {
-        self.creating.lock().remove(&self.name);
+        self.creating.names.lock().remove(&self.name);
+        self.creating.ended.notify_waiters();
     }
 }
 

@@ -298,6 +298,7 @@ fn spec(functions: PreviewFunctions) -> Result<Spec, Error> {
         include_design: functions.include_design,
         local_seq: functions.local_seq,
         partitioned: false,
+        dialect: None,
     })
 }
 

@@ -48,6 +48,7 @@ type Sources = (Vec<String>, Option<String>);
 /// All languages: JavaScript by the built-in engine, others by query servers.
 pub struct Functions {
     engine: Engine,
+    time_zone: String,
     pools: Pools,
     places: Arc<Places>,
     /// The members that groups can access; `None` for those that get whole documents.
@@ -69,6 +70,7 @@ impl Functions {
         times::begin();
         Ok(Arc::new(Functions {
             places: Places::new(javascript.workers_max, javascript.queue_max),
+            time_zone: javascript.time_zone.clone(),
             engine: Engine::new(javascript),
             pools: Pools::new(query_servers)?,
             projections: Mutex::new(LruCache::new(PROJECTIONS_KEPT)),
@@ -200,6 +202,10 @@ impl Languages for Functions {
             (None, Ok(projection)) => Ok(projection.describe()),
         };
         group.maps.iter().enumerate().map(each).collect()
+    }
+
+    fn time_zone(&self) -> &str {
+        &self.time_zone
     }
 
     fn rest(&self) {

@@ -58,6 +58,11 @@ pub trait Languages: Send + Sync + fmt::Debug {
         vec![]
     }
 
+    /// The time zone of dates in JavaScript.
+    fn time_zone(&self) -> &str {
+        crate::js::UTC
+    }
+
     /// Drops state kept for calls that did not come. Called periodically.
     fn rest(&self) {}
 

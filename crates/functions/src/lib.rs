@@ -14,6 +14,7 @@ mod functions;
 pub mod js;
 mod languages;
 mod places;
+mod spidermonkey;
 pub mod times;
 
 pub use functions::{Functions, JAVASCRIPT, language_name};
@@ -24,3 +25,4 @@ pub use query_server::language::{
     DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
     ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT, Thrown,
 };
+pub use spidermonkey::dialect;

@@ -351,6 +351,7 @@ mod tests {
             include_design: false,
             local_seq: false,
             partitioned: false,
+            dialect: None,
         };
         let languages = Arc::new(NoLanguages);
         let index = Index::open(

@@ -10,7 +10,7 @@ use storage::{Cursor, Keyspace};
 
 use crate::Error;
 use crate::blocks::At;
-use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
+use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, take_terminated, view_prefix};
 use crate::read::{IndexView, PlaceRange};
 use crate::row_cache::BlockRows;
 
@@ -28,6 +28,32 @@ impl ViewRow<'_> {
     pub fn id(&self) -> Result<String, Error> {
         id_of(self.place, self.stored.sort_len)
     }
+
+    /// Whether its document has rows with its key before it.
+    pub fn repeats(&self) -> Result<bool, Error> {
+        Ok(alike(self.place, self.stored.sort_len)?.low.len() < self.place.len())
+    }
+
+    /// The places of the rows that its document has with its key.
+    pub fn alike(&self) -> Result<PlaceRange, Error> {
+        alike(self.place, self.stored.sort_len)
+    }
+}
+
+/// The places of rows that differ from a place by their ordinal alone.
+fn alike(place: &[u8], sort_len: usize) -> Result<PlaceRange, Error> {
+    let end = place.get(sort_len..).and_then(take_terminated);
+    let Some((_, ordinal)) = end else {
+        return Err(Error::Storage(storage::Error::Corrupt("index row")));
+    };
+    let low = place[..place.len() - ordinal.len()].to_vec();
+    let mut high = low.clone();
+    // An ordinal begins with a zero, and what continues an id with a greater byte.
+    high.push(1);
+    Ok(PlaceRange {
+        low,
+        high: Some(high),
+    })
 }
 
 /// Rows of a range in either direction.

@@ -11,6 +11,7 @@
 //! | [`blocks`], `state` | counts and reductions of rows in O(log n) |
 //! | [`reduce`], `reducer` | reduce functions, built in and custom |
 //! | `read` | reading, counting and reducing a range |
+//! | `groups` | grouping of rows by their keys, and reduction of the groups |
 //! | `iter` | iteration over rows |
 //! | `row_cache` | cache of the rows of frequently read blocks |
 //! | `upkeep` | maintenance for fast reads |
@@ -29,6 +30,7 @@ pub mod check;
 mod cutter;
 mod error;
 pub mod fuzz;
+mod groups;
 mod index;
 mod iter;
 pub mod keys;
@@ -47,11 +49,12 @@ mod upkeep;
 pub use blocks::State;
 pub use build::BuildLimits;
 pub use error::Error;
+pub use groups::{Group, GroupCursor, GroupLevel};
 pub use index::{Index, IndexInfo, Progress, Running};
 pub use iter::{RowIter, ViewRow};
 pub use map::{LeftOut, MapCounts, Mapped, Source, map_each, write_key_sort};
 pub use memory::{BuildMemory, Reservation};
-pub use read::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange};
+pub use read::{IndexView, PlaceRange};
 pub use reduce::{ReduceLimit, SharedReduceLimit};
 pub use reducer::{Tried, try_reduce};
 pub use row_cache::RowCache;

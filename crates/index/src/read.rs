@@ -1,9 +1,7 @@
-//! Reading an index: ranges of rows, ranks, reductions and groups, from one snapshot.
+//! Reading an index: ranges of rows, ranks and reductions, from one snapshot.
 
-use std::collections::VecDeque;
 use std::sync::Arc;
 
-use document::collation::{HIGHEST, first_elements, group_prefix};
 use document::write_json_string;
 use storage::{ShardNumber, Snapshot};
 
@@ -15,11 +13,16 @@ use crate::row_cache::RowCache;
 use crate::spec::Spec;
 use crate::state;
 
-/// Maximum groups computed ahead, and their bytes, approximately.
-const GROUPS_AHEAD_MAX: usize = 128;
-/// Groups worked out at first, twice as many each time: many readers want few.
-const GROUPS_AHEAD_FIRST: usize = 4;
-const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
+/// Rows of a block that custom functions are called with at each query.
+const SHORT_BLOCK_ROWS_MAX: u32 = 64;
+
+/// A part of a range of rows.
+enum Part {
+    /// The state of a whole block or run.
+    State(State),
+    /// Rows that are not reduced yet.
+    Rows(PlaceRange),
+}
 
 /// Places from `low` up to but without `high`; without `high`, to the end.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -119,23 +122,88 @@ impl IndexView {
         Ok(it.row()?.map(|r| r.place.to_vec()))
     }
 
-    /// Returns the state of a reduction over a range; `None` of no rows.
+    /// The state of a reduction over a range; `None` of no rows. The direction is that of the query.
     pub fn reduce(
         &self,
         view: usize,
         function: usize,
         range: &PlaceRange,
+        descending: bool,
     ) -> Result<Option<State>, Error> {
         if range.is_empty() {
             return Ok(None);
         }
         let blocks = &self.state.views[view];
-        let whole = range.low.is_empty() && range.high.is_none();
+        let is_custom = self.reducers.builtin(view, function).is_none();
+        // Custom functions can tell the directions apart, and one state is kept.
+        let whole = range.low.is_empty() && range.high.is_none() && !(is_custom && descending);
         if whole && let Some(state) = blocks.reductions[function].get() {
             return Ok(Some(state.clone()));
         }
+        let parts = self.parts(view, function, range)?;
+        let state = match is_custom {
+            true => self.reduce_custom(view, function, parts, descending)?,
+            false => {
+                let states = parts.into_iter().filter_map(|part| match part {
+                    Part::State(state) => Some(Ok(state)),
+                    Part::Rows(range) => self.scan(view, function, &range, false).transpose(),
+                });
+                let states = states.collect::<Result<Vec<_>, _>>()?;
+                self.combine(view, function, states)?
+            }
+        };
+        if whole && let Some(state) = &state {
+            // Whoever computed it first has computed the same.
+            let _ = blocks.reductions[function].set(state.clone());
+        }
+        Ok(state)
+    }
+
+    /// The state of parts of a range by a custom function, which is called as CouchDB calls it: with the
+    /// rows last to first in an ascending query, and then with the states of all other parts and of
+    /// these rows.
+    fn reduce_custom(
+        &self,
+        view: usize,
+        function: usize,
+        parts: Vec<Part>,
+        descending: bool,
+    ) -> Result<Option<State>, Error> {
+        let (mut rows, mut states) = (RowBatch::default(), vec![]);
+        for part in parts {
+            match part {
+                Part::State(state) => states.push(state),
+                Part::Rows(range) => {
+                    let mut it = self.iter(view, &range, false);
+                    while let Some(row) = it.row()? {
+                        push_row(&row, true, &mut rows)?;
+                        it.next();
+                    }
+                }
+            }
+        }
+        if descending {
+            states.reverse();
+        }
+        if !rows.is_empty() {
+            let rows = match descending {
+                true => rows.rows(false),
+                false => rows.last_to_first(),
+            };
+            states.push(self.reducers.reduce(view, function, &rows)?);
+        }
+        self.combine(view, function, states)
+    }
+
+    /// The parts of a range in ascending order: states of whole blocks and runs, and ranges of other rows.
+    fn parts(&self, view: usize, function: usize, range: &PlaceRange) -> Result<Vec<Part>, Error> {
+        let blocks = &self.state.views[view];
         let mut parts = vec![];
-        let mut at = Some(blocks.find(&range.low));
+        let first = blocks.find(&range.low);
+        if self.is_short(view, function, range, first) {
+            return Ok(vec![Part::Rows(range.clone())]);
+        }
+        let mut at = Some(first);
         while let Some(here) = at {
             let block = blocks.block(here);
             if range.high.as_ref().is_some_and(|h| *block.fence >= **h) {
@@ -147,12 +215,12 @@ impl IndexView {
                 block: run.blocks.len() - 1,
             };
             if here.block == 0 && self.covers(view, range, here, last)? {
-                parts.extend(self.run_state(view, function, here.run)?);
+                parts.extend(self.run_state(view, function, here.run)?.map(Part::State));
                 at = blocks.next(last);
                 continue;
             }
             parts.extend(if self.covers(view, range, here, here)? {
-                self.block_state(view, function, here)?
+                self.block_state(view, function, here)?.map(Part::State)
             } else {
                 let low = range.low.as_slice().max(&block.fence);
                 let end = blocks.end_of(here);
@@ -160,16 +228,29 @@ impl IndexView {
                     (Some(a), Some(b)) => Some(a.min(b)),
                     (a, b) => a.or(b),
                 };
-                self.scan(view, function, low, high, false)?
+                Some(Part::Rows(PlaceRange {
+                    low: low.to_vec(),
+                    high: high.map(<[u8]>::to_vec),
+                }))
             });
             at = blocks.next(here);
         }
-        let state = self.combine(view, function, parts)?;
-        if whole && let Some(state) = &state {
-            // A concurrent computation gave the same state.
-            let _ = blocks.reductions[function].set(state.clone());
-        }
-        Ok(state)
+        Ok(parts)
+    }
+
+    /// Whether a custom function is called with all rows of a range at once: they are in the block at
+    /// its beginning, which has few rows. CouchDB has so few in the nodes at the two ends of a range,
+    /// whose rows it hands to the function.
+    fn is_short(&self, view: usize, function: usize, range: &PlaceRange, first: At) -> bool {
+        let blocks = &self.state.views[view];
+        let is_within = || match (blocks.end_of(first), &range.high) {
+            (None, _) => true,
+            (Some(end), Some(high)) => *end >= **high,
+            (Some(_), None) => false,
+        };
+        self.reducers.builtin(view, function).is_none()
+            && blocks.block(first).rows <= SHORT_BLOCK_ROWS_MAX
+            && is_within()
     }
 
     /// Do the blocks from `first` to `last` lie in the range with all their rows?
@@ -209,9 +290,16 @@ impl IndexView {
         Ok(is_before)
     }
 
-    /// Returns whether a range that starts in this block includes all of it, or all of the next
-    /// one.
-    fn is_worth_summing(&self, view: usize, range: &PlaceRange, at: At) -> Result<bool, Error> {
+    /// Whether a range that begins in this block has all of it, or all of the next one.
+    pub(crate) fn is_worth_summing(
+        &self,
+        (view, function): (usize, usize),
+        range: &PlaceRange,
+        at: At,
+    ) -> Result<bool, Error> {
+        if self.is_short(view, function, range, at) {
+            return Ok(false);
+        }
         if self.covers(view, range, at, at)? {
             return Ok(true);
         }
@@ -229,6 +317,10 @@ impl IndexView {
         let mut parts = vec![];
         for block in 0..run_blocks.blocks.len() {
             parts.extend(self.block_state(view, function, At { run, block })?);
+        }
+        if self.reducers.builtin(view, function).is_none() {
+            // As CouchDB does it with the nodes below a node.
+            parts.reverse();
         }
         let state = self.combine(view, function, parts)?;
         if let Some(state) = &state {
@@ -251,31 +343,30 @@ impl IndexView {
         if let Some(state) = block.reductions[function].get() {
             return Ok(Some(state.clone()));
         }
-        let state = self.scan(view, function, &block.fence, blocks.end_of(at), true)?;
+        let range = PlaceRange {
+            low: block.fence.to_vec(),
+            high: blocks.end_of(at).map(<[u8]>::to_vec),
+        };
+        let state = self.scan(view, function, &range, true)?;
         if let Some(state) = &state {
             let _ = block.reductions[function].set(state.clone());
         }
         Ok(state)
     }
 
-    /// Returns the state of the rows from `low` up to `high`, which are within a block, or all of
-    /// it.
+    /// The state of the rows of a range within a block, or of all of the block. A custom function gets
+    /// them in ascending order, as it gets those of a node in CouchDB.
     fn scan(
         &self,
         view: usize,
         function: usize,
-        low: &[u8],
-        high: Option<&[u8]>,
+        range: &PlaceRange,
         is_whole: bool,
     ) -> Result<Option<State>, Error> {
-        let range = PlaceRange {
-            low: low.to_vec(),
-            high: high.map(<[u8]>::to_vec),
-        };
         let mut rows = RowBatch::default();
         let mut it = match is_whole {
-            true => RowIter::of_stored(self, view, range),
-            false => self.iter(view, &range, false),
+            true => RowIter::of_stored(self, view, range.clone()),
+            false => self.iter(view, range, false),
         };
         let wants_ids = self.reducers.builtin(view, function).is_none();
         while let Some(row) = it.row()? {
@@ -335,9 +426,33 @@ impl IndexView {
         }
     }
 
-    /// Returns the state of all rows of states of several shards or ranges.
-    pub fn rereduce(&self, view: usize, function: usize, states: &[State]) -> Result<State, Error> {
-        self.reducers.rereduce(view, function, states)
+    /// The state of all rows of the states of shards, of one at least.
+    pub fn rereduce_shards(
+        &self,
+        view: usize,
+        function: usize,
+        states: &[State],
+    ) -> Result<State, Error> {
+        self.reducers.rereduce_shards(view, function, states)
+    }
+
+    /// Whether a function is one of users, which can tell in which calls it is called with which rows.
+    pub fn is_custom(&self, view: usize, function: usize) -> bool {
+        self.reducers.builtin(view, function).is_none()
+    }
+
+    /// The places of the rows that one document has with one key, of which the row at a place is one;
+    /// `None` if there is no such row.
+    pub fn alike(&self, view: usize, place: &[u8]) -> Result<Option<PlaceRange>, Error> {
+        let range = PlaceRange {
+            low: place.to_vec(),
+            high: None,
+        };
+        let it = self.iter(view, &range, false);
+        match it.row()?.filter(|row| row.place == place) {
+            Some(row) => row.alike().map(Some),
+            None => Ok(None),
+        }
     }
 
     /// Returns the result of a state as a client sees it.
@@ -346,197 +461,15 @@ impl IndexView {
     }
 }
 
-fn push_row(row: &ViewRow<'_>, wants_ids: bool, rows: &mut RowBatch) -> Result<(), Error> {
+pub(crate) fn push_row(
+    row: &ViewRow<'_>,
+    wants_ids: bool,
+    rows: &mut RowBatch,
+) -> Result<(), Error> {
     let mut id = vec![];
     if wants_ids {
         write_json_string(&row.id()?, &mut id);
     }
     rows.push(row.stored.key, &id, row.stored.value);
-    Ok(())
-}
-
-/// Grouping of rows by their keys.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum GroupLevel {
-    /// Equal keys.
-    Exact,
-    /// Array keys by their first elements, other keys when equal. At least 1.
-    Elements(usize),
-}
-
-/// Rows with keys of one group.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Group {
-    /// First bytes of the places of all its rows.
-    pub prefix: Vec<u8>,
-    /// The place of its first row in the requested direction.
-    pub first: Vec<u8>,
-    /// JSON text of the group's key: of its first row, since keys of other texts can be equal.
-    pub key: Vec<u8>,
-    /// The reduction of its rows.
-    pub state: State,
-}
-
-/// Groups of a range, one after the other.
-pub struct GroupCursor {
-    view: usize,
-    function: usize,
-    level: GroupLevel,
-    descending: bool,
-    /// Length of the partition, which precedes the sort key in every place.
-    skip: usize,
-    /// The remaining range.
-    range: PlaceRange,
-    ahead: VecDeque<Group>,
-    ahead_max: usize,
-    exhausted: bool,
-}
-
-impl GroupCursor {
-    /// Creates the groups of a range. `skip`: the length of the partition, which precedes the sort
-    /// key in every place.
-    pub fn new(
-        view: usize,
-        function: usize,
-        range: PlaceRange,
-        level: GroupLevel,
-        descending: bool,
-        skip: usize,
-    ) -> GroupCursor {
-        GroupCursor {
-            view,
-            function,
-            level,
-            descending,
-            skip,
-            exhausted: range.is_empty(),
-            range,
-            ahead: VecDeque::new(),
-            ahead_max: GROUPS_AHEAD_FIRST,
-        }
-    }
-
-    /// Returns the next group, without taking it.
-    pub fn peek(&mut self, index: &IndexView) -> Result<Option<&Group>, Error> {
-        if self.ahead.is_empty() && !self.exhausted {
-            self.fill(index)?;
-        }
-        Ok(self.ahead.front())
-    }
-
-    /// Returns the next group, when [`GroupCursor::peek`] has found one.
-    pub fn take(&mut self) -> Option<Group> {
-        self.ahead.pop_front()
-    }
-
-    fn prefix_len(&self, row: &ViewRow<'_>) -> Result<usize, Error> {
-        let sort = &row.place[..row.stored.sort_len.min(row.place.len())];
-        let len = match self.level {
-            GroupLevel::Exact => Some(sort.len()),
-            GroupLevel::Elements(n) => sort
-                .get(self.skip..)
-                .and_then(|s| group_prefix(s, n))
-                .map(|n| n + self.skip),
-        };
-        len.ok_or_else(|| Error::Storage(storage::Error::Corrupt("sort key")))
-    }
-
-    fn group_key(&self, key: &[u8]) -> Vec<u8> {
-        match self.level {
-            GroupLevel::Exact => key.to_vec(),
-            GroupLevel::Elements(n) => first_elements(key, n).into_owned(),
-        }
-    }
-
-    /// Returns the places of a group, within the remaining range, and the block that they start in.
-    /// `first` is its first row's in the direction.
-    fn places_of(&self, index: &IndexView, prefix: &[u8], first: &[u8]) -> (PlaceRange, At) {
-        let blocks = &index.state.views[self.view];
-        let at = blocks.find(if self.descending { prefix } else { first });
-        let fence = &*blocks.block(at).fence;
-        let left = self.range.low.as_slice();
-        // No row is between the start of the remaining range and the first one: ascending, the
-        // group may as well start where its block does.
-        let low = match self.descending || fence < left {
-            true => prefix.max(left),
-            false => fence,
-        };
-        let end = [prefix, HIGHEST].concat();
-        let group = PlaceRange {
-            low: low.to_vec(),
-            high: Some(match &self.range.high {
-                Some(high) => end.min(high.clone()),
-                None => end,
-            }),
-        };
-        (group, at)
-    }
-
-    /// Works out some groups with one iterator.
-    fn fill(&mut self, index: &IndexView) -> Result<(), Error> {
-        let (view, function) = (self.view, self.function);
-        let wants_ids = index.reducers.builtin(view, function).is_none();
-        let mut it = index.iter(view, &self.range, self.descending);
-        let mut rows = RowBatch::default();
-        let mut bytes = 0;
-        let groups = self.ahead_max;
-        self.ahead_max = (2 * groups).min(GROUPS_AHEAD_MAX);
-        while self.ahead.len() < groups && bytes < GROUP_BYTES_AHEAD_MAX {
-            let Some(first) = it.row()? else {
-                self.exhausted = true;
-                return Ok(());
-            };
-            let prefix = first.place[..self.prefix_len(&first)?].to_vec();
-            let key = self.group_key(first.stored.key);
-            let first = first.place.to_vec();
-            let (group, at) = self.places_of(index, &prefix, &first);
-            let summed = match index.is_worth_summing(view, &group, at)? {
-                true => index.reduce(view, function, &group)?,
-                false => None,
-            };
-            let state = if let Some(state) = summed {
-                it.seek(match (self.descending, &group.high) {
-                    (false, Some(high)) => high,
-                    _ => &group.low,
-                });
-                state
-            } else {
-                walk(&mut it, &prefix, wants_ids, &mut rows)?;
-                let rows = rows.rows(self.descending);
-                index.reducers.reduce(view, function, &rows)?
-            };
-            bytes += prefix.len() + key.len() + state.len();
-            self.ahead.push_back(Group {
-                prefix,
-                first,
-                key,
-                state,
-            });
-            if self.descending {
-                self.range.high = Some(group.low);
-            } else {
-                self.range.low = group.high.unwrap_or_default();
-            }
-            if self.range.is_empty() {
-                self.exhausted = true;
-                return Ok(());
-            }
-        }
-        Ok(())
-    }
-}
-
-/// Collects the rows that start with `prefix` into `rows`.
-fn walk(
-    it: &mut RowIter<'_>,
-    prefix: &[u8],
-    wants_ids: bool,
-    rows: &mut RowBatch,
-) -> Result<(), Error> {
-    rows.clear();
-    while let Some(row) = it.row()?.filter(|r| r.place.starts_with(prefix)) {
-        push_row(&row, wants_ids, rows)?;
-        it.next();
-    }
     Ok(())
 }

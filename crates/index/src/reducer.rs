@@ -45,7 +45,7 @@ impl RowBatch {
         self.ends.is_empty()
     }
 
-    /// For rows that were pushed last first.
+    /// The rows in the order in which they were pushed, or the other one.
     pub fn rows(&self, reversed: bool) -> Vec<ReduceRow<'_>> {
         let mut start = 0;
         let mut rows: Vec<ReduceRow<'_>> = self
@@ -63,6 +63,16 @@ impl RowBatch {
             .collect();
         if reversed {
             rows.reverse();
+        }
+        rows
+    }
+
+    /// The rows in the order in which CouchDB hands them to a custom function: last to first. Rows of
+    /// one document with one key stay in the order of their values.
+    pub fn last_to_first(&self) -> Vec<ReduceRow<'_>> {
+        let mut rows = self.rows(true);
+        for alike in rows.chunk_by_mut(|a, b| a.id == b.id && a.key == b.key) {
+            alike.reverse();
         }
         rows
     }
@@ -124,6 +134,23 @@ impl Reducers {
                 let state = self.run(view, source, |r| r.reduce(rows));
                 self.checked(view, bytes(), state)
             }
+        }
+    }
+
+    /// The state of all rows of the states of shards. CouchDB calls a custom function for them even
+    /// if there is only one.
+    pub fn rereduce_shards(
+        &self,
+        view: usize,
+        function: usize,
+        states: &[State],
+    ) -> Result<State, Error> {
+        match (&self.spec.views[view].reduces[function], states) {
+            (ReduceSpec::Custom(source), [state]) if !is_overflow(state) => {
+                let reduced = self.run(view, source, |r| r.rereduce(&[state]));
+                self.checked(view, state.len(), reduced)
+            }
+            _ => self.rereduce(view, function, states),
         }
     }
 
@@ -249,9 +276,17 @@ pub fn try_reduce(
     until: Instant,
 ) -> Result<Tried, Error> {
     let reducers = Reducers::new(spec, languages, limit, owner);
-    let state = reducers.reduce(0, 0, rows)?;
+    let is_custom = reducers.builtin(0, 0).is_none();
+    let mut rows = rows.to_vec();
+    if is_custom {
+        // As queries do.
+        rows.reverse();
+    }
+    let state = reducers.reduce(0, 0, &rows)?;
+    let state = reducers.rereduce_shards(0, 0, &[state])?;
     let at_once = reducers.finalize(0, 0, &state)?;
-    let has_parts = reducers.builtin(0, 0).is_none() && rows.len() > 1;
+    let rows = &rows[..];
+    let has_parts = is_custom && rows.len() > 1;
     let in_parts = has_parts
         .then(|| reduce_in_parts(&reducers, rows, until).transpose())
         .flatten();
@@ -334,6 +369,7 @@ mod tests {
             include_design: false,
             local_seq: false,
             partitioned: false,
+            dialect: None,
         };
         let limit = Some(crate::ReduceLimit::default());
         let reducers = Reducers::new(Arc::new(spec), Arc::new(Grows), limit, &Owner::default());

@@ -43,6 +43,8 @@ pub struct Spec {
     pub local_seq: bool,
     /// Rows are ordered by partition first.
     pub partitioned: bool,
+    /// What results of the functions depend on besides their sources: [`functions::dialect`].
+    pub dialect: Option<String>,
 }
 
 impl Spec {
@@ -53,9 +55,9 @@ impl Spec {
     /// is rebuilt. The golden test below pins it. It is the MD5 of these parts, each preceded by
     /// its length in 8 bytes: `index 1`, the version of sort keys, the language, `views.lib`, three
     /// flags; then of each view its map function, a flag, the number of its reduce functions, and
-    /// of each of these `builtin `, `custom ` or `isolated ` and its text. `isolated ` is a
-    /// JavaScript function: as `custom ` it was in indexes whose reductions functions of other
-    /// databases may have changed, so these are rebuilt.
+    /// of each of these `builtin `, `custom ` or `isolated ` and its text; then the dialect, if
+    /// there is one. `isolated ` is a JavaScript function: as `custom ` it was in indexes whose
+    /// reductions functions of other databases may have changed, so these are rebuilt.
     pub fn signature(&self) -> Signature {
         let mut md5 = Md5::new();
         let mut add = |part: &[u8]| {
@@ -85,7 +87,21 @@ impl Spec {
                 }
             }
         }
+        if let Some(dialect) = &self.dialect {
+            add(dialect.as_bytes());
+        }
         md5.finalize().into()
+    }
+
+    /// The sources of all functions and modules.
+    pub fn sources(&self) -> impl Iterator<Item = &str> {
+        let reduces = self.views.iter().flat_map(|view| &view.reduces);
+        let reduces = reduces.filter_map(|reduce| match reduce {
+            ReduceSpec::Builtin(_) => None,
+            ReduceSpec::Custom(source) => Some(source.as_str()),
+        });
+        let maps = self.views.iter().map(|view| view.map.as_str());
+        maps.chain(reduces).chain(self.lib.as_deref())
     }
 
     /// Returns the map functions, to be run together.
@@ -140,6 +156,7 @@ mod tests {
             include_design: true,
             local_seq: false,
             partitioned: true,
+            dialect: None,
         }
     }
 
@@ -156,6 +173,7 @@ mod tests {
             include_design: false,
             local_seq: true,
             partitioned: false,
+            dialect: None,
         };
         let builtins = [
             Builtin::Sum,
@@ -175,6 +193,11 @@ mod tests {
             language: "python".into(),
             ..spec(vec![custom.clone()])
         };
+        let with_dialect = Spec {
+            dialect: Some("spidermonkey 1".into()),
+            ..spec(vec![])
+        };
+        assert_eq!(hex(with_dialect), "fef1590e96d4a53203088d8c542e3b3c");
         assert_eq!(hex(spec(vec![custom])), "c296a0672295bd87a01645554d824efd");
         assert_eq!(hex(python), "c48ea423770519c1d3c2a57f96428098");
         assert_eq!(hex(spec(vec![])), "f62ab843c3037e094fe11950a29f8e0c");

@@ -61,10 +61,18 @@ fn options(text: &[u8]) -> Result<Map<String, Value>, FindError> {
     members(text)
         .filter(|(name, _)| name != "selector")
         .map(|(name, value)| match serde_json::from_slice(value) {
+            // A whole number beyond 64 bits; as a float it would be refused.
+            Ok(Value::Number(_)) if is_beyond_64_bits(value) => Ok((name, u64::MAX.into())),
             Ok(value) => Ok((name, value)),
             Err(_) => Err(FindError::NestedTooDeeply(name)),
         })
         .collect()
+}
+
+/// Returns whether the text of a number is a whole one beyond 64 bits.
+fn is_beyond_64_bits(text: &[u8]) -> bool {
+    let text = std::str::from_utf8(text).unwrap_or_default().trim();
+    text.bytes().all(|b| b.is_ascii_digit()) && text.parse::<u64>().is_err()
 }
 
 /// Returns a string, `None` when it is empty; any other value is the error.

@@ -2,21 +2,34 @@
 //!
 //! It is text for two engines: QuickJS in the crate `functions`, and Node in this crate.
 
+macro_rules! prelude {
+    ($($more:literal)?) => {
+        concat!(
+            "(function (host) {\n\"use strict\";\n",
+            include_str!("../prelude/environment.js"),
+            include_str!("../prelude/sources.js"),
+            include_str!("../prelude/modules.js"),
+            include_str!("../prelude/content_types.js"),
+            include_str!("../prelude/render.js"),
+            include_str!("../prelude/designs.js"),
+            $(include_str!($more),)?
+            "return api;\n})\n",
+        )
+    };
+}
+
 /// A script whose value is a function of its host that returns the functions to call. `prelude/environment.js` describes the
 /// host, `prelude/designs.js` the returned functions.
 ///
 /// The host is an object of functions: `evaluate(source)`, `log(text)`, and for lists `listStart(json)`, `listChunk(text)`,
 /// `listRow()`, which gives the next row's JSON text or null.
-pub const PRELUDE: &str = concat!(
-    "(function (host) {\n\"use strict\";\n",
-    include_str!("../prelude/environment.js"),
-    include_str!("../prelude/sources.js"),
-    include_str!("../prelude/modules.js"),
-    include_str!("../prelude/content_types.js"),
-    include_str!("../prelude/render.js"),
-    include_str!("../prelude/designs.js"),
-    "return api;\n})\n",
-);
+pub const PRELUDE: &str = prelude!();
+
+/// [`PRELUDE`] for QuickJS, with functions of SpiderMonkey, CouchDB's engine, that QuickJS lacks. Its
+/// host has another function, `collate(texts)`, which compares two texts separated by U+FFFE and
+/// returns `-1`, `0` or `1` as text. It returns another function, `keepMatches()`: after its call,
+/// `RegExp` has `$1`, `lastMatch` and so on.
+pub const PRELUDE_OF_QUICKJS: &str = prelude!("../prelude/spidermonkey.js");
 
 /// A script that defines the global function `index(type, name, value, options)`. It calls `emit` with `[type, name]` and
 /// `[value, options.store]`. NaN and the infinities become null.

@@ -1,6 +1,6 @@
 //! Users' functions.
 
-use super::kind::{Bool, Count, Limit, Milliseconds, Ratio, Seconds};
+use super::kind::{Bool, Count, Limit, Milliseconds, Ratio, Seconds, Text};
 
 section! {
     /// JavaScript functions of design documents. An open index keeps the settings with which it was
@@ -20,6 +20,10 @@ section! {
         /// process runs JavaScript in worker processes, which can always be killed; thread runs it
         /// inside the server, where a long call of a built-in function cannot be stopped.
         isolation: Isolation = "process" [start],
+        /// Time zone of dates in JavaScript, like Europe/Berlin. Unset: that of the environment variable TZ,
+        /// else UTC. Indexes whose functions use dates are rebuilt when it changes. With isolation =
+        /// thread, the time zone of the server's process counts.
+        time_zone: Option<Text> [start],
         /// Maximum number of running functions per database, in any language. It applies separately
         /// to functions of requests and feeds (shows, updates, rewrites, filters), to validations
         /// of writes, and to functions of indexes (maps, reduces). One more of each kind may run
@@ -66,9 +70,9 @@ section! {
         reduce_limit_ratio: Ratio = "2.0",
         /// Maximum number of rows of one query of a view, of _all_docs and similar listings, or of
         /// _all_dbs.
-        query_limit: Limit = "268435456",
+        query_limit: Limit = "infinity",
         /// Maximum number of rows of a query of one partition.
-        partition_query_limit: Limit = "268435456",
+        partition_query_limit: Limit = "infinity",
     }
 }
 

@@ -27,14 +27,20 @@ pub(crate) struct Designs {
 }
 
 impl Designs {
-    pub fn read(snapshot: &Snapshot, shards: &[ShardNumber], partitioned: bool) -> Designs {
+    /// Reads the design documents of shards. `partitioned`: of the database. `time_zone`: of dates in
+    /// JavaScript.
+    pub fn read(
+        snapshot: &Snapshot,
+        shards: &[ShardNumber],
+        (partitioned, time_zone): (bool, &str),
+    ) -> Designs {
         let mut designs = Designs::default();
         for &shard in shards {
             let mut it = IdIter::new(snapshot, shard);
             it.seek(b"_design/");
             while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
                 // What cannot be read is said where documents are checked.
-                if let Some(design) = read(snapshot, shard, id, value, partitioned) {
+                if let Some(design) = read(snapshot, shard, (id, value), partitioned, time_zone) {
                     designs.add(design);
                 }
                 it.next();
@@ -71,9 +77,9 @@ impl Designs {
 fn read(
     snapshot: &Snapshot,
     shard: ShardNumber,
-    id: &[u8],
-    record: &[u8],
+    (id, record): (&[u8], &[u8]),
     partitioned: bool,
+    time_zone: &str,
 ) -> Option<Design> {
     let id = std::str::from_utf8(id).ok()?;
     let record = Record::decode(record).ok()?;
@@ -87,5 +93,6 @@ fn read(
         Body::None => return None,
     };
     let doc: Value = serde_json::from_slice(StoredBody::split(&body).json).ok()?;
-    Some(Design::read(id, winner.rev.to_rev(), &doc, partitioned))
+    let rev = winner.rev.to_rev();
+    Some(Design::read(id, rev, &doc, partitioned, time_zone))
 }

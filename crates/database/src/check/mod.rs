@@ -145,7 +145,12 @@ impl Check {
 
     fn database(&mut self, db: &Known, owned: &Owned) {
         self.report.totals.databases += 1;
-        let designs = Designs::read(self.of.snapshot(), &db.record.shards, db.record.partitioned);
+        let zone = self.languages.as_ref().map(|all| all.time_zone());
+        let designs = Designs::read(
+            self.of.snapshot(),
+            &db.record.shards,
+            (db.record.partitioned, zone.unwrap_or(functions::js::UTC)),
+        );
         let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
         for (index, &shard) in db.record.shards.iter().enumerate() {
             let at = At {

@@ -72,6 +72,10 @@ impl Languages for WithIndexes {
         group.maps.iter().map(fields).collect()
     }
 
+    fn time_zone(&self) -> &str {
+        self.0.time_zone()
+    }
+
     fn rest(&self) {
         self.0.rest();
     }

@@ -110,7 +110,7 @@ impl Database {
         let (views, blocks) = Views::open(&self.all_shards()[shards.clone()])?;
         let contents_of = |shard| self.homes().of_shard(shard).clone();
         let contents = shards.map(contents_of).collect();
-        let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_string());
+        let update_seq = query.update_seq.then(|| self.seqs_of(&views).to_term());
         let mut rows = Rows {
             total_rows: None,
             offset: None,

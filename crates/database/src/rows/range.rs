@@ -107,6 +107,10 @@ impl Range {
                 let (from, to) = partition::bounds(p);
                 views.rank(blocks, to.as_bytes())? - views.rank(blocks, from.as_bytes())?
             }
+            // As in CouchDB, the offset counts all documents, and is at most the number of rows.
+            Listing::DesignDocs => {
+                views.rank(blocks, b"_design0")? - views.rank(blocks, b"_design/")?
+            }
             _ => total,
         };
         let skipped = before.saturating_add(self.skip).min(total);

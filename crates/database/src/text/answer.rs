@@ -4,6 +4,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 use std::time::Instant;
 
+use analysis::Flavour;
 use analysis::highlight::{Checks, fragments};
 use analysis::query as parsed;
 use search::query::{Likeness, likeness_of};
@@ -295,7 +296,9 @@ impl<'a> Highlighter<'a> {
             }
         });
         let many = parts.into_iter().take(HIGHLIGHT_PARTS_MAX).map(|part| {
-            let likeness = likeness_of(&understood(part.clone())?, effort)?;
+            // Of words alone, whatever else the part finds.
+            let words = understood(part.clone(), Flavour::Nouveau)?;
+            let likeness = likeness_of(&words, effort)?;
             Ok((part, likeness))
         });
         Ok(Highlighter {

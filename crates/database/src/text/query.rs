@@ -126,7 +126,7 @@ impl TextIndex {
 impl TextIndex {
     /// A query as the engine has it.
     pub(crate) fn understand(&self, q: &str) -> Result<Query, Error> {
-        understood(self.parse(q, None, &Types::new())?)
+        understood(self.parse(q, None, &Types::new())?, self.flavour())
     }
 
     /// How many documents it has.
@@ -144,7 +144,7 @@ impl TextQuery {
     /// The request as an index with such fields understands it.
     pub(super) fn asked(&self, index: &TextIndex, types: &Types) -> Result<Asked, Error> {
         let parsed = index.parse(&self.q, self.locale.as_deref(), types)?;
-        let query = understood(parsed.clone())?;
+        let query = understood(parsed.clone(), index.flavour())?;
         let similarity = index.spec.similarity();
         let partition = self.partition.iter().map(|partition| Query::Term {
             field: search::PARTITION.to_owned(),

@@ -31,6 +31,8 @@ pub struct TextSpec {
     pub is_mango: bool,
     /// Ids begin with a partition, which can be asked for.
     pub partitioned: bool,
+    /// What results of the function depend on besides its source: [`functions::dialect`].
+    dialect: Option<String>,
     /// Of everything that the index depends on.
     digest: [u8; 32],
 }
@@ -41,6 +43,7 @@ impl TextSpec {
         flavour: Flavour,
         doc: &Value,
         partitioned: bool,
+        time_zone: &str,
     ) -> Vec<(String, Option<TextSpec>)> {
         let language =
             functions::language_name(doc["language"].as_str().unwrap_or(functions::JAVASCRIPT));
@@ -48,7 +51,8 @@ impl TextSpec {
         all.map(|(name, index)| {
             (
                 name.clone(),
-                TextSpec::read(flavour, name, &language, index, partitioned),
+                TextSpec::read(flavour, name, &language, index, partitioned)
+                    .map(|spec| spec.in_zone(time_zone)),
             )
         })
         .collect()
@@ -90,15 +94,25 @@ impl TextSpec {
             analyzer,
             field_analyzers,
             partitioned,
+            dialect: None,
             digest: [0; 32],
         };
         spec.digest = spec.hash();
         Some(spec)
     }
 
+    /// The index with dates of this time zone, and with what else its function depends on.
+    fn in_zone(mut self, time_zone: &str) -> TextSpec {
+        if self.language == functions::JAVASCRIPT {
+            self.dialect = functions::dialect([self.source.as_str()], time_zone);
+            self.digest = self.hash();
+        }
+        self
+    }
+
     /// **What is hashed may never change**, for the reason that it may not for views: it is the SHA-256 of these parts, each
     /// preceded by its length in 8 bytes: `nouveau 1` or `clouseau 1`, the version of analyzers, the language, the function, both
-    /// definitions of analyzers as JSON text, and whether there are partitions.
+    /// definitions of analyzers as JSON text, whether there are partitions, and the dialect, if there is one.
     fn hash(&self) -> [u8; 32] {
         let text = |value: &Option<Value>| value.as_ref().map(Value::to_string).unwrap_or_default();
         let (default, fields) = (text(&self.analyzer), text(&self.field_analyzers));
@@ -115,7 +129,8 @@ impl TextSpec {
             fields.as_bytes(),
             &[u8::from(self.partitioned)],
         ];
-        for part in parts {
+        let dialect = self.dialect.as_deref().map(str::as_bytes);
+        for part in parts.into_iter().chain(dialect) {
             sha.update((part.len() as u64).to_be_bytes());
             sha.update(part);
         }
@@ -202,7 +217,7 @@ mod tests {
     use serde_json::json;
 
     fn specs(doc: Value) -> Vec<(String, Option<TextSpec>)> {
-        TextSpec::of_design(Flavour::Nouveau, &doc, false)
+        TextSpec::of_design(Flavour::Nouveau, &doc, false, "UTC")
     }
 
     #[test]
@@ -251,7 +266,7 @@ mod tests {
             "indexes": {"a": {"index": "F", "analyzer": {"name": "perfield", "fields": {"x": "english"}}}},
             "nouveau": {"a": {"index": "F"}}});
         let of = |flavour| {
-            TextSpec::of_design(flavour, &doc, false)
+            TextSpec::of_design(flavour, &doc, false, "UTC")
                 .remove(0)
                 .1
                 .unwrap()
@@ -262,7 +277,7 @@ mod tests {
         assert!(clouseau.includes_design() && !nouveau.includes_design());
         // The list of Mango's index definitions, which some put there, is no index.
         let list = json!({"indexes": [{"name": "foo", "type": "text"}]});
-        assert!(TextSpec::of_design(Flavour::Clouseau, &list, false).is_empty());
+        assert!(TextSpec::of_design(Flavour::Clouseau, &list, false, "UTC").is_empty());
     }
 
     #[test]
@@ -272,7 +287,7 @@ mod tests {
         // The type `text` is one of `nouveau` alone.
         let index = json!({"index": {"fields": [{"name": "a", "type": "text"}]}});
         let doc = json!({"language": "query", "indexes": {"i": index}, "nouveau": {"i": index}});
-        let of = |flavour| TextSpec::of_design(flavour, &doc, false).remove(0).1;
+        let of = |flavour| TextSpec::of_design(flavour, &doc, false, "UTC").remove(0).1;
         assert!(of(Flavour::Clouseau).is_none() && of(Flavour::Nouveau).is_some());
         assert!(specs(json!({"nouveau": 5})).is_empty());
     }

@@ -1,13 +1,17 @@
 //! Queries as they are read, as the engine has them.
 
+use std::ops::Bound;
+
+use analysis::Flavour;
 use analysis::query::{self as parsed, Clause, Occur};
 use search::Query;
 use search::query::{Interval, Wild};
 
 use crate::Error;
 
-/// A parsed query as the engine has it.
-pub fn understood(query: parsed::Query) -> Result<Query, Error> {
+/// Returns a parsed query as the engine has it, with the meaning that it has in one of CouchDB's two
+/// interfaces.
+pub fn understood(query: parsed::Query, flavour: Flavour) -> Result<Query, Error> {
     Ok(match query {
         parsed::Query::MatchAll => Query::All,
         parsed::Query::MatchNone => Query::None,
@@ -40,11 +44,7 @@ pub fn understood(query: parsed::Query) -> Result<Query, Error> {
             field,
             lower,
             upper,
-        } => Query::Terms {
-            field,
-            low: lower,
-            high: upper,
-        },
+        } => range(field, lower, upper, flavour),
         parsed::Query::NumberRange {
             field,
             lower,
@@ -57,12 +57,14 @@ pub fn understood(query: parsed::Query) -> Result<Query, Error> {
         parsed::Query::Boolean {
             clauses,
             minimum_should_match,
-        } => boolean(clauses, minimum_should_match as usize)?,
+        } => boolean(clauses, minimum_should_match as usize, flavour)?,
         parsed::Query::Intervals { field, interval } => Query::Interval {
             field,
             source: interval_of(interval)?,
         },
-        parsed::Query::Boost { query, boost } => Query::Boost(Box::new(understood(*query)?), boost),
+        parsed::Query::Boost { query, boost } => {
+            Query::Boost(Box::new(understood(*query, flavour)?), boost)
+        }
     })
 }
 
@@ -87,10 +89,53 @@ fn wilds_of(pattern: &str) -> Vec<Wild> {
     parsed::wildcard::parts(pattern).map(wild).collect()
 }
 
-fn boolean(clauses: Vec<Clause>, should_min: usize) -> Result<Query, Error> {
+/// Returns a range of terms. In Clouseau's interface the terms of numbers can be among them.
+fn range(field: String, low: Bound<String>, high: Bound<String>, flavour: Flavour) -> Query {
+    let has_numbers = flavour == Flavour::Clouseau && has_number_terms(&low, &high);
+    let numbers = has_numbers.then(|| Query::Numbers {
+        field: field.clone(),
+        low: Bound::Unbounded,
+        high: Bound::Unbounded,
+    });
+    let terms = Query::Terms { field, low, high };
+    match numbers {
+        None => terms,
+        // One score for both, as of one range.
+        Some(numbers) => {
+            let either = Query::Boolean {
+                must: vec![],
+                should: vec![terms, numbers],
+                must_not: vec![],
+                should_min: 1,
+            };
+            Query::Constant(Box::new(either), 1.0)
+        }
+    }
+}
+
+/// Returns whether a range of terms contains one of each number.
+///
+/// Lucene 4 indexes a number as 16 terms, which omit 0, 4, 8 … of its bits. Each begins with a byte
+/// that counts those bits, from a space on, and has at least one byte more.
+fn has_number_terms(low: &Bound<String>, high: &Bound<String>) -> bool {
+    let is_after_low = |first: u8| match low {
+        Bound::Unbounded => true,
+        Bound::Included(low) | Bound::Excluded(low) => low.as_bytes() <= &[first][..],
+    };
+    let is_before_high = |first: u8| match high {
+        Bound::Unbounded => true,
+        Bound::Included(high) | Bound::Excluded(high) => {
+            high.as_bytes().first().is_some_and(|byte| *byte > first)
+        }
+    };
+    let mut firsts = (b' '..=b' ' + 60).step_by(4);
+    firsts.any(|first| is_after_low(first) && is_before_high(first))
+}
+
+fn boolean(clauses: Vec<Clause>, should_min: usize, flavour: Flavour) -> Result<Query, Error> {
     let (mut must, mut should, mut must_not) = (vec![], vec![], vec![]);
     for clause in clauses {
-        let query = understood(clause.query)?;
+        let query = understood(clause.query, flavour)?;
         match clause.occur {
             Occur::Must => must.push(query),
             Occur::Should => should.push(query),
@@ -189,6 +234,22 @@ fn push_literal(c: char, out: &mut String) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_range_of_text_has_numbers_if_it_has_one_of_their_terms() {
+        let has = |low: Bound<&str>, high: Bound<&str>| {
+            has_number_terms(&low.map(str::to_owned), &high.map(str::to_owned))
+        };
+        let (from, below, open) = (Bound::Included, Bound::Excluded, Bound::Unbounded);
+        assert!(has(from(""), open));
+        assert!(has(open, from("a")));
+        assert!(has(below("0"), below("z")));
+        assert!(has(from("3"), from("5")));
+        assert!(!has(from("a"), open));
+        assert!(!has(open, from("")));
+        assert!(!has(open, from(" ")));
+        assert!(!has(from("2019-01-01"), from("2020-12-31")));
+    }
 
     #[test]
     fn lucenes_regular_expressions_are_read() {

@@ -42,8 +42,15 @@ pub struct Design {
 }
 
 impl Design {
-    /// Reads a design document. What is not a view as CouchDB writes them is no view. `partitioned`: of the database.
-    pub fn read(id: &str, rev: document::Rev, doc: &Value, partitioned: bool) -> Design {
+    /// Reads a design document. What is not a view as CouchDB writes them is no view. `partitioned`: of the database. `time_zone`:
+    /// of dates in JavaScript.
+    pub fn read(
+        id: &str,
+        rev: document::Rev,
+        doc: &Value,
+        partitioned: bool,
+        time_zone: &str,
+    ) -> Design {
         let empty = Map::new();
         let options = doc["options"].as_object().unwrap_or(&empty);
         let flag = |name: &str, default| {
@@ -60,6 +67,7 @@ impl Design {
             include_design: flag("include_design", false),
             local_seq: flag("local_seq", false),
             partitioned: partitioned && flag("partitioned", true),
+            dialect: None,
         };
         let all = doc["views"].as_object().unwrap_or(&empty);
         spec.lib = all.get("lib").map(Value::to_string);
@@ -68,6 +76,9 @@ impl Design {
             if let Some(at) = add_view(&mut spec.views, view) {
                 views.insert(name.clone(), at);
             }
+        }
+        if spec.language == functions::JAVASCRIPT {
+            spec.dialect = functions::dialect(spec.sources(), time_zone);
         }
         Design {
             id: id.to_owned(),
@@ -79,7 +90,7 @@ impl Design {
             texts: [Flavour::Clouseau, Flavour::Nouveau]
                 .into_iter()
                 .flat_map(|flavour| {
-                    let all = TextSpec::of_design(flavour, doc, partitioned);
+                    let all = TextSpec::of_design(flavour, doc, partitioned, time_zone);
                     all.into_iter()
                         .map(move |(name, spec)| ((flavour, name), spec.map(Arc::new)))
                 })
@@ -202,6 +213,7 @@ mod tests {
             document::Rev::parse("1-00").unwrap(),
             &doc,
             false,
+            functions::js::UTC,
         )
     }
 

@@ -1,6 +1,7 @@
 //! Views of a database: its indexes, one for each shard and signature, and who keeps them up.
 
 mod design;
+mod giving;
 mod indexer;
 mod query;
 mod rows;
@@ -289,7 +290,13 @@ impl Database {
         let mut value = serde_json::from_slice(&doc.json)
             .map_err(|e| Error::Internal(format!("the stored design document {id}: {e}")))?;
         mango::index::keep_definitions(&mut value, &doc.json);
-        let design = Arc::new(Design::read(id, doc.rev, &value, self.is_partitioned()));
+        let design = Arc::new(Design::read(
+            id,
+            doc.rev,
+            &value,
+            self.is_partitioned(),
+            self.languages().time_zone(),
+        ));
         let mut designs = self.views.designs.lock();
         if designs.len() >= DESIGNS_KEPT_MAX {
             designs.clear();

@@ -5,13 +5,13 @@ use std::time::Instant;
 
 use crate::turn::TURN_TIME;
 use document::collation::HIGHEST;
-use document::{DocId, Rev, write_json_string};
+use document::{DocId, write_json_string};
 use functions::SLICE;
 use index::{Group, GroupCursor, GroupLevel, IndexView, PlaceRange, RowIter, State, ViewRow};
-use serde::{Deserialize, Deserializer};
 use serde_json::Value;
 
 use super::design::{Design, ViewAt};
+use super::giving::{Alike, Giving, Link, Stopped, best};
 use super::query::{Grouping, Ranges, ViewQuery};
 use super::{Update, ViewIndex};
 use crate::database::Database;
@@ -43,6 +43,9 @@ pub struct ViewRows {
     /// Rows that were appended.
     given: u64,
     first: bool,
+    /// The rest of rows that one document has with one key, which a descending query has begun to
+    /// give: as in CouchDB they stay in ascending order.
+    alike: Option<Alike>,
 }
 
 enum Plan {
@@ -89,7 +92,7 @@ impl Database {
                 None => views.iter().map(IndexView::indexed_seq).collect(),
             };
             let epoch = self.epoch();
-            Seqs { epoch, at }.to_string()
+            Seqs { epoch, at }.to_term()
         });
         let mut ranges = query.ranges(raw)?;
         // As in CouchDB, `descending` turns the order of `keys` too, but not that of their groups.
@@ -113,6 +116,7 @@ impl Database {
             left: query.limit.unwrap_or(u64::MAX),
             given: 0,
             first: true,
+            alike: None,
             query,
         };
         if matches!(rows.plan, Plan::Rows) {
@@ -219,12 +223,21 @@ impl ViewRows {
             self.ranges.pop_front(&self.query)?;
             return Ok(());
         };
-        if self.query.descending {
-            range.high = Some([&place[..], &[0]].concat());
-        } else {
-            range.low = place;
-        }
         self.skip = 0;
+        if !self.query.descending {
+            range.low = place;
+            return Ok(());
+        }
+        range.high = Some([&place[..], &[0]].concat());
+        // All rows that its document has with its key, in their own order, but as many fewer as there
+        // are above it.
+        for v in &self.views {
+            if let Some(alike) = v.alike(self.at.view, &place)? {
+                let above = v.rank_of_end(self.at.view, &alike)? - v.rank(self.at.view, &place)?;
+                self.skip = above.saturating_sub(1);
+                range.high = alike.high;
+            }
+        }
         Ok(())
     }
 
@@ -311,53 +324,116 @@ impl ViewRows {
         let Some(range) = self.ranges.front().cloned() else {
             return Ok(false);
         };
-        if range.is_empty() {
+        if range.is_empty() && self.alike.is_none() {
             return Ok(false);
         }
+        let descending = self.query.descending;
+        let mut giving = Giving {
+            skip: self.skip,
+            left: self.left,
+            first: self.first,
+            take,
+        };
+        let mut stopped = None;
+        if let Some(alike) = &self.alike {
+            stopped = self.rows_alike(alike, &mut giving)?.map(Stopped::Among);
+        }
+        if stopped.is_none() {
+            stopped = self.rows_from(&range, &mut giving)?;
+        }
+        (self.skip, self.left, self.first) = (giving.skip, giving.left, giving.first);
+        self.alike = None;
+        let (Some(stopped), Some(range)) = (stopped, self.ranges.front_mut()) else {
+            return Ok(false);
+        };
+        match stopped {
+            Stopped::At(place) if descending => range.high = Some(place),
+            Stopped::At(place) => range.low = [&place[..], &[0]].concat(),
+            Stopped::Among((alike, first)) => {
+                range.high = Some(first);
+                self.alike = Some(alike);
+            }
+        }
+        Ok(true)
+    }
+
+    /// Gives the rows of a range, all shards merged; returns where it was told to stop.
+    fn rows_from(
+        &self,
+        range: &PlaceRange,
+        giving: &mut Giving<'_>,
+    ) -> Result<Option<Stopped>, Error> {
         let descending = self.query.descending;
         let mut iters: Vec<RowIter<'_>> = self
             .views
             .iter()
-            .map(|v| v.iter(self.at.view, &range, descending))
+            .map(|v| v.iter(self.at.view, range, descending))
             .collect();
         let mut row_text = vec![];
-        let (mut skip, mut left, mut first) = (self.skip, self.left, self.first);
-        let mut stopped_at = None;
         while let Some(next) = best(&iters, descending)? {
-            if left == 0 {
+            if giving.left == 0 {
                 break;
             }
-            if skip > 0 {
-                skip -= 1;
-                iters[next].next();
+            // `best` has found a row there.
+            let Some(row) = iters[next].row()? else {
+                break;
+            };
+            if descending && row.repeats()? {
+                let alike = Alike {
+                    shard: next,
+                    left: row.alike()?,
+                };
+                if let Some(stopped) = self.rows_alike(&alike, giving)? {
+                    return Ok(Some(Stopped::Among(stopped)));
+                }
+                let first = alike.left.low;
+                iters[next].seek(&first);
+                if iters[next].place()? == Some(&*first) {
+                    iters[next].next();
+                }
                 continue;
             }
-            row_text.clear();
-            // `best` has found a row there.
-            if let Some(row) = iters[next].row()? {
+            if giving.wants() {
+                row_text.clear();
                 self.write_row(&row, &mut row_text)?;
-                left -= 1;
-                let more = take(!std::mem::take(&mut first), &row_text);
-                if !more {
-                    stopped_at = Some(row.place.to_vec());
-                    break;
+                if !giving.give(&row_text) {
+                    return Ok(Some(Stopped::At(row.place.to_vec())));
                 }
             }
             iters[next].next();
         }
-        drop(iters);
-        (self.skip, self.left, self.first) = (skip, left, first);
-        let Some(place) = stopped_at else {
-            return Ok(false);
-        };
-        if let Some(range) = self.ranges.front_mut() {
-            if descending {
-                range.high = Some(place);
-            } else {
-                range.low = [&place[..], &[0]].concat();
+        Ok(None)
+    }
+
+    /// Gives rows that one document has with one key, in ascending order. Returns what is left of them
+    /// when it was told to stop, and the place of the first of them all.
+    fn rows_alike(
+        &self,
+        alike: &Alike,
+        giving: &mut Giving<'_>,
+    ) -> Result<Option<(Alike, Vec<u8>)>, Error> {
+        let mut iter = self.views[alike.shard].iter(self.at.view, &alike.left, false);
+        let mut row_text = vec![];
+        while let Some(row) = iter.row()? {
+            if giving.left == 0 {
+                break;
             }
+            if giving.wants() {
+                row_text.clear();
+                self.write_row(&row, &mut row_text)?;
+                if !giving.give(&row_text) {
+                    let first = row.alike()?.low;
+                    let left = PlaceRange {
+                        low: [row.place, &[0]].concat(),
+                        high: alike.left.high.clone(),
+                    };
+                    let shard = alike.shard;
+                    return Ok(Some((Alike { shard, left }, first)));
+                }
+            }
+            iter.next();
         }
-        Ok(true)
+        Ok(None)
     }
 
     fn write_row(&self, row: &ViewRow<'_>, out: &mut Vec<u8>) -> Result<(), Error> {
@@ -428,7 +504,7 @@ impl ViewRows {
         };
         let mut states = vec![];
         for (i, v) in self.views.iter().enumerate() {
-            let state = v.reduce(self.at.view, function, range)?;
+            let state = v.reduce(self.at.view, function, range, self.query.descending)?;
             states.extend(state.map(|s| (i, s)));
         }
         if states.is_empty() {
@@ -439,7 +515,7 @@ impl ViewRows {
             self.skip -= 1;
             return Ok(false);
         }
-        let state = self.views[0].rereduce(self.at.view, function, &states)?;
+        let state = self.views[0].rereduce_shards(self.at.view, function, &states)?;
         let row = self.reduced_row(function, b"null", &state)?;
         self.left -= 1;
         take(!std::mem::take(&mut self.first), &row);
@@ -577,7 +653,8 @@ impl ViewRows {
                 }
             }
         }
-        if let (Some(group), true) = (&mut merged, states.len() > 1) {
+        let is_custom = self.views[0].is_custom(self.at.view, function);
+        if let (Some(group), true) = (&mut merged, is_custom || states.len() > 1) {
             let asked = self.ranges.front().cloned().unwrap_or_default();
             let end = [&prefix[..], HIGHEST].concat();
             let range = PlaceRange {
@@ -585,60 +662,8 @@ impl ViewRows {
                 high: Some(asked.high.map_or(end.clone(), |high| high.min(end))),
             };
             let states = self.in_order(function, &range, states)?;
-            group.state = self.views[0].rereduce(self.at.view, function, &states)?;
+            group.state = self.views[0].rereduce_shards(self.at.view, function, &states)?;
         }
         Ok(merged)
-    }
-}
-
-/// The iterator whose row comes next.
-fn best(iters: &[RowIter<'_>], descending: bool) -> Result<Option<usize>, Error> {
-    if let [only] = iters {
-        return Ok(only.row()?.map(|_| 0));
-    }
-    let mut best: Option<(usize, &[u8])> = None;
-    for (i, it) in iters.iter().enumerate() {
-        let Some(row) = it.row()? else {
-            continue;
-        };
-        let better = best.is_none_or(|(_, held)| {
-            if descending {
-                row.place > held
-            } else {
-                row.place < held
-            }
-        });
-        if better {
-            best = Some((i, row.place));
-        }
-    }
-    Ok(best.map(|(i, _)| i))
-}
-
-/// A value that names a document.
-#[derive(Default, Deserialize)]
-struct Link {
-    /// Of any kind: what is no string is the id of no document.
-    #[serde(rename = "_id", default, deserialize_with = "present")]
-    id: Option<Value>,
-    #[serde(rename = "_rev", default)]
-    rev: Value,
-}
-
-/// A member that is there, `null` too.
-fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<Value>, D::Error> {
-    Value::deserialize(member).map(Some)
-}
-
-impl Link {
-    fn of(value: &[u8]) -> Link {
-        if value.first() != Some(&b'{') {
-            return Link::default();
-        }
-        serde_json::from_slice(value).unwrap_or_default()
-    }
-
-    fn rev(&self) -> Option<Rev> {
-        self.rev.as_str().and_then(|rev| Rev::parse(rev).ok())
     }
 }

@@ -152,6 +152,9 @@ impl Prepared {
             // The check of what a function leaves behind is of its text, in an unmodified
             // environment.
             let is_untouched = entered.is_true(&is_verbatim)? && !loads;
+            // Modules that are loaded later may name them, too.
+            let keeps = entered.keep_matches(std::str::from_utf8(&ddoc.json))?;
+            let is_untouched = is_untouched && !keeps;
             Ok((source, is_untouched))
         })?;
         let left = || left_behind(&source, Arguments::Shared);

@@ -4,13 +4,14 @@ use std::ffi::CStr;
 use std::sync::OnceLock;
 
 use query_server::language::{Error, TIME_LIMIT};
-use query_server::prelude::PRELUDE;
+use query_server::prelude::PRELUDE_OF_QUICKJS;
 use quickjs::{
     BuildError, Context, Enter, Failed, Heap, Host, Limit, Limits, RetainedValue, Scope,
 };
 use quickjs::{Script, Value};
 
 use super::{host, thrown};
+use crate::spidermonkey::names_last_match;
 
 /// The configuration key of the limit on the memory of a heap.
 pub(super) const MEMORY_LIMIT: &str = "memory_limit_bytes";
@@ -29,6 +30,7 @@ struct Api {
     prepare: RetainedValue,
     call: RetainedValue,
     list: RetainedValue,
+    keep_matches: RetainedValue,
 }
 
 /// A function of the prelude.
@@ -43,6 +45,7 @@ pub(super) enum Prelude {
     Prepare,
     Call,
     List,
+    KeepMatches,
 }
 
 /// A context of a heap that has the prelude.
@@ -127,7 +130,7 @@ impl Api {
         let start = match SCRIPT.get() {
             Some(script) => scope.run(script)?,
             None => {
-                let script = scope.compile(PRELUDE, c"prelude.js")?;
+                let script = scope.compile(PRELUDE_OF_QUICKJS, c"prelude.js")?;
                 scope.run(SCRIPT.get_or_init(|| script))?
             }
         };
@@ -144,6 +147,7 @@ impl Api {
             prepare: member(c"prepare")?,
             call: member(c"call")?,
             list: member(c"list")?,
+            keep_matches: member(c"keepMatches")?,
         };
         scope.define_emit()?;
         Ok(api)
@@ -160,6 +164,7 @@ impl Api {
             Prelude::Prepare => &self.prepare,
             Prelude::Call => &self.call,
             Prelude::List => &self.list,
+            Prelude::KeepMatches => &self.keep_matches,
         }
     }
 }
@@ -238,6 +243,19 @@ impl<'js> Entered<'_, 'js> {
     /// Returns whether a function's source was compiled unchanged, as one expression.
     pub fn is_verbatim(&self, function: &Value<'js>) -> Result<bool, Error> {
         self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
+    }
+
+    /// Has regular expressions remember their last match, if one of these texts names it. Returns
+    /// whether it does: calls then leave something behind.
+    pub fn keep_matches<'t>(
+        &self,
+        texts: impl IntoIterator<Item = &'t str>,
+    ) -> Result<bool, Error> {
+        let is_named = texts.into_iter().any(names_last_match);
+        if is_named {
+            self.prelude(Prelude::KeepMatches, [])?;
+        }
+        Ok(is_named)
     }
 
     /// Returns whether a value is `true`.

@@ -5,18 +5,24 @@ use std::cell::RefCell;
 use std::ffi::CStr;
 use std::time::Instant;
 
+use document::collation::Collator;
 use query_server::language::{Error, ListIo};
 use quickjs::{Clock, Host, Reply};
 
 use super::log::Log;
 
 /// The functions of the prelude's host, except `evaluate`, which is the engine's.
-pub(super) const FUNCTIONS: [&CStr; 4] = [c"log", c"listStart", c"listChunk", c"listRow"];
+pub(super) const FUNCTIONS: [&CStr; 5] =
+    [c"log", c"listStart", c"listChunk", c"listRow", c"collate"];
 
 const LOG: usize = 0;
 const LIST_START: usize = 1;
 const LIST_CHUNK: usize = 2;
 const LIST_ROW: usize = 3;
+const COLLATE: usize = 4;
+
+/// Separates the two texts that `collate` compares.
+const BETWEEN: char = '\u{fffe}';
 
 /// A host with only a log.
 #[derive(Default)]
@@ -35,12 +41,20 @@ impl Console {
 
 impl Host for Console {
     fn call(&self, function: usize, text: &str, _: Clock<'_>) -> Reply {
-        if function != LOG {
-            return Reply::TypeError(c"not in a list function");
+        match function {
+            LOG => self.log.borrow_mut().said(text),
+            COLLATE => return collate(text),
+            _ => return Reply::TypeError(c"not in a list function"),
         }
-        self.log.borrow_mut().said(text);
         Reply::Undefined
     }
+}
+
+/// Compares two texts in the order of views, which is also that of `localeCompare` in CouchDB.
+fn collate(texts: &str) -> Reply {
+    let (a, b) = texts.split_once(BETWEEN).unwrap_or((texts, ""));
+    let order = Collator::root().compare_strings(a, b) as i8;
+    Reply::Text(order.to_string().into_bytes())
 }
 
 /// The host of a list function.

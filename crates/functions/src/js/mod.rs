@@ -37,6 +37,9 @@ pub use profile::WorkersProfile;
 use reducer::{Reducers, Source, ThreadReducer};
 pub use worker::worker_main;
 
+/// The time zone of dates unless another is set.
+pub const UTC: &str = "UTC";
+
 /// Heaps and workers are dropped after this idle time.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
 
@@ -81,6 +84,8 @@ pub struct Options {
     pub queue_max: usize,
     /// `[memory] workers`: memory of all worker processes together, in bytes.
     pub workers_bytes_max: usize,
+    /// `time_zone`: that of dates in worker processes, by its name in the system's database of time zones.
+    pub time_zone: String,
     /// The command of a worker process; not a setting.
     pub worker: WorkerCommand,
 }
@@ -115,6 +120,7 @@ impl Default for Options {
             queue_max: 2048,
             workers_max: std::thread::available_parallelism().map_or(2, usize::from),
             workers_bytes_max: 1 << 30,
+            time_zone: UTC.to_owned(),
             worker: WorkerCommand::default(),
         }
     }

@@ -86,6 +86,7 @@ impl Worker {
             .arg0("settee")
             .args(&options.worker.args)
             .env_clear()
+            .env("TZ", &options.time_zone)
             .current_dir("/")
             // Signals of the terminal are for the server, which ends its workers.
             .process_group(0)

@@ -49,7 +49,10 @@ impl Prepared {
             let function = entered.compile(&source.source, modules.as_ref())?;
             // The check of what a function leaves behind is of its text, in an unmodified
             // environment.
-            let mut is_untouched = entered.is_verbatim(&function)?;
+            let texts = [Some(&source.source), source.lib.as_ref()];
+            let texts = texts.into_iter().flatten().map(String::as_str);
+            let mut is_untouched = !entered.keep_matches(texts)?;
+            is_untouched &= entered.is_verbatim(&function)?;
             if let Some(modules) = &modules {
                 let names = required(&source.source);
                 is_untouched &= names.is_empty();

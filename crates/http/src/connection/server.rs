@@ -8,6 +8,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 use hyper::body::{Body as _, Incoming};
+use hyper::ext::ReasonPhrase;
 use hyper::header::{
     CACHE_CONTROL, CONNECTION, CONTENT_LENGTH, HeaderMap, HeaderName, HeaderValue, LOCATION,
     SERVER, SET_COOKIE, WWW_AUTHENTICATE,
@@ -58,6 +59,8 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
+/// Makes browsers ask for a name and a password.
+const CHALLENGE: &str = "Basic realm=\"server\"";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
 const SERVER_TIMING: HeaderName = HeaderName::from_static("server-timing");
@@ -516,11 +519,10 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     req.auth_us = us;
     recognised?;
     take_place(app, req).await?;
-    let required = settings.chttpd.require_valid_user
-        || settings.chttpd.require_valid_user_except_for_up && !is_only(req, "/_up");
-    if required && req.authenticated.is_none() && !is_login(req) {
-        return Err(ApiError::unauthorized("Authentication required.")
-            .with_www_authenticate("Basic realm=\"server\""));
+    let may_be_unknown =
+        !requires_login(req) || is_only(req, "/_up") && !settings.chttpd.require_valid_user;
+    if !may_be_unknown && req.authenticated.is_none() && !is_login(req) {
+        return Err(ApiError::unauthorized("Authentication required."));
     }
     // Before rules or functions rewrite anything.
     let may_change = cross_site::may_change(req);
@@ -597,6 +599,12 @@ async fn admit(app: &App, place: &Ticket, class: Class) -> Result<(), ApiError> 
     ))
 }
 
+/// Returns whether all requests need a name and a password, except perhaps those for `/_up`.
+fn requires_login(req: &Request) -> bool {
+    let chttpd = &req.settings.chttpd;
+    chttpd.require_valid_user || chttpd.require_valid_user_except_for_up
+}
+
 fn is_login(req: &Request) -> bool {
     req.method == "POST" && is_only(req, "/_session")
 }
@@ -606,7 +614,8 @@ fn is_only(req: &Request, path: &str) -> bool {
     req.row.path == path && req.segments.len() == 1
 }
 
-/// An error as this client wants it: browsers are sent to the login page.
+/// Returns an error as this client wants it: browsers are sent to the login page, unless they need
+/// a login for that page too.
 fn refuse(req: &Request, e: ApiError) -> Reply {
     let unauthorized = e.status == 401;
     let reason = e.reason.clone();
@@ -620,11 +629,14 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
         reply.headers.retain(|(name, _)| name != WWW_AUTHENTICATE);
         return reply.header(WWW_AUTHENTICATE, challenge);
     }
-    let accept = req.accept();
-    if accept.contains("text/html") && !accept.contains("*/*") && !req.path.starts_with("/_session")
-    {
+    if requires_login(req) {
+        return reply.header(WWW_AUTHENTICATE, CHALLENGE);
+    }
+    let login_page = &req.settings.chttpd_auth.authentication_redirect;
+    let is_browser = !req.accepts("application/json") && req.accepts("text/html");
+    if is_browser && !req.path.starts_with("/_session") && req.path != *login_page {
         let mut to = req.root_url();
-        to.push_str(&req.settings.chttpd_auth.authentication_redirect);
+        to.push_str(login_page);
         to.push_str("?return=");
         node::encode_into(&req.path, &mut to);
         to.push_str("&reason=");
@@ -652,6 +664,9 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     let mut response = hyper::Response::new(Body::nothing());
     *response.status_mut() =
         hyper::StatusCode::from_u16(status).unwrap_or(hyper::StatusCode::INTERNAL_SERVER_ERROR);
+    if let Some(phrase) = reason_phrase(status) {
+        response.extensions_mut().insert(phrase);
+    }
     let headers = response.headers_mut();
     put_headers(app, req, reply.headers, headers);
     headers.insert(REQUEST_ID, under_way.id.clone());
@@ -694,6 +709,26 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     };
     under_way.is_answered = true;
     response
+}
+
+/// Returns the reason phrase that CouchDB sends, where it differs from today's standard.
+fn reason_phrase(status: u16) -> Option<ReasonPhrase> {
+    let phrase: &'static [u8] = match status {
+        302 => b"Moved Temporarily",
+        404 => b"Object Not Found",
+        408 => b"Request Time-out",
+        413 => b"Request Entity Too Large",
+        414 => b"Request-URI Too Large",
+        416 => b"Requested Range Not Satisfiable",
+        504 => b"Gateway Time-out",
+        200 | 201 => return None,
+        // A function may send any status; CouchDB takes this phrase for all that it does not know.
+        _ => match hyper::StatusCode::from_u16(status).map(|s| s.canonical_reason()) {
+            Ok(None) => b"Internal Server Error",
+            _ => return None,
+        },
+    };
+    Some(ReasonPhrase::from_static(phrase))
 }
 
 /// The headers of an answer, and those that depend on the request and the settings.

@@ -1,9 +1,10 @@
 //! Names of headers as CouchDB spells them. hyper writes them in lower case, which is legal; clients and scripts of proxies exist
-//! that look for `ETag`.
+//! that look for `ETag`. Sizes of chunks are written in lower case too, as CouchDB does: scripts exist that split an answer at
+//! them.
 //!
 //! hyper's own ways cost each answer more: it can write names in title case, letter by letter, which is wrong for `ETag`, or by
-//! a map for each answer. So the heads are respelled on their way to the socket, in one pass over a copy of each. A head has the
-//! length that it had, and nothing else of the stream is touched: where bodies begin and end is followed as a client would.
+//! a map for each answer. So the heads are respelled on their way to the socket, in one pass over a copy of each. What is written
+//! has the length that it had, and nothing else of the stream is touched: where bodies begin and end is followed as a client would.
 //! What is not HTTP/1 goes through as it is.
 
 use std::collections::VecDeque;
@@ -30,6 +31,10 @@ const EXCEPTIONS: [&[u8]; 7] = [
 
 /// Parts that are written in one call: a head, and as many as hyper gives at once.
 const PARTS_MAX: usize = 65;
+/// Digits of a chunk's size: more are not written by hyper, and left as they are.
+const SIZE_DIGITS_MAX: usize = 16;
+/// Digits of the sizes of chunks that are written in one call.
+const DIGITS_MAX: usize = 8 * SIZE_DIGITS_MAX;
 
 /// The answers of a connection that have no body, whatever their heads say: those to HEAD. Their places among all answers.
 #[derive(Default)]
@@ -123,8 +128,21 @@ enum Chunks {
 }
 
 impl State {
-    /// Goes over bytes up to where the next head begins; answers how many these are.
+    /// Passes over bytes up to where the next head begins, and returns how many these are.
     fn pass(&mut self, bytes: &[u8]) -> usize {
+        let mut at = 0;
+        while at < bytes.len() {
+            match self.pass_part(&bytes[at..]) {
+                0 => break,
+                n => at += n,
+            }
+        }
+        at
+    }
+
+    /// Passes over the first part of bytes, and returns its length: the digits of a chunk's size, or
+    /// what comes before the next such digits or the next head.
+    fn pass_part(&mut self, bytes: &[u8]) -> usize {
         match self {
             State::Head => 0,
             State::Through => bytes.len(),
@@ -146,6 +164,11 @@ impl State {
         }
     }
 
+    /// Returns whether a chunk's size comes next.
+    fn is_at_size(&self) -> bool {
+        matches!(self, State::Chunks(Chunks::Size(_)))
+    }
+
     /// Whether so many bytes are all of the body that is being written.
     fn takes_all(&self, bytes: usize) -> bool {
         match self {
@@ -159,7 +182,17 @@ impl State {
 impl Chunks {
     fn pass(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
+        if let Chunks::Size(size) = *self {
+            let (digits, size) = size_of(size, bytes);
+            if digits > 0 {
+                *self = Chunks::Size(size);
+                return digits;
+            }
+        }
         while at < bytes.len() && *self != Chunks::Done {
+            if at > 0 && matches!(self, Chunks::Size(_)) {
+                break;
+            }
             if let Chunks::Data(left) = self {
                 let rest = bytes.len() - at;
                 let n = usize::try_from(*left).map_or(rest, |left| left.min(rest));
@@ -179,10 +212,7 @@ impl Chunks {
     /// After a byte that is not a chunk's content.
     fn after(self, byte: u8) -> Chunks {
         match self {
-            Chunks::Size(size) => match (byte as char).to_digit(16) {
-                Some(digit) => Chunks::Size((size << 4) | u64::from(digit)),
-                None => Chunks::SizeEnd(size),
-            },
+            Chunks::Size(size) => Chunks::SizeEnd(size),
             Chunks::SizeEnd(0) => Chunks::Line(true),
             Chunks::SizeEnd(size) => Chunks::Data(size),
             Chunks::DataEnd => Chunks::DataLineFeed,
@@ -194,6 +224,16 @@ impl Chunks {
             Chunks::Data(_) | Chunks::Done => self,
         }
     }
+}
+
+/// Reads the digits that some bytes begin with, which continue a chunk's size. Returns how many they
+/// are, and the size.
+fn size_of(mut size: u64, bytes: &[u8]) -> (usize, u64) {
+    let digits = bytes.iter().map_while(|byte| (*byte as char).to_digit(16));
+    let count = digits
+        .inspect(|digit| size = (size << 4) | u64::from(*digit))
+        .count();
+    (count, size)
 }
 
 /// What a head says of its answer.
@@ -298,25 +338,38 @@ impl<S: AsyncWrite + Unpin> Spelling<S> {
         bufs: &[IoSlice<'_>],
         skip: usize,
     ) -> Poll<io::Result<usize>> {
+        let mut digits = [0; DIGITS_MAX];
+        let mut free = &mut digits[..];
         let mut parts = [IoSlice::new(&[]); PARTS_MAX];
         parts[0] = IoSlice::new(&self.head[self.written..]);
         let left = parts[0].len();
         let mut count = 1;
         let (mut ahead, mut skip) = (self.state, skip);
-        for buf in bufs {
+        'bufs: for buf in bufs {
             let skipped = skip.min(buf.len());
             skip -= skipped;
-            let buf = &buf[skipped..];
-            if count == PARTS_MAX {
-                break;
-            }
-            let n = ahead.pass(buf);
-            if n > 0 {
-                parts[count] = IoSlice::new(&buf[..n]);
+            let mut buf = &buf[skipped..];
+            while !buf.is_empty() {
+                let is_size = ahead.is_at_size();
+                let n = ahead.pass_part(buf);
+                // What is not written now is offered again.
+                if n == 0 || count == PARTS_MAX {
+                    break 'bufs;
+                }
+                let (mut part, rest) = buf.split_at(n);
+                if is_size && n <= SIZE_DIGITS_MAX && part.iter().any(u8::is_ascii_uppercase) {
+                    if n > free.len() {
+                        break 'bufs;
+                    }
+                    let (lower, others) = free.split_at_mut(n);
+                    lower.copy_from_slice(part);
+                    lower.make_ascii_lowercase();
+                    part = lower;
+                    free = others;
+                }
+                parts[count] = IoSlice::new(part);
                 count += 1;
-            }
-            if n < buf.len() {
-                break;
+                buf = rest;
             }
         }
         let parts = match left {

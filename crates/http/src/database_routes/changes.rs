@@ -100,7 +100,7 @@ fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError
     };
     let limit = q.get("limit").map(|text| natural("limit", text));
     let limit = limit.transpose()?;
-    let seq_interval = match q.get("seq_interval").map(str::parse::<u64>) {
+    let seq_interval = match q.get("seq_interval").map(|text| natural("", text)) {
         None => None,
         Some(Ok(n)) if n > 0 => Some(n),
         Some(_) => return Err(ApiError::bad_request("invalid_seq_interval")),

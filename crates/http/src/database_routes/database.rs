@@ -100,9 +100,15 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
 }
 
 /// The body as a number above 0; `reason` says what is wrong with another.
+/// Reads a limit from a body. One beyond 64 bits is the highest.
 async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
-    let body = req.json().await?;
-    body.as_u64()
+    let body = req.required_bytes().await?;
+    let is_digits = body.trim_ascii().iter().all(u8::is_ascii_digit);
+    let number = match req.json_of(&body)?.as_u64() {
+        None if is_digits => Some(u64::MAX),
+        number => number,
+    };
+    number
         .filter(|&n| n > 0)
         .ok_or_else(|| ApiError::bad_request(reason))
 }

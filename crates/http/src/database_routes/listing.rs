@@ -245,9 +245,8 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     }
 }
 
-/// The `queries` of a POST body.
+/// Reads the `queries` of a POST body, whatever its content type is.
 pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
-    req.require_json()?;
     let mut body = req.json_object().await?;
     let queries = match body.remove("queries") {
         None => {

@@ -30,7 +30,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     require_visible(access, id)?;
     let asked = match req.method.as_str() {
         "POST" => {
-            req.require_json()?;
+            // CouchDB reads this body whatever its content type is.
             // Its room stays taken while the search waits.
             let body = req.json_object().await?;
             Asked::of_body(&body, req.query.get("partition"))?

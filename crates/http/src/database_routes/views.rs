@@ -276,6 +276,8 @@ pub async fn queries(
     name: &str,
 ) -> Answer {
     let view = View::find(access, id, name)?;
+    // Unlike for `_all_docs/queries`, CouchDB checks the content type here.
+    req.require_json()?;
     let queries = posted_queries(req).await?;
     let (mut all, mut runs, mut blocking) = (Vec::with_capacity(queries.len()), false, false);
     for query in queries {

@@ -147,9 +147,20 @@ fn parse(response: &Map<String, Value>, policy: Option<&str>) -> Result<(Head, B
     Ok((head, data))
 }
 
-/// A final status; 1xx are not a function's to send.
+/// Reads a final status; 1xx are not a function's to send. CouchDB writes a text into the status
+/// line as it is, so that `"400"` and `"400 Bad Request"` are statuses too.
 fn status(code: &Value) -> Result<u16, ApiError> {
-    code.as_f64()
+    let number = match code {
+        Value::String(line) => {
+            let digits = line
+                .split_once(' ')
+                .map_or(line.as_str(), |(digits, _)| digits);
+            let is_number = digits.bytes().all(|b| b.is_ascii_digit());
+            digits.parse().ok().filter(|_| is_number)
+        }
+        code => code.as_f64(),
+    };
+    number
         .filter(|c| c.fract() == 0.0 && (200.0..1000.0).contains(c))
         .map(|c| c as u16)
         .ok_or_else(|| invalid(format_args!("code: {code}")))
@@ -176,7 +187,7 @@ fn parse_headers(headers: &Map<String, Value>) -> Result<Vec<(HeaderName, Header
     for (name, value) in headers {
         let text = match value {
             Value::String(text) => text.clone(),
-            Value::Number(n) => n.to_string(),
+            Value::Number(_) | Value::Bool(_) | Value::Null => value.to_string(),
             other => return Err(invalid(format_args!("header {name}: {other}"))),
         };
         let pair = (
@@ -366,6 +377,19 @@ mod tests {
     }
 
     #[test]
+    fn a_code_may_be_text_and_a_header_any_plain_value() {
+        for code in ["404", "404 No such thing"] {
+            assert_eq!(shown(json!({"code": code})).unwrap().0, 404, "{code}");
+        }
+        let headers = json!({"A": true, "B": false, "C": null, "D": 1.5, "E": -3});
+        let (_, headers, _) = shown(json!({"headers": headers})).unwrap();
+        let text = |name| header(&headers, name);
+        assert_eq!([text("a"), text("b")], [Some("true"), Some("false")]);
+        assert_eq!([text("c"), text("d")], [Some("null"), Some("1.5")]);
+        assert_eq!(text("e"), Some("-3"));
+    }
+
+    #[test]
     fn etag_and_vary_are_the_servers() {
         let response = json!({"headers": {"Etag": "mine", "vary": "Cookie"}, "body": "x"});
         let (_, headers, _) = shown(response).unwrap();
@@ -389,7 +413,10 @@ mod tests {
             json!({"code": 99}),
             json!({"code": 100}),
             json!({"code": 1e9}),
-            json!({"code": "200"}),
+            json!({"code": "OK"}),
+            json!({"code": "99"}),
+            json!({"code": "+200"}),
+            json!({"code": ""}),
             json!({"code": 200.5}),
             json!({"base64": "%%"}),
             json!({"body": {}}),

@@ -61,21 +61,6 @@ pub struct FeedTimes {
 impl FeedTimes {
     /// Reads the times of `_changes`. `max`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
     pub fn of(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
-        FeedTimes::with_heartbeat(query, query.get("heartbeat"), max)
-    }
-
-    /// Reads the times of `_db_updates`, which takes `heartbeat=false` and 0 for none.
-    pub fn of_updates(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
-        let heartbeat = query.get("heartbeat");
-        let heartbeat = heartbeat.filter(|text| !matches!(*text, "false" | "0"));
-        FeedTimes::with_heartbeat(query, heartbeat, max)
-    }
-
-    fn with_heartbeat(
-        query: &Query,
-        heartbeat: Option<&str>,
-        max: Duration,
-    ) -> Result<FeedTimes, ApiError> {
         let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
         let mut heartbeat_ms = None;
         // As in CouchDB, the first parameter that is wrong counts.
@@ -83,45 +68,80 @@ impl FeedTimes {
             match name.as_str() {
                 "limit" | "timeout" => drop(natural(name, text)?),
                 "heartbeat" if heartbeat_ms.is_none() => {
-                    heartbeat_ms = heartbeat
-                        .map(|text| parse_heartbeat(text, max_ms))
-                        .transpose()?;
+                    heartbeat_ms = Some(parse_heartbeat(text, max_ms)?);
                 }
                 _ => {}
             }
         }
-        let heartbeat = heartbeat_ms;
         let timeout = query.get("timeout").map(|text| natural("timeout", text));
-        let timeout = timeout.transpose()?;
+        Ok(FeedTimes::within(
+            max_ms,
+            heartbeat_ms,
+            timeout.transpose()?,
+        ))
+    }
+
+    /// Reads the times of `_db_updates`, where `heartbeat=false` and 0 mean none.
+    pub fn of_updates(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
+        let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
+        let heartbeat = match query.get("heartbeat") {
+            None | Some("false") => None,
+            Some("true") => Some(max_ms),
+            Some(text) => Some(integer_of_updates(text)?),
+        };
+        let timeout = query.get("timeout").map(integer_of_updates).transpose()?;
+        let heartbeat = heartbeat.filter(|ms| *ms > 0).map(|ms| ms.min(max_ms));
+        Ok(FeedTimes::within(max_ms, heartbeat, timeout))
+    }
+
+    /// Returns the times of a feed, in milliseconds, that waits for at most `max_ms`.
+    fn within(max_ms: u64, heartbeat: Option<u64>, timeout: Option<u64>) -> FeedTimes {
         // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
         let timeout = match heartbeat {
             Some(_) => None,
             None => Some(timeout.map_or(max_ms, |t: u64| t.min(max_ms))),
         };
-        Ok(FeedTimes {
+        FeedTimes {
             timeout: timeout.map(Duration::from_millis),
             heartbeat: heartbeat.map(Duration::from_millis),
-        })
+        }
     }
 }
 
 /// A shorter `heartbeat` counts as this one, in milliseconds: each beat is work, for as long as the feed is open.
 const HEARTBEAT_MIN_MS: u64 = 100;
 
+/// Reads a whole number from 0 of `_db_updates`.
+///
+/// # Errors
+/// CouchDB's `invalid_integer`.
+pub fn integer_of_updates(text: &str) -> Result<u64, ApiError> {
+    natural("", text).map_err(|_| ApiError::bad_request("invalid_integer"))
+}
+
 /// Reads a `heartbeat` of a feed, in milliseconds.
 fn parse_heartbeat(text: &str, max_ms: u64) -> Result<u64, ApiError> {
     if text == "true" {
         return Ok(max_ms);
     }
-    match text.parse::<i64>().map(u64::try_from) {
-        Ok(Ok(n)) if n > 0 => Ok(n.max(HEARTBEAT_MIN_MS).min(max_ms)),
-        Ok(_) => Err(ApiError::bad_request(
+    match signed(text) {
+        Some((false, n)) if n > 0 => Ok(n.max(HEARTBEAT_MIN_MS).min(max_ms)),
+        Some(_) => Err(ApiError::bad_request(
             "The heartbeat value should be a positive integer (in milliseconds).",
         )),
-        Err(_) => Err(ApiError::bad_request(
+        None => Err(ApiError::bad_request(
             "Invalid heartbeat value. Expecting a positive integer value (in milliseconds).",
         )),
     }
+}
+
+/// Reads a whole number: whether it is negative, and its digits. One beyond 64 bits is the greatest.
+fn signed(text: &str) -> Option<(bool, u64)> {
+    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
+    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+        return None;
+    }
+    Some((text.starts_with('-'), digits.parse().unwrap_or(u64::MAX)))
 }
 
 /// Reads a `limit` or a `timeout` of a feed. Numbers beyond 64 bits are the greatest one.
@@ -129,13 +149,10 @@ fn parse_heartbeat(text: &str, max_ms: u64) -> Result<u64, ApiError> {
 /// # Errors
 /// Those of CouchDB for a number below 0, and for what is no whole number.
 pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
-    let is_negative = text.starts_with('-');
-    let digits = text.strip_prefix(['-', '+']).unwrap_or(text);
-    if digits.is_empty() || !digits.bytes().all(|digit| digit.is_ascii_digit()) {
+    let Some((is_negative, number)) = signed(text) else {
         let reason = format!("The {name} parameter should be a non-negative integer");
         return Err(ApiError::bad_request(reason));
-    }
-    let number = digits.parse().unwrap_or(u64::MAX);
+    };
     if is_negative && number > 0 {
         let reason = format!("The {name} value should be a non-negative integer");
         return Err(ApiError::bad_request(reason));

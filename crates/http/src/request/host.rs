@@ -104,14 +104,15 @@ pub fn is_authority(text: &str) -> bool {
 }
 
 /// Refuses a request that does not say clearly which host it is for: what a proxy and this server understand differently is how
-/// requests are smuggled. HTTP/1.0 need not say it.
+/// requests are smuggled. A request by HTTP/1.1 need not say it, as in
+/// CouchDB: browsers always do.
 pub fn check(parts: &Parts) -> Result<(), ApiError> {
     let target = parts.uri.authority().map(|a| a.as_str());
     let mut named = parts.headers.get_all(HOST).iter();
     let header = named.next();
     let problem = match (header, target) {
         _ if named.next().is_some() => Some("There is more than one Host header."),
-        (None, None) if parts.version > Version::HTTP_10 => Some("The Host header is missing."),
+        (None, None) if parts.version >= Version::HTTP_2 => Some("The Host header is missing."),
         (Some(header), _) if !header.to_str().is_ok_and(is_authority) => {
             Some("The Host header names no host.")
         }

@@ -142,8 +142,8 @@ pub fn keys_with_range() -> ApiError {
     ApiError::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`")
 }
 
-/// The limit that CouchDB takes for none, and that `infinity` stands for.
-const LIMIT_NONE: u64 = 0x1000_0000;
+/// The limit that stands for none in CouchDB, and so the highest one.
+const LIMIT_NONE: u64 = i64::MAX as u64;
 
 /// Refuses a `limit` beyond what the configuration allows, which is also the limit of a request without one.
 pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {

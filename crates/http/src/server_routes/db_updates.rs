@@ -8,7 +8,9 @@ use serde_json::json;
 use crate::app::App;
 use crate::errors::ApiError;
 use crate::reply::Reply;
-use crate::reply::live::{FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, until_deleted};
+use crate::reply::live::{
+    FeedKind, FeedTimes, HEAD, LiveFeed, LiveSource, integer_of_updates, until_deleted,
+};
 use crate::reply::stream::CHUNK_BYTES;
 use crate::request::Request;
 
@@ -29,13 +31,12 @@ pub async fn route(app: &App, req: &Request) -> Answer {
         Some("now") => Since::Now,
         Some(seq) => Since::Seq(seq.to_owned()),
     };
-    let limit = match req.query.get("limit").map(str::parse::<u64>) {
-        None => None,
-        Some(Ok(n)) => Some(n),
-        Some(Err(_)) => return Err(ApiError::bad_request("invalid_integer")),
-    };
+    let limit = req.query.get("limit").map(integer_of_updates).transpose()?;
     let db = app.node.databases.get(GLOBAL_CHANGES)?;
     let etag = db.info()?.update_seq;
+    if kind == FeedKind::Normal && req.none_match(&etag) {
+        return Ok(Reply::empty(304).etag(&etag));
+    }
     let changed = db.watch();
     let mut updates = DbUpdates {
         changes: db.changes(all_changes(since, kind, req))?,

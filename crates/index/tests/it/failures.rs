@@ -196,7 +196,10 @@ fn files_that_cannot_be_added_make_the_build_start_over() {
     assert!(matches!(index.update(), Err(Error::Storage(_))));
     assert!(world.language.happened());
     let view = index.view().unwrap();
-    let state = view.reduce(0, 1, &PlaceRange::default()).unwrap().unwrap();
+    let state = view
+        .reduce(0, 1, &PlaceRange::default(), false)
+        .unwrap()
+        .unwrap();
     assert_eq!(view.rows(0).to_string().as_bytes(), &state[..]);
     std::fs::create_dir_all(directory).unwrap();
     complete(&world);
@@ -236,7 +239,7 @@ fn readers_see_whole_updates_while_a_build_runs() {
             while !done.load(std::sync::atomic::Ordering::Relaxed) || seen == 0 {
                 let view = index.view().unwrap();
                 let whole = PlaceRange::default();
-                let counted = view.reduce(0, 1, &whole).unwrap();
+                let counted = view.reduce(0, 1, &whole, false).unwrap();
                 let rows = view.rows(0);
                 let counted = counted.map(|s| String::from_utf8(s.to_vec()).unwrap());
                 assert_eq!(counted.unwrap_or("0".into()), rows.to_string());
@@ -373,7 +376,7 @@ fn a_first_build_heeds_the_reduce_limit_as_readers_do() {
             high: None,
         };
         let view = index.view().unwrap();
-        let state = view.reduce(0, 0, &range).unwrap().unwrap();
+        let state = view.reduce(0, 0, &range, false).unwrap().unwrap();
         String::from_utf8(state.to_vec()).unwrap()
     };
     let place = index.view().unwrap().place_at(0, 192 * 2).unwrap().unwrap();

@@ -1,8 +1,10 @@
 //! Who runs users' functions, as configured.
 
+use std::path::Path;
 use std::sync::Arc;
 
 use config::Config;
+use functions::js::UTC;
 use functions::query_server::Settings;
 use functions::{Functions, Languages};
 use node::{DescriptorPlan, MemoryPlan};
@@ -21,7 +23,15 @@ const QUERY_SERVER_SECTIONS: [&str; 4] = [
 /// Query servers follow changes of the configuration, the JavaScript engine is what it was at the start.
 pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
     let settings = config.settings();
-    let javascript = options::javascript(&settings.functions, &MemoryPlan::new(&settings));
+    let of_environment = std::env::var("TZ").ok();
+    let memory = MemoryPlan::new(&settings);
+    let javascript = options::javascript(&settings.functions, &memory, of_environment);
+    if !is_known_zone(&javascript.time_zone) {
+        tracing::warn!(
+            time_zone = javascript.time_zone,
+            "this machine does not know the time zone of functions ([functions] time_zone, or TZ): dates are in UTC"
+        );
+    }
     let functions = Functions::new(javascript, query_servers(config)).map_err(Failure::new)?;
     let configured = Arc::downgrade(&functions);
     let settings = config.clone();
@@ -33,6 +43,14 @@ pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
         }
     });
     Ok(functions)
+}
+
+/// Returns whether the system knows a time zone. One that is described by its rules has a digit.
+fn is_known_zone(name: &str) -> bool {
+    let name = name.strip_prefix(':').unwrap_or(name);
+    name == UTC
+        || name.bytes().any(|b| b.is_ascii_digit())
+        || Path::new("/usr/share/zoneinfo").join(name).is_file()
 }
 
 fn query_servers(config: &Config) -> Settings {

@@ -192,6 +192,7 @@ pub fn specs() -> [Spec; 2] {
         include_design: false,
         local_seq: false,
         partitioned: false,
+        dialect: None,
     };
     let partitioned = Spec {
         views: vec![
@@ -201,6 +202,7 @@ pub fn specs() -> [Spec; 2] {
         include_design: true,
         local_seq: true,
         partitioned: true,
+        dialect: None,
         ..plain.clone()
     };
     [plain, partitioned]

@@ -9,7 +9,7 @@ use serde_json::{Value, json};
 use storage::{IdIter, Record, Shard};
 
 use super::Dice;
-use super::language::{Chain, emitted};
+use super::language::{Digest, emitted};
 
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Row {
@@ -143,7 +143,7 @@ fn reduced(spec: &ReduceSpec, rows: &[Row]) -> Vec<u8> {
                     value: &r.value,
                 })
                 .collect();
-            Chain.reduce(&rows).unwrap()
+            Digest.reduce(&rows).unwrap()
         }
     }
 }
@@ -229,7 +229,7 @@ fn check_range(view: &IndexView, n: usize, range: &PlaceRange, rows: &[Row], dic
     assert!(found == *rows, "view {n} in {range:?}");
     let spec = view.spec().views[n].clone();
     for (f, reduce) in spec.reduces.iter().enumerate() {
-        let state = view.reduce(n, f, range).unwrap();
+        let state = view.reduce(n, f, range, descending).unwrap();
         let found = state.map(|s| view.finalize(n, f, &s).unwrap());
         let expected = (!rows.is_empty()).then(|| reduced(reduce, rows));
         assert_eq!(

@@ -1,0 +1,203 @@
+//! Groups of rows with alike keys, and what they reduce to.
+
+use std::collections::VecDeque;
+
+use document::collation::{HIGHEST, first_elements, group_prefix};
+
+use crate::Error;
+use crate::blocks::{At, State};
+use crate::iter::{RowIter, ViewRow};
+use crate::read::{IndexView, PlaceRange, push_row};
+use crate::reducer::RowBatch;
+
+/// Groups worked out in one go, and about how many bytes of them.
+const GROUPS_AHEAD_MAX: usize = 128;
+/// Groups worked out at first, twice as many each time: many readers want few.
+const GROUPS_AHEAD_FIRST: usize = 4;
+const GROUP_BYTES_AHEAD_MAX: usize = 64 << 10;
+/// How rows are grouped by their keys.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum GroupLevel {
+    /// Equal keys.
+    Exact,
+    /// Array keys by their first elements, other keys when equal. At least 1.
+    Elements(usize),
+}
+
+/// Rows with keys of one group.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Group {
+    /// First bytes of the places of all its rows.
+    pub prefix: Vec<u8>,
+    /// The place of its first row in the direction that was asked for.
+    pub first: Vec<u8>,
+    /// JSON text of the group's key: of its first row, since keys of other texts can be equal.
+    pub key: Vec<u8>,
+    /// What its rows reduce to.
+    pub state: State,
+}
+
+/// Groups of a range, one after the other.
+pub struct GroupCursor {
+    view: usize,
+    function: usize,
+    level: GroupLevel,
+    descending: bool,
+    /// Length of what comes before the sort key in every place: the partition.
+    skip: usize,
+    /// What is left.
+    range: PlaceRange,
+    ahead: VecDeque<Group>,
+    ahead_max: usize,
+    exhausted: bool,
+}
+
+impl GroupCursor {
+    /// The groups of a range. `skip`: the length of what comes before the sort key in every place, the partition.
+    pub fn new(
+        view: usize,
+        function: usize,
+        range: PlaceRange,
+        level: GroupLevel,
+        descending: bool,
+        skip: usize,
+    ) -> GroupCursor {
+        GroupCursor {
+            view,
+            function,
+            level,
+            descending,
+            skip,
+            exhausted: range.is_empty(),
+            range,
+            ahead: VecDeque::new(),
+            ahead_max: GROUPS_AHEAD_FIRST,
+        }
+    }
+
+    /// The next group, without taking it.
+    pub fn peek(&mut self, index: &IndexView) -> Result<Option<&Group>, Error> {
+        if self.ahead.is_empty() && !self.exhausted {
+            self.fill(index)?;
+        }
+        Ok(self.ahead.front())
+    }
+
+    /// The next group, when [`GroupCursor::peek`] has found one.
+    pub fn take(&mut self) -> Option<Group> {
+        self.ahead.pop_front()
+    }
+
+    fn prefix_len(&self, row: &ViewRow<'_>) -> Result<usize, Error> {
+        let sort = &row.place[..row.stored.sort_len.min(row.place.len())];
+        let len = match self.level {
+            GroupLevel::Exact => Some(sort.len()),
+            GroupLevel::Elements(n) => sort
+                .get(self.skip..)
+                .and_then(|s| group_prefix(s, n))
+                .map(|n| n + self.skip),
+        };
+        len.ok_or_else(|| Error::Storage(storage::Error::Corrupt("sort key")))
+    }
+
+    fn group_key(&self, key: &[u8]) -> Vec<u8> {
+        match self.level {
+            GroupLevel::Exact => key.to_vec(),
+            GroupLevel::Elements(n) => first_elements(key, n).into_owned(),
+        }
+    }
+
+    /// The places of a group, within what is left, and the block that they begin in. `first` is its first row's in the direction.
+    fn places_of(&self, index: &IndexView, prefix: &[u8], first: &[u8]) -> (PlaceRange, At) {
+        let blocks = &index.state.views[self.view];
+        let at = blocks.find(if self.descending { prefix } else { first });
+        let fence = &*blocks.block(at).fence;
+        let left = self.range.low.as_slice();
+        // No row is between what is left and the first one: going up, the group may as well begin where its block does.
+        let low = match self.descending || fence < left {
+            true => prefix.max(left),
+            false => fence,
+        };
+        let end = [prefix, HIGHEST].concat();
+        let group = PlaceRange {
+            low: low.to_vec(),
+            high: Some(match &self.range.high {
+                Some(high) => end.min(high.clone()),
+                None => end,
+            }),
+        };
+        (group, at)
+    }
+
+    /// Works out some groups with one iterator.
+    fn fill(&mut self, index: &IndexView) -> Result<(), Error> {
+        let (view, function) = (self.view, self.function);
+        let wants_ids = index.reducers.builtin(view, function).is_none();
+        let mut it = index.iter(view, &self.range, self.descending);
+        let mut rows = RowBatch::default();
+        let mut bytes = 0;
+        let groups = self.ahead_max;
+        self.ahead_max = (2 * groups).min(GROUPS_AHEAD_MAX);
+        while self.ahead.len() < groups && bytes < GROUP_BYTES_AHEAD_MAX {
+            let Some(first) = it.row()? else {
+                self.exhausted = true;
+                return Ok(());
+            };
+            let prefix = first.place[..self.prefix_len(&first)?].to_vec();
+            let key = self.group_key(first.stored.key);
+            let first = first.place.to_vec();
+            let (group, at) = self.places_of(index, &prefix, &first);
+            let summed = match index.is_worth_summing((view, function), &group, at)? {
+                true => index.reduce(view, function, &group, self.descending)?,
+                false => None,
+            };
+            let state = if let Some(state) = summed {
+                it.seek(match (self.descending, &group.high) {
+                    (false, Some(high)) => high,
+                    _ => &group.low,
+                });
+                state
+            } else {
+                walk(&mut it, &prefix, wants_ids, &mut rows)?;
+                // Built-in functions get them in ascending order.
+                let rows = match wants_ids && !self.descending {
+                    true => rows.last_to_first(),
+                    false => rows.rows(self.descending),
+                };
+                index.reducers.reduce(view, function, &rows)?
+            };
+            bytes += prefix.len() + key.len() + state.len();
+            self.ahead.push_back(Group {
+                prefix,
+                first,
+                key,
+                state,
+            });
+            if self.descending {
+                self.range.high = Some(group.low);
+            } else {
+                self.range.low = group.high.unwrap_or_default();
+            }
+            if self.range.is_empty() {
+                self.exhausted = true;
+                return Ok(());
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Takes the rows that begin with `prefix` into `rows`.
+fn walk(
+    it: &mut RowIter<'_>,
+    prefix: &[u8],
+    wants_ids: bool,
+    rows: &mut RowBatch,
+) -> Result<(), Error> {
+    rows.clear();
+    while let Some(row) = it.row()?.filter(|r| r.place.starts_with(prefix)) {
+        push_row(&row, wants_ids, rows)?;
+        it.next();
+    }
+    Ok(())
+}
