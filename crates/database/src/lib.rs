@@ -22,6 +22,7 @@ mod events;
 mod examine;
 mod find;
 mod global_changes;
+mod hash_ranges;
 mod keeper;
 mod leaf_limit;
 mod maintenance;

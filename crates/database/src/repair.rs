@@ -10,7 +10,7 @@ use storage::{Limits, ShardNumber, Store, StoreOptions};
 use crate::Error;
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::databases::{PURGED_INFOS_LIMIT, REVS_LIMIT, random};
-use crate::ranges::shard_index;
+use crate::hash_ranges::shard_index;
 
 /// What was saved of a database.
 #[derive(Clone, Debug)]

@@ -12,7 +12,7 @@ use base64::engine::general_purpose::URL_SAFE_NO_PAD;
 use document::varint;
 
 use crate::Error;
-use crate::ranges::range_of;
+use crate::hash_ranges::range_of;
 
 /// Tags of Erlang's external term format.
 mod tag {

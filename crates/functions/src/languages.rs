@@ -60,7 +60,7 @@ pub trait Languages: Send + Sync + fmt::Debug {
 
     /// The time zone of dates in JavaScript.
     fn time_zone(&self) -> &str {
-        crate::js::UTC
+        crate::spidermonkey::UTC
     }
 
     /// Drops state kept for calls that did not come. Called periodically.

@@ -25,4 +25,4 @@ pub use query_server::language::{
     DesignDoc, Designs, Doc, Emit, Emits, Error, Indexes, ListIo, MapGroup, Mapper, Owner,
     ReduceRow, Reducer, SLICE, THROWN_BYTES_MAX, TIME_LIMIT, Thrown,
 };
-pub use spidermonkey::dialect;
+pub use spidermonkey::{UTC, dialect};

@@ -1,5 +1,8 @@
 //! Where functions depend on what SpiderMonkey, CouchDB's engine, does beyond the language's standard.
 
+/// The default time zone of dates.
+pub const UTC: &str = "UTC";
+
 /// Names of the last match's parts, as static properties of `RegExp`.
 const PARTS_OF_MATCH: [&str; 7] = [
     "$",
@@ -39,7 +42,7 @@ pub fn dialect<'t>(sources: impl IntoIterator<Item = &'t str>, time_zone: &str) 
     for source in sources {
         depends_on_engine |= METHODS.iter().any(|method| source.contains(method));
         depends_on_engine |= names_last_match(source);
-        depends_on_zone |= time_zone != crate::js::UTC && source.contains("Date");
+        depends_on_zone |= time_zone != UTC && source.contains("Date");
     }
     let engine = depends_on_engine.then(|| "spidermonkey 1".to_owned());
     let zone = depends_on_zone.then(|| format!("time zone {time_zone}"));

@@ -18,7 +18,7 @@ use storage::{Shard, ShardMeta, ShardNumber, View};
 use crate::Error;
 use crate::catalogue::{ContentsUnder, DatabaseRecord};
 use crate::find::WithIndexes;
-use crate::ranges::{range_of, shard_index};
+use crate::hash_ranges::{range_of, shard_index};
 
 pub(crate) use designs::Designs;
 pub use report::{Found, Report, Totals};
@@ -149,7 +149,7 @@ impl Check {
         let designs = Designs::read(
             self.of.snapshot(),
             &db.record.shards,
-            (db.record.partitioned, zone.unwrap_or(functions::js::UTC)),
+            (db.record.partitioned, zone.unwrap_or(functions::UTC)),
         );
         let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
         for (index, &shard) in db.record.shards.iter().enumerate() {

@@ -6,7 +6,7 @@ use storage::{RecordHead, decode_local, local_rev};
 use super::Rows;
 use super::query::KeyRef;
 use crate::Error;
-use crate::ranges::shard_index;
+use crate::hash_ranges::shard_index;
 use crate::read::write_leaves;
 
 impl Rows {

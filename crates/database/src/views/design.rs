@@ -213,7 +213,7 @@ mod tests {
             document::Rev::parse("1-00").unwrap(),
             &doc,
             false,
-            functions::js::UTC,
+            functions::UTC,
         )
     }
 

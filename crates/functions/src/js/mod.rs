@@ -37,8 +37,7 @@ pub use profile::WorkersProfile;
 use reducer::{Reducers, Source, ThreadReducer};
 pub use worker::worker_main;
 
-/// The time zone of dates unless another is set.
-pub const UTC: &str = "UTC";
+use crate::spidermonkey::UTC;
 
 /// Heaps and workers are dropped after this idle time.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);

@@ -4,7 +4,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use config::Config;
-use functions::js::UTC;
+use functions::UTC;
 use functions::query_server::Settings;
 use functions::{Functions, Languages};
 use node::{DescriptorPlan, MemoryPlan};
