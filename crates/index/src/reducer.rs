@@ -174,7 +174,7 @@ impl Reducers {
         }
     }
 
-    /// What a client sees of a state, as JSON text.
+    /// Returns the value that a client sees of a state, as JSON text.
     ///
     /// # Errors
     /// That the function did not shrink its rows, or that they were none for it.
@@ -251,10 +251,10 @@ impl Reducers {
     }
 }
 
-/// What a reduce function makes of rows, as JSON text.
+/// Results of a reduce function for rows, as JSON text.
 #[derive(Debug)]
 pub struct Tried {
-    /// Of all at once.
+    /// Of all rows together.
     pub at_once: Vec<u8>,
     /// Of two parts of them that are reduced first; `None` for one row, for functions that are built in, and without time.
     pub in_parts: Option<Result<Vec<u8>, Error>>,

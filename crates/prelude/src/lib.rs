@@ -27,9 +27,9 @@ macro_rules! prelude {
 /// `listRow()`, which gives the next row's JSON text or null.
 pub const PRELUDE: &str = prelude!();
 
-/// [`PRELUDE`] for QuickJS: with what SpiderMonkey, CouchDB's engine, has and QuickJS has not. Its host
+/// [`PRELUDE`] for QuickJS: with the features that SpiderMonkey, CouchDB's engine, has and QuickJS lacks. Its host
 /// has one function more, `collate(texts)`, which compares two texts that U+FFFE separates, and returns
-/// `-1`, `0` or `1` as text. What it gives has one function more, `keepMatches()`: from then on, `RegExp`
+/// `-1`, `0` or `1` as text. Its value has one function more, `keepMatches()`: from then on, `RegExp`
 /// has `$1`, `lastMatch` and so on.
 pub const PRELUDE_OF_QUICKJS: &str = prelude!("../js/spidermonkey.js");
 
