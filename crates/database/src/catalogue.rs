@@ -26,7 +26,7 @@ pub struct DatabaseRecord {
     pub created_unix_s: u64,
     pub revs_limit: u64,
     pub purged_infos_limit: u64,
-    /// How long deleted documents are kept, if the database says so itself.
+    /// The time to live of deleted documents, if the database has its own.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub deleted_document_ttl: Option<Ttl>,
     /// JSON text, as the client wrote it.

@@ -475,7 +475,7 @@ impl Database {
         self.change(Property::PurgedInfosLimit(limit)).await
     }
 
-    /// How long deleted documents are kept, if the database says so itself.
+    /// The time to live of deleted documents, if the database has its own.
     pub fn deleted_document_ttl(&self) -> Option<Ttl> {
         self.record.read().deleted_document_ttl.clone()
     }

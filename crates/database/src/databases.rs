@@ -364,7 +364,7 @@ impl Databases {
     }
 
     /// Reserves the name of a new database. Waits while the name is reserved: a client that is
-    /// refused because the database exists can use it at once.
+    /// refused because the database exists can use it immediately.
     ///
     /// # Errors
     /// [`Error::DatabaseExists`].

@@ -26,7 +26,7 @@ mod tag {
     pub const SMALL_ATOM: u8 = 119;
 }
 
-/// What stands for the name of a node.
+/// The name of the node in terms.
 const NODE: &[u8; 6] = b"settee";
 /// Bytes of the term but for those of shards.
 const TERM_BYTES: usize = 7;
@@ -36,7 +36,7 @@ const SHARD_BYTES_MAX: usize = 56;
 /// A place in the updates of every shard of one database.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Seqs {
-    /// Tells databases apart that had the same name: a seq of another one starts from the beginning.
+    /// Distinguishes databases that had the same name: a seq of another one starts from the beginning.
     pub epoch: u32,
     pub at: Vec<u64>,
 }
@@ -206,7 +206,7 @@ impl Term<'_> {
     }
 }
 
-/// What is left of a term.
+/// The rest of a term.
 struct TermReader<'a> {
     rest: &'a [u8],
 }

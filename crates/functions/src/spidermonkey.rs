@@ -29,7 +29,7 @@ pub(crate) fn names_last_match(text: &str) -> bool {
     text.match_indices("RegExp").any(names)
 }
 
-/// Words of methods whose results are SpiderMonkey's since version 1 of what [`dialect`] returns.
+/// Words of methods whose results are SpiderMonkey's since version 1 of the [`dialect`].
 const METHODS: [&str; 4] = ["sort", "localeCompare", "toLocale", "toSource"];
 
 /// Returns what results of JavaScript functions depend on besides their sources, for signatures of

@@ -29,11 +29,11 @@ pub enum GroupLevel {
 pub struct Group {
     /// First bytes of the places of all its rows.
     pub prefix: Vec<u8>,
-    /// The place of its first row in the direction that was asked for.
+    /// The place of its first row in the direction of the query.
     pub first: Vec<u8>,
     /// JSON text of the group's key: of its first row, since keys of other texts can be equal.
     pub key: Vec<u8>,
-    /// What its rows reduce to.
+    /// The state of its rows.
     pub state: State,
 }
 
@@ -43,9 +43,9 @@ pub struct GroupCursor {
     function: usize,
     level: GroupLevel,
     descending: bool,
-    /// Length of what comes before the sort key in every place: the partition.
+    /// Length of the partition, which precedes the sort key in every place.
     skip: usize,
-    /// What is left.
+    /// The rest of the range.
     range: PlaceRange,
     ahead: VecDeque<Group>,
     ahead_max: usize,
@@ -53,7 +53,7 @@ pub struct GroupCursor {
 }
 
 impl GroupCursor {
-    /// The groups of a range. `skip`: the length of what comes before the sort key in every place, the partition.
+    /// The groups of a range. `skip`: the length of the partition, which precedes the sort key in every place.
     pub fn new(
         view: usize,
         function: usize,

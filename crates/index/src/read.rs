@@ -238,8 +238,8 @@ impl IndexView {
         Ok(parts)
     }
 
-    /// Whether a custom function is called with all rows of a range at once: they are in the block at
-    /// its beginning, which has few rows. CouchDB has so few in the nodes at the two ends of a range,
+    /// Whether a custom function is called with all rows of a range in one call: they are in the block at
+    /// its beginning, which has few rows. CouchDB has about as many in the nodes at the two ends of a range,
     /// whose rows it hands to the function.
     fn is_short(&self, view: usize, function: usize, range: &PlaceRange, first: At) -> bool {
         let blocks = &self.state.views[view];
@@ -436,7 +436,7 @@ impl IndexView {
         self.reducers.rereduce_shards(view, function, states)
     }
 
-    /// Whether a function is one of users, which can tell in which calls it is called with which rows.
+    /// Whether a function is one of users, which can observe its calls.
     pub fn is_custom(&self, view: usize, function: usize) -> bool {
         self.reducers.builtin(view, function).is_none()
     }

@@ -43,7 +43,7 @@ pub struct Spec {
     pub local_seq: bool,
     /// Rows are ordered by partition first.
     pub partitioned: bool,
-    /// What results of the functions depend on besides their sources: [`functions::dialect`].
+    /// The differences of engines that the sources depend on: [`functions::dialect`].
     pub dialect: Option<String>,
 }
 

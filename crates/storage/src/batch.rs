@@ -43,7 +43,7 @@ pub struct Touched {
     unreadable: Option<Error>,
 }
 
-/// What becomes of a shard's time bins.
+/// The change of a shard's time bins.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum TimeBins {
     Kept,

@@ -31,7 +31,7 @@ pub struct TextSpec {
     pub is_mango: bool,
     /// Ids begin with a partition, which can be asked for.
     pub partitioned: bool,
-    /// What results of the function depend on besides its source: [`functions::dialect`].
+    /// The differences of engines that its source depends on: [`functions::dialect`].
     dialect: Option<String>,
     /// Of everything that the index depends on.
     digest: [u8; 32],

@@ -182,7 +182,7 @@ fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
 }
 
 /// Lucene's regular expressions as ours: `^` and `$` are characters there, `@` is any text, `#` none, quotes hold text as it is.
-/// Complements, intersections and ranges of numbers are not there.
+/// Complements, intersections and ranges of numbers are not supported.
 fn regex_of(pattern: &str) -> Result<String, Error> {
     let mut out = String::new();
     let mut chars = pattern.chars();

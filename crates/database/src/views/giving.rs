@@ -31,7 +31,7 @@ pub(super) struct Giving<'t> {
     pub left: u64,
     /// None was given yet.
     pub first: bool,
-    /// Takes a row, with whether it is not the first; false when it wants no more for now.
+    /// Takes a row, with whether it is not the first; false when it needs no more for now.
     pub take: &'t mut dyn FnMut(bool, &[u8]) -> bool,
 }
 
@@ -84,7 +84,7 @@ pub(super) struct Link {
     rev: Value,
 }
 
-/// A member that is there, `null` too.
+/// A present member, `null` too.
 fn present<'de, D: Deserializer<'de>>(member: D) -> Result<Option<Value>, D::Error> {
     Value::deserialize(member).map(Some)
 }

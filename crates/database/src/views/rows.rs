@@ -43,7 +43,7 @@ pub struct ViewRows {
     /// Rows that were appended.
     given: u64,
     first: bool,
-    /// The rest of rows that one document has with one key, which a descending query has begun to
+    /// The rest of rows that one document has with one key, which a descending query has started to
     /// give: as in CouchDB they stay in ascending order.
     alike: Option<Alike>,
 }
@@ -357,7 +357,7 @@ impl ViewRows {
         Ok(true)
     }
 
-    /// Gives the rows of a range, all shards merged; returns where it was told to stop.
+    /// Gives the rows of a range, all shards merged; returns the position at which it stopped.
     fn rows_from(
         &self,
         range: &PlaceRange,
@@ -406,7 +406,7 @@ impl ViewRows {
     }
 
     /// Gives rows that one document has with one key, in ascending order. Returns what is left of them
-    /// when it was told to stop, and the place of the first of them all.
+    /// when it stopped, and the place of the first of them all.
     fn rows_alike(
         &self,
         alike: &Alike,
