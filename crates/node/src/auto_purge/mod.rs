@@ -298,7 +298,7 @@ mod tests {
             let id = DocId::new(&format!("d{n}")).unwrap();
             (id, (0..revs).map(rev).collect::<Vec<_>>())
         };
-        let all: Vec<_> = [1, 2, 7, 0, 3].into_iter().enumerate();
+        let all = [1, 2, 7, 0, 3].into_iter().enumerate();
         let all: Vec<_> = all.map(|(n, revs)| document(n, revs)).collect();
         let divided = batches(all.clone(), 5);
         let count = |batch: &Vec<(DocId, Vec<Rev>)>| {
