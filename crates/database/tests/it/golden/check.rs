@@ -267,7 +267,7 @@ fn kept_by_repair(described: &Value) -> Value {
             ["info", "documents", "local_docs", "all_docs"].contains(&name.as_str())
         });
         let info = database["info"].as_object_mut().unwrap();
-        info.retain(|name, _| !["update_seq", "purge_seq"].contains(&name.as_str()));
+        info.retain(|name, _| !["update_seq", "purge_seq", "time_seq"].contains(&name.as_str()));
         for listing in ["local_docs", "all_docs"] {
             database[listing]
                 .as_object_mut()

@@ -17,7 +17,7 @@ use serde_json::Value;
 
 /// What this version writes. `settee-1` is of when all contents of attachments were under the first shard, and databases had
 /// no uuid.
-const CURRENT: &str = "settee-1-isolated";
+const CURRENT: &str = "settee-1-times";
 
 /// Stores of when JavaScript reduce functions of several databases shared their globals: indexes with such functions are rebuilt.
 const SHARED_GLOBALS: [&str; 3] = ["settee-1", "settee-1-contents", "settee-1-system"];
