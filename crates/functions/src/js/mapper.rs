@@ -203,8 +203,14 @@ struct At {
     began: Instant,
     /// The limit of the text of the document's rows.
     end: usize,
-    /// The call ran out of memory, in a heap that may have kept some of earlier calls.
-    is_second_try: bool,
+    /// The call, by document and view, that ran out of memory in a heap that may have kept some of earlier calls.
+    retried: Option<(usize, usize)>,
+}
+
+impl At {
+    fn is_second_try(&self) -> bool {
+        self.retried == Some((self.doc, self.view))
+    }
 }
 
 /// The reason for leaving the heap.
@@ -229,13 +235,13 @@ impl ThreadMapper {
             view: 0,
             began: started,
             end: 0,
-            is_second_try: false,
+            retried: None,
         };
         loop {
             let limits = &self.compilations.limits;
             let mut compiled = match self.compiled.take() {
                 Some(compiled) => compiled,
-                None if at.is_second_try => Compiled::new(limits, &self.group)?,
+                None if at.is_second_try() => Compiled::new(limits, &self.group)?,
                 None => self.compilations.take(&self.group)?,
             };
             if at.view > 0 && at.began.elapsed() > limits.time {
@@ -269,13 +275,12 @@ impl ThreadMapper {
             return Err(error);
         }
         let is_of_memory = matches!(error, Error::Limit { limit, .. } if limit == MEMORY_LIMIT);
-        if is_of_memory && !at.is_second_try {
-            at.is_second_try = true;
+        if is_of_memory && !at.is_second_try() {
+            at.retried = Some((at.doc, at.view));
             return Ok(());
         }
         let (doc, view) = (at.doc as u32, at.view as u32);
         out.thrown.push(Thrown::new(doc, view, error, None));
-        at.is_second_try = false;
         at.view += 1;
         if at.view >= self.group.maps.len() {
             at.view = 0;
@@ -346,7 +351,6 @@ impl ThreadMapper {
                     end: at.end,
                 };
                 pass.run(&functions, &mut at.view, out)?;
-                at.is_second_try = false;
                 let last = leave_nothing.get(at.view.wrapping_sub(1));
                 let is_restored = last.is_none_or(|nothing| *nothing);
                 if at.view >= count {
