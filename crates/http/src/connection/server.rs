@@ -780,7 +780,7 @@ fn renew_cookie(app: &App, req: &Request, login: &auth::Login, headers: &mut Hea
     }
 }
 
-/// Removes the headers that a client does without, as `Prefer: return=minimal` asks for.
+/// Removes the headers that a client does without, as `Prefer: return=minimal` requests.
 fn keep_only(kept: &[String], headers: &mut HeaderMap) {
     let dropped = |name: &HeaderName| !kept.iter().any(|k| name.as_str().eq_ignore_ascii_case(k));
     let names: Vec<HeaderName> = headers.keys().filter(|n| dropped(n)).cloned().collect();
