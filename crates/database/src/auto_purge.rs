@@ -35,43 +35,56 @@ pub struct OldChanges {
     pub ends: Vec<u64>,
 }
 
+/// The reason why the old changes of a database are unknown.
+pub type Unknown = (Arc<str>, Error);
+
 impl Databases {
-    /// Returns the old changes of the databases whose deleted documents are not kept for ever. Opens none; blocks.
-    ///
-    /// # Errors
-    /// Those of the store.
+    /// Returns the old changes of the databases whose deleted documents are not kept for ever, and the
+    /// databases that cannot be read. Opens none; blocks.
     pub fn old_changes(
         &self,
         default: Option<&Ttl>,
         now_unix_s: u64,
-    ) -> Result<Vec<OldChanges>, Error> {
-        let mut found = vec![];
+    ) -> (Vec<OldChanges>, Vec<Unknown>) {
+        let (mut found, mut unknown) = (vec![], vec![]);
         for name in self.names(&NameRange::default()) {
-            let Some(record) = self.store().database(&name)? else {
-                continue;
-            };
-            let record = DatabaseRecord::decode(&record)?;
-            let Some(kept_s) = kept_s(record.deleted_document_ttl.as_ref(), default) else {
-                continue;
-            };
-            let before = now_unix_s.saturating_sub(kept_s);
-            let end = |&shard: &ShardNumber| {
-                let (update_seq, bins) = self.store().times_of(shard)?;
-                // All changes up to the seq after which those since a time begin were made before it.
-                Ok(match bins.since(before) {
-                    TimePlace::After(seq) => seq,
-                    TimePlace::Now => update_seq,
-                })
-            };
-            let ends: Result<Vec<u64>, Error> = record.shards.iter().map(end).collect();
-            found.push(OldChanges {
-                uuid: record.uuid(&name),
-                kept_s,
-                ends: ends?,
-                name,
-            });
+            match self.old_changes_of(&name, default, now_unix_s) {
+                Ok(old) => found.extend(old),
+                Err(error) => unknown.push((name, error)),
+            }
         }
-        Ok(found)
+        (found, unknown)
+    }
+
+    fn old_changes_of(
+        &self,
+        name: &Arc<str>,
+        default: Option<&Ttl>,
+        now_unix_s: u64,
+    ) -> Result<Option<OldChanges>, Error> {
+        let Some(record) = self.store().database(name)? else {
+            return Ok(None);
+        };
+        let record = DatabaseRecord::decode(&record)?;
+        let Some(kept_s) = kept_s(record.deleted_document_ttl.as_ref(), default) else {
+            return Ok(None);
+        };
+        let before = now_unix_s.saturating_sub(kept_s);
+        let end = |&shard: &ShardNumber| {
+            let (update_seq, bins) = self.store().times_of(shard)?;
+            // All changes up to the seq after which those since a time begin were made before it.
+            Ok(match bins.since(before) {
+                TimePlace::After(seq) => seq,
+                TimePlace::Now => update_seq,
+            })
+        };
+        let ends: Result<Vec<u64>, Error> = record.shards.iter().map(end).collect();
+        Ok(Some(OldChanges {
+            uuid: record.uuid(name),
+            kept_s,
+            ends: ends?,
+            name: name.clone(),
+        }))
     }
 }
 

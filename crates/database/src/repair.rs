@@ -11,6 +11,7 @@ use crate::Error;
 use crate::catalogue::{ContentsUnder, DatabaseRecord, DatabaseUuid};
 use crate::databases::{PURGED_INFOS_LIMIT, REVS_LIMIT, random};
 use crate::hash_ranges::shard_index;
+use crate::ttl::Ttl;
 
 /// What was saved of a database.
 #[derive(Clone, Debug)]
@@ -124,7 +125,8 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
                 created_unix_s: crate::unix_seconds(),
                 revs_limit: REVS_LIMIT,
                 purged_infos_limit: PURGED_INFOS_LIMIT,
-                deleted_document_ttl: None,
+                // The lost record may have said so, whatever the default is.
+                deleted_document_ttl: Ttl::parse("infinity"),
                 // For admins only, until somebody says who else.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),

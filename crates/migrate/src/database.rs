@@ -19,6 +19,16 @@ const CHECKPOINT_EVERY_MS: u64 = 5000;
 
 /// A property that servers before CouchDB 3.6 do not have.
 const AUTO_PURGE: &str = "_auto_purge";
+/// The setting that turns CouchDB's automatic purges on.
+const PURGE_PLUGIN: [&str; 5] = [
+    "_node",
+    "_local",
+    "_config",
+    "couch_scanner_plugins",
+    "couch_auto_purge_plugin",
+];
+/// The vendor of servers that purge without such a setting.
+const VENDOR: &str = "Settee";
 
 /// Result of migrating a database.
 #[derive(Debug, Default)]
@@ -134,13 +144,26 @@ impl Migration<'_> {
         }
     }
 
+    /// Returns whether the source purges old deleted documents. A CouchDB does so only with its plugin
+    /// on; otherwise a copied time to live would purge documents that the source keeps.
+    async fn source_purges(&self) -> Result<bool, Error> {
+        match self.source.get(&PURGE_PLUGIN, &[]).await {
+            Ok(value) => Ok(value == "true"),
+            Err(e) if e.is_status(404) => {
+                let welcome = self.source.get(&[], &[]).await?;
+                Ok(welcome["vendor"]["name"] == VENDOR)
+            }
+            Err(e) => Err(e),
+        }
+    }
+
     /// The security object, the limit of revisions, and how long deleted documents are kept.
     async fn properties(&self, write: bool, outcome: &mut Outcome) -> Result<(), Error> {
         for property in ["_security", "_revs_limit", AUTO_PURGE] {
             let path = [self.db, property];
             let there = property_of(self.source, &path).await?;
             let here = property_of(self.target, &path).await?;
-            if there == here {
+            if there == here || property == AUTO_PURGE && !self.source_purges().await? {
                 continue;
             }
             if !write {

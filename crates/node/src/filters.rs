@@ -1,10 +1,12 @@
 //! What feeds are filtered by, besides what the database knows itself: selectors and users' functions.
 
 use std::sync::Arc;
+use std::time::{Duration, Instant};
 
 use database::counters::FILTER_LEFT_OUT;
 use database::{BatchFilter, DesignDoc, Filter};
 use functions::{Admission, Error as FunctionError, Lane, Languages, Place};
+use parking_lot::Mutex;
 use serde_json::Value;
 
 use crate::access::Access;
@@ -63,7 +65,12 @@ struct FunctionFilter {
     path: Vec<String>,
     /// JSON text of what the function gets besides the documents.
     request: Option<String>,
+    /// When it was logged last that documents are left out, and how many were since.
+    left_out: Mutex<(Option<Instant>, u64)>,
 }
+
+/// Minimum time between two log lines of a feed about documents that are left out.
+const LOG_EVERY: Duration = Duration::from_secs(60);
 
 impl FunctionFilter {
     fn open(access: &Access, ddoc: &str, path: &[&str], request: Option<String>) -> Result<Filter> {
@@ -75,6 +82,7 @@ impl FunctionFilter {
             ddoc,
             path: path.iter().map(|part| (*part).to_owned()).collect(),
             request,
+            left_out: Mutex::default(),
         })))
     }
 }
@@ -93,14 +101,16 @@ impl BatchFilter for FunctionFilter {
     ) -> std::result::Result<Vec<bool>, database::Error> {
         match (self.call(place, docs), docs) {
             (Err(error), [doc]) if error.is_of_document() => {
+                // Without documents the call fails only if the design document or the request is at
+                // fault.
+                self.call(place, &[])?;
                 self.log_left_out(doc, &error);
                 Ok(vec![false])
             }
-            (Err(error), docs) if error.is_of_document() => {
-                let mut passed = Vec::with_capacity(docs.len());
-                for doc in docs {
-                    passed.extend(self.matches(place, std::slice::from_ref(doc))?);
-                }
+            (Err(error), docs) if error.is_of_document() && docs.len() > 1 => {
+                let (first, second) = docs.split_at(docs.len() / 2);
+                let mut passed = self.matches(place, first)?;
+                passed.extend(self.matches(place, second)?);
                 Ok(passed)
             }
             (passed, _) => Ok(passed?),
@@ -140,6 +150,12 @@ impl FunctionFilter {
 
     fn log_left_out(&self, doc: &[u8], error: &FunctionError) {
         FILTER_LEFT_OUT.count();
+        let mut left_out = self.left_out.lock();
+        left_out.1 += 1;
+        if left_out.0.is_some_and(|at| at.elapsed() < LOG_EVERY) {
+            return;
+        }
+        let (_, count) = std::mem::replace(&mut *left_out, (Some(Instant::now()), 0));
         let id = document::json::members(doc).find(|(name, _)| name == "_id");
         let id = id.map(|(_, id)| String::from_utf8_lossy(id).into_owned());
         tracing::warn!(
@@ -147,8 +163,9 @@ impl FunctionFilter {
             design = %self.ddoc.id,
             function = self.path.join("/"),
             id = id.unwrap_or_default(),
+            count,
             %error,
-            "a filter leaves a document out"
+            "a filter leaves documents out: the last one is named"
         );
     }
 }

@@ -613,14 +613,13 @@ impl<'e> Batch<'e> {
 
     /// Begins time bins for changed shards whose last one has ended. Reads nothing as long as it has not.
     fn record_times(&mut self) -> Result<(), Error> {
-        let Some(now) = self.engine.recording.now() else {
-            return Ok(());
-        };
+        let now = self.engine.recording.now();
         let changed = |t: &&mut Touched| t.meta.update_seq > t.seq_before;
         for touched in self.touched.iter_mut().filter(changed) {
             let shard = &touched.shard;
             let is_reset = touched.time_bins == TimeBins::Reset;
-            if !is_reset && now < shard.time_bin_ends.load(Relaxed) {
+            let ends = shard.time_bin_ends.load(Relaxed);
+            if !is_reset && now.is_some_and(|now| TimeSeq::is_within(now, ends)) {
                 continue;
             }
             let key = keys::meta::time_seq(shard.number);
@@ -628,13 +627,7 @@ impl<'e> Batch<'e> {
                 true => None,
                 false => self.engine.get(Keyspace::Meta, &key)?,
             };
-            let decoded = stored.as_deref().map(TimeSeq::decode).transpose();
-            let mut bins = decoded.unwrap_or_else(|error| {
-                // Without old bins feeds since a time begin earlier.
-                tracing::warn!(shard = shard.number, %error, "time bins are rebuilt");
-                None
-            });
-            let bins = bins.get_or_insert_default();
+            let mut bins = TimeSeq::of_stored(shard.number, stored.as_deref());
             if bins.record(now, touched.seq_before) {
                 let cf = self.engine.cf(Keyspace::Meta);
                 self.wb.put_cf(cf, key, bins.encode());

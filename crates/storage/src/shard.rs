@@ -158,13 +158,11 @@ impl Shard {
     /// Reads its time bins.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], and those of the engine.
+    /// Those of the engine.
     pub fn time_seq(&self) -> Result<TimeSeq, Error> {
         let key = keys::meta::time_seq(self.number);
-        match self.engine.get(Keyspace::Meta, &key)? {
-            Some(value) => TimeSeq::decode(&value),
-            None => Ok(TimeSeq::default()),
-        }
+        let value = self.engine.get(Keyspace::Meta, &key)?;
+        Ok(TimeSeq::of_stored(self.number, value.as_deref()))
     }
 
     /// Returns the number of listed changes after `seq`.

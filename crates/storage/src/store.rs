@@ -409,18 +409,16 @@ impl Store {
     /// Reads the newest seq of a shard and its time bins. The shard need not be open.
     ///
     /// # Errors
-    /// [`Error::Corrupt`], and those of the engine.
+    /// [`Error::Corrupt`] for the seq, and those of the engine.
     pub fn times_of(&self, shard: ShardNumber) -> Result<(u64, TimeSeq), Error> {
-        let bins = match self.engine.get(Keyspace::Meta, &meta::time_seq(shard))? {
-            Some(value) => TimeSeq::decode(&value)?,
-            None => TimeSeq::default(),
-        };
-        // Read after the bins, so that it is not less than theirs.
+        // Read before the bins: a change between both is not taken to be as old as their newest one.
         let counters = self.engine.get(Keyspace::Meta, &meta::shard(shard))?;
         let counters = counters
             .map(|value| ShardMeta::decode(&value))
             .transpose()?;
-        Ok((counters.map_or(0, |meta| meta.update_seq), bins))
+        let bins = self.engine.get(Keyspace::Meta, &meta::time_seq(shard))?;
+        let update_seq = counters.map_or(0, |meta| meta.update_seq);
+        Ok((update_seq, TimeSeq::of_stored(shard, bins.as_deref())))
     }
 
     /// Changes made before this time, in seconds since 1970, are not recorded in time bins from now on.

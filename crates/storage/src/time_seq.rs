@@ -12,9 +12,12 @@ use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use crate::Error;
+use crate::keys::ShardNumber;
 use crate::varint::{Reader, put};
 
 const VERSION: u8 = 1;
+/// The stored form with the seq from which on times are unknown, before the bins.
+const VERSION_UNKNOWN: u8 = 2;
 
 /// Length of the shortest bins, in seconds. Bins begin at multiples of it.
 pub const BIN_S: u64 = 3 * HOUR_S;
@@ -58,6 +61,9 @@ struct Bin {
 pub struct TimeSeq {
     /// The oldest first. Starts and seqs ascend.
     bins: Vec<Bin>,
+    /// The clock was wrong at the changes after this seq. The next bin begins with them, so that they
+    /// are taken to be younger than they are, and not older.
+    unknown_after: Option<u64>,
 }
 
 /// Where the changes since a time begin.
@@ -70,32 +76,54 @@ pub enum TimePlace {
 }
 
 impl TimeSeq {
-    /// Records that a commit at `now_unix_s` changed a shard that was at `seq`. Returns whether that began a bin.
-    pub fn record(&mut self, now_unix_s: u64, seq: u64) -> bool {
-        let start = now_unix_s - now_unix_s % BIN_S;
-        // Times and seqs only move forward: a clock that was set back adds to the newest bin.
-        if let Some(last) = self.bins.last()
-            && (start <= last.start || seq <= last.seq)
+    /// Records that a commit changed a shard that was at `seq`, at a time in seconds since 1970; `None`
+    /// if the clock is wrong. Returns whether there is something to be stored.
+    pub fn record(&mut self, now_unix_s: Option<u64>, seq: u64) -> bool {
+        let last = self.bins.last().copied();
+        // Times only move forward.
+        let is_back = |now: &u64| last.is_none_or(|last| *now >= last.start);
+        let Some(now) = now_unix_s.filter(is_back) else {
+            let is_new = self.unknown_after.is_none();
+            self.unknown_after.get_or_insert(seq);
+            return is_new;
+        };
+        let start = now - now % BIN_S;
+        let begins_at = self.unknown_after.unwrap_or(seq);
+        if let Some(last) = last
+            && (start <= last.start || begins_at <= last.seq)
         {
             return false;
         }
+        self.unknown_after = None;
         if self.bins.len() >= BINS_MAX {
             self.bins = rolled_up(&self.bins, start);
         }
+        let seq = begins_at;
         self.bins.push(Bin { start, seq });
         debug_assert!(self.bins.len() <= BINS_MAX);
         true
     }
 
-    /// Until when commits need no new bin, in seconds since 1970.
+    /// Returns the time until which commits need no new bin, in seconds since 1970; 0 if that is unknown.
     pub fn current_ends(&self) -> u64 {
-        self.bins.last().map_or(0, |last| last.start + BIN_S)
+        match (self.unknown_after, self.bins.last()) {
+            (None, Some(last)) => last.start + BIN_S,
+            _ => 0,
+        }
+    }
+
+    /// Returns whether a commit at this time needs no new bin, if the current one ends at `ends`.
+    pub fn is_within(now_unix_s: u64, ends: u64) -> bool {
+        now_unix_s < ends && now_unix_s >= ends.saturating_sub(BIN_S)
     }
 
     /// Where the changes since a time begin, at the latest.
     pub fn since(&self, unix_s: u64) -> TimePlace {
         match self.bins.last() {
-            Some(last) if unix_s > last.start + BIN_S => TimePlace::Now,
+            Some(last) if unix_s > last.start + BIN_S => match self.unknown_after {
+                Some(seq) => TimePlace::After(seq),
+                None => TimePlace::Now,
+            },
             _ => {
                 let before = self.bins.iter().rev().find(|bin| bin.start <= unix_s);
                 TimePlace::After(before.map_or(0, |bin| bin.seq))
@@ -118,9 +146,23 @@ impl TimeSeq {
             .collect()
     }
 
+    /// Reads the stored bins of a shard. Damaged ones are lost: changes since a time then begin earlier.
+    pub fn of_stored(shard: ShardNumber, value: Option<&[u8]>) -> TimeSeq {
+        let decoded = value.map(TimeSeq::decode).transpose();
+        let bins = decoded.unwrap_or_else(|error| {
+            tracing::warn!(shard, %error, "time bins are rebuilt");
+            None
+        });
+        bins.unwrap_or_default()
+    }
+
     /// The stored form.
     pub fn encode(&self) -> Vec<u8> {
         let mut out = vec![VERSION];
+        if let Some(seq) = self.unknown_after {
+            out[0] = VERSION_UNKNOWN;
+            put(seq, &mut out);
+        }
         let mut before = Bin { start: 0, seq: 0 };
         for bin in &self.bins {
             put((bin.start - before.start) / BIN_S, &mut out);
@@ -136,9 +178,11 @@ impl TimeSeq {
     /// [`Error::Corrupt`].
     pub fn decode(value: &[u8]) -> Result<TimeSeq, Error> {
         let mut r = Reader::new(value, "time bins");
-        if r.byte()? != VERSION {
-            return Err(r.corrupt());
-        }
+        let unknown_after = match r.byte()? {
+            VERSION => None,
+            VERSION_UNKNOWN => Some(r.varint()?),
+            _ => return Err(r.corrupt()),
+        };
         let mut bins: Vec<Bin> = vec![];
         while !r.rest.is_empty() {
             let (start, seq) = (r.varint()?, r.varint()?);
@@ -152,7 +196,10 @@ impl TimeSeq {
             let bin = start.zip(seq).map(|(start, seq)| Bin { start, seq });
             bins.push(bin.ok_or_else(|| r.corrupt())?);
         }
-        Ok(TimeSeq { bins })
+        Ok(TimeSeq {
+            bins,
+            unknown_after,
+        })
     }
 }
 
@@ -255,7 +302,7 @@ mod tests {
     fn recorded(times: impl Iterator<Item = u64>) -> (TimeSeq, Vec<u64>) {
         let (mut of, mut all) = (TimeSeq::default(), vec![]);
         for (seq, time) in times.enumerate() {
-            of.record(time, seq as u64);
+            of.record(Some(time), seq as u64);
             all.push(time);
         }
         (of, all)
@@ -279,12 +326,11 @@ mod tests {
     #[test]
     fn a_bin_is_of_three_hours_and_begins_with_the_seq_before_its_first_commit() {
         let mut of = TimeSeq::default();
-        assert!(of.record(START + 5, 0));
-        assert!(!of.record(START + BIN_S - 1, 4));
+        assert!(of.record(Some(START + 5), 0));
+        assert!(!of.record(Some(START + BIN_S - 1), 4));
         assert_eq!(of.current_ends(), START + BIN_S);
-        assert!(of.record(START + BIN_S, 9));
-        // A clock that was set back.
-        assert!(!of.record(START, 11));
+        assert!(of.record(Some(START + BIN_S), 9));
+        assert!(!of.record(Some(START + BIN_S), 11));
         assert_eq!(of.histogram(12), [(START, 9), (START + BIN_S, 3)]);
         assert_eq!(of.since(START - 1), TimePlace::After(0));
         assert_eq!(of.since(START + BIN_S - 1), TimePlace::After(0));
@@ -294,9 +340,33 @@ mod tests {
     }
 
     #[test]
+    fn changes_by_a_wrong_clock_are_dated_into_the_next_bin() {
+        let later = START + 1000 * BIN_S;
+        for wrong in [None, Some(START - 1)] {
+            let mut of = TimeSeq::default();
+            assert!(of.record(Some(START), 3));
+            assert!(of.record(wrong, 5));
+            assert!(!of.record(wrong, 6));
+            assert_eq!(of.current_ends(), 0);
+            assert_eq!(TimeSeq::decode(&of.encode()).unwrap(), of);
+            // They may be of any time since the newest bin.
+            assert_eq!(of.since(later), TimePlace::After(5));
+            assert!(!of.record(Some(START + 1), 7));
+            assert!(of.record(Some(later), 8));
+            assert_eq!(of.since(later), TimePlace::After(5));
+            assert_eq!(of.since(later + 2 * BIN_S), TimePlace::Now);
+            assert_eq!(TimeSeq::decode(&of.encode()).unwrap(), of);
+        }
+        let mut of = TimeSeq::default();
+        assert!(of.record(None, 0));
+        assert!(of.record(Some(START), 9));
+        assert_eq!(of.since(START), TimePlace::After(0));
+    }
+
+    #[test]
     fn changes_from_before_all_bins_are_counted_under_1970() {
         let mut of = TimeSeq::default();
-        of.record(START, 100);
+        of.record(Some(START), 100);
         assert_eq!(of.histogram(103), [(0, 100), (START, 3)]);
         assert_eq!(of.since(START - 1), TimePlace::After(0));
     }
@@ -338,8 +408,8 @@ mod tests {
     fn stored_bins_have_these_bytes() {
         let mut of = TimeSeq::default();
         assert_eq!(of.encode(), [VERSION]);
-        of.record(START, 0);
-        of.record(START + BIN_S, 300);
+        of.record(Some(START), 0);
+        of.record(Some(START + BIN_S), 300);
         assert_eq!(TimeSeq::decode(&of.encode()).unwrap(), of);
         let hex: String = of.encode().iter().map(|b| format!("{b:02x}")).collect();
         assert_eq!(hex, "01b0fe090001ac02");

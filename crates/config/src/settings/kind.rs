@@ -204,7 +204,8 @@ fn number(text: &str) -> Option<u64> {
 /// year 365. In seconds.
 pub fn period_s(text: &str) -> Option<u64> {
     const DAY_S: u64 = 86_400;
-    if text == "infinity" {
+    // CouchDB's `repeat = restart`: only at the start.
+    if matches!(text, "infinity" | "restart") {
         return Some(u64::MAX);
     }
     let (number, unit) = text.split_once('_')?;

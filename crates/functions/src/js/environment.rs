@@ -3,7 +3,7 @@
 use std::ffi::CStr;
 use std::sync::OnceLock;
 
-use query_server::language::{Error, TIME_LIMIT};
+use query_server::language::{Error, MEMORY_LIMIT, TIME_LIMIT};
 use query_server::prelude::PRELUDE_OF_QUICKJS;
 use quickjs::{
     BuildError, Context, Enter, Failed, Heap, Host, Limit, Limits, RetainedValue, Scope,
@@ -12,9 +12,6 @@ use quickjs::{Script, Value};
 
 use super::{host, thrown};
 use crate::spidermonkey::names_last_match;
-
-/// The configuration key of the limit on the memory of a heap.
-pub(super) const MEMORY_LIMIT: &str = "memory_limit_bytes";
 
 /// The prelude, compiled once by the first context.
 static SCRIPT: OnceLock<Script> = OnceLock::new();

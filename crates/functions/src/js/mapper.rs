@@ -9,11 +9,13 @@ use std::time::{Duration, Instant};
 
 use profiler::Label;
 use projection::{Arguments, LeftBehind, left_behind};
-use query_server::language::{Doc, Emit, Emits, Error, Indexes, MapGroup, Mapper, SLICE, Thrown};
+use query_server::language::{
+    Doc, Emit, Emits, Error, Indexes, MEMORY_LIMIT, MapGroup, Mapper, SLICE, Thrown,
+};
 use quickjs::{BuildError, Form, Limit, Limits, RetainedValue, Scope, Value};
 use telemetry::Tick;
 
-use super::environment::{Entered, MEMORY_LIMIT, failure, limit_error};
+use super::environment::{Entered, failure, limit_error};
 use super::host::Console;
 use super::idle::Idle;
 use super::required::required;
@@ -274,6 +276,8 @@ impl ThreadMapper {
         if !self.group.leaves_out || !error.is_of_document() {
             return Err(error);
         }
+        // The time of the failed call is not that of the next.
+        at.began = Instant::now();
         let is_of_memory = matches!(error, Error::Limit { limit, .. } if limit == MEMORY_LIMIT);
         if is_of_memory && !at.is_second_try() {
             at.retried = Some((at.doc, at.view));

@@ -355,7 +355,7 @@ pub(super) fn read_options(frame: &mut Received) -> io::Result<(Options, Confine
 /// Names of limits, which are `'static` on both sides.
 const LIMITS: [&str; 4] = [
     query_server::language::TIME_LIMIT,
-    super::environment::MEMORY_LIMIT,
+    query_server::language::MEMORY_LIMIT,
     "emit_rows_limit",
     "emit_bytes_limit",
 ];

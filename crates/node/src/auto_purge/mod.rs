@@ -8,7 +8,7 @@ pub mod counters;
 use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::settings::{CouchAutoPurgePlugin, LogLevel};
 use database::{Database, DatabaseUuid, Error, OldChanges, Task, Ttl, WorkOwner};
@@ -19,8 +19,12 @@ use tokio::sync::Notify;
 
 use crate::node::Node;
 
-/// Rounds do not follow each other faster, whatever the settings say.
+/// Minimum time between two rounds, whatever the settings say.
 const REPEAT_MIN: Duration = Duration::from_secs(1);
+/// Time until the next round if a shard has more to be purged than its indexes may miss.
+const CONTINUE_AFTER: Duration = Duration::from_secs(5);
+/// A round is skipped after the clock moved further than this, beyond the elapsed time.
+const CLOCK_MOVE_MAX: Duration = Duration::from_secs(3600);
 
 /// Purges the deleted documents of a server.
 pub struct AutoPurge {
@@ -38,6 +42,8 @@ struct State {
     purged_to: HashMap<DatabaseUuid, Vec<u64>>,
     /// Databases whose purges failed in the last round, and why.
     failures: Vec<(Arc<str>, String)>,
+    /// The last round left something to be purged.
+    has_more: bool,
 }
 
 /// The settings of a round.
@@ -109,16 +115,16 @@ impl AutoPurge {
         let listed = database::apart(WorkOwner::default(), move || {
             databases.old_changes(default.as_ref(), unix_s())
         });
-        let all = match listed.await {
-            Ok(Ok(all)) => all,
-            Ok(Err(error)) => {
-                tracing::error!(%error, "the databases to be purged are not known");
-                return;
-            }
-            // The thread that read them failed, which is logged.
-            Err(_) => return,
+        // Otherwise the thread that read them failed, which is logged.
+        let Ok((all, unknown)) = listed.await else {
+            return;
         };
+        self.state.lock().has_more = false;
         let mut failures = vec![];
+        for (name, error) in unknown {
+            tracing::error!(db = %name, %error, "the age of deleted documents cannot be read");
+            failures.push((name, error.to_string()));
+        }
         for old in &all {
             match self.database(node, old).await {
                 // It was deleted, or its shards are being replaced.
@@ -152,10 +158,17 @@ impl AutoPurge {
         counters::OPENED.count();
         let mut task = task(&old.name, total);
         let mut revs = 0;
+        // An index that misses more purges than are remembered starts over.
+        let revs_max = db.purged_infos_limit() / 2;
         for (shard, &end) in old.ends.iter().enumerate() {
+            let shard_revs_max = revs + revs_max;
             while purged_to[shard] < end {
                 // A round may take hours: what changes meanwhile counts from here on.
                 let round = Round::of(&node.settings());
+                if revs > shard_revs_max && !round.settings.dry_run {
+                    self.state.lock().has_more = true;
+                    break;
+                }
                 let kept_s = db.keeps_deleted_s(round.default_ttl.as_ref());
                 if db.uuid() != old.uuid || kept_s != Some(old.kept_s) || !purges(node) {
                     self.wake();
@@ -207,20 +220,40 @@ fn purges(node: &Node) -> bool {
 
 /// Begins a round immediately, and others periodically or when a setting or a time to live changes.
 async fn run(of: Arc<AutoPurge>) {
+    let mut clock = (Instant::now(), SystemTime::now());
     loop {
         let Some(node) = of.node.upgrade() else {
             return;
         };
-        if purges(&node) {
+        let is_steady = has_moved_steadily(&mut clock);
+        if !is_steady {
+            tracing::warn!("the clock was set: documents are purged from the next round on");
+        } else if purges(&node) {
             of.round(&node).await;
         }
-        let repeat_s = node.settings().couch_auto_purge_plugin.repeat;
+        let repeat = Duration::from_secs(node.settings().couch_auto_purge_plugin.repeat);
         drop(node);
+        let pause = match of.state.lock().has_more {
+            true => repeat.min(CONTINUE_AFTER),
+            false => repeat,
+        };
         tokio::select! {
             () = of.wake.notified() => {}
-            () = tokio::time::sleep(Duration::from_secs(repeat_s).max(REPEAT_MIN)) => {}
+            () = tokio::time::sleep(pause.max(REPEAT_MIN)) => {}
         }
     }
+}
+
+/// Returns whether the clock has moved as far as time has elapsed since the last call.
+fn has_moved_steadily(last: &mut (Instant, SystemTime)) -> bool {
+    let now = (Instant::now(), SystemTime::now());
+    let expected = last.1 + (now.0 - last.0);
+    let moved = match now.1.duration_since(expected) {
+        Ok(ahead) => ahead,
+        Err(behind) => behind.duration(),
+    };
+    *last = now;
+    moved < CLOCK_MOVE_MAX
 }
 
 /// Purges a part of a shard, from one seq to another: answers up to which seq, and how many revisions.

@@ -2,6 +2,10 @@
 
 /// The configuration key of the limit on the time of a call.
 pub const TIME_LIMIT: &str = "time_limit_ms";
+/// The configuration key of the limit on the memory of a heap.
+pub const MEMORY_LIMIT: &str = "memory_limit_bytes";
+/// The limits that a call exceeds because of its document.
+const LIMITS_OF_DOCUMENTS: [&str; 3] = [MEMORY_LIMIT, "emit_rows_limit", "emit_bytes_limit"];
 
 /// An error of users' code, or of the process that runs it.
 #[derive(Clone, Debug, thiserror::Error, PartialEq, Eq)]
@@ -91,10 +95,11 @@ impl Error {
     }
 
     /// Whether the document that a function was called with is at fault, so that calls with other documents may succeed.
-    /// Time is not: a busy machine may also be the reason.
+    /// The limits of time and of the memory of all workers are not of a document: a busy machine may also
+    /// be the reason.
     pub fn is_of_document(&self) -> bool {
         match self {
-            Error::Limit { limit, .. } => *limit != TIME_LIMIT,
+            Error::Limit { limit, .. } => LIMITS_OF_DOCUMENTS.contains(limit),
             Error::BadArgument(_) => true,
             _ => false,
         }

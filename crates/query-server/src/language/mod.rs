@@ -12,7 +12,7 @@ mod reduce;
 mod slice;
 
 pub use self::design::{DesignDoc, Designs, ListIo};
-pub use self::error::{Error, TIME_LIMIT};
+pub use self::error::{Error, MEMORY_LIMIT, TIME_LIMIT};
 pub use self::line::one_line;
 pub use self::map::{
     Doc, Emit, Emits, Indexes, MapGroup, Mapper, Mark, Owner, THROWN_BYTES_MAX, Thrown,
