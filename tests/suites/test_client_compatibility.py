@@ -412,6 +412,59 @@ def test_sort_takes_any_comparison(report, api):
     )
 
 
+def spidermonkey_sorted(items, is_above):
+    """The merge sort of SpiderMonkey: insertion for few elements, else for pieces of 4, which are merged."""
+
+    def inserted(items):
+        done = []
+        for item in items:
+            at = len(done)
+            while at > 0 and is_above(done[at - 1], item):
+                at -= 1
+            done.insert(at, item)
+        return done
+
+    def merged(left, right):
+        if not right or not is_above(left[-1], right[0]):
+            return left + right
+        out, i, j = [], 0, 0
+        while i < len(left) and j < len(right):
+            if is_above(left[i], right[j]):
+                out.append(right[j])
+                j += 1
+            else:
+                out.append(left[i])
+                i += 1
+        return out + left[i:] + right[j:]
+
+    if len(items) < 24:
+        return inserted(items)
+    runs = [inserted(items[n : n + 4]) for n in range(0, len(items), 4)]
+    while len(runs) > 1:
+        runs = [merged(runs[n], runs[n + 1] if n + 1 < len(runs) else []) for n in range(0, len(runs), 2)]
+    return runs[0]
+
+
+def test_sort_compares_values_that_miss_the_member_as_equal(report, api):
+    """Such comparisons are inconsistent, so the order depends on which elements are compared."""
+
+    def is_above(a, b):
+        return "n" in a and "n" in b and a["n"] > b["n"]
+
+    few = [{"i": 0, "n": 3}, {"i": 1}, {"i": 2, "n": 1}, {"i": 3, "n": 2}, {"i": 4}, {"i": 5, "n": 0}]
+    many = [{"i": i, **({"n": i * 7919 % 500} if i % 3 else {})} for i in range(500)]
+    comparisons = ("a.n - b.n", "a.n < b.n ? -1 : a.n > b.n ? 1 : 0", "a.n > b.n", "a.n > b.n ? 1 : -1")
+    for number, comparison in enumerate(comparisons):
+        compare = f"function (a, b) {{ return {comparison} }}"
+        body = f"[doc.few, doc.many].forEach(function (a, k) {{ emit(k, a.sort({compare}).map(function (x) {{ return x.i }})) }})"
+        found = emitted(api, f"sort_missing_{number}", body, {"few": few, "many": many})
+        for name, order, items in zip(("few", "many"), found, (few, many), strict=True):
+            wanted = [item["i"] for item in spidermonkey_sorted(items, is_above)]
+            report.equal(f"{name} by {comparison}", order, wanted)
+    thrown = "var a = [3, 1, 2]; try { a.sort(function (x, y) { if (y === 2) throw 1; return x - y }) } catch (e) { emit(1, a) }"
+    report.equal("an array is unchanged if a comparison throws", emitted(api, "sort_throws", thrown), [[3, 1, 2]])
+
+
 def test_the_last_match_is_remembered_where_it_is_named(report, api):
     body = "if (doc._id.match(/^map\\/(\\d+)\\/(.*)$/)) emit(RegExp.$1, RegExp.$2)"
     views = {
@@ -434,6 +487,10 @@ def test_the_last_match_is_remembered_where_it_is_named(report, api):
     report.equal("all parts", rows_of(api, view + "b"), [[":joe@", parts]])
     report.equal("in replacements", values_of(api, view + "c"), [["user:jeo@x", ["user", "joe", "x"], "string"]])
     report.equal("a show", api.get(f"{db}/_design/d/_show/s").raw, b"<hr>")
+    body = "emit(1, ['a1-b2-c3'.replace(/([a-z])(\\d)/g, function () { return RegExp.$2 + RegExp.$1 + RegExp.leftContext.length }), RegExp.$1])"
+    report.equal("in each of several replacements", emitted(api, "matches_all", body), [["1a0-2b3-3c6", "c"]])
+    body = """emit(1, 'x=1;y=2'.replace(/(\\w)=(\\d)/g, function (all) { var name = RegExp.$1; /(.)$/.test(all); return name + ':' + RegExp.$1 }))"""
+    report.equal("a replacement may match, too", emitted(api, "matches_within", body), ["x:1;y:2"])
     views = {**lib, "v": {"map": "function (doc) { emit(require('views/lib/m').first(doc._id), typeof RegExp) }"}}
     db = fresh(api, "matches_lib", {"views": views}, [{"_id": "a"}, {"_id": "b"}])
     report.equal("in a module", rows_of(api, f"{db}/_design/d/_view/v"), [["a", "function"], ["b", "function"]])

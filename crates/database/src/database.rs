@@ -355,6 +355,18 @@ impl Database {
         self.live().and(found)
     }
 
+    /// Returns the place of all updates so far in the form of feeds: shorter than [`Info::update_seq`],
+    /// and so fit for headers.
+    pub fn short_update_seq(&self) -> Result<String, Error> {
+        self.live()?;
+        let at = self.shards.iter().map(|shard| shard.meta().update_seq);
+        let seqs = Seqs {
+            epoch: self.epoch,
+            at: at.collect(),
+        };
+        Ok(seqs.to_string())
+    }
+
     /// Its counts and sizes now.
     pub fn info(&self) -> Result<Info, Error> {
         self.live()?;

@@ -123,7 +123,7 @@ impl Seqs {
             .map_err(|_| Error::MalformedSeq)?;
         let read = match read_term(&raw, shards) {
             Some(seqs) => Some(seqs),
-            None => read_varints(&raw),
+            None => read_varints(&raw, epoch)?,
         };
         // A seq of another server, or of another database of this name: nothing here is known to it.
         let known = read.filter(|seqs| seqs.epoch == epoch && seqs.at.len() == shards);
@@ -162,15 +162,19 @@ fn read_term(raw: &[u8], shards: usize) -> Option<Seqs> {
     Some(Seqs { epoch, at })
 }
 
-/// Reads the short form.
-fn read_varints(raw: &[u8]) -> Option<Seqs> {
-    let (head, mut rest) = raw.split_first_chunk::<4>()?;
-    let epoch = u32::from_be_bytes(*head);
+/// Reads the short form of a database with this epoch; `None` for anything else.
+///
+/// # Errors
+/// [`Error::MalformedSeq`]: the epoch is right, and the numbers after it are cut off.
+fn read_varints(raw: &[u8], epoch: u32) -> Result<Option<Seqs>, Error> {
+    let Some(mut rest) = raw.strip_prefix(&epoch.to_be_bytes()) else {
+        return Ok(None);
+    };
     let mut at = vec![];
     while !rest.is_empty() {
-        at.push(varint::take(&mut rest)?);
+        at.push(varint::take(&mut rest).ok_or(Error::MalformedSeq)?);
     }
-    Some(Seqs { epoch, at })
+    Ok(Some(Seqs { epoch, at }))
 }
 
 /// An Erlang term that is being written.
@@ -338,6 +342,19 @@ mod tests {
             assert!(Seqs::parse(bad, 1, 1).is_err(), "{bad}");
         }
         assert_eq!(Seqs::parse("0", 1, 2).unwrap(), Seqs::start(1, 2));
+    }
+
+    #[test]
+    fn a_short_seq_that_is_cut_off_is_malformed_unless_it_is_of_another_database() {
+        let seqs = Seqs {
+            epoch: 7,
+            at: vec![1 << 40],
+        };
+        let text = seqs.to_string();
+        // Two characters are more than a byte.
+        let cut = &text[..text.len() - 2];
+        assert!(matches!(Seqs::parse(cut, 7, 1), Err(Error::MalformedSeq)));
+        assert_eq!(Seqs::parse(cut, 8, 1).unwrap(), Seqs::start(8, 1));
     }
 
     #[test]

@@ -10,9 +10,14 @@ use storage::{Cursor, Keyspace};
 
 use crate::Error;
 use crate::blocks::At;
-use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, take_terminated, view_prefix};
+use crate::keys::{RowValue, VIEW_LEN, id_of, row_key, successor, view_prefix};
 use crate::read::{IndexView, PlaceRange};
 use crate::row_cache::BlockRows;
+
+/// The byte that ends a document id in a place unless the escape follows: `keys::put_terminated`
+/// writes them.
+const ID_END: u8 = 0;
+const ESCAPE: u8 = 0xff;
 
 /// A row, as stored.
 #[derive(Clone, Copy, Debug)]
@@ -29,9 +34,9 @@ impl ViewRow<'_> {
         id_of(self.place, self.stored.sort_len)
     }
 
-    /// Whether its document has rows with its key before it.
+    /// Returns whether its document has rows with its key before it: the first one's ordinal is empty.
     pub fn repeats(&self) -> Result<bool, Error> {
-        Ok(alike(self.place, self.stored.sort_len)?.low.len() < self.place.len())
+        Ok(ordinal_at(self.place, self.stored.sort_len)? < self.place.len())
     }
 
     /// The places of the rows that its document has with its key.
@@ -42,11 +47,7 @@ impl ViewRow<'_> {
 
 /// The places of rows that differ from a place by their ordinal alone.
 fn alike(place: &[u8], sort_len: usize) -> Result<PlaceRange, Error> {
-    let end = place.get(sort_len..).and_then(take_terminated);
-    let Some((_, ordinal)) = end else {
-        return Err(Error::Storage(storage::Error::Corrupt("index row")));
-    };
-    let low = place[..place.len() - ordinal.len()].to_vec();
+    let low = place[..ordinal_at(place, sort_len)?].to_vec();
     let mut high = low.clone();
     // An ordinal begins with a zero, and what continues an id with a greater byte.
     high.push(1);
@@ -54,6 +55,19 @@ fn alike(place: &[u8], sort_len: usize) -> Result<PlaceRange, Error> {
         low,
         high: Some(high),
     })
+}
+
+/// Returns where the ordinal in a place begins, which is its end when the ordinal is empty.
+fn ordinal_at(place: &[u8], sort_len: usize) -> Result<usize, Error> {
+    let mut at = sort_len;
+    while let Some(end) = (place.get(at..)).and_then(|id| id.iter().position(|b| *b == ID_END)) {
+        at += end + 1;
+        if place.get(at) != Some(&ESCAPE) {
+            return Ok(at);
+        }
+        at += 1;
+    }
+    Err(Error::Storage(storage::Error::Corrupt("index row")))
 }
 
 /// Rows of a range in either direction.
@@ -386,5 +400,27 @@ impl IndexView {
         cursor.status().ok()?;
         // A different count means damage, and is left to the engine.
         (rows.len() == block.rows as usize).then_some(rows)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+    use crate::keys::put_place_end;
+
+    proptest! {
+        #[test]
+        fn an_ordinal_begins_after_the_id(id in "[\0a\u{ff}]{0,6}", ordinal in 0_u32..300) {
+            let mut place = b"key".to_vec();
+            put_place_end(&id, ordinal, &mut place);
+            let at = ordinal_at(&place, 3).unwrap();
+            let expected = match ordinal {
+                0 => vec![],
+                n => n.to_be_bytes().to_vec(),
+            };
+            prop_assert_eq!(&place[at..], &expected[..]);
+        }
     }
 }

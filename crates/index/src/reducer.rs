@@ -67,14 +67,20 @@ impl RowBatch {
         rows
     }
 
-    /// The rows in the order in which CouchDB hands them to a custom function: last to first. Rows of
-    /// one document with one key stay in the order of their values.
+    /// Returns the rows in the order of [`to_last_first`].
     pub fn last_to_first(&self) -> Vec<ReduceRow<'_>> {
-        let mut rows = self.rows(true);
-        for alike in rows.chunk_by_mut(|a, b| a.id == b.id && a.key == b.key) {
-            alike.reverse();
-        }
+        let mut rows = self.rows(false);
+        to_last_first(&mut rows);
         rows
+    }
+}
+
+/// Puts ascending rows into the order in which CouchDB passes them to a custom function: last to
+/// first. Rows of one document with one key stay in the order of their values.
+fn to_last_first(rows: &mut [ReduceRow<'_>]) {
+    rows.reverse();
+    for alike in rows.chunk_by_mut(|a, b| a.id == b.id && a.key == b.key) {
+        alike.reverse();
     }
 }
 
@@ -280,7 +286,7 @@ pub fn try_reduce(
     let mut rows = rows.to_vec();
     if is_custom {
         // As queries do.
-        rows.reverse();
+        to_last_first(&mut rows);
     }
     let state = reducers.reduce(0, 0, &rows)?;
     let state = reducers.rereduce_shards(0, 0, &[state])?;

@@ -5,9 +5,10 @@ const { setPrototypeOf } = Object;
 const toObject = Object;
 const BaseRegExp = RegExp;
 const nativeSort = uncurry(Array.prototype.sort);
-const nativeSlice = uncurry(Array.prototype.slice);
 const nativeCompare = uncurry(String.prototype.localeCompare);
 const nativeExec = uncurry(RegExp.prototype.exec);
+const REPLACE = Symbol.replace;
+const nativeReplace = uncurry(RegExp.prototype[REPLACE]);
 const classOf = uncurry(Object.prototype.toString);
 const functionText = uncurry(Function.prototype.toString);
 const regExpText = uncurry(RegExp.prototype.toString);
@@ -90,56 +91,40 @@ function lengthOf(object) {
   return length > 0 ? length - (length % 1) : 0;
 }
 
-/**
- * Whether neighbours of an array that the engine has sorted are in order by a comparison that is one: of which results below zero
- * and zero are reversed by exchanging the elements. By such comparisons every stable sort gives the same.
- */
-function isInOrder(array, length, compare) {
-  if (length < 2) return true;
-  let before = array[0];
-  let wasReversed = false;
-  for (let i = 1; i < length; i++) {
-    const item = array[i];
-    // Neither a comparison nor anything else sees these, which come last.
-    if (item === undefined) return true;
-    const order = compare(before, item);
-    if (order < 0) {
-      if (!wasReversed && !(compare(item, before) > 0)) return false;
-      wasReversed = true;
-    } else if (+order !== 0 || +compare(item, before) !== 0) {
-      return false;
-    }
-    before = item;
-  }
-  return true;
+/** Compares as a comparator does, except that undefined, which it does not see, comes last. */
+function undefinedLast(compare) {
+  return (a, b) => {
+    if (a === undefined) return b === undefined ? 0 : 1;
+    return b === undefined ? -1 : compare(a, b);
+  };
 }
 
-/** Sorts an array, of which there is a copy from before, as SpiderMonkey does. */
-function sortAgain(array, copy, length, compare) {
+/** Sorts an array by the merge sort of SpiderMonkey: where comparisons are inconsistent, the result depends on their sequence. */
+function sortBy(array, compare) {
+  const length = lengthOf(array);
+  if (length < 2) return;
+  // The array is not changed before all comparisons are done: one may throw.
   let list = bareArray();
-  let found = 0;
+  let hasUndefined = false;
   for (let i = 0; i < length; i++) {
-    if (!(i in copy)) continue;
-    found++;
-    const value = copy[i];
-    if (value !== undefined) list[list.length] = value;
+    if (!(i in array)) continue;
+    const value = array[i];
+    if (value === undefined) hasUndefined = true;
+    list[list.length] = value;
   }
-  list = mergeSort(list, compare);
-  for (let i = 0; i < list.length; i++) array[i] = list[i];
-  for (let i = list.length; i < found; i++) array[i] = undefined;
+  list = mergeSort(list, hasUndefined ? undefinedLast(compare) : compare);
+  const found = list.length;
+  for (let i = 0; i < found; i++) array[i] = list[i];
+  // Holes come last.
   for (let i = found; i < length; i++) delete array[i];
 }
 
 defineMethods(Array.prototype, {
   sort(compare) {
-    // Without a comparison there is no choice; one that cannot be called is an error.
+    // Without a comparator there is no choice; one that cannot be called is an error.
     if (typeof compare !== "function") return nativeSort(this, compare);
     const array = toObject(this);
-    const length = lengthOf(array);
-    // The engine's own sort is several times as quick.
-    const copy = nativeSlice(array);
-    nativeSort(array, compare);
-    if (!isInOrder(array, length, compare)) sortAgain(array, copy, length, compare);
+    sortBy(array, compare);
     return array;
   },
 });
@@ -336,6 +321,27 @@ defineMethods(global, {
 
 // ---- the last match ----
 
+/**
+ * Calls `remember` with each match before a function that replaces it is called. The engine finds all matches before it calls
+ * such a function for the first; SpiderMonkey alternates.
+ */
+function replaceWith(remember) {
+  const replace = function (text, replacement) {
+    if (typeof replacement !== "function") return nativeReplace(this, text, replacement);
+    return nativeReplace(this, text, function () {
+      // The match and its groups, its index, the text, and the named groups if there are any.
+      const last = arguments.length - 1;
+      const at = typeof arguments[last] === "string" ? last : last - 1;
+      remember(arguments[at], arguments[at - 1], arguments, at - 1);
+      return apply(replacement, undefined, arguments);
+    });
+  };
+  defineProperty(replace, "name", { __proto__: null, value: "[Symbol.replace]", configurable: true });
+  const attributes = { __proto__: null, writable: true, enumerable: false, configurable: true };
+  attributes.value = replace;
+  defineProperty(BaseRegExp.prototype, REPLACE, attributes);
+}
+
 /** Has regular expressions remember the last match: in `RegExp.$1`, `RegExp.lastMatch` and so on. */
 function keepMatches() {
   let input = "";
@@ -345,19 +351,25 @@ function keepMatches() {
   let end = 0;
   let groups = bareArray();
 
+  /** Remembers a match in a text. Its groups are the elements of `match` from 1 up to `count`. */
+  function remember(text, index, match, count) {
+    input = shown = text;
+    start = index;
+    end = index + match[0].length;
+    groups = bareArray();
+    for (let i = 1; i < count; i++) groups[i - 1] = match[i] === undefined ? "" : match[i];
+  }
+
   defineMethods(BaseRegExp.prototype, {
     exec(text) {
       const of = toText(text);
       const match = nativeExec(this, of);
-      if (match === null) return null;
-      input = shown = of;
-      start = match.index;
-      end = start + match[0].length;
-      groups = bareArray();
-      for (let i = 1; i < match.length; i++) groups[i - 1] = match[i] === undefined ? "" : match[i];
+      if (match !== null) remember(of, match.index, match, match.length);
       return match;
     },
   });
+
+  replaceWith(remember);
 
   function define(names, get, set) {
     for (let i = 0; i < names.length; i++) {

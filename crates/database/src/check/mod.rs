@@ -30,6 +30,9 @@ pub struct CheckOptions {
     pub temporary: PathBuf,
     /// Who runs map functions, to compare what they give with what is stored; `None` leaves this out.
     pub languages: Option<Arc<dyn Languages>>,
+    /// The time zone of dates in JavaScript, which indexes may depend on: that of the server, also when
+    /// no function is run.
+    pub time_zone: String,
     /// Is told what there is to watch, before the check begins.
     pub begun: Box<dyn FnOnce(Arc<Watch>)>,
 }
@@ -70,6 +73,7 @@ pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
             let all: Arc<dyn Languages> = Arc::new(WithIndexes(languages));
             all
         }),
+        time_zone: options.time_zone,
         report: Report::default(),
     };
     check.run(first);
@@ -83,6 +87,7 @@ struct Check {
     store: PathBuf,
     of: StoreCheck,
     languages: Option<Arc<dyn Languages>>,
+    time_zone: String,
     report: Report,
 }
 
@@ -145,11 +150,10 @@ impl Check {
 
     fn database(&mut self, db: &Known, owned: &Owned) {
         self.report.totals.databases += 1;
-        let zone = self.languages.as_ref().map(|all| all.time_zone());
         let designs = Designs::read(
             self.of.snapshot(),
             &db.record.shards,
-            (db.record.partitioned, zone.unwrap_or(functions::UTC)),
+            (db.record.partitioned, self.time_zone.as_str()),
         );
         let mut references: BTreeMap<ShardNumber, References> = BTreeMap::new();
         for (index, &shard) in db.record.shards.iter().enumerate() {

@@ -510,11 +510,11 @@ impl ViewRows {
         if states.is_empty() {
             return Ok(false);
         }
-        let states = self.in_order(function, range, states)?;
         if self.skip > 0 {
             self.skip -= 1;
             return Ok(false);
         }
+        let states = self.in_order(function, range, states)?;
         let state = self.views[0].rereduce_shards(self.at.view, function, &states)?;
         let row = self.reduced_row(function, b"null", &state)?;
         self.left -= 1;
@@ -593,13 +593,15 @@ impl ViewRows {
         let mut current = cursors.take().unwrap_or_default();
         let mut more = true;
         while more && self.left > 0 {
-            let Some(group) = self.next_group(&mut current, function)? else {
+            let Some((mut group, states)) = self.next_group(&mut current)? else {
                 return Ok(false);
             };
+            // What is skipped is not reduced further: that may call a function.
             if self.skip > 0 {
                 self.skip -= 1;
                 continue;
             }
+            self.combine_group(function, &mut group, states)?;
             let row = self.reduced_row(function, &group.key, &group.state)?;
             self.left -= 1;
             more = take(!std::mem::take(&mut self.first), &row);
@@ -610,12 +612,12 @@ impl ViewRows {
         Ok(!more)
     }
 
-    /// The next group of all shards, with their states put together.
+    /// Returns the next group of all shards, as the shard with its first row has it, and its states in
+    /// all shards that have rows of it.
     fn next_group(
         &self,
         cursors: &mut [GroupCursor],
-        function: usize,
-    ) -> Result<Option<Group>, Error> {
+    ) -> Result<Option<(Group, Vec<(usize, State)>)>, Error> {
         let mut next: Option<Vec<u8>> = None;
         for (cursor, view) in cursors.iter_mut().zip(&self.views) {
             if let Some(group) = cursor.peek(view)? {
@@ -653,17 +655,28 @@ impl ViewRows {
                 }
             }
         }
+        Ok(merged.map(|group| (group, states)))
+    }
+
+    /// Combines a group's states in shards.
+    fn combine_group(
+        &self,
+        function: usize,
+        group: &mut Group,
+        states: Vec<(usize, State)>,
+    ) -> Result<(), Error> {
         let is_custom = self.views[0].is_custom(self.at.view, function);
-        if let (Some(group), true) = (&mut merged, is_custom || states.len() > 1) {
-            let asked = self.ranges.front().cloned().unwrap_or_default();
-            let end = [&prefix[..], HIGHEST].concat();
-            let range = PlaceRange {
-                low: prefix.max(asked.low),
-                high: Some(asked.high.map_or(end.clone(), |high| high.min(end))),
-            };
-            let states = self.in_order(function, &range, states)?;
-            group.state = self.views[0].rereduce_shards(self.at.view, function, &states)?;
+        if !is_custom && states.len() == 1 {
+            return Ok(());
         }
-        Ok(merged)
+        let asked = self.ranges.front().cloned().unwrap_or_default();
+        let end = [&group.prefix[..], HIGHEST].concat();
+        let range = PlaceRange {
+            low: group.prefix.clone().max(asked.low),
+            high: Some(asked.high.map_or(end.clone(), |high| high.min(end))),
+        };
+        let states = self.in_order(function, &range, states)?;
+        group.state = self.views[0].rereduce_shards(self.at.view, function, &states)?;
+        Ok(())
     }
 }

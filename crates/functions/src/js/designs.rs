@@ -147,14 +147,13 @@ impl Prepared {
             let loads = !names.is_empty();
             let names: Vec<&str> = names.iter().map(String::as_str).collect();
             let names = entered.strings(&names)?;
+            // Loading modules may read matches, and modules that are loaded later may name them.
+            let keeps = entered.keep_matches(std::str::from_utf8(&ddoc.json))?;
             entered.scope.start_clock();
             let is_verbatim = entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
             // The check of what a function leaves behind is of its text, in an unmodified
             // environment.
-            let is_untouched = entered.is_true(&is_verbatim)? && !loads;
-            // Modules that are loaded later may name them, too.
-            let keeps = entered.keep_matches(std::str::from_utf8(&ddoc.json))?;
-            let is_untouched = is_untouched && !keeps;
+            let is_untouched = entered.is_true(&is_verbatim)? && !loads && !keeps;
             Ok((source, is_untouched))
         })?;
         let left = || left_behind(&source, Arguments::Shared);

@@ -38,6 +38,7 @@ use reducer::{Reducers, Source, ThreadReducer};
 pub use worker::worker_main;
 
 use crate::spidermonkey::UTC;
+pub use crate::spidermonkey::{known_time_zone, process_time_zone};
 
 /// Heaps and workers are dropped after this idle time.
 const IDLE_TIME_MAX: Duration = Duration::from_secs(30);
@@ -83,7 +84,9 @@ pub struct Options {
     pub queue_max: usize,
     /// `[memory] workers`: memory of all worker processes together, in bytes.
     pub workers_bytes_max: usize,
-    /// `time_zone`: that of dates in worker processes, by its name in the system's database of time zones.
+    /// The effective time zone of dates, as [`known_time_zone`] returns it: that of worker
+    /// processes, and of signatures of indexes. With [`Isolation::Thread`] it must be that of this
+    /// process, which is the default.
     pub time_zone: String,
     /// The command of a worker process; not a setting.
     pub worker: WorkerCommand,
@@ -119,7 +122,7 @@ impl Default for Options {
             queue_max: 2048,
             workers_max: std::thread::available_parallelism().map_or(2, usize::from),
             workers_bytes_max: 1 << 30,
-            time_zone: UTC.to_owned(),
+            time_zone: known_time_zone(&process_time_zone()).unwrap_or_else(|| UTC.to_owned()),
             worker: WorkerCommand::default(),
         }
     }

@@ -1,8 +1,10 @@
 //! Places of client connections: how many may be open, over all ports that share them.
 //!
-//! When all are taken, another connection gets one of a few reserved places until it has sent a request. `GET /_up` and
-//! logins whose bodies have come are answered there, and so are server admins. Any other request needs a place that is not reserved: connections make room by the rules of `room`, or the
-//! request is refused. So the queue of the kernel never fills with connections of a flood, behind which others would wait.
+//! When all are taken, another connection gets one of a few reserved places until it has sent a
+//! request. `GET /_up` is answered there, and so are server admins and, in part of these places,
+//! logins whose bodies have come. Any other request needs a place that is not reserved: connections
+//! make room by the rules of `room`, or the request is refused. So the queue of the kernel
+//! never fills with connections of a flood, behind which others would wait.
 
 use std::future::Future;
 use std::hash::{BuildHasher as _, RandomState};
@@ -257,6 +259,25 @@ impl Places {
         if exempt.count() < self.reserved() / 2 {
             seat.exempt();
         }
+    }
+
+    /// Lets a login keep its reserved place, and returns whether it may. Logins keep at most half of the
+    /// reserved places, and those of one address at most one: they wait for their turn to check a
+    /// password, and strangers could take all places with them.
+    pub(crate) fn keep_for_login(&self, place: &Ticket) -> bool {
+        let taken = self.taken.lock();
+        let seat = &place.seat;
+        let is_other = |other: &&Arc<Seat>| other.is_login() && !Arc::ptr_eq(other, seat);
+        let reserved = &taken.reserved;
+        let others = || reserved.values().filter(is_other);
+        // A single reserved place is for logins too: no client of a full server could log in otherwise.
+        let kept_max = (self.reserved() / 2).max(1);
+        let is_of_group = |other: &Arc<Seat>| other.group() == seat.group();
+        if others().count() >= kept_max || others().any(is_of_group) {
+            return false;
+        }
+        seat.note_login();
+        true
     }
 
     fn wait(&self, number: u64, class: Class) -> Waits<'_> {
@@ -606,6 +627,26 @@ mod tests {
         let _request = other.seat.begin();
         assert!(!places.admit(&other, Class::User).await);
         assert_eq!((places.closed(), busy.len()), (0, 30));
+    }
+
+    #[test]
+    fn logins_keep_half_of_the_reserved_places_and_one_for_each_address() {
+        // Of which four are reserved.
+        let places = places(64);
+        let _all: Vec<_> = (0..60).map(|_| take(&places)).collect();
+        let reserved: Vec<_> = (0..4).map(|_| take(&places)).collect();
+        let tickets: Vec<_> = reserved.iter().map(Place::ticket).collect();
+        let mut busy: Vec<_> = tickets.iter().map(|ticket| ticket.seat.begin()).collect();
+        let keeps = |n: usize| places.keep_for_login(&tickets[n]);
+        assert_eq!([0, 1, 0].map(keeps), [true, false, true]);
+        for (n, ticket) in tickets.iter().enumerate() {
+            let address = std::net::Ipv4Addr::new(192, 0, 2, n as u8);
+            ticket.seat.note_address(places.group_of(address.into()));
+        }
+        assert_eq!([1, 2, 3].map(keeps), [true, false, false]);
+        // One is answered.
+        drop(busy.remove(0));
+        assert_eq!([2, 3].map(keeps), [true, false]);
     }
 
     #[tokio::test]

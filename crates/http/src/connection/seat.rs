@@ -34,6 +34,8 @@ pub(crate) struct Seat {
     is_reserved: AtomicBool,
     /// A request under way that may keep the reserved place.
     is_exempt: AtomicBool,
+    /// A login is under way that keeps the reserved place until it is answered.
+    is_login: AtomicBool,
     leaving: AtomicU8,
     /// Its task.
     pub(super) task: AtomicWaker,
@@ -54,6 +56,7 @@ impl Seat {
             began,
             is_reserved: AtomicBool::new(is_reserved),
             is_exempt: AtomicBool::new(false),
+            is_login: AtomicBool::new(false),
             leaving: AtomicU8::new(STAYS),
             task: AtomicWaker::new(),
             changed: Notify::new(),
@@ -104,6 +107,16 @@ impl Seat {
 
     pub(super) fn is_exempt(&self) -> bool {
         self.is_exempt.load(Relaxed)
+    }
+
+    /// Notes that the request under way is a login that keeps the reserved place.
+    pub(super) fn note_login(&self) {
+        self.is_login.store(true, Relaxed);
+    }
+
+    /// Returns whether a login that keeps the reserved place is under way.
+    pub(super) fn is_login(&self) -> bool {
+        self.is_login.load(Relaxed)
     }
 
     /// What it does at a time.
@@ -163,6 +176,7 @@ impl Drop for Busy {
         }
         if seat.under_way.fetch_sub(1, AcqRel) == 1 {
             seat.is_exempt.store(false, Relaxed);
+            seat.is_login.store(false, Relaxed);
         }
     }
 }

@@ -570,8 +570,8 @@ async fn take_place(app: &App, req: &mut Request) -> Result<(), ApiError> {
     admit(app, &place, class).await
 }
 
-/// Lets a login keep its reserved place if its body has come: its client is not known yet, and has no share. How many passwords are
-/// checked at a time is limited elsewhere.
+/// Lets a login keep its reserved place if its body has come, and few others do: its client is not known
+/// yet, and has no share. How many passwords are checked at a time is limited elsewhere.
 async fn admit_login(
     app: &App,
     req: &mut Request,
@@ -588,12 +588,13 @@ async fn admit_login(
         // The connection reads what has come. Nothing is waited for: a flood of stalled logins would hold these places.
         tokio::task::yield_now().await;
     }
+    let come = come.transpose()?;
+    if come.is_none() || !app.places.keep_for_login(place) {
+        admit(app, place, class).await?;
+    }
     let body = match come {
-        Some(body) => body?,
-        None => {
-            admit(app, place, class).await?;
-            read.as_mut().await?
-        }
+        Some(body) => body,
+        None => read.as_mut().await?,
     };
     drop(read);
     req.put_back(body);

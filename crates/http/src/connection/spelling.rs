@@ -164,9 +164,11 @@ impl State {
         }
     }
 
-    /// Returns whether a chunk's size comes next.
-    fn is_at_size(&self) -> bool {
+    /// Returns whether bytes that come next begin with digits of a chunk's size. The state after
+    /// digits is the same whether more of them follow or not: only the next byte shows it.
+    fn is_at_size(&self, bytes: &[u8]) -> bool {
         matches!(self, State::Chunks(Chunks::Size(_)))
+            && bytes.first().is_some_and(u8::is_ascii_hexdigit)
     }
 
     /// Whether so many bytes are all of the body that is being written.
@@ -350,7 +352,7 @@ impl<S: AsyncWrite + Unpin> Spelling<S> {
             skip -= skipped;
             let mut buf = &buf[skipped..];
             while !buf.is_empty() {
-                let is_size = ahead.is_at_size();
+                let is_size = ahead.is_at_size(buf);
                 let n = ahead.pass_part(buf);
                 // What is not written now is offered again.
                 if n == 0 || count == PARTS_MAX {

@@ -196,7 +196,7 @@ fn write_tail(changes: &Changes, out: &mut Vec<u8>) -> Result<(), ApiError> {
 }
 
 async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
-    let etag = access.db.info()?.update_seq;
+    let etag = access.db.short_update_seq()?;
     if req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }

@@ -99,8 +99,8 @@ pub async fn security(app: &App, req: &mut Request, access: &Access) -> Answer {
     Ok(Reply::ok())
 }
 
-/// The body as a number above 0; `reason` says what is wrong with another.
-/// Reads a limit from a body. One beyond 64 bits is the highest.
+/// Reads a limit, a number above 0, from a body. A number beyond 64 bits is the highest limit. `reason`
+/// is that of the error for anything else.
 async fn limit_body(req: &mut Request, reason: &'static str) -> Result<u64, ApiError> {
     let body = req.required_bytes().await?;
     let is_digits = body.trim_ascii().iter().all(u8::is_ascii_digit);

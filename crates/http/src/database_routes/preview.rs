@@ -76,6 +76,7 @@ async fn write(app: &App, req: &Request, access: &Access, tried: TriedWrite) -> 
         Ok(()) => b"{\"ok\":true}".to_vec(),
         Err(Error::Function(
             error @ (FunctionError::Thrown { .. }
+            | FunctionError::BadArgument(_)
             | FunctionError::Forbidden(_)
             | FunctionError::Unauthorized(_)),
         )) => failure(None, &error.cut(THROWN_BYTES_MAX), None),
@@ -87,9 +88,9 @@ async fn write(app: &App, req: &Request, access: &Access, tried: TriedWrite) -> 
 
 /// A function that cannot be run at all is a bad request here, where it comes with the request.
 fn refused(error: Error) -> ApiError {
-    use FunctionError::{Compile, Thrown, UnknownLanguage};
+    use FunctionError::{BadArgument, Compile, Thrown, UnknownLanguage};
     match error {
-        Error::Function(e @ (Compile(_) | Thrown { .. } | UnknownLanguage(_))) => {
+        Error::Function(e @ (BadArgument(_) | Compile(_) | Thrown { .. } | UnknownLanguage(_))) => {
             ApiError::new(400, e.name().to_owned(), e.reason())
         }
         error => error.into(),

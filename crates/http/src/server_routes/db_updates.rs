@@ -33,7 +33,7 @@ pub async fn route(app: &App, req: &Request) -> Answer {
     };
     let limit = req.query.get("limit").map(integer_of_updates).transpose()?;
     let db = app.node.databases.get(GLOBAL_CHANGES)?;
-    let etag = db.info()?.update_seq;
+    let etag = db.short_update_seq()?;
     if kind == FeedKind::Normal && req.none_match(&etag) {
         return Ok(Reply::empty(304).etag(&etag));
     }

@@ -61,6 +61,7 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
         &store,
         CheckOptions {
             temporary: options.temporary.clone().unwrap_or_else(std::env::temp_dir),
+            time_zone: languages.time_zone().to_owned(),
             languages: options.indexes.then_some(languages),
             begun: Box::new(move |watch| {
                 // Nobody looks where there is no terminal.

@@ -1,9 +1,8 @@
 //! Who runs users' functions, as configured.
 
-use std::path::Path;
 use std::sync::Arc;
 
-use config::Config;
+use config::{Config, settings};
 use functions::UTC;
 use functions::query_server::Settings;
 use functions::{Functions, Languages};
@@ -23,15 +22,9 @@ const QUERY_SERVER_SECTIONS: [&str; 4] = [
 /// Query servers follow changes of the configuration, the JavaScript engine is what it was at the start.
 pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
     let settings = config.settings();
-    let of_environment = std::env::var("TZ").ok();
     let memory = MemoryPlan::new(&settings);
-    let javascript = options::javascript(&settings.functions, &memory, of_environment);
-    if !is_known_zone(&javascript.time_zone) {
-        tracing::warn!(
-            time_zone = javascript.time_zone,
-            "this machine does not know the time zone of functions ([functions] time_zone, or TZ): dates are in UTC"
-        );
-    }
+    let time_zone = time_zone(&settings.functions);
+    let javascript = options::javascript(&settings.functions, &memory, time_zone);
     let functions = Functions::new(javascript, query_servers(config)).map_err(Failure::new)?;
     let configured = Arc::downgrade(&functions);
     let settings = config.clone();
@@ -45,12 +38,24 @@ pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
     Ok(functions)
 }
 
-/// Returns whether the system knows a time zone. One that is described by its rules has a digit.
-fn is_known_zone(name: &str) -> bool {
-    let name = name.strip_prefix(':').unwrap_or(name);
-    name == UTC
-        || name.bytes().any(|b| b.is_ascii_digit())
-        || Path::new("/usr/share/zoneinfo").join(name).is_file()
+/// Returns the effective time zone of dates: that of the configuration or of the environment, in
+/// threads of this process its own; UTC if the system does not know it.
+fn time_zone(settings: &settings::Functions) -> String {
+    let value = match settings.isolation {
+        settings::Isolation::Thread => functions::js::process_time_zone(),
+        settings::Isolation::Process => {
+            let configured = settings.time_zone.clone();
+            let value = configured.or_else(|| std::env::var("TZ").ok());
+            value.unwrap_or_default()
+        }
+    };
+    functions::js::known_time_zone(&value).unwrap_or_else(|| {
+        tracing::warn!(
+            time_zone = value,
+            "this machine does not know the time zone of functions ([functions] time_zone, or TZ): dates are in UTC"
+        );
+        UTC.to_owned()
+    })
 }
 
 fn query_servers(config: &Config) -> Settings {

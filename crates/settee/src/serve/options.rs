@@ -59,17 +59,15 @@ pub fn global_changes(settings: &settings::GlobalChanges) -> GlobalChangesOption
     }
 }
 
-/// How JavaScript runs. `time_zone_of_environment` is the variable `TZ`.
+/// How JavaScript runs. `time_zone` is the effective one.
 pub fn javascript(
     settings: &settings::Functions,
     memory: &MemoryPlan,
-    time_zone_of_environment: Option<String>,
+    time_zone: String,
 ) -> functions::js::Options {
     let default = functions::js::Options::default();
-    let time_zone = settings.time_zone.clone().or(time_zone_of_environment);
-    let time_zone = time_zone.filter(|zone| !zone.is_empty());
     functions::js::Options {
-        time_zone: time_zone.unwrap_or(default.time_zone),
+        time_zone,
         time: settings.time_limit_ms,
         memory_bytes: settings.memory_limit_bytes,
         stack_bytes: settings.stack_limit_bytes,
@@ -181,10 +179,12 @@ mod tests {
             (there.aggregate_bytes, there.search_bytes)
         );
         let (here, there) = (
-            javascript(&settings.functions, &memory, None),
-            // Worker processes are a program's, which a library is not.
+            javascript(&settings.functions, &memory, functions::UTC.to_owned()),
+            // Worker processes are a program's, which a library is not; a library has the time zone
+            // of its process.
             functions::js::Options {
                 isolation: functions::js::Isolation::Process,
+                time_zone: functions::UTC.to_owned(),
                 ..functions::js::Options::default()
             },
         );

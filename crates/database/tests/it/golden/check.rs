@@ -25,6 +25,7 @@ fn looked_at(store: &Path) -> Result<Report, database::Error> {
         CheckOptions {
             temporary: temporary.path().to_owned(),
             languages: Some(Arc::new(Golden { maps: true })),
+            time_zone: functions::UTC.to_owned(),
             begun: Box::new(|_| {}),
         },
     )
