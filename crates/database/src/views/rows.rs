@@ -19,6 +19,9 @@ use crate::rules::DatabaseAs;
 use crate::seq::Seqs;
 use crate::{Error, Read, ReadOptions, WantedBytes};
 
+/// States of a group by the indexes of shards.
+type ShardStates = Vec<(usize, State)>;
+
 /// Skips up to this many rows by walking them; more by the summary tree.
 const SKIP_WALKED_MAX: u64 = 256;
 
@@ -617,7 +620,7 @@ impl ViewRows {
     fn next_group(
         &self,
         cursors: &mut [GroupCursor],
-    ) -> Result<Option<(Group, Vec<(usize, State)>)>, Error> {
+    ) -> Result<Option<(Group, ShardStates)>, Error> {
         let mut next: Option<Vec<u8>> = None;
         for (cursor, view) in cursors.iter_mut().zip(&self.views) {
             if let Some(group) = cursor.peek(view)? {
@@ -637,7 +640,7 @@ impl ViewRows {
             return Ok(None);
         };
         let mut merged: Option<Group> = None;
-        let mut states = vec![];
+        let mut states = ShardStates::new();
         for (i, (cursor, view)) in cursors.iter_mut().zip(&self.views).enumerate() {
             if cursor.peek(view)?.is_some_and(|g| g.prefix == prefix)
                 && let Some(group) = cursor.take()
