@@ -523,7 +523,7 @@ def test_copied_directory(suite, nodes):
     cluster.wait_until_whole()
     cluster.start_process(copy)
     try:
-        said = wait_until(lambda: any("same node" in node.log() for node in (*cluster.nodes.values(), copy)), SEEN_TIMEOUT_S)
+        said = wait_until(lambda: any("have this node's identity" in node.log() for node in (*cluster.nodes.values(), copy)), SEEN_TIMEOUT_S)
         suite.report.check("a copied data directory is noticed", said, "".join(node.log()[-600:] for node in (*cluster.nodes.values(), copy)))
         statuses = [nodes[number].put(f"/copied/while-{number}", {}).status for number in (1, 3)]
         suite.report.equal("the others take writes meanwhile", statuses, [201] * 2)

@@ -493,6 +493,12 @@ def test_backups(ctx):
         ctx.report.equal("none that is known of is a note", severities(told(ctx, server)), {"backup": "note"})
 
 
+@plants("auto-purge")
+def test_automatic_purges(ctx):
+    with ctx.server("purges", options=["--set", "couch_auto_purge_plugin/dry_run=true"]) as server:
+        finds(ctx, told(ctx, server), "auto-purge=note")
+
+
 def test_every_check_is_planted(ctx, request):
     tests = {name: test for name, test in vars(request.module).items() if hasattr(test, "plants")}
     marked = {mark.name for test in tests.values() for mark in getattr(test, "pytestmark", [])}

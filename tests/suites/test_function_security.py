@@ -406,8 +406,8 @@ def test_trickling_bodies(ctx):
 # Each gives what another database's call left behind, or fails by it.
 SHARED_REDUCES = {
     "global": "function (k, v, r) { var g = Function('return this')(), o = g.seen || 'nothing'; if (!r && v[0].secret) g.seen = v[0].secret; return [o]; }",
-    "prototype": "function (keys, values) { var out = {}; values.forEach(function (v) { for (var c in v.counts) { out[c] = out[c] || {};"
-    " for (var n in v.counts[c]) out[c][n] = (out[c][n] || 0) + v.counts[c][n]; } }); return out; }",
+    "prototype": "function (keys, values, rereduce) { var out = {}; values.forEach(function (v) { var counts = rereduce ? v : v.counts;"
+    " for (var c in counts) { out[c] = out[c] || {}; for (var n in counts[c]) out[c][n] = (out[c][n] || 0) + counts[c][n]; } }); return out; }",
     "closure": "(function () { var seen = []; return function (k, v, r) { seen.push(r || v[0].secret || 0); return seen.length; }; })()",
     "memory": "function (k, v, r) { var g = Function('return this')(), s = []; if (!r && v[0].hoard && !g.kept) { g.kept = [];"
     " for (var i = 0; i < 500; i++) g.kept.push(new Uint8Array(100000).fill(7)); } for (var i = 0; i < 300000; i++) s.push({n: i}); return s.length; }",

@@ -92,7 +92,7 @@ def test_purged_meanwhile(ctx, server, api):
     entry = answer.json["history"][0] if answer.status == 200 else answer
     ctx.report.equal("what was purged meanwhile is left out", (answer.status, ids(api, "purged")), (200, ["d1", "d3"]))
     ctx.report.equal("and counted", (entry["docs_written"], entry["doc_write_failures"]), (2, 1))
-    ctx.report.check("and logged", "have left the source" in server.log() and "d2" in server.log())
+    ctx.report.check("and logged", "were removed from the source" in server.log() and "d2" in server.log())
     source.close()
 
 

@@ -156,7 +156,7 @@ def says_so(ctx, server, api, writes):
         found = []
 
         def is_told():
-            writes.until_refused(200)
+            writes.until_refused()
             found.append(ask())
             return found[-1] is True
 

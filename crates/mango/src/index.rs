@@ -267,6 +267,13 @@ enum Made {
     Text(TextKind),
 }
 
+/// Returns an index's definition without the version of Lucene, which the database adds.
+fn unversioned(index: &[u8]) -> Vec<u8> {
+    let mut members = design_members(index);
+    members.retain(|(name, _)| name != "lucene_version");
+    object(&members)
+}
+
 impl NewIndex {
     /// Parses a body, a normalised text.
     ///
@@ -349,7 +356,8 @@ impl NewIndex {
         };
         let all = find(&ddoc, member).filter(|all| Kind::of(all) == Kind::Object);
         let mut all = all.map_or(vec![], design_members);
-        let is_there = find(&all, &self.name).is_some_and(|held| json::same(held, &index));
+        let is_there =
+            find(&all, &self.name).is_some_and(|held| json::same(&unversioned(held), &index));
         put(&mut all, &self.name, index);
         put(&mut ddoc, member, object(&all));
         let option = find(&ddoc, "options").and_then(|o| json::member(o, "partitioned"));

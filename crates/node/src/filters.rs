@@ -69,6 +69,9 @@ struct FunctionFilter {
     left_out: Mutex<(Option<Instant>, u64)>,
 }
 
+/// A document that a function is called with to find out whether it fails for any.
+const NO_DOCUMENT: &[u8] = br#"{"_id":"","_rev":"1-0"}"#;
+
 /// Minimum time between two log lines of a feed about documents that are left out.
 const LOG_EVERY: Duration = Duration::from_secs(60);
 
@@ -101,9 +104,16 @@ impl BatchFilter for FunctionFilter {
     ) -> std::result::Result<Vec<bool>, database::Error> {
         match (self.call(place, docs), docs) {
             (Err(error), [doc]) if error.is_of_document() => {
-                // Without documents the call fails only if the design document or the request is at
-                // fault.
-                self.call(place, &[])?;
+                match self.call(place, &[NO_DOCUMENT.to_vec()]) {
+                    // It may miss members.
+                    Ok(_)
+                    | Err(
+                        FunctionError::Thrown { .. }
+                        | FunctionError::Forbidden(_)
+                        | FunctionError::Unauthorized(_),
+                    ) => {}
+                    Err(of_all) => return Err(of_all.into()),
+                }
                 self.log_left_out(doc, &error);
                 Ok(vec![false])
             }

@@ -374,7 +374,8 @@ fn top_n_of(n: i64) -> Result<usize, ApiError> {
 /// The score in an order, as Nouveau has it.
 const SCORE: &str = "<score>";
 
-/// One field, or a list: `f`, `-f`, `<score>`.
+/// Reads one field, or a list: `f`, `-f`, `<score>` for the least relevant first, `-<score>` for the most
+/// relevant first.
 fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
     let refused = || invalid("sort", value);
     let fields = match value {
@@ -392,7 +393,7 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
         let field = text.strip_prefix(['-', '+']).unwrap_or(text);
         let is_of_name = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '.');
         let is_field = !field.is_empty() && field.chars().all(is_of_name);
-        if !is_field && text != SCORE {
+        if !is_field && (field != SCORE || text.starts_with('+')) {
             return Err(ApiError::bad_request(format!(
                 "{text} is not a valid sort parameter"
             )));
@@ -402,6 +403,8 @@ fn sort_of(value: &Value) -> Result<Vec<TextSortKey>, ApiError> {
             SCORE => TextSortBy::Score,
             field => TextSortBy::Field(field.to_owned()),
         };
+        // Scores are in descending order unless reversed.
+        let reversed = reversed != (by == TextSortBy::Score);
         Ok(TextSortKey { by, reversed })
     };
     within(fields.len(), SORT_KEYS_MAX, "fields to sort by")?;
@@ -631,6 +634,7 @@ mod tests {
             "c",
             "_id",
             "<score>",
+            "-<score>",
             "relevance",
             "-relevance"
         ]))
@@ -641,6 +645,7 @@ mod tests {
             (field("b"), false),
             (field("c"), false),
             (TextSortBy::Id, false),
+            (TextSortBy::Score, true),
             (TextSortBy::Score, false),
             (field("relevance"), false),
             (field("relevance"), true),
