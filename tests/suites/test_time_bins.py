@@ -70,7 +70,7 @@ def test_changes_are_found_by_when_they_were_made(ctx, clock):
         equal("earlier changes are counted first", histogram(api, "db"), [3, 1])
 
 
-def test_changes_made_before_the_least_time_are_not_recorded(ctx):
+def test_changes_made_before_the_least_time_are_dated_later(ctx):
     with ctx.server("data") as server:
         api = server.api()
         api.expect(201, "PUT", "/db?q=1")
@@ -79,4 +79,4 @@ def test_changes_made_before_the_least_time_are_not_recorded(ctx):
         ctx.report.equal("the clock is wrong", histogram(api, "db"), [])
         api.expect(200, "DELETE", "/_node/_local/_config/couchdb/time_seq_min_time")
         api.expect(201, "PUT", "/db/b", {})
-        ctx.report.equal("and right again, at once", histogram(api, "db"), [1, 1])
+        ctx.report.equal("and right again, at once", histogram(api, "db"), [2])

@@ -118,7 +118,9 @@ impl Kafka {
     fn has_records(&self) -> Result<bool, OpenError> {
         let control = &self.names.control;
         let bounds = self.reader.fetch_watermarks(control, 0, ASK_TIMEOUT);
-        bounds.map(|(_, end)| end > 0).map_err(refused)
+        bounds
+            .map(|(_, end)| end > 0)
+            .map_err(|error| self.unanswered(error))
     }
 
     fn admin(&self) -> Result<AdminClient<Context>, OpenError> {
@@ -239,6 +241,25 @@ impl Kafka {
         }
     }
 
+    /// Returns the error of a request to Kafka: one that was not answered in time may be answered later.
+    fn unanswered(&self, error: KafkaError) -> OpenError {
+        match error.rdkafka_error_code() {
+            Some(
+                RDKafkaErrorCode::OperationTimedOut
+                | RDKafkaErrorCode::RequestTimedOut
+                | RDKafkaErrorCode::MessageTimedOut
+                | RDKafkaErrorCode::BrokerTransportFailure
+                | RDKafkaErrorCode::AllBrokersDown
+                | RDKafkaErrorCode::LeaderNotAvailable
+                | RDKafkaErrorCode::NotLeaderForPartition,
+            ) => OpenError::Unreachable {
+                brokers: self.options.brokers.clone(),
+                reason: trouble(&self.reader, &error),
+            },
+            _ => refused(error),
+        }
+    }
+
     fn check_settings(&self, name: &str, replicas: i32) -> Result<(), OpenError> {
         let admin = self.admin()?;
         let options = AdminOptions::new().request_timeout(Some(ASK_TIMEOUT));
@@ -246,7 +267,7 @@ impl Kafka {
         let answer = self
             .runtime
             .block_on(admin.describe_configs(&asked, &options));
-        let mut answer = answer.map_err(refused)?.into_iter();
+        let mut answer = answer.map_err(|e| self.unanswered(e))?.into_iter();
         let code = |code| OpenError::Refused(format!("the settings of the topic {name}: {code}"));
         let resource = answer
             .next()

@@ -499,11 +499,14 @@ async fn newest_log(
         properties: options.properties.clone(),
     };
     let is_new = databases.store().slots().map_err(failed)?.is_empty();
-    let numbers = patiently(&kafka).await?;
+    let numbers = patiently(async || kafka_log::log_numbers(&kafka).await).await?;
     match numbers.iter().max() {
         Some(newest) => {
             kafka.log = *newest;
-            if is_new && home.node == home.cluster.first && kafka_log::has_records(&kafka).await? {
+            if is_new
+                && home.node == home.cluster.first
+                && patiently(async || kafka_log::has_records(&kafka).await).await?
+            {
                 return Err(Error::NoLog(format!(
                     "the brokers {} have a log of a cluster {} already: another name is needed, `settee cluster init --cluster NAME` with another --data. If that cluster is gone, delete its topics first",
                     kafka.brokers, kafka.cluster
@@ -532,20 +535,21 @@ async fn newest_log(
             return Ok(kafka);
         }
     }
-    kafka_log::check_topics(&kafka).await?;
+    patiently(async || kafka_log::check_topics(&kafka).await).await?;
     Ok(kafka)
 }
 
-/// Retries, since brokers that start together with this node may take a while.
-async fn patiently(kafka: &kafka_log::Options) -> Result<Vec<u64>, Error> {
+/// Asks the brokers again until they answer: those that start together with this node, or are busy,
+/// may take a while.
+async fn patiently<T>(ask: impl AsyncFn() -> Result<T, OpenError>) -> Result<T, Error> {
     let until = std::time::Instant::now() + BROKERS_TIME_MAX;
     loop {
-        match kafka_log::log_numbers(kafka).await {
+        match ask().await {
             Err(e @ OpenError::Unreachable { .. }) if std::time::Instant::now() < until => {
                 tracing::warn!(error = %e, "waiting for the brokers");
                 tokio::time::sleep(Duration::from_secs(1)).await;
             }
-            numbers => return Ok(numbers?),
+            answer => return Ok(answer?),
         }
     }
 }

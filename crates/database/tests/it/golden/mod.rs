@@ -70,6 +70,10 @@ fn without_signatures(mut described: Value) -> Value {
     described
 }
 
+fn is_seq(at: &str) -> bool {
+    at.ends_with("/update_seq") || at.ends_with("/purge_seq")
+}
+
 /// Says where two values differ first.
 fn assert_same(found: &Value, expected: &Value, at: &str) {
     match (found, expected) {
@@ -87,6 +91,11 @@ fn assert_same(found: &Value, expected: &Value, at: &str) {
                 assert_same(found, expected, &format!("{at}[{n}]"));
             }
             assert_eq!(found.len(), expected.len(), "elements of {at}");
+        }
+        // Older versions wrote sequences in a shorter form, with the same number before it.
+        (Value::String(found), Value::String(expected)) if is_seq(at) => {
+            let number = |seq: &str| seq.split('-').next().map(str::to_owned);
+            assert_eq!(number(found), number(expected), "{at}");
         }
         _ => assert_eq!(found, expected, "{at}"),
     }

@@ -85,7 +85,11 @@ fn frames_that_are_no_copy_are_refused() {
             vec![shard(), one(Space::ById), end(1, 2, head)],
             "digest",
         ),
-        (1, vec![shard(), one(Space::BySeq)], "no seq"),
+        (
+            1,
+            vec![shard(), one(Space::BySeq)],
+            "an invalid seq as a key",
+        ),
         (0, vec![frame::piece(Space::Slot, b"r", 2, b"123")], "fit"),
         (
             0,
@@ -106,7 +110,7 @@ fn contents_that_are_not_what_their_ids_say_are_refused() {
         vec![shard(), rows(Space::Contents, &all), end]
     };
     let one = |space, key: &[u8]| vec![shard(), rows(space, &[(key, b"")])];
-    let other = "what its id says";
+    let other = "whose hash differs from its id";
     check(vec![
         (1, contents(7, &[(&first, b"content")]), ""),
         (1, contents(8, &[(&first, b"content")]), other),
