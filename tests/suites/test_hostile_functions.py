@@ -261,9 +261,10 @@ def test_poison_documents(ctx):
             feed = api.expect(200, "GET", f"/db/_changes?{name}")
             found = [name for name in ids(feed["results"]) if not name.startswith("_design")]
             ctx.report.equal(f"a feed with {name} leaves out what nests too deeply", found, ["many", *ok])
-        log = server.log()
-        ctx.report.check("the log names the document of the view", "a view leaves documents out" in log and '"many"' in log, log[-1500:])
-        ctx.report.check("and that of the filter", "a filter leaves documents out" in log and "deep" in log, log[-1500:])
+        # Lines are written a moment after the responses.
+        logs = lambda *texts: wait_until(lambda: all(text in server.log() for text in texts))
+        ctx.report.check("the log names the document of the view", logs("a view leaves documents out", '"many"'), server.log()[-1500:])
+        ctx.report.check("and that of the filter", logs("a filter leaves documents out", "deep"), server.log()[-1500:])
         counted = api.expect(200, "GET", "/_node/_local/_stats/settee")
         ctx.report.equal("both are counted", (counted["view_indexes"]["left_out"]["value"], counted["filters"]["left_out"]["value"]), (1, 2))
         findings = api.expect(200, "GET", "/_settee/doctor")["findings"]
