@@ -117,8 +117,8 @@ fn contents_that_are_not_what_their_ids_say_are_refused() {
         (1, contents(7, &[(&first, b"another")]), other),
         (1, contents(7, &[]), other),
         (1, contents(7, &[(&second, b"content")]), "not in its place"),
-        (1, one(Space::References, &id), "no reference"),
+        (1, one(Space::References, &id), "invalid key of a reference"),
         (1, one(Space::Contents, &first), "no content"),
-        (1, one(Space::Contents, b"a"), "no content's"),
+        (1, one(Space::Contents, b"a"), "invalid key of a content"),
     ]);
 }
