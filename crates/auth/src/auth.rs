@@ -438,7 +438,7 @@ impl Auth {
     }
 
     /// Creates an administrator, or changes its password; `password` may also be a hash. Returns
-    /// what `[admins]` had. Blocks as [`Pending::verify`] does.
+    /// the previous entry of `[admins]`. Blocks as [`Pending::verify`] does.
     ///
     /// # Errors
     /// [`AuthError::Config`].

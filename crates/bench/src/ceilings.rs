@@ -20,7 +20,7 @@ const BLOCK_BYTES: usize = 256 * 1024;
 /// Something that bounds figures, measured before the workloads and after them.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Ceiling {
-    /// What it is.
+    /// The description.
     pub name: String,
     /// Of the values.
     pub unit: String,

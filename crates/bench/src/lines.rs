@@ -14,7 +14,7 @@ pub struct Line {
     pub workload: String,
     /// The part's name.
     pub name: String,
-    /// What the rate counts: docs, req, rows.
+    /// The unit of the rate: docs, req, rows.
     pub unit: String,
     /// One entry a server; none where it was not measured.
     pub sides: Vec<Option<Measured>>,
@@ -69,7 +69,7 @@ pub struct Measured {
     pub client_cpu: Option<f64>,
     /// Share of the time in which the load client was ready to run, and all processors were taken.
     pub client_waited: Option<f64>,
-    /// Of parts that were sent at a rate.
+    /// For parts that were sent at a rate.
     pub open: Option<OpenLoop>,
     /// All rounds, with their latencies.
     #[serde(skip)]

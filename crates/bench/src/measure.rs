@@ -147,7 +147,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The systems in the order of a turn. It alternates, since whoever comes second finds another machine.
+    /// Returns the systems in the order of a turn. The order alternates, because the first one changes the state of the machine.
     pub(crate) fn order(&self, turn: u32) -> Vec<usize> {
         let mut order: Vec<usize> = (0..self.systems.len()).collect();
         if (self.repeat + turn) % 2 == 1 {

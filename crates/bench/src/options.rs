@@ -11,7 +11,7 @@ pub struct BenchOptions {
     /// One or two servers, each with its URL, `http://user:password@host:port`, or clusters, each with its nodes' URLs. With two, their
     /// rounds are interleaved.
     pub servers: Vec<Vec<String>>,
-    /// Of a run with one server: another one, for what takes two servers. Without it that one plays both parts.
+    /// The second server of workloads that need two. Without it, the first one has both roles.
     pub second_url: Option<String>,
     /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` where a cluster is measured, and all others
     /// where there is none.

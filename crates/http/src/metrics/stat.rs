@@ -8,7 +8,7 @@ pub struct Stat {
     pub path: &'static str,
     /// What it counts, without a full stop.
     pub help: &'static str,
-    /// What it is.
+    /// The description.
     pub value: Value,
 }
 
