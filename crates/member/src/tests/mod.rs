@@ -415,7 +415,7 @@ async fn what_happens_while_a_node_is_copied_to_comes_to_the_same_everywhere() {
         match round % 5 {
             0 => nodes.create(at, "brief", 3).await,
             1 => drop(nodes.write(at, "brief", &docs(round, 4)).await),
-            2 => databases.delete("brief").await.unwrap(),
+            2 => nodes.delete(at, "brief").await,
             3 => nodes.create(at, &format!("stays-{round}"), 2).await,
             _ => nodes.trim(),
         }

@@ -352,6 +352,11 @@ impl Nodes {
         .await;
     }
 
+    /// Deletes a database, once the node knows it.
+    pub async fn delete(&self, at: NodeId, name: &str) {
+        retry("deleted", || self.node(at).databases.delete(name)).await;
+    }
+
     /// Writes documents, given as JSON, with retries.
     pub async fn write(&self, at: NodeId, name: &str, docs: &[String]) -> Vec<Outcome> {
         let databases = &self.node(at).databases;
@@ -398,7 +403,9 @@ impl Nodes {
     /// From here on only edits that were validated by these design documents count.
     pub async fn bar(&self, at: NodeId, name: &str, designs: u64, follows: u64) {
         let node = self.node(at);
-        let database = *node.databases.get(name).unwrap().uuid().as_bytes();
+        // It can have been created at another node a moment ago.
+        let db = retry("found", || async { node.databases.get(name) }).await;
+        let database = *db.uuid().as_bytes();
         for slot in 0..SLOTS {
             let body = cluster::record::Body::Barrier {
                 database,
