@@ -53,6 +53,13 @@ def values_of(api, path):
 # ---- databases and limits ----
 
 
+def test_version(api, report):
+    """Clients choose what they send by the version. All places name the same one."""
+    welcome = api.get("/")
+    report.equal("the version", welcome.json["version"], "3.5.2")
+    report.check("the header", welcome.headers["Server"].startswith("CouchDB/3.5.2 (Settee/"), dict(welcome.headers))
+
+
 def test_a_database_that_exists_can_be_used(server, report):
     """Of several clients that create one database, each can use it as soon as it knows that it exists."""
     clients = 6

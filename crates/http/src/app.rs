@@ -22,7 +22,7 @@ use crate::settings::Settings;
 use crate::shares::{Feeds, Lists, OpenFeed};
 
 /// Version of CouchDB whose API this is.
-pub const COUCHDB_VERSION: &str = "3.5.0";
+pub const COUCHDB_VERSION: &str = "3.5.2";
 
 /// A client that is silent for so long, where it is to send something, is hung up on. As long as CouchDB's HTTP library waits:
 /// pools of clients keep connections for minutes, and cannot send a POST again by themselves.

@@ -42,7 +42,7 @@ run(async () => {
 
 async function server(service) {
   const information = (await service.getServerInformation()).result;
-  equal('server information', [information.couchdb, information.version], ['Welcome', '3.5.0']);
+  equal('server information', [information.couchdb, information.version], ['Welcome', '3.5.2']);
   equal('up', [(await service.getUpInformation()).result.status, (await service.headUpInformation()).status], ['ok', 200]);
   equal('uuids', (await service.getUuids({ count: 4 })).result.uuids.map((uuid) => uuid.length), [32, 32, 32, 32]);
   const membership = (await service.getMembershipInformation()).result;

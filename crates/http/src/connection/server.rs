@@ -59,7 +59,7 @@ const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
 /// again and again, until it is given up; a client without power or network says no goodbye.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 
-const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
+const SERVER_NAME: &str = concat!("CouchDB/3.5.2 (Settee/", env!("CARGO_PKG_VERSION"), ")");
 /// Makes browsers ask for a name and a password.
 const CHALLENGE: &str = "Basic realm=\"server\"";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");

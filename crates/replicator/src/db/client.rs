@@ -115,7 +115,7 @@ fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
     let _ = rustls::crypto::ring::default_provider().install_default();
     let mut builder = Client::builder()
         .user_agent(concat!(
-            "CouchDB-Replicator/3.5.0 (Settee/",
+            "CouchDB-Replicator/3.5.2 (Settee/",
             env!("CARGO_PKG_VERSION"),
             ")"
         ))
