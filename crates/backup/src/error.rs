@@ -111,7 +111,7 @@ impl Error {
             return self.to_string();
         }
         let what = match source {
-            object_store::Error::NotFound { .. } => "it is not there",
+            object_store::Error::NotFound { .. } => "it does not exist",
             object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. } => "it refuses access",
             _ => "a request to it failed",

@@ -466,7 +466,7 @@ pub fn is_of_server(directory: &std::path::Path, server: &str) -> bool {
     serde_json::from_slice(&text).is_ok_and(|mark: Mark| mark.server == server)
 }
 
-/// Whether a directory holds backups, and is no copy of a store by itself.
+/// Whether a directory holds backups, rather than being a copy of a store.
 pub fn holds_backups(directory: &std::path::Path) -> bool {
     directory.join(MARK).is_file()
 }

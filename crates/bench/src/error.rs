@@ -55,7 +55,7 @@ pub enum BenchError {
     Embedded(String),
     /// A setting that a sweep has changed could not be put back.
     #[error(
-        "{setting} on {node} was not put back ({reason}): it was {before} before; set it by hand, or restart the server"
+        "{setting} on {node} was not restored ({reason}): it was {before} before; set it by hand, or restart the server"
     )]
     NotPutBack {
         /// SECTION/KEY.

@@ -57,7 +57,7 @@ pub(crate) async fn take(system: &System, title: String, seconds: u64) -> Result
     match system.call("GET", &path, None).await {
         Ok((200, svg)) => match String::from_utf8(svg) {
             Ok(svg) if svg.contains("<svg") => Ok(Flame { title, svg }),
-            _ => Err(failed("answered with something that is no SVG".to_owned())),
+            _ => Err(failed("did not answer with an SVG image".to_owned())),
         },
         Ok((404, _)) => Err(failed("has no /_settee/profile".to_owned())),
         Ok((status, body)) => {

@@ -101,7 +101,7 @@ impl Bench {
         match subject {
             Subject::Connections => {
                 let wrong =
-                    |_| BenchError::Options(format!("{value:?} is no number of connections"));
+                    |_| BenchError::Options(format!("{value:?} is not a number of connections"));
                 self.options.connections = value.parse().map_err(wrong)?;
             }
             Subject::Setting { section, key } => {

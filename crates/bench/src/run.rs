@@ -240,7 +240,7 @@ async fn put_back(bench: &mut Bench, has_report: bool) -> Result<(), BenchError>
         };
         if has_report {
             bench.report.failures.push(Failure {
-                workload: "putting back a setting".to_owned(),
+                workload: "restoring a setting".to_owned(),
                 reason: error.to_string(),
             });
         } else {
@@ -289,7 +289,7 @@ fn check(options: &BenchOptions) -> Result<(), BenchError> {
             refuse("the seconds must be above 0 and at most 86,400")
         }
         options if options.peer.is_some() && options.servers.len() != 1 => {
-            refuse("a peer is measured beside one server")
+            refuse("a peer can only be compared with one server")
         }
         options
             if options.peer.is_some() && (options.sweep.is_some() || options.compare.is_some()) =>
@@ -420,7 +420,7 @@ async fn clean_up(bench: &mut Bench) {
         && let Err(error) = peer.clean_up().await
     {
         bench.report.failures.push(Failure {
-            workload: "removing what was made in the peer".to_owned(),
+            workload: "removing the data in the peer".to_owned(),
             reason: error.to_string(),
         });
     }

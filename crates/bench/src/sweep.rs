@@ -86,7 +86,7 @@ impl Plan {
             .any(|(at, value)| values[..at].contains(value));
         if repeated {
             return Err(refuse(
-                "a value stands there twice; the first one is measured again by itself",
+                "a value is listed twice; the first one is measured again automatically",
             ));
         }
         let subject = match what.split_once('/') {

@@ -63,7 +63,7 @@ fn of_rate(
     if open.unsent > 0 || behind > BEHIND_MAX {
         let sent = (open.due - open.unsent) as f64 / side.seconds;
         Some(format!(
-            "{name} on {letter} did not reach {asked} requests/s: {sent:.0}/s were sent, {} of {} were not, up to {} were due at once",
+            "{name} on {letter} did not reach {asked} requests/s: {sent:.0}/s were sent, {} of {} were not, up to {} were due at the same time",
             open.unsent, open.due, open.backlog_max
         ))
     } else if client_late_ms > side.latency_ms_p50 * CLIENT_LATE_MAX {

@@ -261,7 +261,7 @@ impl Bench {
     fn measure_embedded(&mut self) -> Result<(), BenchError> {
         let Some(embedded) = self.embedded.as_mut() else {
             self.report.notes.push(
-                "lightning: skipped, there is no settee beside settee-bench or in PATH".to_owned(),
+                "lightning: skipped, there is no settee next to settee-bench or in PATH".to_owned(),
             );
             return Ok(());
         };

@@ -52,7 +52,7 @@ pub enum Error {
     #[error("{0} not found.")]
     NoTextIndex(String),
     /// A search would answer more than is held in memory.
-    #[error("the hits are longer than 64 MiB together: ask for fewer of them (limit)")]
+    #[error("the hits are longer than 64 MiB together: request fewer (limit)")]
     TextAnswerTooLong,
     /// A text index refused what was written or asked, or failed.
     #[error("{0}")]

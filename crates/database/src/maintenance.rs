@@ -230,9 +230,9 @@ impl Maintenance {
             Ok(0) => {}
             Ok(bytes) => {
                 let seconds = started.elapsed().as_secs_f64();
-                tracing::info!(bytes, seconds, "gave back the room of what was deleted");
+                tracing::info!(bytes, seconds, "reclaimed the space of deleted data");
             }
-            Err(e) => tracing::error!(error = %e, "giving room back failed"),
+            Err(e) => tracing::error!(error = %e, "reclaiming space failed"),
         }
     }
 

@@ -249,7 +249,7 @@ impl Databases {
         // What is stored says what is there: after a refusal the shards of before.
         for db in all() {
             if let Err(error) = self.open_as_stored(db) {
-                tracing::error!(db = %db.name(), %error, "a database whose shards were replaced is opened when it is asked for");
+                tracing::error!(db = %db.name(), %error, "a database whose shards were replaced could not be opened; it is opened at its next request");
                 self.opened.close(db.name());
             }
         }

@@ -209,7 +209,7 @@ fn warn_of_cors(settings: &Settings, before: Option<&Settings>) {
     }
     if cors.is_some_and(Cors::shares_sessions) && settings.chttpd_auth.same_site != SameSite::None {
         tracing::warn!(
-            "[cors] credentials: browsers do not send sessions to other sites' pages unless [chttpd_auth] same_site is none"
+            "[cors] credentials: browsers do not send sessions to other sites' pages unless [chttpd_auth] same_site = none"
         );
     }
     if cors.is_some_and(Cors::trusts_all_with_credentials) {

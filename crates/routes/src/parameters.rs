@@ -22,7 +22,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The kind of its value.
     pub kind: Kind,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
 }
 
@@ -77,7 +77,7 @@ groups! {
     ]
     IDS "ids" [number("count", "How many ids; 1 by default.")]
     SESSION "session" [
-        flag("basic", "Answers 401 with a challenge for Basic authentication when nobody has logged in."),
+        flag("basic", "Answers 401 with a challenge for Basic authentication without a login."),
     ]
     NEXT "next" [text("next", "Redirects to this path afterwards.")]
     NAMES "names" [
@@ -98,7 +98,7 @@ groups! {
         flag("revs", "Adds the ids of the revision's ancestors."),
         flag("revs_info", "Adds the ancestors, and whether each is available."),
         text("open_revs", "`all`, or a JSON array of revisions: returns several revisions."),
-        flag("latest", "Reads the leaves that descend from the revisions asked for."),
+        flag("latest", "Reads the leaves that descend from the requested revisions."),
         flag("conflicts", "Adds the conflicting revisions."),
         flag("deleted_conflicts", "Adds the deleted conflicting revisions."),
         flag("local_seq", "Adds the sequence of the last change."),
@@ -155,11 +155,11 @@ groups! {
         text("view", "The view of the filter `_view`: `ddoc/name`."),
         json("doc_ids", "The ids of the filter `_doc_ids`."),
         word("style", &["main_only", "all_docs"], "Whether all leaves of a document are returned."),
-        number("seq_interval", "Returns a sequence in every so many rows."),
+        number("seq_interval", "Returns a sequence only in every Nth row."),
     ]
     BULK_GET "bulk_get" [
         flag("revs", "Adds the ids of the revisions' ancestors."),
-        flag("latest", "Reads the leaves that descend from the revisions asked for."),
+        flag("latest", "Reads the leaves that descend from the requested revisions."),
         flag("attachments", "Adds the content of the attachments."),
         flag("att_encoding_info", "Adds how attachments are stored."),
     ]
@@ -206,7 +206,7 @@ groups! {
     ]
 }
 
-/// Parameters of paths, with what they stand for.
+/// Parameters of paths, with their meanings.
 pub static PATH_PARAMETERS: &[(&str, &str)] = &[
     ("attname", "The name of an attachment. It may have slashes."),
     ("db", "The name of a database."),

@@ -25,7 +25,7 @@ pub enum Cluster {
     },
 }
 
-/// What rewrite rules and functions may do with a route.
+/// The use that rewrite rules and functions may make of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrites {
     /// All that the client may do.
@@ -66,11 +66,11 @@ pub struct Row {
     pub has_feeds: bool,
     /// How a node of a cluster answers.
     pub cluster: Cluster,
-    /// What rewrites may do with it.
+    /// The use that rewrites may make of it.
     pub rewrites: Rewrites,
     /// The kind of the body.
     pub body: BodyClass,
-    /// What clients are told of it. The API page of the manual has the same routes, which a test compares.
+    /// Its operations, for clients. A test compares them with the API page of the manual.
     pub operations: &'static [Operation],
     /// Builds the route from the captured segments.
     pub(crate) route: fn(&Captures<'_>) -> Route,

@@ -12,7 +12,7 @@ use crate::table::{UNKNOWN, rows};
 pub struct Found {
     /// The properties of the path.
     pub row: &'static Row,
-    /// What it names.
+    /// The route of this path.
     pub route: Route,
 }
 

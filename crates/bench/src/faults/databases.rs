@@ -59,8 +59,8 @@ pub(crate) async fn measure_databases(
         lost.len() as u64,
     )];
     suffered.notes.push(format!(
-        "{NAME}: {databases} databases of one document, all open when the server was killed; then {CLIENTS} clients ask each for it; \
-         times from the kill, with the server started again at once; on a server of {} that the bench started",
+        "{NAME}: {databases} databases of one document, all open when the server was killed; then {CLIENTS} clients read from each; \
+         times from the kill, with the server restarted immediately; on a server of {} that the bench started",
         launch.program.display()
     ));
     suffered.broken = lost.first().map(|first| {

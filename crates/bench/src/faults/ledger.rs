@@ -99,7 +99,7 @@ fn missing(ids: &[String], answer: &[u8]) -> Vec<String> {
         .filter_map(|row| row["id"].as_str())
         .collect();
     let gone = ids.iter().filter(|id| !there.contains(id.as_str()));
-    gone.map(|id| format!("{id} is not there")).collect()
+    gone.map(|id| format!("{id} is missing")).collect()
 }
 
 #[cfg(test)]

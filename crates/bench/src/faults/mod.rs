@@ -115,7 +115,7 @@ pub(crate) async fn measure(
         load::WRITERS,
         load::READERS,
         match fault {
-            Fault::Kill => "the kill, with the server started again at once",
+            Fault::Kill => "the kill, with the server restarted immediately",
             Fault::Stop(_) => "the SIGCONT",
         },
         launch.program.display()

@@ -288,7 +288,7 @@ fn drift(line: &SweepLine) -> String {
         .map(|drift| format!(" ({}–{})", ratio_text(drift.low), ratio_text(drift.high)));
     line.drift.map_or_else(String::new, |drift| {
         format!(
-            "<p class=\"soft\">Drift: the first value's rate at the end was {}{} of what it was at the beginning.</p>",
+            "<p class=\"soft\">Drift: the first value's rate at the end was {}{} times its rate at the beginning.</p>",
             ratio_text(drift),
             interval.unwrap_or_default()
         )
@@ -305,7 +305,7 @@ fn timeline(report: &Report) -> String {
         .map(|(heading, svg)| figure(heading, svg))
         .collect();
     format!(
-        "<h2>Beside the run</h2>{}<p class=\"soft\">Servers with the processes that they started; broken uprights are where something begins.</p>\
+        "<h2>Resources during the run</h2>{}<p class=\"soft\">Servers include the processes that they started; dashed vertical lines mark the start of a workload.</p>\
          <div class=\"charts\">{figures}</div>{}",
         charts::legend(report),
         events(report)

@@ -303,10 +303,10 @@ pub(super) fn reading(report: &Report) -> String {
     };
     let comparing = match report.comparisons.is_empty() {
         true => format!(
-            "<p>Without at least {REPEATS_MIN} repeats there are no confidence intervals, and nothing is said of differences: measure with <code>--repeats 10</code>.</p>"
+            "<p>Without at least {REPEATS_MIN} repeats there are no confidence intervals and no tests of differences: measure with <code>--repeats 10</code>.</p>"
         ),
         false => format!(
-            "<p>A range in parentheses is a 95 % confidence interval over the repeats: a bootstrap of the geometric mean, in pairs where two servers were measured in turns. \
+            "<p>A range in parentheses is a 95 % confidence interval over the repeats: a bootstrap of the geometric mean, in pairs where the measurements of two servers were interleaved. \
              Figures with a range are those of the usual repeat, the geometric mean over all; the other percentiles are of the requests of all repeats together. So p95 is above p99 where one of the repeats was slow. \
              A difference is called one when a smaller true difference than {:.0} % is unlikely to look like it (Student’s t over the repeats, Holm’s correction for all figures of this page together, level {:.0} %). \
              So of many figures some intervals leave out 1 by chance, and are not called different. The shaded strip of a bar is that {:.0} %.</p>",

@@ -130,7 +130,7 @@ pub(super) struct Entry {
     pub(super) named: Vec<Named>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_false(value: &bool) -> bool {
     !value
 }

@@ -89,7 +89,7 @@ fn names_secret(query: &str) -> bool {
 
 fn reason_of_body(request: &Shown<'_>) -> Option<&'static str> {
     const FOUND: &str = "a body that names a password, a token, or a URL with a user";
-    const UNCLEAR: &str = "a body that is no JSON, with escapes, which cannot be looked through";
+    const UNCLEAR: &str = "a body that is not JSON, with escapes, which cannot be checked";
     if let Ok(Looked(found)) = serde_json::from_slice(request.body) {
         return found.then_some(FOUND);
     }

@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A new setting of free text fails here until somebody has decided.
+    /// A new setting of free text fails here until it is classified.
     #[test]
     fn every_setting_of_free_text_is_classified() {
         let free = |shape: &str| matches!(shape, "text" | "list");

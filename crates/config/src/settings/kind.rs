@@ -3,12 +3,12 @@
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What a value looks like to who edits it.
+/// The form of a value in an editor of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `true` or `false`.
     Bool,
-    /// A whole number, or a word for one without end.
+    /// A whole number, or a word for "unlimited".
     Integer,
     /// A number that may have a fraction.
     Number,
@@ -36,16 +36,16 @@ impl Shape {
 
 /// A kind of value. The types that implement it have no values of their own: they only name a kind.
 pub trait Kind {
-    /// What a program gets.
+    /// The type of the parsed value.
     type Value;
 
     /// The value that a text stands for; `None` for a text that is not of this kind.
     fn parse(text: &str) -> Option<Self::Value>;
 
-    /// What to tell who set another text.
+    /// The values that are allowed, for the message about an invalid text.
     fn expected() -> String;
 
-    /// What editors of settings are told of it.
+    /// The form that editors of settings show.
     const SHAPE: Shape;
 
     /// The words that it is one of, if it is one of a few.

@@ -308,19 +308,19 @@ choice! {
     pub enum LogLevel {
         /// Everything.
         Debug = "debug",
-        /// What happens.
+        /// Normal events.
         Info = "info",
-        /// The same as `Info`.
+        /// A synonym of `Info`.
         Notice = "notice",
-        /// What may be wrong.
+        /// Possible problems.
         Warning = "warning" | "warn",
-        /// What is wrong.
+        /// Failures.
         Error = "error" | "err",
-        /// The same as `Error`.
+        /// A synonym of `Error`.
         Critical = "critical" | "crit",
-        /// The same as `Error`.
+        /// A synonym of `Error`.
         Alert = "alert",
-        /// The same as `Error`.
+        /// A synonym of `Error`.
         Emergency = "emergency" | "emerg",
         /// Nothing.
         None = "none",

@@ -126,7 +126,7 @@ impl Check {
             .copied()
             .collect();
         if let Err(e) = self.of.owners(&owned, &shards, &mut findings) {
-            let topic = "it cannot be told what belongs to which database";
+            let topic = "the owners of its parts could not be determined";
             findings.damage(Kind::Catalogue, None, topic, e.to_string());
         }
         if let Ok((files, bytes, _)) = self.of.table_totals() {
@@ -180,7 +180,7 @@ impl Check {
             let meta = match meta {
                 Ok(meta) => Some(meta),
                 Err(e) => {
-                    let topic = "it could not be looked at to its end";
+                    let topic = "it could not be checked completely";
                     findings.damage(Kind::Documents, None, topic, e.to_string());
                     None
                 }
@@ -220,7 +220,7 @@ impl Check {
                     self.report.totals.attachment_bytes += totals.bytes;
                 }
                 Err(e) => {
-                    let topic = "contents of attachments could not all be looked at";
+                    let topic = "not all contents of attachments could be checked";
                     findings.damage(Kind::Attachments, None, topic, e.to_string());
                 }
             }
@@ -286,7 +286,7 @@ impl Check {
         let totals = match check.run(self.of.snapshot(), &watch, &mut findings) {
             Ok(totals) => totals,
             Err(e) => {
-                let topic = "it could not be looked at to its end";
+                let topic = "it could not be checked completely";
                 findings.damage(Kind::Index, None, topic, e.to_string());
                 IndexTotals::default()
             }
@@ -321,7 +321,7 @@ impl Check {
         self.take(&at, findings);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what an index is of")]
+    #[expect(clippy::too_many_arguments, reason = "they identify an index")]
     fn map_again(
         &self,
         check: &IndexCheck<'_>,

@@ -45,11 +45,11 @@ impl Found {
         }
         Some(match self.finding.kind {
             Kind::Index => {
-                "delete the design document, POST /{db}/_view_cleanup, and write it again: the index is built anew"
+                "delete the design document, POST /{db}/_view_cleanup, and write it again: the index is rebuilt"
             }
-            Kind::TextIndex => "delete that folder: the index is built anew when it is asked next",
+            Kind::TextIndex => "delete that folder: the next search rebuilds the index",
             Kind::Counters => {
-                "settee repair DATA NEW counts anew, or restore a backup (settee restore)"
+                "settee repair DATA NEW counts again, or restore a backup (settee restore)"
             }
             Kind::Slots => {
                 "take the node out of its cluster and add a new one: it copies what the others have"

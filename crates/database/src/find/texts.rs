@@ -65,7 +65,9 @@ impl DatabaseAs {
                 plan.warnings.push(format!("{lacks}. It was not used."));
                 return Box::pin(self.find(plan, limits)).await;
             }
-            Some(lacks) => plan.warnings.push(format!("{lacks}. The log says why.")),
+            Some(lacks) => plan
+                .warnings
+                .push(format!("{lacks}. See the log for the cause.")),
             None => {}
         }
         self.note_used_text(&index);

@@ -192,7 +192,7 @@ impl TextIndex {
         if let Err(Error::Text(search::Error::Engine(_))) = &done {
             self.shards.iter().for_each(TextShard::look_for_damage);
             if self.is_damaged() {
-                let text = "the files of the text index are damaged: it is built anew when it is asked next";
+                let text = "the files of the text index are damaged: the next search rebuilds it";
                 return Err(search::Error::Engine(text.to_owned()).into());
             }
         }

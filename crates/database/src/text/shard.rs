@@ -130,7 +130,7 @@ impl TextShard {
         match self.index.look_for_damage() {
             Ok(None) => {}
             Ok(Some(reason)) => {
-                tracing::error!(index = %self.label, reason, "a text index is damaged: it is built anew");
+                tracing::error!(index = %self.label, reason, "a text index is damaged and will be rebuilt");
                 self.is_damaged.store(true, Relaxed);
             }
             Err(error) => {

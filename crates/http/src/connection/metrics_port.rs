@@ -64,7 +64,7 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
                     let is_to_head = req.method() == Method::HEAD;
                     let answered = tokio::task::spawn_blocking(move || answer(&app, &req)).await;
                     bodiless.note(is_to_head);
-                    answered.map_err(|_| "the numbers could not be told")
+                    answered.map_err(|_| "the metrics could not be collected")
                 }
             });
             let stream = Spelling::new(stream, bodiless.clone());

@@ -216,18 +216,14 @@ pub fn write(app: &App, text: &mut Text) {
         text.number("settee_disk_size_bytes", "gauge", help, all as f64);
     }
     let queues = queues(app).map(|(name, n)| (name, n as f64));
-    let head = (
-        "settee_queue_length",
-        "gauge",
-        "work that waits by what it waits for",
-    );
+    let head = ("settee_queue_length", "gauge", "waiting work, by queue");
     text.by(head, "queue", queues);
     write_cpu_times(text);
     let files = app.node.databases.file_bytes();
     let head = (
         "settee_keyspace_bytes",
         "gauge",
-        "bytes of the store's files by what is in them",
+        "bytes of the store's files, by content",
     );
     text.by(
         head,

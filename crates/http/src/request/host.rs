@@ -144,7 +144,7 @@ pub fn misdirected() -> ApiError {
     ApiError::new(
         421,
         "misdirected_request",
-        "This server does not answer for the host that was asked for; see [chttpd] allowed_hosts.",
+        "This server does not serve the requested host; see [chttpd] allowed_hosts.",
     )
 }
 

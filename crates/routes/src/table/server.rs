@@ -237,7 +237,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET,HEAD", "/_scheduler/{path...}", Class::Replication, |_| Route::Server(ServerRoute::Scheduler(SchedulerRoute::Unknown))),
     Row::server("*", "/_reshard", Class::Server, |_| Route::Server(ServerRoute::Reshard(ReshardRoute::Summary)))
         .operations(&[
-            get("Returns the state of shard splitting: there is none.", "Object"),
+            get("Returns the state of shard splitting, which does not exist here.", "Object"),
         ]),
     Row::server("*", "/_reshard/state", Class::Server, |_| Route::Server(ServerRoute::Reshard(ReshardRoute::State)))
         .operations(&[

@@ -51,7 +51,7 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
     if !store.exists() && backup::holds_backups(&options.data) {
         let place = options.data.display();
         return Err(Failure::usage(format!(
-            "{place} holds backups: `settee backup verify {place}` looks at them"
+            "{place} holds backups: check them with `settee backup verify {place}`"
         )));
     }
     let languages = functions_of(&options.data)?;

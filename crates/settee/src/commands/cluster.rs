@@ -65,7 +65,7 @@ fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
         .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
     else {
         return Err(Failure::usage(format!(
-            "--address wants HOST:PORT, where other nodes reach this one; {address} is none"
+            "--address must be HOST:PORT, where other nodes reach this one, not {address}"
         )));
     };
     let name = match name {
@@ -86,7 +86,7 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
         || !options.cluster.chars().all(is_plain)
     {
         return Err(Failure::usage(
-            "--cluster wants letters, digits, - and _, at most 64: it is in the names of topics",
+            "--cluster must consist of at most 64 letters, digits, - and _: it is part of the names of topics",
         ));
     }
     let facts = facts(options.name.as_ref(), &options.address)?;

@@ -52,9 +52,9 @@ fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
         match response.status().as_u16() {
             200 => response.json().await.map_err(failed),
             401 | 403 => Err(Failure::new(
-                "the server wants an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+                "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
             )),
-            404 => Err(Failure::new(format!("{url} is no Settee, or an older one"))),
+            404 => Err(Failure::new(format!("{url} is not a Settee server, or an older version"))),
             503 => Err(Failure::new(format!(
                 "{url}: the server is busy: try again"
             ))),
@@ -163,7 +163,7 @@ fn print_left_out(told: &Told) {
         format!("skipped: {}: {why}", check.id)
     });
     let failed = told.databases.failed.iter().chain(&told.not_looked_at);
-    let failed = failed.map(|what| format!("not looked at: {what}"));
+    let failed = failed.map(|what| format!("not examined: {what}"));
     for (n, line) in skipped.chain(failed).enumerate() {
         let line = plain(&line);
         say!("{}{line}", if n == 0 { "\n" } else { "" });
@@ -193,7 +193,7 @@ fn summary(told: &Told) -> String {
         .filter(|check| check.outcome == "skipped")
         .count();
     format!(
-        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases looked at, in {} ms",
+        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases examined, in {} ms",
         told.node,
         told.version,
         count("error"),

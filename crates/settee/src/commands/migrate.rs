@@ -80,7 +80,7 @@ async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure
     show(&summary, options.verify_only);
     if !summary.failures.is_empty() {
         return Err(Failure::new(format!(
-            "{} databases were not migrated; --continue goes on",
+            "{} databases were not migrated; resume with --continue",
             summary.failures.len()
         )));
     }

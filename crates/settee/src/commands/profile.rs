@@ -24,7 +24,7 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let is_url = options.server.contains("://");
     if !is_url && before.is_none() {
         return Err(Failure::usage(
-            "a profile is made of a server, http://NAME:PASSWORD@HOST:PORT; with --diff, a folded profile in a file does too",
+            "give the URL of a server, http://NAME:PASSWORD@HOST:PORT; with --diff, also a file with a folded profile",
         ));
     }
     let (cpu, waits) = if is_url {
@@ -44,7 +44,7 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let unit = Unit::Samples { hz: options.hz };
     let after = Profile::parse(&String::from_utf8_lossy(&cpu), unit).map_err(Failure::new)?;
     let graph = Graph {
-        title: "What changed".to_owned(),
+        title: "Changes".to_owned(),
         subtitle: format!(
             "{} samples before, {} after; red grew, blue shrank",
             before.total(),
@@ -54,8 +54,8 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let svg = profiler::differences(&before, &after, &graph).map_err(Failure::new)?;
     write(&options.output, svg.as_bytes())?;
     let (with_callees, own) = after.growth(&before, GROWTH_MAX);
-    print_growth("grew most, with what it calls", &with_callees);
-    print_growth("grew most by itself", &own);
+    print_growth("grew most, including callees", &with_callees);
+    print_growth("grew most, without callees", &own);
     Ok(())
 }
 
@@ -162,7 +162,7 @@ async fn ask(
     let reason = body["reason"].as_str().unwrap_or("no reason was given");
     Err(match status {
         401 | 403 => Failure::new(
-            "the server wants an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+            "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
         ),
         400 => Failure::usage(reason),
         _ => Failure::new(format!("the server refused ({status}): {reason}")),

@@ -145,7 +145,7 @@ fn print(saved: &[Repaired], lost: &[Lost], notes: &[String], options: &RepairOp
     }
     match lost.len() {
         0 => say!("nothing was lost"),
-        n => say!("{n} losses, each told above"),
+        n => say!("{n} losses, listed above"),
     }
     say!(
         "{} is as it was. Start with: settee serve --data {}",

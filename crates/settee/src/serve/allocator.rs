@@ -14,7 +14,7 @@ const SOON_MS: isize = 250;
 pub fn allocated_bytes() -> u64 {
     // The counts are as of the last call of this.
     if let Err(error) = tikv_jemalloc_ctl::epoch::advance() {
-        tracing::debug!(%error, "the allocator tells nothing");
+        tracing::debug!(%error, "the allocator reports no statistics");
     }
     tikv_jemalloc_ctl::stats::allocated::read().map_or(0, |bytes| bytes as u64)
 }

@@ -32,7 +32,7 @@ pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> 
         (Some(_), false) => Err(Failure::usage(format!(
             "[cluster] log is set, and {} is not a node of a cluster yet. Do one of these:\n  \
              settee cluster init --data {0}                 the first node of a new cluster\n  \
-             settee cluster join --data {0} --token TOKEN   another node of one, with what `settee cluster token` printed",
+             settee cluster join --data {0} --token TOKEN   another node of one, with a token from `settee cluster token`",
             data.display()
         ))),
         (Some(log), true) => match log.trim().strip_prefix(KAFKA) {

@@ -5,7 +5,7 @@ use std::fs;
 use crate::Failure;
 
 /// What is said when there is no admin; CouchDB's image says as much at the same place.
-pub const NO_ADMIN: &str = "there is no admin, and without one nobody could create a database. Do one of these:
+pub const NO_ADMIN: &str = "there is no admin, and without one databases cannot be created. Do one of these:
   -e COUCHDB_USER=NAME -e COUCHDB_PASSWORD=PASSWORD            an admin
   -e COUCHDB_USER_FILE=FILE -e COUCHDB_PASSWORD_FILE=FILE      the same, from files such as secrets
 or write a line `NAME = PASSWORD` under [admins] in local.ini or a file of local.d in the data directory.";

@@ -198,7 +198,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
         let interrupted = stop_signal().map_err(Failure::new)?;
         let result = tokio::select! {
             result = work(url) => result,
-            () = interrupted => Err(Failure::new("interrupted; --continue goes on")),
+            () = interrupted => Err(Failure::new("interrupted; resume with --continue")),
         };
         drop(stop);
         server.await.map_err(Failure::new)?;
@@ -280,7 +280,7 @@ fn protect(config: &Config) {
     let has_workers = config.settings().functions.isolation == config::settings::Isolation::Process;
     if has_workers && let Some(missing) = confine::of_this_kernel().missing() {
         tracing::warn!(
-            "JavaScript functions run without {missing}, which the kernel or the container does not provide: a function that makes use of a defect of the engine would reach what the server's user does"
+            "JavaScript functions run without {missing}, which the kernel or the container does not provide: a function that exploits a defect of the engine would have the rights of the server's user"
         );
     }
 }
@@ -324,7 +324,7 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
             .map_err(|e| Failure::usage(format!("--admin-file {}: {e}", file.display())))?;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let (name, password) = name_and_password(line)
-                .ok_or_else(|| Failure::usage("--admin-file wants lines NAME:PASSWORD"))?;
+                .ok_or_else(|| Failure::usage("--admin-file must have lines NAME:PASSWORD"))?;
             set("admins", name, password);
         }
     }
@@ -397,9 +397,9 @@ fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure>
         return Err(Failure::usage(couchdb_image::NO_ADMIN));
     }
     Err(Failure::usage(
-        "there is no admin, and without one nobody could create a database. Do one of these:\n  \
+        "there is no admin, and without one databases cannot be created. Do one of these:\n  \
              settee serve --admin-file FILE         an admin of your choice, in a file with a line NAME:PASSWORD\n  \
-             settee serve --admin NAME:PASSWORD     the same, for a machine that nobody else uses\n  \
+             settee serve --admin NAME:PASSWORD     the same, for a machine without other users\n  \
              settee serve --generate-admin          one with a random password, which is printed\n  \
              settee serve --no-admin                start all the same\n\
              or write a line `NAME = PASSWORD` under [admins] in local.ini.",
@@ -568,7 +568,7 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
 /// Units of type `notify` are started when the server answers, not when there is a process. Nothing happens elsewhere.
 fn tell_systemd(state: sd_notify::NotifyState<'_>) {
     if let Err(e) = sd_notify::notify(&[state]) {
-        tracing::warn!(error = %e, "systemd was not told");
+        tracing::warn!(error = %e, "systemd was not notified");
     }
 }
 

@@ -104,7 +104,7 @@ fn endpoint(said: &str) -> Result<String, String> {
         return Err("credentials go into OTEL_EXPORTER_OTLP_HEADERS".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("nothing may stand behind its path".to_owned());
+        return Err("its path may not be followed by a query or a fragment".to_owned());
     }
     let said = said.trim_end_matches('/');
     Ok(match said.ends_with(PATH) {

@@ -18,7 +18,7 @@ pub fn record(options: RecordOptions) -> Result<(), Failure> {
     };
     let ready = |address| {
         command_line::print(format_args!(
-            "Recording what is asked of http://{address}, for {server}, into {file}; Ctrl-C ends it"
+            "Recording requests to http://{address}, for {server}, into {file}; stop with Ctrl-C"
         ));
     };
     let recorded = runtime::start()?

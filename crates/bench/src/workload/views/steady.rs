@@ -140,7 +140,7 @@ impl Workload for WhileBuilding {
         let p99 = |at: usize| state.latencies[at].latencies_us.value_at_quantile(0.99) as f64;
         let figures =
             [("documents", 0, 2), ("a finished view", 1, 3)].map(|(what, idle, beside)| {
-                let name = format!("p99 of {what} beside a build, over idle");
+                let name = format!("p99 of {what} during a build, over idle");
                 (name, "times", p99(beside) / p99(idle).max(1.0))
             });
         Ok(Outcome {

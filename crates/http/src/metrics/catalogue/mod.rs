@@ -83,7 +83,7 @@ pub fn prometheus(app: &App) -> String {
 /// What is told of each class of requests.
 fn by_route(counts: &Counts, text: &mut Text) {
     let name = "settee_request_seconds";
-    let help = "time of requests to the end of their answers' bodies by what they are about";
+    let help = "time of requests to the end of their responses' bodies, by class of route";
     text.head(name, "histogram", help);
     for (route, of) in counts.routes() {
         text.buckets(name, &[("route", route.name())], &of.whole_us);
@@ -91,12 +91,12 @@ fn by_route(counts: &Counts, text: &mut Text) {
     for (name, help, failed) in [
         (
             "settee_failed_requests_total",
-            "requests answered with a status of 500 and above by what they are about",
+            "requests answered with a status of 500 and above, by class of route",
             true,
         ),
         (
             "settee_refused_requests_total",
-            "requests answered with a status of 400 to 499 by what they are about",
+            "requests answered with a status of 400 to 499, by class of route",
             false,
         ),
     ] {

@@ -45,7 +45,9 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
             let permit = permit.as_ref().map(Permit::name);
             runtime.block_on(back_up(&with_credentials(url), &target, permit))
         }
-        _ => Err(Failure::usage("settee backup wants a server and a target")),
+        _ => Err(Failure::usage(
+            "settee backup requires a server and a target",
+        )),
     }
 }
 
@@ -170,7 +172,7 @@ impl Server {
             if known["running"]["id"] != id {
                 line.end();
                 return Err(Failure::new(
-                    "the server knows no longer of the backup: it was restarted. What was copied is not copied again: run \
+                    "the server has lost the backup: it was restarted. Files that were copied are not copied again: run \
                      this once more",
                 ));
             }

@@ -26,7 +26,7 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
     }
     if is_copy && !matches!(which, Which::Last) {
         return Err(Failure::usage(format!(
-            "{} is one copy of a store: there is none to choose by --at or --name",
+            "{} is a plain copy of a store: --at and --name do not apply",
             options.backup
         )));
     }

@@ -34,7 +34,7 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
     let interval = Duration::try_from_secs_f64(options.interval)
         .ok()
         .filter(|interval| *interval >= Duration::from_millis(100))
-        .ok_or_else(|| Failure::usage("--interval wants seconds, 0.1 at least"))?;
+        .ok_or_else(|| Failure::usage("--interval must be at least 0.1 seconds"))?;
     let server = Server::new(&options.url)?;
     let runtime = super::runtime()?;
     let frames = Frames::ask(&runtime, server, interval);
@@ -97,10 +97,10 @@ impl Server {
         match response.status().as_u16() {
             200 => response.json().await.map_err(failed),
             401 | 403 => Err(Failure::new(
-                "the server wants an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+                "the server requires an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
             )),
             404 => Err(Failure::new(format!(
-                "{} is no Settee, or an older one",
+                "{} is not a Settee server, or an older version",
                 self.url
             ))),
             status => Err(Failure::new(format!("{}: status {status}", self.url))),
@@ -239,7 +239,7 @@ fn on_screen(frames: &Frames) -> Result<(), Failure> {
         ))
     };
     if !std::io::stdout().is_terminal() {
-        return Err(none("standard output is none".to_owned()));
+        return Err(none("standard output is not a terminal".to_owned()));
     }
     let mut terminal = ratatui::try_init().map_err(|e| {
         // Half of it may be done.

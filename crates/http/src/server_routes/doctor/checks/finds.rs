@@ -20,7 +20,7 @@ fn is_costly(find: &Find) -> bool {
 
 fn costly() -> String {
     format!(
-        "warning of {QUERIES_MIN} and more queries that looked at {EXAMINED_EACH} and more each, {EXAMINED_TIMES} times what they returned"
+        "warning of {QUERIES_MIN} and more queries that examined {EXAMINED_EACH} and more documents each, {EXAMINED_TIMES} times as many as they returned"
     )
 }
 
@@ -32,7 +32,7 @@ fn costly_finding(find: &Find, subject: &str, which: &str) -> Finding {
         false => of.fields.join(", "),
     };
     let says = format!(
-        "{} {which} looked at {} documents and returned {}: {} for each. The costliest asked for {fields}",
+        "{} {which} examined {} documents and returned {}: {} for each. The most expensive one selected by {fields}",
         of.queries,
         of.examined,
         of.returned,
@@ -63,7 +63,7 @@ pub const SCANS: Check = Check {
     title: "queries without an index",
     looks_at: "`_find` queries of the last 30 to 60 minutes that no index but that of all documents served; aggregates aside",
     finds: costly,
-    why: "such a query reads every document of the database until it has enough",
+    why: "such a query reads every document of the database until it has enough results",
     look: |facts| {
         let scans = facts
             .finds
@@ -72,7 +72,7 @@ pub const SCANS: Check = Check {
         let found = scans.map(|find| {
             let finding = costly_finding(find, &find.database, "queries without an index");
             match make_index(find) {
-                None => finding.act("# ask for _all_docs, or name a field in the selector with $eq, $gt or $lt, and not beside others in $or"),
+                None => finding.act("# use _all_docs, or name a field in the selector with $eq, $gt or $lt, not as one alternative of $or"),
                 Some(command) => finding
                     .act(command)
                     .act("# fields that equal a value first, then those that are sorted by, then ranges; leave out those with $regex"),
@@ -86,9 +86,9 @@ pub const EXAMINED: Check = Check {
     id: "examined",
     area: Area::Queries,
     title: "indexes that narrow too little",
-    looks_at: "what `_find` queries of the last 30 to 60 minutes with an index looked at and returned; aggregates aside",
+    looks_at: "documents that `_find` queries with an index examined and returned in the last 30 to 60 minutes, without aggregates",
     finds: costly,
-    why: "the index serves a part of the selector: the rest is found out by reading the documents",
+    why: "the index serves only a part of the selector: the rest requires reading the documents",
     look: |facts| {
         let costly = facts.finds.iter().filter(|find| is_costly(find));
         let found = costly.filter_map(|find| {
@@ -102,7 +102,7 @@ pub const EXAMINED: Check = Check {
                 )),
             };
             let explain = curl("POST", &[&find.database, "_explain"], None);
-            Some(finding.act(format!("# {explain} shows which index a query takes")))
+            Some(finding.act(format!("# {explain} shows which index a query uses")))
         });
         Ok(found.collect())
     },

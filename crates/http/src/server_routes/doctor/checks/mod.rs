@@ -124,7 +124,7 @@ mod tests {
 
     /// The manual's table.
     fn table() -> String {
-        let mut table = String::from("| check | looks at | finds |\n|---|---|---|\n");
+        let mut table = String::from("| check | examines | reports |\n|---|---|---|\n");
         for check in CHECKS {
             let finds = (check.finds)();
             table.push_str(&format!(
