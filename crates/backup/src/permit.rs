@@ -1,10 +1,8 @@
 //! How a client on the same machine proves to a server that it may write into a directory: by a
-//! file
-//! with a random name in it.
+//! file with a random name in it.
 //!
 //! A server admin over HTTP need not be an operator of the machine. A client that can create files
-//! in a
-//! directory could also write a backup there without the server.
+//! in a directory could also write a backup there without the server.
 
 use std::fs;
 use std::io;
@@ -25,8 +23,7 @@ pub struct Permit {
 
 impl Permit {
     /// Creates a permit for a directory, which need not exist yet. `random`: 32 hexadecimal digits
-    /// that
-    /// cannot be guessed.
+    /// that cannot be guessed.
     ///
     /// # Errors
     /// The system's error: often, that this process may not write there.

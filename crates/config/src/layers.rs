@@ -32,8 +32,8 @@ pub type Values = BTreeMap<String, BTreeMap<String, String>>;
 ///   lower-case letter, section and key are lower-cased; otherwise they are used unchanged. So
 ///   `SETTEE__CHTTPD_AUTH__TIMEOUT` is `[chttpd_auth] timeout`, and `SETTEE__admins__Bob` is
 ///   `[admins] Bob`.
-/// - `SETTEE_<SECTION>_<KEY>`: compared with the upper-cased names of [`settings::all`], other characters than
-///   letters and digits as `_` (these names are unique, which a test ensures):
+/// - `SETTEE_<SECTION>_<KEY>`: compared with the upper-cased names of [`settings::all`], other
+///   characters than letters and digits as `_` (these names are unique, which a test ensures):
 ///   `SETTEE_CHTTPD_AUTH_TIMEOUT`. An unknown name is split after the longest section of
 ///   [`settings::SECTIONS`] that it begins with, and the key is lower-cased: `SETTEE_ADMINS_ADMIN`.
 /// - Other names that begin with `SETTEE_` are reported by [`crate::Config::warnings`]; all other

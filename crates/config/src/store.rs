@@ -177,8 +177,7 @@ impl Config {
     }
 
     /// Ignored lines of files, ignored environment variables, and unknown settings, for the log.
-    /// Contains no
-    /// values.
+    /// Contains no values.
     pub fn warnings(&self) -> Vec<String> {
         self.loaded().warnings.to_vec()
     }

@@ -1,4 +1,4 @@
-//! Work that takes long for a request, on threads with a lower priority than those that serve requests.
+//! Slow work of requests, on threads with a lower priority than those that serve requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};

@@ -8,10 +8,10 @@ use storage::ShardNumber;
 
 use crate::ttl::Ttl;
 
-/// What is stored of a database beside its shards' rows.
+/// The stored record of a database, without its shards' rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DatabaseRecord {
-    /// Tells this database from others of the same name.
+    /// Distinguishes this database from others of the same name.
     pub epoch: u32,
     /// Random. Databases that were made before there was one have none here: [`DatabaseRecord::uuid`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -54,8 +54,8 @@ impl DatabaseRecord {
         serde_json::from_slice(bytes).map_err(|_| storage::Error::Corrupt("database record"))
     }
 
-    /// What the database of this record, whose name is `name`, is known by: the uuid that is stored, or one made of what never
-    /// changes of a database.
+    /// The uuid of the database of this record, whose name is `name`: the stored one, or one
+    /// derived from properties that never change.
     pub fn uuid(&self, name: &str) -> DatabaseUuid {
         self.uuid.unwrap_or_else(|| {
             let mut hasher = blake3::Hasher::new();
@@ -70,11 +70,11 @@ impl DatabaseRecord {
     }
 }
 
-/// What the hash begins with that stands for the uuid of a database without one. Never changed: it is part of what they are
-/// known by.
+/// The prefix of the text whose hash is the uuid of a database without a stored one. Must not
+/// change: it determines these uuids.
 const DERIVED_UUID: &[u8] = b"settee database uuid 1";
 
-/// What a database is known by wherever it is: no other one has the same, also not one of the same name. Shown as 32
+/// The identity of a database. It is unique, also among databases of the same name. Displayed as 32
 /// hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

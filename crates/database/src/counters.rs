@@ -1,8 +1,8 @@
-//! What is counted in this crate, since the process started.
+//! Counters of this crate, since the process started.
 
 use telemetry::{Counter, Times};
 
-/// Documents and keys that `_find` looked at, and rows that it gave.
+/// Documents and keys that `_find` examined, and rows that it returned.
 pub static FIND_DOCS_EXAMINED: Counter = Counter::new();
 /// See [`FIND_DOCS_EXAMINED`].
 pub static FIND_KEYS_EXAMINED: Counter = Counter::new();
@@ -10,7 +10,7 @@ pub static FIND_KEYS_EXAMINED: Counter = Counter::new();
 pub static FIND_RESULTS: Counter = Counter::new();
 /// Queries that no index but that of all documents was found for.
 pub static FIND_UNINDEXED: Counter = Counter::new();
-/// Queries that were warned of the documents that they looked at.
+/// Queries that returned a warning about the number of documents that they examined.
 pub static FIND_WARNED: Counter = Counter::new();
 /// How long `_find` took, to the last piece of its answer.
 pub static FIND_TIMES: Times = Times::new();

@@ -1,4 +1,5 @@
-//! What happened to databases: the newest event of each since the server started, and what `_global_changes` has to be told.
+//! Events of databases: the newest one of each since the server started, and those to write to
+//! `_global_changes`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,7 +7,7 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What may happen to a database.
+/// Kinds of events of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DbEventKind {
     /// It was made.
@@ -37,14 +38,14 @@ pub struct Pending {
     pub seq: u64,
 }
 
-/// What happened to a database.
+/// An event of a database.
 #[derive(Clone, Debug)]
 pub struct DbEvent {
     /// Counts events since the start.
     pub seq: u64,
     /// The database's name.
     pub db: Arc<str>,
-    /// What it was.
+    /// Its kind.
     pub kind: DbEventKind,
 }
 
@@ -52,7 +53,8 @@ struct Log {
     seq: u64,
     by_seq: BTreeMap<u64, (Arc<str>, DbEventKind)>,
     by_db: HashMap<Arc<str>, u64>,
-    /// The newest of each kind for each database, by its seq; `None` while nobody keeps `_global_changes`.
+    /// The newest event of each kind for each database, by its seq; `None` while `_global_changes`
+    /// is not kept.
     pending: Option<HashMap<(Arc<str>, DbEventKind), u64>>,
 }
 
@@ -115,7 +117,7 @@ impl Events {
         self.log.lock().pending.get_or_insert_default();
     }
 
-    /// What happened since the last call, oldest first.
+    /// Removes and returns the events since the last call, oldest first.
     pub fn take_pending(&self) -> Vec<Pending> {
         let taken = self.log.lock().pending.as_mut().map(std::mem::take);
         let mut pending: Vec<Pending> = taken

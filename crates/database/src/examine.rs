@@ -1,5 +1,5 @@
-//! What can be said of a database's health: by a look at a few of its documents, its design documents and its counters. Nothing is
-//! written, and nothing is opened that is not open.
+//! Facts about a database's health, from a sample of its documents, its design documents and its
+//! counters. Nothing is written, and nothing is opened.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::{Error, Read, ReadDoc, ReadOptions};
 
 /// Ids of fewer hexadecimal digits may mean something.
 const MADE_UP_DIGITS_MIN: usize = 16;
-/// Rows read between two looks at the clock.
+/// Rows read between two checks of the clock.
 const ROWS_BETWEEN: u64 = 64;
 
-/// What the latest changes show.
+/// Statistics of the latest changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Documents that were looked at, one a change.
+    /// Documents that were examined, one per change.
     pub documents: u64,
-    /// Of those that were new and of ids that were made up, pairs that follow each other in the feed,
+    /// Of new documents with generated ids, pairs that follow each other in the feed,
     pub pairs: u64,
     /// and of these, the pairs whose ids are in the order of the feed.
     pub pairs_in_order: u64,
@@ -32,7 +32,7 @@ pub struct Sample {
     pub widest: Option<(String, u64)>,
 }
 
-/// What is waiting to be given back by a compaction.
+/// Data that a compaction would reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Garbage {
     /// Rows of revisions that were replaced.
@@ -56,7 +56,7 @@ pub struct DesignFacts {
     pub signature: String,
     /// An index is kept for it.
     pub is_built: bool,
-    /// Somebody asked for rows of it since the server's start; `None` when that is not known.
+    /// Whether its rows were queried since the server's start; `None` when unknown.
     pub was_used: Option<bool>,
     /// Its views, by name.
     pub views: Vec<ViewFacts>,
@@ -79,13 +79,13 @@ pub struct TextFacts {
     pub refused: Option<String>,
     /// It is kept.
     pub is_built: bool,
-    /// Somebody asked it since the server's start; `None` when that is not known.
+    /// Whether it was queried since the server's start; `None` when unknown.
     pub was_used: Option<bool>,
     /// Of one that is open.
     pub open: Option<OpenTextFacts>,
 }
 
-/// What is known of a text index while it is open.
+/// Facts about an open text index.
 #[derive(Clone, Debug, Default)]
 pub struct OpenTextFacts {
     /// Builds that failed since the last that did not.
@@ -94,7 +94,8 @@ pub struct OpenTextFacts {
     pub failure: Option<String>,
     /// An update is under way.
     pub is_updating: bool,
-    /// Nobody has to ask for the next one: the background is about to look at what was written.
+    /// Whether the next update starts without a query: the background is about to check recent
+    /// writes.
     pub is_update_due: bool,
     /// Its segments are being merged.
     pub is_tidying: bool,
@@ -125,7 +126,7 @@ pub struct ViewFacts {
     pub failed: u64,
 }
 
-/// What is known of an index while it is open.
+/// Facts about an open index.
 #[derive(Clone, Debug, Default)]
 pub struct OpenIndexFacts {
     /// Documents that were mapped since it was opened.
@@ -158,7 +159,7 @@ pub struct SomeDocuments {
 }
 
 impl Database {
-    /// Looks at the latest changes: so many at most, as far as it comes until a moment. Blocks.
+    /// Examines the latest changes: at most `most`, and only until `until`. Blocks.
     ///
     /// # Errors
     /// Those of reading.
@@ -197,7 +198,7 @@ impl Database {
         Ok(changes.status()?)
     }
 
-    /// What a compaction would give back.
+    /// Returns the data that a compaction would reclaim.
     ///
     /// # Errors
     /// Those of reading.
@@ -211,7 +212,8 @@ impl Database {
         })
     }
 
-    /// The design documents with views or text indexes, so many at most, as far as it comes until a moment. Blocks.
+    /// Returns design documents with views or text indexes: at most `most`, and only until `until`.
+    /// Blocks.
     ///
     /// # Errors
     /// Those of reading.
@@ -345,8 +347,8 @@ impl Database {
         views
     }
 
-    /// Documents whose ids begin with a text, in their order: so many at most, as far as it comes until a moment. As they are stored, with
-    /// what is hidden from users. Blocks.
+    /// Returns documents whose ids begin with a text, in their order: at most `most`, and only
+    /// until `until`. They are complete, with members that are hidden from users. Blocks.
     ///
     /// # Errors
     /// Those of reading.
@@ -389,7 +391,8 @@ impl Database {
 }
 
 impl Sample {
-    /// `later` is the id of the document that was new before this one was looked at, and so came after it.
+    /// Examines a document. `later` is the id of the new document examined before it, which was
+    /// written after it.
     fn look_at(
         &mut self,
         row: &Row<'_>,
@@ -431,7 +434,7 @@ impl Sample {
     }
 }
 
-/// Whether an id is one that a program makes up, as a UUID is: not a name, a number or a date.
+/// Whether an id looks generated, like a UUID: not a name, a number or a date.
 fn is_made_up(id: &str) -> bool {
     let digits = id.bytes().filter(|b| *b != b'-');
     let (mut count, mut letters) = (0, 0);

@@ -14,12 +14,12 @@ use crate::{
     Outcome, Read, ReadOptions, Since, Style,
 };
 
-/// The database of what happened to databases.
+/// The database of events of databases.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
 
 /// Events in one write.
 const BATCH_EVENTS_MAX: usize = 1000;
-/// Nobody asks for old revisions of events.
+/// Old revisions of events have no use.
 const REVS_LIMIT: u64 = 10;
 
 /// How long events may be held back, so that a busy server writes few of these documents.
@@ -134,8 +134,8 @@ impl Databases {
     }
 }
 
-/// For each database whether it was created or deleted last. (With several shards the order is that of the shards:
-/// a database that was made anew may be noted once more.)
+/// For each database whether it was created or deleted last. (With several shards the order is that
+/// of the shards: a recreated database may be noted once more.)
 fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error> {
     let mut feed = db.changes(ChangesQuery {
         since: Since::Start,
@@ -172,7 +172,8 @@ fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error>
     }
 }
 
-/// Writes a new revision of each event's document; answers those that somebody else edited at the same time.
+/// Writes a new revision of each event's document; returns those with a concurrent edit by another
+/// writer.
 async fn write(db: &Arc<Database>, events: &[Pending]) -> Result<Vec<Pending>, Error> {
     let edits = events
         .iter()

@@ -1,5 +1,5 @@
-//! Who closes what nobody uses: open databases and indexes have a budget of memory, and go when it is spent, the one unused
-//! longest first.
+//! Closes unused databases and indexes: they share a budget of memory. When it is exceeded, the
+//! least recently used ones are closed.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -12,14 +12,14 @@ use crate::opened::Opened;
 
 /// How often the keeper looks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// So many databases may be opened before it looks again at once.
+/// After 512 opened databases the keeper checks the budget without waiting.
 const OPENED_BETWEEN: usize = 512;
 /// The part of the budget that it makes room to.
 const ROOM: (usize, usize) = (7, 8);
 /// How often idle runners of functions are let go.
 const REST_EVERY: Duration = Duration::from_secs(10);
 
-/// What open databases and their indexes take, and may take.
+/// Memory of open databases and their indexes, and its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenMemory {
     /// Bytes, estimated when the keeper last looked.
@@ -61,7 +61,7 @@ enum What {
     Database(Arc<str>),
     /// Of a database that is in use.
     Index(Arc<str>, Signature),
-    /// The same of texts.
+    /// A text index of a database.
     Text(Arc<str>, Signature),
 }
 
@@ -76,7 +76,7 @@ impl Keeper {
         })
     }
 
-    /// Starts the thread, which ends with `opened`, or when it is told to.
+    /// Starts the thread, which ends with `opened`, or when it is stopped.
     pub fn start(self: &Arc<Self>, opened: &Arc<Opened>) {
         let (worker, opened) = (self.clone(), Arc::downgrade(opened));
         let thread = std::thread::Builder::new()
@@ -88,7 +88,7 @@ impl Keeper {
         }
     }
 
-    /// What it saw when it last looked.
+    /// Its figures as of its last check.
     pub fn memory(&self) -> OpenMemory {
         self.state.lock().looked_at
     }
@@ -121,7 +121,7 @@ impl Keeper {
         }
     }
 
-    /// Databases were opened: it looks at once when they are many.
+    /// Counts opened databases: the keeper checks immediately when there are many.
     pub fn note_opened(&self, open: usize) {
         let seen = self.state.lock().looked_at.databases as usize;
         if open > seen + OPENED_BETWEEN {
@@ -221,7 +221,7 @@ fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
     (units, seen)
 }
 
-/// Closes it unless somebody holds it; answers whether it is closed now.
+/// Closes it unless it is in use; returns whether it is closed now.
 fn close(opened: &Opened, what: What) -> bool {
     let open = |name: &str| opened.get_open(name);
     match what {

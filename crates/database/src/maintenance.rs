@@ -1,4 +1,5 @@
-//! Background work: compactions, asked for or due, giving back the space of deleted databases, and counting bytes of files.
+//! Background work: compactions (requested or due), reclaiming the space of deleted databases, and
+//! counting bytes of files.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -16,16 +17,16 @@ use crate::{Task, unix_seconds};
 use telemetry::trace::{Value, export_background};
 use telemetry::{State, take_long_turns};
 
-/// How often the thread looks around when nobody wakes it.
+/// Interval at which the thread checks for work without being woken.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Without a write for so long, there is time for what can wait.
+/// After 25 s without a write there is time for work that can wait.
 const QUIET_AFTER: Duration = Duration::from_secs(25);
 /// So little is written by the maintenance itself.
 const WRITES_OF_ITS_OWN: u64 = 4 << 10;
 /// Fewer superseded rows than this are not worth a compaction of their own.
 const SUPERSEDED_ROWS_MIN: u64 = 20_000;
 
-/// So much of attachments' bytes that no leaf names is worth one, when it is more than what leaves have.
+/// A compaction is due at 128 MiB of attachments that no leaf refers to, if leaves refer to less.
 const ATTACHMENT_GARBAGE_BYTES_MIN: u64 = 128 << 20;
 
 struct Job {
@@ -41,18 +42,18 @@ struct Job {
 struct Work {
     queue: Vec<Weak<Database>>,
     running: Option<Arc<Job>>,
-    /// When room of what was dropped was last weighed, and given back if that was worth it.
+    /// Time of the last decision whether to reclaim the space of dropped data.
     reclaiming_unix_s: u64,
     /// Databases written since the last look.
     written: Vec<Arc<str>>,
 }
 
-/// What the last compaction of a database had to keep.
+/// Data that the last compaction of a database had to keep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     /// Superseded rows: bodies of losing leaves.
     pub superseded_rows: u64,
-    /// Bytes of attachments that no leaf names: somebody held them, or the estimate errs.
+    /// Bytes of attachments that no leaf refers to: they were in use, or the estimate is wrong.
     pub garbage_bytes: u64,
 }
 
@@ -96,12 +97,12 @@ impl Maintenance {
         }
     }
 
-    /// Bytes of all text indexes' files when they were last looked at. Who asks first blocks.
+    /// Bytes of all text indexes' files as of the last scan. The first caller blocks.
     pub fn text_bytes(&self) -> Option<u64> {
         self.text_bytes.last(&self.store, || self.wake())
     }
 
-    /// What the last compaction had to keep.
+    /// Data that the last compaction had to keep.
     pub fn kept(&self, name: &str) -> Kept {
         self.kept.lock().get(name).copied().unwrap_or_default()
     }
@@ -136,7 +137,7 @@ impl Maintenance {
             .any(|w| std::ptr::eq(w.as_ptr(), db))
     }
 
-    /// A database was written: worth a look at its superseded rows.
+    /// Notes a write to a database: its superseded rows should be checked.
     pub fn note_written(&self, db: Arc<str>) {
         self.work.lock().written.push(db);
     }
@@ -222,7 +223,7 @@ impl Maintenance {
         }
     }
 
-    /// Gives back the room of what was dropped, if that is worth it.
+    /// Reclaims the space of dropped data, if it is enough to matter.
     fn reclaim(&self, quiet: bool) {
         self.work.lock().reclaiming_unix_s = unix_seconds();
         let started = Instant::now();
@@ -323,7 +324,7 @@ impl LastWritten {
     }
 }
 
-/// The attribute of spans that says which database they are about.
+/// The attribute of spans that names a database.
 pub(crate) fn about_database(name: &str) -> (&'static str, Value) {
     ("db.namespace", name.to_owned().into())
 }

@@ -1,4 +1,4 @@
-//! Reading several revisions of a document: at once while they are short, otherwise one at a time.
+//! Reading several revisions of a document: together while they are short, otherwise one at a time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use crate::database::Database;
 use crate::read::{Bodies, ReadDoc, ReadOptions, WhichRevs, render};
 use crate::rules::DatabaseAs;
 
-/// Revisions whose texts have at most so many bytes together are read at once; and one alone, as by any other read.
+/// Revisions with at most 256 KiB of text are read together. A single one is always read whole, as
+/// by any other read.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
-/// What a text has beside its body and its ancestors, about, in bytes.
+/// Size of a text without its body and its ancestors, about, in bytes.
 const TEXT_BYTES: u64 = 128;
 
 /// Bytes of an ancestor in `_revisions`.
@@ -173,8 +174,9 @@ impl Database {
 }
 
 impl DatabaseAs {
-    /// Opens revisions of a document; those that are not shown to the caller are missing. `None`: there is no such document at
-    /// all, or all leaves are asked for and none is shown. (Of a [`RevsReader`] that is known when it is at its end.)
+    /// Opens revisions of a document; those that are hidden from the caller are missing. `None`:
+    /// the document does not exist, or all leaves are requested and all are hidden. (A
+    /// [`RevsReader`] knows that only at its end.)
     ///
     /// # Errors
     /// Those of the read.

@@ -1,4 +1,5 @@
-//! What somebody who orders writes has done with the databases of this server: as it was ordered, whoever asked for it and wherever.
+//! Changes of databases that an [`Order`](crate::Order) applies on this server, whichever server
+//! received the request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use crate::{Error, NameRange};
 pub struct StoredDatabase {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is known by.
+    /// Its identity.
     pub uuid: DatabaseUuid,
     /// It was made as it was ordered, and not by this server alone.
     pub is_ordered: bool,
@@ -29,13 +30,13 @@ pub struct StoredDatabase {
 pub struct NewShards {
     /// The database's name; `None` when it is gone.
     pub name: Option<Arc<str>>,
-    /// What it is known by.
+    /// Its identity.
     pub uuid: DatabaseUuid,
     /// Indexes of shards, and the numbers of those that are to be in their place.
     pub shards: Vec<(usize, ShardNumber)>,
 }
 
-/// What is to be written together when shards are replaced.
+/// Records to write atomically when shards are replaced.
 pub struct Replacement {
     /// Records of databases that name the new shards.
     pub puts: Vec<Put>,
@@ -45,7 +46,7 @@ pub struct Replacement {
     pub unwanted: Vec<ShardNumber>,
 }
 
-/// What an ordered database's update seqs begin with: alike everywhere.
+/// The prefix of an ordered database's update seqs: the same on all servers.
 fn epoch_of(uuid: DatabaseUuid) -> u32 {
     let mut epoch = [0; 4];
     epoch.copy_from_slice(&uuid.as_bytes()[..4]);
@@ -166,15 +167,16 @@ impl Databases {
         Ok((record.uuid(name) == uuid).then_some(record.shards))
     }
 
-    /// Puts shards in the place of those of databases: `install` writes all that is to be written together, blocking. Whoever holds one of
-    /// the databases is told to try again; from then on [`Databases::get`] has them with the new shards. Indexes of the old ones go with
-    /// them. Once begun it goes on to its end, whoever waits; needs a Tokio runtime.
+    /// Replaces shards of databases: `install` writes all records atomically, and blocks. Users of
+    /// these databases get an error that asks them to retry; from then on [`Databases::get`]
+    /// returns them with the new shards. Indexes of the old shards are dropped. Continues to the
+    /// end if the caller stops waiting; needs a Tokio runtime.
     ///
-    /// **No old record is written afterwards**: no property of these databases changes meanwhile, none of them is deleted, and what is
-    /// held of them writes nothing more.
+    /// **No old record is written afterwards**: no property of these databases changes meanwhile,
+    /// none of them is deleted, and old references to them write nothing more.
     ///
     /// # Errors
-    /// Those of `install`; then all is as before.
+    /// Those of `install`; then nothing has changed.
     pub async fn replace_shards<F>(
         self: &Arc<Self>,
         new: Vec<NewShards>,
@@ -264,7 +266,7 @@ impl Databases {
     }
 }
 
-/// Databases with new shards, by what they are known by.
+/// Databases with new shards, by their uuids.
 type Replaced = BTreeMap<DatabaseUuid, (Arc<Database>, Vec<(usize, ShardNumber)>)>;
 
 impl Replacement {

@@ -16,12 +16,13 @@ const PARTITIONS_MAX: usize = 10_000;
 /// A limit for all databases.
 pub(crate) type SharedLimit = Arc<AtomicU64>;
 
-/// What is known of how much partitions may grow, so that not every write counts what is in them.
+/// Known room of partitions, so that not every write counts their contents.
 #[derive(Default)]
 pub(crate) struct Room {
     /// The limit that `left` was counted by.
     max_bytes: u64,
-    /// Bytes that may be written to a partition before it is counted again: what was deleted since makes them more.
+    /// Bytes that may be written to a partition before it is counted again. Deletions since the
+    /// count only increase the room.
     left: HashMap<String, u64>,
 }
 

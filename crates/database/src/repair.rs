@@ -13,12 +13,12 @@ use crate::databases::{PURGED_INFOS_LIMIT, REVS_LIMIT, random};
 use crate::hash_ranges::shard_index;
 use crate::ttl::Ttl;
 
-/// What was saved of a database.
+/// Rescued data of a database.
 #[derive(Clone, Debug)]
 pub struct Repaired {
     /// Its name.
     pub name: String,
-    /// What was saved.
+    /// Rescued data.
     pub saved: Saved,
 }
 
@@ -29,17 +29,17 @@ pub struct Lost {
     pub database: Option<String>,
     /// The document, where it is known.
     pub document: Option<String>,
-    /// What of it.
+    /// The lost part of it.
     pub what: String,
 }
 
-/// Who is told of a repair.
+/// Callbacks of a repair.
 pub struct RepairHooks<'a> {
-    /// What was lost, when it is found out.
+    /// Called for each loss, when it is found.
     pub lost: &'a mut dyn FnMut(Lost),
-    /// Now and then: of which database how many documents were saved.
+    /// Called periodically with a database and the number of its documents saved so far.
     pub progress: &'a dyn Fn(&str, u64),
-    /// What had to be done to open the store.
+    /// Called with each change that was needed to open the store.
     pub note: &'a mut dyn FnMut(&str),
 }
 

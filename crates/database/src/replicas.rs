@@ -78,12 +78,12 @@ impl Database {
 }
 
 impl DatabaseAs {
-    /// Whether everybody sees everything, whoever asks: the database is under no rules.
+    /// Whether all callers see everything: the database has no rules.
     pub fn is_open(&self) -> bool {
         self.rules().is_none()
     }
 
-    /// Whether who asks sees everything: [`Database::replicas`] may be used then.
+    /// Whether the caller sees everything: then [`Database::replicas`] may be used.
     pub fn sees_all(&self) -> bool {
         !self.has_watch()
     }

@@ -21,7 +21,7 @@ const NOT_VALID: &str = "document is not valid";
 pub(crate) struct Validator {
     pub design: DesignDoc,
     pub check: Check,
-    /// The log says once that no query server runs the function's language.
+    /// Whether the log already has a warning that no query server runs the function's language.
     pub is_skip_logged: AtomicBool,
 }
 

@@ -299,8 +299,7 @@ pub struct ServeOptions {
     #[arg(long)]
     pub port: Option<u16>,
     /// A server admin; the password is stored as a hash. All users of this machine can read it in
-    /// the list of processes:
-    /// see --admin-file. May be given more than once
+    /// the list of processes: see --admin-file. May be given more than once
     #[arg(long, value_name = "NAME:PASSWORD")]
     pub admin: Vec<String>,
     /// A file of server admins, one NAME:PASSWORD per line; - is the standard input

@@ -1,10 +1,9 @@
 //! Every setting that Settee understands: its name, kind, default and meaning, in one place.
 //!
 //! A setting is a field of its section's struct. To add one, add it to the section (in the file of
-//! this folder that has
-//! it) with its kind and default, and run `cargo run -p config --example default_ini`, which
-//! rewrites `default.ini` (a test
-//! fails while the two differ). [`Config::settings`](crate::Config::settings) then has it, typed and checked.
+//! this folder that has it) with its kind and default, and run `cargo run -p config --example
+//! default_ini`, which rewrites `default.ini` (a test fails while the two differ).
+//! [`Config::settings`](crate::Config::settings) then has it, typed and checked.
 
 #![allow(
     rustdoc::broken_intra_doc_links,

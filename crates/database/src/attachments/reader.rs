@@ -28,7 +28,7 @@ pub struct AttachmentReader {
 
 enum Source {
     Stored(Content),
-    /// The decoder takes memory, and is made when the first piece is asked for.
+    /// The decoder takes memory, and is created when the first piece is requested.
     ToDecode(Content),
     Decoded(Box<MultiGzDecoder<Chunks>>),
 }

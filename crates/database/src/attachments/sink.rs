@@ -18,7 +18,7 @@ const PORTION_BYTES: usize = 256 << 10;
 /// The operating system in gzip's header, as zlib writes it on Unix.
 const GZIP_OS_UNIX: u8 = 3;
 
-/// What is known of an upload before its bytes.
+/// Properties of an upload that are known before its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// The client sends gzipped bytes, which are stored as they come.
@@ -124,12 +124,12 @@ impl AttachmentSink {
     }
 }
 
-/// What is done with the bytes.
+/// The processing of the bytes.
 struct Work {
     upload: Upload,
     /// Of the bytes as they are stored.
     stored_md5: Md5,
-    /// Of the bytes as they are sent, where that is another thing and somebody wants to know.
+    /// Of the bytes as they are sent, if these differ and the client sent an MD5 sum.
     sent_md5: Option<Md5>,
     gzip: Option<GzEncoder<Vec<u8>>>,
     /// Counts what the client compressed.

@@ -10,7 +10,7 @@ use storage::{Body, IdIter, Keyspace, Record, Row, ShardNumber, Signature, Snaps
 
 use crate::views::Design;
 
-/// What indexes of a signature are made of, and who says so.
+/// The definition of the indexes of a signature, and the design documents that have it.
 pub struct OfSignature {
     /// Design documents with these views.
     pub ids: Vec<String>,

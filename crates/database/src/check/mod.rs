@@ -1,4 +1,5 @@
-//! Whether a store is sound: what the store, the indexes and the catalogue of databases each know of, put together and named.
+//! Checks whether a store is intact: compares the contents of the store, the indexes and the
+//! catalogue of databases, and names the differences.
 //!
 //! Nothing is changed: [`storage::check`] opens the store for reading only, while no server has it open.
 
@@ -24,16 +25,16 @@ pub(crate) use designs::Designs;
 pub use report::{Found, Report, Totals};
 pub use storage::check::{Finding, Kind, Watch};
 
-/// What is looked at, and how.
+/// The parts to check, and options.
 pub struct CheckOptions {
     /// Where files go that sorting needs: about 40 bytes a document of one shard, when it has more than a million.
     pub temporary: PathBuf,
-    /// Who runs map functions, to compare what they give with what is stored; `None` leaves this out.
+    /// Runs map functions, to compare their results with stored rows; `None` skips this.
     pub languages: Option<Arc<dyn Languages>>,
     /// The time zone of dates in JavaScript, which indexes may depend on: that of the server, also when
     /// no function is run.
     pub time_zone: String,
-    /// Is told what there is to watch, before the check begins.
+    /// Receives the progress to watch, before the check begins.
     pub begun: Box<dyn FnOnce(Arc<Watch>)>,
 }
 
@@ -60,7 +61,8 @@ impl Known {
 /// Checks the store in `store`.
 ///
 /// # Errors
-/// [`Error::Storage`]: it could not be looked at, since it is none, since a server has it open, or since it cannot be opened at all.
+/// [`Error::Storage`]: it could not be checked, because it is not a store, a server has it open, or
+/// it cannot be opened.
 pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
     let started = Instant::now();
     let mut first = Findings::default();
@@ -388,7 +390,7 @@ fn known(owned: &Owned, findings: &mut Findings) -> Vec<Known> {
     known
 }
 
-/// What shards and indexes are called.
+/// The names of shards and indexes.
 fn names(known: &[Known], owned: &Owned) -> BTreeMap<ShardNumber, String> {
     let mut names = BTreeMap::new();
     for db in known {

@@ -1,4 +1,4 @@
-//! What a check says, for people and for programs.
+//! The report of a check, for people and for programs.
 
 use serde_json::{Value, json};
 use storage::check::{Finding, Kind};
@@ -12,12 +12,12 @@ pub struct Found {
     pub shard: Option<String>,
     /// In the index of which design documents.
     pub index: Option<String>,
-    /// What was found.
+    /// The finding.
     pub finding: Finding,
 }
 
 impl Found {
-    /// What it is about, in words.
+    /// Its subject, in words.
     pub fn subject(&self) -> String {
         let mut parts = vec![];
         if let Some(database) = &self.database {
@@ -38,7 +38,7 @@ impl Found {
         parts.join(", ")
     }
 
-    /// What to do about it; `None` for what is no damage.
+    /// The suggested action; `None` for findings that are not damage.
     pub fn act(&self) -> Option<&'static str> {
         if !self.finding.is_damage {
             return None;
@@ -75,7 +75,7 @@ impl Found {
     }
 }
 
-/// What was looked at.
+/// Amounts of checked data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Table files, and their bytes.
@@ -96,18 +96,18 @@ pub struct Totals {
     pub attachments: u64,
     /// Bytes of those.
     pub attachment_bytes: u64,
-    /// Stored rows that were looked at, each as often as it was.
+    /// Stored rows that were checked, counted each time.
     pub rows: u64,
     /// How long it took.
     pub seconds: f64,
 }
 
-/// What a check found.
+/// The results of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// In the order in which it was found.
     pub found: Vec<Found>,
-    /// What was looked at.
+    /// Amounts of checked data.
     pub totals: Totals,
 }
 
@@ -117,7 +117,7 @@ impl Report {
         self.damage().next().is_none()
     }
 
-    /// What is damaged.
+    /// The damage.
     pub fn damage(&self) -> impl Iterator<Item = &Found> {
         self.found.iter().filter(|found| found.finding.is_damage)
     }

@@ -99,7 +99,7 @@ impl FindAnswer {
         Ok(())
     }
 
-    /// The client is asked for often: documents may be large, and selectors heavy.
+    /// Checks often whether the client still waits: documents may be large, and selectors slow.
     fn count_key(&mut self, groups: &Groups) -> Result<(), Error> {
         self.stats.keys_examined += 1;
         if self.stats.keys_examined.is_multiple_of(16) {

@@ -10,7 +10,7 @@ use mango::index::LANGUAGE;
 use mango::text::{EntryValue, entries};
 use mango::{Definition, Found, Lift, Limits, TextDefinition, TextKind};
 
-/// Languages, and indexes beside them.
+/// Languages, with Mango indexes as an additional one.
 #[derive(Debug)]
 pub(crate) struct WithIndexes(pub Arc<dyn Languages>);
 
@@ -124,10 +124,10 @@ impl View {
     }
 }
 
-/// What the underscore members of a design document begin with.
+/// The prefix of the underscore members of a design document.
 const DESIGN: &[u8] = b"\"_id\":\"_design/";
 
-/// Emits nothing for a view that is no index, as CouchDB does.
+/// Emits nothing for a view that is not an index, as CouchDB does.
 struct IndexMapper {
     views: Vec<Option<View>>,
 }
@@ -172,7 +172,8 @@ fn read_text(definition: &str) -> Option<TextDefinition> {
     TextDefinition::read(TextKind::Nouveau, &text, &Limits::OF_INDEXES).ok()
 }
 
-/// What documents that are mapped together may come to, in bytes; those behind are not in the index.
+/// The largest size of the rows of documents that are mapped together, in bytes; documents beyond
+/// it are not in the index.
 const ROWS_BYTES_MAX: usize = 2 << 30;
 
 /// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for what is no definition.

@@ -11,11 +11,11 @@ use crate::{Error, partition};
 /// Skips up to this many rows by walking them; more by the summary tree.
 const SKIP_WALKED_MAX: u64 = 512;
 
-/// What is left of a range.
+/// The rest of a range.
 pub(super) struct Range {
     pub(super) local: bool,
     pub(super) descending: bool,
-    /// Where to go on; `None`: from the listing's end in its direction.
+    /// Where to continue; `None`: from the listing's end in its direction.
     pub(super) from: Option<Vec<u8>>,
     /// `from` was the last row given, and is to be passed over.
     pub(super) after: bool,

@@ -1,4 +1,4 @@
-//! Text indexes of a database: one for each shard and definition, who keeps them up, and what they are asked.
+//! Text indexes of a database: one for each shard and definition, their updates, and their queries.
 
 mod answer;
 pub(crate) mod bookmark;
@@ -60,13 +60,14 @@ pub struct TextIndex {
     /// One for each shard of the database, in their order.
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
-    /// When it was last asked for, in the keeper's ticks.
+    /// Time of the last use, in the keeper's ticks.
     used: AtomicU64,
-    /// It was asked since it was opened, which is noted already.
+    /// Whether a query since it was opened is noted already.
     is_noted: AtomicBool,
 }
 
-/// A request waits for an index since then. How long it did is told at its end, also when that is its client's going away.
+/// A request waits for an index since this time. The duration is reported at its end, also when the
+/// client goes away.
 struct Wait(Instant);
 
 impl Drop for Wait {
@@ -75,14 +76,14 @@ impl Drop for Wait {
     }
 }
 
-/// What `_nouveau_info/{index}` and `_search_info/{index}` say.
+/// The contents of `_nouveau_info/{index}` and `_search_info/{index}`.
 #[derive(Clone, Debug, Default)]
 pub struct TextInfo {
     /// In hexadecimal.
     pub signature: String,
     /// Seqs that the shards' indexes have come to, together.
     pub update_seq: u64,
-    /// Purges that they know of, together.
+    /// Purges that they have applied, together.
     pub purge_seq: u64,
     /// Changes that they have yet to see.
     pub updates_pending: u64,
@@ -102,7 +103,7 @@ pub(crate) struct DatabaseTexts {
     indexes: Mutex<HashMap<Signature, Arc<TextIndex>>>,
 }
 
-/// What an open index takes besides its shards', in bytes.
+/// Memory of an open index without its shards', in bytes.
 const MEMORY_BYTES: usize = size_of::<TextIndex>() + 4096;
 
 /// The route below a design document that asks its indexes.
@@ -134,7 +135,7 @@ impl TextIndex {
         shards.map(|shard| shard.index.reader().segments()).sum()
     }
 
-    /// Whether nobody holds anything of it. Whoever asks is alone with it.
+    /// Whether none of its parts are in use. The caller has the only reference to it.
     fn is_idle(&self) -> bool {
         self.updates.receiver_count() == 0
     }
@@ -171,7 +172,7 @@ impl TextIndex {
         })
     }
 
-    /// Whether it is to be opened anew, since its files are damaged.
+    /// Whether it must be opened again, since its files are damaged.
     fn is_damaged(&self) -> bool {
         self.shards.iter().any(TextShard::is_damaged)
     }
@@ -204,7 +205,7 @@ impl TextIndex {
         self.shards.iter().map(TextShard::left_out).sum()
     }
 
-    /// What it has seen, by shard.
+    /// The seqs that it has applied, by shard.
     fn seqs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.shards.iter().map(TextShard::progress_seqs)
     }
@@ -264,7 +265,7 @@ impl Upkept for TextIndex {
 }
 
 impl DatabaseTexts {
-    /// How many indexes are open, none of which anybody holds; `None` when somebody holds one.
+    /// The number of open indexes, if none of them are in use; `None` otherwise.
     pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
         let indexes = self.indexes.get_mut();
         let idle = |index: &mut Arc<TextIndex>| Arc::get_mut(index).is_some_and(|i| i.is_idle());
@@ -287,7 +288,7 @@ impl Database {
         self.ending.explain(self.text_index_now(&design.id, spec))
     }
 
-    /// The same, when it is open.
+    /// Returns a text index if it is open.
     ///
     /// # Errors
     /// As of [`Database::text_index`].
@@ -369,7 +370,8 @@ impl Database {
         Ok(index)
     }
 
-    /// The numbers of an index of each shard, which are given out where there is none yet. Blocks for a moment then.
+    /// The numbers of an index of each shard; new ones are assigned where it has none yet, which
+    /// blocks for a moment.
     pub(crate) fn index_numbers(&self, signature: &Signature) -> Result<Vec<ShardNumber>, Error> {
         let mut numbers = vec![];
         for shard in self.all_shards() {
@@ -411,7 +413,7 @@ impl Database {
         self.wait_for_update(index.clone(), reached).await
     }
 
-    /// Somebody asks an index.
+    /// Notes a query of an index.
     pub(crate) fn note_used_text(&self, index: &TextIndex) {
         // Nearly all find it so: the line of memory stays shared.
         if index.is_noted.load(Relaxed) || index.is_noted.swap(true, Relaxed) {
@@ -421,7 +423,7 @@ impl Database {
         used.note(self.uuid(), index.signature());
     }
 
-    /// What `settee doctor` is told of a text index; of one that is open more than of others.
+    /// Facts about a text index for `settee doctor`; more about an open one.
     pub(crate) fn text_facts(
         &self,
         design: &Design,
@@ -520,7 +522,7 @@ impl Database {
         self.views.texts.indexes.lock().values().cloned().collect()
     }
 
-    /// Closes an index if nobody holds anything of it; answers whether it is closed now.
+    /// Closes an index if none of its parts are in use; returns whether it is closed now.
     pub(crate) fn close_idle_text(&self, signature: &Signature) -> bool {
         let Some(_changing) = self.views.changing.try_lock() else {
             return false;

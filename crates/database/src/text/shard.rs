@@ -1,7 +1,8 @@
 //! A text index over one shard, and how it is brought up to date.
 //!
-//! The index is in a folder beside the store. **It claims only what the store has on disk**: the store's log is synced before the
-//! index commits, with the seq that it stands for. So a crash costs what came after the last commit, which is read again.
+//! The index is in a folder next to the store. **It claims only what the store has on disk**: the
+//! store's log is synced before the index commits, with the seq that it stands for. So after a
+//! crash only changes since the last commit are read again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,11 +22,13 @@ use crate::{Error, counters};
 
 /// Changes up to this many are mapped by one thread.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
-/// A long update commits after so many changes, so that a crash does not cost all of it.
+/// A long update commits after 100,000 changes, so that a crash loses at most these.
 const CHANGES_BETWEEN_COMMITS: u64 = 100_000;
-/// And after so many bytes of terms and stored fields, which wait in memory when functions are faster than the index.
+/// And after 128 MiB of terms and stored fields, which wait in memory when functions are faster
+/// than the index.
 const BYTES_BETWEEN_COMMITS: u64 = 128 << 20;
-/// Memory that a long update wants for what it has not written yet, and the least that any takes.
+/// Memory that a long update requests for data not written yet, and the least that any update
+/// takes.
 const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
 /// Of more segments an index is tidied although readers wait: each update adds one.
@@ -51,7 +54,7 @@ pub(crate) struct TextShard {
     looked: Mutex<Option<Instant>>,
     is_damaged: AtomicBool,
     pub progress: Progress,
-    /// What became of documents that its function was given.
+    /// Outcomes of the documents that its function was called with.
     pub map_counts: MapCounts,
     /// Documents that the running update left out.
     left_out: Mutex<Option<LeftOutNow>>,
@@ -68,7 +71,7 @@ struct LeftOutNow {
 /// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// What the indexes of a database's shards have in common.
+/// Parts that the indexes of a database's shards share.
 pub(crate) struct TextParts {
     pub store: Arc<Store>,
     pub spec: Arc<TextSpec>,
@@ -109,12 +112,13 @@ impl TextShard {
         })
     }
 
-    /// Whether its files are known to be damaged: it is to be opened anew, and is empty then.
+    /// Whether its files are known to be damaged: it must be opened again, and is empty then.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Relaxed)
     }
 
-    /// Something failed that reads its files, or panicked: compares them with their checksums, unless somebody writes them now.
+    /// Compares its files with their checksums, after a failure or panic while reading them, unless
+    /// they are being written.
     pub fn look_for_damage(&self) {
         let Some(mut looked) = self.looked.try_lock() else {
             return;
@@ -175,7 +179,7 @@ impl TextShard {
     /// Brings the index up to everything that the shard holds now. Blocks until done.
     ///
     /// # Errors
-    /// [`Error::ShuttingDown`] when it was asked to stop, which is no failure; others are counted.
+    /// [`Error::ShuttingDown`] when it was stopped, which is not a failure; others are counted.
     pub fn update(&self) -> Result<(), Error> {
         let result = self.update_now();
         let failed = matches!(&result, Err(e) if !matches!(e, Error::ShuttingDown));
@@ -209,8 +213,8 @@ impl TextShard {
         result
     }
 
-    /// Brings in so many changes, after those that a commit stands for; after none when that `is_ahead` of the shard. Says how long it
-    /// `waited` for memory that other builds had.
+    /// Applies at most this number of changes, after those of the last commit, or from the start if
+    /// the index `is_ahead` of the shard. Returns how long it `waited` for memory of other builds.
     fn update_by(
         &self,
         view: &View,
@@ -308,12 +312,12 @@ impl TextShard {
         );
     }
 
-    /// Whether so much is to be merged that readers would feel it.
+    /// Whether a merge is overdue, so that readers would notice.
     pub fn must_tidy(&self) -> bool {
         self.index.reader().segments() > SEGMENTS_MAX
     }
 
-    /// Merges what many small updates have left, while readers and updates go on.
+    /// Merges the segments of many small updates, while readers and updates continue.
     pub fn tidy(&self) -> Result<(), Error> {
         let _tidying = self.tidying.read();
         if !self.index.is_untidy() {
@@ -327,7 +331,7 @@ impl TextShard {
         Ok(())
     }
 
-    /// Whether there is room for so many bytes, and so many that stay free.
+    /// Checks whether there is space for this number of bytes, with the reserve left free.
     fn admit(&self, reserve_bytes: u64, bytes: u64) -> Result<(), Error> {
         let engine = self.store.engine();
         let mut guard = DiskGuard::new(engine.path(), reserve_bytes);
@@ -467,7 +471,7 @@ impl TextShard {
     }
 }
 
-/// What a document's calls of `index` came to.
+/// The fields that a document's calls of `index` produced.
 fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     let mut fields = Fields::new();
     for (at, row) in rows.iter().enumerate() {
@@ -486,7 +490,7 @@ fn odd_call(at: usize, e: &serde_json::Error) -> search::Error {
     search::Error::FieldValue { at, what }
 }
 
-/// What a document's calls of Clouseau's `index` came to.
+/// The fields that a document's calls of Clouseau's `index` produced.
 fn classic_fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     let mut fields = Fields::classic();
     for (at, row) in rows.iter().enumerate() {

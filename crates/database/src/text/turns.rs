@@ -1,9 +1,11 @@
 //! Which searches of text indexes run now, fairly among databases.
 //!
-//! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that heavy searches of a database
-//! do not delay its light ones. While it works it has a processor's place too, for a slice of time. Then the place goes to
-//! the database that has the fewest, so what a search costs another database is one slice, whatever it is asked for. Heavy searches
-//! work on threads with a lower priority: a flood of them leaves the processors to light searches and to other requests.
+//! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that
+//! heavy searches of a database do not delay its light ones. While it works it has a processor's
+//! place too, for a slice of time. Then the place goes to the database that has the fewest, so what
+//! a search costs another database is one slice, however expensive it is. Heavy searches work on
+//! threads with a lower priority: a flood of them leaves the processors to light searches and to
+//! other requests.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -23,7 +25,7 @@ const HEAVY_TURNS: usize = 16;
 const SHARE_PERCENT: usize = 50;
 /// Searches that wait for a turn, of each kind.
 const WAITING_MAX: usize = 1000;
-/// How long a search works before another one goes on.
+/// How long a search works before another one continues.
 const SLICE: Duration = Duration::from_millis(20);
 /// Places for each processor: some searches wait for the disk.
 const PLACES_PER_CORE: usize = 2;
@@ -35,7 +37,7 @@ const HEAVY_NICE: i32 = 5;
 /// How long a search may take, without the time that others take meanwhile.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A query that looks at more values than this is heavy.
+/// A query that examines more values than this is heavy.
 const LIGHT_VALUES_MAX: u64 = 200_000;
 /// A longer query is heavy.
 const LIGHT_BYTES_MAX: usize = 1 << 10;
@@ -45,14 +47,14 @@ const LIGHT_DOCS_MAX: usize = 50;
 /// These make a query look for many words, at positions, or for parts within parts.
 const HEAVY_SYNTAX: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
 
-/// What says how much a search costs.
+/// Properties of a search that determine its cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextCost<'a> {
     /// The query, in Lucene's syntax.
     pub q: &'a str,
     /// Fields that hits are sorted by, and fields and ranges that they are counted by.
     pub of_hit: usize,
-    /// Groups; each is searched by itself.
+    /// Groups; each is searched separately.
     pub groups: usize,
     /// Values that hits are narrowed to.
     pub values: usize,
@@ -65,7 +67,7 @@ pub struct TextCost<'a> {
 }
 
 impl TextCost<'_> {
-    /// Whether a search among this number of documents may take long.
+    /// Whether a search among this number of documents may be slow.
     fn is_heavy(&self, docs: u64) -> bool {
         let passes = 1 + self.groups as u64;
         let of_hit = 1 + self.of_hit as u64;
@@ -119,8 +121,8 @@ pub struct TextTurn {
 }
 
 impl TextTurn {
-    /// Does `work` in this turn. Work that has begun continues when the caller stops waiting for it, and holds the turn until it
-    /// ends. Returns `None` when it panics.
+    /// Does `work` in this turn. Work that has started continues when the caller stops waiting for
+    /// it, and holds the turn until it ends. Returns `None` when it panics.
     pub async fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,

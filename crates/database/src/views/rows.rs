@@ -31,14 +31,14 @@ pub struct ViewRows {
     pub total_rows: Option<u64>,
     /// Rows before the first one.
     pub offset: Option<u64>,
-    /// The update seq that the rows stand for, when it was asked for.
+    /// The update seq of the rows, when it was requested.
     pub update_seq: Option<String>,
     /// Whose documents are shown.
     pub(crate) seen: DatabaseAs,
     views: Vec<IndexView>,
     at: ViewAt,
     query: ViewQuery,
-    /// What is left, in order.
+    /// The remaining ranges, in order.
     ranges: Ranges,
     plan: Plan,
     skip: u64,
@@ -184,8 +184,8 @@ impl ViewRows {
         Ok(())
     }
 
-    /// Rows before the first one asked for, as CouchDB counts them with several ranges: in each shard those before the first
-    /// range that it has rows of, or before the last one.
+    /// Rows before the first requested one, as CouchDB counts them with several ranges: in each
+    /// shard those before the first range that it has rows of, or before the last one.
     fn rows_before(&self, whole: &PlaceRange) -> Result<u64, Error> {
         let view = self.at.view;
         self.sum(|v| {
@@ -206,7 +206,7 @@ impl ViewRows {
         })
     }
 
-    /// Begins the first range so many rows later.
+    /// Begins the first range at a later row.
     fn jump(&mut self, range: PlaceRange) -> Result<(), Error> {
         // With several shards a row's rank is the sum of its ranks in all: found by halving over one shard's rows in turn.
         let place = if let [v] = self.views.as_slice() {
@@ -547,8 +547,8 @@ impl ViewRows {
         Ok(row)
     }
 
-    /// The states of shards over a range, in the order of the rows that matter to the function: documents are spread over
-    /// shards by their ids, so a shard's number says nothing.
+    /// The states of shards over a range, in the order of the rows that matter to the function:
+    /// documents are spread over shards by their ids, so a shard's number is irrelevant.
     fn in_order(
         &self,
         function: usize,

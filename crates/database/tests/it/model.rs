@@ -360,7 +360,7 @@ fn storage_rev(n: u64) -> Rev {
     Rev::parse(&format!("0-{n}")).unwrap()
 }
 
-/// `PROPTEST_CASES` asks for more.
+/// `PROPTEST_CASES` can set more.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {

@@ -1,5 +1,5 @@
-//! Where the contents of attachments are: each shard has those of its own documents; in databases of earlier days the first
-//! shard has them all. Nobody but the files on disk shows the difference.
+//! Where the contents of attachments are stored: each shard has those of its own documents; in old
+//! databases the first shard has them all. Only the files on disk show the difference.
 
 mod disk;
 mod docs;
@@ -106,7 +106,7 @@ fn a_copy_is_made_while_its_source_goes() {
     assert_eq!(shards.len(), 2);
 }
 
-/// One of several that change the same documents, as often as it says.
+/// One of several tasks that change the same documents, `times` times.
 async fn change_at_random(db: &Arc<Database>, seed: u64, times: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..times {
