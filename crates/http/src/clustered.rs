@@ -1,5 +1,6 @@
-//! What is around requests on a server that is one of several: reads wait until this server has what was acknowledged elsewhere, and what
-//! they show waits until it is there to stay. Where this server cannot, another one answers.
+//! Handling of requests on a server that is one of several: reads wait until this server has
+//! applied acknowledged writes, and their responses wait until the data is final. If this server
+//! cannot answer, another one does.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
 
-/// What a request has to do with writes of other servers.
+/// The relation of a request to writes of other servers.
 enum Kind {
-    /// It is ordered by itself, or asks for what this server has.
+    /// It is ordered elsewhere, or reads state of this server only.
     Plain,
-    /// It has to know what was written, and shows nothing.
+    /// It must see acknowledged writes, and returns no data.
     Informed,
     /// It shows documents.
     Read,
@@ -53,8 +54,9 @@ impl Kind {
     }
 }
 
-/// Before somebody is recognised: this server knows, or knew a moment ago, what all servers share, as who is an admin. When it cannot find
-/// out, who reads is served by what it knew, and a change is made by another server, whose answer this is.
+/// Called before authentication: ensures that this server knows, or knew a moment ago, the shared
+/// state, such as the admins. If it cannot, reads use its last known state, and changes are made by
+/// another server, whose response this returns.
 pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Reply>, ApiError> {
     if is_of_this_node(req) {
         return Ok(None);
@@ -67,7 +69,8 @@ pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Repl
     }
 }
 
-/// What is asked of this node in particular, and what has to be answered whatever the others do.
+/// Whether a request is for this node in particular, or must be answered whatever the state of the
+/// others.
 fn is_of_this_node(req: &Request) -> bool {
     match req.row.cluster {
         Cluster::Node | Cluster::Local => true,
@@ -193,7 +196,7 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
     passed.ok_or_else(unavailable)
 }
 
-/// Has a node answer what is asked of it by its name.
+/// Forwards a request to a node by its name.
 pub async fn by_name(member: &Member, req: &mut Request, name: &str) -> Answer {
     let Some(node) = member.named(name) else {
         let reason = format!("no such node: {name}");
@@ -255,7 +258,8 @@ async fn pass_on(
     Ok(Some(reply))
 }
 
-/// How far what this server knows of users is; to be asked before somebody is recognised, or not. `None` where that is all there is.
+/// The extent of this server's knowledge of users; read it before authentication. `None` where
+/// there is no other server.
 pub fn users_seen(app: &App) -> Option<u64> {
     app.node.member()?;
     let name = &app.node.settings().chttpd_auth.authentication_db;
@@ -264,7 +268,8 @@ pub fn users_seen(app: &App) -> Option<u64> {
     Some(app.node.databases.get(name).map_or(0, seq))
 }
 
-/// Whether there is more to be known of users than by then: somebody was not recognised, who may be known elsewhere.
+/// Whether other servers know more about users than `before`: a user who was not recognised may be
+/// known there.
 pub async fn users_are_newer(app: &App, before: Option<u64>) -> bool {
     let (Some(member), Some(before)) = (app.node.member(), before) else {
         return false;

@@ -122,7 +122,7 @@ impl ApiError {
         )
     }
 
-    /// A revision that an attachment was to be added to or removed from is not there.
+    /// The revision to add an attachment to, or to remove one from, does not exist.
     pub fn missing_rev() -> Self {
         Self::new(409, "not_found", "missing_rev")
     }

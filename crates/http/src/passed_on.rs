@@ -17,8 +17,8 @@ use crate::app::App;
 /// How long a request waits for a connection to the own port.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Who answers clients' requests that other nodes pass on to this server, so many at a time. Each takes a connection to the server's
-/// own port.
+/// Answers clients' requests that other nodes forward to this server, at most `connections` at a
+/// time. Each uses a connection to the server's own port.
 pub fn passed_on(app: &Arc<App>, connections: usize) -> Arc<dyn Clients> {
     let connections = connections.clamp(1, Semaphore::MAX_PERMITS);
     Arc::new(Own {

@@ -1,4 +1,5 @@
-//! Shares of what a server has few of, by user and by database, so that one user or one database never has all of it.
+//! Shares of scarce resources, by user and by database, so that one user or one database never has
+//! all of them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ const FEEDS_OF_USER_PERCENT: usize = 100;
 /// A database has at most 19 times as many feeds as there are free places: 95 % when no other has any.
 const FEEDS_OF_DATABASE_PERCENT: usize = 1900;
 
-/// Who a user is, for shares: the name, or the address of a client without one. `None` for server admins, whose share is not limited.
+/// The owner of a user's share: the name, or the address of a client without one. `None` for server
+/// admins, whose share is not limited.
 fn sharer(user: &UserCtx, peer: Option<IpAddr>) -> Option<Arc<str>> {
     if user.is_admin() {
         return None;

@@ -3,19 +3,20 @@
 //! once typed into its dialog; only what comes back is kept from the page. So what changes something with such credentials
 //! is refused when it comes from a page of another origin, unless `[cors]` lets that page do so.
 //!
-//! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can set, counts first. It is only
-//! sent to HTTPS and local servers; elsewhere `Origin` has to name this server. Programs that are no browsers send neither.
+//! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can
+//! set, counts first. It is only sent to HTTPS and local servers; elsewhere `Origin` has to name
+//! this server. Programs other than browsers send neither.
 
 use hyper::header::{CONTENT_TYPE, ORIGIN};
 
 use crate::errors::ApiError;
 use crate::request::Request;
 
-/// CouchDB's name of the handler that looks at sessions.
+/// CouchDB's name of the handler of sessions.
 const BY_COOKIE: &str = "cookie";
-/// The same of the one that looks at tokens.
+/// CouchDB's name of the handler of tokens.
 const BY_TOKEN: &str = "jwt";
-/// What a form, or a script that does not ask, may send.
+/// Content types that a form, or a script without a preflight request, may send.
 const UNASKED_TYPES: [&str; 3] = [
     "application/x-www-form-urlencoded",
     "multipart/form-data",
@@ -27,7 +28,8 @@ pub fn changes(req: &Request) -> bool {
     !matches!(req.method.as_str(), "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether the request is sent with the knowledge of the one whose credentials it has. It is looked at as the client sent it.
+/// Whether the owner of the request's credentials intended it. Examine the request as the client
+/// sent it.
 pub fn may_change(req: &Request) -> bool {
     let cors = req.settings.cors.as_ref();
     match req.authenticated {

@@ -30,15 +30,16 @@ use crate::reply::{Body, StreamError};
 
 /// A connection or a request that waits for a place looks for one again after this time.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// Connections are chosen for newcomers of one kind this often: all are examined each time.
+/// Least time between two choices of connections to close, for newcomers of one kind: each examines
+/// all connections.
 const CHOOSE_EVERY_US: u64 = 20_000;
-/// Connections that were told to close and are still here are not waited for after this time.
+/// Longest wait for connections that have to close but are still open.
 const LEAVING_US_MAX: u64 = 500_000;
 /// While places became free within this time, requests wait for one.
 const PROGRESS_US: u64 = 100_000;
-/// A request waits for a place this long,
+/// Longest wait of a request for a place,
 const ADMISSION_TIME_MAX: Duration = Duration::from_secs(5);
-/// and a server admin's request this long until it is answered in the reserved one.
+/// and of a server admin's request, until it is answered in the reserved place.
 const ADMINS_TIME_MAX: Duration = Duration::from_millis(200);
 /// One of this many places is reserved,
 const RESERVED_PART: usize = 16;
@@ -48,7 +49,7 @@ const RESERVED_MAX: usize = 8;
 const REQUEST_US_MAX: u64 = 1_000_000;
 /// and a silent connection after this time, unless its address has half of the reserved places.
 const SILENCE_US_MAX: u64 = 20_000;
-/// A full server is logged this often.
+/// Least time between two log lines about a full server.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The places.
@@ -68,7 +69,7 @@ struct Taken {
     next: u64,
     /// Requests in reserved places that wait for another.
     waiting: Vec<Waiting>,
-    /// Those that were told to go, and are still here.
+    /// Connections that have to close, and are still open.
     leaving: usize,
     told_at_us: u64,
     /// When a place became free last.
@@ -92,7 +93,7 @@ struct Waiting {
     class: Class,
 }
 
-/// What a request in a reserved place gets.
+/// The result of a request in a reserved place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     Admitted,
@@ -101,7 +102,7 @@ enum Admission {
 }
 
 impl Default for Places {
-    /// As many as anybody wants.
+    /// Places without a limit.
     fn default() -> Places {
         Places {
             max: AtomicUsize::new(usize::MAX),
@@ -218,7 +219,8 @@ impl Places {
         }
     }
 
-    /// Finds a place that is not reserved for a request. False when there is none: the request is to be refused.
+    /// Finds a place that is not reserved for a request. Returns false if all are taken: the
+    /// request must be refused.
     pub(crate) async fn admit(&self, place: &Ticket, class: Class) -> bool {
         let seat = &place.seat;
         let newcomer = Newcomer {
@@ -396,7 +398,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// What the requests of a connection know of its place.
+/// A connection's place, as its requests see it.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     number: u64,
@@ -426,7 +428,7 @@ impl Place {
         }
     }
 
-    /// Whether it has been told to go, and can. A request may have come since.
+    /// Whether it has to close, and can. A request may have come since.
     fn leaves(&self) -> bool {
         match self.seat.leaves() {
             None => false,

@@ -1,7 +1,9 @@
-//! Who makes room when all places of connections are taken. A pure function of what the connections do.
+//! Decides which connections make room when all places are taken. A pure function of the
+//! connections' activities.
 //!
-//! Connections belong to groups: those with a login to their user, all others to their address. A group's share of the places is
-//! the same for all groups that have any. What is beyond a share goes first.
+//! Connections belong to groups: those with a login to their user, all others to their address. A
+//! group's share of the places is the same for all groups that have any. Connections beyond a share
+//! are closed first.
 
 use std::cmp::Reverse;
 
@@ -9,14 +11,14 @@ use rustc_hash::FxHashMap;
 
 /// At most one of this many connections is closed at a time, so that not all are examined for each that comes.
 const CLOSED_PART: usize = 16;
-/// A connection may be silent, or rest between two requests, this long before it makes room.
+/// A connection may be silent, or idle between two requests, for 1 s before it may be closed.
 pub const GRACE_US: u64 = 1_000_000;
 /// A stranger's request makes room for other strangers after this time: it mostly waits for its client.
 const REQUEST_GRACE_US: u64 = 10_000_000;
 /// Strangers may have one of this many places at the expense of users.
 const STRANGERS_PART: usize = 16;
 
-/// What a connection does.
+/// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
     /// It has not sent a request yet.
@@ -201,7 +203,7 @@ mod tests {
     const PROXY: u64 = 100;
     const ELSEWHERE: u64 = 101;
 
-    /// So many connections that have done this for some seconds.
+    /// Connections that have had this activity for some seconds.
     fn some(count: usize, group: u64, activity: Activity, age_s: u64) -> Vec<Occupant> {
         let occupant = Occupant {
             number: 0,

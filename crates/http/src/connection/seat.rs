@@ -1,4 +1,4 @@
-//! What is known of a connection that has a place: what it does, and for whom.
+//! The state of a connection that has a place: its activity, and its client.
 //!
 //! A request costs a few stores to memory that only its connection writes.
 
@@ -119,7 +119,7 @@ impl Seat {
         self.is_login.load(Relaxed)
     }
 
-    /// What it does at a time.
+    /// Its activity at a time.
     pub(super) fn occupant(&self, number: u64, now_us: u64) -> Occupant {
         let activity = match self.under_way.load(Acquire) {
             0 if self.has_asked.load(Relaxed) => Activity::Resting,
@@ -144,12 +144,12 @@ impl Seat {
         self.task.wake();
     }
 
-    /// Whether it has been told to close.
+    /// Whether it has to close.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Acquire) != STAYS
     }
 
-    /// Whether it closes now; `None` when it has not been told to.
+    /// Whether it closes now; `None` when it does not have to.
     pub(super) fn leaves(&self) -> Option<bool> {
         match self.leaving.load(Acquire) {
             STAYS => None,
@@ -158,7 +158,7 @@ impl Seat {
         }
     }
 
-    /// Lets it stay; returns whether it had been told to close.
+    /// Lets it stay; returns whether it had to close.
     pub(super) fn stay(&self) -> bool {
         self.leaving.swap(STAYS, AcqRel) != STAYS
     }

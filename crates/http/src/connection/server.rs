@@ -54,13 +54,14 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(10);
 pub(super) const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);
 /// Clients of HTTP/2 that answer no ping are gone.
 const PING_EVERY: Duration = Duration::from_secs(60);
-/// A connection that is silent for so long is asked for a sign of life by TCP,
+/// TCP probes a connection that was silent for 120 s,
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
-/// again and again, until it is given up; a client without power or network says no goodbye.
+/// and again every 30 s, until it is given up: a client without power or network does not close its
+/// connection.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.0 (Settee/", env!("CARGO_PKG_VERSION"), ")");
-/// Makes browsers ask for a name and a password.
+/// Makes browsers prompt for a name and a password.
 const CHALLENGE: &str = "Basic realm=\"server\"";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
@@ -69,11 +70,11 @@ const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// Where connections come in.
 pub struct Listeners {
-    /// Connections that say what they want at once.
+    /// Connections without TLS.
     pub http: TcpListener,
-    /// Connections that are secured first, and with what.
+    /// Connections with TLS, and its configuration.
     pub https: Option<(TcpListener, Arc<Tls>)>,
-    /// Where Prometheus asks for numbers without a login.
+    /// The port on which Prometheus reads metrics without a login.
     pub metrics: Option<TcpListener>,
     /// Connections of `http` and `https` that are open at a time: others make room, or wait.
     pub connections_max: Option<usize>,
@@ -224,7 +225,7 @@ fn accept(
     }));
 }
 
-/// What a connection speaks. Over TLS it was agreed on; elsewhere the first bytes tell.
+/// The protocol of a connection. With TLS it was negotiated; otherwise the first bytes show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoken {
     Unknown,
@@ -296,7 +297,7 @@ where
     }
 }
 
-/// What a client may send of one body before it is read, in HTTP/2.
+/// Bytes of one body that a client may send before they are read, in HTTP/2.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Longest request id that is taken from a client, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 36;
@@ -320,7 +321,8 @@ fn request_id(n: u64) -> HeaderValue {
     HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
 }
 
-/// A request that is being answered. Its client may go meanwhile: what is left of it is dropped then, and this tells of it.
+/// A request that is being answered. If its client goes away, the rest is dropped, and this reports
+/// it.
 struct UnderWay<'a> {
     app: &'a App,
     req: Request,
@@ -330,7 +332,7 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// What is told of it when its answer has ended.
+    /// The log record of it when its answer has ended.
     fn told(&self, status: u16, timing: Timing, head_us: u64) -> Told<'_> {
         let req = &self.req;
         Told {
@@ -538,7 +540,7 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     }
 }
 
-/// The body of a login that came in a reserved place is tried to be read this often.
+/// Most attempts to read the body of a login that came in a reserved place.
 const LOGIN_BODY_READS: usize = 4;
 
 /// Notes whose connection it is, and finds a place for a request that came in one of the reserved places.
@@ -625,8 +627,8 @@ fn is_only(req: &Request, path: &str) -> bool {
     req.row.path == path && req.segments.len() == 1
 }
 
-/// Returns an error as this client wants it: browsers are sent to the login page, unless they need
-/// a login for that page too.
+/// Returns an error in the form for this client: browsers are sent to the login page, unless they
+/// need a login for that page too.
 fn refuse(req: &Request, e: ApiError) -> Reply {
     let unauthorized = e.status == 401;
     let reason = e.reason.clone();
@@ -660,10 +662,12 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
     reply
 }
 
-/// A shorter answer is told of when its head is made: what is left of it then is in the socket's buffer, mostly.
+/// Shorter responses are logged when their head is made: the rest is then mostly in the socket's
+/// buffer.
 const WATCHED_FROM_BYTES: usize = 64 << 10;
 
-/// The response with the headers that every answer carries. The request is told of when the response's body has ended.
+/// The response with the headers that every response has. The request is logged when the response's
+/// body has ended.
 fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     let (app, req) = (under_way.app, &under_way.req);
     let timing = Timing {

@@ -1,4 +1,4 @@
-//! Many documents written at once: `_bulk_docs`.
+//! Many documents written in one request: `_bulk_docs`.
 
 use std::time::Instant;
 
@@ -53,7 +53,7 @@ async fn parse(
     }
 }
 
-/// Has an update made here, or, when it gives way, by threads of a lower priority.
+/// Runs an update here, or, when it gives way, on threads of a lower priority.
 async fn updated<T: Send + 'static>(
     app: &App,
     update: impl Future<Output = Result<T, database::Error>> + Send + 'static,
@@ -68,7 +68,7 @@ async fn updated<T: Send + 'static>(
     Ok(done.map_err(ApiError::worker_failed)??)
 }
 
-/// A task that ends when nobody waits for it.
+/// A task that ends when its caller stops waiting.
 struct Ends<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for Ends<T> {
@@ -180,8 +180,8 @@ fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {
     Reply::json(417, &Value::Array(refused))
 }
 
-/// One object a document; of replicated edits, whose `revs` are known, only those that failed. `accepted`: by fewer replicas
-/// than asked for.
+/// One object a document; of replicated edits, whose `revs` are known, only those that failed.
+/// `accepted`: by fewer replicas than requested.
 fn outcomes_json(
     ids: &[DocId],
     revs: &[Option<Rev>],

@@ -75,7 +75,7 @@ async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Byte
     }
 }
 
-/// What the query asks for; the filter is for [`filter`] to read.
+/// The parameters of the query; [`filter`] reads the filter.
 fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError> {
     let q = &req.query;
     let event_id = (kind == FeedKind::EventSource)
@@ -238,7 +238,7 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
 
 /// The changes of a database, for a feed that waits.
 struct LiveChanges {
-    /// Never waited for: whoever reads has the feed for itself.
+    /// Never contended: only one reader has the feed.
     changes: Arc<Mutex<Changes>>,
     kind: FeedKind,
     permission: Permission,

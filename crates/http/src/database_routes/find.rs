@@ -73,7 +73,7 @@ async fn read<T: Send + 'static>(
     .await
 }
 
-/// Has `work` read a body: one that may take long on a thread for blocking work.
+/// Lets `work` read a body; a body that may be slow is read on a thread for blocking work.
 pub async fn apart_if_long<T: Send + 'static>(
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,

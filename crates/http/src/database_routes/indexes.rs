@@ -137,7 +137,7 @@ async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiE
     removed
 }
 
-/// The revision, as JSON text, and the members that a write gives back.
+/// The revision, as JSON text, and the members that a write keeps.
 fn split(ddoc: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
     let Some(ddoc) = ddoc else {
         return (None, None);

@@ -109,7 +109,7 @@ impl GivenRows {
         Ok(())
     }
 
-    /// The listing that they ask for: a partition's is one of its own.
+    /// The requested listing: a partition's is a separate one.
     fn check(self, app: &App, access: &Access) -> Result<RowsQuery, ApiError> {
         let settings = app.settings();
         let mut q = self.query;
@@ -215,7 +215,8 @@ fn empty_query(listing: Listing) -> RowsQuery {
     }
 }
 
-/// What is local in a database with rules (checkpoints, say, of who replicates it) is for its admins.
+/// Local documents of a database with rules (checkpoints of its replicators, for example) are only
+/// for its admins.
 fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
     match listing {
         Listing::LocalDocs if !access.db.is_open() => Ok(access.require_admin()?),

@@ -31,7 +31,7 @@ static TURNS: LazyLock<Arc<Queue>> = LazyLock::new(|| {
     })
 });
 
-/// What is to be tried.
+/// The functions to try.
 enum Wanted {
     View(PreviewFunctions, PreviewDocs),
     Write(TriedWrite),
@@ -229,7 +229,7 @@ fn docs(body: &[u8]) -> Result<PreviewDocs, ApiError> {
     }
 }
 
-/// A member that is there, and not null.
+/// A member that exists, and is not null.
 fn present<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     member(object, name).filter(|value| *value != b"null")
 }

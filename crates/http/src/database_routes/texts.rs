@@ -1,4 +1,4 @@
-//! What the interfaces of text indexes, `search` and `nouveau`, have in common.
+//! Common parts of the interfaces of text indexes, `search` and `nouveau`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -27,10 +27,10 @@ pub const INCLUDED_MAX: usize = 1000;
 /// Groups when a request does not say how many, and the most.
 pub const GROUP_LIMIT: usize = 10;
 pub const GROUP_LIMIT_MAX: u64 = 200;
-/// Fragments of a text at most, and the longest, in characters: nobody reads more.
+/// Most fragments of a text, and the longest one, in characters.
 pub const HIGHLIGHTS_MAX: u64 = 1000;
 pub const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
-/// What stands before and behind words that were found, each, in bytes: it stands there for every word.
+/// Most bytes of the text before and of the text after a match: each match has them.
 const HIGHLIGHT_TAG_BYTES_MAX: usize = 256;
 
 /// A text index of a design document.
@@ -47,7 +47,7 @@ pub async fn index_of(
     blocking(move || Ok(db.text_index(&design, flavour, &name)?)).await
 }
 
-/// An answer counts so much for each hit.
+/// Checks that at most `max` are requested: each one enlarges every hit.
 pub fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
     match n > max {
         true => Err(ApiError::bad_request(format!("at most {max} {what}"))),
@@ -55,7 +55,7 @@ pub fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
     }
 }
 
-/// What is to stand before or behind words that were found.
+/// Checks the text before or after a match.
 pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
     within(
         tag.len(),
@@ -151,7 +151,7 @@ pub async fn within_wait<T>(turn: impl Future<Output = Result<T, Busy>>) -> Resu
         _ => Err(ApiError::busy("too many searches run or wait".to_owned())),
     }
 }
-/// An index whose definition changed while a request waited for it is looked for anew so many times.
+/// Most attempts to find an index whose definition changes while a request waits for it.
 const LOOKS_MAX: usize = 5;
 
 /// A text index of a design document, brought up to date if it is to be.
@@ -176,7 +176,8 @@ pub async fn current_index(
     Err(database::Error::ShuttingDown.into())
 }
 
-/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
+/// The documents of the hits, in their current state; null for deleted ones, and for those that the
+/// user may not see.
 pub fn documents(
     db: &database::DatabaseAs,
     answer: &TextAnswer,
@@ -237,7 +238,8 @@ pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError>
 /// A hit as it is answered.
 #[derive(Serialize)]
 pub struct ShownHit {
-    /// As it was written: it may be deeper than what is read here, and its numbers are its own.
+    /// As it was written: it may be nested more deeply than the parser allows, and its numbers stay
+    /// unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doc: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]

@@ -38,7 +38,8 @@ impl View {
         Ok(View { design, at, index })
     }
 
-    /// Checks a query against the view, as CouchDB does, and waits for the index when the query wants that.
+    /// Checks a query against the view, as CouchDB does, and waits for the index when the query
+    /// requires that.
     pub async fn open(
         &self,
         app: &App,
@@ -344,7 +345,7 @@ async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Resu
     Ok(())
 }
 
-/// Asks for leave to make a piece of an answer, if reduce functions run for it.
+/// Requests permission to make a piece of a response, if reduce functions run for it.
 fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + Send + 'static {
     let (languages, database) = (access.db.languages().clone(), access.db.name().clone());
     move || match runs_functions {
@@ -353,7 +354,7 @@ fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + 
     }
 }
 
-/// What stands around the rows.
+/// The text around the rows.
 struct RowsBody {
     rows: ViewRows,
     begun: bool,
@@ -455,7 +456,7 @@ pub fn compact(access: &Access, id: &str) -> Answer {
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-/// What `_info` says of a view's map function.
+/// The description of a view's map function in `_info`.
 fn projection(members: Result<String, String>) -> Value {
     match members {
         Ok(paths) => json!({

@@ -25,17 +25,17 @@ use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// About so many bytes of output wait for the client; then the function does.
+/// About 256 KiB of output may wait for the client; then the function waits.
 const WAITING_BYTES_MAX: usize = 256 << 10;
-/// What a piece takes besides its text, in bytes.
+/// Memory of a piece without its text, in bytes.
 const PIECE_BYTES: usize = 128;
-/// When a client takes nothing for so long its function ends, since a thread and a process wait with it; the answer is cut
-/// short.
+/// When a client takes nothing for 60 s its function ends, since a thread and a process wait with
+/// it; the answer is cut short.
 const STALL_TIME_MAX: Duration = Duration::from_secs(60);
-/// So much a client has to take on average, beyond what it may stall.
+/// A client must take 1 KiB per second on average, besides the time that it may stall.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 
-/// The rows that a list function asks for. Called on a blocking thread, one after another.
+/// The rows for a list function. Called on a blocking thread, one after another.
 pub trait ListRows: Send {
     /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
     fn head(&mut self) -> Result<Vec<u8>, ApiError>;
@@ -209,7 +209,7 @@ fn run(
     }
 }
 
-/// What a list function gives.
+/// A piece of a list function's output.
 enum Piece {
     Start(Vec<u8>),
     /// With the room that it takes until the client has it.
@@ -244,7 +244,7 @@ impl Io<'_> {
         self.to.send(piece).map_err(|_| gone())
     }
 
-    /// Waits until the client has taken enough for so many bytes more.
+    /// Waits until the client has taken enough to leave room for these bytes.
     fn wait_for_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, FunctionError> {
         self.given.set(self.given.get() + bytes as u64);
         let bytes = (bytes + PIECE_BYTES).min(WAITING_BYTES_MAX);
@@ -329,7 +329,7 @@ async fn answer(mut pieces: Pieces, etag: &str, policy: Option<&str>) -> Answer 
 enum Gathered {
     More,
     End,
-    /// There is more, but nobody makes it.
+    /// The response is not complete, but its function has ended.
     Stalled,
 }
 

@@ -1,4 +1,4 @@
-//! What becomes of the response object of a show, list, update or rewrite function.
+//! From the response object of a show, list, update or rewrite function to a reply.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -216,7 +216,7 @@ pub fn show(reply: &[u8], etag: &str, policy: Option<&str>) -> Result<Reply, Api
     Ok(head.with_body(Body::Full(body)))
 }
 
-/// The head of a list's reply, from what `start` was given.
+/// The head of a list's reply, from the argument of `start`.
 pub fn list(response: &[u8], etag: &str, policy: Option<&str>) -> Result<Head, ApiError> {
     let response: Map<String, Value> =
         serde_json::from_slice(response).map_err(|_| unexpected(response))?;
@@ -225,7 +225,7 @@ pub fn list(response: &[u8], etag: &str, policy: Option<&str>) -> Result<Head, A
     Ok(head)
 }
 
-/// What an update function wants.
+/// The result of an update function.
 #[derive(Debug)]
 pub struct Update {
     /// The document to save, as the function gave it.
@@ -233,7 +233,7 @@ pub struct Update {
     response: Map<String, Value>,
 }
 
-/// What became of an update function's document.
+/// The outcome of writing an update function's document.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
     pub id: &'a str,
@@ -270,7 +270,7 @@ impl Update {
     }
 }
 
-/// The reply of a rewrite function that answers by itself.
+/// The reply of a rewrite function that answers without a target.
 pub(super) fn of_rewrite(
     code: u16,
     headers: &Map<String, Value>,
@@ -285,7 +285,7 @@ pub(super) fn of_rewrite(
     Ok(head.with_body(Body::Full(body)))
 }
 
-/// What tells two answers of a show or list apart: the function, what it saw, and who asked.
+/// Distinguishes the answers of a show or list: the function, its arguments, and the user.
 pub fn etag(parts: &[&str], user: &auth::UserCtx) -> String {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();

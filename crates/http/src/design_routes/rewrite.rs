@@ -15,7 +15,8 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use node::{Query, encode_into, parse_json};
 
-/// So many `..` may a rule have in its `to`: enough to reach the database, unless `[chttpd] secure_rewrites` is false.
+/// Most `..` in a rule's `to`: enough to reach the database, unless `[chttpd] secure_rewrites` is
+/// false.
 const PARENTS_MAX: usize = 2;
 
 /// Query parameters that are JSON.
@@ -36,13 +37,15 @@ pub struct Base<'a> {
 pub struct Target {
     /// Path and query, encoded.
     pub uri: String,
-    /// What a rewrite function changed besides; `None` and empty where the request is to stay as it is.
+    /// Changes of a rewrite function besides the path; `None` and empty where the request stays
+    /// unchanged.
     pub method: Option<String>,
     pub headers: Vec<(String, String)>,
     pub body: Option<Bytes>,
 }
 
-/// Whether a header is the client's or a proxy's alone to send: who asks, from where, and how the message is framed.
+/// Whether only the client or a proxy may set a header: the user, the address, and the framing of
+/// the message.
 pub fn is_the_clients(name: &HeaderName) -> bool {
     const OWN: [HeaderName; 11] = [
         AUTHORIZATION,
@@ -70,9 +73,9 @@ pub fn is_the_clients(name: &HeaderName) -> bool {
     OWN.contains(name) || prefixes.iter().any(|prefix| name_text.starts_with(prefix))
 }
 
-/// What a rewrite function wants.
+/// The result of a rewrite function.
 pub enum Led {
-    /// The function knows of no rule for this request.
+    /// The function has no rule for this request.
     Nowhere,
     Forward(Target),
     Respond(Reply),
@@ -87,7 +90,8 @@ pub fn check_limit(done: u64, limit: u64) -> Result<(), ApiError> {
     }
 }
 
-/// A design document without rewrites, or a rewrite function that knows of no rule.
+/// The error of a design document without rewrites, or of a rewrite function without a matching
+/// rule.
 pub fn no_rules() -> ApiError {
     ApiError::new(404, "rewrite_error", "Invalid path.")
 }
@@ -116,8 +120,8 @@ struct Rule<'a> {
 /// Variables and their values, the first of a name counting.
 type Bindings = Vec<(String, Value)>;
 
-/// The target of the first rule that fits, `None` when there is none. One bad rule spoils all, as in CouchDB.
-/// `path` are the decoded segments after `_rewrite`.
+/// The target of the first rule that matches, or `None`. One invalid rule makes all of them fail,
+/// as in CouchDB. `path` are the decoded segments after `_rewrite`.
 pub fn apply(
     base: Base<'_>,
     rules: &[Value],
@@ -365,7 +369,7 @@ impl UriPath {
 
 // ---- functions
 
-/// What a rewrite function's reply means: `["ok", {…}]` or `["no_dispatch_rule"]`.
+/// The meaning of a rewrite function's reply: `["ok", {…}]` or `["no_dispatch_rule"]`.
 /// `policy` as for other functions' answers.
 pub fn of_function(
     base: Base<'_>,

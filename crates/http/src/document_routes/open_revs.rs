@@ -18,16 +18,17 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// About so many bytes are made at a time of a document whose tree is read again each time.
+/// About this number of bytes is made in one piece of a document whose tree is read again for each
+/// piece.
 const WIDE_CHUNK_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Content type of a part that is not a document.
 pub const ERROR_PART: &str = "application/json; error=\"true\"";
 
-/// Which revisions the query asks for; `None` when it is for one document.
+/// The revisions that the query requests; `None` when it is for one document.
 ///
 /// # Errors
-/// 400 when it is no list of revisions.
+/// 400 when it is not a list of revisions.
 pub fn asked(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
     match query.get("open_revs") {
         None => Ok(None),
@@ -250,5 +251,5 @@ pub fn has_piece(reader: &RevsReader, parts: &Parts) -> bool {
     parts.text_bytes() >= enough || parts.count() >= PARTS_MAX
 }
 
-/// About so many parts are made at a time: each attachment's reader takes memory.
+/// Most parts of one piece, about: each attachment's reader takes memory.
 pub const PARTS_MAX: usize = 512;

@@ -1,4 +1,5 @@
-//! What the process takes of its machine: memory, processors, files, disk, and how long the queues in it are.
+//! The process's use of its machine: memory, processors, files, disk, and the lengths of its
+//! queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use crate::app::App;
 pub struct MemoryPart {
     /// Its name in metrics.
     pub name: &'static str,
-    /// What it may take, what it takes now, and the most that it took, in bytes.
+    /// Limit, current and largest use, in bytes.
     pub budget: u64,
     /// See `budget`.
     pub used: u64,
@@ -81,7 +82,7 @@ pub fn open_files() -> u64 {
     count.map_or(0, |n| n as u64)
 }
 
-/// Work that waits, by what it waits for.
+/// Waiting work, by queue.
 pub fn queues(app: &App) -> [(&'static str, u64); 4] {
     let databases = &app.node.databases;
     [
@@ -113,14 +114,15 @@ pub struct CpuTimes {
     pub workers: f64,
 }
 
-/// What was seen of threads and processes, so that nothing told ever falls: those that end take their times with them.
+/// The last figures of threads and processes, so that no reported sum ever falls: the time of those
+/// that end is no longer readable.
 #[derive(Default)]
 struct Seen {
     /// Name and ticks of each thread, when it was seen last. Whole numbers, whose sums do not depend on their order.
     threads: HashMap<i32, (String, u64)>,
     /// Ticks of threads that have ended, by name.
     ended: BTreeMap<String, u64>,
-    /// The most that was told of workers, in ticks.
+    /// The largest reported sum of workers, in ticks.
     workers: u64,
 }
 
@@ -143,8 +145,8 @@ impl Seen {
     }
 }
 
-/// What the process and those that it started took so far; none when `/proc` does not tell. A thread that ends between two calls is
-/// counted up to the first.
+/// Processor times of the process and of its child processes so far; `None` when `/proc` is not
+/// readable. A thread that ends between two calls is counted up to the first.
 pub fn cpu_times() -> Option<CpuTimes> {
     static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
     let me = Process::myself().ok()?;

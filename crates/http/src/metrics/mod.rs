@@ -1,4 +1,4 @@
-//! What is counted of requests, and how the numbers are told.
+//! Counters of requests, and their output.
 //!
 //! Requests are counted when their bodies have ended: [`ending`]. [`routes::Class`] has the classes that are counted separately, [`catalogue`] is
 //! the list of all metrics, [`prometheus`] and [`tree`] are its two forms.
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use routes::{CLASSES, Class};
 use telemetry::{Tick, distribution};
 
-/// The methods that are told apart; others are the last.
+/// The methods that are counted separately; others are the last.
 pub const METHODS: [&str; 8] = [
     "COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "other",
 ];
@@ -36,7 +36,7 @@ const STATUS_MAX: u16 = 599;
 /// Parts of the counters, so that threads seldom meet at one. A part has some 26 KB for each class that it has seen.
 const PARTS: usize = 8;
 
-/// What was counted.
+/// All counters.
 pub struct Stats {
     parts: [Part; PARTS],
     /// Requests whose heads were read, and a random number: where their ids begin.
@@ -55,7 +55,7 @@ pub struct Socket {
     pub address: SocketAddr,
     /// With TLS.
     pub is_secured: bool,
-    /// The same socket once more, to be asked what the kernel counts of it.
+    /// A duplicate of the socket, to read the kernel's counters of it.
     pub descriptor: OwnedFd,
 }
 
@@ -63,7 +63,7 @@ pub struct Socket {
 #[repr(align(128))]
 struct Part(Mutex<Counts>);
 
-/// What was counted of requests.
+/// Counters of requests.
 #[derive(Clone)]
 pub struct Counts {
     /// Requests that were answered, or whose clients had gone before.
@@ -221,7 +221,7 @@ impl Counts {
         all
     }
 
-    /// What was counted of a class, if it had requests.
+    /// Counters of a class, if it had requests.
     pub fn route(&self, route: Class) -> Option<&OfRoute> {
         self.routes[route as usize].as_deref()
     }
@@ -302,7 +302,8 @@ impl Stats {
             .collect()
     }
 
-    /// Connections that the kernel dropped since the start, since too many waited to be accepted. `None` when it does not tell.
+    /// Connections that the kernel dropped since the start, since too many waited to be accepted.
+    /// `None` when unknown.
     pub fn connections_dropped(&self) -> Option<u64> {
         let sockets = self.sockets.lock();
         let of = |socket: &Socket| telemetry::dropped_connections(socket.descriptor.as_fd());
@@ -347,7 +348,7 @@ impl Stats {
         all
     }
 
-    /// Who is used.
+    /// The used databases and indexes.
     pub fn usage(&self) -> usage::Usage {
         let mut all = usage::Usage::default();
         for part in &self.parts {

@@ -16,7 +16,7 @@ use crate::reply::answers::{Answers, Held};
 use crate::reply::stream::LONG_BYTES;
 use crate::shares::OpenFeed;
 
-/// What the feeds `normal` and `longpoll` begin with.
+/// The beginning of the feeds `normal` and `longpoll`.
 pub const HEAD: &[u8] = b"{\"results\":[\n";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -160,28 +160,28 @@ pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
     Ok(number)
 }
 
-/// What a live feed shows.
+/// The contents of a live feed.
 pub trait LiveSource: Send + 'static {
-    /// Appends a piece of what there is; false when that was all.
+    /// Appends a piece of the available rows; returns false when that was all.
     fn read(&mut self, out: &mut Vec<u8>) -> impl Future<Output = Result<bool, ApiError>> + Send;
 
     /// How many rows were read.
     fn rows(&self) -> u64;
 
-    /// Whether nothing comes after what was read, whatever happens.
+    /// Whether no row can follow, whatever happens.
     fn is_final(&self) -> bool;
 
-    /// Looks at what there is now.
+    /// Takes a snapshot of the current state.
     fn refresh(&mut self) -> Result<(), ApiError>;
 
-    /// Lets go of what it looks at while the feed waits.
+    /// Releases the snapshot while the feed waits.
     fn release(&mut self);
 
     /// Appends what the feed ends with.
     fn write_end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError>;
 }
 
-/// What was read of a database. That of a deleted one is over as if it had timed out.
+/// Returns the result of reading a database. The feed of a deleted one ends as after a time-out.
 pub fn until_deleted<T: Default>(read: Result<T, database::Error>) -> Result<T, ApiError> {
     match read {
         Err(database::Error::NoDatabase) => Ok(T::default()),
@@ -352,7 +352,7 @@ impl<S: LiveSource> LiveFeed<S> {
         }
     }
 
-    /// The feed has come to its end, or a longpoll has something to tell.
+    /// Whether the feed has come to its end, or a longpoll has a row.
     fn has_enough(&self) -> bool {
         self.source.is_final() || self.kind == FeedKind::Longpoll && self.source.rows() > 0
     }

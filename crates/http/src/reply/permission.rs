@@ -14,8 +14,8 @@ pub struct Permission {
     node: Arc<Node>,
     db: Arc<Database>,
     user: Arc<UserCtx>,
-    /// The user has a document, or is an admin of the configuration: who comes by a token or by a proxy has the roles that it
-    /// says.
+    /// Whether the user has a document, or is an admin of the configuration. Others, with a token
+    /// or through a proxy, have the roles that these name.
     has_account: bool,
     security: Arc<str>,
     /// Updates of the users' database.

@@ -1,6 +1,7 @@
-//! What a proxy says it was asked for, in headers whose names are settings (`[chttpd] x_forwarded_host`, `x_forwarded_proto`,
-//! `x_forwarded_ssl`), by CouchDB's rules; below which path it has the server (`x_forwarded_prefix`), and who asked it
-//! (`trusted_proxies`), which CouchDB does not ask.
+//! The host and protocol of the original request, from a proxy's headers whose names are settings
+//! (`[chttpd] x_forwarded_host`, `x_forwarded_proto`, `x_forwarded_ssl`), by CouchDB's rules; the
+//! path below which the proxy has the server (`x_forwarded_prefix`), and the client's address
+//! (`trusted_proxies`), which CouchDB does not have.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +14,7 @@ use crate::request::host::{Hosts, is_authority};
 
 /// The header in which each proxy adds the address that asked it.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// A longer path is none that somebody put a server below.
+/// Longest path of a server below a proxy.
 const PREFIX_BYTES_MAX: usize = 256;
 
 /// The headers' names.
@@ -31,7 +32,7 @@ pub struct Forwarded {
 
 impl Forwarded {
     /// # Errors
-    /// As [`Hosts::of`], and a proxy that is no address and no network.
+    /// As [`Hosts::of`], and a proxy that is neither an address nor a network.
     pub fn of(settings: &Chttpd) -> Result<Forwarded, ConfigError> {
         Ok(Forwarded {
             host: settings.x_forwarded_host.clone(),
@@ -43,13 +44,13 @@ impl Forwarded {
         })
     }
 
-    /// The host that the proxy's client named. What is no host, or none of ours, counts for nothing: without a proxy that sets
-    /// it, the header is the client's own.
+    /// The host that the proxy's client named. Invalid hosts, and hosts that are not allowed, are
+    /// ignored: without a proxy that sets the header, it is the client's own.
     pub fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         value(headers, &self.host).filter(|host| is_authority(host) && self.allows(host))
     }
 
-    /// Whether this host is one of ours.
+    /// Whether this host is allowed.
     pub fn allows(&self, host: &str) -> bool {
         self.hosts.allow(host)
     }
@@ -70,8 +71,8 @@ impl Forwarded {
         }
     }
 
-    /// The client's address: of all that `X-Forwarded-For` names, the nearest that is no proxy of ours. Those farther away are
-    /// that client's word.
+    /// The client's address: of all those in `X-Forwarded-For`, the nearest that is not a trusted
+    /// proxy. Those farther away may be invented by that client.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if self.proxies.is_empty() {
             return peer;

@@ -1,5 +1,6 @@
-//! Which host a request is for: whether it says so as it must, and whether it is one of ours (`[chttpd] allowed_hosts`).
-//! What a client names comes back in `Location`, and a page whose name was made to lead here (DNS rebinding) names itself.
+//! The host of a request: whether it is given as required, and whether it is allowed (`[chttpd]
+//! allowed_hosts`). The host is returned in `Location`; and a page whose name was made to resolve
+//! to this server (DNS rebinding) sends its own name.
 
 use config::ConfigError;
 use config::settings::Chttpd;
@@ -81,8 +82,8 @@ fn name_of(authority: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Whether this is a host, perhaps with a port, and nothing else. Of what the grammar of URLs allows in names only what names
-/// are made of is taken.
+/// Whether this is a host, perhaps with a port, and nothing else. Of the characters that URLs allow
+/// in names, only those of host names are accepted.
 pub fn is_authority(text: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     let (host_len, is_host) = match text.strip_prefix('[').map(|v6| v6.split_once(']')) {

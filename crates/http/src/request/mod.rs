@@ -35,11 +35,11 @@ use crate::settings::Settings;
 use node::Rewritten;
 use node::{Query, encode_into, segments_with};
 
-/// After an error, this much of the body is read and thrown away so that the connection can go on.
+/// After an error, this much of the body is read and discarded so that the connection can continue.
 const DRAIN_BYTES_MAX: u64 = 1 << 20;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
-/// The same when there was no memory for the body, which is no fault of the client's: many read no answer before they have sent
-/// everything.
+/// Most bytes to read and discard when there was no memory for the body, which is not the client's
+/// fault: many clients read no response before they have sent everything.
 const UNTAKEN_BYTES_MAX: u64 = 1 << 30;
 const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -55,14 +55,14 @@ pub struct Request {
     /// The row of the route table that the path has.
     pub row: &'static Row,
     route: Option<Route>,
-    /// What `+` is in a path.
+    /// Whether `+` in a path is a space.
     pub plus_is_space: bool,
     pub query: Query,
     /// The query as sent.
     pub raw_query: Option<String>,
-    /// The path that the client asked for, when rewrite rules led elsewhere since.
+    /// The path of the client, if rewrite rules changed it.
     pub requested_path: Option<String>,
-    /// What a rewrite made of it, which bounds what it may do.
+    /// The rewrite, which bounds the request's rights.
     pub rewritten: Option<Rewritten>,
     /// How many times it was rewritten.
     pub rewrites: u64,
@@ -72,7 +72,7 @@ pub struct Request {
     pub user: Arc<UserCtx>,
     /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
     pub authenticated: Option<&'static str>,
-    /// The session's cookie is old enough to be given anew, for this login.
+    /// The session's cookie is old enough to be renewed, for this login.
     pub renew: Option<Login>,
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
@@ -86,7 +86,7 @@ pub struct Request {
     pub traced: Option<Traced>,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
-    /// How long finding out who asks took, in microseconds.
+    /// Time of authentication, in microseconds.
     pub auth_us: u64,
     /// Bytes of the body that were read, inflated.
     pub body_bytes: u64,
@@ -94,11 +94,11 @@ pub struct Request {
     pub is_of_database: bool,
     /// Documents that were read by their ids.
     pub document_reads: u64,
-    /// What it asks of an index.
+    /// Its use of an index.
     pub detail: Option<Arc<Detail>>,
     /// Documents that a bulk brought.
     pub bulk_docs: Option<u64>,
-    /// What was in force when it came.
+    /// The settings at its start.
     pub settings: Arc<Settings>,
     body: Source,
     bodies: Arc<Bodies>,
@@ -106,11 +106,11 @@ pub struct Request {
     pub answers: Answers,
     /// Memory that its answer has until it ends.
     held: Vec<Held>,
-    /// What its body was stays in memory as long as its answer takes.
+    /// Whether its body stays in memory until the end of its response.
     is_kept: bool,
-    /// What its body takes of them, until the request is answered.
+    /// Its body's room, until the request is answered.
     room: Option<Room>,
-    /// What the text before its attachments takes.
+    /// The room of the text before its attachments.
     text_room: Option<Room>,
     /// There was no memory for its body.
     is_untaken: bool,
@@ -207,7 +207,8 @@ impl Request {
         self.header(&ACCEPT).unwrap_or("")
     }
 
-    /// Whether `If-None-Match` names this ETag. CouchDB wants it quoted, takes `W/`, and does not know `*`.
+    /// Whether `If-None-Match` names this ETag. CouchDB requires quotes, accepts `W/`, and does not
+    /// know `*`.
     pub fn none_match(&self, etag: &str) -> bool {
         self.header(&IF_NONE_MATCH).is_some_and(|list| {
             list.split(',').any(|e| {
@@ -405,15 +406,16 @@ impl Request {
         Ok(())
     }
 
-    /// What was in the body is taken out of it, and waits for something else: others may have its room.
+    /// Releases the room of the body, which was parsed, while the request waits for something else.
     pub fn give_room_back(&mut self) {
         self.room = None;
     }
 
-    /// Takes memory for what the answer is made by until it ends: a selector, ids or keys of so many bytes.
+    /// Takes memory for parameters that the response needs until it ends: a selector, ids or keys
+    /// of this size.
     ///
     /// # Errors
-    /// 413 when that is too much, 503 when none came free in time.
+    /// 413 when that is too much, 503 when too little was freed in time.
     pub async fn keep(&mut self, bytes: usize) -> Result<(), ApiError> {
         let bytes = bytes as u64;
         if bytes > FREE_BYTES {
@@ -433,7 +435,7 @@ impl Request {
         self.is_kept = true;
     }
 
-    /// What the answer has of memory until it ends.
+    /// The response's memory until it ends.
     pub fn take_held(&mut self) -> Keeps {
         let held = std::mem::take(&mut self.held);
         Keeps::new(held, self.room.take().filter(|_| self.is_kept))
@@ -452,7 +454,7 @@ impl Request {
         self.body = Source::Memory(body);
     }
 
-    /// Asks for another path and query in place of the client's.
+    /// Replaces the client's path and query.
     pub fn lead_to(&mut self, uri: &str) {
         let (path, query) = match uri.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -521,7 +523,7 @@ impl Request {
         format!("{scheme}://{}", self.host())
     }
 
-    /// The path below which the client has this server: empty, unless a proxy says another.
+    /// The path below which the client has this server: empty, unless a proxy sets another.
     pub fn prefix(&self) -> &str {
         self.settings.forwarded.prefix(&self.headers)
     }

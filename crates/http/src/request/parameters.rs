@@ -14,7 +14,7 @@ pub enum Params<'a> {
 }
 
 impl Params<'_> {
-    /// Those of a GET or POST: what the query string says counts more.
+    /// The parameters of a GET or POST: the query string takes precedence.
     pub fn of<'a>(req: &'a Request, body: Option<&'a Map<String, Value>>) -> Vec<Params<'a>> {
         let body = body.into_iter().map(Params::Body);
         body.chain([Params::Query(&req.query)]).collect()
@@ -38,7 +38,7 @@ pub enum Given<'a> {
 }
 
 impl Given<'_> {
-    /// Text as it is; JSON that is no string as JSON.
+    /// A text unchanged; other JSON as JSON text.
     pub fn text(self) -> String {
         match self {
             Given::Text(t) => t.to_owned(),
@@ -105,8 +105,8 @@ impl Given<'_> {
         ApiError::query_parse(format!("{what}: {shown}"))
     }
 
-    /// Checks a parameter of the choice of replicas and of when the index is brought up to date, which change nothing about
-    /// listings by id. False when `name` is none.
+    /// Checks a parameter of the choice of replicas and of when the index is brought up to date,
+    /// which change nothing about listings by id. Returns false for other names.
     pub fn check_freshness(self, name: &str) -> Result<bool, ApiError> {
         let known: &[&str] = match name {
             "stable" => &["true", "false"],
@@ -131,7 +131,7 @@ pub struct GivenGrouping {
 }
 
 impl GivenGrouping {
-    /// What both say together, in whichever order they are given: the level counts more.
+    /// Combines both, in whichever order they are given: the level takes precedence.
     pub fn grouping(self) -> Result<Grouping, ApiError> {
         Ok(Grouping::of(self.group, self.level)?)
     }

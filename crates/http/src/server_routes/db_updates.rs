@@ -99,7 +99,7 @@ struct DbUpdates {
 }
 
 impl DbUpdates {
-    /// Appends a piece of what there is; false when that was all.
+    /// Appends a piece of the available rows; returns false when that was all.
     fn append(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         if self.left == 0 {
             return Ok(false);

@@ -23,12 +23,12 @@ use crate::request::Request;
 /// The longest profile, in seconds.
 const SECONDS_MAX: u64 = 300;
 const SECONDS: u64 = 10;
-/// Not a divisor of what a server does at round intervals.
+/// Samples per second; not a divisor of the frequencies at which a server works periodically.
 const HZ: u32 = 99;
-/// Says how good a profile is.
+/// Has the quality of a profile.
 const TOLD: HeaderName = HeaderName::from_static("x-settee-profile");
 
-/// What is profiled.
+/// The subject of a profile.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     /// Processor time.
@@ -44,7 +44,7 @@ enum Format {
     Pprof,
 }
 
-/// What somebody asks for.
+/// Parameters of a profile.
 #[derive(Clone, Copy)]
 struct Wish {
     of: Of,

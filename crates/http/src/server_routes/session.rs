@@ -44,7 +44,7 @@ fn info(app: &App, req: &Request) -> Answer {
     ))
 }
 
-/// What a login says.
+/// The contents of a login request.
 struct Credentials {
     name: String,
     password: String,

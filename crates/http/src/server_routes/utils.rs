@@ -17,10 +17,11 @@ type Answer = Result<Reply, ApiError>;
 /// policy keeps them from running anything; sounds and films from memory, as `blob:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; \
                       connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
-/// What `[chttpd_auth] authentication_redirect` names by default, as in CouchDB: where browsers are sent to log in.
+/// Default of `[chttpd_auth] authentication_redirect`, as in CouchDB: the page to which browsers
+/// are sent to log in.
 const SESSION_PAGE: &str = "session.html";
 
-/// `/_utils` leads to `/_utils/`, which is the first page; the other files lie beside it.
+/// `/_utils` redirects to `/_utils/`, the first page; the other files are next to it.
 pub fn route(req: &Request, path: &[String]) -> Answer {
     let name = match (path, req.path.ends_with('/')) {
         ([], false) => return Ok(moved(req)),
@@ -46,7 +47,7 @@ fn with_query(req: &Request, to: &str) -> String {
     }
 }
 
-/// Relative to what was asked for: below whatever path a proxy has the server.
+/// A redirect relative to the request's path: below whatever path a proxy has the server.
 fn led(status: u16, to: &str) -> Reply {
     Reply::text(status, "text/html; charset=utf-8", "").location(to)
 }

@@ -14,7 +14,7 @@ use node::Node;
 const BASIC: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 const HEAD_TIME_MAX: Duration = Duration::from_millis(200);
-/// Nobody waits this long: a test that would hang fails instead.
+/// Longest wait of a test: one that would hang fails instead.
 const READ_TIME_MAX: Duration = Duration::from_secs(60);
 
 static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {

@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 /// `admin:secret`
 const BASIC: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
-/// Nobody waits this long: a test that would hang fails instead.
+/// Longest wait of a test: one that would hang fails instead.
 const READ_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// One server for all tests of this file.

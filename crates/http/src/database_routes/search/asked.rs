@@ -1,4 +1,5 @@
-//! What is asked of `_search/{index}`: parameters of a query string or members of a body, checked as dreyfus checks them.
+//! Parameters of `_search/{index}`: of a query string or members of a body, checked as dreyfus
+//! checks them.
 
 use std::sync::LazyLock;
 
@@ -25,10 +26,10 @@ const LIMIT_PARTITIONED: u64 = 2000;
 const EARTH_KM: f64 = 6378.1370;
 const EARTH_MILES: f64 = EARTH_KM * 0.621_371_192;
 
-/// Fields, and their ranges: labels, and what each asks for.
+/// Fields, and their ranges: labels, and the range of each.
 type Ranges = Vec<(String, Vec<(String, String)>)>;
 
-/// What is asked, before the index is known.
+/// A query, before the index is known.
 #[derive(Debug, Default)]
 pub struct Asked {
     q: Option<String>,
@@ -60,7 +61,7 @@ fn parse_error(reason: impl Into<String>) -> ApiError {
 }
 
 impl Asked {
-    /// What says how much the search costs.
+    /// The properties of the search that determine its cost.
     pub fn cost(&self) -> TextCost<'_> {
         let ranges = self.ranges.iter().flatten().map(|(_, ranges)| ranges.len());
         TextCost {
@@ -203,7 +204,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Refuses what cannot be asked of such a database and design document.
+    /// Refuses parameters that do not apply to such a database and design document.
     pub fn check(&self, is_partitioned: bool, design_is_partitioned: bool) -> Result<(), ApiError> {
         if self.q.is_none() {
             return Err(parse_error("Query must include a 'q' or 'query' argument"));

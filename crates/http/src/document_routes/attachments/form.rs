@@ -94,7 +94,7 @@ fn check_referer(req: &Request) -> Result<(), ApiError> {
     }
 }
 
-/// Host and port of an absolute URL, as they stand there.
+/// Host and port of an absolute URL, without decoding.
 fn host_of(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let delimiters = ['/', '?', '#'];
@@ -106,8 +106,8 @@ fn is_form(content_type: &str) -> bool {
     kind.trim().eq_ignore_ascii_case(FORM_TYPE)
 }
 
-/// Takes out of what the document says of its attachments those that the form brings: they come first then, as in CouchDB,
-/// whose revisions depend on the order.
+/// Removes the attachments of the form from the document's entries: they come first then, as in
+/// CouchDB, whose revisions depend on the order.
 fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> {
     let Some(said) = doc.attachments.as_deref().filter(|_| !names.is_empty()) else {
         return Ok(());
@@ -120,7 +120,7 @@ fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> 
     Ok(())
 }
 
-/// What came of the form.
+/// The contents of the form.
 struct Form<'a> {
     db: &'a Database,
     settings: &'a Settings,

@@ -105,10 +105,10 @@ fn found(read: Read) -> Result<ReadDoc, ApiError> {
     }
 }
 
-/// The bytes as they are sent: gzipped when they are stored so and the client takes that, else as they are.
+/// Sends the bytes: gzipped when they are stored so and the client accepts that, otherwise decoded.
 ///
-/// **A range is always one of the bytes as they are.** Most clients' libraries accept gzip unasked and decode whatever says
-/// that it is gzipped: they cannot do that to a piece out of its middle.
+/// **A range always refers to the decoded bytes.** Most clients' libraries accept gzip by default,
+/// and decode everything marked as gzip: they cannot decode a piece from the middle.
 fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachment) -> Answer {
     let etag = attachment.etag();
     if req.none_match(&etag) {
@@ -413,7 +413,7 @@ fn named(e: database::Error, name: &str, max: u64) -> ApiError {
     }
 }
 
-/// What a refused edit of attachments is answered with.
+/// The error of a refused edit of attachments.
 pub fn refused(error: &str, reason: &str) -> Option<ApiError> {
     match error {
         "missing_stub" => Some(ApiError::new(412, "missing_stub", reason.to_owned())),

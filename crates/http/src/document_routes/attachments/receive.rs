@@ -11,7 +11,7 @@ use super::{DEFAULT_TYPE, decode_md5, named};
 use crate::errors::ApiError;
 use crate::request::Request;
 
-/// What a request's multipart body consists of, as its bytes come.
+/// The parts of a request's multipart body, as its bytes arrive.
 pub struct Events {
     parser: Parser,
     ended: bool,
@@ -98,7 +98,7 @@ pub async fn read_multipart(
     receiving.finish()
 }
 
-/// An attachment that the document says follows.
+/// An attachment that the document marks as following.
 struct Expected {
     name: String,
     content_type: String,
@@ -169,7 +169,8 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// The part is the attachment that its file name says, or else the next of those that are still to come.
+    /// The part is the attachment that its file name names, or otherwise the next one that has not
+    /// arrived.
     fn begin(&mut self, headers: &Headers) {
         let open = |e: &Expected| e.file.is_none();
         let name = headers.filename();

@@ -23,7 +23,7 @@ fn wants_bytes(doc: &ReadDoc) -> bool {
     doc.attachments.iter().any(|read| read.wanted)
 }
 
-/// A document that was read with bytes asked for, as the client takes it.
+/// A document that was read with its bytes requested, as the client takes it.
 pub fn doc_reply(
     req: &Request,
     db: &Database,
@@ -85,15 +85,15 @@ pub fn push_doc_json(
     Ok(())
 }
 
-/// The document up to its attachments, which a read with bytes asked for leaves out.
+/// The document up to its attachments, which a read with requested bytes leaves out.
 fn push_open_json(doc: &ReadDoc, parts: &mut Parts) {
     let open = doc.json.strip_suffix(b"}").unwrap_or(&doc.json);
     parts.push_text(open);
     parts.push_text(b",\"_attachments\":{");
 }
 
-/// Appends a document and the wanted attachments, and answers the content type of all. `before` is told it first, to append
-/// what stands before the document.
+/// Appends a document and the wanted attachments, and returns the content type of all. `before`
+/// receives it first, to append the text before the document.
 pub fn push_doc_multipart(
     db: &Database,
     doc: &ReadDoc,

@@ -1,4 +1,4 @@
-//! What CouchDB has no name for, of one number each.
+//! Metrics that CouchDB does not have, of one number each.
 
 use database::counters as of_databases;
 use node::backup_counters as of_backups;

@@ -1,4 +1,4 @@
-//! What a check found.
+//! The findings of checks.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::checks::Check;
 pub enum Severity {
     /// Good to know; nothing has to be done.
     Note,
-    /// Somebody should do something about it.
+    /// An administrator should act.
     Warning,
     /// Something does not work, or will soon not.
     Error,
@@ -31,18 +31,18 @@ impl Severity {
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong: a database, a view, a user, the server.
+    /// The subject of the problem: a database, a view, a user, the server.
     pub subject: String,
     /// A sentence with the evidence.
     pub says: String,
     /// The numbers of it.
     pub evidence: Value,
-    /// What to do about it: commands and settings, and a word on them after `#`.
+    /// Suggested actions: commands and settings, with a comment after `#`.
     pub act: Vec<String>,
 }
 
 impl Finding {
-    /// What is wrong with what.
+    /// A finding about a subject.
     pub fn new(severity: Severity, subject: impl Into<String>, says: impl Into<String>) -> Finding {
         Finding {
             severity,

@@ -120,7 +120,7 @@ pub const SLOTS: Check = Check {
     },
 };
 
-/// A cluster of one is what somebody wanted.
+/// A cluster of one node is intended.
 const NODES_MIN: usize = 2;
 
 pub const MARGIN: Check = Check {

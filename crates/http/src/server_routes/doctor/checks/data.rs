@@ -1,4 +1,4 @@
-//! What is in databases: ids, conflicts, tombstones, garbage.
+//! Contents of databases: ids, conflicts, tombstones, garbage.
 
 use serde_json::json;
 
@@ -169,7 +169,8 @@ fn tombstones(db: &Database) -> Option<Finding> {
     )
 }
 
-/// More garbage than this, in numbers of what makes a compaction due, is more than a compaction that is to come.
+/// With more garbage than this multiple of the amount that makes a compaction due, compactions fall
+/// behind.
 const BEHIND_TIMES: u64 = 5;
 const BEHIND_ROWS_MIN: u64 = 200_000;
 

@@ -10,7 +10,8 @@ const QUERIES_MIN: u64 = 10;
 const EXAMINED_EACH: u64 = 1_000;
 const EXAMINED_TIMES: u64 = 10;
 
-/// Whether queries look at so much for so little that somebody should do something about it.
+/// Whether queries examine too many documents for their results, so that an administrator should
+/// act.
 fn is_costly(find: &Find) -> bool {
     let of = &find.queries;
     of.queries >= QUERIES_MIN
@@ -24,7 +25,7 @@ fn costly() -> String {
     )
 }
 
-/// `which` says what queries these are.
+/// `which` describes the queries.
 fn costly_finding(find: &Find, subject: &str, which: &str) -> Finding {
     let of = &find.queries;
     let fields = match of.fields.is_empty() {

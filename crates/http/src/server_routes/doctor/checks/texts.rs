@@ -43,7 +43,7 @@ fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> 
     ]
 }
 
-/// Those that nobody asked.
+/// Indexes without a query.
 pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Finding> {
     let texts = design.texts.iter();
     // One that fails may have been asked, and was not searched in: another check tells of it.

@@ -9,7 +9,7 @@ use super::{Area, Check, texts};
 use crate::server_routes::doctor::facts::{Database, Facts};
 use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent};
 
-/// Indexes of smaller databases cost too little to be told of.
+/// Indexes of smaller databases cost too little to report.
 const DOCUMENTS_MIN: u64 = 1_000;
 
 /// The design documents of databases of some size.
@@ -36,7 +36,8 @@ fn remove_index(db: &Database, design: &DesignFacts, view: &ViewFacts) -> String
     curl("DELETE", &path, None)
 }
 
-/// How the views of a design document go. What else it has, like a function that judges writes, is to stay.
+/// Commands that remove the views of a design document. Its other members, such as a validation
+/// function, must stay.
 fn remove(db: &Database, design: &DesignFacts) -> Vec<String> {
     if is_mango(design) {
         let views = design.views.iter();
@@ -294,7 +295,7 @@ fn lacking(db: &Database, design: &DesignFacts) -> Option<Finding> {
     )
 }
 
-/// A function that threw for so many of those documents that it was given.
+/// A function that threw for many of the documents that it was called with.
 pub fn failing_function(
     subject: String,
     kind: &str,

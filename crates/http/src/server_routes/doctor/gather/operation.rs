@@ -14,10 +14,10 @@ use crate::server_routes::doctor::facts::{Certificate, Operation, Password, Repl
 
 /// Documents of users, and of each replicator database, that are read.
 const DOCUMENTS_MAX: usize = 1_000;
-/// Bytes of a message that are told.
+/// Most bytes of a message that are reported.
 const MESSAGE_BYTES_MAX: usize = 300;
 
-/// Looks at everything; at documents until a moment.
+/// Collects all facts; examines documents only until `until`.
 pub fn look(app: &App, until: Instant) -> Operation {
     let settings = app.node.settings();
     let now = SystemTime::now();
@@ -144,7 +144,7 @@ fn passwords(app: &App, until: Instant, left: &mut Vec<String>) -> Vec<Password>
     all
 }
 
-/// What the ids of user documents begin with.
+/// The prefix of the ids of user documents.
 const USERS: &str = "org.couchdb.user:";
 
 /// Replications that fail.
