@@ -46,7 +46,7 @@ pub fn end_cancel(id: u32) {
     CANCELS.lock().all.remove(&id);
 }
 
-/// Does work, unless it is cancelled before it has ended. 0: nobody can.
+/// Does work, unless it is cancelled before it has ended. 0: it cannot be cancelled.
 pub async fn cancellable<T>(
     id: u32,
     work: impl Future<Output = embedded::Result<T>>,

@@ -22,7 +22,7 @@ impl Database {
 pub struct Written {
     /// Its id.
     pub id: String,
-    /// The revision that is there now.
+    /// The current revision.
     pub rev: String,
 }
 

@@ -78,7 +78,7 @@ impl Directory {
         blocking(move || directory.close()).await
     }
 
-    /// The same at once, for when the process ends.
+    /// Closes the directory synchronously, for the end of the process.
     #[napi]
     pub fn close_now(&self) -> napi::Result<()> {
         self.0.close().map_err(exception)

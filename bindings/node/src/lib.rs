@@ -1,6 +1,7 @@
-//! The library that `index.js` loads: databases in a Node process, with JSON text in and out. What people use is in JavaScript.
+//! The library that `index.js` loads: databases in a Node process, with JSON text in and out. The
+//! public API is in JavaScript.
 //!
-//! What reads or writes is a promise, and is done by threads of a runtime of its own.
+//! Functions that read or write return promises, and run on threads of a separate runtime.
 
 // In a build for tests, which nothing runs, napi's macros register nothing, so that nobody calls what Node would.
 #![cfg_attr(test, allow(dead_code))]

@@ -19,7 +19,7 @@ impl Database {
     }
 }
 
-/// What Python is told of a written document: its id and revision.
+/// A written document for Python: its id and revision.
 pub type WrittenPair = (String, String);
 
 pub fn pair(written: embedded::WriteResult) -> WrittenPair {

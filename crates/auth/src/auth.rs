@@ -432,7 +432,8 @@ impl Auth {
         Ok(account.map(|account| account.user.clone()))
     }
 
-    /// Hashes a password for `[admins]` as the configuration says. Blocks as [`Pending::verify`] does.
+    /// Hashes a password for `[admins]` by the configured scheme. Blocks as [`Pending::verify`]
+    /// does.
     pub fn hash_password(&self, password: &str) -> String {
         new_hash(&self.inner.config.settings().chttpd_auth, password).to_string()
     }

@@ -60,7 +60,8 @@ struct EarlierSecret {
     end_secs: u64,
 }
 
-/// Secrets that are remembered. Whoever changes the secret more often within one timeout ends the oldest sessions.
+/// Number of old secrets that are remembered. More changes of the secret within one timeout end the
+/// oldest sessions.
 const EARLIER_SECRETS_MAX: usize = 16;
 
 fn same_site_attribute(same_site: SameSite) -> &'static str {

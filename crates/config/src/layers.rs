@@ -20,7 +20,7 @@ pub type Values = BTreeMap<String, BTreeMap<String, String>>;
 /// 2. `files`, in order;
 /// 3. `*.ini` of `local_d`, in name order;
 /// 4. `local_ini`, which changes at run time are written to. It comes after `local_d` (CouchDB writes to the last
-///    file of `local.d`), so that what was set through the API stays set after a restart;
+///    file of `local.d`), so that values set through the API survive a restart;
 /// 5. `env`;
 /// 6. `overrides`.
 ///

@@ -184,8 +184,8 @@ impl Selector {
         }
     }
 
-    /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a document that is asked for. Not
-    /// for a selector that [`Selector::needs_whole`].
+    /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a
+    /// matching document. Not for a selector that [`Selector::needs_whole`].
     ///
     /// # Errors
     /// [`TookTooLong`].

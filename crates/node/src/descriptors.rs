@@ -2,9 +2,9 @@
 
 use rustix::process::{Resource, getrlimit};
 
-/// A process without a limit plans with so many.
+/// The assumed limit of a process without one.
 const LIMIT_MAX: u64 = 1 << 20;
-/// The store keeps open so many files of rows.
+/// Files of rows that the store keeps open.
 const STORE_FILES_MIN: u64 = 64;
 const STORE_FILES_MAX: u64 = 1024;
 /// The store's logs, its list of files, and what compactions and flushes read and write.
@@ -32,7 +32,7 @@ const CONNECTIONS_PER_JOB: u64 = 4;
 /// How many descriptors each part of a server may have. Together they are within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorPlan {
-    /// What the process may have.
+    /// The limit of the process.
     pub limit: u64,
     /// Files of rows that the store keeps open.
     pub store_files: i32,
@@ -87,7 +87,8 @@ impl DescriptorPlan {
         self.outgoing / CONNECTIONS_PER_JOB as usize
     }
 
-    /// Processes of query servers that may run at a time, of each of so many languages: half of what there is for such work.
+    /// Most processes of query servers that may run at a time, for each of `languages` languages:
+    /// half of the descriptors for such work.
     pub fn query_servers(&self, languages: usize) -> usize {
         (self.work / 2 / DESCRIPTORS_PER_QUERY_SERVER / languages.max(1)).max(1)
     }

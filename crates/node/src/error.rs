@@ -1,21 +1,22 @@
-//! What is refused, and what can go wrong.
+//! Refusals and errors.
 
-/// Why something was not done. The text is what a client is told.
+/// The reason why an operation failed. The text is for clients.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody said who asks, and the database is not for everybody.
+    /// The request is anonymous, and the database is not public.
     #[error("You are not authorized to access this db.")]
     AnonymousNoMember,
-    /// Whoever asks is no member of the database.
+    /// The user is not a member of the database.
     #[error("You are not allowed to access this db.")]
     NoMember,
     /// Only admins of the database maintain it.
     #[error("You are not a server or db admin.")]
     NoMaintainer,
-    /// Only admins of the database change its design documents and properties; nobody said who asks.
+    /// Only admins of the database may change its design documents and properties; the request is
+    /// anonymous.
     #[error("You are not a db or server admin.")]
     AnonymousNoDesigner,
-    /// As [`Error::AnonymousNoDesigner`], of somebody who is known.
+    /// As [`Error::AnonymousNoDesigner`], for a user who is logged in.
     #[error("You are not a db or server admin.")]
     NoDesigner,
     /// Only for admins of the server.
@@ -27,13 +28,13 @@ pub enum Error {
     /// The database's security object cannot be read.
     #[error(transparent)]
     Security(#[from] auth::SecurityError),
-    /// What was asked for makes no sense; the words say why.
+    /// An invalid request; the text has the reason.
     #[error("{0}")]
     BadRequest(String),
     /// A parameter is no JSON.
     #[error("invalid UTF-8 JSON")]
     InvalidJson,
-    /// The document is not there.
+    /// The document does not exist.
     #[error("missing")]
     Missing,
     /// A design document has no such member.
@@ -56,7 +57,7 @@ pub enum Error {
         "the server's files do not allow backups to {0}: add it to [backup] targets there, or run settee backup on the server's machine as a user who may write there"
     )]
     BackupForbidden(String),
-    /// What was said of a backup's target makes no sense.
+    /// An invalid target of a backup.
     #[error("{0}")]
     BackupTarget(String),
     /// A thread for blocking work panicked.
@@ -70,13 +71,13 @@ pub enum Error {
         /// `[couchdb] max_document_size`, in bytes.
         max: u64,
     },
-    /// The document's id is longer than so many bytes.
+    /// The document's id is longer than this number of bytes.
     #[error("Document id is too long: max_document_id_length is {0}")]
     IdTooLong(u64),
     /// No document can have the id.
     #[error(transparent)]
     Id(#[from] document::IdError),
-    /// What only a cluster of several nodes has.
+    /// Only a cluster of several nodes supports this.
     #[error("clusters of several nodes are not supported by this version of Settee")]
     NoCluster,
     /// Nodes of a cluster come and go by commands.
@@ -110,10 +111,10 @@ impl Error {
     }
 }
 
-/// What this crate's functions answer.
+/// The result of this crate's functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// What is asked for makes no sense.
+/// An invalid request.
 pub(crate) fn bad(reason: &str) -> Error {
     Error::BadRequest(reason.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What feeds are filtered by, besides what the database knows itself: selectors and users' functions.
+//! Filters of feeds, besides those of the database crate: selectors and users' functions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -63,7 +63,7 @@ struct FunctionFilter {
     database: Arc<str>,
     ddoc: DesignDoc,
     path: Vec<String>,
-    /// JSON text of what the function gets besides the documents.
+    /// JSON text of the function's request argument.
     request: Option<String>,
     /// When it was logged last that documents are left out, and how many were since.
     left_out: Mutex<(Option<Instant>, u64)>,

@@ -179,7 +179,8 @@ fn create_options(node: &Node, params: &Map<String, Value>) -> Result<CreateOpti
     Ok(new_database(&node.settings(), q, partitioned))
 }
 
-/// What a feed over HTTP with these parameters would be filtered by; `None` for what the replicator does itself.
+/// The filter that a feed over HTTP with these parameters would have; `None` for filters that the
+/// replicator applies.
 fn filter(
     node: &Node,
     access: &Access,

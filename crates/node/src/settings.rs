@@ -1,10 +1,10 @@
-//! What the configuration means to the parts of a server.
+//! The effect of the configuration on the parts of a server.
 
 use config::Settings;
 use database::{AttachmentOptions, CreateOptions, Databases, ReduceLimit};
 use document::{UuidAlgorithm, UuidFormat};
 
-/// Tells databases what concerns them.
+/// Passes their settings to the databases.
 pub fn tell(settings: &Settings, databases: &Databases) {
     databases.set_partition_limit(settings.couchdb.max_partition_size);
     databases.set_reduce_limit(reduce_limit(&settings.query_server_config));
@@ -21,7 +21,8 @@ pub fn reduce_limit(settings: &config::settings::QueryServerConfig) -> Option<Re
     })
 }
 
-/// How a new database is made, with so many shards or as many as are configured. More replicas than one would all be here.
+/// Properties of a new database, with `q` shards or the configured number. More replicas than one
+/// would all be here.
 pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> CreateOptions {
     let security = auth::DefaultSecurity::from(settings.couchdb.default_security);
     CreateOptions {
@@ -32,7 +33,7 @@ pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> C
     }
 }
 
-/// What attachments may be, and how they are stored.
+/// Limits and storage of attachments.
 pub fn attachment_options(settings: &Settings) -> AttachmentOptions {
     let level = settings.attachments.compression_level.min(9) as u32;
     AttachmentOptions {
@@ -72,7 +73,8 @@ pub fn is_shared(section: &str, key: &str) -> bool {
         )
 }
 
-/// Whether a node takes a setting over from others: one that all share, and none that only this machine's files decide. What another
+/// Whether a node accepts a setting from others: one that all nodes share, and that is not decided
+/// by this machine's files alone. Settings from other nodes are not trusted beyond that.
 /// node sends is not trusted beyond that.
 pub fn may_be_taken_over(section: &str, key: &str) -> bool {
     is_shared(section, key) && !config::settings::is_file_only(section, key)

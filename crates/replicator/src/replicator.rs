@@ -135,7 +135,7 @@ impl Replicator {
         }
     }
 
-    /// What the ids and selectors of all jobs take, and the most that they took, in bytes.
+    /// Memory of the ids and selectors of all jobs, now and at most, in bytes.
     pub fn selection_bytes(&self) -> (u64, u64) {
         self.scheduler.selection_bytes()
     }

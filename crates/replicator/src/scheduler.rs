@@ -226,12 +226,12 @@ impl Scheduler {
         (self.selections).take(replication, is_admin, settings.selection_bytes_max)
     }
 
-    /// What the ids and selectors of all jobs take, and the most that they took, in bytes.
+    /// Memory of the ids and selectors of all jobs, now and at most, in bytes.
     pub fn selection_bytes(&self) -> (u64, u64) {
         self.selections.used_bytes()
     }
 
-    /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
+    /// Adds a job, or lets the same one continue. `not_before` delays its start.
     pub fn add(
         &self,
         id: &str,

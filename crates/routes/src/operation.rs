@@ -15,7 +15,7 @@ pub struct Operation {
     pub method: &'static str,
     /// A sentence that begins with a verb.
     pub summary: &'static str,
-    /// Who may use it, where the handler is stricter than the row.
+    /// The users with access, where the handler is stricter than the row.
     pub who: Option<Who>,
     /// Parameters of the query.
     pub query: &'static [&'static Group],

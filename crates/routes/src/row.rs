@@ -54,7 +54,7 @@ pub struct Row {
     pub path: &'static str,
     /// The methods, separated by commas, as CouchDB lists them in a 405 answer. `*`: the handler decides.
     pub methods: &'static str,
-    /// Who may read, and who may use the other methods.
+    /// The users who may read, and those who may use the other methods.
     pub who: [Who; 2],
     /// The class of requests that read, and of those with other methods.
     pub class: [Class; 2],
@@ -159,7 +159,7 @@ impl Row {
         }
     }
 
-    /// Who may use the methods that do not only read.
+    /// Sets the users who may use the methods that do not only read.
     pub(crate) const fn changed_by(self, who: Who) -> Row {
         Row {
             who: [self.who[0], who],

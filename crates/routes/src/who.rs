@@ -1,7 +1,7 @@
 //! Permissions of routes.
 
-/// Who may use a route. Rights that depend on the document, such as the rules of `_users`, are
-/// checked where it is read or written.
+/// The users who may use a route. Rights that depend on the document, such as the rules of
+/// `_users`, are checked where it is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
     /// All clients.

@@ -37,7 +37,7 @@ pub fn work_as_owner_of(directory: &Path) -> Result<(), Failure> {
     })
 }
 
-/// What a data directory contains that determines which programs run and what they read.
+/// Entries of a data directory that determine which programs run and what they read.
 const CONTENTS: [&str; 3] = ["local.ini", "local.d", "store"];
 
 /// Returns the only user besides root that controls a directory.

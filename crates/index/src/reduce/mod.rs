@@ -206,7 +206,8 @@ pub struct ReduceLimit {
     pub ratio: f64,
 }
 
-/// Returns whether a state of `_sum` is the error of a reduction from so many bytes to so many, of any view.
+/// Returns whether a state of `_sum` is the error of a reduction from `input` to `output` bytes, of
+/// any view.
 pub(crate) fn is_overflow_of(state: &[u8], input: usize, output: usize) -> bool {
     let mut error = Vec::new();
     json::write_error(&overflow(input, output), None, &mut error);

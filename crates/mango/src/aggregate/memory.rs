@@ -51,7 +51,7 @@ impl AggregateMemory {
         (used, self.peak_bytes.load(Relaxed))
     }
 
-    /// What all but the oldest may make aggregates hold.
+    /// The total memory up to which all aggregates but the oldest may grow.
     fn shared_bytes(&self) -> usize {
         self.budget_bytes - self.budget_bytes / 4
     }

@@ -1,6 +1,7 @@
-//! Where a backup may go that somebody requests over HTTP. A server admin need not be an operator of the machine, and has the server
-//! write, with its rights and credentials, only where the operator lets it: below `[backup] target` and `targets`, into a directory
-//! that holds backups of this server, and where the client shows that it may write itself.
+//! Allowed targets of backups that are requested over HTTP. A server admin need not be an operator
+//! of the machine, and may let the server write, with its rights and credentials, only where the
+//! operator permits it: below `[backup] target` and `targets`, into a directory that holds backups
+//! of this server, and where the client proves that it may write itself.
 
 use std::path::{Component, Path, PathBuf};
 

@@ -1,4 +1,4 @@
-//! What is counted of backups, since the process started.
+//! Counters of backups, since the process started.
 
 use telemetry::Counter;
 

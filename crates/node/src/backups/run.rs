@@ -27,7 +27,8 @@ pub(super) fn remove_rest(directory: &Path) {
 }
 
 impl Backups {
-    /// Makes a backup that was begun, and with `keep` removes older ones then. Answers what there is to tell of it.
+    /// Makes a backup that was started, and with `keep` removes older ones then. Returns its
+    /// figures.
     pub(super) async fn make(
         self: Arc<Self>,
         running: Arc<Running>,
@@ -55,7 +56,7 @@ impl Backups {
         ended
     }
 
-    /// Tells of a backup that is over, and keeps what is to be known of it.
+    /// Logs a finished backup, and remembers it.
     pub(super) fn remember(&self, ended: &Arc<Ended>) {
         tell(ended);
         let mut state = self.state.lock();

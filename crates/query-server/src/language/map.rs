@@ -220,8 +220,8 @@ pub trait Mapper: Send {
     /// An error (a limit hit, a dead process) concerns the whole call: `out` must not be used.
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
 
-    /// The same for the first of `docs`, at least one if there is any: answers how many. Others wait for their turn, so that
-    /// it comes to an end after about [`SLICE`](super::SLICE).
+    /// Maps the first of `docs`, at least one if there is any: returns how many. Since others wait
+    /// for their turn, it stops after about [`SLICE`](super::SLICE).
     ///
     /// # Errors
     /// Those of [`Mapper::map`].

@@ -27,7 +27,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whose it is: as of its rights, whoever asked for it, or whose document it is.
+    /// The owner: the admins, the user who requested it, or the owner of its document.
     pub fn of(&mut self, replication: &Replication) -> &Owner {
         let user = |name: &Option<String>| Some(name.clone().unwrap_or_default());
         if replication.doc.is_none() {
@@ -80,7 +80,7 @@ impl Shares {
         }
     }
 
-    /// Counts a job that gives its place back.
+    /// Removes a job from the counts.
     pub fn remove(&mut self, owner: &Owner) {
         self.used = self.used.saturating_sub(1);
         if let Some(user) = owner {
@@ -100,7 +100,7 @@ impl Shares {
         may
     }
 
-    /// Takes a place that another job gives back, if that helps.
+    /// Takes a place from another job, if that helps.
     pub fn take_from(&mut self, other: &Owner, owner: &Owner) -> bool {
         self.remove(other);
         let taken = self.take(owner);

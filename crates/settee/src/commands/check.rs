@@ -17,12 +17,12 @@ use crate::data::STORE;
 use crate::owner::work_as_owner_of;
 use crate::serve::functions_of;
 
-/// The exit status when something is damaged, and when the store could not be looked at.
+/// The exit status when the store is damaged, and when it could not be checked.
 const DAMAGED: u8 = 1;
 const NOT_LOOKED_AT: u8 = 2;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// A check that took less tells no rate, in seconds.
+/// Shortest check that reports a rate, in seconds.
 const RATE_AFTER_S: f64 = 1.0;
 
 pub fn run(options: &StoreCheckOptions) -> ExitCode {
@@ -82,7 +82,7 @@ pub(super) fn store_in(data: &Path) -> PathBuf {
     }
 }
 
-/// The line of a terminal that says how far the check is.
+/// The line of a terminal that shows the progress.
 struct Shown {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,

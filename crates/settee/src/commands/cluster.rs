@@ -1,4 +1,4 @@
-//! `settee cluster`: a cluster is made, joined, looked at and left.
+//! `settee cluster`: creating, joining, showing and leaving a cluster.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
 use crate::owner::work_as_owner_of;
 
-/// How long a token lasts that is used at once.
+/// Validity of a token that is used immediately.
 const JOINS_WITHIN_S: u64 = 60;
 
 pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
@@ -134,7 +134,7 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A token that lets one node join within so many seconds.
+/// A token that lets one node join within this number of seconds.
 async fn token(url: &str, seconds: u64) -> Result<String, Failure> {
     let body = json!({"seconds": seconds});
     let answer = ask(url, Method::POST, "/_settee/cluster/tokens", Some(body)).await?;
@@ -142,7 +142,7 @@ async fn token(url: &str, seconds: u64) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-/// Whether the directory is a node's; says so.
+/// Whether the directory belongs to a node already; prints that.
 fn is_there(data: &Path) -> bool {
     let is_member = member::is_member(data);
     if is_member {

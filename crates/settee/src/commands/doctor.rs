@@ -11,7 +11,7 @@ use crate::cli::{DoctorOptions, with_credentials};
 
 /// The server answers within 5 s, unless it is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The exit status when the server could not be asked: below are those that say what was found.
+/// The exit status when the server could not be reached: lower ones depend on the findings.
 const NOT_ASKED: u8 = 3;
 
 pub fn run(options: &DoctorOptions) -> ExitCode {
@@ -63,7 +63,7 @@ fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
     })
 }
 
-/// What is read of an answer to be printed.
+/// The parts of a response that are printed.
 #[derive(Deserialize)]
 struct Told {
     node: String,
@@ -152,7 +152,7 @@ pub(super) fn plain(text: &str) -> String {
     text.replace(is_order, "\u{fffd}")
 }
 
-/// What was not checked, and what was not looked at.
+/// Prints skipped checks, and objects that were not examined.
 fn print_left_out(told: &Told) {
     let skipped = told
         .checks

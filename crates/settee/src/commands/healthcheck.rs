@@ -38,7 +38,7 @@ pub fn run(options: &HealthcheckOptions) -> Result<(), Failure> {
     })
 }
 
-/// What the error says that all others were made of: those around it repeat the URL.
+/// The message of the innermost error: the ones around it repeat the URL.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

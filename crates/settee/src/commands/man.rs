@@ -1,4 +1,4 @@
-//! `settee man`: manual pages, made of what `--help` says.
+//! `settee man`: manual pages, generated from the texts of `--help`.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};

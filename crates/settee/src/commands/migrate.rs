@@ -26,7 +26,7 @@ fn into_directory(options: &MigrateOptions, data: &Path) -> Result<(), Failure> 
     serve::while_serving(data, |url| migrate(options, url))
 }
 
-/// Prints what was done, and what was not.
+/// Prints the migrated data, and the failures.
 fn show(summary: &migrate::Summary, verify_only: bool) {
     let done = match verify_only {
         true => "compared",

@@ -1,4 +1,4 @@
-//! The commands beside `serve`: one file each. Most are clients of a server.
+//! The commands other than `serve`: one file each. Most are clients of a server.
 
 /// Prints a line, as `println` does; who reads no further has seen enough.
 macro_rules! say {

@@ -9,7 +9,7 @@ use profiler::{Graph, Growth, Profile, Unit};
 use crate::Failure;
 use crate::cli::{ProfileFormat, ProfileOptions, with_credentials};
 
-/// The server answers this long after the profile's end at the latest.
+/// Longest time from the profile's end to the server's response.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Functions that are named as those that grew most.
 const GROWTH_MAX: usize = 10;
@@ -89,7 +89,7 @@ fn print_growth(what: &str, grown: &[Growth]) {
     }
 }
 
-/// The format that is asked for, or that the file's name says.
+/// The requested format, or the one that the file's name implies.
 fn format_of(options: &ProfileOptions, path: &Path) -> ProfileFormat {
     options.format.unwrap_or_else(|| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -101,7 +101,7 @@ fn format_of(options: &ProfileOptions, path: &Path) -> ProfileFormat {
     })
 }
 
-/// The profile of processor time and, if it is wished, the one of waiting, of the same seconds.
+/// The profile of processor time and, if requested, of waiting, in the same seconds.
 fn ask_both(
     options: &ProfileOptions,
     is_compared: bool,
@@ -169,7 +169,7 @@ async fn ask(
     })
 }
 
-/// What the server says of a profile, in words.
+/// The server's description of a profile's quality, in words.
 fn quality(told: &str) -> String {
     let number = |name: &str| {
         let mut pairs = told.split(' ').filter_map(|pair| pair.split_once('='));

@@ -18,7 +18,7 @@ use crate::owner::make_for_owner_of;
 
 /// The exit status when something was lost.
 const LOSSES: u8 = 3;
-/// Files of a data directory beside its store.
+/// Files of a data directory next to its store.
 const SETTINGS: [&str; 2] = ["local.ini", "admin-password"];
 const SETTINGS_DIRECTORY: &str = "local.d";
 /// The new store while it is written, and where the engine works meanwhile.

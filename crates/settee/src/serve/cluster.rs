@@ -93,7 +93,7 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
     Ok(())
 }
 
-/// Tells the others that this node is here, and has the system databases made, however long that takes.
+/// Announces this node to the others, and creates the system databases, retrying until it succeeds.
 pub fn announce(node: Arc<Node>, member: Arc<Member>) {
     tokio::spawn(async move {
         let mut was_told = false;

@@ -1,10 +1,11 @@
-//! What CouchDB's container image takes from the environment, for those who change the image's name and nothing else.
+//! The environment variables of CouchDB's container image, so that only the image's name has to
+//! change.
 
 use std::fs;
 
 use crate::Failure;
 
-/// What is said when there is no admin; CouchDB's image says as much at the same place.
+/// The message when there is no admin; CouchDB's image prints a similar one in this case.
 pub const NO_ADMIN: &str = "there is no admin, and without one databases cannot be created. Do one of these:
   -e COUCHDB_USER=NAME -e COUCHDB_PASSWORD=PASSWORD            an admin
   -e COUCHDB_USER_FILE=FILE -e COUCHDB_PASSWORD_FILE=FILE      the same, from files such as secrets

@@ -1,4 +1,4 @@
-//! Who runs users' functions, as configured.
+//! The configured runtimes of users' functions.
 
 use std::sync::Arc;
 

@@ -7,13 +7,15 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines are written at once when none were just before, else so often: under load one write and one waking of the thread serve many.
+/// Lines are written immediately after a pause of 5 ms, otherwise every 5 ms: under load one write
+/// and one wake-up of the thread serve many.
 const WRITE_EVERY: Duration = Duration::from_millis(5);
-/// So many bytes wait at most when what is written to does not keep up, as a terminal that nobody reads. Further lines are lost.
+/// At most 16 MiB wait when the output does not keep up, such as a terminal whose output is
+/// stopped. Further lines are lost.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// A buffer that grew beyond this is given back.
+/// A buffer that grew beyond this is freed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// So long the end waits for what is left to be written: nobody may read the terminal any more.
+/// Longest wait at the end for the rest to be written: the output may be blocked for ever.
 const END_TIME_MAX: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 1 });
 
 /// Takes lines; cheap to clone. Each `write` is a whole line, or several.
@@ -94,7 +96,8 @@ impl Shared {
     }
 }
 
-/// Writes a text; answers how many lines of it could not be. That is no reason to stop, and there is no other place to say so.
+/// Writes a text; returns the number of lines that could not be written. The server continues in
+/// this case, and has no other place to report it.
 fn write_to(out: &mut impl Write, text: &[u8]) -> u64 {
     let mut rest = text;
     while !rest.is_empty() {

@@ -116,13 +116,14 @@ pub fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Resu
 /// How connections are accepted.
 struct Accepting {
     backlog: u64,
-    /// Connections at a time, if it is said.
+    /// Limit of connections, if configured.
     max: Option<usize>,
 }
 
 impl Accepting {
-    /// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang tuples. Its other options are
-    /// those of a server that is not here: they are said to be without effect.
+    /// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang
+    /// tuples. Its other options are those of a server that Settee does not use: a warning lists
+    /// them as having no effect.
     fn of(settings: &Chttpd) -> Accepting {
         let mut accepting = Accepting {
             backlog: settings.backlog,

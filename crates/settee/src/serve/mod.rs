@@ -127,10 +127,11 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
-/// Replications take what is left, a twentieth of the processor at least: nobody waits for them, and their requests wait for others.
+/// Replications get the remaining processor time, at least a twentieth: no client waits for them,
+/// and their requests wait for others.
 const REPLICATION_NICE: i32 = 15;
 
-/// What replications run on.
+/// The runtime of replications.
 fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
@@ -143,7 +144,8 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
-/// Begins what the server does without being asked: replications, and backups and purges, which nobody waits for either.
+/// Starts the background work of the server: replications, and backups and purges, for which no
+/// client waits either.
 fn begin_background(app: &App, replication: &tokio::runtime::Runtime) {
     let node = &app.node;
     node.replicator.run_jobs_on(replication.handle().clone());
@@ -268,7 +270,8 @@ fn warn_of_configuration(options: &ServeOptions, config: &Config) {
     }
 }
 
-/// Keeps other processes from what this one has: those that it starts from its descriptors, those of its user from its memory.
+/// Protects this process from others: from child processes by closing descriptors, from those of
+/// its user by making its memory unreadable.
 fn protect(config: &Config) {
     // Before Linux 5.11 there is no such call. Workers close what they are given by themselves.
     if let Err(error) = confine::keep_descriptors() {
@@ -364,7 +367,7 @@ fn data_directory(options: &ServeOptions, config: &Config) -> PathBuf {
     }
 }
 
-/// What there are descriptors for, once there are as many as the process may have.
+/// The use of descriptors, once the limit has been raised as far as possible.
 fn descriptor_plan(is_member: bool) -> DescriptorPlan {
     raise_file_limit();
     let plan = DescriptorPlan::new(is_member);
@@ -387,7 +390,7 @@ fn raise_file_limit() {
     }
 }
 
-/// Refuses to start a server that nobody can administer.
+/// Refuses to start a server without an admin.
 fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure> {
     let has_admins = !config.settings().admins.all.is_empty();
     if has_admins || options.no_admin || options.generate_admin {
@@ -468,7 +471,7 @@ struct GlobalChanges {
 }
 
 impl GlobalChanges {
-    /// Has it write what is left.
+    /// Writes the remaining lines.
     async fn end(self) {
         // Either fails only when the task is gone already.
         let _ = self.stop.send(());

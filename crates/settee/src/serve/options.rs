@@ -1,4 +1,4 @@
-//! What the settings of databases and their functions come to.
+//! Options of databases and their functions from the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -147,7 +147,7 @@ mod tests {
         connections: 1 << 19,
     };
 
-    /// What is in force when nothing is configured is what the embedded API has.
+    /// The default settings equal the defaults of the embedded API.
     #[test]
     fn defaults_are_those_of_the_crates_that_they_are_for() {
         let settings = Settings::default();

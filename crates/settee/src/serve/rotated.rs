@@ -12,7 +12,7 @@ pub struct RotatedFile {
     file: File,
     /// Bytes in `file`, as far as this process knows.
     len: u64,
-    /// Bytes from which on a new file is begun; 0 for never.
+    /// Size at which a new file is started; 0 for never.
     len_max: u64,
     /// How many older files are kept.
     old_files_max: u32,

@@ -74,7 +74,7 @@ fn which(options: &RestoreOptions) -> Result<Which, Failure> {
     }
 }
 
-/// Copies a copy of a store. Answers what to tell of it.
+/// Copies a copy of a store. Returns a summary.
 fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
     let source = Source::open(from).map_err(at(from))?;
     let names = source.with_path(|path| backup::names_in(path).map_err(std::io::Error::other));
@@ -100,7 +100,7 @@ fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
     Ok(format!("restored {} files, {bytes} bytes", names.len()))
 }
 
-/// Copies a backup of a target. Answers what to tell of it.
+/// Copies a backup of a target. Returns a summary.
 async fn fetch(from: &str, which: &Which, to: &Path) -> Result<String, Failure> {
     let target = target::open(from).await?;
     let found = backup::find(&target, which).await.map_err(Failure::new)?;

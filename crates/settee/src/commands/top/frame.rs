@@ -1,4 +1,4 @@
-//! What is shown: rates between two snapshots.
+//! The displayed figures: rates between two snapshots.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::snapshot::{Clock, Snapshot, UseSums};
 
-/// What happened between two snapshots of a server, per second, and what it has at the second.
+/// Changes between two snapshots of a server, per second, and its state at the second.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Frame {
     pub node: String,
@@ -83,7 +83,7 @@ pub struct ViewRates {
     pub per_s: f64,
     /// Seconds that its requests took, for each second that passed.
     pub busy: f64,
-    /// The same of its map function.
+    /// Seconds that its map function ran, for each second that passed.
     pub functions: f64,
     pub bytes_per_s: f64,
 }
@@ -116,14 +116,14 @@ pub struct Task {
     pub percent: Option<u64>,
     pub done: u64,
     pub total: u64,
-    /// Seconds until it has ended, if it goes on as in the last interval.
+    /// Seconds until it has ended, at the rate of the last interval.
     pub eta_s: Option<f64>,
     /// Changes that a replication has not copied yet.
     pub pending: Option<u64>,
 }
 
 impl Frame {
-    /// What happened from `a` to `b`; `before` is the frame that was shown last.
+    /// The changes from `a` to `b`; `before` is the previous frame.
     pub fn between(a: &Snapshot, b: &Snapshot, before: Option<&Frame>) -> Frame {
         let interval = (b.at - a.at).max(1e-6);
         let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / interval;
@@ -206,7 +206,7 @@ fn routes(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<RouteRates> {
     all
 }
 
-/// What came to a distribution: pairs of a value and how many there are of it, by value.
+/// The growth of a distribution: pairs of a value and its count, by value.
 fn grown(before: &[(u64, u64)], now: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let before: HashMap<u64, u64> = before.iter().copied().collect();
     let new = now.iter().map(|(us, n)| {
@@ -230,7 +230,7 @@ fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
     0.0
 }
 
-/// `told_at` is when `a` was told, in seconds since the server's start.
+/// `told_at` is the time of `a`, in seconds since the server's start.
 fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRates> {
     let before: HashMap<&str, &UseSums> = a.iter().map(|of| (of.name.as_str(), of)).collect();
     let mut all: Vec<UseRates> = b
@@ -257,7 +257,7 @@ fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRat
     all
 }
 
-/// Views that are asked, and those whose functions run.
+/// Views with queries, and those whose functions run.
 fn views(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ViewRates> {
     let asked = uses(&a.views, &b.views, a.at, interval);
     let functions = uses(&a.functions, &b.functions, a.at, interval);

@@ -19,11 +19,11 @@ use self::table::{Row, TABS, Tab, head, rows};
 use crate::Failure;
 use crate::cli::{TopOptions, with_credentials};
 
-/// Between the first two questions, so that there is something to see at once.
+/// Wait between the first two requests, so that rates are shown soon.
 const FIRST_WAIT: Duration = Duration::from_millis(400);
-/// A server that says nothing for so long is said to.
+/// A server without a response for 5 s is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The screen may take so long to end.
+/// Longest wait for the screen to end.
 const END_MAX: Duration = Duration::from_secs(1);
 /// How often keys are looked for.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
@@ -108,7 +108,7 @@ impl Server {
     }
 }
 
-/// The process was asked to end, and the terminal is to be as it was.
+/// Whether the process has to end, and the terminal must be restored.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
 /// Waits for a signal that ends the process, which the screen looks for.
@@ -138,7 +138,7 @@ async fn end_when_told() {
 struct Frames(Receiver<Result<Frame, Failure>>);
 
 impl Frames {
-    /// Has a task ask the server again and again.
+    /// Starts a task that polls the server.
     fn ask(runtime: &tokio::runtime::Runtime, server: Server, interval: Duration) -> Frames {
         let (sender, receiver) = channel();
         runtime.spawn(go_on_asking(server, interval, sender));

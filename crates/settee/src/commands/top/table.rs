@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, Task};
 
-/// What a table shows.
+/// The subject of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     Routes,
