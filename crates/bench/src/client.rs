@@ -25,7 +25,7 @@ pub(crate) trait Sink {
     fn take(&mut self, piece: &[u8]);
 }
 
-/// Looks at nothing.
+/// Ignores the body.
 pub(crate) struct Discard;
 
 impl Sink for Discard {
@@ -109,7 +109,8 @@ struct Head {
     closes: bool,
 }
 
-/// Connections that wait for the next slice of a part that is measured in turns, so that it does not begin with new ones.
+/// Connections that are kept for the next slice of an interleaved part, so that it does not open
+/// new ones.
 #[derive(Default)]
 pub(crate) struct Kept {
     /// None while none are kept.
@@ -122,7 +123,7 @@ impl Kept {
         *self.waiting.borrow_mut() = wanted.then(Vec::new);
     }
 
-    /// At most so many of those that wait, in the order in which they came.
+    /// At most `count` of the kept connections, in the order in which they came.
     pub(crate) fn take(&self, count: usize) -> Vec<Connection> {
         let mut waiting = self.waiting.borrow_mut();
         let Some(waiting) = waiting.as_mut() else {
@@ -164,7 +165,7 @@ pub(crate) struct Connection {
     end: usize,
     refusal: Vec<u8>,
     usable: bool,
-    /// Bytes sent and received and not told of yet.
+    /// Bytes sent and received, and not reported yet.
     bytes: u64,
 }
 
@@ -208,7 +209,7 @@ impl Connection {
 
     /// Sends a request and reads its reply whole; the body of a 2xx reply goes to `sink`.
     ///
-    /// After an error, or when the server asked for it, the connection is no longer usable.
+    /// After an error, or when the server requested it, the connection is no longer usable.
     pub(crate) async fn exchange(
         &mut self,
         request: &[u8],

@@ -15,7 +15,7 @@ pub struct Comparison {
     pub figure: String,
     /// A over B with its 95 % interval.
     pub ratio: Interval,
-    /// How likely such a difference is, or a larger one, where there is none above 3 %.
+    /// The probability of such a difference, or a larger one, if the true one is at most 3 %.
     pub p: f64,
     /// Whether the difference is shown: of all comparisons of a report, with 98 % none is called so by mistake.
     pub significant: bool,
@@ -28,7 +28,7 @@ pub struct Comparison {
 pub struct Against {
     /// The file's name.
     pub file: String,
-    /// What its first server's `GET /` said.
+    /// The text of its first server's `GET /`.
     pub product: String,
     /// When it began: seconds since 1970.
     pub began_s: u64,
@@ -129,7 +129,7 @@ pub(crate) fn decided(mut comparisons: Vec<Comparison>) -> Vec<Comparison> {
 }
 
 impl Comparison {
-    /// What can be said, for people: `a` and `b` are what the two are called.
+    /// The conclusion, for people: `a` and `b` are the names of the two.
     pub(crate) fn verdict(&self, a: &str, b: &str) -> String {
         if !self.significant {
             return "no difference shown".to_owned();

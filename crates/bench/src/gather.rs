@@ -1,4 +1,4 @@
-//! What rounds and repeats have measured, gathered to the lines of the report.
+//! Combines the measurements of rounds and repeats into the lines of the report.
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use crate::slice::Errors;
 use crate::stats;
 use crate::system::Part;
 
-/// What a part cost a server, and what went wrong in it.
+/// Costs of a part for a server, and its failures.
 #[derive(Debug, Clone, Default)]
 struct Cost {
     errors: Errors,

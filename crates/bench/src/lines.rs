@@ -90,13 +90,14 @@ pub struct Spread {
 /// A single value.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// bytes, seconds, ….
     pub unit: String,
-    /// One entry a server: the value. Of several repeats it is the average, and of what is counted, like writes that were lost, the sum.
+    /// One entry a server: the value. Of several repeats it is the average, and of counts, like
+    /// lost writes, the sum.
     pub sides: Vec<Option<f64>>,
-    /// One entry a server: the interval over the repeats; none of what is counted.
+    /// One entry a server: the interval over the repeats; `None` for counts.
     pub intervals: Vec<Option<Interval>>,
     /// Each server's value in each repeat.
     #[serde(skip)]

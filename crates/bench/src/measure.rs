@@ -1,4 +1,4 @@
-//! One measurement of a workload: prepared on every system, then in rounds that take turns.
+//! One measurement of a workload: prepared on every system, then in interleaved rounds.
 
 use std::time::Duration;
 
@@ -10,7 +10,8 @@ use crate::progress;
 use crate::system::Part;
 use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
-/// Workloads that are about what happens beside a load: a rate, or a number of requests, is not for them.
+/// Workloads that measure effects of a load: a rate, or a number of requests, does not apply to
+/// them.
 const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
 
 /// Of a round that two servers are measured in by turns. The rate of one turn differs from the next one's by some 10 % (100 ms, two cores),
@@ -59,7 +60,7 @@ impl Turns {
 }
 
 impl Bench {
-    /// Prepares a workload on every system, measures its rounds in turns, and finishes it.
+    /// Prepares a workload on every system, measures its interleaved rounds, and finishes it.
     pub(crate) async fn measure<W: Workload>(
         &mut self,
         name: &str,
@@ -185,7 +186,8 @@ impl Bench {
         pace
     }
 
-    /// A round more of each system that is not counted, during which the server takes a profile of itself.
+    /// One more round of each system that is not counted, during which the server records a
+    /// profile.
     async fn take_profiles<W: Workload>(
         &mut self,
         name: &str,

@@ -13,8 +13,8 @@ pub struct BenchOptions {
     pub servers: Vec<Vec<String>>,
     /// The second server of workloads that need two. Without it, the first one has both roles.
     pub second_url: Option<String>,
-    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` where a cluster is measured, and all others
-    /// where there is none.
+    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` for a
+    /// cluster, and all others for a single server.
     pub workloads: Vec<String>,
     /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
     pub scale: f64,
@@ -42,7 +42,7 @@ pub struct BenchOptions {
     pub report: Option<PathBuf>,
     /// Flame graphs for the HTML report, as SVG files: of A, of B.
     pub flames: Vec<PathBuf>,
-    /// Ask servers for flame graphs of themselves during a round that is not counted.
+    /// Record flame graphs of the servers during a round that is not counted.
     pub profile: bool,
     /// Declarations of 16 KB that views are built over, at scale 1; the published benchmark has 290,000.
     pub view_docs: u64,
@@ -52,17 +52,17 @@ pub struct BenchOptions {
     pub view_rows: u64,
     /// Leave the databases on the server.
     pub keep: bool,
-    /// Process of the first server, for CPU and memory. Found by itself for loopback URLs.
+    /// Process of the first server, for CPU and memory. Found automatically for loopback URLs.
     pub local_pid: Option<u32>,
     /// Where the embedded database is made; a folder in the system's temporary one by default.
     pub embedded_dir: Option<PathBuf>,
     /// Where the raw append + fdatasync rate is measured: best on the disk of the server's data. The system's
     /// temporary folder by default.
     pub disk_dir: Option<PathBuf>,
-    /// What the workload `mix` does; the preset `mixed` by default.
+    /// The operations of the workload `mix`; the preset `mixed` by default.
     pub mix: Option<Mix>,
-    /// A PostgreSQL, Redis or SQLite that is measured beside the one server, in the workloads of the group `peers`: `postgres://…`, `redis://…` or
-    /// `fts5://…`.
+    /// A PostgreSQL, Redis or SQLite to compare with the server, in the workloads of the group
+    /// `peers`: `postgres://…`, `redis://…` or `fts5://…`.
     pub peer: Option<String>,
     /// How the workloads of the group `faults` start a server; without it they cannot run.
     pub launch: Option<Launch>,
@@ -102,7 +102,8 @@ impl Default for BenchOptions {
 }
 
 impl BenchOptions {
-    /// Is this a run whose figures are to be believed later, so that ceilings, machine and processes are looked at, too?
+    /// Whether the figures of this run are for publication or later comparison, so that ceilings,
+    /// machine and processes are measured too.
     pub(crate) fn is_thorough(&self) -> bool {
         let files = [&self.save, &self.compare, &self.report];
         self.repeats > 1 || self.sweep.is_some() || files.iter().any(|file| file.is_some())

@@ -21,7 +21,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A node's share of a loop that is spread over several at once.
+    /// A node's share of a loop that is spread over several nodes.
     pub(crate) fn shared_by(self, nodes: usize) -> Self {
         Self {
             rate: self.rate.map(|rate| rate / nodes as f64),
@@ -40,7 +40,7 @@ impl Pace {
         }
     }
 
-    /// How many of so many rounds there are: not more than each client has requests.
+    /// Number of rounds, at most `most`: not more than each client has requests.
     pub(crate) fn rounds(self, most: u32) -> u32 {
         self.requests.map_or(most, |requests| {
             most.min(u32::try_from(requests).unwrap_or(most)).max(1)
@@ -48,13 +48,13 @@ impl Pace {
     }
 }
 
-/// What an open loop asked for, and what of that was not sent.
+/// Requests of an open loop, and those that were not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
     /// Requests that were due.
     pub due: u64,
-    /// Those that were not sent, although the loop went on for as long again: the server cannot do the rate. Their latencies are
-    /// counted with what they had waited until then.
+    /// Requests that were not sent, although the loop ran twice its length: the server cannot
+    /// sustain the rate. Their latencies include the waiting time until then.
     pub unsent: u64,
     /// Most requests that were due and not sent at one time.
     pub backlog_max: u64,
@@ -91,10 +91,11 @@ pub(crate) struct Pacing {
 }
 
 impl Pacing {
-    /// By so many clients, for `length`. Without a length there is no pace either: each client ends by itself.
+    /// Starts a loop of `clients` clients, for `length`. Without a length there is no pace either:
+    /// each client ends on its own.
     ///
     /// # Errors
-    /// When there is no thread to spare.
+    /// When no thread can be started.
     pub(crate) fn start(pace: Pace, length: Option<Duration>, clients: usize) -> io::Result<Self> {
         let pace = length.map_or_else(Pace::default, |_| pace);
         let start = Instant::now();
@@ -166,12 +167,12 @@ impl Turns {
 pub(crate) enum Turn {
     /// As soon as it can.
     Now,
-    /// At once: it should have been sent at this time.
+    /// Send immediately: it should have been sent at this time.
     DueSince(Instant),
 }
 
 impl Turn {
-    /// The time from which the latency of what is sent now counts.
+    /// The time from which the latency of a request sent now counts.
     pub(crate) fn start(self) -> Instant {
         match self {
             Self::Now => Instant::now(),
@@ -180,10 +181,11 @@ impl Turn {
     }
 }
 
-/// A thread that lets requests go sleeps for at most this long, so that it notices when nobody wants them any more.
+/// Longest sleep of the thread that releases requests, so that it notices the end of the run.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
-/// When each request of an open loop is due. All clients of the loop share it: whoever is free takes the next one.
+/// Due times of the requests of an open loop. All clients of the loop share it: each idle client
+/// takes the next request.
 struct Schedule {
     times: Times,
     /// No request is sent after this; what is due by then and not sent was too much.
@@ -217,10 +219,11 @@ impl Times {
 }
 
 impl Schedule {
-    /// `rate` a second, from `start` on, for `length`, or so many requests, by so many clients.
+    /// A schedule of `rate` requests a second, from `start` on, for `length`, or for a number of
+    /// requests, by `clients` clients.
     ///
     /// # Errors
-    /// When there is no thread to spare.
+    /// When no thread can be started.
     fn new(
         start: Instant,
         rate: f64,
@@ -251,7 +254,7 @@ impl Schedule {
         }))
     }
 
-    /// Waits until the next request is due, and says since when it is; none when there is no further one.
+    /// Waits until the next request is due, and returns its due time; `None` after the last one.
     async fn next(&self) -> Option<Instant> {
         let waits = self.released.available_permits() == 0;
         self.released.acquire().await.ok()?.forget();
@@ -276,7 +279,7 @@ impl Schedule {
         Some(due)
     }
 
-    /// What came of it, and how long each request that was not sent had been due.
+    /// The result, and the time for which each unsent request had been due.
     fn end(&self) -> (OpenLoop, Vec<Duration>) {
         let mut told = self.told.get();
         told.unsent = told.due - self.next.get();

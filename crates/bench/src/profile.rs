@@ -12,7 +12,7 @@ const SVG_BYTES_MAX: u64 = 32 << 20;
 /// A flame graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flame {
-    /// What it is of.
+    /// Its subject.
     pub title: String,
     /// The picture, which may hold anything.
     pub svg: String,

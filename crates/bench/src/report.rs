@@ -33,13 +33,15 @@ pub struct Report {
     pub version: String,
     /// The machine that the client was on.
     pub machine: Machine,
-    /// What else the machine did before the run; only looked at for runs that are repeated, saved or reported.
+    /// Other work of the machine before the run; only measured for runs that are repeated, saved or
+    /// reported.
     pub busy_before: Option<Busy>,
-    /// What else the machine did during the run.
+    /// Other work of the machine during the run.
     pub busy_during: Option<Busy>,
-    /// What to know before a figure is believed: a machine that was not quiet, a client that was the limit, a rate that was not reached.
+    /// Reasons to doubt a figure: a machine that was not idle, a client that was the limit, a rate
+    /// that was not reached.
     pub warnings: Vec<String>,
-    /// What bounds the figures: the machine's loopback and disk, the server's cheapest reply.
+    /// Upper bounds of the figures: the machine's loopback and disk, the server's cheapest reply.
     pub ceilings: Vec<Ceiling>,
     /// A against B, or this run against a saved one; empty without [`Report::repeats`] enough.
     pub comparisons: Vec<Comparison>,
@@ -47,9 +49,9 @@ pub struct Report {
     pub against: Option<Against>,
     /// Values of a setting or an option, one after the other.
     pub sweep: Option<Sweep>,
-    /// What happened when, on the clock of [`Report::timeline`].
+    /// Events of the run, on the clock of [`Report::timeline`].
     pub events: Vec<Event>,
-    /// Processes and machine beside the run.
+    /// Processes and machine during the run.
     #[serde(skip)]
     pub timeline: Timeline,
     /// Flame graphs.
@@ -63,7 +65,7 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// Ratios between two parts or figures of the same server.
     pub ratios: Vec<Ratio>,
-    /// What was skipped, and remarks on how something was measured.
+    /// Skipped workloads, and remarks on the measurements.
     pub notes: Vec<String>,
     /// Workloads that could not be measured.
     pub failures: Vec<Failure>,
@@ -76,7 +78,7 @@ pub struct Server {
     pub url: String,
     /// How many nodes were measured; 1 for a server alone.
     pub nodes: usize,
-    /// What `GET /` says: vendor or product, and version.
+    /// Vendor or product, and version, from `GET /`.
     pub product: String,
     /// The nodes' processes that are on this machine.
     pub pids: Vec<u32>,

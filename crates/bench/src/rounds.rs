@@ -80,7 +80,7 @@ impl Rounds {
         self.0.iter().map(|rounds| of_repeat(rounds)).collect()
     }
 
-    /// What sending took; none where it was not the load client that measured.
+    /// Time that sending took; `None` where the load client did not measure.
     pub(crate) fn client(&self) -> Option<ClientTime> {
         self.all()
             .filter_map(|round| round.client)

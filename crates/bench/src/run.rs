@@ -33,17 +33,20 @@ use crate::workload::{self, Bench};
 /// A loop cannot be faster than its client.
 const RATE_MAX: f64 = 1_000_000.0;
 const REPEATS_MAX: u32 = 1_000;
-/// The machine is looked at for a fifth of a timed part's seconds before anything is measured, within these bounds.
+/// The machine is observed for a fifth of a timed part's seconds before anything is measured,
+/// within these bounds.
 const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
 
 /// Measures, prints the report to `out`, writes the files that the options name, and returns it. Progress goes to standard error.
 ///
-/// The load client runs on a thread of its own: it must not take more than one core from the server that it measures.
-/// Ctrl-C and SIGTERM end the run after settings that it changed have been put back, and the databases it made have been deleted.
+/// The load client runs on a separate thread: it must not take more than one core from the server
+/// that it measures. Ctrl-C and SIGTERM end the run after restoring changed settings and deleting
+/// the created databases.
 ///
 /// # Errors
-/// [`BenchError`]: options, files, servers that cannot be reached, settings that cannot be put back, and interruption. A workload that fails is reported in
-/// [`Report::failures`], and refused requests are counted in its lines.
+/// [`BenchError`]: options, files, servers that cannot be reached, settings that cannot be
+/// restored, and interruption. A workload that fails is reported in [`Report::failures`], and
+/// refused requests are counted in its lines.
 pub async fn run(
     options: BenchOptions,
     embedded: Option<Box<dyn Embedded>>,
@@ -222,7 +225,7 @@ async fn measure_ceilings(bench: &Bench) -> Result<Vec<ceilings::Ceiling>, Bench
     ceilings::measure(&bench.systems, options.connections, &disk, options.seconds).await
 }
 
-/// What the machine does while nothing is measured.
+/// Load of the machine while nothing is measured.
 async fn look(bench: &Bench) -> Option<Busy> {
     let ours = ours(bench);
     let before = Account::now(&with_descendants(&ours))?;
@@ -231,7 +234,8 @@ async fn look(bench: &Bench) -> Option<Busy> {
     Account::now(&with_descendants(&ours))?.since(&before)
 }
 
-/// Puts back what a sweep has changed. A run that was interrupted has no report that could tell of a failure.
+/// Restores settings that a sweep has changed. A run that was interrupted has no report for a
+/// failure.
 async fn put_back(bench: &mut Bench, has_report: bool) -> Result<(), BenchError> {
     let mut result = Ok(());
     for changed in std::mem::take(&mut bench.changed) {
@@ -378,7 +382,8 @@ fn listener(target: &Target) -> Option<u32> {
         .flatten()
 }
 
-/// What `GET /` says; asks for `_all_dbs` too, so that wrong credentials are found before anything is measured.
+/// The product of `GET /`. Requests `_all_dbs` too, so that wrong credentials are found before
+/// anything is measured.
 async fn product(system: &System) -> Result<String, BenchError> {
     let welcome = system.json("GET", "/").await?;
     for node in &system.nodes {

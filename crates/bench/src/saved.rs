@@ -1,7 +1,7 @@
 //! A run in a file: all that was measured, to be compared with later.
 //!
-//! Two lines of JSON. The first says what the file is and has the checksum of the second, so that a file that was cut off or
-//! changed is noticed. The second is the run.
+//! Two lines of JSON. The first identifies the format and has the checksum of the second, so that a
+//! file that was cut off or changed is noticed. The second is the run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -32,7 +32,7 @@ struct Head {
     crc32: u32,
 }
 
-/// What is needed of a run to compare with it.
+/// The parts of a run that a comparison needs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Saved {
     version: String,
@@ -70,7 +70,7 @@ struct ToSave<'a> {
     lines: Vec<LineToSave<'a>>,
     sweep: Vec<LineToSave<'a>>,
     timeline: &'a Timeline,
-    /// The run as `--json` tells it; not read again.
+    /// The run in the format of `--json`; not read again.
     report: &'a Report,
 }
 
@@ -138,7 +138,8 @@ impl Saved {
     /// Reads a saved run.
     ///
     /// # Errors
-    /// [`BenchError::File`] says what is wrong: no file, no saved run, of another version, damaged.
+    /// [`BenchError::File`] with the problem: no file, not a saved run, of another version,
+    /// damaged.
     pub(crate) fn read(path: &Path) -> Result<Self, BenchError> {
         let size = fs::metadata(path)
             .map_err(|error| refused(path, error))?
@@ -212,10 +213,11 @@ impl Saved {
 
 /// The mode of a saved run: what a server said of a refused request is in it, and that may be of a document.
 pub(crate) const OWNER_ONLY: u32 = 0o600;
-/// The mode of what is there to be shown, as far as the user's mask lets it be.
+/// The mode of public files, within the user's umask.
 pub(crate) const FOR_ALL: u32 = 0o666;
 
-/// A file that is to be written at the end of a run, made before it so that nothing is measured in vain.
+/// A file that is to be written at the end of a run, created before it so that an unwritable path
+/// is found early.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -243,7 +245,7 @@ impl Output {
         })
     }
 
-    /// Writes it whole, in place of one that is there.
+    /// Writes it whole, replacing an existing file.
     ///
     /// # Errors
     /// [`BenchError::File`].

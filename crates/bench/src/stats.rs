@@ -1,12 +1,15 @@
-//! What can be said of a figure that was measured several times: its interval, and whether two figures differ.
+//! Statistics of a figure that was measured several times: its interval, and whether two figures
+//! differ.
 //!
 //! Figures are rates, latencies and sizes: noise multiplies them, so that all is done with their logarithms. A value is
 //! then a geometric mean, and a difference a ratio.
 //!
-//! Intervals are of the percentile bootstrap, expanded for small samples (T. Hesterberg, "What Teachers Should Know About
-//! the Bootstrap", The American Statistician 69 (2015), section 3.4.2): without that, ten repeats would give intervals that hold
-//! the truth 9 times in 10 instead of 19 in 20. Whether a difference is shown is decided by Student's t over the repeats, as
-//! the bootstrap of ten values has nothing to say about the small probabilities that many figures at once need.
+//! Intervals are of the percentile bootstrap, expanded for small samples (T. Hesterberg, "What
+//! Teachers Should Know About the Bootstrap", The American Statistician 69 (2015), section 3.4.2):
+//! without that, ten repeats would give intervals that hold the truth 9 times in 10 instead of 19
+//! in 20. Whether a difference is shown is decided by Student's t over the repeats, as the
+//! bootstrap of ten values cannot give the small probabilities that many simultaneous figures
+//! require.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
@@ -56,7 +59,7 @@ pub(crate) fn interval(values: &[f64]) -> Option<Interval> {
     Some(sample.interval(&mut means, tail))
 }
 
-/// A over B, measured in turns: the repeats are pairs.
+/// A over B, interleaved: the repeats are pairs.
 pub(crate) fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let logs: Vec<f64> = logarithms(a)?
         .iter()
@@ -75,7 +78,7 @@ pub(crate) fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     })
 }
 
-/// A over B, not measured in turns (Welch's test; each sample is drawn from by itself).
+/// A over B, not interleaved (Welch's test; each sample is resampled separately).
 pub(crate) fn unpaired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let (a, b) = (Sample::of(logarithms(a)?), Sample::of(logarithms(b)?));
     let (of_a, of_b) = (a.error().powi(2), b.error().powi(2));
@@ -123,8 +126,8 @@ fn probability(mean: f64, error: f64, freedom: f64) -> f64 {
     (beyond(mean.abs() - margin) + beyond(mean.abs() + margin)).min(1.0)
 }
 
-/// The share of resampled means that is outside at each end. The expansion makes up for what a sample's spread is below the
-/// population's, and for not knowing that.
+/// The share of resampled means that is outside at each end. The expansion compensates for a
+/// sample's spread being below the population's, and for its uncertainty.
 fn tail(freedom: f64, size: usize) -> f64 {
     let (Ok(student), normal) = (StudentsT::new(0.0, 1.0, freedom), Normal::standard()) else {
         return 0.0;

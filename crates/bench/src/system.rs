@@ -304,7 +304,7 @@ impl System {
         slice
     }
 
-    /// Measures a part of a workload together with what it cost the processes of all nodes.
+    /// Measures a part of a workload together with its costs for the processes of all nodes.
     pub(crate) async fn part(
         &self,
         name: &'static str,
@@ -484,7 +484,7 @@ impl Watch {
     }
 }
 
-/// The sum over at least one process; none when one of them cannot be looked at.
+/// The sum over at least one process; `None` when one of them cannot be examined.
 fn total<T: std::iter::Sum>(each: impl ExactSizeIterator<Item = Option<T>>) -> Option<T> {
     (each.len() > 0).then(|| each.sum()).flatten()
 }

@@ -198,7 +198,7 @@ fn swept(sweep: &Sweep, line: &SweepLine) -> Table {
     table
 }
 
-/// The rate's interval, or the rounds' extremes where there is none.
+/// The rate's interval, or the rounds' extremes if it has no interval.
 fn interval(side: &Measured) -> String {
     match side.rate_interval {
         Some(interval) => format!("{}–{}", number(interval.low), number(interval.high)),

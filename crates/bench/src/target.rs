@@ -139,7 +139,7 @@ impl Target {
         found.map(|(_, value)| value)
     }
 
-    /// What stands before every path; without a slash at the end.
+    /// The prefix of every path, without a slash at the end.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }

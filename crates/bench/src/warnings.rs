@@ -1,4 +1,4 @@
-//! What to know before a figure is believed.
+//! Reasons to doubt a figure.
 
 use crate::lines::Measured;
 use crate::pace::OpenLoop;
@@ -11,7 +11,7 @@ const BEHIND_MAX: f64 = 0.02;
 /// Of a latency, at a rate, at most this share should be the client's own lateness.
 const CLIENT_LATE_MAX: f64 = 0.5;
 
-/// What a reader has to know about what limited the figures: the client, or a rate that a server cannot do.
+/// Warnings about limits of the figures: the client, or a rate that a server cannot sustain.
 pub(crate) fn warnings(report: &Report) -> Vec<String> {
     let mut found = Vec::new();
     let swept = report

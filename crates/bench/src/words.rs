@@ -11,7 +11,7 @@ const WORDS: u64 = 20_000;
 /// Letters of a text; a document with it has about 300 bytes.
 const TEXT_BYTES: usize = 222;
 
-/// What is looked for.
+/// The subject of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// A word.

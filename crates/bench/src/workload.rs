@@ -1,4 +1,4 @@
-//! The workloads, and how they are measured: prepared on every server, then in rounds that take turns.
+//! The workloads, and their measurement: prepared on every server, then in interleaved rounds.
 
 mod attachments;
 mod bulk;
@@ -66,14 +66,14 @@ pub(crate) struct Bench {
     /// As many connections as the limit of open files allows.
     pub(crate) connections_max: usize,
     pub(crate) embedded: Option<Box<dyn Embedded>>,
-    /// What the current workload has measured so far.
+    /// Measurements of the current workload so far.
     pub(crate) gathering: Gathering,
     /// Of the current workload, counted from 0.
     pub(crate) repeat: u32,
     /// The clock of the run, and what has happened so far.
     pub(crate) clock: Rc<Events>,
     pub(crate) sweep: Option<Plan>,
-    /// Settings to be put back.
+    /// Settings to restore.
     pub(crate) changed: Vec<Changed>,
 }
 

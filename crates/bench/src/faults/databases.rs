@@ -16,7 +16,8 @@ use crate::workload::{Caller, alone};
 const NAME: &str = "faults_databases";
 const CLIENTS: usize = 16;
 
-/// Makes `databases` databases with a document each, kills the server, starts it, and asks for every document.
+/// Creates `databases` databases with a document each, kills the server, starts it, and reads every
+/// document.
 pub(crate) async fn measure_databases(
     launch: &Launch,
     databases: u64,

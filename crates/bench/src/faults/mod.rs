@@ -1,7 +1,8 @@
-//! What happens when a server dies: the group `faults`.
+//! Crashes of a server: the group `faults`.
 //!
-//! The server is one that the bench starts, in a folder of its own, so that it may be killed. Clients go on meanwhile, as those of a service
-//! would. What was acknowledged is looked for afterwards; a server that has lost any of it fails the workload.
+//! The server is one that the bench starts, in a separate folder, so that it may be killed. Clients
+//! continue meanwhile, as those of a service would. Acknowledged writes are checked afterwards; a
+//! server that has lost any of them fails the workload.
 
 mod databases;
 mod launch;
@@ -29,7 +30,7 @@ pub use launch::Launch;
 pub(crate) use databases::measure_databases;
 pub(crate) use suffered::Suffered;
 
-/// Faults of one kind in a run; what is told of them is the median.
+/// Faults of one kind in a run; their median is reported.
 const FAULTS: usize = 3;
 /// Load before the first fault, at least: the throughput that has to come back.
 const BASELINE_MIN: Duration = Duration::from_secs(1);
@@ -42,7 +43,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The kinds of faults under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// kill -9, and started again at once.
+    /// kill -9, and restarted immediately.
     Kill,
     /// SIGSTOP, and SIGCONT after this time.
     Stop(Duration),
@@ -57,7 +58,7 @@ impl Fault {
     }
 }
 
-/// What one fault took, in seconds.
+/// Durations of one fault, in seconds.
 struct Recovery {
     first_answer: f64,
     throughput: Option<f64>,

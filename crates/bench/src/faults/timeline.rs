@@ -6,7 +6,7 @@ use std::time::Instant;
 
 /// Length of a bucket, in seconds.
 const BUCKET: f64 = 0.05;
-/// Throughput counts as back over so many buckets: half a second.
+/// Throughput counts as recovered after 10 buckets: half a second.
 const WINDOW: usize = 10;
 
 /// Answers by time, shared by all clients.

@@ -9,7 +9,7 @@ use crate::numbers::{bytes, number, ratio, short};
 use crate::report::Report;
 use crate::stats::{FAMILY_LEVEL, MARGIN, REPEATS_MIN};
 
-/// What the page is about.
+/// The title of the page.
 pub(super) fn title(report: &Report) -> String {
     let product = |at: usize| report.servers.get(at).map_or("?", |server| &server.product);
     match (report.servers.len(), &report.against, &report.sweep) {
@@ -48,7 +48,7 @@ pub(super) fn head(report: &Report, title: &str) -> String {
     )
 }
 
-/// Warnings first, then what failed, what was not interleaved, and remarks.
+/// Warnings first, then failures, servers that were not interleaved, and remarks.
 pub(super) fn remarks(report: &Report) -> String {
     let list = |items: &mut dyn Iterator<Item = String>| {
         items
@@ -148,7 +148,7 @@ pub(super) fn figures(report: &Report) -> String {
     html
 }
 
-/// What bounds the figures, and how near each is.
+/// Upper bounds of the figures, and how near each is.
 pub(super) fn ceilings(report: &Report) -> String {
     if report.ceilings.is_empty() {
         return String::new();
@@ -293,7 +293,7 @@ fn described(busy: Busy) -> String {
     )
 }
 
-/// What the signs mean.
+/// The meaning of the signs.
 pub(super) fn reading(report: &Report) -> String {
     let open = match report.rate {
         Some(_) => {

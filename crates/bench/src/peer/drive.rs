@@ -6,16 +6,17 @@ use crate::error::BenchError;
 use crate::pace::{Pace, Pacing, Turns};
 use crate::slice::Slice;
 
-/// A client whose operations fail so often in a row gives up.
+/// A client gives up after 100 failed operations in a row.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 100;
 
 /// One client's operation, again and again.
 pub(super) trait Operation {
-    /// Carries it out, and says how many units it was.
+    /// Executes it once, and returns its number of units.
     async fn once(&mut self) -> Result<u64, String>;
 }
 
-/// Lets all clients run for `length`, or as `pace` says, each in a task of its own, as the HTTP clients do.
+/// Runs all clients for `length`, or as `pace` defines, each in a separate task, as the HTTP
+/// clients do.
 pub(super) async fn drive<O: Operation + 'static>(
     operations: Vec<O>,
     length: Duration,

@@ -1,7 +1,9 @@
-//! PostgreSQL, Redis and SQLite beside the server, for the rows where they do the same work: the group `peers`.
+//! PostgreSQL, Redis and SQLite in comparison with the server, for the rows where they do the same
+//! work: the group `peers`.
 //!
-//! The same documents under the same ids, the same client process and number of connections, in rounds that take turns. Answers are compared
-//! before anything is measured. What decides how durable a peer's writes are is read from it and shown.
+//! The same documents under the same ids, the same client process and number of connections, in
+//! interleaved rounds. Responses are compared before anything is measured. A peer's settings for
+//! durability are read and shown.
 
 mod documents;
 mod drive;
@@ -34,7 +36,7 @@ use self::fts5::Fts5;
 use self::postgres::Postgres;
 use self::redis::Redis;
 
-/// What a peer is.
+/// The kinds of peers.
 enum Kind {
     Postgres(Box<Postgres>),
     Redis(Box<Redis>),
@@ -108,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// What is said of its settings.
+    /// Notes on its settings.
     pub(crate) fn notes(&self) -> Vec<String> {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.notes(),
@@ -150,12 +152,12 @@ impl Peer {
         Ok(())
     }
 
-    /// Has the texts written anew when they are needed again: these are no longer those of the documents alone.
+    /// Marks the texts as changed, so that they are written again when they are needed.
     pub(crate) fn forget_texts(&mut self) {
         self.filled_texts = 0;
     }
 
-    /// What the row answers, in a form that is the same for all who do the same work.
+    /// The response to the row, in a form that is the same for all systems that do the same work.
     pub(crate) async fn answer(
         &self,
         row: Row,
@@ -168,7 +170,8 @@ impl Peer {
         }
     }
 
-    /// Measures a row for about `length`, or as `pace` says; the clock starts when all connections are open.
+    /// Measures a row for about `length`, or as `pace` defines; the clock starts when all
+    /// connections are open.
     pub(crate) async fn round(
         &self,
         row: Row,
@@ -226,7 +229,8 @@ impl Peer {
     }
 }
 
-/// Name and password of the environment, unless the URL has its own: everybody on the machine can read a command line.
+/// Name and password of the environment, unless the URL has its own: all users of the machine can
+/// read a command line.
 fn add_credentials(url: &mut Url) -> Result<(), ()> {
     let Ok(credentials) = std::env::var(PEER_CREDENTIALS) else {
         return Ok(());

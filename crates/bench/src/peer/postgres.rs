@@ -148,7 +148,7 @@ impl Postgres {
         self.build(documents).await.map(drop)
     }
 
-    /// Builds the index of the texts anew.
+    /// Rebuilds the index of the texts.
     pub(super) async fn build(&self, documents: &Documents) -> Result<Slice, BenchError> {
         let began = Instant::now();
         self.execute(&texts::build(&self.table)).await?;
@@ -285,7 +285,7 @@ pub(super) struct PostgresOperation {
     write: Option<Statement>,
     row: Row,
     documents: Documents,
-    /// The id that `peer_get` asks for.
+    /// The id that `peer_get` reads.
     fixed: String,
 }
 
@@ -404,7 +404,7 @@ fn push_row(out: &mut String, id: &str, text: &str) {
     let _ = writeln!(out, "{id}\t{escaped}");
 }
 
-/// What the server said, which its error alone does not show.
+/// The server's message, which its error alone does not show.
 fn told(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => said.to_string(),

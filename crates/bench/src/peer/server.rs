@@ -24,7 +24,7 @@ pub(crate) struct HttpRows {
 }
 
 impl HttpRows {
-    /// Has the documents written, and what the row needs built.
+    /// Writes the documents, and builds the indexes that the row needs.
     pub(crate) async fn prepare(
         system: &System,
         row: Row,

@@ -1,6 +1,7 @@
-//! What a recording has of a request: one line of JSON.
+//! The recording of a request: one line of JSON.
 //!
-//! The first line is a [`Header`]; each other one is an [`Entry`]. Lines stand in the order in which requests ended.
+//! The first line is a [`Header`]; each other one is an [`Entry`]. Lines are in the order in which
+//! requests ended.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -42,7 +43,7 @@ pub enum RecordingError {
     NoRecording {
         /// Its path.
         path: String,
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// A line that is damaged.
@@ -52,7 +53,7 @@ pub enum RecordingError {
         path: String,
         /// The line's number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
 }
@@ -171,7 +172,7 @@ impl Entry {
         }
     }
 
-    /// Reads a line. What could not be sent as one HTTP request is refused.
+    /// Reads a line. Refuses requests that could not be sent as one HTTP request.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let entry: Self = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         entry.check()?;

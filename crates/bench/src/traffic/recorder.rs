@@ -84,7 +84,7 @@ impl Recorder {
         *self.lock().left_out.entry(reason).or_default() += 1;
     }
 
-    /// Brings what is buffered into the file. An error of any write so far is told here, once.
+    /// Writes the buffer to the file. An error of any write so far is reported here, once.
     pub(super) fn flush(&self) -> Result<(), RecordingError> {
         let mut state = self.lock();
         let flushed = match state.failed.take() {

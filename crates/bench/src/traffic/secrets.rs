@@ -44,7 +44,7 @@ const NAMES: [&str; 23] = [
     "private_key",
 ];
 
-/// What a request shows of itself.
+/// The parts of a request that a recording would have.
 pub(super) struct Shown<'a> {
     pub(super) method: &'a str,
     /// Path and query.

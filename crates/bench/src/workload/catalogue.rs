@@ -261,8 +261,8 @@ pub fn workloads() -> &'static [Description] {
     WORKLOADS
 }
 
-/// The workloads of these names in the order of [`workloads`]; when there are none, those for a cluster, those of peers, or all others that
-/// need not be named.
+/// The workloads of these names in the order of [`workloads`]; without names, those for a cluster,
+/// those of peers, or all others that need not be named.
 pub(crate) fn select(
     names: &[String],
     is_for_cluster: bool,

@@ -187,7 +187,7 @@ impl Workload for Get {
     }
 }
 
-/// Reads of random documents beside writes of new ones to another database.
+/// Reads of random documents concurrent with writes of new ones to another database.
 pub(crate) struct Mixed {
     pub(crate) documents: u64,
 }

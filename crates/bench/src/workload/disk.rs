@@ -1,4 +1,4 @@
-//! What the disk itself can do: the bound of durable serial writes.
+//! Measurements of the disk itself: the bound of durable serial writes.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};

@@ -15,7 +15,7 @@ use crate::peer::{Documents, HttpRows, Peer, Row};
 use crate::progress;
 use crate::report::Failure;
 
-/// The mix when none is asked for.
+/// The default mix.
 const DEFAULT_MIX: &str = "mixed";
 /// How long a server is stopped, in seconds.
 const STOPPED_MAX: f64 = 10.0;
@@ -194,7 +194,8 @@ impl Bench {
         Ok(Some(prepared))
     }
 
-    /// The same on the peer. False when there is none that does it; an error when its answers are others.
+    /// Prepares the row on the peer. Returns false when no peer does it, and an error when its
+    /// responses differ.
     async fn prepare_peer(
         &mut self,
         row: Row,

@@ -1,4 +1,5 @@
-//! A replication of small documents from one database to another, over HTTP, beside bulk writes of as many documents.
+//! A replication of small documents from one database to another, over HTTP, compared with bulk
+//! writes of as many documents.
 
 use std::time::Instant;
 

@@ -114,14 +114,15 @@ pub(crate) enum Chooser {
     Uniform,
     Scrambled {
         zipfian: Zipfian,
-        /// Numbers are spread over so many, those of records that do not exist yet among them: so the popular ones stay what they are.
+        /// Numbers are spread over this range, which includes records that do not exist yet: so the
+        /// popular ones do not change.
         room: u64,
     },
     Latest(Zipfian),
 }
 
 impl Chooser {
-    /// For `records` that are there, of which at most `growth` more are expected.
+    /// For `records` existing records, of which at most `growth` more are expected.
     pub(crate) fn new(keys: Keys, records: u64, growth: u64) -> Self {
         match keys {
             Keys::Uniform => Self::Uniform,

@@ -20,7 +20,7 @@ use crate::system::{Part, System, Watch};
 /// Most documents of a scan; each number up to it is as frequent.
 const SCAN_DOCS_MAX: u64 = 100;
 
-/// One of the workloads, over so many records.
+/// One of the workloads, over a number of records.
 pub(crate) struct Ycsb {
     name: &'static str,
     weights: Weights,

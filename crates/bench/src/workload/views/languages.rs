@@ -110,7 +110,7 @@ pub(super) async fn present(system: &System) -> Result<Present, BenchError> {
     Ok(present)
 }
 
-/// What the server says when it cannot run the language.
+/// The server's error when it cannot run the language.
 async fn refusal(
     system: &System,
     database: &str,

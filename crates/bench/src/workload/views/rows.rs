@@ -192,7 +192,7 @@ impl Rows {
         Ok(watch.part(name, "docs", slice))
     }
 
-    /// What the connection and the HTTP stack take of a read's latency.
+    /// The share of the connection and the HTTP stack in a read's latency.
     async fn constant(&self, system: &System, length: Duration) -> Result<Part, BenchError> {
         let path = format!("/_settee/constant?size={CONSTANT_BYTES}");
         let request = system.target.request("GET", &path, None);
@@ -340,7 +340,7 @@ async fn compacted_sizes(
     )))
 }
 
-/// Where a local server keeps documents and indexes, as its configuration says.
+/// The directories of a local server's documents and indexes, from its configuration.
 async fn folders(system: &System) -> Result<Vec<PathBuf>, BenchError> {
     let Some(pid) = system.pid else {
         return Ok(Vec::new());

@@ -12,7 +12,7 @@ use crate::system::System;
 
 const POLL: Duration = Duration::from_millis(200);
 
-/// What was seen of the index tasks of one design document.
+/// Observations of the index tasks of one design document.
 #[derive(Default)]
 pub(super) struct Tasks {
     seen: HashMap<String, Seen>,
