@@ -51,7 +51,7 @@ pub enum Error {
         reason: String,
     },
     /// A file of a backup differs from the copied one.
-    #[error("{file} of the backup {name} is {what}: `settee backup verify` shows all that is")]
+    #[error("{file} of the backup {name} is {what}: `settee backup verify` lists all such files")]
     Damaged {
         /// Which backup.
         name: String,

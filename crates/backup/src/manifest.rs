@@ -82,7 +82,7 @@ impl Manifest {
         }
         let wrong = |file: &&File| !is_name_in_store(&file.name) || !is_hash(&file.blake3);
         match manifest.files.iter().find(wrong) {
-            Some(file) => Err(format!("`{}` is no file of a store", file.name)),
+            Some(file) => Err(format!("`{}` is not a file of a store", file.name)),
             None => Ok(manifest),
         }
     }

@@ -91,7 +91,7 @@ impl TargetName {
                 bucket: bucket.to_owned(),
                 prefix: percent_decode_str(url.path().trim_matches('/'))
                     .decode_utf8()
-                    .map_err(|_| wrong("the target's prefix is no UTF-8"))?
+                    .map_err(|_| wrong("the target's prefix is not UTF-8"))?
                     .into_owned(),
             }),
             _ => Err(wrong(

@@ -38,7 +38,7 @@ impl Flame {
         }
         let svg = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
         if !svg.contains("<svg") {
-            return Err(refuse("this is no SVG".to_owned()));
+            return Err(refuse("this is not an SVG image".to_owned()));
         }
         Ok(Self { title, svg })
     }

@@ -147,11 +147,11 @@ impl Saved {
         if size > BYTES_MAX {
             return Err(refused(
                 path,
-                "this is no saved run of settee bench: it is too large",
+                "this is not a saved run of settee bench: it is too large",
             ));
         }
         let bytes = fs::read(path).map_err(|error| refused(path, error))?;
-        let none = || refused(path, "this is no saved run of settee bench");
+        let none = || refused(path, "this is not a saved run of settee bench");
         let end = memchr::memchr(b'\n', &bytes).ok_or_else(none)?;
         let head: Head = serde_json::from_slice(&bytes[..end]).map_err(|_| none())?;
         if head.format != FORMAT {

@@ -155,7 +155,7 @@ impl Merged {
                     None => String::new(),
                 };
                 self.warnings.push(format!(
-                    "environment variable {name} is no setting{nearest}"
+                    "environment variable {name} is not a setting{nearest}"
                 ));
             }
             EnvName::Foreign => {}

@@ -84,7 +84,9 @@ impl Keeper {
             .spawn(move || worker.run(&opened));
         match thread {
             Ok(t) => *self.thread.lock() = Some(t),
-            Err(e) => tracing::error!(error = %e, "no keeper thread: what is open stays open"),
+            Err(e) => {
+                tracing::error!(error = %e, "no keeper thread: open databases and indexes stay open")
+            }
         }
     }
 

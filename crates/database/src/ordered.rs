@@ -70,7 +70,7 @@ impl Databases {
             }
             Ok(_) => {
                 return Err(Error::Unavailable(format!(
-                    "the database {name} was made here before this node was in the cluster: it is in the way of the cluster's"
+                    "the database {name} was made here before this node was in the cluster: it conflicts with the cluster's database of this name"
                 )));
             }
             Err(Error::NoDatabase) => {}

@@ -366,7 +366,7 @@ impl Changes {
     pub fn query(self) -> Result<ChangesQuery> {
         if self.live && self.descending {
             return Err(Error::bad_request(
-                "a feed that waits for what comes is not `descending`",
+                "a feed that waits for changes cannot be `descending`",
             ));
         }
         Ok(ChangesQuery {

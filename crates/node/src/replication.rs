@@ -230,7 +230,7 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
     let (allowed_addresses, unknown) = Allowed::parse(&said.allowed_addresses);
     for word in unknown {
         // Read again and again.
-        tracing::debug!("[replicator] allowed_addresses: {word} is no network");
+        tracing::debug!("[replicator] allowed_addresses: {word} is not a network");
     }
     // Both ends of all jobs of a user, within what there is for replications; for few jobs what is configured, as long as one job
     // leaves others of the user some.

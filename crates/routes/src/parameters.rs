@@ -111,7 +111,7 @@ groups! {
     BATCH "batch" [word("batch", &["ok"], "Answers 202 before the document is on disk.")]
     WRITE "write" [
         text("rev", "The revision that is edited, when the body has no `_rev`."),
-        flag("new_edits", "`false` stores the revision as it is, as replication does."),
+        flag("new_edits", "`false` stores the revision unchanged, as replication does."),
         word("batch", &["ok"], "Answers 202 before the document is on disk."),
     ]
     FULL "full" [

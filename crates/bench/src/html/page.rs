@@ -297,7 +297,7 @@ fn described(busy: Busy) -> String {
 pub(super) fn reading(report: &Report) -> String {
     let open = match report.rate {
         Some(_) => {
-            "<p>Requests were sent at a rate, whatever the server did. Latency counts from when a request was due, so that what waits behind a slow one is counted.</p>"
+            "<p>Requests were sent at a rate, whatever the server did. Latency counts from when a request was due, so that the wait behind a slow one is counted.</p>"
         }
         None => "",
     };

@@ -82,7 +82,7 @@ impl Header {
     /// Reads a recording's first line.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let header: Self = serde_json::from_slice(line)
-            .map_err(|_| "this is no recording of settee bench record".to_owned())?;
+            .map_err(|_| "this is not a recording of settee bench record".to_owned())?;
         match header.settee_recording {
             VERSION => Ok(header),
             other => Err(format!(
@@ -167,7 +167,7 @@ impl Entry {
             (Some(text), _) => Ok(text.clone().into_bytes()),
             (None, Some(text)) => STANDARD
                 .decode(text)
-                .map_err(|error| format!("body_base64 is no base64: {error}")),
+                .map_err(|error| format!("body_base64 is not base64: {error}")),
             (None, None) => Ok(Vec::new()),
         }
     }
@@ -182,16 +182,16 @@ impl Entry {
     fn check(&self) -> Result<(), String> {
         let method = hyper::Method::from_bytes(self.method.as_bytes());
         if method.is_err() || self.method == "CONNECT" {
-            return Err(format!("{:?} is no method", self.method));
+            return Err(format!("{:?} is not a method", self.method));
         }
         let path: Result<hyper::http::uri::PathAndQuery, _> = self.path.parse();
         if !self.path.starts_with('/') || path.is_err() {
-            return Err(format!("{:?} is no path", self.path));
+            return Err(format!("{:?} is not a path", self.path));
         }
         for (name, value) in &self.headers {
             let known = HeaderName::from_bytes(name.as_bytes());
             if known.is_err() || HeaderValue::from_str(value).is_err() {
-                return Err(format!("{name:?}: {value:?} is no header"));
+                return Err(format!("{name:?}: {value:?} is not a header"));
             }
         }
         if self.at_us > AT_US_MAX {

@@ -61,7 +61,7 @@ const WORKLOADS: &[Description] = &[
     ),
     description(
         "replication",
-        "100,000 documents over HTTP from the server itself, or from a second one of bench's own; compared with _bulk_docs of 1,000",
+        "100,000 documents over HTTP from the server itself, or from a second one that bench starts; compared with _bulk_docs of 1,000",
     ),
     description(
         "attachments",
@@ -135,7 +135,7 @@ const WORKLOADS: &[Description] = &[
     description("mix", "operations by the weights of --mix"),
     description(
         "faults_kill",
-        "kill -9 of a server under load: time to recover, what is lost",
+        "kill -9 of a server under load: time to recover, lost writes",
     ),
     description(
         "faults_stop",

@@ -39,7 +39,7 @@ pub(crate) fn check_faults(selected: &[&str], options: &BenchOptions) -> Result<
     match refused.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((what, _)) => Err(BenchError::Options(format!(
-            "{name} happens to a server that the bench starts itself: {what} means nothing for it"
+            "{name} uses a server that the bench starts: {what} does not apply to it"
         ))),
     }
 }

@@ -156,7 +156,7 @@ section! {
 }
 
 section! {
-    /// Work in the background that goes through databases.
+    /// Background work that processes databases.
     pub struct CouchScanner in "couch_scanner" {
         /// Maximum number of revisions that automatic purges remove per second.
         doc_write_rate_limit: Int = "500",

@@ -1,4 +1,4 @@
-//! Kinds of values: what text a setting may have, and what a program gets for it.
+//! Kinds of values: the allowed texts of a setting, and the parsed value for a program.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
@@ -82,7 +82,8 @@ impl<K: Kind> Kind for Option<K> {
     }
 }
 
-/// Declares a kind: what it is, its name, the type of its values, its shape, what is expected, and how it is read.
+/// Declares a kind: its description, its name, the type of its values, its shape, the expected
+/// texts, and the parser.
 macro_rules! kind {
     ($(#[doc = $doc:literal])+ $kind:ident: $value:ty, $shape:ident, $expected:literal, $parse:expr) => {
         $(#[doc = $doc])+
@@ -143,7 +144,7 @@ kind! {
     Period: u64, Text, "a number, _ and a unit (30_min, 8_hours, 2_days), or infinity", period_s
 }
 kind! {
-    /// A [`Period`], as it is written.
+    /// A [`Period`], as written in the configuration.
     PeriodText: String, Text, "a number, _ and a unit (30_min, 8_hours, 2_days), or infinity",
     |text: &str| period_s(text).map(|_| text.to_owned())
 }

@@ -52,10 +52,10 @@ impl Found {
                 "settee repair DATA NEW counts again, or restore a backup (settee restore)"
             }
             Kind::Slots => {
-                "take the node out of its cluster and add a new one: it copies what the others have"
+                "take the node out of its cluster and add a new one: it copies the data of the others"
             }
             Kind::Files | Kind::Catalogue | Kind::Documents | Kind::Attachments | Kind::Space => {
-                "restore a backup (settee restore), or settee repair DATA NEW saves what can be read"
+                "restore a backup (settee restore), or settee repair DATA NEW saves the readable data"
             }
         })
     }

@@ -172,7 +172,7 @@ impl Answers {
         let taken = self.wait(self.pool.wait_max, || self.try_take(bytes));
         taken.await.ok_or_else(|| {
             ApiError::busy(
-                "no memory came free in time for what the request is answered by ([memory] answers)"
+                "no memory became free in time for the parameters of the request ([memory] answers)"
                     .into(),
             )
         })

@@ -164,7 +164,7 @@ fn failed(e: profiler::Error) -> ApiError {
 }
 
 fn busy() -> ApiError {
-    ApiError::new(409, "conflict", "another profile is being made")
+    ApiError::new(409, "conflict", "another profile is being recorded")
 }
 
 /// Waits until the time is over or the client has gone, calling `tick` meanwhile.

@@ -63,7 +63,7 @@ pub fn up(app: &App, req: &Request) -> Reply {
 fn writes_fail(failure: &WriteFailure) -> Reply {
     let then = match failure.needs_restart {
         true => "They fail until the server is restarted.",
-        false => "They are taken again when the cause is gone.",
+        false => "They are accepted again when the cause is removed.",
     };
     let reason = format!("All writes fail: {}. {then}", failure.cause);
     Reply::json(

@@ -151,7 +151,7 @@ impl Batch {
         };
         let raw_id = id.get();
         let id: String = serde_json::from_str(raw_id)
-            .map_err(|_| Error::Request("an id in _changes is no string".into()))?;
+            .map_err(|_| Error::Request("an id in _changes is not a string".into()))?;
         let doc = row.doc.map(RawValue::get).filter(|doc| {
             !row.deleted && changes.len() == 1 && is_first_revision(doc, raw_id, &changes[0].rev)
         });

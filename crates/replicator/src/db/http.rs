@@ -211,7 +211,7 @@ impl HttpDb {
         ways.to(&remote.url).await?;
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
-            let bad = || Error::InvalidEndpoint(format!("{name} is no header that can be sent"));
+            let bad = || Error::InvalidEndpoint(format!("{name} is not a valid header"));
             let name: HeaderName = name.parse().map_err(|_| bad())?;
             if is_framing(&name) || name == HOST && !ways.is_admins() {
                 return Err(bad());

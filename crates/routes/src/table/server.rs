@@ -64,7 +64,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET,HEAD,POST,DELETE", "/_session", Class::Session, |_| Route::Server(ServerRoute::Session))
         .who_may(Who::Anyone).cluster(Cluster::Session).body(BodyClass::Login).ignores_rest()
         .operations(&[
-            get("Returns who is logged in.", "Session").query(&[&SESSION]),
+            get("Returns the user who is logged in.", "Session").query(&[&SESSION]),
             post("Logs in, and sets a cookie.", "Object").query(&[&NEXT]).body("Login"),
             delete("Logs out.", "Ok").query(&[&NEXT]),
         ]),
@@ -186,7 +186,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET", "/_settee/top", Class::Server, |_| Route::Server(ServerRoute::Top))
         .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest()
         .operations(&[
-            get("Returns what the server is doing, as sums since its start.", "Object"),
+            get("Returns the activity of the server, as sums since its start.", "Object"),
         ]),
     Row::server("GET", "/_settee/openapi.json", Class::Server, |_| Route::Server(ServerRoute::OpenApi))
         .who_may(Who::Anyone).cluster(Cluster::Node)

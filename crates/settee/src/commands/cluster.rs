@@ -48,7 +48,7 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             };
             let path = format!("/_settee/cluster/nodes/{node}");
             ask(url, Method::DELETE, &path, None).await?;
-            say!("{node} is no member any more; stop it once `settee cluster status` does not list it in any slot");
+            say!("{node} is no longer a member; stop it once `settee cluster status` does not list it in any slot");
             Ok(())
         }),
         ClusterCommand::Reseed { url } => runtime.block_on(async {

@@ -386,7 +386,7 @@ fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(error = %e, "the limit of open files stays as it is");
+        tracing::warn!(error = %e, "the limit of open files could not be raised");
     }
 }
 

@@ -98,7 +98,7 @@ impl Traces {
 fn endpoint(said: &str) -> Result<String, String> {
     let url = reqwest::Url::parse(said).map_err(|e| e.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("it is no http or https URL".to_owned());
+        return Err("it is not an http or https URL".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("credentials go into OTEL_EXPORTER_OTLP_HEADERS".to_owned());

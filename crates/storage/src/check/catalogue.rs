@@ -133,7 +133,7 @@ impl StoreCheck {
             findings.note(
                 Kind::Space,
                 format!(
-                    "rows of {} dropped shards and indexes, or their room, are yet to go: a server removes them",
+                    "rows of {} dropped shards and indexes, or their space, are not removed yet: a server removes them",
                     owned.dropped.len()
                 ),
             );

@@ -92,7 +92,7 @@ impl Mix {
             .filter(|pair| !pair.is_empty())
         {
             let Some((name, value)) = pair.split_once('=') else {
-                return refuse(format!("{pair:?} is no operation=weight"));
+                return refuse(format!("{pair:?} is not operation=weight"));
             };
             let (name, value) = (name.trim(), value.trim());
             if name == "keys" {

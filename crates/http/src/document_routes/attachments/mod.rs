@@ -217,7 +217,7 @@ fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> 
         return Err(ApiError::new(
             406,
             "not_acceptable",
-            "The attachment is sent gzipped or as it is",
+            "The attachment is sent gzipped or not encoded",
         ));
     }
     Ok(gzip)

@@ -270,7 +270,7 @@ fn gauges(list: &mut List, app: &App, c: &Counts) {
         ),
         (
             "settee/databases_to_index",
-            "databases whose indexes are yet to be checked",
+            "databases whose indexes were not checked yet",
             waiting,
         ),
     ]);

@@ -20,7 +20,7 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
     let is_copy = !options.backup.contains("://") && !holds_backups(directory);
     if is_copy && !directory.join(STORE_MARK).is_file() {
         return Err(Failure::new(format!(
-            "{} is no backup: it holds neither backups nor a file {STORE_MARK}",
+            "{} is not a backup: it has neither backups nor a file {STORE_MARK}",
             options.backup
         )));
     }
