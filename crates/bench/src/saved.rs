@@ -423,9 +423,9 @@ mod tests {
         let half = told(&whole[..whole.len() / 2]);
         assert!(half.contains("damaged"), "{half}");
         assert!(told(&whole[..whole.len() - 1]).contains("damaged"));
-        assert!(told(&whole[..20]).contains("no saved run"));
-        assert!(told(b"").contains("no saved run"));
-        assert!(told(b"{\"a\":1}\n{}\n").contains("no saved run"));
+        assert!(told(&whole[..20]).contains("not a saved run"));
+        assert!(told(b"").contains("not a saved run"));
+        assert!(told(b"{\"a\":1}\n{}\n").contains("not a saved run"));
         let mut random = fastrand::Rng::with_seed(11);
         let end = whole.iter().position(|byte| *byte == b'\n').unwrap();
         for _ in 0..200 {

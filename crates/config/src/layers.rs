@@ -326,7 +326,7 @@ mod tests {
         assert_eq!(
             warned("SETTEE_CHTPD_PORT"),
             [
-                "environment variable SETTEE_CHTPD_PORT is no setting; did you mean SETTEE_CHTTPD_PORT?"
+                "environment variable SETTEE_CHTPD_PORT is not a setting; did you mean SETTEE_CHTTPD_PORT?"
             ]
         );
         assert_eq!(

@@ -75,7 +75,7 @@ groups! {
         number("limit", "Returns at most this many."),
         number("skip", "Skips this many."),
     ]
-    IDS "ids" [number("count", "How many ids; 1 by default.")]
+    IDS "ids" [number("count", "Number of ids; 1 by default.")]
     SESSION "session" [
         flag("basic", "Answers 401 with a challenge for Basic authentication without a login."),
     ]
@@ -87,8 +87,8 @@ groups! {
         flag("descending", "Lists in reverse order."),
     ]
     CREATE "create" [
-        number("q", "How many shards; at least 1."),
-        number("n", "How many replicas; accepted for compatibility."),
+        number("q", "Number of shards; at least 1."),
+        number("n", "Number of replicas; accepted for compatibility."),
         flag("partitioned", "Whether ids begin with the name of a partition."),
         text("placement", "Replicas by zone, `zone:n`; accepted for compatibility."),
         word("engine", &["couch"], "The storage engine; accepted for compatibility."),
@@ -173,7 +173,7 @@ groups! {
         json("ranges", "Ranges of numeric fields that are counted."),
     ]
     NOUVEAU "nouveau" [
-        number("top_n", "How many values `counts` returns at most."),
+        number("top_n", "Most values that `counts` returns."),
         flag("update", "Whether the index is updated first; `true` by default."),
         text("locale", "The locale of numbers in the query."),
     ]
@@ -188,7 +188,7 @@ groups! {
         json("highlight_fields", "Fields of which excerpts are returned."),
         text("highlight_pre_tag", "Text before a highlighted word."),
         text("highlight_post_tag", "Text after a highlighted word."),
-        number("highlight_number", "How many excerpts of a field."),
+        number("highlight_number", "Number of excerpts per field."),
         number("highlight_size", "The length of an excerpt, in characters."),
     ]
     ANALYZE "analyze" [
@@ -197,10 +197,10 @@ groups! {
     ]
     INFO "info" [flag("projections", "Adds the layout of stored projections.")]
     PERSIST "persist" [flag("persist", "`false` does not write the value to the file.")]
-    SIZE "size" [number("size", "How many spaces; 100 by default.")]
+    SIZE "size" [number("size", "Number of spaces; 100 by default.")]
     PROFILE "profile" [
         number("seconds", "How long to sample."),
-        number("hz", "How many samples a second."),
+        number("hz", "Samples per second."),
         word("of", &["cpu", "waits"], "Whether the time on processors is sampled, or the time of requests by the clock."),
         word("format", &["svg", "folded", "pprof"], "The format of the answer; `svg` by default."),
     ]

@@ -130,7 +130,7 @@ mod tests {
             {"id": "c", "key": "c", "value": {"rev": "2-x", "deleted": true}, "doc": null},
         ]});
         let lost = missing(&ids, answer.to_string().as_bytes());
-        assert_eq!(lost, ["b is not there", "c is not there", "d is not there"]);
+        assert_eq!(lost, ["b is missing", "c is missing", "d is missing"]);
         assert_eq!(missing(&ids, b"no answer").len(), 4);
     }
 }

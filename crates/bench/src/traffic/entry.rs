@@ -234,11 +234,13 @@ mod tests {
     fn a_line_that_is_no_request_is_refused() {
         type Change = fn(&mut Entry);
         let changes: [(&str, Change); 7] = [
-            ("is no path", |e| e.path = "db/a".to_owned()),
-            ("is no path", |e| e.path = "/db HTTP/1.1\r\nX: y".to_owned()),
-            ("is no method", |e| e.method = "PUT /x".to_owned()),
-            ("is no method", |e| e.method = "CONNECT".to_owned()),
-            ("is no header", |e| {
+            ("is not a path", |e| e.path = "db/a".to_owned()),
+            ("is not a path", |e| {
+                e.path = "/db HTTP/1.1\r\nX: y".to_owned()
+            }),
+            ("is not a method", |e| e.method = "PUT /x".to_owned()),
+            ("is not a method", |e| e.method = "CONNECT".to_owned()),
+            ("is not a header", |e| {
                 e.headers = vec![("range".to_owned(), "a\r\nb: c".to_owned())]
             }),
             ("more than a year", |e| e.at_us = u64::MAX),

@@ -78,7 +78,7 @@ impl Bench {
     async fn measure_fault(&mut self, name: &'static str) -> Result<(), BenchError> {
         let Some(launch) = self.options.launch.clone() else {
             return Err(BenchError::Options(format!(
-                "{name} kills a server of its own, and does not know how to start one"
+                "{name} kills a server that it starts, and does not know how to start one"
             )));
         };
         let spinner = progress::spinner();

@@ -49,7 +49,7 @@ pub const WRITES: Check = Check {
             found.push(
                 Finding::new(severity, "the store", says)
                     .evidence(evidence)
-                    .act("# look for `storage engine` in the log"),
+                    .act("# search the log for `storage engine`"),
             );
         }
         if machine.compaction_failures > 0 {
@@ -58,7 +58,7 @@ pub const WRITES: Check = Check {
             found.push(
                 Finding::new(Severity::Note, "compactions", says)
                     .evidence(json!({"compaction_failures": n}))
-                    .act("# look for `compaction failed` in the log; if it names a file of the store: settee check"),
+                    .act("# search the log for `compaction failed`; if it names a file of the store: settee check"),
             );
         }
         Ok(found)
