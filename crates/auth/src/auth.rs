@@ -365,7 +365,7 @@ impl Auth {
     /// [`Pending::verify`] does, and counts no wrong passwords.
     ///
     /// # Errors
-    /// Those of [`Auth::check_cached`] and [`Pending::verify`].
+    /// Errors of [`Auth::check_cached`] and [`Pending::verify`].
     pub fn authenticate_basic(&self, header: &str) -> Result<Option<Arc<UserCtx>>, AuthError> {
         let login = match self.check_cached(header, None)? {
             Basic::Anonymous => return Ok(None),

@@ -141,7 +141,7 @@ async fn wait_for_prunes(target: &Target, lease: &Lease<'_>) -> Result<()> {
 /// Returns the names of a store's files, and of those of its text indexes with their folders.
 ///
 /// # Errors
-/// Of the directory.
+/// Errors of the directory.
 pub fn names_in(directory: &Path) -> Result<Vec<String>> {
     let name_of = |path: &Path| {
         let name = path.strip_prefix(directory).ok().and_then(Path::to_str);

@@ -426,7 +426,7 @@ impl Target {
     /// All backups, the oldest first, and what is wrong with those that cannot be read.
     ///
     /// # Errors
-    /// Those of the target.
+    /// Errors of the target.
     pub async fn backups(&self) -> Result<(Vec<Manifest>, Vec<Error>)> {
         let names = self.names().await?;
         let mut read = futures_util::stream::iter(names)

@@ -13,7 +13,7 @@ use crate::ttl::Ttl;
 pub struct DatabaseRecord {
     /// Distinguishes this database from others of the same name.
     pub epoch: u32,
-    /// Random. Databases that were made before there was one have none here: [`DatabaseRecord::uuid`].
+    /// Random. Old databases have no stored one: see [`DatabaseRecord::uuid`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<DatabaseUuid>,
     pub shards: Vec<ShardNumber>,
@@ -37,7 +37,8 @@ pub struct DatabaseRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentsUnder {
-    /// All under the first shard's, whichever shard their documents are in: in databases whose record does not say.
+    /// All under the first shard's, whichever shard their documents are in: in databases whose
+    /// record has no other value.
     #[default]
     FirstShard,
     /// Under that of their document's shard.

@@ -32,7 +32,8 @@ pub static OPENINGS: Times = Times::new();
 pub static TEXT_DOCUMENTS: Counter = Counter::new();
 /// See [`TEXT_DOCUMENTS`].
 pub static TEXT_REMOVALS: Counter = Counter::new();
-/// Documents that text indexes left out, since what they gave to one cannot be in it.
+/// Documents that text indexes left out, since the index cannot hold the results of its function
+/// for them.
 pub static TEXT_LEFT_OUT: Counter = Counter::new();
 /// Documents that views left out, since a function exceeded a limit for them; counted for each view.
 pub static VIEW_LEFT_OUT: Counter = Counter::new();
@@ -44,7 +45,7 @@ pub static TEXT_COMMITS: Counter = Counter::new();
 pub static TEXT_MERGES: Counter = Counter::new();
 /// Updates of text indexes that failed, each of one shard; not those that were stopped.
 pub static TEXT_UPDATE_FAILURES: Counter = Counter::new();
-/// How long updates of text indexes took that had something to do, each of one shard, without what they waited for memory.
+/// Durations of updates of text indexes with changes, each of one shard, without waits for memory.
 pub static TEXT_UPDATE_TIMES: Times = Times::new();
 /// How long requests waited for a text index to be current, or until their clients went; those aside that found it so.
 pub static TEXT_WAIT_TIMES: Times = Times::new();

@@ -32,7 +32,7 @@ use crate::{Error, partition};
 pub struct Info {
     /// The database's name.
     pub name: Arc<str>,
-    /// When it was made: seconds since 1970, as CouchDB shows them.
+    /// Time of its creation: seconds since 1970, as CouchDB shows it.
     pub instance_start_time: String,
     /// All purges so far, in the form of `update_seq`.
     pub purge_seq: String,
@@ -42,7 +42,7 @@ pub struct Info {
     pub file_bytes: u64,
     /// Length of the leaves' bodies as JSON text, with their attachments, in bytes.
     pub external_bytes: u64,
-    /// The part of `file_bytes` that is live: what a compaction would leave, about.
+    /// The live part of `file_bytes`, about: a compaction would leave it.
     pub active_bytes: u64,
     /// Whether ids begin with a partition.
     pub partitioned: bool,
@@ -77,7 +77,7 @@ pub struct PartitionInfo {
 pub struct RevsDiff {
     /// The document.
     pub id: String,
-    /// Those that are not here.
+    /// Revisions that do not exist here.
     pub missing: Vec<Rev>,
     /// Leaves that those may descend from.
     pub possible_ancestors: Vec<Rev>,
@@ -149,7 +149,8 @@ impl Database {
         Ok(Database::with(name, record, shards, homes, shared))
     }
 
-    /// Opens what takes the place of this one: shards that stay are the same, since they count in memory.
+    /// Opens the database that replaces this one: remaining shards are shared, since they count in
+    /// memory.
     pub(crate) fn reopen(
         &self,
         record: DatabaseRecord,
@@ -331,7 +332,7 @@ impl Database {
         }
     }
 
-    /// Its record as it is now.
+    /// Its current record.
     pub(crate) fn record(&self) -> DatabaseRecord {
         self.record.read().clone()
     }
@@ -458,7 +459,7 @@ impl Database {
         Ok(info)
     }
 
-    /// The security object's JSON text, as it was written.
+    /// The security object's JSON text, unchanged.
     pub fn security(&self) -> Arc<str> {
         self.security.read().clone()
     }
@@ -493,7 +494,7 @@ impl Database {
         self.record.read().deleted_document_ttl.clone()
     }
 
-    /// Sets how long deleted documents are kept; `None` for what the server's settings say.
+    /// Sets how long deleted documents are kept; `None` for the server's setting.
     pub async fn set_deleted_document_ttl(self: &Arc<Self>, ttl: Option<Ttl>) -> Result<(), Error> {
         self.change(Property::DeletedDocumentTtl(ttl)).await
     }
@@ -505,7 +506,7 @@ impl Database {
         }
     }
 
-    /// Changes a property, as it was ordered; durable when this returns.
+    /// Changes a property, as ordered; durable when this returns.
     ///
     /// # Errors
     /// [`Error::NoDatabase`], and those of the store.
@@ -606,7 +607,8 @@ impl Database {
         Ok(done.map_err(|_| Error::ShuttingDown)??)
     }
 
-    /// Removes leaf revisions without a trace in the feed. Answers those that were there, in the order of the requests.
+    /// Removes leaf revisions without a trace in the feed. Returns the removed ones, in the order
+    /// of the requests.
     pub async fn purge(
         self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
@@ -750,7 +752,7 @@ impl Database {
         MEMORY_BYTES + texts + held + self.views.designs_bytes()
     }
 
-    /// Has what is counted of it saved, so that it is opened again quickly. Blocks.
+    /// Saves its counts, so that it is opened again quickly. Blocks.
     pub(crate) fn save_summaries(&self) {
         let worth_it = |shard: &&Arc<Shard>| shard.is_worth_saving();
         let shards: Vec<_> = self.shards.iter().filter(worth_it).cloned().collect();

@@ -140,7 +140,7 @@ pub struct Stats {
     pub documents_found: u64,
     /// and those that were not.
     pub documents_read: u64,
-    /// Of a sample of reads since the process started: those that found all they wanted in it,
+    /// Of a sample of reads since the process started: those that found all blocks in it,
     pub sampled_reads_cached: u64,
     /// and those that had to read from files.
     pub sampled_reads_uncached: u64,
@@ -191,7 +191,7 @@ pub struct Databases {
     order: SharedOrder,
 }
 
-/// Returns what the store calls after each commit: the database of the shard learns of it.
+/// Returns the store's callback after each commit, which notifies the database of the shard.
 fn notify_databases(by_shard: ByShard, events: Arc<Events>) -> storage::OnCommit {
     Box::new(move |written| {
         let number = written.shard.number;
@@ -267,7 +267,7 @@ impl Databases {
         self.opened.add_rules(new);
     }
 
-    /// Asks the rules again which databases they concern, since that has changed.
+    /// Applies the rules again to all databases, after a change of the databases that they concern.
     pub fn ask_rules_again(&self) {
         self.opened.ask_rules_again();
     }
@@ -500,7 +500,7 @@ impl Databases {
         Ok(())
     }
 
-    /// Has a deleted database's rows removed, once its index builds have ended.
+    /// Removes a deleted database's rows, once its index builds have ended.
     fn give_space_back(&self, db: &Arc<Database>, shards: Vec<ShardNumber>) {
         if db.open_view_indexes().is_empty() && db.open_text_indexes().is_empty() {
             db.close_views();
@@ -544,7 +544,8 @@ impl Databases {
         }
     }
 
-    /// Sets how many bytes a partition may hold before it takes no more; at first there is no limit.
+    /// Sets how many bytes a partition may hold before it refuses writes; at first there is no
+    /// limit.
     pub fn set_partition_limit(&self, max_bytes: u64) {
         self.partition_limit.store(max_bytes, Ordering::Relaxed);
     }

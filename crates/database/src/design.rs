@@ -79,7 +79,7 @@ impl Database {
     /// Returns a hash of the design documents that validate now, never 0. It is equal on all nodes that have equal ones.
     ///
     /// # Errors
-    /// Those of reading them.
+    /// Errors of reading them.
     pub fn designs_hash(&self) -> Result<u64, Error> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(DESIGNS_HASH);

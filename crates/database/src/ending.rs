@@ -14,7 +14,7 @@ pub(crate) const REPLACED: u8 = 2;
 /// The reason that clients get meanwhile.
 const REPLACED_REASON: &str = "the database is being copied from another node: try again";
 
-/// One of [`OPEN`], [`DELETED`], [`REPLACED`]; shared by whatever outlives a call.
+/// One of [`OPEN`], [`DELETED`], [`REPLACED`]; shared with everything that outlives a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending(Arc<AtomicU8>);
 

@@ -1,7 +1,7 @@
 /// Why a database refused or failed an operation. Display is CouchDB's reason where it has one.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// There is no such database, or no more.
+    /// The database does not exist, or was deleted.
     #[error("Database does not exist.")]
     NoDatabase,
     /// There is one of that name already.
@@ -36,7 +36,7 @@ pub enum Error {
     /// An invalid request; the reason, for the client.
     #[error("{0}")]
     BadRequest(String),
-    /// An attachment has more bytes than it may have.
+    /// An attachment exceeds the limit on its size.
     #[error("the attachment exceeds max_attachment_size")]
     AttachmentTooLarge,
     /// The bytes received do not have the MD5 sum that the client sent.
@@ -60,10 +60,10 @@ pub enum Error {
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// The other servers that are needed do not answer, or what orders writes does not: why.
+    /// Other servers that are needed do not answer, or the ordering of writes does not: the reason.
     #[error("{0}")]
     Unavailable(String),
-    /// Servers that are several cannot do this yet: what.
+    /// A cluster does not support this operation.
     #[error("{0}")]
     NotInCluster(&'static str),
     /// A fault of the server itself, such as a panic or a thread that could not be started. Holds the cause, for logs.
@@ -84,7 +84,7 @@ pub enum Error {
 }
 
 impl From<fair_queue::Busy> for Error {
-    /// Of a queue of functions.
+    /// A queue of functions is full.
     fn from(busy: fair_queue::Busy) -> Error {
         functions::Error::from(busy).into()
     }

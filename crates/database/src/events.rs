@@ -10,7 +10,7 @@ use tokio::sync::watch;
 /// Kinds of events of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DbEventKind {
-    /// It was made.
+    /// It was created.
     Created,
     /// Something in it changed.
     Updated,
@@ -112,7 +112,7 @@ impl Events {
         (events, log.seq)
     }
 
-    /// From now on, what happens is kept for [`Events::take_pending`].
+    /// From now on, events are kept for [`Events::take_pending`].
     pub fn keep_pending(&self) {
         self.log.lock().pending.get_or_insert_default();
     }
@@ -129,7 +129,7 @@ impl Events {
         pending
     }
 
-    /// Has these taken again, unless the same happened since.
+    /// Returns these events to the pending ones, unless newer ones of the same kind are pending.
     pub fn put_back(&self, events: Vec<Pending>) {
         if events.is_empty() {
             return;

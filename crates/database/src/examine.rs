@@ -41,7 +41,7 @@ pub struct Garbage {
     pub attachment_bytes: u64,
     /// A compaction is worth it.
     pub is_due: bool,
-    /// One is queued, or runs.
+    /// Whether one is queued, or runs.
     pub is_compacting: bool,
 }
 
@@ -50,7 +50,7 @@ pub struct Garbage {
 pub struct DesignFacts {
     /// `_design/name`
     pub id: String,
-    /// Of its functions.
+    /// The language of its functions.
     pub language: String,
     /// Equal for design documents that share an index: in hexadecimal.
     pub signature: String,
@@ -60,7 +60,7 @@ pub struct DesignFacts {
     pub was_used: Option<bool>,
     /// Its views, by name.
     pub views: Vec<ViewFacts>,
-    /// Of an index of views that is open.
+    /// Facts about its view index, if it is open.
     pub open: Option<OpenIndexFacts>,
     /// Its text indexes, by name.
     pub texts: Vec<TextFacts>,
@@ -71,17 +71,17 @@ pub struct DesignFacts {
 pub struct TextFacts {
     /// Its name.
     pub name: String,
-    /// Whose interface it has.
+    /// The interface that it belongs to.
     pub flavour: analysis::Flavour,
     /// It is an index of Mango.
     pub is_mango: bool,
-    /// Why it can never be built, whatever documents there are.
+    /// The reason why it can never be built, whatever the documents are.
     pub refused: Option<String>,
     /// It is kept.
     pub is_built: bool,
     /// Whether it was queried since the server's start; `None` when unknown.
     pub was_used: Option<bool>,
-    /// Of one that is open.
+    /// Facts about it, if it is open.
     pub open: Option<OpenTextFacts>,
 }
 
@@ -99,7 +99,7 @@ pub struct OpenTextFacts {
     pub is_update_due: bool,
     /// Its segments are being merged.
     pub is_tidying: bool,
-    /// Changes that it has yet to see.
+    /// Changes that it has not applied yet.
     pub pending: u64,
     /// Segments of the shard that has the most.
     pub segments_most: usize,
@@ -107,7 +107,7 @@ pub struct OpenTextFacts {
     pub mapped: u64,
     /// For how many of them it threw.
     pub failed: u64,
-    /// Documents that are not in it, though they should be: what its function gives for them cannot be.
+    /// Documents that it leaves out: it cannot hold the results of its function for them.
     pub left_out: u64,
 }
 
@@ -118,7 +118,7 @@ pub struct ViewFacts {
     pub name: String,
     /// Equal for views of a database that have the same rows.
     pub rows_hash: u64,
-    /// Of an index of Mango on all documents: its fields, in their order.
+    /// The fields of a Mango index on all documents, in their order.
     pub fields: Option<Vec<String>>,
     /// Why its map function is given whole documents, if it is.
     pub takes_whole: Option<String>,
@@ -162,7 +162,7 @@ impl Database {
     /// Examines the latest changes: at most `most`, and only until `until`. Blocks.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn sample(&self, most: u64, until: Instant) -> Result<Sample, Error> {
         let mut sample = Sample::default();
         let shards = self.all_shards();
@@ -201,7 +201,7 @@ impl Database {
     /// Returns the data that a compaction would reclaim.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn garbage(&self) -> Result<Garbage, Error> {
         self.live()?;
         Ok(Garbage {
@@ -216,7 +216,7 @@ impl Database {
     /// Blocks.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn examine_designs(&self, most: usize, until: Instant) -> Result<SomeDesigns, Error> {
         self.if_live(self.examine_designs_now(most, until))
     }
@@ -257,7 +257,7 @@ impl Database {
         Ok(SomeDesigns { designs, has_more })
     }
 
-    /// The indexes that are kept. Those that are not any more are forgotten where it is noted which were asked.
+    /// The indexes that are stored. Others are removed from the record of used indexes.
     fn built_indexes(&self) -> Result<HashSet<Signature>, Error> {
         // First: one that is made and asked meanwhile stays noted.
         let used = &self.shared_views().used;
@@ -351,7 +351,7 @@ impl Database {
     /// until `until`. They are complete, with members that are hidden from users. Blocks.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn some_documents(
         &self,
         prefix: &str,

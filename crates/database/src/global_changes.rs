@@ -1,5 +1,6 @@
-//! `_global_changes`: a database with a document for what last happened to each database, `created:name`,
-//! `updated:name` and `deleted:name`, as CouchDB keeps it. Its changes feed is what `_db_updates` shows.
+//! `_global_changes`: a database with a document for each database's last events, `created:name`,
+//! `updated:name` and `deleted:name`, as CouchDB keeps it. Its changes feed is what `_db_updates`
+//! shows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -32,8 +33,9 @@ pub struct GlobalChangesOptions {
 }
 
 impl Databases {
-    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes what is left. Events of the last
-    /// moments before a crash are lost, except for databases created and deleted, which are found out here.
+    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes the pending
+    /// events. Events of the last moments before a crash are lost, except for created and deleted
+    /// databases, which are detected here.
     pub async fn keep_global_changes(
         self: Arc<Self>,
         options: GlobalChangesOptions,
@@ -62,7 +64,7 @@ impl Databases {
         self.flush().await;
     }
 
-    /// Writes what has happened; false when there was nothing to write.
+    /// Writes the pending events; returns false when there were none.
     async fn flush(self: &Arc<Self>) -> bool {
         let pending = self.events().take_pending();
         let began = pending
@@ -95,7 +97,7 @@ impl Databases {
         true
     }
 
-    /// Compares `_global_changes` with the databases that there are, and notes what it missed.
+    /// Compares `_global_changes` with the existing databases, and notes missed events.
     async fn recover(self: &Arc<Self>) {
         let Ok(db) = self.get(GLOBAL_CHANGES) else {
             return;

@@ -16,7 +16,7 @@ const LOOK_EVERY: Duration = Duration::from_secs(2);
 const OPENED_BETWEEN: usize = 512;
 /// The part of the budget that it makes room to.
 const ROOM: (usize, usize) = (7, 8);
-/// How often idle runners of functions are let go.
+/// Interval at which idle runners of functions are released.
 const REST_EVERY: Duration = Duration::from_secs(10);
 
 /// Memory of open databases and their indexes, and its budget.
@@ -59,14 +59,14 @@ struct Unit {
 
 enum What {
     Database(Arc<str>),
-    /// Of a database that is in use.
+    /// A view index of a database that is in use.
     Index(Arc<str>, Signature),
     /// A text index of a database.
     Text(Arc<str>, Signature),
 }
 
 impl Keeper {
-    /// `budget_bytes` is what open databases and indexes may take together.
+    /// `budget_bytes` is the memory for open databases and indexes together.
     pub fn new(budget_bytes: usize) -> Arc<Keeper> {
         Arc::new(Keeper {
             state: Mutex::default(),
@@ -95,7 +95,7 @@ impl Keeper {
         self.state.lock().looked_at
     }
 
-    /// Closes everything that is idle; answers how many databases that were.
+    /// Closes everything that is idle; returns the number of closed databases.
     pub fn close_all(&self, opened: &Opened) -> usize {
         let (units, mut seen) = survey(opened);
         let mut closed = 0;
@@ -155,7 +155,7 @@ impl Keeper {
         }
     }
 
-    /// Closes what is idle, if there is too much.
+    /// Closes idle objects, if the budget is exceeded.
     fn look(&self, opened: &Opened) -> OpenMemory {
         let now = opened.next_tick();
         let (mut units, mut seen) = survey(opened);

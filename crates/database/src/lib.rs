@@ -113,9 +113,9 @@ pub struct Task {
     pub kind: &'static str,
     /// The database's name.
     pub database: String,
-    /// Of indexes: the design document.
+    /// The design document, for tasks of indexes.
     pub design_document: Option<String>,
-    /// Of text indexes: the name.
+    /// The index's name, for tasks of text indexes.
     pub index: Option<String>,
     /// Rows or changes done.
     pub done: u64,

@@ -59,7 +59,7 @@ pub struct Kept {
 
 pub struct Maintenance {
     store: Arc<Store>,
-    /// Of databases that were compacted, by name: they may be closed and opened again.
+    /// Figures of compacted databases, by name, since they may be closed and opened again.
     kept: Mutex<FxHashMap<Arc<str>, Kept>>,
     auto_compact: bool,
     work: Mutex<Work>,
@@ -107,7 +107,7 @@ impl Maintenance {
         self.kept.lock().get(name).copied().unwrap_or_default()
     }
 
-    /// Remembers what a compaction had to keep; nothing of a deleted database.
+    /// Remembers the data that a compaction had to keep; nothing for a deleted database.
     pub fn note_kept(&self, name: &Arc<str>, kept: Kept) {
         let mut all = self.kept.lock();
         if kept.superseded_rows + kept.garbage_bytes > 0 {
@@ -117,7 +117,7 @@ impl Maintenance {
         }
     }
 
-    /// Queues a compaction; one that is queued or runs already is enough.
+    /// Queues a compaction, unless one is queued or runs already.
     pub fn compact(&self, db: &Arc<Database>) {
         let mut work = self.work.lock();
         let weak = Arc::downgrade(db);
@@ -180,7 +180,7 @@ impl Maintenance {
         running.chain(reclaiming).collect()
     }
 
-    /// No new work; what runs ends when it next looks.
+    /// Starts no new work; running work ends at its next check.
     pub fn ask_to_stop(&self) {
         let _work = self.work.lock();
         self.stopping.store(true, Relaxed);

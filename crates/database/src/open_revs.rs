@@ -24,7 +24,7 @@ const ANCESTOR_BYTES: u64 = 35;
 /// A tree of more revisions is not kept while nothing is read.
 const KEPT_REVISIONS_MAX: usize = 1_000;
 
-/// Revisions of a document. `Err` holds one that is missing.
+/// Revisions of a document. `Err` is a missing revision.
 pub enum OpenRevs {
     /// All of them.
     Read(Vec<Result<ReadDoc, Rev>>),
@@ -36,7 +36,7 @@ impl OpenRevs {
     /// All of them, in memory.
     ///
     /// # Errors
-    /// Those of the read.
+    /// Errors of the read.
     pub fn all(self) -> Result<Vec<Result<ReadDoc, Rev>>, Error> {
         let mut reader = match self {
             OpenRevs::Read(read) => return Ok(read),
@@ -50,7 +50,8 @@ impl OpenRevs {
     }
 }
 
-/// A reader that gives the revisions of a document one at a time, as they were when it was opened.
+/// A reader that returns the revisions of a document one at a time, in their state when it was
+/// opened.
 pub struct RevsReader {
     db: DatabaseAs,
     shard: Arc<Shard>,
@@ -64,7 +65,7 @@ pub struct RevsReader {
     chosen: Option<Chosen>,
 }
 
-/// The revisions that are to be read, in their order, and the record that they are of.
+/// The revisions to read, in their order, and their record.
 struct Chosen {
     record: Record,
     revs: Vec<Rev>,
@@ -130,8 +131,8 @@ fn dedup(revs: &mut Vec<Rev>) {
 }
 
 impl Database {
-    /// Revisions of a document: `Err` holds one that is missing. `None`: there is no such document at all. All of them are held
-    /// in memory.
+    /// Revisions of a document: `Err` is a missing revision. `None`: the document does not exist.
+    /// All of them are held in memory.
     pub fn open_revs(
         &self,
         id: &DocId,
@@ -179,7 +180,7 @@ impl DatabaseAs {
     /// [`RevsReader`] knows that only at its end.)
     ///
     /// # Errors
-    /// Those of the read.
+    /// Errors of the read.
     pub fn open_revs(
         &self,
         id: &DocId,
@@ -244,7 +245,7 @@ impl DatabaseAs {
         })))
     }
 
-    /// Returns what the caller is shown of a revision. Of all leaves those that are hidden are not even named.
+    /// Returns the visible part of a revision. Of all leaves, hidden ones are not even named.
     fn shown_of(
         &self,
         which: &WhichRevs,
@@ -261,7 +262,7 @@ impl RevsReader {
     /// Reads the next revision; `None` at the end. Each call reads one body, and the tree if it is not kept.
     ///
     /// # Errors
-    /// Those of the read; the database is gone.
+    /// Errors of the read; the database is deleted.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Result<ReadDoc, Rev>>, Error> {
         self.db.live()?;

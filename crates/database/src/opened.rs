@@ -217,7 +217,7 @@ impl Opened {
         rules.push(new);
     }
 
-    /// Asks the rules again which databases they concern.
+    /// Applies the rules again to all databases.
     pub fn ask_rules_again(&self) {
         // Alone: a database that is being opened is asked about before this, or after.
         let _one = self.changing.lock();

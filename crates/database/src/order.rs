@@ -41,7 +41,7 @@ pub trait Order: Send + Sync {
     /// A new database, which is here when it is answered.
     fn create(&self, name: String, new: NewDatabase) -> Later<()>;
 
-    /// A database goes, and is gone here when it is answered.
+    /// Deletes a database; it is deleted here when this completes.
     fn delete(&self, name: String) -> Later<()>;
 
     /// A property of a database changes.
@@ -54,10 +54,10 @@ pub trait Order: Send + Sync {
     fn fresh(&self, db: &Database) -> Later<()>;
 }
 
-/// The one that there is, if there is one.
+/// The order of writes, if there is one.
 pub(crate) type SharedOrder = Arc<OnceLock<Arc<dyn Order>>>;
 
-/// A database that is to be made, alike on all servers.
+/// A database to create, equal on all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDatabase {
     /// Its identity.
@@ -83,6 +83,6 @@ pub enum Property {
     RevsLimit(u64),
     /// Purges remembered of each shard.
     PurgedInfosLimit(u64),
-    /// How long deleted documents are kept; `None` for what the server's settings say.
+    /// How long deleted documents are kept; `None` for the server's setting.
     DeletedDocumentTtl(Option<Ttl>),
 }

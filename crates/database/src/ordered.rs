@@ -12,27 +12,27 @@ use crate::databases::{Databases, to_the_end};
 use crate::order::{NewDatabase, Property};
 use crate::{Error, NameRange};
 
-/// A database as it is stored here.
+/// A database in its stored form here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDatabase {
     /// Its name.
     pub name: Arc<str>,
     /// Its identity.
     pub uuid: DatabaseUuid,
-    /// It was made as it was ordered, and not by this server alone.
+    /// Whether it was created by an order, and not by this server alone.
     pub is_ordered: bool,
     /// The properties that can be changed.
     pub properties: Vec<Property>,
 }
 
-/// Shards of a database in whose place others are to be.
+/// Shards of a database that others will replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewShards {
     /// The database's name; `None` when it is gone.
     pub name: Option<Arc<str>>,
     /// Its identity.
     pub uuid: DatabaseUuid,
-    /// Indexes of shards, and the numbers of those that are to be in their place.
+    /// Indexes of shards, and the numbers of their replacements.
     pub shards: Vec<(usize, ShardNumber)>,
 }
 
@@ -54,11 +54,12 @@ fn epoch_of(uuid: DatabaseUuid) -> u32 {
 }
 
 impl Databases {
-    /// Creates a database, as it was ordered. One that is here already is fine if it is the same; one that was ordered under this name
-    /// before it goes.
+    /// Creates a database, as ordered. If it exists here already, it must be the same; an older
+    /// ordered database of this name is deleted.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is one that was not ordered, and those of the store.
+    /// [`Error::Unavailable`] if a database of this name was not created by an order, and errors of
+    /// the store.
     pub async fn create_ordered(&self, name: &str, new: NewDatabase) -> Result<(), Error> {
         let uuid = new.uuid;
         match self.get(name) {
@@ -79,10 +80,10 @@ impl Databases {
         self.create_alone(name, new, epoch_of(uuid)).await.map(drop)
     }
 
-    /// Deletes a database, as it was ordered. It is fine if it is not here.
+    /// Deletes a database, as ordered, if it exists here.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn delete_ordered(&self, name: &str, uuid: DatabaseUuid) -> Result<(), Error> {
         match self.get(name) {
             Ok(db) if db.uuid() == uuid => drop(db),
@@ -96,10 +97,10 @@ impl Databases {
         }
     }
 
-    /// Changes a property of a database, as it was ordered; durable when this returns. It is fine if the database is not here.
+    /// Changes a property of a database, as ordered, if it exists here; durable when this returns.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn change_ordered(
         &self,
         name: &str,
@@ -124,10 +125,10 @@ impl Databases {
         }
     }
 
-    /// All databases as they are stored. Opens none; blocks.
+    /// All databases in their stored form. Opens none; blocks.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn stored(&self) -> Result<Vec<StoredDatabase>, Error> {
         let mut all = vec![];
         for name in self.names(&NameRange::default()) {
@@ -154,7 +155,7 @@ impl Databases {
     /// Numbers of the shards of a database in a snapshot of the store; `None` when it was not there. Opens nothing.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn shards_in(
         snapshot: &Snapshot,
         name: &str,
@@ -176,7 +177,7 @@ impl Databases {
     /// none of them is deleted, and old references to them write nothing more.
     ///
     /// # Errors
-    /// Those of `install`; then nothing has changed.
+    /// Errors of `install`; then nothing has changed.
     pub async fn replace_shards<F>(
         self: &Arc<Self>,
         new: Vec<NewShards>,
@@ -222,7 +223,8 @@ impl Databases {
         Ok((dbs, unwanted))
     }
 
-    /// Blocks. The caller sees to it that no records of these databases are written, and that none is deleted.
+    /// Blocks. The caller ensures that no records of these databases are written, and that none is
+    /// deleted.
     fn swap(
         &self,
         dbs: &Replaced,

@@ -27,7 +27,7 @@ pub(crate) struct Room {
 }
 
 impl Room {
-    /// Takes `bytes` for a write; false when it must be counted what there is.
+    /// Takes `bytes` for a write; returns false when the partition must be counted.
     fn take(&mut self, partition: &str, bytes: u64, max_bytes: u64) -> bool {
         if self.max_bytes != max_bytes || self.left.len() >= PARTITIONS_MAX {
             self.max_bytes = max_bytes;
@@ -44,8 +44,9 @@ impl Room {
 }
 
 impl Database {
-    /// Replaces edits that a full partition does not take by their refusal. Deletions are taken, and what makes a
-    /// document no larger; and whatever other servers took, which is what replicated edits are.
+    /// Replaces edits that a full partition cannot hold by their refusal. Deletions are accepted,
+    /// and edits that do not enlarge a document; so are edits that other servers accepted, which
+    /// are the replicated ones.
     pub(crate) fn refuse_overflows(
         &self,
         edits: Vec<Result<EditDoc, Outcome>>,

@@ -43,7 +43,7 @@ pub struct PreviewFunctions {
     pub language: String,
     /// The source of the map function.
     pub map: String,
-    /// The source of the reduce function, or the name of one that is built in.
+    /// The source of the reduce function, or the name of a built-in one.
     pub reduce: Option<String>,
     /// `views.lib` as JSON text.
     pub lib: Option<String>,
@@ -59,7 +59,7 @@ pub enum PreviewDocs {
     /// The first documents of the database by id, this number; design documents only if the view
     /// includes them.
     Stored(usize),
-    /// These.
+    /// The given documents.
     Given(Vec<EditDoc>),
 }
 
@@ -114,9 +114,9 @@ pub struct TriedWrite {
     pub language: String,
     /// The design document that the function's `require` looks in.
     pub design: Option<Vec<u8>>,
-    /// The document as it is to be.
+    /// The new document.
     pub new: Vec<u8>,
-    /// As it is; `null` for none.
+    /// The present document; `null` if it does not exist.
     pub old: Vec<u8>,
     /// The user of the write; the caller by default.
     pub user: Option<Vec<u8>>,
@@ -137,8 +137,8 @@ impl DatabaseAs {
     /// functions' own limits for one document and three reductions. Blocks: functions run.
     ///
     /// # Errors
-    /// [`Error::Function`] when the functions cannot be run at all, `invalid_design_doc` when there is no such built-in reduce function;
-    /// and those of reading.
+    /// [`Error::Function`] when the functions cannot be run at all, `invalid_design_doc` for an
+    /// unknown built-in reduce function; and errors of reads.
     pub fn preview(
         &self,
         functions: PreviewFunctions,
@@ -333,7 +333,7 @@ fn push_member(name: &str, value: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Sample {
-    /// Of the text that a reader gets.
+    /// A sample with the text that a reader gets.
     fn stored(id: &str, json: &[u8]) -> Sample {
         let (mut special, mut others) = (vec![], vec![]);
         for (name, value) in members(json) {
@@ -349,7 +349,8 @@ impl Sample {
         }
     }
 
-    /// One that is stored nowhere: without an id it gets one by its number, and without a revision a first one.
+    /// A sample that is not stored: without an id it gets one by its number, and without a revision
+    /// a first one.
     fn given(number: usize, doc: EditDoc) -> Sample {
         let id = doc.id.as_ref().map(|id| id.as_str().to_owned());
         let id = id.unwrap_or_else(|| format!("document {}", number + 1));
@@ -371,7 +372,8 @@ impl Sample {
 }
 
 impl Preview {
-    /// Maps document by document, so that none takes another's rows along when it goes too far.
+    /// Maps document by document, so that a document that exceeds a limit does not affect the rows
+    /// of another.
     fn map(
         &mut self,
         mapper: &mut dyn Mapper,

@@ -45,7 +45,7 @@ pub enum WantedBytes {
     None,
     /// All of them.
     All,
-    /// Those that came after the latest of these revisions that is an ancestor.
+    /// Attachments that were added after the latest of these revisions that is an ancestor.
     Since(Vec<Rev>),
 }
 
@@ -119,7 +119,7 @@ pub enum Read {
 pub enum WhichRevs {
     /// All leaves.
     All,
-    /// These.
+    /// The given revisions.
     List(Vec<Rev>),
 }
 
@@ -373,7 +373,7 @@ impl ReadOptions {
     }
 }
 
-/// The generation of the latest of `revs` that is the revision or an ancestor of it; 0 for none.
+/// The generation of the latest of `revs` that is the revision or an ancestor of it; 0 without one.
 fn known_since(tree: &RevTree, rev: &Rev, revs: &[Rev]) -> u64 {
     let Some(path) = tree.path(rev) else {
         return 0;

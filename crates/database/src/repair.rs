@@ -1,4 +1,5 @@
-//! Saving what can be read of a damaged store into a new one: database by database, with its settings.
+//! Rescues the readable data of a damaged store into a new one: database by database, with its
+//! settings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -43,7 +44,7 @@ pub struct RepairHooks<'a> {
     pub note: &'a mut dyn FnMut(&str),
 }
 
-/// A database as it is to be made.
+/// A database to create.
 struct Wanted {
     name: String,
     record: DatabaseRecord,
@@ -83,7 +84,8 @@ pub fn repair(
     Ok(all)
 }
 
-/// The databases that there are, and one for each shard that belongs to none: records of databases were lost then.
+/// The existing databases, and one for each shard that belongs to none: its database's record was
+/// lost then.
 fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
     let mut wanted = vec![];
     let mut owned: BTreeSet<ShardNumber> = BTreeSet::new();

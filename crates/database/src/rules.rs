@@ -69,7 +69,7 @@ pub struct Asked<'a> {
     pub security: &'a str,
 }
 
-/// The document as it is before an edit.
+/// The document before an edit.
 #[derive(Clone, Copy, Debug)]
 pub enum Before<'a> {
     /// It does not exist, is deleted, or is local.
@@ -102,7 +102,7 @@ pub enum Shown {
     Forbidden(&'static str),
 }
 
-/// A database as a caller sees it: reads give what its rules let this caller see; everything else
+/// A database as a caller sees it: reads return what its rules let this caller see; everything else
 /// is the database's own. A database without rules pays one branch.
 #[derive(Clone)]
 pub struct DatabaseAs {
@@ -110,7 +110,7 @@ pub struct DatabaseAs {
     watch: Option<Watch>,
 }
 
-/// Rules applied to what one caller reads.
+/// Rules applied to the reads of one caller.
 #[derive(Clone)]
 pub(crate) struct Watch {
     rules: Arc<dyn SystemRules>,
@@ -207,7 +207,7 @@ impl DatabaseAs {
     /// [`Database::read`]
     ///
     /// # Errors
-    /// Those of the read, and [`Error::Forbidden`].
+    /// Errors of the read, and [`Error::Forbidden`].
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         let read = self.db.read(id, options)?;
         let Some(watch) = &self.watch else {
@@ -233,7 +233,7 @@ impl DatabaseAs {
     /// [`Database::revs_diff`]; of documents that are not shown all revisions are missing.
     ///
     /// # Errors
-    /// Those of the reads.
+    /// Errors of the reads.
     pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
         if self.watch.is_none() {
             return self.db.revs_diff(ids);
@@ -273,7 +273,7 @@ impl DatabaseAs {
         }
     }
 
-    /// Returns what the caller is shown of a revision that was found: one that is not shown is missing.
+    /// Returns the visible part of a found revision: a hidden one is missing.
     pub(crate) fn shown_rev(&self, found: Result<ReadDoc, Rev>) -> Result<ReadDoc, Rev> {
         let (Some(watch), Ok(doc)) = (&self.watch, &found) else {
             return found;
@@ -292,7 +292,7 @@ impl DatabaseAs {
     /// [`Database::rows`]
     ///
     /// # Errors
-    /// Those of the listing.
+    /// Errors of the listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
         let mut rows = self.db.rows(query)?;
         rows.watch = self.watch.clone();
@@ -302,7 +302,7 @@ impl DatabaseAs {
     /// [`Database::changes`]
     ///
     /// # Errors
-    /// Those of the feed.
+    /// Errors of the feed.
     pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
         let mut changes = self.db.changes(query)?;
         changes.watch = self.watch.clone();
@@ -312,7 +312,7 @@ impl DatabaseAs {
     /// [`Database::view_rows`]
     ///
     /// # Errors
-    /// Those of the query.
+    /// Errors of the query.
     pub fn view_rows(
         &self,
         design: &Design,

@@ -31,7 +31,8 @@ pub enum Durability {
     Copies(usize),
 }
 
-/// Interactive edits check the parent revision and get a new id; replicated ones (`new_edits=false`) graft what they carry.
+/// Interactive edits check the parent revision and get a new id; replicated ones
+/// (`new_edits=false`) add their revisions to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
     /// By a client: the parent revision must be a leaf.
@@ -43,7 +44,7 @@ pub enum EditMode {
 /// The outcome of one edit.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It was made.
+    /// It was applied.
     Ok {
         /// The current revision.
         rev: Rev,
@@ -59,7 +60,7 @@ pub enum Outcome {
 pub struct Caller {
     /// `None` for an anonymous caller.
     pub name: Option<String>,
-    /// Those of the user, `_admin` among them for server administrators.
+    /// Roles of the user, `_admin` for server administrators.
     pub roles: Vec<String>,
 }
 
@@ -329,10 +330,11 @@ impl Database {
         Ok((outcomes, timing))
     }
 
-    /// Loads what the first write after opening needs: elsewhere than on the thread that writes for all databases.
+    /// Loads data that the first write after opening needs, on another thread than the one that
+    /// writes for all databases.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn load(&self) -> Result<(), Error> {
         if self.is_loaded.load(Relaxed) {
             return Ok(());

@@ -59,7 +59,7 @@ pub(crate) struct Validation {
     caller: Caller,
     security: Arc<str>,
     todo: std::vec::IntoIter<EditDoc>,
-    /// The edits that may be made, as they are to be made, and what becomes of the others.
+    /// The permitted edits, in their final form, and the outcomes of the others.
     done: Vec<Result<EditDoc, Outcome>>,
     /// Documents of `done` that are conflicts, which their writer may learn only when everything else allows them.
     taken: Vec<usize>,
@@ -163,7 +163,7 @@ impl Validation {
         Ok(())
     }
 
-    /// Asks one validator about some of the edits that none has refused yet.
+    /// Calls one validator for some of the edits that none has refused yet.
     fn ask(&mut self, place: &Place) {
         let (number, first) = self.at;
         let Some(validator) = self.validators.get(number) else {
@@ -224,7 +224,7 @@ enum Checked {
     AskOf(EditDoc, Vec<u8>),
 }
 
-/// The document as it was before an edit.
+/// The document before an edit.
 enum Before {
     /// It does not exist.
     Nothing,

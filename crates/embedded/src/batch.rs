@@ -102,7 +102,7 @@ impl Rows {
     /// for functions of users.
     ///
     /// # Errors
-    /// Those of the database; [`Error::closed`](crate::Error::closed).
+    /// Errors of the database; [`Error::closed`](crate::Error::closed).
     pub fn next(&self) -> Result<Option<Batch>> {
         self.handle.with(|cursor| {
             let mut text = vec![];

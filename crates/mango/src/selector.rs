@@ -106,7 +106,7 @@ impl Selector {
     /// Parses a selector, with the default limits.
     ///
     /// # Errors
-    /// Those of [`Selector::parse_within`].
+    /// Errors of [`Selector::parse_within`].
     pub fn parse(value: &Value) -> Result<Self, SelectorError> {
         Self::parse_within(value, &Limits::default())
     }

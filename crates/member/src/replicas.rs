@@ -251,7 +251,7 @@ impl Replica {
     /// Changes the slot's replicas.
     ///
     /// # Errors
-    /// Those of [`Slot::change_replicas`].
+    /// Errors of [`Slot::change_replicas`].
     pub async fn change(&self, members: Vec<NodeId>, deadline: Instant) -> Result<(), ChangeError> {
         with!(self, slot => slot.change_replicas(members, deadline).await)
     }

@@ -214,7 +214,7 @@ impl Scheduler {
     /// Takes room for the ids or the selector of a job that is to be added.
     ///
     /// # Errors
-    /// Those of [`Selections::take`].
+    /// Errors of [`Selections::take`].
     pub fn room_for(&self, replication: &Replication) -> Result<Option<Held>, Error> {
         let settings = self.environment.settings();
         let is_admin = match (&replication.doc, &replication.owner) {

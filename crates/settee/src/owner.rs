@@ -298,7 +298,7 @@ impl Source {
     /// Calls `work` with a path to the directory, with the rights of its owner.
     ///
     /// # Errors
-    /// Those of `work`, and when the kernel refuses to change the user.
+    /// Errors of `work`, and when the kernel refuses to change the user.
     pub fn with_path<T: Send>(
         &self,
         work: impl FnOnce(&Path) -> io::Result<T> + Send,

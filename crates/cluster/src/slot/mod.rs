@@ -140,7 +140,7 @@ impl<S: SlotStore> Slot<S> {
     /// Proposes an encoded request; `key` is its gateway and counter.
     ///
     /// # Errors
-    /// Those of [`Slot::propose`].
+    /// Errors of [`Slot::propose`].
     pub async fn propose_encoded(
         &self,
         key: (u64, u64),

@@ -33,7 +33,7 @@ impl Homes {
         Ok(Homes(homes.iter().map(contents).collect()))
     }
 
-    /// The same homes; those that others have too are theirs, since they count who holds what.
+    /// These homes, sharing those that `others` have too, since they count references.
     pub fn with_those_of(self, others: &Homes) -> Homes {
         let known = |home: Arc<Contents>| {
             let same = others.0.iter().find(|other| other.home() == home.home());
@@ -75,7 +75,8 @@ impl Homes {
         Ok(storage::reclaim_contents(&self.0)?)
     }
 
-    /// A content that another home has, copied to this one of them. `None` when none has it. Blocks for as long as copying takes.
+    /// Copies a content from another home to this one. `None` if no home has it. Blocks during the
+    /// copy.
     pub fn copy_to(&self, home: &Arc<Contents>, id: &ContentId) -> Result<Option<Content>, Error> {
         for other in self.0.iter().filter(|other| !Arc::ptr_eq(other, home)) {
             if let Some(content) = other.hold(id)? {

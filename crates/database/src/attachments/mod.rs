@@ -1,6 +1,6 @@
 //! Attachments of a database's documents: writing their content, reading it, and which attachments an edit's document has.
 //!
-//! [`Database::attachment_sink`] takes an upload and answers what to put into an edit
+//! [`Database::attachment_sink`] takes an upload and returns the attachment for an edit
 //! ([`Uploaded::attachment`], for [`EditDoc::files`](document::EditDoc)).
 //! [`Database::attachment_reader`] returns the bytes, whole or a range.
 
@@ -84,8 +84,8 @@ fn is_like(text: &str, pattern: &str) -> bool {
 }
 
 impl Database {
-    /// Begins the upload of the content of an attachment, which is to be one of the document `id`. It may become one of another
-    /// document too: then it is stored a second time if that is in another shard.
+    /// Begins the upload of the content of an attachment of the document `id`. It may become one of
+    /// another document too: then it is stored a second time if that is in another shard.
     pub fn attachment_sink(
         &self,
         id: &DocId,
@@ -101,8 +101,8 @@ impl Database {
         AttachmentSink::new(upload, level, options, self.ending.clone())
     }
 
-    /// Reads the bytes of an attachment of the document `id`: as they are stored, or decoded. `range` is one of those bytes; what is beyond their end is
-    /// left out.
+    /// Reads the bytes of an attachment of the document `id`: as stored, or decoded. `range` is a
+    /// range of these bytes; positions beyond their end are ignored.
     ///
     /// # Errors
     /// Corruption, when the content is missing.
@@ -177,7 +177,7 @@ impl ShownAttachments {
     }
 }
 
-/// Names that no attachment may have: CouchDB's reason.
+/// Checks the name of an attachment; the error is CouchDB's reason.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if name.starts_with('_') {
         return Err(format!(

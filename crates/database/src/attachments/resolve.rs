@@ -218,7 +218,7 @@ impl Given {
 /// The revision whose attachments stubs stand for.
 enum Parent {
     None,
-    /// Its attachments by name. A document may have a hundred thousand.
+    /// Its attachments by name. A document may have 100,000 of them.
     Is(FxHashMap<String, Attachment>),
     /// The revision is there with its body, and its attachments with it.
     Known,

@@ -283,7 +283,8 @@ impl Changes {
     }
 }
 
-/// A seq beyond what a shard has reached is of a time that is lost (a restored backup): that shard starts over.
+/// A seq beyond the end of a shard is from a lost time (before a backup was restored): that shard
+/// starts over.
 fn known(mut seqs: Seqs, ends: &[u64]) -> Seqs {
     for (at, &end) in seqs.at.iter_mut().zip(ends) {
         if *at > end {

@@ -18,7 +18,7 @@ pub trait ChangeFilter: Send + Sync {
     }
     /// `doc`: the whole JSON of the revision (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
     fn matches(&self, id: &str, deleted: bool, doc: Option<&[u8]>) -> bool;
-    /// With `include_docs`: what to show in place of the document (`fields` of `_selector`).
+    /// With `include_docs`: the text that replaces the document (`fields` of `_selector`).
     fn project(&self, _doc: &[u8]) -> Option<Vec<u8>> {
         None
     }
@@ -38,13 +38,13 @@ pub trait BatchFilter: Send + Sync {
 pub enum Filter {
     /// All.
     None,
-    /// Those of the documents with these ids, which are sorted.
+    /// Changes of the documents with these ids, which are sorted.
     DocIds(Arc<TextList>),
     /// Design documents only.
     Design,
-    /// Those that it matches, one by one.
+    /// Changes that it matches, one by one.
     Custom(Arc<dyn ChangeFilter>),
-    /// Those that it matches, many at a time.
+    /// Changes that it matches, many in one call.
     Batch(Arc<dyn BatchFilter>),
 }
 

@@ -24,7 +24,7 @@ const LOOKS_MAX: u32 = 512;
 pub(crate) struct Wanted {
     /// The prefix of every place: the partition.
     prefix: Vec<u8>,
-    /// Of the leading fields, up to the last that is restricted.
+    /// Intervals of the leading fields, up to the last restricted one.
     columns: Vec<Intervals>,
     /// The places from the first to the last of them.
     pub range: PlaceRange,
@@ -121,7 +121,7 @@ pub(crate) struct Cursor<'a> {
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first wanted row of `range`, which is what is left of the wanted one.
+    /// A cursor at the first matching row of `range`, which is the rest of the range.
     pub fn new(
         index: &'a IndexView,
         view: usize,

@@ -55,10 +55,11 @@ pub(crate) struct Documents {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Walking,
-    /// Few documents are in the ranges, or the selector is about what only a read document has, or not all of each is shown.
+    /// Few documents are in the ranges, or the selector needs values that only a read document has,
+    /// or rules hide parts of documents.
     WalkingToTheEnd,
     Scanning,
-    /// `found` is all that is left.
+    /// `found` has all remaining matches.
     Scanned,
 }
 
@@ -125,7 +126,7 @@ impl Documents {
         })
     }
 
-    /// Whether a scan of stored rows sees all that the selector is about.
+    /// Whether a scan of stored rows has all values that the selector needs.
     pub fn can_be_scanned(&self) -> bool {
         self.state != State::WalkingToTheEnd
     }
@@ -312,7 +313,8 @@ impl Documents {
         true
     }
 
-    /// Where the walk enters the next range, when it has come to a place between ranges, the one before `next` and that.
+    /// Where the walk enters the next range, when it has reached a place between the range before
+    /// `next` and that range.
     fn range_at(&self, next: usize) -> Option<&[u8]> {
         let ranges = self.ids.ranges();
         if self.descending {

@@ -81,7 +81,8 @@ impl Languages for WithIndexes {
     }
 }
 
-/// Whether a partial index has the document. One that takes too long is left out: one document must not end a build.
+/// Whether a partial index has the document. A document that takes too long is left out: one
+/// document must not end a build.
 fn is_in_index(selector: &mango::Selector, doc: &mango::Doc<'_>) -> bool {
     selector.matches_doc(doc).unwrap_or_else(|error| {
         tracing::warn!(%error, "an index leaves a document out");
@@ -166,7 +167,8 @@ impl Mapper for IndexMapper {
     }
 }
 
-/// The definition of a text index, which was read before: those of `nouveau` may have all that others have.
+/// The definition of a text index, which was checked before: those of `nouveau` may have all
+/// members of other ones.
 fn read_text(definition: &str) -> Option<TextDefinition> {
     let text = document::normalise(definition.as_bytes()).ok()?;
     TextDefinition::read(TextKind::Nouveau, &text, &Limits::OF_INDEXES).ok()
@@ -176,7 +178,8 @@ fn read_text(definition: &str) -> Option<TextDefinition> {
 /// it are not in the index.
 const ROWS_BYTES_MAX: usize = 2 << 30;
 
-/// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for what is no definition.
+/// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for an
+/// invalid definition.
 struct TextMapper {
     definitions: Vec<Option<TextDefinition>>,
 }

@@ -1,4 +1,4 @@
-//! Mango queries: which indexes a database has, which one answers, and what it answers.
+//! Mango queries: the indexes of a database, the choice of one, and the results.
 
 mod aggregate;
 mod cursor;
@@ -36,7 +36,7 @@ pub struct FindLimits {
     pub scan_limit: u64,
     /// Documents examined per result above which the response has a warning; 0: never.
     pub scan_warning_threshold: u64,
-    /// Of groups and what they hold.
+    /// Limits of groups and their contents.
     pub aggregate: AggregateLimits,
 }
 
@@ -63,7 +63,7 @@ pub struct FindPlan {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Whose interface a kind of text index has.
+/// The interface of a kind of text index.
 fn flavour(kind: TextKind) -> TextFlavour {
     match kind {
         TextKind::Text => TextFlavour::Clouseau,

@@ -61,7 +61,7 @@ pub struct FindAnswer {
     left: u64,
     looks_behind: bool,
     first: bool,
-    /// The place of the last match, also of one that was skipped.
+    /// The place of the last match, even if it was skipped.
     last: Option<Vec<u8>>,
     /// The place of the match behind those that are given.
     behind: Option<Vec<u8>>,
@@ -322,7 +322,8 @@ impl FindAnswer {
         }
     }
 
-    /// Appends documents joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    /// Appends documents joined by `,\r\n` until about `soft_bytes` were added; returns false at
+    /// the end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         self.is_wanted()?;
         let enough = out.len() + soft_bytes.max(1);
@@ -413,7 +414,8 @@ impl FindAnswer {
         Ok(more)
     }
 
-    /// Gives the document of a row when it matches, unless it is skipped; answers whether it matches.
+    /// Appends the document of a row if it matches, unless it is skipped; returns whether it
+    /// matches.
     fn take_row(
         &mut self,
         row: &index::ViewRow<'_>,
@@ -448,7 +450,8 @@ impl FindAnswer {
         Ok(true)
     }
 
-    /// Reads a document and gives it when it matches, unless it is skipped; answers whether it matches.
+    /// Reads a document and appends it if it matches, unless it is skipped; returns whether it
+    /// matches.
     pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         self.take_hit(id, TextHits::ALL, out)
     }
@@ -490,7 +493,7 @@ impl FindAnswer {
         Ok(true)
     }
 
-    /// Appends what the caller is shown of a document; answers whether that is something.
+    /// Appends the visible part of a document; returns whether there is one.
     fn write_document(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         if !self.options.conflicts && !self.db.has_watch() {
             return self.db.write_text(id, out);
@@ -512,7 +515,7 @@ impl FindAnswer {
         }
     }
 
-    /// Whether a match is to be given, after those that are skipped.
+    /// Counts a match; returns false for those that are skipped.
     fn counts(&mut self) -> bool {
         if self.skip > 0 {
             self.skip -= 1;

@@ -195,7 +195,8 @@ impl Scan<'_> {
         Ok(examined)
     }
 
-    /// Gives the live documents of `ids` to as many threads as are free; answers how many there were.
+    /// Distributes the live documents of `ids` over as many threads as are free; returns their
+    /// number.
     fn run<T: Send>(
         &self,
         new: impl Fn() -> T + Sync,
@@ -397,7 +398,7 @@ impl First {
         }
     }
 
-    /// Whether an id would be among the first. One that would not still counts as a match that may be there.
+    /// Whether an id would be among the first ones. Other ids still count as matches.
     fn takes(&mut self, id: &[u8]) -> bool {
         if self.heap.len() < self.count {
             return true;

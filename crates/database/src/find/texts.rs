@@ -18,11 +18,11 @@ use crate::text::bookmark::{self, Place};
 use crate::text::{AnswerThreads, TextCost, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
 
-/// Hits that are requested first, and at most. Each page is a search of its own, so each is twice
+/// Hits that are requested first, and at most. Each page is a separate search, so each is twice
 /// as long as the previous one.
 const HITS_A_PAGE: usize = 200;
 const HITS_A_PAGE_MAX: usize = 12_800;
-/// The hits of an index as it was when the query began.
+/// The hits of an index in its state at the start of the query.
 pub(crate) struct Hits {
     db: Arc<Database>,
     index: Arc<TextIndex>,
@@ -260,7 +260,8 @@ fn asked(wanted: HitCondition, index: &TextIndex) -> Result<Query, Error> {
 }
 
 impl FindAnswer {
-    /// Appends the documents of hits that match, until about `enough` bytes; false when there are no more.
+    /// Appends the documents of matching hits, until about `enough` bytes; returns false at the
+    /// end.
     pub(super) fn text_hits(
         &mut self,
         hits: &mut Hits,

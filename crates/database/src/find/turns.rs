@@ -1,9 +1,9 @@
 //! Which scans run now, fairly among databases.
 //!
 //! A query that may examine many documents has a turn for as long as it has a thread. While it
-//! examines documents each of its threads has a processor's place too, for a slice of time. Then
-//! the place goes to the database that has the fewest, so what a scan costs another database is one
-//! slice, however much it reads.
+//! examines documents each of its threads also has the place of a processor, for a slice of time.
+//! Then the place goes to the database that has the fewest, so what a scan costs another database
+//! is one slice, however much it reads.
 
 use std::sync::Arc;
 use std::time::Duration;

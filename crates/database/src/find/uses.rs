@@ -135,8 +135,8 @@ impl Halves {
         }
     }
 
-    /// Notes a query. One that is the costliest of its index in this half is noted with its fields: without them this answers
-    /// false, and nothing is noted.
+    /// Notes a query. The most expensive one of its index in this half needs its fields: without
+    /// them this returns false, and notes nothing.
     fn note(&mut self, which: Asked<'_>, counts: (u64, u64), fields: Option<Vec<String>>) -> bool {
         let examined = counts.0;
         let all = &mut self.now;

@@ -42,7 +42,7 @@ pub struct Rows {
     include_docs: bool,
     conflicts: bool,
     attachments: ShownAttachments,
-    /// Of the shards of `views`, in their order.
+    /// Contents of the shards of `views`, in their order.
     contents: Vec<Arc<Contents>>,
     first: bool,
     /// Rules that hide documents from the caller.
@@ -155,7 +155,8 @@ impl Database {
         Ok(rows)
     }
 
-    /// Where each shard is: of the views, so that a feed from here shows what the rows do not.
+    /// The seqs of the shards in the views, so that a feed from here has exactly the changes after
+    /// the rows.
     fn seqs_of(&self, views: &Views) -> Seqs {
         let at = self.all_shards().iter().map(|s| {
             let seen = views.shards.iter().position(|v| v.number == s.number);
@@ -182,7 +183,8 @@ impl Rows {
         Ok(Some(to - self.views.rank(blocks, from.as_bytes())?))
     }
 
-    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; returns false at the
+    /// end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes;
         let mut turn = Turn::begin();

@@ -12,7 +12,7 @@ pub enum Listing {
     DesignDocs,
     /// `_local_docs`
     LocalDocs,
-    /// Those of the partition of this name.
+    /// Documents of the partition of this name.
     Partition(String),
 }
 

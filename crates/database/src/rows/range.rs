@@ -1,4 +1,4 @@
-//! A range of ids: where it begins and ends, and what its first row's offset is.
+//! A range of ids: its start and end, and the offset of its first row.
 
 use std::sync::Arc;
 
@@ -17,7 +17,7 @@ pub(super) struct Range {
     pub(super) descending: bool,
     /// Where to continue; `None`: from the listing's end in its direction.
     pub(super) from: Option<Vec<u8>>,
-    /// `from` was the last row given, and is to be passed over.
+    /// `from` was the last row returned, and is to be skipped.
     pub(super) after: bool,
     /// First id that is not in the listing's range any more (ascending), or the last that still is (descending).
     low: Vec<u8>,

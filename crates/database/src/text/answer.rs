@@ -20,8 +20,8 @@ use super::{TextIndex, bookmark};
 use crate::database::Database;
 use crate::{Error, counters};
 
-/// Hits with their stored fields, or documents, of an answer are no longer than this together, for an answer is in memory as a whole; nor is what
-/// finding them takes at a time.
+/// Longest hits of a response, with their stored fields or documents, since a response is held in
+/// memory as a whole; also the most memory for finding them.
 pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
 
 /// Highlighting searches stored texts for at most 64 parts of a query that match many words, such
@@ -51,7 +51,7 @@ pub struct TextHit {
 /// Hits with one string.
 #[derive(Clone, Debug)]
 pub struct TextGroup {
-    /// The string; `None`: they have none.
+    /// The string; `None` for hits without one.
     pub by: Option<String>,
     /// How many hits there are.
     pub total: u64,
@@ -69,7 +69,7 @@ pub struct TextAnswer {
     pub total: u64,
     /// The first of them.
     pub hits: Vec<TextHit>,
-    /// The groups, when there are to be any; there are no other hits then.
+    /// The groups, if they are requested; there are no other hits then.
     pub groups: Option<Vec<TextGroup>>,
     /// Where to continue.
     pub bookmark: String,

@@ -48,7 +48,7 @@ pub struct Writer {
 }
 
 impl Writer {
-    /// Of a page in an order, and what it was answered by.
+    /// A writer for a page in an order, with the statistics of the search.
     pub fn new(sort: &[SortKey], statistics: &Statistics) -> Writer {
         let mut rest = format!(r#","sort":"{}""#, name_of(sort));
         if sort.iter().any(|key| key.by == SortBy::Score) {

@@ -14,7 +14,7 @@ use crate::Error;
 /// second, and each has some ten files.
 const COPIED_BYTES_MIN: u64 = 4 << 20;
 
-/// Held while a copy is made: two to one place would write into each other's files.
+/// Held during a copy: two to one target would write to each other's files.
 static COPYING: Mutex<()> = Mutex::new(());
 
 /// Copies everything as of now to the directory `target`, which must not exist. Blocks; writes

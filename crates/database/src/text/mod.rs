@@ -81,11 +81,11 @@ impl Drop for Wait {
 pub struct TextInfo {
     /// In hexadecimal.
     pub signature: String,
-    /// Seqs that the shards' indexes have come to, together.
+    /// Seqs that the shards' indexes have applied, together.
     pub update_seq: u64,
     /// Purges that they have applied, together.
     pub purge_seq: u64,
-    /// Changes that they have yet to see.
+    /// Changes that they have not applied yet.
     pub updates_pending: u64,
     /// Documents in it.
     pub docs: u64,
@@ -177,10 +177,11 @@ impl TextIndex {
         self.shards.iter().any(TextShard::is_damaged)
     }
 
-    /// Does what reads or writes its files. If that fails, or panics, they may be damaged, which is looked for.
+    /// Runs `work`, which reads or writes its files. If that fails, or panics, the files are
+    /// checked for damage.
     ///
     /// # Errors
-    /// Those of `work`; [`search::Error::Engine`] when it panics.
+    /// Errors of `work`; [`search::Error::Engine`] when it panics.
     pub(crate) fn with_files<T>(
         &self,
         work: impl FnOnce() -> Result<T, Error>,
@@ -200,7 +201,7 @@ impl TextIndex {
         done
     }
 
-    /// How many documents are not in it, though they should be: what its function gives for them cannot be.
+    /// Number of documents that it leaves out: it cannot hold the results of its function for them.
     pub(crate) fn left_out(&self) -> u64 {
         self.shards.iter().map(TextShard::left_out).sum()
     }
@@ -291,7 +292,7 @@ impl Database {
     /// Returns a text index if it is open.
     ///
     /// # Errors
-    /// As of [`Database::text_index`].
+    /// Errors of [`Database::text_index`].
     pub fn open_text_index(
         &self,
         design: &Design,
@@ -459,7 +460,7 @@ impl Database {
         })
     }
 
-    /// Has the index updated in the background.
+    /// Updates the index in the background.
     pub fn update_text_later(&self, index: &Arc<TextIndex>) {
         self.shared_views().indexer.request(index.clone());
     }
@@ -467,7 +468,7 @@ impl Database {
     /// Sizes and counts of the index.
     ///
     /// # Errors
-    /// Of the store.
+    /// Errors of the store.
     pub fn text_info(&self, index: &TextIndex) -> Result<TextInfo, Error> {
         let mut info = TextInfo {
             signature: index.spec.hex_signature(),
@@ -487,10 +488,11 @@ impl Database {
         Ok(info)
     }
 
-    /// Drops the text indexes that no design document names any more; answers how many, over all shards. Blocks.
+    /// Drops the text indexes that no design document names any more; returns their number over all
+    /// shards. Blocks.
     ///
     /// # Errors
-    /// Of the store.
+    /// Errors of the store.
     pub fn clean_up_texts(&self) -> Result<usize, Error> {
         let closed = self.views.changing.lock();
         if *closed {
@@ -541,7 +543,8 @@ impl Database {
         closed.is_some()
     }
 
-    /// Ends all updates of text indexes; returns when nothing more is written. The caller has said that none is to be opened. Blocks.
+    /// Ends all updates of text indexes; returns when nothing more is written. The caller prevents
+    /// new ones. Blocks.
     pub(crate) fn close_texts(&self) {
         for index in self.open_text_indexes() {
             index.close();

@@ -69,7 +69,7 @@ pub struct TextHighlight {
 pub(super) struct Asked {
     pub request: Request,
     pub groups: Option<GroupRequest>,
-    /// The query as it was read.
+    /// The parsed query.
     pub parsed: parsed::Query,
 }
 
@@ -134,7 +134,7 @@ impl TextIndex {
         self.readers().iter().map(|reader| reader.docs()).sum()
     }
 
-    /// Its shards as they are now.
+    /// Readers of its shards in their current state.
     pub(crate) fn readers(&self) -> Vec<Arc<Reader>> {
         self.shards.iter().map(|s| s.index.reader()).collect()
     }
@@ -213,7 +213,7 @@ impl TextQuery {
 }
 
 impl TextIndex {
-    /// Whose interface it has.
+    /// Its interface.
     pub fn flavour(&self) -> Flavour {
         self.spec.flavour
     }

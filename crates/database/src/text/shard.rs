@@ -31,7 +31,7 @@ const BYTES_BETWEEN_COMMITS: u64 = 128 << 20;
 /// takes.
 const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
-/// Of more segments an index is tidied although readers wait: each update adds one.
+/// With more segments than this an index is tidied although readers wait: each update adds one.
 const SEGMENTS_MAX: usize = 32;
 /// Free space below which nothing is added.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -68,7 +68,8 @@ struct LeftOutNow {
     reason: String,
 }
 
-/// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
+/// Least time between two comparisons of files with their checksums, whatever fails: each reads all
+/// files.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
 /// Parts that the indexes of a database's shards share.
@@ -143,18 +144,18 @@ impl TextShard {
         }
     }
 
-    /// Seq and purge seq of the shard that it has come to.
+    /// Seq and purge seq of the shard that it has applied.
     pub fn progress_seqs(&self) -> (u64, u64) {
         let commit = self.index.commit();
         (commit.seq, commit.purge_seq)
     }
 
-    /// Changes of the shard that it has yet to see.
+    /// Changes of the shard that it has not applied yet.
     pub fn pending(&self) -> Result<u64, Error> {
         Ok(self.owner.count_after(self.index.commit().seq)?)
     }
 
-    /// Asks an update under way to end.
+    /// Stops a running update.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -176,7 +177,7 @@ impl TextShard {
         }
     }
 
-    /// Brings the index up to everything that the shard holds now. Blocks until done.
+    /// Applies all changes of the shard to the index. Blocks until done.
     ///
     /// # Errors
     /// [`Error::ShuttingDown`] when it was stopped, which is not a failure; others are counted.
@@ -277,7 +278,7 @@ impl TextShard {
         self.index.commit().left_out.count()
     }
 
-    /// Leaves a document out whose fields cannot be in the index: others are to be found.
+    /// Leaves out a document whose fields the index cannot hold, so that others are found.
     fn leave_out(&self, id: &str, reason: &impl ToString, update: &Update<'_>) {
         update.leave_out(id);
         let mut left_out = self.left_out.lock();
@@ -484,7 +485,7 @@ fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     Ok(fields)
 }
 
-/// A call whose parameters are not what they may be, as functions of other languages can make it.
+/// A call with invalid parameters, which functions of other languages can make.
 fn odd_call(at: usize, e: &serde_json::Error) -> search::Error {
     let what = format!("call: {e}");
     search::Error::FieldValue { at, what }

@@ -16,7 +16,7 @@ const MANGO_WORDS: &str = "$default";
 /// One of a design document's text indexes.
 #[derive(Debug)]
 pub struct TextSpec {
-    /// Whose interface it has.
+    /// Its interface.
     pub flavour: Flavour,
     /// Its name.
     pub name: String,
@@ -33,7 +33,7 @@ pub struct TextSpec {
     pub partitioned: bool,
     /// The differences of engines that its source depends on: [`functions::dialect`].
     dialect: Option<String>,
-    /// Of everything that the index depends on.
+    /// Digest of everything that the index depends on.
     digest: [u8; 32],
 }
 

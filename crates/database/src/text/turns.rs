@@ -1,10 +1,10 @@
 //! Which searches of text indexes run now, fairly among databases.
 //!
 //! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that
-//! heavy searches of a database do not delay its light ones. While it works it has a processor's
-//! place too, for a slice of time. Then the place goes to the database that has the fewest, so what
-//! a search costs another database is one slice, however expensive it is. Heavy searches work on
-//! threads with a lower priority: a flood of them leaves the processors to light searches and to
+//! heavy searches of a database do not delay its light ones. While it works it also has the place
+//! of a processor, for a slice of time. Then the place goes to the database that has the fewest, so
+//! what a search costs another database is one slice, however expensive it is. Heavy searches work
+//! on threads with a lower priority: a flood of them leaves the processors to light searches and to
 //! other requests.
 
 use std::cell::RefCell;
@@ -44,7 +44,8 @@ const LIGHT_BYTES_MAX: usize = 1 << 10;
 /// More hits, or more hits with their documents, make a search heavy.
 const LIGHT_HITS_MAX: usize = 1000;
 const LIGHT_DOCS_MAX: usize = 50;
-/// These make a query look for many words, at positions, or for parts within parts.
+/// These characters may make a query search for many words, for positions, or for parts within
+/// parts.
 const HEAVY_SYNTAX: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
 
 /// Properties of a search that determine its cost.
@@ -90,9 +91,10 @@ impl TextCost<'_> {
 /// Which threads make an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerThreads {
-    /// Those of the runtime for work that blocks.
+    /// Threads of the runtime for blocking work.
     Blocking,
-    /// Those for heavy searches, which have a lower priority. The caller holds a turn for heavy searches.
+    /// Threads for heavy searches, which have a lower priority. The caller holds a turn for heavy
+    /// searches.
     Heavy,
 }
 
@@ -189,7 +191,7 @@ impl Working {
         *self.place.borrow_mut() = self.places.admission(&self.database).wait().ok();
     }
 
-    /// Lets others run when the slice is over; answers how long that took.
+    /// Lets others run when the slice is over; returns how long that took.
     fn pause(&self) -> Duration {
         let is_wanted = self.place.borrow().as_ref().is_some_and(Place::is_wanted);
         if !is_wanted {
@@ -213,7 +215,8 @@ impl Database {
         Ok(TextTurn { turn, threads })
     }
 
-    /// Requests turns, one after another, for the pieces of an answer; and on which threads these are made.
+    /// Requests turns, one after another, for the pieces of a response; and returns the threads
+    /// that make them.
     pub(crate) fn text_turns(
         &self,
         docs: u64,
@@ -231,7 +234,8 @@ impl Database {
         (move || queue.admission(&database), threads)
     }
 
-    /// Waits until a search of this database may work, and answers what it may take. The caller has a turn. Blocks.
+    /// Waits until a search of this database may work, and returns its allowed effort. The caller
+    /// has a turn. Blocks.
     pub(crate) fn text_effort(&self) -> Effort {
         let turns = &self.shared_views().text_turns;
         let working = Working {

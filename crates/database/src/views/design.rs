@@ -28,7 +28,7 @@ pub struct Design {
     pub id: String,
     /// The document's revision.
     pub rev: document::Rev,
-    /// The `language` as it is written.
+    /// The `language` as written.
     pub language: String,
     /// The definition of its index.
     pub spec: Arc<Spec>,

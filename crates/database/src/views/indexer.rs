@@ -21,7 +21,7 @@ use crate::{Error, Task, unix_seconds};
 
 /// Most concurrent builds; others wait.
 const RUNNING_MAX: usize = 64;
-/// Those of one database: its slow functions do not keep the builds of others waiting.
+/// Most concurrent builds of one database: its slow functions do not delay the builds of others.
 const RUNNING_OF_ONE_MAX: usize = 24;
 /// Delay after a write until the background checks a database's indexes; more writes may come until
 /// then.
@@ -33,7 +33,7 @@ pub(crate) trait Upkept: Send + Sync {
     fn database(&self) -> &Arc<str>;
     /// The design document's id.
     fn design(&self) -> &str;
-    /// Its name among those of its design document, if it has one of its own.
+    /// Its name among those of its design document, if it has one.
     fn index(&self) -> Option<&str> {
         None
     }
@@ -41,15 +41,15 @@ pub(crate) trait Upkept: Send + Sync {
     fn kind(&self) -> &'static str;
     /// The state of its updates.
     fn updates(&self) -> &watch::Sender<Updates>;
-    /// Brings it up to everything that the database holds. Blocks.
+    /// Applies all changes of the database. Blocks.
     fn update(&self) -> Result<(), Error>;
-    /// Does what makes reading quicker, once readers have what they wait for. Blocks.
+    /// Reorganises the index for faster reads, after readers have their results. Blocks.
     fn tidy(&self) -> Result<(), Error>;
     /// Whether `tidy` must run even while callers wait.
     fn must_tidy(&self) -> bool {
         false
     }
-    /// Asks an update under way to end.
+    /// Stops a running update.
     fn ask_to_stop(&self);
     /// How far an update is, by shard.
     fn progress(&self) -> Vec<&Progress>;
@@ -125,7 +125,7 @@ impl Indexer {
         let _ = self.0.databases.set(databases);
     }
 
-    /// Has an index updated; nothing when an update that will see everything is to come already.
+    /// Updates an index; does nothing if a future update will see all changes.
     pub fn request(&self, index: Arc<dyn Upkept>) {
         let mut start = false;
         index.updates().send_if_modified(|u| {
@@ -428,7 +428,7 @@ fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn Upkept>> {
     all
 }
 
-/// A word for what went wrong; of a function's failure CouchDB's `error`.
+/// A word for the kind of an error; for a function's failure CouchDB's `error`.
 fn name_of(error: &Error) -> &str {
     match error {
         Error::Function(e) => e.name(),

@@ -1,4 +1,4 @@
-//! Views of a database: its indexes, one for each shard and signature, and who keeps them up.
+//! Views of a database: its indexes, one for each shard and signature, and their updates.
 
 mod design;
 mod giving;
@@ -63,7 +63,7 @@ pub(crate) struct Updates {
     pub running: bool,
     /// Requested again while one ran.
     pub again: bool,
-    /// Threads that tidy up after one that has ended, or are about to.
+    /// Threads that tidy up after an update, or are about to.
     pub tidying: usize,
     /// Why the last one failed.
     pub failure: Option<Error>,
@@ -105,13 +105,13 @@ pub struct ViewIndex {
 pub struct ViewInfo {
     /// In hexadecimal.
     pub signature: String,
-    /// Of the functions.
+    /// The language of the functions.
     pub language: String,
-    /// Seqs that the shards' indexes have come to, together.
+    /// Seqs that the shards' indexes have applied, together.
     pub update_seq: u64,
     /// Purges that they have applied, together.
     pub purge_seq: u64,
-    /// Changes that they have yet to see.
+    /// Changes that they have not applied yet.
     pub updates_pending: u64,
     /// Bytes of files, estimated by the engine.
     pub file_bytes: u64,
@@ -426,7 +426,7 @@ impl Database {
         waited
     }
 
-    /// Has an index updated until it has come where it is to.
+    /// Updates an index until it has applied the required seqs.
     pub(crate) async fn wait_for_update(
         self: &Arc<Self>,
         index: Arc<dyn Upkept>,
@@ -454,7 +454,7 @@ impl Database {
         index.is_current(self)
     }
 
-    /// Has the index updated in the background.
+    /// Updates the index in the background.
     pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
         self.shared_views().indexer.request(index.clone());
     }
@@ -607,7 +607,7 @@ impl Database {
         closed.is_some()
     }
 
-    /// Asks all index builds to end.
+    /// Stops all index builds.
     pub(crate) fn ask_views_to_stop(&self) {
         for index in self.open_view_indexes() {
             index.ask_to_stop();

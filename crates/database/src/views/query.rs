@@ -70,7 +70,7 @@ pub struct ViewQuery {
     pub descending: bool,
     /// Rows have the document.
     pub include_docs: bool,
-    /// `None`: not said, which counts as no. A reduced query must not say it.
+    /// `None`: not given, which means false. A reduced query must not have it.
     pub conflicts: Option<bool>,
     /// With `include_docs`: how attachments are shown.
     pub attachments: ShownAttachments,
@@ -124,7 +124,7 @@ fn refused(reason: &str) -> Error {
 }
 
 impl ViewQuery {
-    /// Refuses what makes no sense of this view, as CouchDB does.
+    /// Refuses parameters that do not apply to this view, as CouchDB does.
     ///
     /// # Errors
     /// [`Error::QueryParse`].
@@ -308,7 +308,7 @@ impl ViewQuery {
     }
 }
 
-/// Ranges that are still to be read, in their order. Those of keys are made one by one.
+/// Ranges that are still to be read, in their order. Those of keys are created one by one.
 #[derive(Default)]
 pub struct Ranges {
     /// The first one.
@@ -322,7 +322,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Turns the order of ranges of which none was read.
+    /// Reverses the order of ranges of which none was read.
     pub fn reverse(&mut self, query: &ViewQuery) -> Result<(), index::Error> {
         if !self.keys.is_empty() {
             self.reversed = !self.reversed;
@@ -342,7 +342,7 @@ impl Ranges {
         self.current.as_mut()
     }
 
-    /// Whether none is left.
+    /// Whether no range remains.
     pub fn is_empty(&self) -> bool {
         self.current.is_none()
     }

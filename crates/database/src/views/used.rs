@@ -17,7 +17,7 @@ pub(crate) struct UsedIndexes(Mutex<Noted>);
 struct Noted {
     by_database: FxHashMap<DatabaseUuid, FxHashSet<Signature>>,
     count: usize,
-    /// There was no room for one. Which one that was is not known.
+    /// Whether an index could not be noted for lack of room. Which one is not known.
     is_incomplete: bool,
 }
 

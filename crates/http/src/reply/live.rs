@@ -147,7 +147,7 @@ fn signed(text: &str) -> Option<(bool, u64)> {
 /// Reads a `limit` or a `timeout` of a feed. Numbers beyond 64 bits are the greatest one.
 ///
 /// # Errors
-/// Those of CouchDB for a number below 0, and for what is no whole number.
+/// Errors of CouchDB for a number below 0, and for what is no whole number.
 pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
     let Some((is_negative, number)) = signed(text) else {
         let reason = format!("The {name} parameter should be a non-negative integer");

@@ -35,7 +35,7 @@ impl IndexCheck<'_> {
     /// [`IndexCheck::run`].
     ///
     /// # Errors
-    /// Those of reading, and of functions that cannot run.
+    /// Errors of reading, and of functions that cannot run.
     pub fn map_again(
         &self,
         again: &MapAgain<'_>,

@@ -71,7 +71,7 @@ impl IndexCheck<'_> {
     /// Checks the index.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn run(
         &self,
         snapshot: &Snapshot,

@@ -158,7 +158,7 @@ pub fn map_pieces(
 /// mapped.
 ///
 /// # Errors
-/// Those of the store, of the function, or of the sink.
+/// Errors of the store, of the function, or of the sink.
 pub fn map_each<E: From<Error>>(
     source: &Source<'_>,
     (mapper, include_design): (&mut dyn Mapper, bool),

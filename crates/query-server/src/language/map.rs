@@ -224,7 +224,7 @@ pub trait Mapper: Send {
     /// for their turn, it stops after about [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// Those of [`Mapper::map`].
+    /// Errors of [`Mapper::map`].
     fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
         self.map(docs, out).map(|()| docs.len())
     }

@@ -38,7 +38,7 @@ enum Tried {
 /// Copies one revision. Returns the target's reason for refusing it, if it does.
 ///
 /// # Errors
-/// Those of requests.
+/// Errors of requests.
 pub async fn bring(
     source: &Db,
     target: &Db,

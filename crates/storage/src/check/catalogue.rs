@@ -40,7 +40,7 @@ impl StoreCheck {
     /// Reads the catalogue.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn catalogue(&self, findings: &mut Findings) -> Result<Owned, Error> {
         self.watch.begin("the catalogue".into());
         let mut owned = Owned {
@@ -78,7 +78,7 @@ impl StoreCheck {
     /// Reports stored data without an owner. `shards` are those of all databases.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn owners(
         &self,
         owned: &Owned,

@@ -122,7 +122,7 @@ impl StoreCheck {
     /// contents there.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn contents(
         &self,
         home: ShardNumber,

@@ -145,7 +145,7 @@ impl StoreCheck {
     /// its counters.
     ///
     /// # Errors
-    /// Those of reading: [`StoreCheck::files`] reports where.
+    /// Errors of reading: [`StoreCheck::files`] reports where.
     pub fn shard(
         &self,
         number: ShardNumber,

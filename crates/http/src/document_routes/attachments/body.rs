@@ -154,7 +154,7 @@ impl Parts {
     /// are slow, the others by threads that give way.
     ///
     /// # Errors
-    /// Those of the first parts.
+    /// Errors of the first parts.
     pub fn reply_as_made(
         answers: &Answers,
         content_type: &str,
@@ -168,7 +168,7 @@ impl Parts {
     /// An answer that is made as the client takes it, by threads that give way.
     ///
     /// # Errors
-    /// Those of the first parts.
+    /// Errors of the first parts.
     pub async fn reply_made_apart(
         answers: &Answers,
         content_type: &str,
