@@ -110,7 +110,7 @@ impl App {
         self.settings.read().clone()
     }
 
-    /// Finds out who is asking.
+    /// Determines the user of a request.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
         let seen = clustered::users_seen(self);
         let done = match self.authenticate_here(req).await {
@@ -159,7 +159,7 @@ impl App {
         Duration::from_millis(self.silence_ms_max.load(Ordering::Relaxed))
     }
 
-    /// Has clients be less patient, or more.
+    /// Sets how long a client may stay silent.
     pub fn set_silence_max(&self, max: Duration) {
         let ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
         self.silence_ms_max.store(ms, Ordering::Relaxed);
@@ -197,7 +197,7 @@ impl App {
         self.restart.subscribe()
     }
 
-    /// True once open feeds are to end.
+    /// True once open feeds have to end.
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
         self.stopping.subscribe()
     }

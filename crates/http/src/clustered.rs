@@ -79,7 +79,7 @@ fn is_of_this_node(req: &Request) -> bool {
     }
 }
 
-/// Answers a request for a database, by `here` when this server can.
+/// Answers a request for a database, with `here` when this server can.
 pub async fn database<'r>(
     app: &'r App,
     member: &Arc<Member>,
@@ -158,7 +158,7 @@ fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> 
     }
 }
 
-/// Each piece of a stream is shown once what it shows is there to stay.
+/// Each piece of a stream is sent once its contents are final.
 fn settling_reply(gateway: &Arc<Gateway>, seen: Seen, mut reply: Reply) -> Reply {
     let gateway = gateway.clone();
     reply.body = match reply.body {
@@ -186,7 +186,7 @@ fn settling(gateway: Arc<Gateway>, seen: Seen, pieces: Pieces) -> Pieces {
     }))
 }
 
-/// Has another server answer what this one cannot.
+/// Forwards a request that this server cannot answer to another one.
 async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> Answer {
     let unavailable = || ApiError::busy(why.to_string());
     if req.headers.contains_key(member::CLIENT) {

@@ -270,7 +270,7 @@ impl From<functions::Error> for ApiError {
 }
 
 impl From<fair_queue::Busy> for ApiError {
-    /// Of a queue of functions.
+    /// A queue of functions is full.
     fn from(busy: fair_queue::Busy) -> Self {
         functions::Error::from(busy).into()
     }

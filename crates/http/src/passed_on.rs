@@ -1,4 +1,5 @@
-//! Clients' requests that another node passes on: they are answered as if they had come to this server's own port.
+//! Clients' requests that another node forwards: they are answered as if they had come to this
+//! server's own port.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;

@@ -19,7 +19,7 @@ pub struct Settings {
     sections: Arc<config::Settings>,
     /// Rights of pages of other origins, if they have any.
     pub cors: Option<Cors>,
-    /// Whether answers may be shown inside other pages, when they say so.
+    /// Whether responses may be shown inside other pages, if configured.
     pub frame_options: Option<FrameOptions>,
     /// The headers in which a proxy names the original host.
     pub forwarded: Forwarded,

@@ -39,7 +39,7 @@ pub struct OpenFeed {
     _of_database: Place,
 }
 
-/// Why there is no place for a feed.
+/// The reason why there is no place for a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     /// The user has too many.
@@ -124,7 +124,8 @@ impl Lists {
         }))
     }
 
-    /// Requests a place for a user. It is taken before that of the database: who waits for the latter holds up no other user.
+    /// Requests a place for a user. It is taken before that of the database, so that waiting for
+    /// the latter delays no other user.
     pub fn admission(&self, user: &UserCtx, peer: Option<IpAddr>) -> Admission {
         match sharer(user, peer) {
             Some(name) => self.0.admission(&name),

@@ -131,8 +131,9 @@ impl Cors {
             .then_some(origin)
     }
 
-    /// The answer to a browser that asks whether it may send a request. `None` when this is no such question or the
-    /// answer is no; the request is then treated as any other with the method OPTIONS, which no route has.
+    /// The response to a browser's preflight request. `None` for other requests, and when the
+    /// request would not be allowed: it is then treated as any other with the method OPTIONS, which
+    /// no route has.
     pub fn preflight(&self, req: &Request) -> Option<Reply> {
         if req.method != "OPTIONS" {
             return None;
@@ -155,7 +156,7 @@ impl Cors {
         Some(reply)
     }
 
-    /// Puts into an answer's headers what lets the asking page read it.
+    /// Adds the headers to a response that let the page read it.
     pub fn finish(&self, req: &Request, headers: &mut HeaderMap) {
         // Caches must not give one page what another was allowed.
         headers.append(VARY, HeaderValue::from_static("Origin"));

@@ -1,7 +1,8 @@
-//! Requests that a page of another site has a browser send with its reader's session (CSRF). A page may send POSTs with forms,
-//! plain text or nothing to any server without asking first, and the browser adds the cookie, or the password that its reader
-//! once typed into its dialog; only what comes back is kept from the page. So what changes something with such credentials
-//! is refused when it comes from a page of another origin, unless `[cors]` lets that page do so.
+//! Requests that a page of another site makes the browser send with its visitor's session (CSRF). A
+//! page may send POSTs with forms, plain text or nothing to any server without a preflight request,
+//! and the browser adds the cookie, or the password that the visitor once entered; only the
+//! response is hidden from the page. So changes with such credentials are refused when they come
+//! from a page of another origin, unless `[cors]` allows them.
 //!
 //! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can
 //! set, counts first. It is only sent to HTTPS and local servers; elsewhere `Origin` has to name
@@ -77,8 +78,9 @@ fn is_own(req: &Request) -> bool {
     }
 }
 
-/// Whether the origin is this server as the client named it. A proxy that speaks HTTPS may not say so: a page of `https` is
-/// taken for one of this server's where only the host is known, never the other way round.
+/// Whether the origin is this server as the client named it. A proxy that uses HTTPS may not report
+/// it: where only the host is known, a page of `https` counts as one of this server's, never the
+/// other way round.
 fn is_origin_of(req: &Request, origin: &str) -> bool {
     let own = req.base_url();
     let (Some((scheme, host)), Some((own_scheme, own_host))) =

@@ -14,7 +14,7 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Not polled now: who wakes it wakes the task.
+/// Not polled now: a wake-up wakes the task.
 const IDLE: u8 = 0;
 const POLLED: u8 = 1;
 /// Woken since it is polled.

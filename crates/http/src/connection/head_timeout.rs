@@ -4,7 +4,8 @@
 //! head; that limit must be long, since connections of pools are idle for minutes in between.
 //! HTTP/2 only pings periodically.
 //!
-//! A long head takes a place among all of them: a connection keeps its read buffer as long as it is open.
+//! A long head takes a place among all of them: a connection keeps its read buffer until it is
+//! closed.
 
 use std::io;
 use std::pin::Pin;
@@ -52,7 +53,7 @@ enum Spoken {
 }
 
 impl<S> HeadTimeout<S> {
-    /// A connection may say nothing at all for `silence_max`.
+    /// A connection may be silent for `silence_max`.
     pub fn new(
         stream: Lenient<S>,
         (head_time_max, silence_max): (Duration, Duration),

@@ -2,7 +2,7 @@
 //! hyper answers an empty 400 to `"`, `<` and `>` in a query, to a backquote, `<` and `>` in a path, and to bytes that
 //! are not UTF-8. Here such bytes are percent-encoded before hyper reads them; every other byte passes untouched.
 //!
-//! To know what is a request line, the framing of HTTP/1 is followed exactly as hyper follows it.
+//! To find request lines, the framing of HTTP/1 is parsed exactly as hyper parses it.
 //! Where hyper refuses a request, or HTTP/2 begins, what follows passes untouched for ever.
 //! (Nothing else begins on a connection: no request is answered with an upgrade, and hyper
 //! continues with HTTP/1 then.) [`crate::connection::head_timeout`] uses this parser to find heads.
@@ -94,8 +94,8 @@ enum Class {
     End,
 }
 
-/// Bytes are classed alike in paths and queries: encoding one that need not be changes nothing. So are all bytes beyond
-/// ASCII: whether they are UTF-8 would be known only when some have passed.
+/// Bytes are classed alike in paths and queries: unnecessary encoding has no effect. So are all
+/// bytes beyond ASCII: whether they are UTF-8 would be known only when some have passed.
 const CLASSES: [Class; 256] = {
     let mut classes = [Class::Plain; 256];
     let mut b = 0;
@@ -370,7 +370,7 @@ impl Framing {
         }
     }
 
-    /// `bytes`, whose first is to be encoded as the last scan found, with all encoding done.
+    /// Encodes `bytes`, whose first byte has to be encoded.
     fn encode(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         let mut out = Vec::with_capacity(bytes.len() + 64);

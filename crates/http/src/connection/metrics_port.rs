@@ -28,7 +28,7 @@ const PATH: &str = "/_node/_local/_prometheus";
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Connections that are served at a time; for another one the oldest is closed. One more may be accepted meanwhile.
 const CONNECTIONS_MAX: usize = 15;
-/// A connection is closed after this time, when what is under way has been answered,
+/// A connection is closed after this time, when running requests have been answered,
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
 /// which may take 1 s.
 const LAST_ANSWER_TIME_MAX: Duration = Duration::from_secs(1);

@@ -130,7 +130,7 @@ impl Places {
         self.max.store(max.max(1), Relaxed);
     }
 
-    /// How many are reserved; of few places none, which have one more.
+    /// Number of reserved places; 0 if there are few places, which then have one more.
     fn reserved(&self) -> usize {
         (self.max() / RESERVED_PART).clamp(1, RESERVED_MAX)
     }
@@ -142,7 +142,7 @@ impl Places {
         if is_few { max } else { max - self.reserved() }
     }
 
-    /// The group of an address. One who has a network of IPv6 has all its addresses.
+    /// The group of an address. Addresses of one IPv6 network belong together.
     pub(crate) fn group_of(&self, address: IpAddr) -> u64 {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.hasher.hash_one((0u8, v4)),
@@ -195,7 +195,7 @@ impl Places {
         })
     }
 
-    /// Has one of the connections in reserved places close, if one has had its time.
+    /// Closes one of the connections in reserved places, if one has had its time.
     fn evict(&self, taken: &Taken, group: u64) {
         let now = self.now_us();
         let occupants =
@@ -253,8 +253,9 @@ impl Places {
         }
     }
 
-    /// Lets a server admin's request keep its reserved place. At most half of the reserved places are kept: requests in the
-    /// others give way to new connections, or long requests of admins would take all of them.
+    /// A server admin's request keeps its reserved place. At most half of the reserved places are
+    /// kept: requests in the others give way to new connections, or long requests of admins would
+    /// take all of them.
     fn exempt(&self, seat: &Seat) {
         let taken = self.taken.lock();
         let exempt = taken.reserved.values().filter(|seat| seat.is_exempt());
@@ -319,7 +320,7 @@ impl Places {
         }
     }
 
-    /// Gives places that are free to those that wait: server admins first, then users.
+    /// Assigns free places to waiting connections: server admins first, then users.
     fn grant(&self, taken: &mut Taken) {
         while taken.seats.len() < self.shared() {
             let waiting = taken.waiting.iter().enumerate();
@@ -335,7 +336,7 @@ impl Places {
         }
     }
 
-    /// Has idle connections close after one could not be accepted, because there are no descriptors.
+    /// Closes idle connections after one could not be accepted, because there are no descriptors.
     pub(crate) fn make_room(&self) {
         let taken = self.taken.lock();
         if taken.leaving == 0 && taken.waiting.is_empty() {
@@ -347,7 +348,7 @@ impl Places {
         }
     }
 
-    /// Has connections close for a newcomer, if there are any that go for it.
+    /// Closes connections for a newcomer, if any of them have to make room for it.
     fn make_room_for(&self, mut taken: MutexGuard<'_, Taken>, newcomer: Newcomer) {
         let now = self.now_us();
         let occupants: Vec<Occupant> = (taken.seats.iter())

@@ -14,9 +14,9 @@ use crate::connection::room::{Activity, Occupant};
 
 /// It may stay.
 const STAYS: u8 = 0;
-/// It is to close unless a request is under way.
+/// It has to close unless a request is running.
 const LEAVES_AT_REST: u8 = 1;
-/// It is to close.
+/// It has to close.
 const LEAVES: u8 = 2;
 
 /// A connection that has a place.
@@ -30,7 +30,7 @@ pub(crate) struct Seat {
     /// Since when it is idle, or else has requests under way.
     since_us: AtomicU64,
     began: Tick,
-    /// One of the reserved places is its: it has to find another for most requests.
+    /// Whether it has one of the reserved places: it must find another place for most requests.
     is_reserved: AtomicBool,
     /// A request under way that may keep the reserved place.
     is_exempt: AtomicBool,
@@ -39,7 +39,7 @@ pub(crate) struct Seat {
     leaving: AtomicU8,
     /// Its task.
     pub(super) task: AtomicWaker,
-    /// It has got a place, or is to close.
+    /// Signals that it got a place, or has to close.
     pub(super) changed: Notify,
 }
 
@@ -94,7 +94,7 @@ impl Seat {
         self.is_reserved.load(Relaxed)
     }
 
-    /// Gives it a place that is not reserved.
+    /// Assigns a place to it that is not reserved.
     pub(super) fn admit(&self) {
         self.is_reserved.store(false, Relaxed);
         self.changed.notify_one();
@@ -136,7 +136,7 @@ impl Seat {
         }
     }
 
-    /// Has it close; unless `is_forced` only when no request has come meanwhile.
+    /// Closes it; unless `is_forced` only when no request has come meanwhile.
     pub(super) fn ask_to_leave(&self, is_forced: bool) {
         let leaving = if is_forced { LEAVES } else { LEAVES_AT_REST };
         self.leaving.store(leaving, Release);

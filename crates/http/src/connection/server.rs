@@ -115,7 +115,7 @@ impl Listeners {
         all.filter_map(socket).collect()
     }
 
-    /// The next connection, and what it is to be secured with.
+    /// The next connection, and its TLS configuration.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
             return self.http.accept().await.map(|(s, peer)| (s, peer, None));
@@ -127,7 +127,7 @@ impl Listeners {
     }
 }
 
-/// Serves until `stop` resolves, then finishes what is under way.
+/// Serves until `stop` resolves, then finishes running requests.
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let mut listeners = listeners.into();
     let metrics = listeners.metrics.take();
@@ -185,7 +185,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
 }
 
-/// Has a connection served by a task of its own.
+/// Serves a connection in a separate task.
 fn accept(
     stream: TcpStream,
     peer: SocketAddr,
@@ -433,8 +433,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     finish(&mut under_way, reply)
 }
 
-/// A long answer; one that is whole is counted until the client has it. A read of a database waits while there is no memory
-/// for it; what operators ask is always answered.
+/// A long response, counted until the client has it. A read of a database waits while there is no
+/// memory for it; requests of operators are always answered.
 async fn counted(req: &mut Request, reply: Reply) -> Reply {
     let class = req.row.class(&req.method, req.query.get("feed"));
     if req.is_of_database
@@ -794,7 +794,8 @@ fn keep_only(kept: &[String], headers: &mut HeaderMap) {
     }
 }
 
-/// Phases that happened, in milliseconds. `write` is making the answer: what is left of the total after the other phases.
+/// Phases that happened, in milliseconds. `write` is the rest of the total, for making the
+/// response.
 fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
     use std::io::Write;
     let mut text = [0u8; 320];

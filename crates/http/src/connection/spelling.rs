@@ -32,12 +32,13 @@ const EXCEPTIONS: [&[u8]; 7] = [
 
 /// Parts that are written in one call: a head, and as many parts as hyper passes in one call.
 const PARTS_MAX: usize = 65;
-/// Digits of a chunk's size: more are not written by hyper, and left as they are.
+/// Most digits of a chunk's size; hyper does not write more, and longer ones are not changed.
 const SIZE_DIGITS_MAX: usize = 16;
 /// Digits of the sizes of chunks that are written in one call.
 const DIGITS_MAX: usize = 8 * SIZE_DIGITS_MAX;
 
-/// The answers of a connection that have no body, whatever their heads say: those to HEAD. Their places among all answers.
+/// The positions of a connection's responses that have no body, whatever their heads declare: those
+/// to HEAD.
 #[derive(Default)]
 pub struct Bodiless {
     answers: AtomicU64,
@@ -74,10 +75,10 @@ pub struct Spelling<S> {
     stream: S,
     /// The next part to write.
     state: State,
-    /// The last head, spelled, and how much of it is written. `state` is what follows it.
+    /// The last head, spelled, and how much of it is written. `state` is the part after it.
     head: Vec<u8>,
     written: usize,
-    /// Answers whose heads came.
+    /// Number of responses whose heads came.
     answers: u64,
     bodiless: Arc<Bodiless>,
 }
@@ -290,7 +291,7 @@ fn length_of(value: &[u8]) -> State {
     }
 }
 
-/// Spells the name that a line begins with; answers how long it is.
+/// Spells the name at the start of a line; returns its length.
 fn spell_name(line: &mut [u8]) -> usize {
     let mut begins = true;
     let mut length = 0;
@@ -313,7 +314,7 @@ fn spell_name(line: &mut [u8]) -> usize {
 }
 
 impl<S: AsyncWrite + Unpin> Spelling<S> {
-    /// Takes the head that some bytes begin with; answers how long it is. `None`: these are not HTTP/1.
+    /// Takes the head at the start of the bytes; returns its length. `None` if it is not HTTP/1.
     fn take_head(&mut self, bytes: &[u8]) -> Option<usize> {
         if !bytes.starts_with(b"HTTP/1.") {
             return None;

@@ -22,7 +22,8 @@ type Answer = Result<Reply, ApiError>;
 
 /// A longer body is read on a thread that gives way to others, so that requests of this one's thread need not wait.
 const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
-/// And a longer one still on a thread for blocking work: the few that give way are for what takes milliseconds.
+/// An even longer one is read on a thread for blocking work: the few that give way are for work of
+/// milliseconds.
 const PARSED_APART_BYTES_MAX: usize = 8 << 20;
 
 async fn parse(
@@ -138,7 +139,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     Ok(reply)
 }
 
-/// Gives documents without an id one, and checks all against the limits.
+/// Assigns ids to documents without one, and checks all against the limits.
 fn name_and_check(app: &App, docs: &mut [EditDoc], limits: &Couchdb) -> Result<(), ApiError> {
     for doc in docs {
         if doc.id.is_none() {

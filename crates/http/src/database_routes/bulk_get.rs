@@ -195,7 +195,8 @@ enum Form {
     },
 }
 
-/// An answer that is made document by document, and of documents with long revisions revision by revision.
+/// A response that is made document by document, and for documents with long revisions revision by
+/// revision.
 struct BulkGet {
     db: DatabaseAs,
     options: ReadOptions,
@@ -277,7 +278,7 @@ impl BulkGet {
         }
     }
 
-    /// Appends a document's revisions, unless they are long: then they are to be read from now on.
+    /// Appends a document's revisions, unless they are long: then they are read one by one.
     fn begin(&mut self, doc: Value, parts: &mut Parts) -> Result<(), ApiError> {
         let is_first = std::mem::replace(&mut self.state, State::More) == State::First;
         if let Form::Json = self.form {

@@ -227,7 +227,7 @@ async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiErro
         .collect()
 }
 
-/// Many are looked up by threads that give way to short requests.
+/// Large requests run on threads that give way to short requests.
 async fn diff(
     answers: &Answers,
     access: &Access,

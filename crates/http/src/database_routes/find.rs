@@ -46,7 +46,7 @@ fn find_limits(settings: &config::settings::Mango, user: Option<u64>) -> FindLim
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
-/// Reads the body, and has `use_it` make something of the query. Answers also how many bytes that takes.
+/// Reads the body, and passes the query to `use_it`. Also returns the query's size in bytes.
 async fn read<T: Send + 'static>(
     req: &mut Request,
     partition: Option<String>,

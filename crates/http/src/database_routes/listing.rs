@@ -53,7 +53,7 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-/// Parameters as they are given; of one that is given twice, the later counts.
+/// Parameters as given; of one that is given twice, the later one applies.
 struct GivenRows {
     query: RowsQuery,
     partition: Option<String>,
@@ -167,7 +167,8 @@ fn query_of(
     rows.check(app, access)
 }
 
-/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+/// One of `queries`. Its request's parameters apply to it too but, as in CouchDB, not their `keys`
+/// and grouping.
 fn one_of_queries(
     app: &App,
     req: &Request,
@@ -246,7 +247,7 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     }
 }
 
-/// Reads the `queries` of a POST body, whatever its content type is.
+/// Reads the `queries` of a POST body with any content type.
 pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
     let mut body = req.json_object().await?;
     let queries = match body.remove("queries") {

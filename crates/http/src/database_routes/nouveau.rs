@@ -25,9 +25,9 @@ use node::{Access, Query, parse_json};
 
 type Answer = Result<Reply, ApiError>;
 
-/// Hits of an answer when a request does not say how many.
+/// Default number of hits.
 const LIMIT: usize = 25;
-/// Counts of a field, when a request does not say how many, and the most.
+/// Default number of counts of a field, and the maximum.
 const TOP_N: usize = 10;
 const TOP_N_MAX: i64 = 1000;
 

@@ -1,4 +1,4 @@
-//! `/{db}/_settee/preview`: what functions would do that are not saved.
+//! `/{db}/_settee/preview`: results of unsaved functions.
 
 use std::sync::{Arc, LazyLock};
 
@@ -37,7 +37,7 @@ enum Wanted {
     Write(TriedWrite),
 }
 
-/// For those who may write design documents: what is tried could be saved and run by them as well.
+/// For users who may write design documents: they could also save the functions and run them.
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let body = req.required_bytes().await?;

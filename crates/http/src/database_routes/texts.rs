@@ -24,7 +24,7 @@ pub const SORT_KEYS_MAX: usize = 32;
 pub const FIELDS_MAX: usize = 100;
 pub const RANGES_MAX: usize = 1000;
 pub const INCLUDED_MAX: usize = 1000;
-/// Groups when a request does not say how many, and the most.
+/// Default number of groups, and the maximum.
 pub const GROUP_LIMIT: usize = 10;
 pub const GROUP_LIMIT_MAX: u64 = 200;
 /// Most fragments of a text, and the longest one, in characters.
@@ -68,7 +68,7 @@ pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
 /// A field, and values of which hits have one; without values, any.
 pub type Drilldown = (String, Vec<String>);
 
-/// Of `["field", "value", …]`, or of a list of such lists, what hits are narrowed to.
+/// Reads drilldowns from `["field", "value", …]`, or from a list of such lists.
 pub fn drilldowns(value: &Value) -> Result<Vec<Drilldown>, ApiError> {
     let invalid = || ApiError::bad_request("invalid drilldown query");
     let one = |list: &Vec<Value>| -> Result<Drilldown, ApiError> {
@@ -101,7 +101,7 @@ pub fn drilldowns(value: &Value) -> Result<Vec<Drilldown>, ApiError> {
     }
 }
 
-/// Counts as they are shown.
+/// The JSON of counts.
 pub fn counts_value(counts: TextCounts) -> Value {
     let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
         let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
@@ -110,7 +110,7 @@ pub fn counts_value(counts: TextCounts) -> Value {
     Value::Object(counts.into_iter().map(of_field).collect())
 }
 
-/// Parts of stored texts by field, as they are shown.
+/// The JSON of highlights: parts of stored texts by field.
 pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
     let highlights = highlights
         .into_iter()
@@ -118,7 +118,7 @@ pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
     Value::Object(highlights.collect())
 }
 
-/// Does what blocks on a thread for that.
+/// Runs blocking work on a thread for that.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -141,7 +141,7 @@ pub async fn in_turn(
 /// How long a search waits for its turn.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Waits for a turn to search, but not for ever.
+/// Waits for a turn to search, up to a time limit.
 ///
 /// # Errors
 /// 503 when too many others run or wait.
@@ -154,7 +154,7 @@ pub async fn within_wait<T>(turn: impl Future<Output = Result<T, Busy>>) -> Resu
 /// Most attempts to find an index whose definition changes while a request waits for it.
 const LOOKS_MAX: usize = 5;
 
-/// A text index of a design document, brought up to date if it is to be.
+/// A text index of a design document, updated first if requested.
 pub async fn current_index(
     access: &Access,
     id: &str,
@@ -208,7 +208,8 @@ pub fn documents(
     Ok(docs)
 }
 
-/// `_nouveau_cleanup` and `_search_cleanup`: what no design document names goes, of both.
+/// `_nouveau_cleanup` and `_search_cleanup`: remove indexes of both kinds that no design document
+/// names.
 pub async fn cleanup(
     req: &mut Request,
     access: &Access,
@@ -235,7 +236,7 @@ pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError>
     Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
 }
 
-/// A hit as it is answered.
+/// A hit in the response.
 #[derive(Serialize)]
 pub struct ShownHit {
     /// As it was written: it may be nested more deeply than the parser allows, and its numbers stay

@@ -81,7 +81,8 @@ impl View {
     }
 }
 
-/// Refuses views to others than admins where rules hide documents or parts of them: nothing hides what a view emits.
+/// Refuses views to users who are not admins where rules hide documents or parts of them: rows of
+/// views are not filtered.
 pub fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
     if access.is_admin || access.db.is_open() {
         return Ok(());
@@ -102,7 +103,8 @@ pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> 
     parsed.check(app)
 }
 
-/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+/// One of `queries`. Its request's parameters apply to it too but, as in CouchDB, not their `keys`
+/// and grouping.
 fn one_of_queries(
     app: &App,
     req: &Request,

@@ -73,7 +73,7 @@ pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError>
     }
 }
 
-/// Runs a function on a blocking thread, when it is the database's turn. Answers the query server's reply.
+/// Runs a function on a blocking thread, in the database's turn. Returns the query server's reply.
 pub async fn run(
     app: &App,
     access: &Access,

@@ -184,7 +184,7 @@ pub async fn list(
     answer(pieces, &etag, settings.showlist_policy()).await
 }
 
-/// Runs a list function to its end; what it gives goes to `io`.
+/// Runs a list function to its end; its output goes to `io`.
 fn run(
     io: &mut Io<'_>,
     languages: &dyn Languages,
@@ -293,7 +293,7 @@ impl ListIo for Io<'_> {
 
 type Pieces = mpsc::UnboundedReceiver<Piece>;
 
-/// The head as soon as it is known; a short body whole, a long one as it comes.
+/// The head as soon as it is known; a short body whole, a long one in pieces.
 async fn answer(mut pieces: Pieces, etag: &str, policy: Option<&str>) -> Answer {
     let mut first = Vec::new();
     let head = match pieces.recv().await {

@@ -69,7 +69,8 @@ impl Head {
         self.set(VARY, "Accept");
     }
 
-    /// Bounds what a browser does with something that a function made: scripts in it are not the server's own.
+    /// Restricts a browser's use of a function's output: scripts in it do not have the server's
+    /// origin.
     fn guard(&mut self, policy: Option<&str>) {
         if let Some(policy) = policy {
             self.set(CONTENT_SECURITY_POLICY, policy);
@@ -147,8 +148,8 @@ fn parse(response: &Map<String, Value>, policy: Option<&str>) -> Result<(Head, B
     Ok((head, data))
 }
 
-/// Reads a final status; 1xx are not a function's to send. CouchDB writes a text into the status
-/// line as it is, so that `"400"` and `"400 Bad Request"` are statuses too.
+/// Reads a final status; functions may not send 1xx. CouchDB copies a text into the status line, so
+/// that `"400"` and `"400 Bad Request"` are statuses too.
 fn status(code: &Value) -> Result<u16, ApiError> {
     let number = match code {
         Value::String(line) => {
@@ -166,8 +167,8 @@ fn status(code: &Value) -> Result<u16, ApiError> {
         .ok_or_else(|| invalid(format_args!("code: {code}")))
 }
 
-/// Whether a header is not a function's to send: it frames the message, or speaks for the whole server (whose session the
-/// reader has, which scripts may watch over it, who may read it with cookies).
+/// Whether functions may not send a header: it frames the message, or applies to the whole server
+/// (sessions, service workers, access by pages of other origins).
 fn is_the_servers(name: &HeaderName, value: &HeaderValue) -> bool {
     FRAMING.contains(name)
         || WHOLE_SERVER.contains(&name.as_str())
@@ -243,7 +244,7 @@ pub struct Saved<'a> {
 }
 
 impl Update {
-    /// From the query server's `["up", doc, {…}]`; anything but an object is no document.
+    /// Parses the query server's `["up", doc, {…}]`; a document must be an object.
     pub fn parse(reply: &[u8]) -> Result<Update, ApiError> {
         let (kind, doc, response): (String, Box<RawValue>, Map<String, Value>) =
             serde_json::from_slice(reply).map_err(|_| unexpected(reply))?;

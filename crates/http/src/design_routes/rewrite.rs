@@ -1,4 +1,5 @@
-//! Where a design document's `rewrites` lead: an array of rules, or what a rewrite function answered.
+//! Targets of a design document's `rewrites`: an array of rules, or the result of a rewrite
+//! function.
 //!
 //! A rule's `from` and `to` are paths relative to the design document; a segment `:name` is a variable, a last `*` is the
 //! rest of the path. Variables come from the path, then from the query; all of them become query parameters of the target.
@@ -22,7 +23,7 @@ const PARENTS_MAX: usize = 2;
 /// Query parameters that are JSON.
 const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
 
-/// Whose rewrites they are.
+/// The design document of the rewrites.
 #[derive(Clone, Copy, Debug)]
 pub struct Base<'a> {
     pub db: &'a str,
@@ -32,7 +33,7 @@ pub struct Base<'a> {
     pub secure: bool,
 }
 
-/// A request to make in place of the one that came.
+/// A request that replaces the client's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Path and query, encoded.
@@ -251,7 +252,7 @@ fn parse_path(path: &str) -> Vec<Part> {
         .collect()
 }
 
-/// Variables of the path, the later ones first, and what a last `*` takes.
+/// Variables of the path, the later ones first, and the segments that a final `*` matches.
 fn bind<'p>(from: &[Part], path: &'p [String]) -> Option<(Bindings, &'p [String])> {
     let mut bindings = vec![];
     let mut rest = path;
@@ -369,8 +370,8 @@ impl UriPath {
 
 // ---- functions
 
-/// The meaning of a rewrite function's reply: `["ok", {…}]` or `["no_dispatch_rule"]`.
-/// `policy` as for other functions' answers.
+/// The meaning of a rewrite function's reply: `["ok", {…}]` or `["no_dispatch_rule"]`. `policy` as
+/// for other functions' responses.
 pub fn of_function(
     base: Base<'_>,
     query: &Query,
@@ -446,7 +447,7 @@ fn function_uri(base: Base<'_>, path: &str, pairs: &[(&str, &str)]) -> String {
     uri
 }
 
-/// Encodes what no URI may have, and leaves the rest as the function wrote it.
+/// Encodes characters that URIs may not contain, and keeps the rest unchanged.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

@@ -248,7 +248,8 @@ fn doc_url(req: &Request, access: &Access, id: &DocId) -> String {
     req.url_of(&[access.db.name(), id.as_str()])
 }
 
-/// The revision that the body, the query and `If-Match` agree on: the one edited, or the one that `COPY` copies.
+/// The revision that the body, the query and `If-Match` agree on: the edited one, or the one that
+/// `COPY` copies.
 pub fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
     let query = req.query.get("rev").map(Rev::parse).transpose()?;
     let etag = req

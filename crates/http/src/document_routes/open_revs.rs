@@ -1,5 +1,5 @@
-//! `?open_revs=`: several revisions of a document, as JSON and as multipart. Long ones are made one by one as the client takes
-//! them.
+//! `?open_revs=`: several revisions of a document, as JSON and as multipart. Long ones are read one
+//! by one as the client takes them.
 
 use database::{DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
@@ -43,7 +43,7 @@ pub fn asked(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
 /// Answers with revisions of a document.
 ///
 /// # Errors
-/// 404 when there is no such document, or all its leaves are hidden.
+/// 404 when the document does not exist, or all its leaves are hidden.
 pub async fn get(
     req: &Request,
     access: &Access,
@@ -119,7 +119,7 @@ struct Revs {
     form: Form,
     /// How many were appended.
     pushed: u64,
-    /// No revision at all means that there is no document.
+    /// A missing result means that the document does not exist.
     must_show: bool,
 }
 

@@ -1,4 +1,4 @@
-//! How a write is to be acknowledged: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
+//! Acknowledgement of a write: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
 
 use database::{Durability, EditMode, WriteTiming};
 
@@ -38,7 +38,8 @@ impl WriteMode {
     /// The mode of `POST /{db}` and `PUT /{db}/{doc}`: only there, and for a single document,
     /// `batch=ok` applies.
     ///
-    /// CouchDB answers 202 before it tries, and drops what turns out to be a conflict; here that is refused like any other.
+    /// CouchDB answers 202 before it writes, and drops conflicts; here they are refused like any
+    /// other.
     #[must_use]
     pub fn or_batch(self, req: &Request) -> Self {
         match req.query.get("batch") {

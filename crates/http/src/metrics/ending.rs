@@ -45,7 +45,7 @@ thread_local! {
     static IS_WITHOUT_SLOW_LINES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `end`, which ends requests: none of them is logged as slow.
+/// Runs `end`, which ends requests, without logging any of them as slow.
 pub fn without_slow_lines(end: impl FnOnce()) {
     /// Also restores the thread's slow lines if `end` panics.
     struct Restores;
@@ -92,7 +92,7 @@ pub struct Numbers {
     pub slow_us: u64,
     /// Its phases.
     pub timing: Timing,
-    /// Until the head of the answer was made, in microseconds.
+    /// Time until the head of the response was made, in microseconds.
     pub head_us: u64,
     /// Bytes of its body.
     pub bytes_received: u64,
@@ -233,7 +233,7 @@ impl Ending {
         }
     }
 
-    /// Of a request that was received then.
+    /// A report of a request that was received at `received`.
     pub fn new(told: &Told<'_>, stats: Arc<Stats>, received: Tick) -> Ending {
         Ending {
             stats,

@@ -108,9 +108,9 @@ fn waiting_connections(app: &App) -> u64 {
 
 /// CPU time in seconds.
 pub struct CpuTimes {
-    /// Of this process's threads, by their names.
+    /// Times of this process's threads, by their names.
     pub threads: Vec<(String, f64)>,
-    /// Of processes that it started: workers and query servers, those that have ended included.
+    /// Times of child processes: workers and query servers, also those that have ended.
     pub workers: f64,
 }
 
@@ -127,7 +127,7 @@ struct Seen {
 }
 
 impl Seen {
-    /// Takes the times of the threads that there are now; answers those of all that ever were, by name.
+    /// Updates the times of the present threads; returns the sums of all threads so far, by name.
     fn threads(&mut self, now: HashMap<i32, (String, u64)>) -> Vec<(String, u64)> {
         for (tid, (name, ticks)) in self.threads.drain() {
             // The kernel gives numbers again: a thread that has less than before is another one.
@@ -252,7 +252,7 @@ fn write_cpu_times(text: &mut Text) {
     }
 }
 
-/// File descriptors that it may have; `None` for any number.
+/// Limit of file descriptors; `None` without a limit.
 pub fn open_files_max() -> Option<u64> {
     use procfs::process::LimitValue;
     match Process::myself()

@@ -78,8 +78,8 @@ impl Detail {
     }
 }
 
-/// The phases of a request that happened, in milliseconds. `write` is making the answer: what is left until its head. `body` is
-/// what came after.
+/// The phases of a request that happened, in milliseconds. `write` is the rest until the response's
+/// head, for making the response. `body` is the time after that.
 pub fn phases(timing: &Timing, head_us: u64, whole_us: u64) -> Map<String, Value> {
     happened(timing, head_us, whole_us)
         .map(|(name, us)| (name.to_owned(), milliseconds(us)))

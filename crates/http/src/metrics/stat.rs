@@ -16,13 +16,13 @@ pub struct Stat {
 pub enum Value {
     /// It only grows.
     Counter(u64),
-    /// It comes and goes.
+    /// A value that rises and falls.
     Gauge(u64),
     /// A gauge that CouchDB calls a counter in `_stats`.
     CounterThatFalls(u64),
     /// Counters by one label; the last segment of the path is the label's name in Prometheus' form.
     Labelled(Vec<(String, u64)>),
-    /// How it is distributed, and what one is of the distribution.
+    /// A distribution, and the unit of its values.
     Distribution(Histogram<u64>, Unit),
 }
 

@@ -1,8 +1,8 @@
-//! Memory that answers take until they end: what they were requested with (selectors, ids, keys), and long pieces that clients
-//! have not taken.
+//! Memory that responses take until they end: their parameters (selectors, ids, keys), and long
+//! pieces that clients have not taken.
 //!
-//! Selectors and the like take room before the answer begins, or the request is refused. The rest of an answer is counted, and
-//! answers that are long wait to begin while there is no room.
+//! Selectors and the like take room before the answer begins, or the request is refused. The rest
+//! of a response is counted, and long responses wait to begin while there is no room.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -125,7 +125,7 @@ impl Answers {
         self.sharer
     }
 
-    /// Has a thread with a lower priority do `work`, in the user's turn.
+    /// Runs `work` on a thread with a lower priority, in the user's turn.
     ///
     /// # Errors
     /// 500 when it panics.
@@ -150,7 +150,7 @@ impl Answers {
         database::apart(owner, work)
     }
 
-    /// Returns what answers take now, and the most that they took, in bytes.
+    /// Returns the present and the largest memory of responses, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
         let state = self.pool.state.lock();
         (state.used, state.peak)
@@ -256,13 +256,14 @@ impl Drop for Held {
 /// have a meaning.
 static OF_THREAD: OnceLock<fn() -> i64> = OnceLock::new();
 
-/// Has [`measured`] ask the program's allocator.
+/// Lets [`measured`] use the program's allocator.
 pub fn measure_by(of_thread: fn() -> i64) {
     let _is_set = OF_THREAD.set(of_thread);
 }
 
-/// Does some work, and answers how many bytes what came of it takes: the work must free what else it allocates, and nothing
-/// besides. Without an allocator that counts, it is taken for `otherwise`.
+/// Runs some work, and returns the memory of its result in bytes: the work must free everything
+/// else that it allocates, and nothing that it has not. Without an allocator that counts, the
+/// result is `otherwise`.
 pub fn measured<T>(otherwise: usize, work: impl FnOnce() -> T) -> (T, usize) {
     let Some(of_thread) = OF_THREAD.get() else {
         return (work(), otherwise);

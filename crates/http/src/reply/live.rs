@@ -147,7 +147,7 @@ fn signed(text: &str) -> Option<(bool, u64)> {
 /// Reads a `limit` or a `timeout` of a feed. Numbers beyond 64 bits are the greatest one.
 ///
 /// # Errors
-/// Errors of CouchDB for a number below 0, and for what is no whole number.
+/// CouchDB's errors for a negative number, and for a value that is not a whole number.
 pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
     let Some((is_negative, number)) = signed(text) else {
         let reason = format!("The {name} parameter should be a non-negative integer");
@@ -177,7 +177,7 @@ pub trait LiveSource: Send + 'static {
     /// Releases the snapshot while the feed waits.
     fn release(&mut self);
 
-    /// Appends what the feed ends with.
+    /// Appends the end of the feed.
     fn write_end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError>;
 }
 
@@ -294,7 +294,7 @@ impl<S: LiveSource> LiveFeed<S> {
         }
     }
 
-    /// Appends what comes next, waiting for it; nothing at the end.
+    /// Appends the next rows, waiting for them; nothing at the end.
     async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         self.held = None;
         match self.state {

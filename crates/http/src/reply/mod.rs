@@ -1,4 +1,4 @@
-//! Answers: a status, headers, and a body that is whole or pulled piece by piece.
+//! Responses: a status, headers, and a body that is whole or pulled piece by piece.
 
 pub mod answers;
 pub mod jsonp;

@@ -9,7 +9,7 @@ use node::{Access, Node};
 use crate::app::App;
 use crate::request::Request;
 
-/// The permission to read a database, as it was when it was checked last.
+/// The permission to read a database, as of the last check.
 pub struct Permission {
     node: Arc<Node>,
     db: Arc<Database>,

@@ -28,15 +28,15 @@ const APART_AFTER_REQUEST: u32 = 64;
 /// they would wait too long.
 static PLACES: Semaphore = Semaphore::const_new(8);
 
-/// When a piece took longer, the pieces after it are made apart.
+/// After a piece that took longer, the next pieces are made on separate threads.
 const SLOW_TIME: Duration = Duration::from_millis(20);
 
 /// The maker of an answer's pieces. A closure is one.
 pub trait PieceMaker: Send + 'static {
-    /// Appends a piece; false when that was the last one.
+    /// Appends a piece; returns false when it was the last one.
     ///
     /// # Errors
-    /// Why there are no more pieces.
+    /// An error, which ends the response.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError>;
 
     /// Whether the next piece is too slow to make on a thread that serves requests.
@@ -51,8 +51,8 @@ impl<F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static> PieceMak
     }
 }
 
-/// An answer made by calling `next` until it returns false; each call appends a piece. The first
-/// piece is made immediately, so that an early failure is an answer of its own, and an answer of
+/// A response made by calling `next` until it returns false; each call appends a piece. The first
+/// piece is made immediately, so that an early failure gets an error response, and a response of
 /// one piece has a length.
 pub fn pull(
     answers: &Answers,
@@ -75,7 +75,8 @@ pub async fn pull_apart(
     Ok(go_on(answers, content_type, made, next))
 }
 
-/// Makes the first piece, or two if the first is short and `stops` does not say that the next one is for others to make.
+/// Makes the first piece, or two if the first is short, unless `stops` leaves the next one to other
+/// threads.
 fn make_first<F: PieceMaker>(
     next: &mut F,
     stops: impl Fn(&F) -> bool,
@@ -118,7 +119,7 @@ fn go_on(
     Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces))
 }
 
-/// A piece of an answer that the client is taking. A long one is counted among what answers take.
+/// A piece of a response that the client is taking. A long one counts as memory of responses.
 pub struct Piece {
     left: Bytes,
     answers: Answers,
@@ -170,11 +171,11 @@ pub const LONG_BYTES: usize = 16 << 10;
 /// Bytes of a piece that the connection gets in one call.
 const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Makes the pieces of an answer: while other requests come, on threads that give way to them.
+/// Makes the pieces of a response: while other requests come, on threads that give way to them.
 struct Making<F> {
     /// The user's turns on the threads that give way.
     answers: Answers,
-    /// None while a piece is made apart.
+    /// `None` while a piece is made on another thread.
     next: Option<F>,
     /// [`short_requests_seen`] when the last piece was requested.
     seen: u64,

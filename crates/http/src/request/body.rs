@@ -53,7 +53,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a class, by the settings.
+    /// The bounds of a class, by the settings.
     pub fn of(class: BodyClass, settings: &Settings) -> Bounds {
         let limits = &settings.limits;
         let (limit, bytes_max, values_max) = match class {
@@ -90,7 +90,7 @@ impl Bounds {
     /// Reads JSON whose values all take memory of their own.
     ///
     /// # Errors
-    /// 413 when there are too many, 400 when it is no JSON.
+    /// 413 when there are too many values, 400 when it is not JSON.
     pub fn json<T: serde::de::DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ApiError> {
         // Each value has one of these before it. Those within strings count too: texts of separators alone are rare.
         let begins = |b: &&u8| matches!(**b, b',' | b'[' | b'{' | b':');
@@ -158,7 +158,7 @@ impl Stream {
         self.incoming.is_end_stream()
     }
 
-    /// The next bytes, never none; `None` at the end.
+    /// The next bytes, never empty; `None` at the end.
     ///
     /// # Errors
     /// 400 when the body ends early, 408 when it comes too slowly.
@@ -265,7 +265,7 @@ impl Stream {
         inflating.finish()
     }
 
-    /// Reads and throws away what is left, at most `max` bytes more. Answers whether that was all.
+    /// Reads and discards the rest, at most `max` bytes more. Returns whether that was all.
     pub async fn drain(mut self, max: u64) -> bool {
         let end = self.came.saturating_add(max);
         while self.came <= end {
@@ -417,7 +417,7 @@ mod tests {
         encoder.finish().expect("into memory")
     }
 
-    /// Inflates in portions; answers the bytes, or the reason and the most that was held.
+    /// Decompresses in portions; returns the bytes, or the reason and the most that was held.
     fn inflated(raw: &[u8], portion: usize, bounds: Bounds) -> Result<Bytes, (u16, String, usize)> {
         let mut inflating = Inflating::new(bounds);
         for bytes in raw.chunks(portion) {

@@ -24,9 +24,9 @@ pub struct Forwarded {
     proto: String,
     ssl: String,
     prefix: String,
-    /// The hosts that it may say.
+    /// The hosts that it may name.
     hosts: Hosts,
-    /// Those that are believed about their clients' addresses.
+    /// Proxies that are trusted about their clients' addresses.
     proxies: Vec<IpNet>,
 }
 
@@ -55,13 +55,14 @@ impl Forwarded {
         self.hosts.allow(host)
     }
 
-    /// Whether the proxy's client spoke HTTPS. That it did not is nothing that a proxy can say.
+    /// Whether the proxy's client used HTTPS. A proxy cannot assert the contrary.
     pub fn is_https(&self, headers: &HeaderMap) -> bool {
         value(headers, &self.ssl) == Some("on") || value(headers, &self.proto) == Some("https")
     }
 
-    /// The path below which the proxy's client has this server, without a slash at its end; empty when it is the whole host.
-    /// It goes before paths in `Location` and in cookies, so what could lead elsewhere from there counts for nothing.
+    /// The path below which the proxy's client has this server, without a slash at its end; empty
+    /// when it is the whole host. It goes before paths in `Location` and in cookies, so paths that
+    /// could point elsewhere are ignored.
     pub fn prefix<'a>(&self, headers: &'a HeaderMap) -> &'a str {
         let said = value(headers, &self.prefix).unwrap_or_default();
         let prefix = said.strip_suffix('/').unwrap_or(said);
@@ -118,7 +119,8 @@ fn address(text: &str) -> Option<IpAddr> {
     found.map(|ip| ip.to_canonical())
 }
 
-/// Whether this is a path of at least one segment, none of which is empty, or leads up, or has what means something in headers.
+/// Whether this is a path of at least one segment, none of which is empty, `.` or `..`, or contains
+/// characters with a meaning in headers.
 fn is_prefix(path: &str) -> bool {
     let is_plain =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%');
@@ -129,7 +131,7 @@ fn is_prefix(path: &str) -> bool {
             .is_some_and(|parts| parts.split('/').all(is_segment))
 }
 
-/// A name that cannot be a header's is one that no request has.
+/// Returns a header's value; a name that is invalid for headers is never present.
 fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|v| v.to_str().ok())
 }

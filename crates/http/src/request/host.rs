@@ -104,9 +104,9 @@ pub fn is_authority(text: &str) -> bool {
         }
 }
 
-/// Refuses a request that does not say clearly which host it is for: what a proxy and this server understand differently is how
-/// requests are smuggled. A request by HTTP/1.1 need not say it, as in
-/// CouchDB: browsers always do.
+/// Refuses a request whose host is ambiguous: differences between a proxy and this server would
+/// allow request smuggling. A request by HTTP/1.1 need not have a host, as in CouchDB; browsers
+/// always send it.
 pub fn check(parts: &Parts) -> Result<(), ApiError> {
     let target = parts.uri.authority().map(|a| a.as_str());
     let mut named = parts.headers.get_all(HOST).iter();

@@ -178,7 +178,7 @@ impl Request {
         (self.row, self.route) = (row, Some(route));
     }
 
-    /// Takes what the path names.
+    /// Returns the route of the path.
     pub fn take_route(&mut self) -> Route {
         if self.route.is_none() {
             self.find_route();
@@ -324,11 +324,11 @@ impl Request {
         }
     }
 
-    /// Takes room for a document's text that comes by [`Request::next_bytes`], `length` of it and what this event brings; at the
-    /// end of its part it is about to be worked on.
+    /// Takes room for a document's text that is read by [`Request::next_bytes`], `length` so far
+    /// and the bytes of this event; at the end of its part it is about to be processed.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn make_room_for_text(&mut self, length: u64, event: &Event) -> Result<(), ApiError> {
         let new = || self.bodies.body(BodyClass::Document);
         let room = self.text_room.get_or_insert_with(new);
@@ -430,7 +430,7 @@ impl Request {
         self.held.push(self.answers.count(bytes as u64));
     }
 
-    /// The memory of the body stays taken until the answer ends.
+    /// Keeps the memory of the body until the response ends.
     pub fn keep_body(&mut self) {
         self.is_kept = true;
     }
@@ -446,7 +446,7 @@ impl Request {
         matches!(&self.body, Source::Memory(own) if own == body)
     }
 
-    /// Gives the request a body to be read instead of the client's, which must have been read.
+    /// Sets a body to be read instead of the client's, which must have been read.
     pub fn set_body(&mut self, body: Bytes) {
         self.headers.remove(CONTENT_ENCODING);
         self.headers.remove(TRANSFER_ENCODING);
@@ -470,8 +470,8 @@ impl Request {
         self.is_rerouted = true;
     }
 
-    /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection. Answers whether
-    /// that was all of it.
+    /// Reads the rest of the body, up to a bound, so that an early response does not cost the
+    /// connection. Returns whether that was all of it.
     pub async fn drain(&mut self) -> bool {
         let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return true;

@@ -7,7 +7,7 @@ use crate::errors::ApiError;
 use crate::request::Request;
 use node::{Query, parse_json};
 
-/// Where parameters are. Of a parameter that is given twice, the later one counts.
+/// The source of parameters. Of a parameter that is given twice, the later one applies.
 pub enum Params<'a> {
     Query(&'a Query),
     Body(&'a Map<String, Value>),
@@ -31,9 +31,9 @@ impl Params<'_> {
 /// A parameter's value.
 #[derive(Clone, Copy)]
 pub enum Given<'a> {
-    /// Of a query string.
+    /// A value of a query string.
     Text(&'a str),
-    /// Of a body.
+    /// A value of a body.
     Json(&'a Value),
 }
 
@@ -123,7 +123,7 @@ impl Given<'_> {
     }
 }
 
-/// `group` and `group_level` as they are given.
+/// `group` and `group_level` as given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GivenGrouping {
     pub group: Option<bool>,
@@ -142,10 +142,10 @@ pub fn keys_with_range() -> ApiError {
     ApiError::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`")
 }
 
-/// The limit that stands for none in CouchDB, and so the highest one.
+/// The limit that means "no limit" in CouchDB, and so the highest one.
 const LIMIT_NONE: u64 = i64::MAX as u64;
 
-/// Refuses a `limit` beyond what the configuration allows, which is also the limit of a request without one.
+/// Refuses a `limit` beyond the configured one, which also applies to a request without a limit.
 pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {
     let max = if max == u64::MAX { LIMIT_NONE } else { max };
     let given = limit.filter(|limit| *limit != LIMIT_NONE);

@@ -1,10 +1,10 @@
 //! Memory for the bodies of requests: a budget for all of them, where each waits until there is room for it.
 //!
-//! A body takes a multiple of its length while it is worked on: as it came, taken apart, as it is
-//! stored, and in the batch that is written. A long one takes room for its length before it is
-//! read, so that waiting bodies stay with their clients, and room for the rest when it has arrived:
-//! so a slow client holds little. Short ones, and attachments, which are stored while they come,
-//! have room of their own.
+//! A body takes a multiple of its length while it is processed: as received, parsed, in stored
+//! form, and in the batch that is written. A long one takes room for its length before it is read,
+//! so that waiting bodies stay with their clients, and room for the rest when it has arrived: so a
+//! slow client holds little. Short ones, and attachments, which are stored while they come, have
+//! separate room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -23,7 +23,7 @@ const SHORT_BYTES: u64 = 1 << 20;
 const UNIT_BYTES: u64 = 1 << 10;
 /// How long a request waits before it is refused.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long one waits that has some room already and needs more: others may wait for what it has.
+/// Longest wait of a body that has some room already and needs more: others may wait for its room.
 const MORE_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Memory of an attachment that is stored while it arrives: at most the pieces on their way, and
 /// the state that deflates it.
@@ -34,7 +34,7 @@ const INFLATING_BYTES: u64 = 32 << 10;
 /// Memory of the buffer of a connection that reads a long head.
 const LONG_HEAD_MEMORY: usize = 64 << 10;
 
-/// Room for bodies, and who has it.
+/// Room for bodies, and its use.
 pub struct Bodies {
     short: Pool,
     streams: Pool,
@@ -230,7 +230,7 @@ impl Room {
     /// Takes room for the whole of a body whose length is known.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn announce(&mut self, length: u64) -> Result<(), ApiError> {
         match length > self.covered {
             true => self.reach(length, self.bodies.wait_max).await,
@@ -238,10 +238,11 @@ impl Room {
         }
     }
 
-    /// Takes room for what a gzipped body takes whatever its length is, before any of it is inflated.
+    /// Takes the room that a gzipped body needs whatever its length is, before any of it is
+    /// decompressed.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn inflate(&mut self) -> Result<(), ApiError> {
         self.announce(INFLATING_BYTES).await
     }
@@ -254,7 +255,7 @@ impl Room {
     /// Takes more room when a body has become longer than there is room for.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn cover(&mut self, length: u64) -> Result<(), ApiError> {
         if length <= self.covered {
             return Ok(());

@@ -1,4 +1,4 @@
-//! `_db_updates`: what happened to databases, read from the changes of `_global_changes`.
+//! `_db_updates`: events of databases, read from the changes of `_global_changes`.
 
 use database::{Changes, ChangesQuery, Filter, Framing, GLOBAL_CHANGES, Since, Style};
 use hyper::header::ETAG;
@@ -93,7 +93,7 @@ struct DbUpdates {
     kind: FeedKind,
     /// Rows that may still be sent.
     left: u64,
-    /// Of the last row sent, while the limit keeps others back.
+    /// The seq of the last row sent, while the limit holds others back.
     last_seq: Option<String>,
     rows: u64,
 }

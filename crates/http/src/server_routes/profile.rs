@@ -1,4 +1,4 @@
-//! `/_settee/profile`: where the server's time goes.
+//! `/_settee/profile`: profiles of the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -25,7 +25,7 @@ const SECONDS_MAX: u64 = 300;
 const SECONDS: u64 = 10;
 /// Samples per second; not a divisor of the frequencies at which a server works periodically.
 const HZ: u32 = 99;
-/// Has the quality of a profile.
+/// The header with the quality of a profile.
 const TOLD: HeaderName = HeaderName::from_static("x-settee-profile");
 
 /// The subject of a profile.
@@ -84,7 +84,7 @@ impl Wish {
     }
 }
 
-/// Answers a server admin, when the time is over.
+/// Answers a server admin, at the end of the profile's time.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     let wish = Wish::read(&req.query)?;
     if req.method == "HEAD" {

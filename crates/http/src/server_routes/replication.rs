@@ -77,7 +77,7 @@ pub fn scheduler(app: &App, req: &Request, route: &SchedulerRoute) -> Answer {
     }
 }
 
-/// Database and document of a path whose database may have slashes that are not encoded.
+/// Database and document of a path whose database may have unencoded slashes.
 fn docs_path(path: &[String]) -> Option<(String, Option<&str>)> {
     let end = path
         .iter()

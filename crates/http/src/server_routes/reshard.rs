@@ -1,4 +1,4 @@
-//! `/_reshard`: there are no jobs that split shards, and none can be made.
+//! `/_reshard`: jobs that split shards do not exist, and cannot be created.
 
 use routes::ReshardRoute;
 use serde_json::json;

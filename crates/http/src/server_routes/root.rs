@@ -142,7 +142,7 @@ pub async fn all_dbs(app: &App, req: &Request) -> Answer {
     Ok(with_content_etag(req, Reply::json(200, &names.into())))
 }
 
-/// An ETag over the answer's own bytes, and 304 for who has it.
+/// Adds an ETag of the response's bytes, and answers 304 to clients that have them.
 fn with_content_etag(req: &Request, reply: Reply) -> Reply {
     use std::hash::{DefaultHasher, Hasher};
     let crate::reply::Body::Full(body) = &reply.body else {
@@ -261,7 +261,7 @@ pub fn membership(app: &App) -> Reply {
     Reply::json(200, &json!({"all_nodes": live, "cluster_nodes": all}))
 }
 
-/// Spaces, for the benchmark: what an answer costs that needs no database.
+/// Spaces, for the benchmark: the cost of a response without a database.
 pub fn constant(req: &Request) -> Answer {
     let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
     if size > CONSTANT_BYTES_MAX {

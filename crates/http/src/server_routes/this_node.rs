@@ -201,7 +201,7 @@ fn unknown_value() -> ApiError {
     ApiError::new(404, "not_found", "unknown_config_value")
 }
 
-/// Refuses to change what names files, commands or hosts of the machine.
+/// Refuses to change settings that name files, commands or hosts of the machine.
 fn require_changeable(section: &str, key: &str) -> Result<(), ApiError> {
     if is_file_only_section(section) {
         return Err(ApiError::forbidden(
@@ -285,7 +285,7 @@ async fn set(
     Ok(off_thread(move || config.set(&section, &key, &value, persist)).await??)
 }
 
-/// Runs what touches files or hashes passwords away from the threads that serve requests.
+/// Runs work that uses files or hashes passwords on another thread than those that serve requests.
 pub async fn off_thread<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {

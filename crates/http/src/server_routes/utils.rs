@@ -13,8 +13,8 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Scripts and styles of this server alone, none of them in the page itself. Pictures are shown by their own addresses, where their
-/// policy keeps them from running anything; sounds and films from memory, as `blob:`.
+/// Scripts and styles of this server only, none of them inline. Pictures are shown by their own
+/// URLs, where their policy prevents scripts; sounds and films from memory, as `blob:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; \
                       connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
 /// Default of `[chttpd_auth] authentication_redirect`, as in CouchDB: the page to which browsers
@@ -52,7 +52,8 @@ fn led(status: u16, to: &str) -> Reply {
     Reply::text(status, "text/html; charset=utf-8", "").location(to)
 }
 
-/// A browser keeps what it has, and asks each time whether that is still so: names stay the same from version to version.
+/// A browser caches the file, and revalidates it each time: names stay the same from version to
+/// version.
 fn send(req: &Request, file: &File) -> Reply {
     let encoding = Encoding::of(req.header(&ACCEPT_ENCODING).unwrap_or_default());
     let etag = format!("{}-{}", file.hash, encoding.name().unwrap_or("plain"));

@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Gives these pieces to its reader, and throws away what is written.
+/// Returns these pieces to its reader, and discards writes.
 struct Pieces(VecDeque<Vec<u8>>);
 
 impl AsyncRead for Pieces {

@@ -133,7 +133,7 @@ fn other_protocols_go_through() {
     }
 }
 
-/// An answer as hyper writes it, whether it is to HEAD, and how it is to come out.
+/// A response as hyper writes it, whether it is to HEAD, and the expected output.
 #[derive(Clone, Debug)]
 struct Answer {
     text: String,

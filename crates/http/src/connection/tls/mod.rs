@@ -26,7 +26,7 @@ pub enum TlsError {
     /// A setting that `[ssl] enable` needs.
     #[error("[ssl] {0} is not set")]
     Unset(&'static str),
-    /// A file that cannot be read, or does not hold what it should.
+    /// A file that cannot be read, or has invalid contents.
     #[error("[ssl] {setting} {path}: {reason}")]
     File {
         /// Its key.

@@ -17,7 +17,7 @@ use crate::database_routes::texts::{
 use crate::errors::ApiError;
 use node::{Query, parse_json};
 
-/// Hits of an answer when a request does not say how many, and the most.
+/// Default number of hits, and the maximum.
 const LIMIT: u64 = 25;
 const LIMIT_MAX: u64 = 200;
 /// Both in a partitioned database.

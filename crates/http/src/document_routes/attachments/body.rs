@@ -29,7 +29,7 @@ pub trait PartsMaker: Send + 'static {
     /// Appends about as many parts as a piece of an answer holds; false when these were the last ones.
     ///
     /// # Errors
-    /// Why there are no more parts.
+    /// An error, which ends the response.
     fn more(&mut self, parts: &mut Parts) -> Result<bool, ApiError>;
 
     /// Whether the next parts are too slow to make on a thread that serves requests.
@@ -150,7 +150,7 @@ impl Parts {
         reply
     }
 
-    /// An answer that is made as the client takes it. The first parts are made here, unless they
+    /// A response that is made as the client takes it. The first parts are made here, unless they
     /// are slow, the others by threads that give way.
     ///
     /// # Errors
@@ -165,7 +165,7 @@ impl Parts {
         Ok(first.continued(answers, content_type, more.then_some(maker)))
     }
 
-    /// An answer that is made as the client takes it, by threads that give way.
+    /// A response that is made as the client takes it, by threads that give way.
     ///
     /// # Errors
     /// Errors of the first parts.
@@ -203,7 +203,7 @@ impl PartsMaker for NoMore {
     }
 }
 
-/// Has a thread that gives way make some parts; the maker comes back if there are more.
+/// Makes some parts on a thread that gives way; returns the maker if there are more.
 async fn more_apart<M: PartsMaker>(
     answers: &Answers,
     mut maker: M,

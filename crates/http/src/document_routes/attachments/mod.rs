@@ -381,7 +381,7 @@ fn reply_of(written: Written, status: u16) -> Reply {
 }
 
 /// # Errors
-/// 400 when it is no MD5.
+/// 400 when it is not an MD5 sum.
 fn content_md5(req: &Request) -> Result<Option<[u8; 16]>, ApiError> {
     let Some(header) = req.named_header("content-md5") else {
         return Ok(None);

@@ -19,7 +19,7 @@ pub struct Events {
 
 impl Events {
     /// # Errors
-    /// 400 when the content type does not say how the body's parts are divided.
+    /// 400 when the content type has no boundary of the body's parts.
     pub fn new(content_type: &str) -> Result<Events, ApiError> {
         let content_type = ContentType::parse(content_type);
         let boundary = content_type
@@ -35,7 +35,7 @@ impl Events {
     /// The next event; `None` after [`Event::End`], when all of the request is read.
     ///
     /// # Errors
-    /// 400 when the body is no multipart body, or ends early.
+    /// 400 when the body is not a multipart body, or ends early.
     pub async fn next(&mut self, req: &mut Request) -> Result<Option<Event>, ApiError> {
         while !self.ended {
             if let Some(event) = self.parser.next_event()? {
@@ -60,7 +60,7 @@ pub fn is_multipart_related(req: &Request) -> bool {
     kind.eq_ignore_ascii_case("multipart/related")
 }
 
-/// A document that came with attachments. `uploaded` is to be held until it is written.
+/// A document that came with attachments. Hold `uploaded` until it is written.
 pub struct Received {
     pub doc: EditDoc,
     pub uploaded: Vec<Uploaded>,
@@ -104,7 +104,7 @@ struct Expected {
     content_type: String,
     revpos: Option<u64>,
     options: SinkOptions,
-    /// Bytes that are to come.
+    /// Remaining bytes.
     bytes: Option<u64>,
     file: Option<Attachment>,
 }

@@ -18,7 +18,7 @@ pub fn boundary() -> Result<String, ApiError> {
     Ok(HEXLOWER.encode(&random))
 }
 
-/// Whether some attachment's bytes are to be sent.
+/// Whether any attachment's bytes have to be sent.
 fn wants_bytes(doc: &ReadDoc) -> bool {
     doc.attachments.iter().any(|read| read.wanted)
 }

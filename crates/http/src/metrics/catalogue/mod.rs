@@ -30,7 +30,7 @@ pub fn stats(app: &App, counts: &Counts) -> Vec<Stat> {
 
 struct List(Vec<Stat>);
 
-/// A number with its place and what it counts.
+/// A name, its meaning, and its value.
 type Row = (&'static str, &'static str, u64);
 
 impl List {

@@ -17,7 +17,7 @@ pub struct Facts {
     pub uptime: Duration,
     /// Checks that are not wanted.
     pub ignored: Vec<String>,
-    /// The machine, and what the process takes of it.
+    /// The machine, and the process's use of it.
     pub machine: Machine,
     /// Some databases.
     pub databases: Databases,
@@ -47,7 +47,7 @@ impl Facts {
     }
 }
 
-/// The machine, and what the process takes of it.
+/// The machine, and the process's use of it.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// File descriptors that are open, and how many may be.
@@ -82,15 +82,16 @@ pub struct Machine {
     pub sync_p50_us: u64,
     /// See `syncs`.
     pub sync_p99_us: u64,
-    /// Of a sample of reads: those that found all they wanted in the block cache, and those that had to read a block.
+    /// In a sample of reads: those that found all blocks in the block cache, and those that had to
+    /// read a block.
     pub reads_cached: u64,
     /// See `reads_cached`.
     pub reads_uncached: u64,
-    /// Bytes in the block cache, and how many it may have.
+    /// Bytes in the block cache, and its limit.
     pub cache_bytes: u64,
     /// See `cache_bytes`.
     pub cache_bytes_max: u64,
-    /// Memory that the process has, and may have, in bytes.
+    /// Memory of the process, and its limit, in bytes.
     pub resident_bytes: u64,
     /// See `resident_bytes`.
     pub memory_limit_bytes: u64,
@@ -129,7 +130,7 @@ pub struct Database {
     pub deleted: u64,
     /// Bytes of its documents as JSON text, with their attachments.
     pub external_bytes: u64,
-    /// When it was made, in seconds since 1970.
+    /// Time of its creation, in seconds since 1970.
     pub created_unix_s: u64,
     /// Its latest changes.
     pub sample: Sample,

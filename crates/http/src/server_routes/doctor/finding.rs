@@ -59,7 +59,7 @@ impl Finding {
         self
     }
 
-    /// A command, or a setting, that does something about it.
+    /// Adds a command, or a setting, that fixes the problem.
     pub fn act(mut self, command: impl Into<String>) -> Finding {
         // Names may have ends of lines in them, behind which a command of somebody else's could stand.
         let command = command.into();
@@ -109,7 +109,7 @@ pub fn set(section: &str, key: &str, value: &str) -> String {
     )
 }
 
-/// A segment of a path. That of a design document keeps its slash.
+/// Encodes a segment of a path. That of a design document keeps its slash.
 fn encoded(segment: &str) -> String {
     if let Some(name) = segment.strip_prefix("_design/") {
         return format!("_design/{}", encoded(name));

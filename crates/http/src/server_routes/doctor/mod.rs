@@ -20,7 +20,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::server_routes::this_node;
 
-/// Time for gathering facts: an answer is there within 5 s, whatever the server's size.
+/// Time for collecting facts: a response takes at most 5 s, whatever the server's size.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(3);
 /// Most findings of one check that are listed.
 const TOLD_MAX: usize = 20;

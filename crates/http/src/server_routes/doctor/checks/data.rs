@@ -9,7 +9,7 @@ use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, perc
 const RANDOM_DOCUMENTS_MIN: u64 = 100_000;
 const PAIRS_MIN: u64 = 200;
 const IN_ORDER_PERCENT: std::ops::RangeInclusive<u64> = 35..=65;
-/// Of each document, measured: docs/src/reference/performance.md.
+/// Bytes per document, measured: docs/src/reference/performance.md.
 const RANDOM_ID_BYTES: u64 = 46;
 
 pub const RANDOM_IDS: Check = Check {

@@ -1,4 +1,4 @@
-//! How the server is operated: replications, passwords, who may reach it, backups.
+//! Operation of the server: replications, passwords, access, backups.
 
 use serde_json::json;
 
@@ -48,7 +48,7 @@ pub const REPLICATIONS: Check = Check {
 const ITERATIONS: u32 = 10_000;
 const ITERATIONS_NOTE: u32 = 100_000;
 
-/// How bad a password's hash is, and what it is.
+/// The severity of a password's hash, and its description.
 fn weakness(password: &Password) -> Option<(Severity, String)> {
     let (severity, what) = match password.pbkdf2 {
         None => (Severity::Warning, "SHA-1, once".to_owned()),
@@ -91,7 +91,7 @@ pub const WEAK_HASHES: Check = Check {
     },
 };
 
-/// One finding of all users: a server may have many.
+/// One finding for all users: a server may have many.
 fn weak_users(all: &[Password]) -> Option<Finding> {
     let users: Vec<&Password> = all.iter().filter(|password| !password.is_admin).collect();
     let weak: Vec<_> = users

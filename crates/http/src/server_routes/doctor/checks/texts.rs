@@ -22,7 +22,7 @@ fn subject(db: &Database, design: &DesignFacts, text: &TextFacts) -> String {
     format!("{}, text index {}", path(db, design), text.name)
 }
 
-/// How a text index goes, and nothing else of its design document.
+/// Commands that remove a text index, and nothing else of its design document.
 fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> {
     if text.is_mango {
         let kind = match text.flavour {
@@ -62,7 +62,7 @@ pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Find
     found.collect()
 }
 
-/// Those whose builds fail.
+/// Indexes whose builds fail.
 pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     let wrong = design.texts.iter().filter_map(|text| {
         let why = text.refused.as_deref()?;
@@ -97,7 +97,7 @@ pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     wrong.chain(found).collect()
 }
 
-/// Those whose functions throw.
+/// Indexes whose functions throw.
 pub fn failing_functions(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     let open = |text: &TextFacts| text.open.as_ref().map_or((0, 0), |o| (o.failed, o.mapped));
     let found = design.texts.iter().filter_map(|text| {

@@ -30,7 +30,7 @@ pub fn path(db: &Database, design: &DesignFacts) -> String {
     format!("{}/{}", db.name, design.id)
 }
 
-/// How an index of Mango goes, and nothing else of its design document.
+/// The command that removes a Mango index, and nothing else of its design document.
 fn remove_index(db: &Database, design: &DesignFacts, view: &ViewFacts) -> String {
     let path = [&db.name, "_index", &design.id, "json", &view.name];
     curl("DELETE", &path, None)
@@ -147,7 +147,8 @@ fn same_rows(db: &Database) -> Vec<Finding> {
     found.collect()
 }
 
-/// An index of `a` is served by one of `a` and `b` only where all documents have `b` too: so it is no more than a note.
+/// An index of `a` can be replaced by one of `a` and `b` only if all documents have `b` too: so it
+/// is only a note.
 fn beginnings(db: &Database) -> Vec<Finding> {
     let indexes = db
         .designs

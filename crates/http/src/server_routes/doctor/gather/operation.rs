@@ -77,7 +77,7 @@ fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// The certificates of `[ssl]`, as they are in the file.
+/// The certificates of `[ssl]` in their files.
 fn certificates(ssl: &config::settings::Ssl) -> Vec<Certificate> {
     let Some(path) = ssl.cert_file.as_ref().filter(|_| ssl.enable) else {
         return vec![];
@@ -206,7 +206,7 @@ fn given_up(db: &str, json: &[u8]) -> Option<Replication> {
     })
 }
 
-/// A message without the names and passwords that URLs in it may have.
+/// A message without the names and passwords of URLs in it.
 fn message(error: &Value) -> String {
     let text = error
         .as_str()
