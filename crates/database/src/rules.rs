@@ -24,7 +24,7 @@ const RULED_WRITES_MAX: usize = 2;
 pub trait SystemRules: Send + Sync {
     /// Whether the database of this name has these rules. Called when it is opened or created, and
     /// by [`Databases::ask_rules_again`](crate::Databases::ask_rules_again). A database keeps its
-    /// rules until it is opened again. opened again.
+    /// rules until it is opened again.
     fn concerns(&self, db: &str) -> bool;
 
     /// Refuses an edit, or returns an edit to write in its place ([`EditDoc::with_body`]). Called

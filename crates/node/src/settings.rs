@@ -75,7 +75,6 @@ pub fn is_shared(section: &str, key: &str) -> bool {
 
 /// Whether a node accepts a setting from others: one that all nodes share, and that is not decided
 /// by this machine's files alone. Settings from other nodes are not trusted beyond that.
-/// node sends is not trusted beyond that.
 pub fn may_be_taken_over(section: &str, key: &str) -> bool {
     is_shared(section, key) && !config::settings::is_file_only(section, key)
 }

@@ -45,7 +45,7 @@ pub async fn create_system_databases(node: &Node) -> Result<()> {
 }
 
 /// The state of the set-up in CouchDB's words; `wanted` are the databases that belong to it, by
-/// default those of CouchDB. which.
+/// default those of CouchDB.
 ///
 /// # Errors
 /// [`Error::BadRequest`] when `wanted` is not a list of names.
