@@ -22,7 +22,7 @@ const BLOCK_BYTES: usize = 256 * 1024;
 pub struct Ceiling {
     /// The description.
     pub name: String,
-    /// Of the values.
+    /// The unit of the values.
     pub unit: String,
     /// Before the first workload.
     pub before: f64,

@@ -1,8 +1,8 @@
 //! The load client: one keep-alive HTTP/1.1 connection, as lean as can be.
 //!
-//! The client shares the machine's cores with the server that it measures, so what it costs is missing from the
-//! figure. Requests are prebuilt bytes, replies are parsed with `httparse` where they lie in the read buffer, and a
-//! body is passed to a [`Sink`] in pieces without being stored.
+//! The client shares the machine's cores with the server that it measures, so its costs reduce the
+//! figure. Requests are prebuilt bytes, replies are parsed with `httparse` in the read buffer, and
+//! a body is passed to a [`Sink`] in pieces without being stored.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -113,7 +113,7 @@ struct Head {
 /// new ones.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// None while none are kept.
+    /// `None` while none are kept.
     waiting: RefCell<Option<Vec<Connection>>>,
 }
 
@@ -142,7 +142,7 @@ impl Kept {
     }
 }
 
-/// A copy of a target has connections of its own.
+/// A clone of a target has separate connections.
 impl Clone for Kept {
     fn clone(&self) -> Self {
         Self::default()
@@ -207,7 +207,7 @@ impl Connection {
         String::from_utf8_lossy(&self.refusal).trim_end().to_owned()
     }
 
-    /// Sends a request and reads its reply whole; the body of a 2xx reply goes to `sink`.
+    /// Sends a request and reads its whole reply; the body of a 2xx reply goes to `sink`.
     ///
     /// After an error, or when the server requested it, the connection is no longer usable.
     pub(crate) async fn exchange(

@@ -17,7 +17,8 @@ pub struct Comparison {
     pub ratio: Interval,
     /// The probability of such a difference, or a larger one, if the true one is at most 3 %.
     pub p: f64,
-    /// Whether the difference is shown: of all comparisons of a report, with 98 % none is called so by mistake.
+    /// Whether the difference is significant: with 98 % probability none of all comparisons of a
+    /// report is called so by mistake.
     pub significant: bool,
     /// When it is: whether A is the better one. None for values of which neither more nor less is better.
     pub a_is_better: Option<bool>,

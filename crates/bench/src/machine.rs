@@ -1,4 +1,4 @@
-//! The machine that a run was on: what it is, and what else it did meanwhile.
+//! The machine of a run: its properties, and its other load.
 
 use std::fs;
 
@@ -31,7 +31,7 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// The one that this program is on.
+    /// The machine of this process.
     pub(crate) fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let uname = rustix::system::uname();
@@ -113,7 +113,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// `pids` are the processes of the run with those that they have started, as far as they are known. This process belongs to it, too.
+    /// `pids` are the known processes of the run and their children. This process is included.
     pub(crate) fn now(pids: &[u32]) -> Option<Self> {
         let mut ours = pids.to_vec();
         ours.push(std::process::id());

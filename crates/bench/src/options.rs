@@ -16,7 +16,7 @@ pub struct BenchOptions {
     /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` for a
     /// cluster, and all others for a single server.
     pub workloads: Vec<String>,
-    /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
+    /// Fraction of the full data set sizes: figures are defined for 1.0.
     pub scale: f64,
     /// Seconds that a timed part is measured on each server, over all rounds.
     pub seconds: f64,
@@ -26,15 +26,15 @@ pub struct BenchOptions {
     pub connections: usize,
     /// How often each workload is measured as a whole. From 5 on figures have intervals.
     pub repeats: u32,
-    /// Requests a second that timed parts are sent, whatever the server does. By default each client sends the next request when it
-    /// has the reply to the former one.
+    /// Requests per second of timed parts, independent of the server's speed. By default each
+    /// client sends the next request when it has the reply to the previous one.
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
     pub requests: Option<u64>,
     /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is reset
     /// at the end.
     pub sweep: Option<String>,
-    /// Keep all that was measured in this file.
+    /// Save all measurements in this file.
     pub save: Option<PathBuf>,
     /// Compare the first server with that of a run that was saved.
     pub compare: Option<PathBuf>,
@@ -54,7 +54,7 @@ pub struct BenchOptions {
     pub keep: bool,
     /// Process of the first server, for CPU and memory. Found automatically for loopback URLs.
     pub local_pid: Option<u32>,
-    /// Where the embedded database is made; a folder in the system's temporary one by default.
+    /// Directory for the embedded database; by default in the system's temporary directory.
     pub embedded_dir: Option<PathBuf>,
     /// Where the raw append + fdatasync rate is measured: best on the disk of the server's data. The system's
     /// temporary folder by default.

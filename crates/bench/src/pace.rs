@@ -1,4 +1,5 @@
-//! When the clients of a timed loop send: each when it has its reply, or at a rate, whatever the server does.
+//! Send times of the clients of a timed loop: each after its previous reply, or at a rate,
+//! independent of the server's speed.
 
 use std::cell::Cell;
 use std::io;
@@ -81,11 +82,12 @@ impl OpenLoop {
     }
 }
 
-/// A loop of several clients at a pace. Its clock starts when it is made, and it ends when it is dropped.
+/// A loop of several clients at a pace. Its clock starts when it is created, and it ends when it is
+/// dropped.
 pub(crate) struct Pacing {
     start: Instant,
     deadline: Option<Instant>,
-    /// Of each client, where there is no schedule.
+    /// Requests of each client, where there is no schedule.
     requests: Option<u64>,
     schedule: Option<Rc<Schedule>>,
 }
@@ -130,7 +132,7 @@ impl Pacing {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Of a loop at a rate: what came of it, and how long each request that was not sent had been due.
+    /// The result of a loop at a rate, and the time for which each unsent request had been due.
     pub(crate) fn end(&self) -> Option<(OpenLoop, Vec<Duration>)> {
         self.schedule.as_ref().map(|schedule| schedule.end())
     }
@@ -145,7 +147,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Waits for the client's next turn; none when it ends. However short the time is, it has one.
+    /// Waits for the client's next turn; `None` at the end. Each client has at least one turn,
+    /// however short the time is.
     pub(crate) async fn next(&mut self) -> Option<Turn> {
         if let Some(schedule) = &self.schedule {
             return schedule.next().await.map(Turn::DueSince);
@@ -188,7 +191,8 @@ const SLEEP_MAX: Duration = Duration::from_millis(50);
 /// takes the next request.
 struct Schedule {
     times: Times,
-    /// No request is sent after this; what is due by then and not sent was too much.
+    /// No request is sent after this; those that are due by then and not sent exceed the server's
+    /// capacity.
     give_up: Instant,
     next: Cell<u64>,
     told: Cell<OpenLoop>,
@@ -296,8 +300,8 @@ impl Drop for Schedule {
     }
 }
 
-/// Lets each request go when it is due: to some 100 microseconds, where the runtime's own timers are of whole milliseconds. In the end it
-/// lets every client see that there are no more.
+/// Releases each request when it is due, to some 100 microseconds: the runtime's own timers have a
+/// resolution of milliseconds. At the end it signals to every client that there are no more.
 fn release(times: Times, released: &Semaphore, is_over: &AtomicBool, clients: usize) {
     let mut done = 0;
     while done < times.due && !is_over.load(Ordering::Relaxed) {
@@ -319,7 +323,7 @@ pub(crate) struct ClientTime {
 }
 
 impl ClientTime {
-    /// Of this thread, until now.
+    /// Processor time of this thread until now.
     pub(crate) fn now() -> Self {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         // The second number are nanoseconds on a run queue (the kernel's Documentation/scheduler/sched-stats.rst).

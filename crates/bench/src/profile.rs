@@ -6,7 +6,7 @@ use std::time::Duration;
 use crate::error::BenchError;
 use crate::system::System;
 
-/// Larger pictures are refused: a report is to be opened in a browser.
+/// Largest picture that is accepted: a report must open in a browser.
 const SVG_BYTES_MAX: u64 = 32 << 20;
 
 /// A flame graph.
@@ -22,7 +22,7 @@ impl Flame {
     /// Reads a picture for the report.
     ///
     /// # Errors
-    /// [`BenchError::File`] when it cannot be read, is no SVG, or is larger than 32 MB.
+    /// [`BenchError::File`] when it cannot be read, is not SVG, or is larger than 32 MB.
     pub(crate) fn read(path: &Path, title: String) -> Result<Self, BenchError> {
         let refuse = |reason: String| BenchError::File {
             file: path.display().to_string(),
@@ -49,7 +49,9 @@ pub(crate) fn seconds(length: Duration) -> u64 {
     (length.as_secs_f64().ceil() as u64).max(1)
 }
 
-/// Asks a server for a flame graph of the next seconds. None with a remark when it has none.
+/// Requests a flame graph of the next seconds from a server. Returns an error text if the server
+/// has no profiler.
+/// none.
 pub(crate) async fn take(system: &System, title: String, seconds: u64) -> Result<Flame, String> {
     let path = format!("/_settee/profile?seconds={seconds}&format=svg");
     let label = &system.target.label;

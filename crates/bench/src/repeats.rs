@@ -10,7 +10,7 @@ use crate::sweep::{self, Changed, Subject, Sweep};
 use crate::workload::{Bench, RATIOS};
 
 impl Bench {
-    /// Measures the selected workloads. One that fails does not stop the others.
+    /// Measures the selected workloads. A failure does not stop the others.
     pub(crate) async fn measure_all(
         &mut self,
         selected: &[&'static str],

@@ -23,7 +23,7 @@ pub struct Report {
     pub connections: usize,
     /// How often everything was measured.
     pub repeats: u32,
-    /// Requests a second that timed parts were sent; none when each client sent as soon as it could.
+    /// Requests per second of timed parts; `None` when each client sent as soon as it could.
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sent, instead of a time.
     pub requests: Option<u64>,
@@ -57,7 +57,8 @@ pub struct Report {
     /// Flame graphs.
     #[serde(skip)]
     pub flames: Vec<Flame>,
-    /// The load average of this machine over the minute before the run: who else took its processors.
+    /// The load average of this machine over the minute before the run: other users of its
+    /// processors.
     pub load_average: Option<f64>,
     /// One line a measured part.
     pub lines: Vec<Line>,
@@ -89,7 +90,7 @@ pub struct Server {
 pub struct Failure {
     /// The workload's name.
     pub workload: String,
-    /// A, B or none.
+    /// A, B or neither.
     pub reason: String,
 }
 
@@ -143,7 +144,8 @@ impl Report {
     }
 }
 
-/// Parts of one workload took turns, so each pair of rounds is a ratio of its own; of others, only the extremes are known.
+/// Parts of one workload were interleaved, so each pair of rounds has a ratio; of others, only the
+/// extremes are known.
 fn rate_ratio(over: &Measured, under: &Measured, interleaved: bool) -> Option<Spread> {
     if !interleaved {
         return Spread::over(over.rate, under.rate);

@@ -37,7 +37,8 @@ const REPEATS_MAX: u32 = 1_000;
 /// within these bounds.
 const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
 
-/// Measures, prints the report to `out`, writes the files that the options name, and returns it. Progress goes to standard error.
+/// Measures, prints the report to `out`, writes the requested files, and returns the report.
+/// Progress goes to standard error.
 ///
 /// The load client runs on a separate thread: it must not take more than one core from the server
 /// that it measures. Ctrl-C and SIGTERM end the run after restoring changed settings and deleting
@@ -142,7 +143,7 @@ fn ours(bench: &Bench) -> Vec<u32> {
     pids
 }
 
-/// Finds the servers, and makes what a run needs.
+/// Finds the servers, and prepares a run.
 async fn prepared(
     options: BenchOptions,
     embedded: Option<Box<dyn Embedded>>,
@@ -392,7 +393,7 @@ async fn product(system: &System) -> Result<String, BenchError> {
     Ok(product_of(&welcome))
 }
 
-/// A vendor that speaks CouchDB's protocol has a version of its own besides CouchDB's.
+/// Another vendor's server with CouchDB's protocol has its own version besides CouchDB's.
 fn product_of(welcome: &Value) -> String {
     let name = welcome["vendor"]["name"].as_str().unwrap_or("unknown");
     let version = [&welcome["vendor"]["version"], &welcome["version"]];

@@ -1,4 +1,4 @@
-//! A run in a file: all that was measured, to be compared with later.
+//! A run in a file: all its measurements, for later comparisons.
 //!
 //! Two lines of JSON. The first identifies the format and has the checksum of the second, so that a
 //! file that was cut off or changed is noticed. The second is the run.
@@ -19,16 +19,16 @@ use crate::rounds::Rounds;
 use crate::timeline::Timeline;
 
 const FORMAT: &str = "settee bench";
-/// Of the second line. Others are refused.
+/// Version of the second line. Others are refused.
 const VERSION: u32 = 1;
-/// Larger files are no saved runs.
+/// Size above which a file is not a saved run.
 const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
     format: String,
     version: u32,
-    /// Of the second line without its end.
+    /// CRC-32 of the second line without its end.
     crc32: u32,
 }
 
@@ -79,7 +79,8 @@ struct LineToSave<'a> {
     workload: &'a str,
     name: &'a str,
     unit: &'a str,
-    /// Of a sweep: one entry a value, and the first value again. Of other lines: one a server.
+    /// For a sweep: one entry per value, and the first value again. For other lines: one per
+    /// server.
     sides: Vec<Option<&'a Rounds>>,
 }
 
@@ -211,7 +212,8 @@ impl Saved {
     }
 }
 
-/// The mode of a saved run: what a server said of a refused request is in it, and that may be of a document.
+/// The mode of a saved run: it has the servers' messages about refused requests, which may contain
+/// parts of documents.
 pub(crate) const OWNER_ONLY: u32 = 0o600;
 /// The mode of public files, within the user's umask.
 pub(crate) const FOR_ALL: u32 = 0o666;

@@ -1,4 +1,4 @@
-//! A loop of clients over a stretch of time, and what it measured.
+//! A loop of clients over a period, and its measurements.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -50,7 +50,7 @@ pub(crate) struct Slice {
     pub(crate) bytes: u64,
     /// Time that sending took; `None` where the load client did not measure.
     pub(crate) client: Option<ClientTime>,
-    /// Of a loop at a rate.
+    /// The figures of a loop at a rate.
     pub(crate) open: Option<OpenLoop>,
 }
 
@@ -86,7 +86,7 @@ impl Slice {
         self.latencies_us.saturating_record(us.max(1));
     }
 
-    /// Takes in what came of a rate: a request that was not sent has waited until now.
+    /// Adds the result of a rate: a request that was not sent has waited until now.
     pub(crate) fn take_unsent(&mut self, open: OpenLoop, waits: Vec<Duration>) {
         self.open = Some(open);
         waits.into_iter().for_each(|wait| self.record_latency(wait));
@@ -107,7 +107,7 @@ impl Slice {
         self.merge(other);
     }
 
-    /// Takes in what another client, or another round, measured. Seconds are left alone.
+    /// Adds the measurements of another client, or of another round. Seconds do not change.
     pub(crate) fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.errors.merge(other.errors);
@@ -149,9 +149,9 @@ pub(crate) enum Check {
 /// client.
 pub(crate) type Requests = Box<dyn FnMut(&mut Vec<u8>) -> Option<u64>>;
 
-/// Clients that each send a request when the reply to the former one has come; or, when its target has a [`Pace`] with a rate
-/// and the loop is timed, when the next one is due. Latency counts from when a request was due, so that what waits behind a slow
-/// one is not left out.
+/// Clients that each send a request after the reply to the previous one; or, when its target
+/// has a [`Pace`] with a rate and the loop is timed, when the next one is due. Latency counts from
+/// when a request was due, so that the wait behind a slow one is included.
 pub(crate) struct ClosedLoop {
     pub(crate) target: Rc<Target>,
     /// The loop ends after this time, or when the requests run out. The target's pace may define a

@@ -14,12 +14,12 @@
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// With fewer repeats there are no intervals.
+/// Least number of repeats for intervals.
 pub(crate) const REPEATS_MIN: usize = 5;
 /// A smaller difference is never called one, as a share: two starts of one program seem to differ by
 /// about 1 to 2 % with 64 connections and by 3 % with 4 (standard deviations over a few pairs, two cores).
 pub(crate) const MARGIN: f64 = 0.03;
-/// How likely any of all figures of a comparison is called different where none is.
+/// Probability that any figure of a comparison is called different by mistake.
 pub(crate) const FAMILY_LEVEL: f64 = 0.02;
 
 const RESAMPLES: usize = 10_000;

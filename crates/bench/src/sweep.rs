@@ -45,7 +45,7 @@ pub struct SweepLine {
     pub drift: Option<f64>,
     /// The drift's interval over the repeats.
     pub drift_interval: Option<Interval>,
-    /// Each other value against the first one, as it was before and after: `name` is the value.
+    /// Each other value against the first one, from before and after: `name` is the value.
     pub against_first: Vec<Comparison>,
 }
 
@@ -120,7 +120,7 @@ impl Plan {
     }
 }
 
-/// A setting as it was before a sweep changed it.
+/// A setting's value before a sweep changed it.
 pub(crate) struct Changed {
     node: Rc<Target>,
     section: String,
@@ -143,7 +143,7 @@ impl Changed {
         })
     }
 
-    /// Gives the setting another value, which a restart of the server forgets.
+    /// Sets the value, until the server restarts.
     pub(crate) async fn set(&self, value: &str) -> Result<(), BenchError> {
         set(&self.node, &self.section, &self.key, Some(value)).await
     }
@@ -184,7 +184,7 @@ fn path(section: &str, key: &str) -> String {
     )
 }
 
-/// A setting of a node; none when it has no value.
+/// A setting of a node; `None` when it has no value.
 async fn setting(node: &Target, section: &str, key: &str) -> Result<Option<String>, BenchError> {
     let path = path(section, key);
     let (status, body) = call(node, "GET", &path, None).await?;
@@ -218,7 +218,7 @@ async fn set(
     }
 }
 
-/// Changes are for the running server alone: one that is started again has what its files say.
+/// Changes apply to the running server only: after a restart it has the values of its files.
 async fn call(
     node: &Target,
     method: &str,

@@ -11,7 +11,7 @@ use crate::machine::Account;
 use crate::procfs;
 
 const INTERVAL: Duration = Duration::from_millis(250);
-/// More samples than this are made fewer: neighbours become one, and the interval twice as long.
+/// With more samples than this, neighbours are merged, and the interval is doubled.
 const SAMPLES_MAX: usize = 1_200;
 /// Processes that a server has started are searched at every 4th sample: that reads all of `/proc`.
 const DESCENDANTS_EVERY: u32 = 4;
@@ -103,9 +103,9 @@ pub struct MachineSample {
 /// Samples of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Those of each server; none of one that is on another machine.
+    /// Samples of each server; empty for one on another machine.
     pub servers: Vec<Vec<Sample>>,
-    /// Those of the client's machine.
+    /// Samples of the client's machine.
     pub machine: Vec<MachineSample>,
 }
 

@@ -4,11 +4,11 @@ use crate::lines::Measured;
 use crate::pace::OpenLoop;
 use crate::report::Report;
 
-/// A client's thread that is busy for this share of the time is what limits a rate.
+/// Share of time for which a client's thread is busy, above which the client limits the rate.
 const CLIENT_SHARE_MAX: f64 = 0.9;
 /// A rate is not reached when the last requests were sent so late, as a share of the time.
 const BEHIND_MAX: f64 = 0.02;
-/// Of a latency, at a rate, at most this share should be the client's own lateness.
+/// At a rate, the client's own lateness should be at most this share of a latency.
 const CLIENT_LATE_MAX: f64 = 0.5;
 
 /// Warnings about limits of the figures: the client, or a rate that a server cannot sustain.

@@ -1,4 +1,5 @@
-//! Texts to be searched in, and what is looked for in them: the same for all who are measured, since both follow from a number.
+//! Texts to search in, and words to search for: the same for all systems, since both are generated
+//! from a number.
 
 use std::fmt::Write as _;
 

@@ -59,7 +59,7 @@ const BULKS: [(&str, Shape, u64, usize); 6] = [
 pub(crate) struct Bench {
     pub(crate) options: BenchOptions,
     pub(crate) systems: Vec<System>,
-    /// Of a run with one server: a second one, for what takes two.
+    /// In a run with one server: a second one, for workloads that need two.
     pub(crate) second: Option<System>,
     pub(crate) report: Report,
     pub(crate) peer: Option<Peer>,
@@ -68,9 +68,9 @@ pub(crate) struct Bench {
     pub(crate) embedded: Option<Box<dyn Embedded>>,
     /// Measurements of the current workload so far.
     pub(crate) gathering: Gathering,
-    /// Of the current workload, counted from 0.
+    /// The repeat of the current workload, counted from 0.
     pub(crate) repeat: u32,
-    /// The clock of the run, and what has happened so far.
+    /// The clock of the run, and its events so far.
     pub(crate) clock: Rc<Events>,
     pub(crate) sweep: Option<Plan>,
     /// Settings to restore.

@@ -79,7 +79,7 @@ enum Step {
     Ask,
 }
 
-/// Takes a step with every database. Returns what it took, and what is missing.
+/// Runs a step with every database. Returns the durations, and missing documents.
 async fn all(
     target: &Rc<Target>,
     databases: u64,

@@ -91,7 +91,7 @@ impl Ledger {
     }
 }
 
-/// Those of the ids that an answer of `_all_docs` has no row with a revision for.
+/// The ids for which a response of `_all_docs` has no row with a revision.
 fn missing(ids: &[String], answer: &[u8]) -> Vec<String> {
     let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
     let rows = answer["rows"].as_array().into_iter().flatten();

@@ -100,7 +100,7 @@ impl Load {
 }
 
 impl Client {
-    /// Alternately inserts documents, and counts up a document of its own.
+    /// Alternates between inserting documents, and counting up the client's own document.
     async fn write(mut self) -> Ledger {
         let mut ledger = Ledger::of(DATABASE);
         let counter = format!("counter-{}", self.number);

@@ -64,7 +64,8 @@ struct Recovery {
     throughput: Option<f64>,
 }
 
-/// Load on a server of its own that suffers faults of one kind. `length` is how long load runs before each.
+/// Load on a separate server that suffers faults of one kind. `length` is the time of load before
+/// each.
 pub(crate) async fn measure(
     launch: &Launch,
     fault: Fault,
@@ -124,7 +125,7 @@ pub(crate) async fn measure(
     Ok(suffered)
 }
 
-/// Has the fault happen. Returns the time from which recovery counts.
+/// Executes the fault. Returns the time from which recovery counts.
 async fn inflict(
     fault: Fault,
     process: &mut Process,
@@ -220,7 +221,7 @@ async fn tell(
     check(name, ledger, process, suffered).await
 }
 
-/// Looks for all that was acknowledged.
+/// Checks all acknowledged writes.
 async fn check(
     name: &str,
     ledger: &Ledger,

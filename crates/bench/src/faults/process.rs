@@ -71,7 +71,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for the first answer, whatever its status.
+    /// Waits for the first response with any status.
     pub(super) async fn ready(&mut self) -> Result<(), BenchError> {
         let request = self.target.request("GET", "/", None);
         let start = Instant::now();

@@ -1,7 +1,8 @@
 //! The report as one HTML file that needs nothing else: no network, no script, no font.
 //!
-//! Names, errors and pictures come from servers, and are not trusted: text is escaped, pictures are shown in frames of their own that
-//! reach nothing, and the page's policy forbids whatever it does not have itself.
+//! Names, errors and pictures come from servers, and are not trusted: text is escaped, pictures are
+//! shown in sandboxed frames, and the page's policy forbids everything that is not part of the
+//! page.
 
 mod charts;
 mod markup;

@@ -113,7 +113,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// A chart with a name for people who cannot see it, and marks at the y axis.
+    /// A chart with a name for screen readers, and marks at the y axis.
     pub(super) fn new(name: &str, x: Scale, y: Scale, y_text: impl Fn(f64) -> String) -> Self {
         let mut svg = String::new();
         let _ = write!(

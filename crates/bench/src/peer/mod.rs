@@ -43,7 +43,7 @@ enum Kind {
     Fts5(Box<Fts5>),
 }
 
-/// A peer, and what this run has made in it.
+/// A peer, and the objects that this run has created in it.
 pub(crate) struct Peer {
     kind: Kind,
     label: String,
@@ -129,7 +129,7 @@ impl Peer {
         }
     }
 
-    /// Writes the documents, once, and what the row needs.
+    /// Writes the documents, once, and the other data that the row needs.
     pub(crate) async fn prepare(
         &mut self,
         row: Row,
@@ -204,7 +204,7 @@ impl Peer {
         Ok(watch.part(row.name(), row.unit(), slice))
     }
 
-    /// Removes what this run has made.
+    /// Removes the objects that this run has created.
     pub(crate) async fn clean_up(&self) -> Result<(), BenchError> {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.clean_up().await,

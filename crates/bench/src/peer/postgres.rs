@@ -281,7 +281,7 @@ impl Postgres {
 pub(super) struct PostgresOperation {
     client: Client,
     statement: Statement,
-    /// Of `peer_search_fresh`.
+    /// The write of `peer_search_fresh`.
     write: Option<Statement>,
     row: Row,
     documents: Documents,

@@ -41,7 +41,7 @@ pub(super) enum Interface {
 }
 
 impl Interface {
-    /// The one that a server has.
+    /// The interface that a server has.
     pub(super) async fn of(system: &System) -> Result<Option<Self>, BenchError> {
         let probe = json!({"analyzer": "standard", "text": "a"}).to_string();
         for (path, interface) in [
@@ -216,7 +216,7 @@ impl Interface {
     }
 }
 
-/// Sends requests one after the other, while they succeed; the last answer, or what went wrong.
+/// Sends requests one after the other, while they succeed; returns the last response, or the error.
 async fn exchange_all(
     connection: &mut Connection,
     requests: &[Vec<u8>],

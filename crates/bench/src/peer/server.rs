@@ -15,7 +15,7 @@ use crate::system::{Part, Populated, System};
 
 const INDEX: &str = "by-customer-and-amount";
 
-/// A server's database for the rows, and another one for what is written.
+/// A server's database for the rows, and another one for writes.
 pub(crate) struct HttpRows {
     populated: Populated,
     written: String,

@@ -98,7 +98,7 @@ struct Noise {
     drift: f64,
     /// Each server's own in each repeat.
     own: f64,
-    /// Of the p99 alone.
+    /// Additional noise of the p99.
     tail: f64,
     /// One repeat in twenty is slower by this on one of the two.
     outlier: f64,
@@ -166,7 +166,7 @@ fn simulated(
     shown(&probabilities)
 }
 
-/// Of simulated comparisons, the share in which `found` holds.
+/// The share of simulated comparisons for which `found` holds.
 fn share(
     (noise, lines, repeats): (Noise, usize, usize),
     slower: f64,

@@ -37,7 +37,8 @@ pub struct ReplayReport {
     pub recorded_seconds: f64,
     /// Revisions and ids that differed from the recorded ones and were replaced in later requests.
     pub names_replaced: u64,
-    /// The latest that a request was handed to its connection after it was due, in milliseconds: what the client itself was late.
+    /// Largest delay between a request's due time and its sending, in milliseconds: the client's
+    /// own lateness.
     pub client_late_ms_max: f64,
     /// One a class of routes, in the order of their names.
     pub classes: Vec<ClassReport>,

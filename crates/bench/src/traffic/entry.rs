@@ -8,7 +8,7 @@ use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the written format, and the only one that is read.
 const VERSION: u32 = 1;
 /// Longest body that is recorded, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -38,7 +38,7 @@ pub enum RecordingError {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// The file is no recording, or of another version.
+    /// The file is not a recording, or of another version.
     #[error("{path}: {reason}")]
     NoRecording {
         /// Its path.
@@ -97,12 +97,12 @@ impl Header {
 pub(super) struct Named {
     /// Its id.
     pub(super) id: String,
-    /// The revision that was written or read; none when it was refused.
+    /// The revision that was written or read; `None` when the request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rev: Option<String>,
 }
 
-/// A request and what the recording's server said.
+/// A request and the response of the recorded server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// When the request came, in microseconds since the recording began.
@@ -200,7 +200,7 @@ impl Entry {
         self.body().map(drop)
     }
 
-    /// The database that the path begins with, percent-decoded; none for the server's own routes.
+    /// The database at the start of the path, percent-decoded; `None` for the server's own routes.
     pub(super) fn database(&self) -> Option<String> {
         let path = self.path.split('?').next().unwrap_or_default();
         let first = path.split('/').find(|segment| !segment.is_empty())?;

@@ -28,7 +28,7 @@ use crate::error::BenchError;
 use crate::run::interrupted;
 use crate::target::Target;
 
-/// How often the file is brought up to date: what a killed recorder loses.
+/// Interval of writes to the file: a killed recorder loses at most this.
 const FLUSH: Duration = Duration::from_secs(1);
 /// Time for requests in progress to finish when the recording ends.
 const GRACE: Duration = Duration::from_millis(200);

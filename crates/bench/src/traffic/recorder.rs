@@ -1,4 +1,4 @@
-//! The file that a recording becomes, and what did not go into it.
+//! The file of a recording, and the requests that were left out.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};

@@ -37,7 +37,7 @@ use crate::target::Target;
 
 /// Requests that are read from the file and not answered yet, at most.
 const READ_AHEAD: usize = 4_096;
-/// The same when there are no times to keep: no more than connections can use.
+/// Requests to read ahead when there are no times to keep: no more than connections can use.
 const READ_AHEAD_AT_FULL_SPEED: usize = 512;
 /// A request may take this much longer than the recorded one did.
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -166,7 +166,7 @@ impl Open {
     }
 }
 
-/// A request that is to be sent.
+/// A request to send.
 struct Job {
     entry: Entry,
     number: usize,
@@ -423,7 +423,8 @@ async fn read(
     Ok(())
 }
 
-/// Fulfils what a request promised. Rows of a bulk are in the order of its documents, in both answers.
+/// Keeps the promises of a request. Rows of a bulk are in the order of its documents, in both
+/// responses.
 fn keep(job: &mut Job, answer: &Answer) {
     let promised = std::mem::take(&mut job.promises);
     if !(200..300).contains(&answer.status) {

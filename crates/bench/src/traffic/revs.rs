@@ -35,7 +35,7 @@ pub(super) struct Promise {
 #[derive(Clone)]
 pub(super) struct Names {
     inner: Rc<RefCell<Inner>>,
-    /// The request's number. It waits for none that came later: such a one may be waiting for it.
+    /// The request's number. It never waits for a later request, which may be waiting for it.
     request: usize,
 }
 

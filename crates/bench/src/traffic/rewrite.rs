@@ -127,7 +127,8 @@ pub(super) async fn rewrite(entry: &Entry, names: &Names) -> Result<Rewritten, S
     })
 }
 
-/// Where the id of a document stands in a path, and what it is; none when the path is about no document.
+/// The position of a document's id in a path, and the id; `None` when the path does not name a
+/// document.
 fn document(path: &str) -> Option<(std::ops::Range<usize>, String)> {
     let end = path.find('?').unwrap_or(path.len());
     let start = path[1..end].find('/')? + 2;
@@ -240,7 +241,7 @@ async fn patches(
     patches
 }
 
-/// Where a text that was read from a body stands in it; none when it was written with escapes.
+/// The position of a text that was read from a body; `None` when it was written with escapes.
 fn place(body: &[u8], text: &Text<'_>, now: String) -> Option<Patch> {
     let Cow::Borrowed(text) = &text.0 else {
         return None;

@@ -165,7 +165,7 @@ impl Tee {
         }
     }
 
-    /// An answer without a body, for a request that got none from the server.
+    /// A response without a body, for a request without a response from the server.
     pub(super) fn empty(exchange: &Arc<Mutex<Exchange>>) -> Self {
         Self {
             inner: None,

@@ -1,8 +1,9 @@
-//! The list of workloads: their names, what each does, which of them a run has, and which of their figures are worth a ratio.
+//! The list of workloads: their names and descriptions, the ones that a run has, and the pairs of
+//! figures with a ratio.
 
 use crate::error::BenchError;
 
-/// A workload's name and what it does.
+/// A workload's name and description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
     /// As in [`BenchOptions::workloads`](crate::BenchOptions::workloads).

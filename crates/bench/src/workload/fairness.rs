@@ -1,4 +1,4 @@
-//! Latency of single reads while a neighbour takes all that it can get.
+//! Latency of single reads while a neighbour uses as much of the server as it can.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! Bulks of 1,000 written in process: what the database does without HTTP.
+//! Bulks of 1,000 written in process: the database without HTTP.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use crate::options::{BenchOptions, Embedded};
 use crate::slice::Slice;
 use crate::system::{BULK_DOCS, Part, Watch};
 
-/// Measures `rounds` rounds on a new database, whose folder is deleted afterwards unless it is to be kept.
+/// Measures `rounds` rounds on a new database, whose directory is deleted afterwards unless it is
+/// kept.
 pub(crate) fn measure(
     embedded: &mut dyn Embedded,
     options: &BenchOptions,
@@ -29,7 +30,7 @@ pub(crate) fn measure(
     measure_in(embedded, &folder.path, length, rounds)
 }
 
-/// A folder that goes away with this value, whatever happened in between.
+/// A directory that is removed when this value is dropped.
 struct Folder {
     path: PathBuf,
     keep: bool,

@@ -21,8 +21,8 @@ const DEFAULT_MIX: &str = "mixed";
 const STOPPED_MAX: f64 = 10.0;
 const STOPPED_MIN: f64 = 0.2;
 
-/// Refuses what means nothing for a server that the bench starts to have it suffer: there is one, it has its own settings, and its load goes
-/// as fast as it can.
+/// Refuses options that do not apply to a server that the bench starts for faults: there is one
+/// such server, with its own settings, and its load is as fast as possible.
 ///
 /// # Errors
 /// [`BenchError::Options`] names the workload and the option.
@@ -120,7 +120,7 @@ impl Bench {
         }
     }
 
-    /// A row on every server, and on the peer when there is one that does it.
+    /// Measures a row on every server, and on the peer if it supports the row.
     async fn measure_beside_peer(&mut self, row: Row) -> Result<(), BenchError> {
         let Some(prepared) = self.prepare_rows(row).await? else {
             return Ok(());
@@ -173,7 +173,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The row's databases on all servers; none, with a note, when one does no such work.
+    /// The row's databases on all servers; `None`, with a note, when one does not support the row.
     async fn prepare_rows(
         &mut self,
         row: Row,

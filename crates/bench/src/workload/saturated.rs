@@ -119,8 +119,8 @@ pub(crate) fn alone(name: &'static str, slice: Slice) -> Part {
     }
 }
 
-/// Measures one connection from a thread of its own, so that the latency holds no waiting in the
-/// busy load client. It alternates between the requests.
+/// Measures one connection from a separate thread, so that the latency does not include waits in
+/// the busy load client. It alternates between the requests.
 pub(super) async fn probe(
     target: Target,
     requests: Vec<Vec<u8>>,

@@ -1,4 +1,5 @@
-//! The program `settee-bench`, which `settee bench` starts: it measures servers, and starts some of its own.
+//! The program `settee-bench`, which `settee bench` starts: it measures servers, and starts some of
+//! them.
 
 #![forbid(unsafe_code)]
 

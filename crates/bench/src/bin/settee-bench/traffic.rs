@@ -31,7 +31,7 @@ pub fn record(options: RecordOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replays. A status that differs is no failure: it is what a replay is there to show.
+/// Replays. A status that differs is not a failure: finding it is the purpose of a replay.
 pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
     let replaying = bench::ReplayOptions {
         file: options.file,

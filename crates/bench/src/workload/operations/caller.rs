@@ -1,4 +1,4 @@
-//! A client that sends one request after the other and keeps what came back.
+//! A client that sends one request after the other and keeps the responses.
 
 use std::rc::Rc;
 

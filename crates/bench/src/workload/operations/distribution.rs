@@ -6,7 +6,7 @@
 /// YCSB's exponent: the second item is chosen 2^-0.99 times as often as the first.
 pub(crate) const THETA: f64 = 0.99;
 
-/// Items of the distribution that YCSB scrambles, whatever the number of records.
+/// Items of YCSB's scrambled distribution, independent of the number of records.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 /// `zeta(SCRAMBLED_ITEMS, THETA)`, as YCSB has it: summing it up takes a minute.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
@@ -22,7 +22,7 @@ pub(crate) struct Zipfian {
 }
 
 impl Zipfian {
-    /// Of at least one item. Takes time in proportion to their number.
+    /// A distribution of at least one item. Takes time in proportion to their number.
     pub(crate) fn new(items: u64, theta: f64) -> Self {
         let items = items.max(1);
         Self::with_zeta(items, theta, sum_from(0, items, theta))
@@ -134,7 +134,7 @@ impl Chooser {
         }
     }
 
-    /// One of the records below `count`, which is at least 1 and only grows.
+    /// Chooses one of the records below `count`, which is at least 1 and only grows.
     pub(crate) fn choose(&mut self, count: u64, rng: &mut fastrand::Rng) -> u64 {
         match self {
             Self::Uniform => rng.u64(..count),

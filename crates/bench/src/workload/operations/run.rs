@@ -1,4 +1,4 @@
-//! Clients that carry out operations for a stretch of time, and what each kind took.
+//! Clients that execute operations for a period, and the durations of each kind.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -88,7 +88,7 @@ pub(crate) struct Updates {
 }
 
 impl Updates {
-    /// Takes in those of a stretch.
+    /// Adds the conflicts of a period.
     pub(crate) fn add(&mut self, ran: &Ran) {
         self.conflicts += ran.conflicts;
         for kind in [Kind::Update, Kind::ReadModifyWrite] {
@@ -193,7 +193,8 @@ pub(crate) async fn update(
     )))
 }
 
-/// Overwrites what follows the first occurrence of `marker`. False when there is not enough of it.
+/// Overwrites the bytes after the first occurrence of `marker`. Returns false when there are too
+/// few.
 pub(crate) fn overwrite(document: &mut [u8], marker: &[u8], bytes: &[u8]) -> bool {
     let Some(at) = memchr::memmem::find(document, marker) else {
         return false;

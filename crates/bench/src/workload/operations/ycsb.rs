@@ -30,7 +30,7 @@ pub(crate) struct Ycsb {
 }
 
 impl Ycsb {
-    /// The workload of that name; none when YCSB has none.
+    /// The workload of that name; `None` when YCSB does not have it.
     pub(crate) fn named(name: &'static str, records: u64, connections: usize) -> Option<Self> {
         use Kind::{Insert, Read, ReadModifyWrite, Scan, Update};
         let (weights, keys): (&[(Kind, f64)], Keys) = match name {

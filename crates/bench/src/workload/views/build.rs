@@ -17,7 +17,7 @@ use crate::workload::Outcome;
 const BUILD_TIMEOUT: Duration = Duration::from_secs(2 * 3_600);
 /// A build that took longer is not repeated in later rounds.
 const LONG_BUILD: Duration = Duration::from_secs(20);
-/// Stands in every map's source; replacing it makes an index of its own.
+/// Part of every map's source; replacing it makes a separate index.
 const MARK: &str = "ROUND";
 
 /// One view of a design document.
@@ -194,7 +194,8 @@ impl Ledger {
         }
     }
 
-    /// All languages must come to the same reduction of the same view; an error of the part when they do not.
+    /// All languages must return the same reduction of the same view; otherwise the part has an
+    /// error.
     pub(super) async fn compare(
         &mut self,
         system: &System,

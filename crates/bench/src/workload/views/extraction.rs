@@ -1,7 +1,7 @@
 //! The real map of the declarations, written by hand in Rust: the upper bound of any map function.
 //!
-//! It does what `maps/real.js` does, members in any order and absent ones included, from the document's bytes to the
-//! emitted key and value as JSON text.
+//! It is equivalent to `maps/real.js`, members in any order and absent ones included, from the
+//! document's bytes to the emitted key and value as JSON text.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -81,7 +81,7 @@ struct Lifted {
     amounts: Vec<i64>,
 }
 
-/// Appends key, comma, value; none when the map emits nothing or the text is no declaration.
+/// Appends key, comma, value; `None` when the map emits nothing or the text is not a declaration.
 fn real(text: &[u8], lifted: &mut Lifted, out: &mut Vec<u8>) -> Option<()> {
     lifted.income.clear();
     lifted.owners.clear();

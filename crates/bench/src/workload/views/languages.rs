@@ -1,4 +1,4 @@
-//! The same maps in the languages that a server may have, and which of them it has.
+//! The same maps in the languages that a server may support, and the ones that it does support.
 
 use serde_json::json;
 

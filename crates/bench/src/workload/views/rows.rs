@@ -1,4 +1,5 @@
-//! A million small rows: bytes an index row takes, what reading costs as the index grows, and catching up.
+//! A million small rows: bytes per index row, the cost of reads as the index grows, and catching
+//! up.
 
 use std::collections::HashMap;
 use std::path::PathBuf;

@@ -1,4 +1,4 @@
-//! Several views in one design document against each of them in one of its own.
+//! Several views in one design document compared with separate design documents.
 
 use std::time::Duration;
 

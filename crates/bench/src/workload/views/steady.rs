@@ -34,7 +34,7 @@ pub(crate) struct State {
 }
 
 impl WhileBuilding {
-    /// Builds one index after the other for ever; counts the documents of those that were finished.
+    /// Builds one index after the other for ever; counts the documents of finished ones.
     async fn build_for_ever(
         &self,
         system: &System,

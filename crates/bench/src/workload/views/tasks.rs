@@ -36,7 +36,7 @@ impl Tasks {
             .collect()
     }
 
-    /// Polls for ever; progress is the sum over the tasks, which are one a shard.
+    /// Polls for ever; progress is the sum over the tasks, one per shard.
     pub(super) async fn watch(
         &mut self,
         system: &System,
