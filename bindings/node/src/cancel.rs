@@ -1,4 +1,5 @@
-//! Ending what waits: JavaScript has a number for each such work, which an `AbortSignal` cancels.
+//! Cancelling work: JavaScript has a number for each cancellable operation, which an `AbortSignal`
+//! cancels.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;

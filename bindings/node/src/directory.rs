@@ -71,7 +71,7 @@ impl Directory {
         self.0.tasks().map_err(exception)
     }
 
-    /// Closes it, with all that was opened in it.
+    /// Closes it, with everything that was opened in it.
     #[napi]
     pub async fn close(&self) -> napi::Result<()> {
         let directory = self.0.clone();

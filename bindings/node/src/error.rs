@@ -13,7 +13,7 @@ pub fn exception(e: Error) -> napi::Error {
     napi::Error::new(Status::GenericFailure, words)
 }
 
-/// Does what blocks on a thread for it.
+/// Runs blocking work on a thread for it.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> embedded::Result<T> + Send + 'static,
 ) -> napi::Result<T> {

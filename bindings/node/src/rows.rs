@@ -87,7 +87,7 @@ impl Feed {
         }
     }
 
-    /// The next rows; none at the end, or when none came in time.
+    /// The next rows; nothing at the end, or after the time-out.
     async fn next(&self, timeout_ms: Option<f64>, cancel: u32) -> napi::Result<Option<Batch>> {
         loop {
             let feed = self.feed.clone();

@@ -171,7 +171,7 @@ pub fn text_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(text.out)
 }
 
-/// The text of a document: a `dict`, or JSON text as `str` or `bytes`, which is taken as it is.
+/// The text of a document: a `dict`, or JSON text as `str` or `bytes`, which is used unchanged.
 pub fn document(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(text.to_str()?.as_bytes().to_vec());

@@ -74,7 +74,7 @@ impl Feed {
         }
     }
 
-    /// The next rows; `None` at the end, or when none came in time.
+    /// The next rows; `None` at the end, or after the time-out.
     fn next(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<embedded::Batch>> {
         let timeout = timeout_s.map(|s| Duration::try_from_secs_f64(s.max(0.0)));
         // As good as for ever.

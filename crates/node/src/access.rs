@@ -7,7 +7,7 @@ use database::{Caller, Database, DatabaseAs};
 
 use crate::error::{Error, Result};
 
-/// A database as the asking user sees it, and what the user is in it.
+/// A database as the user sees it, and the user's rights in it.
 pub struct Access {
     /// The database, by whose rules its reads are.
     pub db: DatabaseAs,
@@ -91,7 +91,7 @@ pub fn caller(user: &UserCtx) -> Caller {
     }
 }
 
-/// Refuses those who have not said who they are.
+/// Refuses anonymous users.
 ///
 /// # Errors
 /// [`Error::NoLogin`].

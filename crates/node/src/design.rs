@@ -20,7 +20,7 @@ pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc> {
 /// The members of a design document.
 ///
 /// # Errors
-/// [`Error::Missing`] when its text is no JSON, which no stored text is.
+/// [`Error::Missing`] when its text is not JSON, which never happens for stored text.
 pub fn members(ddoc: &DesignDoc) -> Result<Value> {
     value_of(&ddoc.json).ok_or(Error::Missing)
 }

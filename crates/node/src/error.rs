@@ -22,7 +22,7 @@ pub enum Error {
     /// Only for admins of the server.
     #[error("You are not a server admin.")]
     NoServerAdmin,
-    /// Only for those who said who they are.
+    /// Only for users who are logged in.
     #[error("Please login.")]
     NoLogin,
     /// The database's security object cannot be read.
@@ -31,7 +31,7 @@ pub enum Error {
     /// An invalid request; the text has the reason.
     #[error("{0}")]
     BadRequest(String),
-    /// A parameter is no JSON.
+    /// A parameter is not JSON.
     #[error("invalid UTF-8 JSON")]
     InvalidJson,
     /// The document does not exist.
@@ -46,10 +46,10 @@ pub enum Error {
     /// A rewrite led to where only a client's own words may.
     #[error("A rewrite may not lead here.")]
     ForbiddenRewrite,
-    /// A backup failed; the words are the storage's, for an admin who named the directory.
+    /// A backup failed; the text is the storage's, for an admin who named the directory.
     #[error("{0}")]
     Backup(String),
-    /// One backup is made at a time.
+    /// Another backup is running.
     #[error("a backup to {0} is under way")]
     BackupRunning(String),
     /// The server's files do not let clients have backups go there.
@@ -66,7 +66,7 @@ pub enum Error {
     /// The document's text is too long.
     #[error("{id}: the document exceeds max_document_size ({max})")]
     DocumentTooLarge {
-        /// Empty when it has none yet.
+        /// Empty when it has no id yet.
         id: String,
         /// `[couchdb] max_document_size`, in bytes.
         max: u64,
@@ -85,22 +85,22 @@ pub enum Error {
         "nodes join and leave by `settee cluster join` and `settee cluster leave` (docs: operations/cluster)"
     )]
     ByCommand,
-    /// Of the configuration.
+    /// An error of the configuration.
     #[error(transparent)]
     Config(#[from] config::ConfigError),
-    /// Of users and passwords.
+    /// An error of users and passwords.
     #[error(transparent)]
     Auth(#[from] auth::AuthError),
-    /// Of the database.
+    /// An error of the database.
     #[error(transparent)]
     Database(#[from] database::Error),
-    /// Of users' functions.
+    /// An error of users' functions.
     #[error(transparent)]
     Functions(#[from] functions::Error),
 }
 
 impl Error {
-    /// The word that CouchDB has for it in `error`, of a document that was refused; `http` has those of all others.
+    /// CouchDB's `error` for a refused document; `http` has those of all other errors.
     pub(crate) fn of_document(&self) -> &'static str {
         match self {
             Error::DocumentTooLarge { .. } => "document_too_large",

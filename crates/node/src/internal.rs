@@ -21,7 +21,7 @@ use crate::error::{Error, Result};
 pub struct Rewritten {
     /// The database whose design document has the rewrite.
     pub db: String,
-    /// `[chttpd] secure_rewrites`: it stays in its database.
+    /// `[chttpd] secure_rewrites`: whether it stays in its database.
     pub secure: bool,
     /// A function gave it another method, other headers or another body than the client's.
     pub changed: bool,
@@ -67,7 +67,7 @@ impl Rewritten {
     }
 }
 
-/// Whether what is written in a database has effects beyond it: who users are, and what is replicated in whose name.
+/// Whether writes to a database have effects beyond it: on users' accounts, or on replications.
 fn is_under_rules(auth: &Auth, db: &str) -> bool {
     replicator::is_replicator_db(db) || auth.is_users_database(db)
 }

@@ -1,4 +1,4 @@
-//! How much memory a server may use, and how much of it for what: one table that adds up.
+//! The use of memory by a server: one table that adds up.
 
 use std::path::{Path, PathBuf};
 
@@ -7,8 +7,8 @@ use rustix::process::{Resource, getrlimit};
 
 const MIB: u64 = 1 << 20;
 
-/// How much memory each part of a server may take, in bytes. Together they are less than the limit: what is left is for the
-/// program itself, for threads, connections and answers under way.
+/// The memory of each part of a server, in bytes. Together they are less than the limit: the rest
+/// is for the program itself, for threads, connections and responses in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
     /// The limit of the server's memory.

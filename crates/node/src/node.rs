@@ -38,7 +38,7 @@ pub struct Node {
     pub name: String,
     /// How much memory each part may take.
     pub memory: MemoryPlan,
-    /// When this was made.
+    /// Time of its creation.
     pub started: Instant,
     member: OnceLock<Arc<Member>>,
     uuids: RwLock<Arc<UuidGenerator>>,

@@ -1,4 +1,5 @@
-//! CouchDB's request object: what shows, lists, updates, filters and rewrite functions get of an HTTP request.
+//! CouchDB's request object: the argument of shows, lists, updates, filters and rewrite functions
+//! for an HTTP request.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -225,7 +226,7 @@ fn without_session(cookies: &str) -> Option<Cow<'static, str>> {
     (!others.is_empty()).then(|| Cow::Owned(others.join("; ")))
 }
 
-/// Whether a cookie is the session's, also for those who take commas for separators.
+/// Whether a cookie is the session's, also for parsers that accept commas as separators.
 fn mentions_session(cookie: &str) -> bool {
     cookie
         .split(',')

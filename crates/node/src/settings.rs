@@ -43,7 +43,7 @@ pub fn attachment_options(settings: &Settings) -> AttachmentOptions {
     }
 }
 
-/// How ids of documents without one are made.
+/// The algorithm for ids of documents without one.
 pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
     let format = match settings.uuids.format {
         config::settings::UuidFormat::Base16 => UuidFormat::Base16,
@@ -62,7 +62,8 @@ pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
     }
 }
 
-/// Whether a setting is the same on all nodes of a cluster: who administers it, and what makes it one server to clients.
+/// Whether a setting is the same on all nodes of a cluster: its admins, and everything that makes
+/// it one server to clients.
 pub fn is_shared(section: &str, key: &str) -> bool {
     // The section may be given by its older name.
     let section = config::settings::find(section, key).map_or(section, |setting| setting.section);

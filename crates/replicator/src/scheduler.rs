@@ -211,7 +211,7 @@ impl Scheduler {
         jobs.values().filter(own).count()
     }
 
-    /// Takes room for the ids or the selector of a job that is to be added.
+    /// Takes memory for the ids or the selector of a new job.
     ///
     /// # Errors
     /// Errors of [`Selections::take`].

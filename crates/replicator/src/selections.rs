@@ -44,7 +44,8 @@ impl Selections {
         (state.used, state.peak)
     }
 
-    /// Takes room for the selection of a job, of `budget_bytes` that there are for all. A user gets as much as stays free.
+    /// Takes memory for the selection of a job, out of `budget_bytes` for all jobs. A user gets at
+    /// most as much as stays free.
     ///
     /// # Errors
     /// [`Error::LargeSelection`] when it is more than a user can get, [`Error::NoRoom`] when there
@@ -111,7 +112,8 @@ impl Drop for Held {
     }
 }
 
-/// Memory that a selection takes while its job runs, about, in bytes: as it is held, and as the filter of a feed.
+/// Memory of a selection while its job runs, about, in bytes: as stored, and as the filter of a
+/// feed.
 fn memory_bytes(selection: &Selection) -> u64 {
     match selection {
         Selection::All => 0,

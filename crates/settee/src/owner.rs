@@ -309,7 +309,8 @@ impl Source {
     /// Copies the file `name` to the new file `to`, with mode 600, and syncs it. Returns its size in bytes.
     ///
     /// # Errors
-    /// When a component of `name` is a symbolic link, when it is no regular file, or when reading or writing fails.
+    /// When a component of `name` is a symbolic link, when it is not a regular file, or when
+    /// reading or writing fails.
     pub fn copy(&self, name: &str, to: &Path) -> io::Result<u64> {
         let mut from = as_owner(self.owner, || open_within(&self.directory, name))?;
         if !from.metadata()?.is_file() {
@@ -323,7 +324,7 @@ impl Source {
     }
 }
 
-/// Runs `work` on a thread of its own that has switched to the user, if there is one.
+/// Runs `work` on a separate thread that has switched to the user, if there is one.
 fn as_owner<T: Send>(
     owner: Option<Owner>,
     work: impl FnOnce() -> io::Result<T> + Send,

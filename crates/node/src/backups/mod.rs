@@ -56,7 +56,7 @@ struct State {
 pub struct Running {
     /// Its unique id.
     pub id: String,
-    /// Where it goes.
+    /// Its target.
     pub target: TargetName,
     /// By the server itself.
     pub is_scheduled: bool,
@@ -83,7 +83,7 @@ impl Running {
 pub enum Phase {
     /// It looks for its target.
     Connecting,
-    /// The store is written to files of which links are made.
+    /// The store is written to files, which are then linked.
     Checkpoint,
     /// Files are compared and copied.
     Copying,
@@ -148,11 +148,11 @@ pub struct Made {
 /// The known backups of a server, since it started.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The one under way.
+    /// The running one.
     pub running: Option<Arc<Running>>,
-    /// Those that ended, the last one last; no more than a few.
+    /// Ended ones, the last one last; at most a few.
     pub ended: Vec<Arc<Ended>>,
-    /// The last that was made.
+    /// The last successful one.
     pub last_success: Option<Arc<Ended>>,
     /// The last that was not.
     pub last_failure: Option<Arc<Ended>>,
@@ -161,7 +161,7 @@ pub struct Known {
 }
 
 impl Known {
-    /// The last failure, while no backup was made after it.
+    /// The last failure, if no backup succeeded after it.
     pub fn failed_since_success(&self) -> Option<&Ended> {
         let failed = self.last_failure.as_deref()?;
         let made = self.last_success.as_deref();
@@ -250,7 +250,8 @@ impl Backups {
         Ok(running)
     }
 
-    /// Whose backups they are. The nodes of a cluster have one uuid, and stores of their own.
+    /// The server whose backups they are. The nodes of a cluster have one uuid, but separate
+    /// stores.
     fn server(&self) -> String {
         if self.databases.order().is_none() {
             return self.uuid.clone();

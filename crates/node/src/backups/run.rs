@@ -1,4 +1,4 @@
-//! One backup, from its checkpoint to what is removed after it.
+//! One backup, from its checkpoint to the removal of older ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const CHECKPOINT: &str = "checkpoint";
 /// Hashes of the store's files.
 const HASHES: &str = "hashes.json";
 
-/// Removes what a backup left that was ended in between.
+/// Removes the files of an interrupted backup.
 pub(super) fn remove_rest(directory: &Path) {
     let checkpoint = directory.join(CHECKPOINT);
     for rest in [database::texts_beside(&checkpoint), checkpoint] {
@@ -161,7 +161,7 @@ fn made_of(manifest: &Manifest) -> Made {
     }
 }
 
-/// The backup is made, whatever becomes of older ones: that is tried again after the next.
+/// Removes older backups. A failure does not affect the new one: the next backup tries again.
 async fn prune(target: &Target, keep: &Keep) {
     match backup::prune(target, keep, false).await {
         Ok(pruned) if pruned.removed.is_empty() && pruned.files == 0 => {}

@@ -13,7 +13,7 @@ use super::{Backups, Ended};
 
 /// The last scheduled backup, remembered across restarts.
 const LAST: &str = "last.json";
-/// Backups do not follow each other faster, whatever the settings say.
+/// Least time between two backups, whatever the settings are.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 /// How long after a failure it is tried again, and how long at most after many.
 const RETRY_MIN: Duration = Duration::from_secs(60);

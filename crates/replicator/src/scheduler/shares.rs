@@ -1,12 +1,13 @@
-//! How the places for running jobs are shared: a user who is no server admin has at most half of them, and all such users together three
-//! quarters, as with sockets. So some are left for others, however many jobs one user has.
+//! Shares of the places for running jobs: a user other than a server admin has at most half of
+//! them, and all such users together three quarters, as with sockets. So some remain for others,
+//! however many jobs one user has.
 
 use std::collections::HashMap;
 
 use crate::environment::Environment;
 use crate::options::Replication;
 
-/// Whose a job is; `None`: a server admin's.
+/// The owner of a job; `None`: a server admin.
 pub type Owner = Option<String>;
 
 /// Finds whose jobs are. Whether a document's owner is an admin is looked up once.
@@ -47,7 +48,7 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Places for running jobs, and who has them.
+/// Places for running jobs, and their owners.
 #[derive(Debug)]
 pub struct Shares {
     places: usize,

@@ -1,4 +1,4 @@
-//! `settee bench`: starts `settee-bench`, a program of its own.
+//! `settee bench`: starts the program `settee-bench`.
 
 use std::env;
 use std::ffi::OsString;

@@ -1,4 +1,4 @@
-//! `settee doctor`: what is wrong with a server.
+//! `settee doctor`: problems of a server.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -143,7 +143,8 @@ fn print_finding(finding: &Finding) {
     }
 }
 
-/// A text without what a terminal takes for orders, or for another direction of writing: names may hold anything.
+/// A text without characters that control a terminal, or change the direction of text: names may
+/// contain anything.
 pub(super) fn plain(text: &str) -> String {
     let is_order = |c: char| {
         c.is_control()

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::cli::{HealthcheckOptions, with_credentials};
 
-/// Asks `/_up`, which a server in maintenance mode answers with 404.
+/// Requests `/_up`, which a server in maintenance mode answers with 404.
 pub fn run(options: &HealthcheckOptions) -> Result<(), Failure> {
     // reqwest takes the process's provider. Set already is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();

@@ -1,4 +1,4 @@
-//! `settee profile`: where a server's time goes, as a flame graph.
+//! `settee profile`: a server's use of time, as a flame graph.
 
 use std::fs;
 use std::path::Path;

@@ -1,4 +1,4 @@
-//! `settee repair`: what can be read of a damaged store, in a new one.
+//! `settee repair`: the readable data of a damaged store, in a new one.
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
@@ -35,7 +35,7 @@ pub fn run(options: &RepairOptions) -> ExitCode {
     }
 }
 
-/// Answers whether nothing was lost.
+/// Returns whether nothing was lost.
 fn save(options: &RepairOptions) -> Result<bool, Failure> {
     make_for_owner_of(&options.data, &options.new)?;
     let from = store_in(&options.data);

@@ -25,7 +25,7 @@ pub fn allocated_bytes() -> u64 {
 /// between two calls have a meaning.
 pub fn bytes_of_thread() -> i64 {
     thread_local! {
-        /// Where jemalloc counts what this thread allocates and frees.
+        /// jemalloc's counters of this thread's allocations and frees.
         static COUNTERS: Option<(ThreadLocal<u64>, ThreadLocal<u64>)> =
             allocatedp::read().ok().zip(deallocatedp::read().ok());
     }

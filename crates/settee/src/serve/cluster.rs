@@ -44,7 +44,7 @@ pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> 
     }
 }
 
-/// Has the server known by its name in the cluster.
+/// Gives the server its name in the cluster.
 pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
     let (home, _) = member::Membership::read(data).map_err(Failure::new)?;
     let named = config.set("couchdb", "node_name", &home.member.name, false);

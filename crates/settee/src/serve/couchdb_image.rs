@@ -43,8 +43,8 @@ pub fn settings_of(
     Ok(settings)
 }
 
-/// A variable, or what is in the file that its `_FILE` names. Nothing is as good as absent: Compose passes on variables that
-/// are not set as empty ones.
+/// A variable, or the contents of the file that its `_FILE` names. An empty value counts as absent:
+/// Compose passes variables are not set as empty ones.
 fn value_of(
     name: &str,
     variable: impl Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Lines for a log, gathered for a moment and written by a thread of its own.
+//! Lines for a log, collected for a moment and written by a separate thread.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -22,13 +22,14 @@ const END_TIME_MAX: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 1
 #[derive(Clone)]
 pub struct Lines(Arc<Shared>);
 
-/// The thread that writes them. Dropped, it writes what is left and ends, or is left behind when it cannot.
+/// The thread that writes them. When dropped, it writes the remaining lines and ends, or is
+/// abandoned if it cannot.
 pub struct Writing(Lines);
 
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// There is a line where there was none, or the end has come.
+    /// There is a first line, or the end has come.
     arrived: Condvar,
     /// The thread has written everything and ends.
     ended: Condvar,

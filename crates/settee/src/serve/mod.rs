@@ -219,8 +219,8 @@ struct Ports {
     metrics: Option<u16>,
 }
 
-/// Becomes a new process of the same program with the same arguments; answers why that failed. A port that was any free
-/// one stays the same.
+/// Becomes a new process of the same program with the same arguments; returns the error if that
+/// failed. A port that was chosen by the system stays the same.
 fn restart_process(config: &Config, ports: Ports) -> Failure {
     use std::os::unix::process::CommandExt as _;
     let program = match std::env::current_exe() {
@@ -249,7 +249,7 @@ fn data_given(options: &ServeOptions) -> PathBuf {
     options.data.clone().unwrap_or_else(|| "data".into())
 }
 
-/// Starts what runs the functions of a data directory's users, as a server there would.
+/// Starts the runtimes of a data directory's functions, as a server there would.
 pub fn functions_of(data: &Path) -> Result<Arc<dyn Languages>, Failure> {
     let config = load_config(&ServeOptions {
         data: Some(data.to_owned()),
@@ -258,7 +258,7 @@ pub fn functions_of(data: &Path) -> Result<Arc<dyn Languages>, Failure> {
     languages::start(&config)
 }
 
-/// Logs what in the configuration means nothing, or lets others read secrets.
+/// Warns of configuration without an effect, and of secrets that others can read.
 fn warn_of_configuration(options: &ServeOptions, config: &Config) {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -409,7 +409,7 @@ fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure>
     ))
 }
 
-/// Makes an admin if there is to be one; answers its password.
+/// Creates an admin if requested; returns the password.
 fn ensure_admin(
     options: &ServeOptions,
     auth: &Auth,

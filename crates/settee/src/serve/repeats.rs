@@ -49,7 +49,7 @@ struct Recent {
     /// When the next one like it may be written.
     until: Instant,
     left_out: u64,
-    /// The first one that was left out, without its time.
+    /// The first suppressed line, without its time.
     line: String,
 }
 
@@ -191,14 +191,15 @@ impl Recent {
     }
 }
 
-/// The thread that writes how many lines were left out. Dropped, it writes what is left, and ends.
+/// The thread that writes the numbers of suppressed lines. When dropped, it writes the remaining
+/// ones, and ends.
 pub struct Counting {
     repeats: Arc<Repeats>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Counting {
-    /// Starts the thread. `time` is what a line begins with.
+    /// Starts the thread. `time` is the beginning of a line.
     ///
     /// # Errors
     /// There can be no further thread.

@@ -34,7 +34,8 @@ impl RotatedFile {
         })
     }
 
-    /// Begins a new file. When that fails, the old one is written on, and the next attempt is made after as many bytes again.
+    /// Begins a new file. If that fails, the old one is continued, and the next attempt is made
+    /// after as many bytes again.
     fn rotate(&mut self) {
         self.len = 0;
         // Another program that rotates may have cut the file, or put another one in its place.

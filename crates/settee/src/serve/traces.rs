@@ -84,7 +84,7 @@ impl Traces {
         Ok(Traces(Some(spans)))
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub fn end(&self) {
         let Some(spans) = &self.0 else { return };
         spans.waiting.is_over.store(true, Relaxed);
@@ -159,7 +159,7 @@ impl HttpClient for Collector {
 #[derive(Debug, Default)]
 struct Waiting {
     count: AtomicU64,
-    /// Those that were dropped, as too many waited, since the log said so last.
+    /// Spans that were dropped, since too many waited, after the last log line about it.
     dropped: AtomicU64,
     /// No more are taken.
     is_over: AtomicBool,

@@ -61,8 +61,8 @@ fn absolute(target: &str) -> Result<String, Failure> {
     path.map_err(|_| Failure::usage("the target's path is not UTF-8"))
 }
 
-/// Shows a server on this machine that this process may write where the backup is to go. `None` where it may not, and for buckets:
-/// then the server's settings say whether it makes one there.
+/// Proves to a server on this machine that this process may write to the backup's directory. `None`
+/// where it may not, and for buckets: then the server's settings decide.
 fn permit(target: &str) -> Option<Permit> {
     let Ok(TargetName::Directory(directory)) = TargetName::parse(target) else {
         return None;

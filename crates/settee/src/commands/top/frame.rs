@@ -92,7 +92,7 @@ pub struct ViewRates {
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadRates {
     pub name: String,
-    /// Those with a clock; 0 of threads that have none.
+    /// Number of threads with a clock; 0 for kinds without.
     pub alive: u64,
     /// Processors that they were busy on.
     pub cpu: f64,
@@ -216,7 +216,7 @@ fn grown(before: &[(u64, u64)], now: &[(u64, u64)]) -> Vec<(u64, u64)> {
     new.filter(|(_, n)| *n > 0).collect()
 }
 
-/// The value in milliseconds that a share of all do not exceed; 0 of none.
+/// The value in milliseconds that a share of all values do not exceed; 0 without values.
 fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
     let all: u64 = times.iter().map(|(_, n)| n).sum();
     let wanted = (all as f64 * share).ceil() as u64;
@@ -283,7 +283,7 @@ fn views(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ViewRates> {
     all
 }
 
-/// The share of each state in what the clocks counted, in percent.
+/// The share of each state in the clocks' total, in percent.
 fn states(a: &[Clock], b: &[Clock], wanted: impl Fn(&Clock) -> bool) -> BTreeMap<String, f64> {
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     for now in b.iter().filter(|clock| wanted(clock)) {

@@ -1,4 +1,4 @@
-//! `settee top`: what a server does now.
+//! `settee top`: live activity of a server.
 
 mod frame;
 mod screen;
