@@ -422,8 +422,8 @@ impl Auth {
         )
     }
 
-    /// Returns the user of this name as the documents and the configuration say now; `None` when there is no such user any
-    /// more.
+    /// Returns the user of this name from the current documents and configuration; `None` when the
+    /// user does not exist any more.
     ///
     /// # Errors
     /// The documents of users cannot be read.

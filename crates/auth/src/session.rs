@@ -21,7 +21,7 @@ const COOKIE: &str = "AuthSession";
 /// A session that is in force.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Whose it is.
+    /// The user and the login.
     pub login: Login,
     /// Whether more than a tenth of the lifetime has passed, so that the response should carry a
     /// new cookie.

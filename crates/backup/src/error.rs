@@ -23,7 +23,7 @@ pub enum Error {
     OtherServer {
         /// The target.
         target: String,
-        /// Whose it is.
+        /// The owner that was found.
         found: String,
         /// The server that asked.
         own: String,
@@ -31,7 +31,7 @@ pub enum Error {
     /// A later version created the target.
     #[error("{0} was made by a later version of Settee, which this one cannot read")]
     Later(String),
-    /// There is no backup of this name.
+    /// No backup has this name.
     #[error("there is no backup named {0}; `settee backup list` shows the existing ones")]
     NoSuchBackup(String),
     /// All backups are younger than that.

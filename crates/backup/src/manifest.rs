@@ -22,7 +22,7 @@ pub struct Manifest {
     pub format: u32,
     /// Its name at its target.
     pub name: String,
-    /// Whose it is: the server's uuid, in a cluster with the node's name.
+    /// The owner: the server's uuid, in a cluster with the node's name.
     pub server: String,
     /// The version of Settee that made it.
     pub version: String,

@@ -1,4 +1,4 @@
-//! Are the backups what they were?
+//! Verification: have the files of backups changed?
 
 use std::collections::{BTreeMap, BTreeSet};
 

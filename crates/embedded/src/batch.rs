@@ -98,8 +98,8 @@ impl Rows {
         Value::Object((*self.head).clone()).to_string()
     }
 
-    /// Returns the next rows, one at least; none at the end. Blocks for about 50 ms at most, but
-    /// for functions of users.
+    /// Returns the next rows, at least one; nothing at the end. Blocks for about 50 ms at most,
+    /// except for users' functions.
     ///
     /// # Errors
     /// Errors of the database; [`Error::closed`](crate::Error::closed).

@@ -84,7 +84,7 @@ impl<'a> Build<'a> {
         self.index.store.engine()
     }
 
-    /// Brings the index up to everything in `view`.
+    /// Applies all changes in `view` to the index.
     pub(crate) fn run(
         &mut self,
         view: &View,

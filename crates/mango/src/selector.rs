@@ -128,7 +128,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// Those of [`Selector::parse_within`].
+    /// Errors of [`Selector::parse_within`].
     pub fn read(text: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         let (root, lifter) = match Kind::of(text) {
             Kind::Object if text == b"{}" => (SelectorNode::Everything, Lifter::default()),
@@ -149,7 +149,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// Those of [`Selector::parse_within`]; [`SelectorError::NotAnObject`] for a body without one.
+    /// Errors of [`Selector::parse_within`]; [`SelectorError::NotAnObject`] for a body without one.
     pub fn of_body(body: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         Self::read(member(body, "selector").unwrap_or(b"null"), limits)
     }

@@ -164,7 +164,7 @@ impl Replica {
         }
     }
 
-    /// Records that it could not do what others can.
+    /// Records that it could not do a task that others can.
     pub fn note_unable(&self) {
         *self.no_writes_until.lock() = Some(Instant::now() + UNABLE_TIME);
     }

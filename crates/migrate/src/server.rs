@@ -1,4 +1,4 @@
-//! One of the two servers, as a client sees it.
+//! A client of one of the two servers.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ pub enum Kind {
     Text,
     /// A value in JSON.
     Json,
-    /// One of these words.
+    /// One of the given words.
     Word(&'static [&'static str]),
 }
 

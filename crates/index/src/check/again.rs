@@ -22,7 +22,7 @@ const ROWS_BYTES: usize = 32 << 20;
 pub struct MapAgain<'a> {
     /// Runs the functions.
     pub languages: &'a dyn Languages,
-    /// Whose functions they are.
+    /// The owner of the functions.
     pub owner: Owner,
     /// The shard that the index is of.
     pub shard: &'a Shard,

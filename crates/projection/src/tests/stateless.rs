@@ -194,8 +194,8 @@ fn functions_that_may_leave_something_are_not_trusted() {
     }
 }
 
-/// Gives a function that gives the text of all that can be reached from the global object; and what
-/// functions need.
+/// A function that returns the text of everything reachable from the global object; and other
+/// functions that tests need.
 const WALK: &str = r#"
 (function () {
     var ownKeys = Reflect.ownKeys, descriptor = Object.getOwnPropertyDescriptor, prototype = Object.getPrototypeOf;

@@ -64,7 +64,7 @@ pub struct Thrown {
 pub const THROWN_BYTES_MAX: usize = 2000;
 
 impl Thrown {
-    /// `error` is cut to what is kept of it.
+    /// `error` is cut to the part that is kept.
     pub fn new(doc: u32, view: u32, error: Error, line: Option<u32>) -> Thrown {
         Thrown {
             doc,
@@ -145,7 +145,7 @@ fn add(sums: &mut Vec<u64>, view: usize, more: u64) {
     sums[view] = sums[view].saturating_add(more);
 }
 
-/// Whose functions they are.
+/// The owner of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The database's name: places are shared fairly by databases.

@@ -14,7 +14,8 @@ use crate::who::Who;
 /// The content type of HTML forms with files.
 const FORM: &str = "multipart/form-data";
 
-/// Rows. One that others do not precede by more literals is the fallback for what they do not match.
+/// Rows. A row that others do not precede by more literals is the fallback for paths that they do
+/// not match.
 #[rustfmt::skip]
 pub(super) static DATABASE: &[Row] = &[
     Row::database("PUT", "/{db}", Class::DatabaseCreate, |c| database(c, DatabaseRoute::Create))

@@ -8,7 +8,8 @@ use crate::route::{NodeRoute, ReshardRoute, Route, SchedulerRoute, ServerRoute};
 use crate::row::{BodyClass, Cluster, Row};
 use crate::who::Who;
 
-/// Rows. One that others do not precede by more literals is the fallback for what they do not match.
+/// Rows. A row that others do not precede by more literals is the fallback for paths that they do
+/// not match.
 #[rustfmt::skip]
 pub(super) static SERVER: &[Row] = &[
     Row::server("GET,HEAD", "/", Class::Welcome, |_| Route::Server(ServerRoute::Welcome))

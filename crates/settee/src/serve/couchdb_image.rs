@@ -44,7 +44,7 @@ pub fn settings_of(
 }
 
 /// A variable, or the contents of the file that its `_FILE` names. An empty value counts as absent:
-/// Compose passes variables are not set as empty ones.
+/// Compose passes variables that are not set as empty ones.
 fn value_of(
     name: &str,
     variable: impl Fn(&str) -> Option<String>,

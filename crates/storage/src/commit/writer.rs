@@ -154,7 +154,7 @@ impl Writer {
         true
     }
 
-    /// Returns the queued operations; none when it is time to flush.
+    /// Returns the queued operations; empty when it is time to flush.
     fn next_ops(&self) -> (Vec<Op>, bool) {
         let mut queue = self.shared.queue.lock();
         self.gather(&mut queue);
