@@ -190,7 +190,7 @@ impl SessionSettings {
 
     fn header(&self, value: &str, lasting: &str, by: CookieScope<'_>) -> String {
         // Browsers reject `None` without it; a proxy then serves HTTPS, whether or not it sends the
-        // header that says so.
+        // header for that.
         let secure = match by.https || self.same_site == SameSite::None {
             true => "; Secure",
             false => "",
@@ -354,7 +354,7 @@ mod tests {
             judge(&third, &forged.issue("admin", "salt", 1250), "salt", 1300),
             Verdict::Refused
         );
-        // Nothing that the first secret signed is in force any more, whenever it says that it was issued.
+        // Cookies signed with the first secret are not valid any more, whatever time they contain.
         let late = first.issue("admin", "salt", 1690);
         assert_eq!(judge(&third, &late, "salt", 1701), Verdict::Refused);
         assert!(

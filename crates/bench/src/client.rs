@@ -218,7 +218,8 @@ impl Connection {
         self.usable = false;
         self.bytes += request.len() as u64;
         let sent = self.stream.write_all(request).await;
-        // A server may refuse a large body before it has read it: its reply says more than the broken pipe.
+        // A server may refuse a large body before it has read it: its reply has more information
+        // than the broken pipe.
         let head = match (self.head().await, sent) {
             (Ok(head), _) => head,
             (Err(_), Err(error)) => return Err(error.into()),

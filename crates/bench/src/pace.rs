@@ -404,7 +404,7 @@ mod tests {
         assert_eq!(counted.end(), None);
         let no_time = Pacing::start(requests(None), Some(Duration::ZERO), 1).unwrap();
         assert_eq!(turns_of(&no_time).await, 1);
-        // What ends by itself has no pace.
+        // A loop that ends on its own has no pace.
         let exhaustive = Pacing::start(requests(Some(1)), None, 1).unwrap();
         let mut turns = exhaustive.turns();
         for _ in 0..3 {
@@ -440,7 +440,7 @@ mod tests {
             number += 1;
         }
         let (told, waits) = schedule.end();
-        // What a busy machine did not send in time has waited.
+        // Requests that a busy machine did not send in time have waited.
         assert_eq!((number + told.unsent, told.due), (20, 20));
         assert!(number > 0);
         assert_eq!(waits.len() as u64, told.unsent);

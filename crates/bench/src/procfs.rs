@@ -91,7 +91,7 @@ impl Processors {
         Self {
             busy: self.busy - earlier.busy,
             idle: self.idle - earlier.idle,
-            // The kernel says that this one may fall.
+            // According to the kernel's documentation this value may fall.
             wait: (self.wait - earlier.wait).max(0.0),
             steal: self.steal - earlier.steal,
         }

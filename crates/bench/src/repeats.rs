@@ -45,7 +45,7 @@ impl Bench {
             self.repeat = repeat;
             let figures = self.report.figures.clone();
             if let Err(error) = self.measure_named(name).await {
-                // What it had measured until then is left out.
+                // Its measurements so far are discarded.
                 self.gathering.forget(repeat);
                 self.report.figures = figures;
                 self.failed(name, &error);

@@ -83,7 +83,7 @@ async fn on_own_thread(
                 .and_then(|runtime| {
                     LocalSet::new().block_on(&runtime, measure_and_clean_up(options, embedded))
                 });
-            // Nobody listens when the caller has given up.
+            // The receiver is gone when the caller has given up.
             let _ = sender.send(result);
         })?;
     match receiver.await {
@@ -208,7 +208,8 @@ async fn whole(
     }
     bench.measure_all(selected).await?;
     if thorough {
-        // A server that has died meanwhile has no ceiling any more, and its failure is told already.
+        // A server that has died meanwhile has no ceiling any more, and its failure is reported
+        // already.
         let again = measure_ceilings(bench).await.unwrap_or_default();
         ceilings::measured_again(&mut bench.report.ceilings, again);
     }

@@ -264,7 +264,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // After it was written there is none.
+        // After a successful write it does not exist.
         let _ = fs::remove_file(&self.part);
     }
 }

@@ -213,7 +213,7 @@ impl System {
             self.require("DELETE", &path, None).await?;
             self.require("PUT", &path, None).await?;
         } else {
-            // The first status may have been an error; asking again tells which.
+            // The first status may have been an error; a second request shows which.
             self.require("GET", &path, None).await?;
         }
         Ok(name)
@@ -426,7 +426,7 @@ impl System {
             })
         };
         let deleting = ClosedLoop::exhaustive(&self.target, Check::Gone);
-        // Whether they are gone is asked at the end of the run, whatever was answered here.
+        // The end of the run checks whether they are gone, whatever the response was here.
         if deleting.run(clients, requests).await.is_ok() {
             let mut databases = self.databases.borrow_mut();
             for name in &doomed {

@@ -580,7 +580,7 @@ impl Database {
         let mut all_kept = self.maintenance.kept(&self.name);
         let kept = all_kept.garbage_bytes.min(garbage);
         if kept < all_kept.garbage_bytes {
-            // What was kept and then went does not hide what comes.
+            // Data that was kept and later removed must not hide new garbage.
             all_kept.garbage_bytes = kept;
             self.maintenance.note_kept(&self.name, all_kept);
         }

@@ -469,7 +469,7 @@ impl Databases {
         wanted: Option<DatabaseUuid>,
     ) -> Result<(), Error> {
         let _one = self.reshaping.lock().await;
-        // Until the drop is committed nobody creates a database of this name.
+        // Until the drop is committed no database of this name may be created.
         let reserve = || {
             self.creating.names.lock().insert(name.to_owned());
         };

@@ -80,7 +80,7 @@ impl Databases {
         if pending.is_empty() {
             return false;
         }
-        // Without the database nobody wants to know.
+        // Without the database events are not recorded.
         let Ok(db) = self.get(GLOBAL_CHANGES) else {
             return false;
         };

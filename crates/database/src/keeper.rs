@@ -161,7 +161,7 @@ impl Keeper {
         let (mut units, mut seen) = survey(opened);
         let mut used = seen.used_bytes as usize;
         if used > self.budget_bytes {
-            // What was used a moment ago will be again, mostly; but there is an end to that.
+            // Objects that were used a moment ago are mostly used again; but there is a limit.
             if used < self.budget_bytes * 2 {
                 units.retain(|unit| unit.last_used + 1 < now);
             }

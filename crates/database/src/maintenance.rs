@@ -144,7 +144,8 @@ impl Maintenance {
 
     /// Queues its compaction if writes have made that due.
     pub fn look_at(&self, db: &Arc<Database>) {
-        // It reads the store, which the writer, who tells of writes, must not wait for.
+        // This reads the store, and the writer thread, which notifies of writes, must not wait for
+        // it.
         if db.take_written() && self.auto_compact && is_due(db) {
             self.compact(db);
         }
@@ -243,7 +244,7 @@ impl Maintenance {
         let Some(opened) = opened.upgrade() else {
             return;
         };
-        // Of one that was closed meanwhile, whoever closed it has looked.
+        // A database that was closed meanwhile was checked when it was closed.
         for db in written.iter().filter_map(|name| opened.get_open(name)) {
             self.look_at(&db);
         }

@@ -214,7 +214,7 @@ impl DatabaseAs {
                 if let Some(found) = self.shown_of(which, found) {
                     read.push(found);
                 }
-                // Attachments and conflicts may make a text longer than its body says.
+                // Attachments and conflicts may make a text longer than its body.
                 if bytes > AT_ONCE_BYTES_MAX && chosen.revs.len() > 1 {
                     return self.reader(shard, id, which, &options).map(Some);
                 }

@@ -219,7 +219,7 @@ impl Opened {
 
     /// Applies the rules again to all databases.
     pub fn ask_rules_again(&self) {
-        // Alone: a database that is being opened is asked about before this, or after.
+        // Under the lock: a database that is being opened applies the rules before this, or after.
         let _one = self.changing.lock();
         let rules = self.rules.read();
         for name in self.names.read().iter() {
@@ -251,13 +251,13 @@ impl Opened {
         let Some(db) = open.get_mut(name) else {
             return true;
         };
-        // Held for so long, so that no commit looks for it meanwhile.
+        // Held until the end, so that no commit looks for it meanwhile.
         let mut by_shard = self.by_shard.write();
         let numbers = db.shard_numbers();
         for n in &numbers {
             by_shard.remove(n);
         }
-        // Alone with it, there are no weak references either that somebody could make a strong one of.
+        // With exclusive access no weak reference can be upgraded either.
         if !Arc::get_mut(db).is_some_and(Database::is_idle) {
             self.list_shards(&mut by_shard, db);
             return false;

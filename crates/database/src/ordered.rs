@@ -240,7 +240,8 @@ impl Databases {
             replacement.add(db, shards)?;
         }
         let replaced = replacement.replaced.clone();
-        // There is one of an index at a time, so builds end before another is opened. They are asked first, and waited for then.
+        // An index has one instance at a time, so builds must end before another is opened. All are
+        // stopped first, and awaited then.
         let all = || dbs.values().map(|(db, _)| db);
         all().for_each(|db| db.mark_replaced());
         all().for_each(|db| db.ask_views_to_stop());
@@ -250,7 +251,7 @@ impl Databases {
             let numbers: Vec<ShardNumber> = replaced.iter().map(|s| s.number).collect();
             self.store().note_dropped(&numbers);
         }
-        // What is stored says what is there: after a refusal the shards of before.
+        // The stored records decide: after a refusal they have the former shards.
         for db in all() {
             if let Err(error) = self.open_as_stored(db) {
                 tracing::error!(db = %db.name(), %error, "a database whose shards were replaced could not be opened; it is opened at its next request");

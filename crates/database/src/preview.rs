@@ -264,7 +264,7 @@ impl DatabaseAs {
         let json = validating(tried.design.as_deref(), &tried.language, &tried.function);
         let ddoc = DesignDoc {
             id: DESIGN.to_owned(),
-            // Another one for each: what is kept of functions is told apart by it.
+            // A unique one for each: compiled functions are cached by it.
             rev: format!("1-{}", &blake3::hash(&json).to_hex()[..32]),
             language: tried.language,
             json: json.into(),
@@ -482,7 +482,7 @@ impl Preview {
                         self.rereduced = Some(rereduced).filter(|r| r.len() <= PREVIEW_BYTES_MAX);
                         return Ok(());
                     }
-                    // There is no room for it now, but there was for all that was asked for.
+                    // There is too little room now, but there was enough for all requested rows.
                     Some(Err(index::Error::Function(
                         FunctionError::Busy { .. } | FunctionError::Late { .. },
                     ))) => return Ok(()),

@@ -129,7 +129,7 @@ fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
                 purged_infos_limit: PURGED_INFOS_LIMIT,
                 // The lost record may have said so, whatever the default is.
                 deleted_document_ttl: Ttl::parse("infinity"),
-                // For admins only, until somebody says who else.
+                // For admins only, until they add other users.
                 security: r#"{"members":{"roles":["_admin"]},"admins":{"roles":["_admin"]}}"#
                     .into(),
             },
@@ -148,7 +148,7 @@ fn copy(
     let old = &database.record;
     let mut shards = vec![];
     let record = DatabaseRecord {
-        // Seqs are others: clients are not to go on from those of before.
+        // Seqs are different: clients must not resume from the former ones.
         epoch: u32::from_be_bytes(random()?),
         uuid: Some(DatabaseUuid::new(random()?)),
         contents: ContentsUnder::EachShard,
@@ -183,7 +183,7 @@ fn copy(
             limits: Limits {
                 revs_limit: old.revs_limit,
                 purged_infos_limit: old.purged_infos_limit,
-                // What is there is kept.
+                // Existing leaves are kept.
                 leaves_max: None,
             },
             losses: &mut |loss| {

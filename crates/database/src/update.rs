@@ -174,7 +174,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
-        // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
+        // Read before validation: if they change meanwhile, the order of edits detects that.
         let designs = match self.is_ordered() {
             true => Some(self.designs_hash()?),
             false => None,

@@ -335,7 +335,7 @@ impl Validation {
             .before_write(&asked, before, doc)
             .map_err(|refusal| Outcome::Refused(refusal.error, refusal.reason))?;
         match before {
-            // As below: what was not checked is not left to the commit.
+            // As below: edits that were not checked are not left to the commit.
             rules::Before::Conflict => Err(Outcome::Conflict),
             _ => Ok(doc),
         }

@@ -98,7 +98,7 @@ impl App {
     }
 
     fn reread(&self) {
-        // Read while it is held, so that of two changes at once the older does not stay.
+        // Read while the lock is held, so that of two concurrent changes the older does not win.
         let mut kept = self.settings.write();
         let settings = Settings::read_again(&self.node.config, &kept);
         warn_of_cors(&settings, Some(&kept));

@@ -37,7 +37,7 @@ impl Kind {
             return Kind::Plain;
         };
         if req.row.reads(&req.method) {
-            // The client is content with what this server has.
+            // The client accepts the state of this server.
             let here = req.query.get("r") == Some("1")
                 || req.query.get("update") == Some("false")
                 || matches!(req.query.get("stale"), Some("ok" | "update_after"));
@@ -122,7 +122,7 @@ pub async fn database<'r>(
     // Of a stream, what it begins with: what fails before the first byte is an answer of its own.
     match gateway.settle(&seen).await {
         Ok(()) => reply.map(|reply| settling_reply(gateway, seen, reply)),
-        // Another server may not have what is not there to stay. A body has been read by now.
+        // Another server may lack data that is not final yet. A body has been read by now.
         Err(e) if Kind::is_get(req) => elsewhere(member, req, &e).await,
         Err(e) => Err(ApiError::busy(e.to_string())),
     }

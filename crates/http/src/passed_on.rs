@@ -80,7 +80,7 @@ async fn answer(
     let (mut sender, connection) = connected.map_err(|e| e.to_string())?;
     tokio::spawn(async move {
         let _place = place;
-        // Who reads the answer notices.
+        // The reader of the response notices errors.
         let _ = connection.await;
     });
     let mut request = hyper::Request::builder().method(call.method).uri(call.path);

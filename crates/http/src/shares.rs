@@ -164,7 +164,7 @@ mod tests {
         let feeds = Feeds::default();
         let (first, why) = open_all(&feeds, &user("a"), "one");
         assert_eq!((first.len(), why), (500, NoPlace::User { max: MAX }));
-        // Anybody else gets feeds of that database, and of others.
+        // Another user gets feeds of that database, and of others.
         let (second, _) = open_all(&feeds, &user("b"), "one");
         assert_eq!(second.len(), 250);
         let all: Vec<_> = (0..6)

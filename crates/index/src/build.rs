@@ -261,7 +261,7 @@ impl<'a> Build<'a> {
         self.state.ingesting = true;
         let mut batch = engine.writes();
         self.state.save(index.number, &mut batch);
-        // Readers keep the earlier snapshot until everything is there.
+        // Readers keep the earlier snapshot until everything is written.
         self.publish(Some(stable));
         batch.commit(true)?;
         back.ingest(engine, Keyspace::IndexBack)?;

@@ -161,7 +161,7 @@ fn found() -> (u64, SaidBy) {
     let machine = machine
         .and_then(|text| mem_total(&text))
         .unwrap_or(u64::MAX);
-    // Addresses are reserved that no memory stands behind.
+    // Reserved addresses need no memory.
     let space = getrlimit(Resource::As).current.map(|bytes| bytes / 2);
     let of_group = std::fs::read_to_string("/proc/self/cgroup").ok();
     let group = of_group.and_then(|text| group_limit(&text, Path::new("/sys/fs/cgroup")));
@@ -216,7 +216,7 @@ fn group_limit(of_process: &str, root: &Path) -> Option<u64> {
 
 fn limit_in(file: &PathBuf) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
-    // `max`, or a number near the largest there is, is none.
+    // `max`, or a number near the maximum, means "no limit".
     text.trim()
         .parse()
         .ok()

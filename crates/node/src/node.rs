@@ -94,7 +94,7 @@ impl Node {
     }
 
     fn reread(&self) {
-        // Read while it is held, so that of two changes at once the older does not stay.
+        // Read while the lock is held, so that of two concurrent changes the older does not win.
         let mut uuids = self.uuids.write();
         let settings = self.settings();
         settings::tell(&settings, &self.databases);

@@ -87,7 +87,7 @@ pub fn shared_settings(config: &config::Config) -> Vec<(String, String, String)>
         let values = config.section(section).into_iter();
         values.map(move |(key, value)| (section.to_owned(), key, value))
     });
-    // It may be set in the section's older name, which is not looked at where the newer has one.
+    // It may be set in the section's older name, which is not read where the newer has one.
     let secret = config.settings().chttpd_auth.secret.clone();
     let secret = secret.map(|secret| ("chttpd_auth".to_owned(), "secret".to_owned(), secret));
     values

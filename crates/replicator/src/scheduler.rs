@@ -248,7 +248,7 @@ impl Scheduler {
             after = jobs.remove(id).and_then(|old| old.retire());
         }
         let job = Entry::new(replication, not_before, after, selection);
-        // Before it may start: it may end before anybody could look for it.
+        // Subscribed before it may start: it could end before that.
         let awaited = Awaited(job.outcome.subscribe());
         jobs.insert(id.to_owned(), job);
         drop(jobs);

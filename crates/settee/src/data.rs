@@ -29,7 +29,7 @@ impl Made {
             is_kept: Cell::new(false),
         };
         for path in wanted {
-            // What was made for the first is removed when the second fails.
+            // Directories of the first are removed when the second fails.
             made.make(path)
                 .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
         }

@@ -200,7 +200,8 @@ impl Unfinished {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
         let made = directory.metadata()?;
-        // Some network file systems keep neither owners nor modes. There nobody but root is a threat to root.
+        // Some network file systems keep neither owners nor modes. There only root is a threat to
+        // root.
         let is_private = made.uid() == 0 && made.mode() & 0o077 == 0;
         let is_empty = fs::read_dir(through(&directory))?.next().is_none();
         if !is_empty || foreign.is_some() && !is_private {

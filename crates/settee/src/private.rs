@@ -69,7 +69,7 @@ pub fn warn_of_others(data: &Path, config: &Config) {
 }
 
 fn warn_if_open(path: &Path, what: &str, mode: &str) {
-    // What is not there, or not ours to look at, fails elsewhere or not at all.
+    // A missing file, or one that this process may not examine, fails elsewhere or not at all.
     if let Ok(metadata) = fs::metadata(path)
         && is_open(&metadata)
     {

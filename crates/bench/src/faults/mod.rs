@@ -79,7 +79,7 @@ pub(crate) async fn measure(
     let load = Load::start(&process, &timeline).await?;
     let mut suffered = Suffered::default();
     let mut recoveries = Vec::new();
-    // What comes in before all connections are warm would count as less than the server can do.
+    // Requests before all connections are warm would underestimate the server.
     tokio::time::sleep(baseline / 4).await;
     for _ in 0..FAULTS {
         let from = timeline.now();

@@ -117,7 +117,7 @@ impl Process {
     /// kill -9, and waits until the process is gone.
     pub(super) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; waiting takes its exit in any case.
+            // It may have ended already; the wait collects its exit in any case.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -56,7 +56,7 @@ pub(super) fn rounds(line: &Line) -> String {
                     number(round.rate()),
                     line.unit
                 );
-                // Both sides of a round were measured beside each other.
+                // Both sides of a round were measured together.
                 let beside = if line.sides.len() > 1 {
                     at as f64 * 0.3 - 0.15
                 } else {

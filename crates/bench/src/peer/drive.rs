@@ -104,7 +104,7 @@ mod tests {
         assert_eq!((slice.count, slice.errors.count), (20, 4));
         let slice = driven(for_ever, pace(Some(2_000.0))).await;
         assert_eq!(slice.open.unwrap().due, 14);
-        // What is not sent on a busy machine has waited.
+        // Requests that are not sent on a busy machine have waited.
         assert_eq!(slice.latencies_us.len() + slice.errors.count, 14);
     }
 }

@@ -209,7 +209,7 @@ impl Peer {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.clean_up().await,
             Kind::Redis(redis) => redis.clean_up().await,
-            // What it has is in a folder of its own, which goes with it.
+            // Its data is in a separate directory, which is removed with it.
             Kind::Fts5(_) => Ok(()),
         }
     }

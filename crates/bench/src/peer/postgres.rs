@@ -378,7 +378,7 @@ impl PostgresOperation {
 async fn connect(config: &Config) -> Result<Client, String> {
     let (client, connection) = config.connect(NoTls).await.map_err(|error| told(&error))?;
     tokio::task::spawn_local(async move {
-        // What breaks it is told to who waits for an answer.
+        // A waiting call gets the error of the connection.
         let _ = connection.await;
     });
     Ok(client)

@@ -105,7 +105,7 @@ impl Interface {
         let path = format!("/{database}/_design/{DESIGN}");
         let design = self.design("searched in").to_string();
         let (status, _) = system.call("PUT", &path, Some(design.as_bytes())).await?;
-        // It is there already: another workload has asked for it.
+        // It exists already: another workload has created it.
         if status != 409 && !(200..300).contains(&status) {
             system
                 .require("PUT", &path, Some(design.as_bytes()))

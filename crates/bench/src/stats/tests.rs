@@ -196,7 +196,7 @@ fn a_server_compared_with_itself_is_hardly_ever_flagged() {
 
 #[test]
 fn a_slow_down_of_a_tenth_is_found() {
-    // A busy machine wants more repeats.
+    // A busy machine needs more repeats.
     for run in [
         (QUIET, 1, 10),
         (QUIET, 10, 10),

@@ -92,7 +92,7 @@ pub async fn record(
     };
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
-    // Idle connections and feeds without end are cut off.
+    // Idle connections and endless feeds are cut off.
     let _ = tokio::time::timeout(GRACE, all_ended).await;
     connections.shutdown().await;
     recorder.flush()?;
@@ -135,7 +135,7 @@ async fn accept(
                 let proxy = Arc::clone(&proxy);
                 async move { Ok::<_, Infallible>(proxy.pass(request).await) }
             });
-            // A client that is gone is no error of ours.
+            // A disconnected client is not an error of the proxy.
             let _ = server::Builder::new()
                 .serve_connection(TokioIo::new(socket), service)
                 .await;

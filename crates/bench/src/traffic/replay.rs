@@ -264,7 +264,7 @@ fn promises(entry: &Entry, names: &Names) -> Vec<Promised> {
     let Some(database) = entry.database() else {
         return Vec::new();
     };
-    // Only a POST leaves it to the server to make up an id.
+    // Only for a POST the server generates an id.
     let makes_ids = entry.method == "POST";
     let promised = entry.named.iter().map(|named| Promised {
         id: makes_ids.then(|| names.promise(of_id(&database, &named.id))),
@@ -288,7 +288,7 @@ async fn connection(shared: Rc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>) 
                 keep(&mut job, &answer);
                 Ok(answer.status)
             }
-            // Nobody waits for what it promised.
+            // No request waits for its promise.
             Err(reason) => {
                 job.promises.clear();
                 sender = None;
@@ -385,7 +385,7 @@ fn request(
         }
     }
     for (name, value) in rewritten.headers {
-        // A recording that somebody has written himself may hold others.
+        // A recording that a user has written by hand may have others.
         if HEADERS.contains(&name.as_str()) {
             request = request.header(name, value);
         }

@@ -95,7 +95,7 @@ impl Exchange {
             body: &self.request.bytes,
         });
         let reason = match reason {
-            // What is not whole cannot be looked through.
+            // An incomplete body cannot be checked.
             None if self.request.is_too_long => Some("a body of more than 8 MiB"),
             None if !self.request.is_whole => Some("a body that was not sent to its end"),
             None if self.entry.status == 0 => Some("no answer from the server"),

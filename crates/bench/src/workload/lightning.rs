@@ -39,7 +39,7 @@ struct Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.keep {
-            // A folder that cannot be deleted harms nothing, and its name says whose it is.
+            // A folder that cannot be deleted does no harm, and its name shows its origin.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

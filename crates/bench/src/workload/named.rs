@@ -98,7 +98,8 @@ impl Bench {
     }
 
     fn add_suffered(&mut self, name: &'static str, suffered: Suffered) {
-        // The server is none of the run's, so its figures stand where those of a run with one server do.
+        // The server is not one of the run's, so its figures are shown as those of a run with one
+        // server.
         let now_s = self.clock.now_s();
         for part in suffered.parts {
             self.gathering.add(0, self.repeat, now_s, part);
@@ -138,7 +139,7 @@ impl Bench {
             spinner.set_message(format!("{}: round {} of {rounds}", row.name(), round + 1));
             let pace = pace.in_round(round, rounds);
             self.set_pace(pace);
-            // Whoever comes second finds another machine.
+            // The second one always finds a different machine.
             let mut order: Vec<usize> = (0..self.columns()).collect();
             if (self.repeat + round) % 2 == 1 {
                 order.reverse();

@@ -128,7 +128,7 @@ impl Changes {
             let filter = filter.clone();
             return self.next_batch(filter.as_ref(), place, framing, out);
         }
-        // A filter may pass over many rows: come up for air now and then.
+        // A filter may skip many rows: release the thread periodically.
         let mut passed = 0;
         let mut turn = Turn::begin();
         let is_heavy = self.query.filter.is_heavy();

@@ -204,7 +204,7 @@ impl Mapper for TextMapper {
                 {
                     continue;
                 }
-                // The places of what is emitted are numbers of 32 bits.
+                // Positions in the emitted rows are numbers of 32 bits.
                 if out.bytes.len() > ROWS_BYTES_MAX {
                     continue;
                 }

@@ -348,7 +348,7 @@ impl FindAnswer {
         let (keys, reads_documents) = match source {
             // Of hits there are no keys.
             Source::Nothing | Source::Text(_) => return Ok(()),
-            // What is hidden is not counted either.
+            // Hidden documents are not counted either.
             Source::Documents(_) if self.db.has_watch() => (self.stats.docs_examined, true),
             Source::Documents(documents) => (documents.count_up_to(behind)?, true),
             Source::Index(rows) => (rows.count_up_to(behind)?, rows.covering.is_none()),
@@ -390,7 +390,7 @@ impl FindAnswer {
             taken += 1;
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
             let is_enough = out.len() >= enough || seen >= ROWS_A_PIECE_MAX;
-            // Rows that hold everything are taken faster than the clock is worth looking at for each.
+            // Rows that hold everything are read faster than the clock, so it is not read for each.
             let looks = rows.covering.is_none() || taken.is_multiple_of(LOOK_AT_CLOCK_EVERY);
             if is_enough || looks && began.elapsed() >= PIECE_TIME {
                 resume = Some(Resume::Behind(row.place.to_vec()));
@@ -399,7 +399,7 @@ impl FindAnswer {
             }
             cursors[next].next()?;
         }
-        // Each shard's next row is there already, but it may never be given, or is looked at again.
+        // Each shard's next row is read already, but it may never be returned, or is read again.
         let ahead = cursors.iter().filter(|c| c.place().is_some()).count() as u64;
         let seen: u64 = cursors.iter().map(|c| c.examined).sum();
         drop(cursors);

@@ -75,7 +75,7 @@ pub(crate) struct Working {
 
 impl Working {
     fn begin(&mut self) {
-        // Who waits is patient, and is never refused.
+        // Waiting is patient, and is never refused.
         self.place = self.places.admission(&self.database).wait().ok();
     }
 

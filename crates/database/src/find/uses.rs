@@ -233,14 +233,15 @@ pub(super) fn index_order(find: &Find) -> Vec<&str> {
     let names = find.selector.field_names().into_iter();
     let names = names.filter(|name| *name != "_id");
     for name in names.take(FIELDS_LOOKED_FOR_MAX) {
-        // What is no path is the document itself.
+        // A name that is not a path refers to the document itself.
         let Ok(path) = FieldPath::parse(name) else {
             continue;
         };
         let values = intervals(&find.selector, &path, Space::SortKeys);
         match () {
             () if is_one_value(&values) => equal.push(name),
-            // Nothing is narrowed; or documents without the field are asked for, which are not in an index of it.
+            // It does not narrow the result; or it selects documents without the field, which an
+            // index of the field does not have.
             () if values.is_full() || values.is_none() => {}
             () => others.push(name),
         }

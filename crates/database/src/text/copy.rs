@@ -52,7 +52,7 @@ fn copy_with(store: &Store, target: &Path, aside: &Path) -> Result<(), Error> {
         remove(aside).map_err(at)?;
         return Ok(store.copy(target)?);
     }
-    // What was dropped meanwhile nobody would remove from the copy.
+    // Indexes that were dropped meanwhile would never be removed from the copy.
     let there = folders_in(store.engine().path());
     for copied in fs::read_dir(aside).map_err(at)? {
         let copied = copied.map_err(at)?;

@@ -448,7 +448,7 @@ impl Database {
             }
         };
         let signature = spec.signature();
-        // Asked before what runs: what is due runs next.
+        // Read before the running update: a due update runs next.
         let is_update_due = design.autoupdate && self.shared_views().indexer.will_look_at(self);
         let open = self.views.texts.indexes.lock().get(&signature).cloned();
         Ok(TextFacts {

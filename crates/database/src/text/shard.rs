@@ -196,7 +196,7 @@ impl TextShard {
         let mut commit = (*self.index.commit()).clone();
         // A store that lost its last writes may have other documents under those seqs.
         let is_ahead = commit.seq > target || commit.purge_seq > purges;
-        // Nothing was purged from what is empty.
+        // An empty index has no purged documents.
         if commit.seq == 0 && !is_ahead {
             commit.purge_seq = purges;
         }
@@ -258,13 +258,13 @@ impl TextShard {
         };
         let mut result = go_through();
         self.log_left_out();
-        // tantivy does not tell every failure's reason.
+        // tantivy does not return the reason of every failure.
         if let Err(Error::Text(search::Error::Engine(_))) = &result
             && let Err(full) = self.admit(0, 0)
         {
             result = Err(full);
         }
-        // What was written in vain would stay until an update that succeeds.
+        // Files of a failed update would stay until an update that succeeds.
         if result.is_err()
             && let Err(error) = update.abandon()
         {
@@ -325,7 +325,7 @@ impl TextShard {
             return Ok(());
         }
         self.check_stop()?;
-        // A merge writes what it reads anew before that goes.
+        // A merge writes a copy of its input before that is removed.
         self.admit(RESERVE_BYTES, self.index.file_bytes())?;
         let merges = self.index.tidy(&|| self.stop.load(Relaxed))?;
         counters::TEXT_MERGES.add(merges);

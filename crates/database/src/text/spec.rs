@@ -181,7 +181,8 @@ impl TextSpec {
     pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
         let (default, fields) = (self.analyzer.as_ref(), self.field_analyzers.as_ref());
         if self.is_mango {
-            // Values are looked for as they are, whatever the definition says; `$text` alone looks for words.
+            // Values are matched unchanged, whatever the definition is; only `$text` searches for
+            // words.
             let refused = |e: analysis::Error| Error::BadRequest(e.to_string());
             let given = FieldAnalyzers::parse(self.flavour, default).map_err(refused)?;
             let plain = FieldAnalyzers::parse(self.flavour, Some(&"keyword".into()));
@@ -194,7 +195,7 @@ impl TextSpec {
         }
         let all = FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
             .map_err(|e| Error::BadRequest(e.to_string()))?;
-        // Nouveau knows no exceptions: what a query says of an id is analyzed as everything else.
+        // Nouveau has no exceptions: an id in a query is analyzed as any other field.
         let others = FieldAnalyzers::parse(Flavour::Nouveau, default)
             .map_err(|e| Error::BadRequest(e.to_string()))?;
         let others = others.of("").clone();

@@ -109,7 +109,7 @@ impl AnswerThreads {
             LazyLock::new(|| Threads::new("search", || lower_priority(HEAVY_NICE), HEAVY_TURNS));
         match self {
             AnswerThreads::Blocking => tokio::task::spawn_blocking(work).await.ok(),
-            // Who has a turn needs no other.
+            // The owner of a turn needs no other.
             AnswerThreads::Heavy => HEAVY.start(WorkOwner::default(), work).await.ok(),
         }
     }
@@ -187,7 +187,7 @@ struct Working {
 impl Working {
     /// Waits for a place, on this thread: turns bound how many do.
     fn begin(&self) {
-        // Who waits is patient, and is never refused.
+        // Waiting is patient, and is never refused.
         *self.place.borrow_mut() = self.places.admission(&self.database).wait().ok();
     }
 

@@ -121,7 +121,7 @@ impl Indexer {
 
     /// Sets where databases are found by their names.
     pub fn find_by(&self, databases: Weak<Opened>) {
-        // It is said once.
+        // It is set once.
         let _ = self.0.databases.set(databases);
     }
 
@@ -230,7 +230,7 @@ fn tidy(index: &dyn Upkept) {
     let tidied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.tidy()));
     match tidied {
         Ok(Ok(()) | Err(Error::ShuttingDown | Error::Missing(_) | Error::NoDatabase)) => {}
-        // Who reads is told of it.
+        // Readers get this error.
         Ok(Err(e @ Error::Function(_))) => {
             tracing::debug!(db = %index.database(), design = %index.design(), error = %e, "an index is left untidy");
         }
@@ -281,7 +281,7 @@ impl Shared {
         let mut next = Some(first);
         while let Some(index) = next {
             let _indexes = telemetry::enter(State::Index);
-            // User code is stopped by its limits; a panic of ours must not leave waiting clients behind.
+            // Limits stop user code; a panic in this program must not leave waiting clients behind.
             let began = Instant::now();
             let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.update()));
             let failure = match built {
@@ -373,7 +373,7 @@ impl Shared {
                 .front()
                 .map(|(written, _)| *written + LOOK_EVERY)
             {
-                // What is written in the next moment is looked at together with it.
+                // Writes of the next moment are processed together with it.
                 Some(due) if may_run && due > Instant::now() => {
                     self.wake.wait_until(&mut work, due);
                 }
@@ -387,7 +387,7 @@ impl Shared {
     fn look_again(&self, db: &Database) {
         if !db.views.written.swap(true, Relaxed) {
             let mut work = self.work.lock();
-            // Due at once.
+            // Due immediately.
             let written = Instant::now() - LOOK_EVERY;
             work.written.push_back((written, db.name().clone()));
         }

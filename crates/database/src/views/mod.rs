@@ -589,7 +589,7 @@ impl Database {
 
     /// Closes an index if none of its parts are in use; returns whether it is closed now.
     pub(crate) fn close_idle_index(&self, signature: &Signature) -> bool {
-        // Nobody opens it meanwhile: there is one of it at a time.
+        // It cannot be opened meanwhile: there is one instance of it at a time.
         let Some(_changing) = self.views.changing.try_lock() else {
             return false;
         };
@@ -631,7 +631,8 @@ impl Database {
 pub(crate) fn wait(
     done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>,
 ) -> Result<(), Error> {
-    // The committer answers without anybody's help; a runtime's thread may wait here as well, so no `blocking_recv`.
+    // The committer's answer does not depend on this runtime; a runtime's thread may wait here as
+    // well, so no `blocking_recv`.
     let answer = futures_executor::block_on(done);
     Ok(answer.map_err(|_| Error::ShuttingDown)??)
 }

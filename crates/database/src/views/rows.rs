@@ -283,7 +283,8 @@ impl ViewRows {
     /// end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes.max(1);
-        // What reduce functions take long for is given piece by piece: others wait for this thread.
+        // Results of slow reduce functions are returned piece by piece: others wait for this
+        // thread.
         let (timed, time) = match self.plan {
             Plan::Rows => (self.query.include_docs, TURN_TIME),
             Plan::Groups(..) | Plan::Whole(_) => (true, SLICE),
@@ -601,7 +602,7 @@ impl ViewRows {
             let Some((mut group, states)) = self.next_group(&mut current)? else {
                 return Ok(false);
             };
-            // What is skipped is not reduced further: that may call a function.
+            // Skipped groups are not reduced further: that may call a function.
             if self.skip > 0 {
                 self.skip -= 1;
                 continue;

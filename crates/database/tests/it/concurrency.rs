@@ -55,7 +55,7 @@ type Reader = dyn Fn(&Arc<Database>, usize) + Sync;
 /// Creates, updates and deletes the writer's documents again and again, until the readers are done, or it is enough.
 fn keep_writing(db: &Arc<Database>, writer: usize, race: &Race, deletes: bool) {
     let runtime = runtime();
-    // Spread over the ids that are there before, and not created in their order.
+    // Spread over the existing ids, and not created in their order.
     let mut docs: Vec<(String, Option<Rev>)> = (0..DOCS_PER_WRITER)
         .map(|n| (format!("{}-{writer}", n * 7919 % 50_021), None))
         .collect();

@@ -153,7 +153,7 @@ fn place(i: usize) -> &'static str {
 fn body_members(n: u8) -> String {
     match n {
         0 => String::new(),
-        // Longer than what a change row holds itself.
+        // Longer than bodies that are stored in a change row.
         1..3 => format!(r#","v":{n},"pad":"{}""#, "x".repeat(5000)),
         _ => format!(r#","v":{n}"#),
     }

@@ -34,7 +34,7 @@ pub fn changes(req: &Request) -> bool {
 pub fn may_change(req: &Request) -> bool {
     let cors = req.settings.cors.as_ref();
     match req.authenticated {
-        // Nobody's rights, or a token, which only a program can add.
+        // No user's rights, or a token, which only a program can add.
         None | Some(BY_TOKEN) => true,
         Some(BY_COOKIE) => is_own(req) || cors.is_some_and(|c| c.shares_session(req)),
         // A password in a header comes from a program as well as from a browser's memory: a browser asks first for a program.

@@ -69,7 +69,7 @@ impl<F: Future> Future for Again<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        // Before the state says that it is idle: who finds it so wakes this one.
+        // Before the state is set to idle: a caller that sees it idle wakes this task.
         this.alarm.task.register(cx.waker());
         for _ in 0..AGAIN_MAX {
             this.alarm.state.swap(POLLED, AcqRel);

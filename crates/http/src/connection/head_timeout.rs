@@ -147,7 +147,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadTimeout<S> {
                 me.look_at(&buf.filled()[start..]);
                 Poll::Ready(me.take_place())
             }
-            // What is there already counts, however late it is looked at.
+            // Bytes that have arrived count, however late they are read.
             Poll::Pending => {
                 ready!(me.poll_deadline(cx));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))

@@ -484,12 +484,12 @@ impl<F: Future<Output = ()>> Future for Served<F> {
         let Some(connection) = &mut this.connection else {
             return Poll::Ready(());
         };
-        // What has come is taken before it is examined whether the connection is idle.
+        // Read arrived bytes before checking whether the connection is idle.
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         if this.place.leaves() {
-            // It is counted; its requests are not slow by themselves.
+            // The connection is counted; its requests are not reported as slow because of it.
             without_slow_lines(|| this.connection = None);
             return Poll::Ready(());
         }
@@ -590,7 +590,7 @@ mod tests {
         let request = stranger.seat.begin();
         assert!(!places.admit(&stranger, Class::Stranger).await);
         drop(request);
-        // What was refused gives way to the next.
+        // A refused connection gives way to the next.
         let place = places.take(THERE).await;
         served.await.expect("it ended");
         let user = place.ticket();

@@ -425,7 +425,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     // After a long head the connection would keep its long buffer.
     let is_over = req.place.as_ref().is_some_and(is_reserved) || is_long_head || !req.drain().await;
     if is_over && version < hyper::Version::HTTP_2 {
-        // What is left stands in the way of another request: the client is told before it sends one.
+        // The unread rest would block another request: the client is notified before it sends one.
         reply
             .headers
             .push((CONNECTION, HeaderValue::from_static("close")));
@@ -490,7 +490,7 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 }
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
-    // Who asks whether the server is up knows its address only.
+    // Clients of health checks know only the server's address.
     if !req.is_for_us() && !is_only(req, "/_up") {
         return Err(host::misdirected());
     }
@@ -509,7 +509,8 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     if !is_well_encoded(&req.path) || !is_well_encoded(query) {
         return Err(ApiError::bad_request("invalid_url_encoding"));
     }
-    // CouchDB passes a parameter over whose name was garbled on the way, and answers what was not asked for.
+    // CouchDB ignores a parameter whose name was damaged on the way, and returns other results than
+    // requested.
     if !is_utf8_decoded(query) {
         return Err(ApiError::bad_request("The query is not valid UTF-8"));
     }
@@ -556,7 +557,7 @@ async fn take_place(app: &App, req: &mut Request) -> Result<(), ApiError> {
         // Behind a proxy that is trusted it is the client's.
         place.seat.note_address(app.places.group_of(address));
     }
-    // Whoever asks whether the server is up needs no other place.
+    // A health check needs no other place.
     if !place.seat.is_reserved() || is_only(req, "/_up") {
         return Ok(());
     }
@@ -697,7 +698,7 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     {
         keep_only(&req.settings.chttpd.prefer_minimal, headers);
     }
-    // The length of a 304 is about its own body, of which there is none, as in CouchDB.
+    // The length of a 304 is that of its own body, which is empty, as in CouchDB.
     let body = match status {
         304 => Body::nothing(),
         _ => reply.body,
@@ -708,7 +709,7 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     }
     let told = under_way.told(status, timing, us);
     *response.body_mut() = match body {
-        // Whose body nobody asks for.
+        // A body that is never read.
         body if has_no_body => {
             told.tell(&app.stats, End::Whole, 0, us);
             body

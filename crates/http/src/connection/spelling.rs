@@ -357,7 +357,7 @@ impl<S: AsyncWrite + Unpin> Spelling<S> {
             while !buf.is_empty() {
                 let is_size = ahead.is_at_size(buf);
                 let n = ahead.pass_part(buf);
-                // What is not written now is offered again.
+                // Bytes that are not written now are offered again.
                 if n == 0 || count == PARTS_MAX {
                     break 'bufs;
                 }
@@ -418,7 +418,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Spelling<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
-        // What was taken of a head before stands at the beginning again.
+        // The part of a head that was taken before is at the beginning again.
         let taken = me.head.len() - me.written;
         if taken > 0 {
             return me.poll_parts(cx, bufs, taken);

@@ -45,7 +45,7 @@ async fn parse(
     } else if gives_way {
         answers.apart(work).await?
     } else {
-        // Who is alone is served faster here.
+        // A single client is served faster here.
         work()
     };
     match parsed {

@@ -386,7 +386,7 @@ impl BulkGet {
             Form::Multipart { writer, inner } => {
                 let rev = read.rev.to_string();
                 let mut begin = |content_type: &str, parts: &mut Parts| {
-                    // As in CouchDB, only a part with attachments says which document it is.
+                    // As in CouchDB, only a part with attachments has its document's id.
                     let has_parts = content_type.starts_with("multipart/");
                     let of = has_parts.then_some((read.id.as_str(), rev.as_str()));
                     begin_part(writer, content_type, of, parts);
@@ -406,7 +406,7 @@ impl BulkGet {
 
     /// Appends why a document cannot be read.
     fn push_refusal(&mut self, doc: &Value, e: &ApiError, parts: &mut Parts) {
-        // With an id that is none, the revision is not looked at.
+        // With an invalid id, the revision is ignored.
         let shows_rev =
             matches!(self.form, Form::Multipart { .. }) || !e.error.starts_with("illegal_");
         let rev = if shows_rev {

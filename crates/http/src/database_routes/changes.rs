@@ -145,7 +145,7 @@ async fn filter(
             let text = raw.filter(|r| !r.is_empty());
             let limits = selector_limits(&req.settings.mango);
             let fields = body.remove("fields");
-            // What the selector was is not needed any more.
+            // The text of the selector is not needed any more.
             drop(body);
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
                 let (filter, bytes) = measured(text.len(), || {
@@ -254,7 +254,7 @@ impl LiveSource for LiveChanges {
         let framing = self.kind.framing();
         let changes = self.changes.clone();
         let read = if changes.lock().may_block() {
-            // How many feeds there are is bounded, and their clients would come again at once.
+            // The number of feeds is bounded, and their clients would reconnect immediately.
             let admission = changes.lock().admission().patiently();
             let place = admission.await?;
             changes.lock().admit(place);

@@ -118,7 +118,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         Some((turns, threads)) if answer.searches_text() => {
             Some((within_wait(turns()).await?, turns, threads))
         }
-        // Who waits for a scan has no thread, and would only scan again.
+        // A request that waits for a scan has no thread, and would only scan again.
         Some((turns, threads)) => Some((turns().await?, turns, threads)),
         None => None,
     };
@@ -140,7 +140,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         )
         .await?
     } else {
-        // Who does not ask for the next piece has gone.
+        // A client that does not request the next piece has gone.
         let next = move |out: &mut Vec<u8>| {
             let _held = &client;
             body.next_chunk(out)

@@ -411,7 +411,7 @@ impl ListRows for AllDocsRows {
             self.at = 0;
             self.chunk.clear();
             let more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
-            // A later chunk goes on with a separator.
+            // A later chunk begins with a separator.
             self.at = if self.chunk.starts_with(b",") { 3 } else { 0 };
             if !more && self.chunk.is_empty() {
                 return Ok(None);

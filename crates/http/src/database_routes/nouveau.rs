@@ -155,7 +155,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     tokens(analyzer, text.to_owned()).await
 }
 
-// ---- what is asked
+// ---- the query
 
 fn parse_error(reason: impl Into<String>) -> ApiError {
     ApiError::query_parse(reason.into())

@@ -424,7 +424,7 @@ pub fn info(req: &Request, access: &Access, id: &str) -> Answer {
         "waiting_commit": info.waiting_commit,
         "collator_versions": [database::COLLATOR_VERSION.to_string()],
     });
-    // Not among what CouchDB tells, so only for those who ask.
+    // CouchDB does not have this member, so it is only returned on request.
     if req.query.get("projections") == Some("true") {
         about["projections"] = access
             .db

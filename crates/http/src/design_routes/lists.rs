@@ -61,7 +61,7 @@ async fn open_rows(
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, &ddoc.id, view)?;
     let mut rows = view.open(app, access, query).await?;
-    // What the index holds: with `update=false` that is not what the database holds.
+    // The state of the index: with `update=false` it differs from that of the database.
     let version = rows.update_seq.clone().unwrap_or_default();
     if !shows_seq {
         rows.update_seq = None;
@@ -204,7 +204,7 @@ fn run(
     });
     if let Err(e) = done {
         let e = io.failed.take().unwrap_or_else(|| e.into());
-        // Nobody hears it when the client is gone.
+        // The error is lost when the client is gone.
         let _ = io.to.send(Piece::Failed(e));
     }
 }
@@ -252,7 +252,8 @@ impl Io<'_> {
         if let Ok(room) = self.room.clone().try_acquire_many_owned(bytes) {
             return Ok(room);
         }
-        // A client that takes a little now and then holds a place and a process as one that takes nothing does.
+        // A client that takes a few bytes at a time holds a place and a process as one that takes
+        // nothing does.
         let pace = Duration::from_secs(self.given.get() / BYTES_PER_SECOND_MIN);
         let left = (self.stall_time_max + pace).saturating_sub(self.waited.get());
         let began = Instant::now();

@@ -51,9 +51,9 @@ pub async fn get(
     which: &WhichRevs,
     mut options: ReadOptions,
 ) -> Answer {
-    // Who takes multipart is given it, whatever else is taken.
+    // A client that accepts multipart gets it, whatever else it accepts.
     let json = !req.accepts("multipart/mixed");
-    // Multipart brings the attachments, asked for or not.
+    // Multipart responses always have the attachments.
     if !json && options.attachments == WantedBytes::None {
         options.attachments = WantedBytes::All;
     }

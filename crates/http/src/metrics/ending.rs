@@ -109,7 +109,7 @@ impl Told<'_> {
     /// were sent.
     pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
         let since_start = stats.since_start();
-        // Not one that somebody made up.
+        // Not an invented name.
         let is_index =
             self.numbers.route.is_of_index() && (200..400).contains(&self.numbers.status);
         let view = is_index.then(|| self.view());
@@ -162,7 +162,7 @@ impl Told<'_> {
         }
         match end {
             End::Whole => {}
-            // A feed goes on until its client goes.
+            // A feed continues until its client disconnects.
             End::Aborted if route.is_feed() => {}
             End::Aborted => c.aborted += 1,
             End::Cut => c.cut += 1,

@@ -96,7 +96,8 @@ impl FeedTimes {
 
     /// Returns the times of a feed, in milliseconds, that waits for at most `max_ms`.
     fn within(max_ms: u64, heartbeat: Option<u64>, timeout: Option<u64>) -> FeedTimes {
-        // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
+        // A heartbeat overrides any timeout: such a feed ends only when the client or the server
+        // ends it.
         let timeout = match heartbeat {
             Some(_) => None,
             None => Some(timeout.map_or(max_ms, |t: u64| t.min(max_ms))),

@@ -50,7 +50,7 @@ impl Permission {
         }
         (self.security, self.users_seq) = (security, users_seq);
         if let (true, Some(name)) = (self.has_account, &self.user.name) {
-            // An account that cannot be read just now is looked at again at the next change of one.
+            // An account that cannot be read now is checked again at the next change of an account.
             match self.node.auth.current_user(name) {
                 Ok(Some(user)) => self.user = user,
                 Ok(None) => return false,

@@ -387,7 +387,7 @@ impl Inflating {
 
 impl Drop for Inflating {
     fn drop(&mut self) {
-        // The decoder writes what it has when it is dropped: nobody wants it.
+        // The decoder writes its remaining output when it is dropped; it is not needed.
         self.decoder.get_mut().bounds.bytes_max = 0;
     }
 }

@@ -219,7 +219,7 @@ mod tests {
             }
             trusting.client(ip(peer), &given)
         };
-        // Somebody who is no proxy of ours may say what he likes.
+        // A client that is not a trusted proxy may send any value.
         assert_eq!(client("192.0.2.1", &["203.0.113.5"]), ip("192.0.2.1"));
         assert_eq!(client("127.0.0.1", &[]), ip("127.0.0.1"));
         assert_eq!(client("127.0.0.1", &["203.0.113.5"]), ip("203.0.113.5"));
@@ -252,7 +252,7 @@ mod tests {
         for none in ["unknown", "", "203.0.113.5, ", "203.0.113.5, x", "_hidden"] {
             assert_eq!(client("10.0.0.1", &[none]), ip("10.0.0.1"), "{none}");
         }
-        // Without proxies of ours nobody is believed.
+        // Without trusted proxies the header is ignored.
         let given = headers(&[(FORWARDED_FOR, "203.0.113.5")]);
         assert_eq!(names().client(ip("127.0.0.1"), &given), ip("127.0.0.1"));
     }

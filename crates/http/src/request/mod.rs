@@ -277,7 +277,7 @@ impl Request {
         self.room = Some(room);
         self.body_us = started.elapsed().as_micros() as u64;
         self.body_bytes += read.as_ref().map_or(0, |read| read.len() as u64);
-        // What is left of one that was refused is for `drain`.
+        // The rest of a refused body is for `drain`.
         if read.is_ok() {
             self.body = Source::Taken;
         }
@@ -476,7 +476,7 @@ impl Request {
         let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return true;
         };
-        // This client sends a body only when it is told to go on, which an early answer does not.
+        // This client sends a body only after 100 Continue, which an early response does not send.
         let waits = self.header(&EXPECT);
         if !self.is_untaken && waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
             return true;

@@ -260,7 +260,7 @@ impl Room {
         if length <= self.covered {
             return Ok(());
         }
-        // Twice as much each time, so that it is asked for seldom.
+        // Twice as much each time, so that requests are rare.
         self.reach(length.max(self.covered * 2), MORE_WAIT_MAX)
             .await
     }
@@ -375,7 +375,7 @@ mod tests {
         let bodies = Bodies::new(64 << 20);
         let tiny = bodies.stream(Some(1000)).await.expect("there is room");
         let small = bodies.stream(Some(100 << 10)).await.expect("there is room");
-        // With what deflates each.
+        // With the state that deflates each.
         assert_eq!(bodies.used_bytes().0, (2 * 256 + 1 + 100) << 10);
         drop((tiny, small));
         assert_eq!(bodies.used_bytes().0, 0);

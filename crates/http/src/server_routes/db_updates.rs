@@ -67,7 +67,7 @@ fn all_changes(since: Since, kind: FeedKind, req: &Request) -> ChangesQuery {
     ChangesQuery {
         since,
         descending: kind == FeedKind::Normal && req.query.is_true("descending"),
-        // Counted here, since not every document need be an event.
+        // The limit is counted here, since not every document need be an event.
         limit: None,
         style: Style::MainOnly,
         include_docs: false,

@@ -175,7 +175,7 @@ fn wait(wish: Wish, is_gone: &Receiver<()>, mut tick: impl FnMut()) -> Result<()
         match is_gone.recv_timeout(left.min(TICK)) {
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(()),
             Err(RecvTimeoutError::Timeout) => tick(),
-            // Nobody reads this error.
+            // This error is never read.
             _ => return Err(ApiError::worker_failed("the client has gone")),
         }
     }

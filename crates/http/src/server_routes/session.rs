@@ -27,7 +27,7 @@ fn info(app: &App, req: &Request) -> Answer {
     }
     let handlers: Vec<&str> = app.node.auth.handlers().iter().map(|h| h.name()).collect();
     let mut info = json!({"authentication_handlers": handlers});
-    // Told only when it was configured, as in CouchDB.
+    // Returned only when it was configured, as in CouchDB.
     if let Some(db) = app.node.config.get("chttpd_auth", "authentication_db") {
         info["authentication_db"] = db.into();
     }

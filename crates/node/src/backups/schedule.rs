@@ -91,7 +91,8 @@ async fn one(backups: &Arc<Backups>, of: &Backup) -> One {
         // It may have a password in it, and is not repeated.
         Err(error) => return impossible(backups, "[backup] target", error.to_string()),
     };
-    // What the path was meant to go from, nobody knows: a server's working directory is chosen by whatever starts it.
+    // The base of a relative path is not known: the working directory is chosen by the program that
+    // starts the server.
     if !of.target.contains("://") && !of.target.starts_with('/') {
         let reason = "a directory must be named by its absolute path, or else by a URL";
         return impossible(backups, &of.target, reason.into());

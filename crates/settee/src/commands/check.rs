@@ -64,7 +64,7 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
             time_zone: languages.time_zone().to_owned(),
             languages: options.indexes.then_some(languages),
             begun: Box::new(move |watch| {
-                // Nobody looks where there is no terminal.
+                // Without a terminal the receiver is gone.
                 let _ = sender.send(watch);
             }),
         },
@@ -97,7 +97,8 @@ impl Shown {
                 if let Ok(watch) = watches.recv() {
                     while !seen.load(Relaxed) {
                         let mut err = std::io::stderr().lock();
-                        // The line is made anew from its beginning, and what is left of the last one is cleared.
+                        // The line is rewritten from its start, and the rest of the previous one is
+                        // cleared.
                         let _ = write!(err, "\r{}\x1b[K", line(&watch));
                         let _ = err.flush();
                         drop(err);
@@ -170,7 +171,7 @@ fn print_found(found: &Found, options: &StoreCheckOptions) {
 
 fn totals(t: &Totals) -> String {
     let documents = t.documents + t.deleted_documents;
-    // Of a small store it would tell how long it takes to begin.
+    // For a small store it would measure the start.
     let rate = match t.seconds < RATE_AFTER_S {
         true => String::new(),
         false => format!(": {:.0} documents a second", documents as f64 / t.seconds),

@@ -17,7 +17,7 @@ pub fn run(options: &HealthcheckOptions) -> Result<(), Failure> {
         let client = reqwest::Client::builder()
             .timeout(Duration::from_secs(options.timeout))
             .tls_danger_accept_invalid_certs(options.insecure)
-            // The server itself is asked, whatever proxy the environment names.
+            // Requests go to the server directly, whatever proxy the environment names.
             .no_proxy()
             .build();
         let mut request = client.map_err(Failure::new)?.get(url.clone());

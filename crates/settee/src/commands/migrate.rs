@@ -15,7 +15,7 @@ pub fn run(options: MigrateOptions) -> Result<(), Failure> {
     match (&options.to, &options.data) {
         (Some(to), _) => runtime()?.block_on(migrate(&options, to.clone())),
         (None, Some(data)) => into_directory(&options, data),
-        // clap asks for one of them.
+        // clap requires one of them.
         (None, None) => Err(Failure::usage("--to or --data is needed")),
     }
 }

@@ -40,7 +40,7 @@ fn save(options: &RepairOptions) -> Result<bool, Failure> {
     make_for_owner_of(&options.data, &options.new)?;
     let from = store_in(&options.data);
     let [unfinished, scratch] = UNFINISHED.map(|name| options.new.join(name));
-    // What one left that was interrupted is no store yet.
+    // The rest of an interrupted repair is not a store yet.
     for left in [&unfinished, &scratch] {
         if left.exists() {
             fs::remove_dir_all(left).map_err(|e| at(left, &e))?;

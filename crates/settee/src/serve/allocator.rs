@@ -46,8 +46,8 @@ pub fn keep_within(limit: u64) {
 
 /// Settings for a worker process for users' functions: they are many, and idle between calls.
 pub fn of_worker() {
-    // The worker soon forbids itself more threads. The one that gives memory back would try for ever, without a pause, to start
-    // the next one, where it is not root's.
+    // The worker soon forbids itself new threads. jemalloc's thread that returns memory would then
+    // retry for ever, without a pause, to start the next one, unless it runs as root.
     if let Err(error) = tikv_jemalloc_ctl::max_background_threads::write(1) {
         tracing::debug!(%error, "the allocator keeps its threads");
     }
@@ -56,7 +56,7 @@ pub fn of_worker() {
 
 /// Makes free memory return to the system soon.
 fn give_back_soon() {
-    // Those that threads get later, and those that are there.
+    // The settings of future threads, and of existing ones.
     let arenas: u32 = b"arenas.narenas\0".name().read().unwrap_or(0);
     let of_all = "arenas.dirty_decay_ms\0".to_owned();
     let of_each = (0..arenas).map(|n| format!("arena.{n}.dirty_decay_ms\0"));

@@ -72,7 +72,7 @@ impl Shared {
             }
             let next = written.map(|at| at + WRITE_EVERY);
             if let Some(next) = next.filter(|next| *next > Instant::now()) {
-                // Only the end is told of while there are lines.
+                // Only the end is signalled while there are lines.
                 while !waiting.is_over && !self.arrived.wait_until(&mut waiting, next).timed_out() {
                 }
             }
@@ -106,7 +106,7 @@ fn write_to(out: &mut impl Write, text: &[u8]) -> u64 {
             Ok(0) => break,
             Ok(n) => rest = &rest[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // Somebody else made the terminal or pipe one that does not wait.
+            // Another process made the terminal or pipe non-blocking.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(WRITE_EVERY),
             Err(_) => break,
         }

@@ -137,7 +137,7 @@ impl Accepting {
                 ("max", _, Ok(n)) => {
                     accepting.max = Some(usize::try_from(n).unwrap_or(usize::MAX).max(1));
                 }
-                // The default says this of one.
+                // This is the value of the default.
                 (_, "undefined", _) => {}
                 (name, ..) => tracing::warn!(
                     "[chttpd] server_options: {name} has no effect here: connections are accepted as they come"

@@ -44,7 +44,8 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
     let data = data_directory(&options, &config);
     let brokers = cluster::brokers(&config, &data)?;
-    // What can be refused without a data directory is, before there is one. A node learns its admins from the others.
+    // Everything that can be refused without a data directory is refused before it is created. A
+    // node gets its admins from the others.
     if brokers.is_none() {
         require_admin(&options, &config)?;
     }
@@ -273,7 +274,8 @@ fn warn_of_configuration(options: &ServeOptions, config: &Config) {
 /// Protects this process from others: from child processes by closing descriptors, from those of
 /// its user by making its memory unreadable.
 fn protect(config: &Config) {
-    // Before Linux 5.11 there is no such call. Workers close what they are given by themselves.
+    // Before Linux 5.11 this call does not exist. Workers also close inherited descriptors
+    // themselves.
     if let Err(error) = confine::keep_descriptors() {
         tracing::debug!(%error, "descriptors that the server was started with are inherited");
     }
@@ -340,7 +342,8 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
             .ok_or_else(|| Failure::usage("--set wants SECTION/KEY=VALUE"))?;
         set(section, key, value);
     }
-    // It wins over all that is set, and the configuration says so. A path that is not UTF-8 cannot be told.
+    // It overrides all other settings, and the configuration shows it. A path that is not UTF-8
+    // cannot be shown.
     if let Some(data) = options.data.as_deref().and_then(Path::to_str) {
         set("couchdb", "database_dir", data);
     }
@@ -429,7 +432,7 @@ fn ensure_admin(
         .mode(0o600)
         .open(&path)
         .and_then(|mut f| {
-            // One that is there keeps its mode otherwise.
+            // An existing file would keep its mode otherwise.
             f.set_permissions(std::fs::Permissions::from_mode(0o600))?;
             writeln!(f, "{password}")
         });
@@ -519,7 +522,7 @@ async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), 
 
 fn show_admin(password: &str, data: &Path) {
     let place = data.join("admin-password");
-    // What is printed goes to systemd's journal then, which more people read than the file.
+    // Output goes to systemd's journal then, which more people read than the file.
     if std::env::var_os("JOURNAL_STREAM").is_some() {
         println!(
             "Admin: {GENERATED_ADMIN}, with the password in {}",

@@ -158,7 +158,7 @@ impl Repeats {
             }
             let counted = state.recent.values().filter(|recent| recent.left_out > 0);
             match counted.map(|recent| recent.until).min() {
-                // Never at once: the text of one that is due may be yet to come.
+                // Never immediately: the text of a due one may follow.
                 Some(until) => {
                     let until = until.max(Instant::now() + Duration::from_millis(10));
                     self.changed.wait_until(&mut state, until);

@@ -140,7 +140,7 @@ impl HttpClient for Collector {
             let mut answer = client.execute(request).await?;
             let head = (answer.status(), std::mem::take(answer.headers_mut()));
             let mut body = Vec::new();
-            // Behind so much nobody looks for anything.
+            // Only the first part of a response is of interest.
             while let Some(piece) = answer.chunk().await?
                 && body.len() < ANSWER_BYTES_MAX
             {

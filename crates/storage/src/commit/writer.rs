@@ -200,7 +200,7 @@ impl Writer {
         if ops.is_empty() {
             return;
         }
-        // What the disk takes is counted apart, but not the copying of a long batch.
+        // Time for the disk is counted separately, but not the copying of a long batch.
         let mut disk = Duration::ZERO;
         let prepared = self.prepare(&ops);
         let written = prepared.and_then(|(mut batch, answers)| {

@@ -256,7 +256,7 @@ mod tests {
         let favourite = (fnv_64(0) % 1_000) as usize;
         let most = counts.iter().max().copied();
         assert_eq!(most, Some(counts[favourite]));
-        // Others fall on the same record now and then.
+        // Other records are sometimes mapped to the same one.
         let share = f64::from(counts[favourite]) / DRAWS as f64;
         let own = 1.0 / SCRAMBLED_ZETA;
         assert!(share >= own * 0.98 && share < own * 1.1, "{share}");

@@ -18,7 +18,7 @@ pub(super) struct Pool {
 impl Pool {
     /// A pool of `count` existing documents, to which some may be added.
     pub(super) fn new(keys: Keys, count: u64, grows: bool) -> Self {
-        // Nobody knows how many documents a run of some seconds inserts: room for a quarter more.
+        // The number of inserts of a run of some seconds is unknown: leave room for a quarter more.
         let growth = if grows { count / 4 } else { 0 };
         Self {
             chooser: Rc::new(RefCell::new(Chooser::new(keys, count, growth))),

@@ -173,7 +173,7 @@ pub(crate) async fn update(
     let mut done = Done::default();
     for _ in 0..TRIES_MAX {
         caller.require("GET", path, None).await?;
-        // The text that was read has `_id` and `_rev`, which is how CouchDB wants an update.
+        // The text that was read has `_id` and `_rev`, as CouchDB requires for an update.
         let mut document = std::mem::take(&mut caller.reply);
         if !change(&mut document) {
             let text = String::from_utf8_lossy(&document);

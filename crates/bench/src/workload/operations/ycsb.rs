@@ -105,7 +105,7 @@ impl Client {
             self.database
         );
         caller.require("GET", &path, None).await?;
-        // The record with which the range begins is there, so a range without documents is an error.
+        // The first record of the range exists, so a range without documents is an error.
         if memchr::memmem::find(&caller.reply, br#""field0":""#).is_none() {
             return Err(caller.refused("GET", &path, 200));
         }

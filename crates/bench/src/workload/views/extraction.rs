@@ -62,7 +62,7 @@ impl Sample {
         let emitted = documents.take(count as usize).filter(|document| {
             row.clear();
             let emitted = real(document, &mut lifted, &mut row).is_some();
-            // The rows must be made, though nobody reads them.
+            // The rows must be made, though they are never read.
             std::hint::black_box(&row);
             emitted
         });

@@ -97,7 +97,7 @@ impl Rows {
         let sizes = compacted_sizes(system, &database, &built.design).await?;
         let grown = folder_bytes(&folders).zip(before);
         self.note_sizes(&mut state.figures, &sizes, grown);
-        // Building before it is asked for would take the work out of the measured query.
+        // A build before the query would take the work out of the measured query.
         remove_design(system, &database, &built.design).await?;
         for index in [&mut state.large, &mut state.small] {
             let database = index.populated.database.clone();

@@ -54,7 +54,7 @@ impl Tasks {
                 connection = Connection::open(&system.target).await?;
             }
             let mut body = Vec::new();
-            // Progress is for people to look at: a poll that fails is left out.
+            // Progress is only for display: a failed poll is ignored.
             if connection.exchange(&request, &mut body).await.is_ok() {
                 let tasks = serde_json::from_slice(&body).unwrap_or_default();
                 bar.set_position(self.note(&tasks, database, design));

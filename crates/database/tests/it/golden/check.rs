@@ -121,7 +121,7 @@ fn flip_in_file(dir: &Path, rng: &mut Rng) -> Fault {
         .into_iter()
         .filter(|(_, len, _)| *len > 0)
         .collect();
-    // What the engine says of itself, and its options of the last time, are read by nobody.
+    // The engine's own statistics, and its options of the last run, are never read.
     files.retain(|(name, ..)| {
         !name.starts_with("LOG") && !name.starts_with("OPTIONS") && name != "IDENTITY"
     });
@@ -192,12 +192,12 @@ fn is_said_nowhere_else(k: Keyspace, key: &[u8], value: &[u8], at: usize) -> boo
             let row = Row::decode(seq, value).unwrap();
             let is_in_body =
                 matches!(row.body, Body::Inline(body) if at >= value.len() - body.len());
-            // What a change replaced, and which branch it was of, is of use while the summary is younger.
+            // The replaced change, and its branch, matter only while the summary is younger.
             is_in_body || row.winner_seq != seq || at < 4
         }
-        // An index that says that it has come less far is brought up again.
+        // An index that claims to be behind is updated again.
         Keyspace::Meta => matches!(key[0], b'd' | b'm'),
-        // What custom functions reduce to.
+        // Reductions of custom functions.
         Keyspace::IndexBlocks => true,
         _ => false,
     }

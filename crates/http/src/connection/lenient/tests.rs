@@ -53,7 +53,7 @@ fn read_pieces(pieces: VecDeque<Vec<u8>>, buf_len: usize) -> (Vec<u8>, bool) {
     let mut cx = Context::from_waker(Waker::noop());
     let (mut out, mut copied) = (Vec::new(), false);
     loop {
-        // What is in the reader's buffer already is not to be looked at.
+        // The previous contents of the reader's buffer must not be examined.
         let mut space = vec![b'"'; buf_len + 3];
         let mut buf = ReadBuf::new(&mut space);
         buf.put_slice(b"\"?<");

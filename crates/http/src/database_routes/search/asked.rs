@@ -76,7 +76,7 @@ impl Asked {
             },
             values: self.drilldown.iter().map(|(_, values)| values.len()).sum(),
             reads_texts: self.highlight_fields.is_some(),
-            // A limit that is none is refused later.
+            // An invalid limit is refused later.
             hits: self.limit.as_ref().and_then(Value::as_u64).unwrap_or(LIMIT) as usize,
             reads_docs: self.include_docs,
         }
@@ -134,7 +134,7 @@ impl Asked {
             ));
         }
         for (name, value) in body {
-            // What is not a boolean there is an unknown parameter.
+            // A value that is not a boolean counts as an unknown parameter.
             if name == "include_docs" && !value.is_boolean() {
                 continue;
             }
@@ -152,7 +152,7 @@ impl Asked {
             "limit" => self.limit = Some(value.clone()),
             "stale" => self.update &= value != "ok",
             "include_docs" => self.include_docs = value == &Value::Bool(true),
-            // Which copy of a shard is asked means nothing here.
+            // The choice of a shard's copy has no meaning here.
             "stable" if !value.is_boolean() => {
                 return Err(parse_error(format!("Invalid value for stable: {value}")));
             }

@@ -154,7 +154,8 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
             parts.reply(&req.answers, &attachment.content_type)
         }
     };
-    // CouchDB gives no ranges of what is stored gzipped, and says so. Asked for one all the same, it is given here.
+    // CouchDB does not support ranges of contents stored with gzip, and advertises that. A
+    // requested range is returned here all the same.
     let ranges_shown = match stored_gzipped && reply.status == 200 {
         true => "none",
         false => "bytes",
@@ -166,7 +167,7 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
     if let Some(policy) = req.settings.attachments_policy() {
         reply = reply
             .header(CONTENT_SECURITY_POLICY, policy)
-            // What was uploaded as text is not to be run as a page or a script.
+            // An uploaded text must not run as a page or a script.
             .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
     }
     Ok(reply)
@@ -297,7 +298,7 @@ async fn delete(req: &mut Request, access: &Access, id: &str, name: &str) -> Ans
     }
     let files = before.others(|other| other == name).collect();
     let written = edit(req, access, before, id, files).await?;
-    // As CouchDB: also when fewer replicas have it than asked for.
+    // As CouchDB: also when fewer replicas have it than requested.
     Ok(reply_of(written, 200))
 }
 
@@ -335,7 +336,7 @@ fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> 
         rev: Some(rev.clone()),
         ..ReadOptions::default()
     };
-    // What somebody is shown of it may be less than what it is.
+    // The user may see only a part of it, or nothing.
     if !matches!(access.db.read(id, &options)?, Read::Found(_)) {
         return Err(ApiError::missing_rev());
     }

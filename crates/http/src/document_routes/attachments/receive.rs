@@ -47,7 +47,7 @@ impl Events {
                 None => return Err(MultipartError::Truncated.into()),
             }
         }
-        // What comes after the closing delimiter says nothing.
+        // Bytes after the closing delimiter are ignored.
         while req.next_bytes().await?.is_some() {}
         Ok(None)
     }

@@ -61,7 +61,7 @@ impl Finding {
 
     /// Adds a command, or a setting, that fixes the problem.
     pub fn act(mut self, command: impl Into<String>) -> Finding {
-        // Names may have ends of lines in them, behind which a command of somebody else's could stand.
+        // Names may contain line breaks, followed by a command of an attacker.
         let command = command.into();
         self.act.push(command.replace(char::is_control, "\u{fffd}"));
         self

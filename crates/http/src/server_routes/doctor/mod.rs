@@ -37,7 +37,7 @@ pub async fn route(app: &App) -> Result<Reply, ApiError> {
     };
     let app = app.shared()?;
     let told = this_node::off_thread(move || {
-        // As long as it goes on, whether or not somebody waits for it.
+        // Held until it ends, whether or not a client waits for it.
         let _one = one;
         let began = Instant::now();
         let facts = gather::facts(&app, began, began + GATHERING_TIME_MAX);

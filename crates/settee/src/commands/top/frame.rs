@@ -240,7 +240,8 @@ fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRat
                 Some(was) if was.since == now.since => (*was).clone(),
                 // All of it happened since.
                 _ if now.since >= told_at => UseSums::default(),
-                // One that was not told before may have been used long ago: it counts from the next time on.
+                // An index that was not listed before may have been used long ago: it counts from
+                // the next time on.
                 _ => return None,
             };
             let rate = |to: u64, from: u64| to.saturating_sub(from) as f64 / interval;

@@ -118,7 +118,7 @@ async fn end_when_told() {
         let hang_up = signal(SignalKind::hangup())?;
         Ok((terminate, hang_up))
     });
-    // Without them the process ends at once, as any other.
+    // Without them the process ends immediately, as any other.
     let Ok((mut terminate, mut hang_up)) = signals else {
         return;
     };
@@ -127,7 +127,7 @@ async fn end_when_told() {
         _ = hang_up.recv() => {}
     }
     IS_OVER.store(true, Relaxed);
-    // Whoever waits for keys of a terminal that is gone may not come to look.
+    // The thread that waits for keys of a closed terminal may not notice the end.
     tokio::time::sleep(END_MAX).await;
     // It fails for a terminal that is gone.
     let _ = ratatui::try_restore();
@@ -162,7 +162,7 @@ async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<
                 Some(Err(e))
             }
             (Ok(now), was) => {
-                // Of a server that was started anew, sums begin anew.
+                // The sums of a restarted server begin again.
                 let was = was.filter(|was| was.started == now.started);
                 let frame = was.map(|was| Frame::between(&was, &now, shown.as_ref()));
                 before = Some(now);
@@ -231,7 +231,7 @@ fn print_table(tab: Tab, rows: &[Row]) {
 }
 
 fn on_screen(frames: &Frames) -> Result<(), Failure> {
-    // A server that refuses is told where the shell's prompt is, not on a screen that goes.
+    // A refusal is printed at the shell's prompt, not on a screen that disappears.
     let first = frames.next()?;
     let none = |why: String| {
         Failure::new(format!(
@@ -251,7 +251,7 @@ fn on_screen(frames: &Frames) -> Result<(), Failure> {
     let result = show(frames, &mut screen, &mut terminal);
     let restored = ratatui::try_restore().map_err(Failure::new);
     match IS_OVER.load(Relaxed) {
-        // Whatever failed, nobody is there to read it.
+        // After any failure the output is not read any more.
         true => Ok(()),
         false => result.and(restored),
     }

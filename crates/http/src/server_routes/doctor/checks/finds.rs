@@ -151,7 +151,7 @@ mod tests {
         };
         assert_eq!(of(None, 20, 100_000, 20), (1, 0));
         assert_eq!(of(index(), 20, 100_000, 20), (0, 1));
-        // Of a few documents, of which most are wanted, or once: nobody would act.
+        // For few documents, of which most match, or only once: not worth acting.
         assert_eq!(of(None, 20, 4_000, 20), (0, 0));
         assert_eq!(of(None, 20, 100_000, 50_000), (0, 0));
         assert_eq!(of(None, 1, 100_000, 1), (0, 0));

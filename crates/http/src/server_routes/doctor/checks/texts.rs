@@ -46,7 +46,7 @@ fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> 
 /// Indexes without a query.
 pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Finding> {
     let texts = design.texts.iter();
-    // One that fails may have been asked, and was not searched in: another check tells of it.
+    // One that fails may have been queried without a search: another check reports it.
     let fails = |text: &TextFacts| text.open.as_ref().is_some_and(|open| open.failures > 0);
     let unused = texts.filter(|text| text.is_built && text.was_used == Some(false) && !fails(text));
     let found = unused.map(|text| {
@@ -138,7 +138,7 @@ pub const TEXT_INDEXES: Check = Check {
 fn behind(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
     let open = text.open.as_ref()?;
     let is_looked_after = open.is_updating || open.is_update_due;
-    // Of one that fails another check tells.
+    // Another check reports failing ones.
     if open.pending < PENDING_MIN || is_looked_after || open.failures > 0 {
         return None;
     }

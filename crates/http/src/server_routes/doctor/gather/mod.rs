@@ -22,7 +22,7 @@ pub fn facts(app: &App, began: Instant, until: Instant) -> Facts {
     let first = waiting(app);
     let databases = databases::look(app, until);
     let operation = operation::look(app, until);
-    // What waits only once is a moment's.
+    // Work that waits in only one sample is momentary.
     std::thread::sleep(LOOKS_APART.saturating_sub(began.elapsed()));
     let second = waiting(app);
     let finds = app.node.databases.find_uses().into_iter();

@@ -50,7 +50,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
         auto_purge_is_dry: settings.couch_auto_purge_plugin.dry_run,
         backup_age: last_backup.map(|at| now.duration_since(at).unwrap_or_default()),
         backup_failure: backups.failed_since_success().and_then(|failed| {
-            // Who asks for one is told himself.
+            // The client of a requested backup gets its error.
             if !failed.is_scheduled {
                 return None;
             }
