@@ -351,8 +351,8 @@ impl Database {
         self.ending.live()
     }
 
-    /// Returns `found`, unless a shard that it was read from has been removed. Call it after a read
-    /// that found nothing: the shard may be about to be removed.
+    /// Returns `found` if the database still exists with these shards. Call it after a read that
+    /// found nothing: a shard that is being removed may have lost its rows already.
     pub(crate) fn if_live<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
         self.live().and(found)
     }

@@ -21,7 +21,7 @@ use telemetry::{State, take_long_turns};
 const LOOK_EVERY: Duration = Duration::from_secs(5);
 /// After 25 s without a write there is time for work that can wait.
 const QUIET_AFTER: Duration = Duration::from_secs(25);
-/// So little is written by the maintenance itself.
+/// The maintenance's own writes are at most this many bytes.
 const WRITES_OF_ITS_OWN: u64 = 4 << 10;
 /// Fewer superseded rows than this are not worth a compaction of their own.
 const SUPERSEDED_ROWS_MIN: u64 = 20_000;

@@ -258,8 +258,8 @@ async fn pass_on(
     Ok(Some(reply))
 }
 
-/// The extent of this server's knowledge of users; read it before authentication. `None` where
-/// there is no other server.
+/// How much of the users database is applied here, as the sum of its update seqs; read it before
+/// authentication. `None` for a server without a cluster.
 pub fn users_seen(app: &App) -> Option<u64> {
     app.node.member()?;
     let name = &app.node.settings().chttpd_auth.authentication_db;
@@ -268,8 +268,8 @@ pub fn users_seen(app: &App) -> Option<u64> {
     Some(app.node.databases.get(name).map_or(0, seq))
 }
 
-/// Whether other servers know more about users than `before`: a user who was not recognised may be
-/// known there.
+/// Whether the users database has changes after `before`: a user who was not recognised may be
+/// among them.
 pub async fn users_are_newer(app: &App, before: Option<u64>) -> bool {
     let (Some(member), Some(before)) = (app.node.member(), before) else {
         return false;

@@ -370,7 +370,7 @@ fn data_directory(options: &ServeOptions, config: &Config) -> PathBuf {
     }
 }
 
-/// The use of descriptors, once the limit has been raised as far as possible.
+/// Raises the limit of open files as far as possible, and plans the use of descriptors.
 fn descriptor_plan(is_member: bool) -> DescriptorPlan {
     raise_file_limit();
     let plan = DescriptorPlan::new(is_member);
