@@ -42,7 +42,7 @@ impl Sink for Vec<u8> {
 /// Counts the occurrences of a text in the body, across the borders of pieces.
 pub(crate) struct Occurrences {
     finder: memchr::memmem::Finder<'static>,
-    /// The last bytes of the former piece: one fewer than the needle has.
+    /// The last bytes of the previous piece: one fewer than the needle has.
     tail: Vec<u8>,
     pub(crate) count: u64,
     /// The text around the first occurrence.

@@ -19,7 +19,7 @@ const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
 /// of many turns is steadier than that of few. The cause is not known.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How long each turn of a round is, one after the other.
+/// The lengths of the turns of a round, in their order.
 struct Turns {
     left: Duration,
     each: Duration,

@@ -21,7 +21,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The usage of two watches one after the other.
+    /// The combined usage of two consecutive watches.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             processes_max: self.processes_max.max(other.processes_max),

@@ -47,7 +47,7 @@ pub struct Report {
     pub comparisons: Vec<Comparison>,
     /// The saved run that this one is compared with.
     pub against: Option<Against>,
-    /// Values of a setting or an option, one after the other.
+    /// The sweep over values of a setting or an option.
     pub sweep: Option<Sweep>,
     /// Events of the run, on the clock of [`Report::timeline`].
     pub events: Vec<Event>,

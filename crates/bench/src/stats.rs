@@ -28,7 +28,7 @@ const OUTSIDE: f64 = 0.05;
 /// Spread of a figure from one repeat to the next, as a share, that is taken for granted: latencies are whole microseconds,
 /// and values that are equal by that are not infinitely certain.
 const SPREAD_MIN: f64 = 0.005;
-/// The same values always give the same interval.
+/// Seed of the resampling: the same values always give the same interval.
 const SEED: u64 = 0x5e77ee;
 
 /// A value and its 95 % confidence interval.

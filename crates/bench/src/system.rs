@@ -121,7 +121,7 @@ impl System {
         self.pids.extend(pid);
     }
 
-    /// Sets how the timed loops that begin from now on send, on all nodes.
+    /// Sets the pace of the timed loops that start from now on, on all nodes.
     pub(crate) fn set_pace(&self, pace: Pace) {
         self.nodes.iter().for_each(|node| node.set_pace(pace));
     }

@@ -69,7 +69,7 @@ impl Target {
         self.pace.get()
     }
 
-    /// Sets how the timed loops that begin from now on send.
+    /// Sets the pace of the timed loops that start from now on.
     pub(crate) fn set_pace(&self, pace: Pace) {
         self.pace.set(pace);
     }

@@ -73,7 +73,7 @@ impl Events {
 /// The processes of one server between two samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds from the beginning of the run, of the later look.
+    /// Time of the sample's end, in seconds from the start of the run.
     pub at_s: f64,
     /// Processors used.
     pub cpu: f64,
@@ -90,7 +90,7 @@ pub struct Sample {
 /// The machine between two samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineSample {
-    /// Seconds from the beginning of the run, of the later look.
+    /// Time of the sample's end, in seconds from the start of the run.
     pub at_s: f64,
     /// Processors that processes used which do not belong to the run.
     pub others_cpu: f64,

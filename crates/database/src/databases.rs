@@ -120,7 +120,7 @@ pub struct NameRange {
 pub struct Stats {
     /// Edits that the commit queue took.
     pub document_writes: u64,
-    /// The same: each of them inserts a revision.
+    /// Inserted revisions: each edit inserts one, so this equals `document_writes`.
     pub document_inserts: u64,
     /// Requests that the commit queue took.
     pub commits: u64,
@@ -130,7 +130,7 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// Memory of the block cache, in bytes.
     pub block_cache_bytes: u64,
-    /// And the most that it may use.
+    /// Maximum size of the block cache, in bytes.
     pub block_cache_bytes_max: u64,
     /// Memory of recently read documents, in bytes.
     pub documents_bytes: u64,

@@ -10,7 +10,7 @@ use storage::Signature;
 
 use crate::opened::Opened;
 
-/// How often the keeper looks.
+/// Interval of the keeper's checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 /// After 512 opened databases the keeper checks the budget without waiting.
 const OPENED_BETWEEN: usize = 512;

@@ -25,8 +25,8 @@ pub(crate) fn too_many_leaves(max: Option<u64>) -> Outcome {
 }
 
 impl Database {
-    /// Divides edits that are about to be logged into those that would be a leaf too many and the others. The outcomes of
-    /// the former have gaps for the latter.
+    /// Divides edits that are about to be logged into those that would exceed the limit and the
+    /// others. The outcomes of the former have gaps for the latter.
     ///
     /// # Errors
     /// Errors of the store.

@@ -44,7 +44,7 @@ struct Work {
     running: Option<Arc<Job>>,
     /// Time of the last decision whether to reclaim the space of dropped data.
     reclaiming_unix_s: u64,
-    /// Databases written since the last look.
+    /// Databases written since the last check.
     written: Vec<Arc<str>>,
 }
 

@@ -112,7 +112,7 @@ pub struct TriedWrite {
     pub function: String,
     /// Its language.
     pub language: String,
-    /// The design document that the function's `require` looks in.
+    /// The design document in which the function's `require` finds modules.
     pub design: Option<Vec<u8>>,
     /// The new document.
     pub new: Vec<u8>,

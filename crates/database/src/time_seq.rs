@@ -56,7 +56,8 @@ impl Database {
         Ok(())
     }
 
-    /// Where each shard's changes since a time begin, at the latest; `ends` is where each one ends.
+    /// The seqs after which each shard's changes since a time come, or earlier ones; `ends` are the
+    /// shards' last seqs.
     pub(crate) fn seqs_since(&self, unix_s: u64, ends: &[u64]) -> Result<Vec<u64>, Error> {
         let shards = self.all_shards().iter().zip(ends);
         let found = shards.map(|(shard, &end)| match shard.time_seq()?.since(unix_s) {

@@ -66,7 +66,7 @@ impl ApiError {
         self
     }
 
-    /// Too many wait already; it may be otherwise in a moment.
+    /// Too many requests wait already; a retry may succeed.
     pub fn busy(reason: String) -> Self {
         let mut e = Self::new(503, "service_unavailable", reason);
         e.headers.push((RETRY_AFTER, HeaderValue::from_static("1")));

@@ -1,4 +1,4 @@
-//! When answers came: throughput before, and how it comes back after a fault.
+//! Times of responses: throughput before a fault, and its recovery.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;

@@ -9,7 +9,7 @@ use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests};
 use crate::system::{Part, Populated, System};
 
-/// The same request from every client, again and again.
+/// The same request from every client, repeatedly.
 pub(crate) fn repeat(request: Vec<u8>, units: u64) -> impl FnMut(usize) -> Requests {
     let request = Rc::new(request);
     move |_| {

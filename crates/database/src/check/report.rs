@@ -86,7 +86,7 @@ pub struct Totals {
     pub databases: u64,
     /// Documents that are not deleted.
     pub documents: u64,
-    /// And those that are.
+    /// Number of deleted documents.
     pub deleted_documents: u64,
     /// Indexes, one for each shard.
     pub indexes: u64,

@@ -55,7 +55,7 @@ pub struct FindIndex {
 #[derive(Default)]
 pub(crate) struct IndexesFound(Mutex<Option<(u64, Arc<Vec<FindIndex>>)>>);
 
-/// A query, and how it is answered.
+/// A query, and the plan of its execution.
 pub struct FindPlan {
     pub(crate) find: Arc<Find>,
     pub(crate) index: FindIndex,

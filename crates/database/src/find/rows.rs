@@ -57,7 +57,8 @@ pub struct FindAnswer {
     warnings: Vec<String>,
     nothing: bool,
     skip: u64,
-    /// Matches that are still to be found. Statistics count up to one match behind those that are given, as far as CouchDB looks.
+    /// Number of matches that are still to be found. Statistics count up to one match after the
+    /// returned ones, as in CouchDB.
     left: u64,
     looks_behind: bool,
     first: bool,

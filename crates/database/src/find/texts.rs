@@ -204,7 +204,7 @@ impl Hits {
     }
 }
 
-/// Whether a query looks for words alone.
+/// Whether a query consists only of words.
 fn is_plain(query: &Query) -> bool {
     match query {
         Query::All | Query::Term { .. } => true,

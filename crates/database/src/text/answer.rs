@@ -272,7 +272,7 @@ struct Highlighter<'a> {
     index: &'a TextIndex,
     asked: &'a TextHighlight,
     parsed: parsed::Query,
-    /// Parts of the query that look for many words.
+    /// Parts of the query that match many words.
     many: Vec<(parsed::Query, Likeness)>,
 }
 

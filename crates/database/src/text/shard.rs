@@ -1,4 +1,4 @@
-//! A text index over one shard, and how it is brought up to date.
+//! A text index over one shard, and its updates.
 //!
 //! The index is in a folder next to the store. **It claims only what the store has on disk**: the
 //! store's log is synced before the index commits, with the seq that it stands for. So after a

@@ -28,7 +28,7 @@ use crate::connection::seat::{Busy, Seat};
 use crate::metrics::ending::without_slow_lines;
 use crate::reply::{Body, StreamError};
 
-/// A connection or a request that waits for a place looks for one again after this time.
+/// Interval at which a waiting connection or request tries again to get a place.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
 /// Least time between two choices of connections to close, for newcomers of one kind: each examines
 /// all connections.

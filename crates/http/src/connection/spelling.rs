@@ -1,6 +1,6 @@
-//! Names of headers as CouchDB spells them. hyper writes them in lower case, which is legal; clients and scripts of proxies exist
-//! that look for `ETag`. Sizes of chunks are written in lower case too, as CouchDB does: scripts exist that split an answer at
-//! them.
+//! Names of headers as CouchDB spells them. hyper writes them in lower case, which is legal, but
+//! some clients and scripts of proxies search for `ETag`. Sizes of chunks are written in lower case
+//! too, as CouchDB does: some scripts split a response at them.
 //!
 //! hyper's own ways cost each answer more: it can write names in title case, letter by letter,
 //! which is wrong for `ETag`, or by a map for each answer. So the heads are respelled on their way

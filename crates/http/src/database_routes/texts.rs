@@ -224,7 +224,7 @@ pub async fn cleanup(
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-/// The words that an analyzer makes of a text.
+/// The words that an analyzer finds in a text.
 pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
     let tokens = blocking(move || {
         let tokens = analyzer.tokens(&text);

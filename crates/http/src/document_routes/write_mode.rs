@@ -52,7 +52,7 @@ impl WriteMode {
         }
     }
 
-    /// The same once it was written.
+    /// The mode after the write, which may have too few copies.
     #[must_use]
     pub fn once_written(self, timing: &WriteTiming) -> Self {
         WriteMode {

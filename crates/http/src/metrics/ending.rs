@@ -47,7 +47,7 @@ thread_local! {
 
 /// Runs `end`, which ends requests, without logging any of them as slow.
 pub fn without_slow_lines(end: impl FnOnce()) {
-    /// Also restores the thread's slow lines if `end` panics.
+    /// Restores the thread's slow lines, also if `end` panics.
     struct Restores;
     impl Drop for Restores {
         fn drop(&mut self) {

@@ -51,7 +51,7 @@ impl FeedKind {
     }
 }
 
-/// How long a live feed waits, and how it shows that it lives.
+/// Timeout and heartbeat of a live feed.
 #[derive(Clone, Copy)]
 pub struct FeedTimes {
     timeout: Option<Duration>,

@@ -92,7 +92,7 @@ impl http_body::Body for Body {
     }
 }
 
-/// Bytes in pieces, so that it is seen how far they are sent.
+/// Bytes in pieces, so that the progress of sending is visible.
 fn pieces_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, StreamError>> {
     futures_util::stream::iter(std::iter::from_fn(move || {
         let length = bytes.len().min(stream::CHUNK_BYTES);

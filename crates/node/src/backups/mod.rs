@@ -81,7 +81,7 @@ impl Running {
 /// The phase of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It looks for its target.
+    /// It connects to its target.
     Connecting,
     /// The store is written to files, which are then linked.
     Checkpoint,

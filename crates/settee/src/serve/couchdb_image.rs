@@ -11,7 +11,8 @@ pub const NO_ADMIN: &str = "there is no admin, and without one databases cannot 
   -e COUCHDB_USER_FILE=FILE -e COUCHDB_PASSWORD_FILE=FILE      the same, from files such as secrets
 or write a line `NAME = PASSWORD` under [admins] in local.ini or a file of local.d in the data directory.";
 
-/// The environment variables of settings that those of CouchDB's image stand for. `variable` looks one up.
+/// The settings that the environment variables of CouchDB's image define, as environment variables.
+/// `variable` returns one variable.
 ///
 /// # Errors
 ///

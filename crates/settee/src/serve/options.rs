@@ -88,7 +88,7 @@ pub fn javascript(
     }
 }
 
-/// Which query servers there are, and how they run.
+/// The configured query servers, and their options.
 ///
 /// As in CouchDB, Erlang must be enabled by `[native_query_servers] enable_erlang_query_server =
 /// true` or by the older `erlang = {couch_native_process, start_link, []}`, unless

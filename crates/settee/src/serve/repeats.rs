@@ -20,7 +20,7 @@ use tracing::{Event, Level};
 
 use super::lines::Lines;
 
-/// The same line is not written more often.
+/// Least time between two writes of the same line.
 const EVERY: Duration = Duration::from_secs(1);
 /// Different lines of one place in the code that are written within [`EVERY`].
 const DIFFERENT_MAX: u32 = 16;

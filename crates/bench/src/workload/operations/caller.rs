@@ -31,7 +31,7 @@ impl Caller {
         }
     }
 
-    /// Not connected yet.
+    /// A client that is not connected yet.
     pub(crate) fn new(target: &Rc<Target>) -> Self {
         Self {
             target: Rc::clone(target),

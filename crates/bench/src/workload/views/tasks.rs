@@ -1,4 +1,4 @@
-//! Index tasks as `_active_tasks` shows them while a build runs: how far, and how fast each.
+//! Index tasks as `_active_tasks` shows them during a build: progress and rate of each.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};

@@ -41,8 +41,8 @@ pub fn doc_reply(
     Ok(parts.reply(&req.answers, &content_type))
 }
 
-/// Appends a document's JSON with the wanted attachments' bytes in Base64. Those of attachments of up to `read_bytes_max` are
-/// read here, which blocks; others as the client takes them.
+/// Appends a document's JSON with the wanted attachments' bytes in Base64. Attachments of up to
+/// `read_bytes_max` are read here, which blocks; others as the client takes them.
 pub fn push_doc_json(
     db: &Database,
     doc: &ReadDoc,

@@ -95,7 +95,7 @@ pub struct Machine {
     pub resident_bytes: u64,
     /// See `resident_bytes`.
     pub memory_limit_bytes: u64,
-    /// Connections, and writes, that waited at two looks: the fewer of both.
+    /// Waiting connections, and waiting writes: the smaller number of two samples.
     pub waiting_connections: u64,
     /// See `waiting_connections`.
     pub waiting_commits: u64,

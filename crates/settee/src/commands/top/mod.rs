@@ -111,7 +111,7 @@ impl Server {
 /// Whether the process has to end, and the terminal must be restored.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Waits for a signal that ends the process, which the screen looks for.
+/// Waits for a signal that ends the process, and notifies the screen.
 async fn end_when_told() {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = signal(SignalKind::terminate()).and_then(|terminate| {
