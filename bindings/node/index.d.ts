@@ -39,7 +39,7 @@ export interface AttachmentStub {
  */
 export type DocumentIn = object | string | Buffer;
 
-/** A written document. */
+/** A document as it was written. */
 export interface Written {
   id: string;
   rev: string;
@@ -319,9 +319,9 @@ export class Database {
   put(document: DocumentIn, options?: WriteOptions): Promise<Written>;
   /** Deletes a document. */
   delete(id: string, rev: string, options?: WriteOptions): Promise<Written>;
-  /** Writes documents in one commit, and returns the outcome of each, in their order. */
+  /** Writes documents in one commit, and answers what became of each, in their order. */
   bulk(documents: DocumentIn[], options?: WriteOptions): Promise<Outcome[]>;
-  /** Writes many documents, in batches. */
+  /** Writes many documents, as they come. */
   load(
     documents: Iterable<DocumentIn> | AsyncIterable<DocumentIn>,
     options?: LoadOptions,

@@ -33,9 +33,8 @@ pub struct GlobalChangesOptions {
 }
 
 impl Databases {
-    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes the pending
-    /// events. Events of the last moments before a crash are lost, except for created and deleted
-    /// databases, which are detected here.
+    /// Keeps `_global_changes`, while it exists, until `stop` resolves; then writes what is left. Events of the last
+    /// moments before a crash are lost, except for databases created and deleted, which are found out here.
     pub async fn keep_global_changes(
         self: Arc<Self>,
         options: GlobalChangesOptions,

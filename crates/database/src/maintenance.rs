@@ -144,8 +144,7 @@ impl Maintenance {
 
     /// Queues its compaction if writes have made that due.
     pub fn look_at(&self, db: &Arc<Database>) {
-        // This reads the store, and the writer thread, which notifies of writes, must not wait for
-        // it.
+        // It reads the store, which the writer, who tells of writes, must not wait for.
         if db.take_written() && self.auto_compact && is_due(db) {
             self.compact(db);
         }

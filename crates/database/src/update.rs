@@ -174,7 +174,7 @@ impl Database {
         durability: Durability,
     ) -> Result<(Vec<Outcome>, WriteTiming), Error> {
         let (edits, unresolved) = split(self.refuse_overflows(resolved, mode)?);
-        // Read before validation: if they change meanwhile, the order of edits detects that.
+        // Found before they are asked: if they are others meanwhile, whoever orders the edits notices.
         let designs = match self.is_ordered() {
             true => Some(self.designs_hash()?),
             false => None,

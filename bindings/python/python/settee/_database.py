@@ -131,8 +131,8 @@ class Database:
         new_edits: bool = True,
         delayed: bool = False,
     ) -> list[dict[str, Any]]:
-        """Writes documents in one commit, and returns the outcome of each, in their order: `ok`, `id` and `rev`, or `id`, `error` and
-        `reason`. Raises `BadRequest` if one of them is invalid: then none is written."""
+        """Writes documents in one commit, and answers what became of each, in their order: `ok`, `id` and `rev`, or `id`, `error` and
+        `reason`. Raises `BadRequest` when one of them is no document: then none is written."""
         outcomes: list[dict[str, Any]] = loads(self._native.bulk(docs, _writes(new_edits, delayed)))
         return outcomes
 
@@ -145,7 +145,7 @@ class Database:
         delayed: bool = False,
         progress: Callable[[int], object] | None = None,
     ) -> Loaded:
-        """Writes many documents, in commits of `batch`.
+        """Writes many documents, as they come, in commits of `batch`.
 
         progress: called after each commit with the number of documents done. An exception of it, or of `docs`, ends the load: earlier
         commits remain.

@@ -33,7 +33,7 @@ pub(crate) trait Upkept: Send + Sync {
     fn database(&self) -> &Arc<str>;
     /// The design document's id.
     fn design(&self) -> &str;
-    /// Its name among those of its design document, if it has one.
+    /// Its name among those of its design document, if it has one of its own.
     fn index(&self) -> Option<&str> {
         None
     }

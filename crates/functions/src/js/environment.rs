@@ -242,8 +242,8 @@ impl<'js> Entered<'_, 'js> {
         self.is_true(&self.prelude(Prelude::IsVerbatim, [function])?)
     }
 
-    /// Makes regular expressions remember their last match, if one of these texts names it. Returns
-    /// whether it does: calls then leave state behind.
+    /// Has regular expressions remember their last match, if one of these texts names it. Returns
+    /// whether it does: calls then leave something behind.
     pub fn keep_matches<'t>(
         &self,
         texts: impl IntoIterator<Item = &'t str>,

@@ -142,7 +142,7 @@ pub fn keys_with_range() -> ApiError {
     ApiError::query_parse("`keys` is incompatible with `key`, `start_key` and `end_key`")
 }
 
-/// The limit that means "no limit" in CouchDB, and so the highest one.
+/// The limit that stands for none in CouchDB, and so the highest one.
 const LIMIT_NONE: u64 = i64::MAX as u64;
 
 /// Refuses a `limit` beyond the configured one, which also applies to a request without a limit.

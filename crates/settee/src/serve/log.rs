@@ -33,8 +33,8 @@ impl Logging {
     }
 }
 
-/// Logs go through a separate thread, so that a slow terminal slows no request. It writes the
-/// remaining lines when the guard is dropped.
+/// Logs go through a thread of their own, so that a slow terminal slows no request. It writes what is left when the guard is
+/// dropped.
 pub fn start(settings: &Log) -> Result<Logging, Failure> {
     let (writer, guard) = match settings.writer {
         LogWriter::File => Lines::start(open(settings, "file", &settings.file)?),

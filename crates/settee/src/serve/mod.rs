@@ -44,8 +44,7 @@ pub fn run(options: ServeOptions) -> Result<(), Failure> {
     let config = load_config(&options)?;
     let data = data_directory(&options, &config);
     let brokers = cluster::brokers(&config, &data)?;
-    // Everything that can be refused without a data directory is refused before it is created. A
-    // node gets its admins from the others.
+    // What can be refused without a data directory is, before there is one. A node learns its admins from the others.
     if brokers.is_none() {
         require_admin(&options, &config)?;
     }

@@ -24,7 +24,7 @@ pub const RANDOM_IDS: Check = Check {
             IN_ORDER_PERCENT.end()
         )
     },
-    why: "over HTTP they are written as fast as others (in CouchDB 4 times slower), but they do not compress: about 46 more bytes per document on disk",
+    why: "over HTTP they are written as fast as others here (in CouchDB 4 times slower), but they do not compress: about 46 bytes a document more on disk",
     look: |facts| {
         let random = facts.databases.all.iter().filter_map(|db| {
             let sample = &db.sample;
@@ -33,7 +33,7 @@ pub const RANDOM_IDS: Check = Check {
                 && sample.pairs >= PAIRS_MIN
                 && IN_ORDER_PERCENT.contains(&in_order);
             let says = format!(
-                "{in_order} % of the latest {} new documents have a greater id than the document before: no order. For {} documents this takes about {} of disk",
+                "of the latest {} new documents {in_order} % have an id above that of the one before: no order. With {} documents that is about {} of disk",
                 sample.pairs + 1,
                 db.documents,
                 bytes(db.documents * RANDOM_ID_BYTES)
