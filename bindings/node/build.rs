@@ -1,4 +1,4 @@
-//! Tells the linker that Node has the symbols.
+//! Lets the linker accept that Node has the symbols.
 
 fn main() {
     napi_build::setup();

@@ -7,10 +7,10 @@ import type { Readable, Writable } from "node:stream";
 /** The version of the package. */
 export const version: string;
 
-/** A value as JSON has it. */
+/** A JSON value. */
 export type Json = null | boolean | number | string | Json[] | { [name: string]: Json };
 
-/** What a document has besides what you put into it. */
+/** Members that the database adds to a document. */
 export interface Meta {
   _id: string;
   _rev: string;
@@ -23,7 +23,7 @@ export interface Meta {
   _attachments?: Record<string, AttachmentStub>;
 }
 
-/** What a document tells of an attachment. */
+/** A document's description of an attachment. */
 export interface AttachmentStub {
   content_type: string;
   revpos: number;
@@ -34,8 +34,8 @@ export interface AttachmentStub {
 }
 
 /**
- * A document to be written: an object, or its JSON text, which is taken as it is. NaN, infinities, BigInts and functions in an object are
- * refused by a TypeError. JavaScript writes `1.0` as `1`, and rounds integers beyond 2^53 when it reads them: text keeps both.
+ * A document to write: an object, or its JSON text, which is stored unchanged. NaN, infinities, BigInts and functions in an object are
+ * refused with a TypeError. JavaScript writes `1.0` as `1`, and rounds integers beyond 2^53 when it reads them: text keeps both.
  */
 export type DocumentIn = object | string | Buffer;
 
@@ -45,7 +45,7 @@ export interface Written {
   rev: string;
 }
 
-/** What became of a document of a bulk. */
+/** The outcome of one document of a bulk. */
 export interface Outcome {
   id: string;
   ok?: true;
@@ -54,9 +54,9 @@ export interface Outcome {
   reason?: string;
 }
 
-/** What the database refused, or what failed, in CouchDB's words. */
+/** A refusal or a failure, with CouchDB's error names. */
 export class SetteeError extends Error {
-  /** What the server would answer: 404, 409, 412, … */
+  /** The HTTP status that a server would return: 404, 409, 412, … */
   readonly status: number;
   /** A word for programs: `not_found`, `conflict`. */
   readonly error: string;
@@ -65,29 +65,29 @@ export class SetteeError extends Error {
 }
 
 export interface OpenOptions {
-  /** Make the directory when it is not there; true unless it is said. */
+  /** Create the directory if it does not exist; true by default. */
   create?: boolean;
-  /** Shards of a new database; 2 unless it is said. */
+  /** Shards of a new database; 2 by default. */
   q?: number;
-  /** Memory for blocks of files that were read, in bytes (256 MiB). */
+  /** Memory for recently read blocks of files, in bytes (256 MiB). */
   cacheBytes?: number;
-  /** Memory for documents that were read lately, in bytes (128 MiB). */
+  /** Memory for recently read documents, in bytes (128 MiB). */
   documentsBytes?: number;
-  /** Memory for what is not yet in files, in bytes (96 MiB). */
+  /** Memory for writes that are not in files yet, in bytes (96 MiB). */
   writeBuffersBytes?: number;
   /** Memory for the rows of index builds, in bytes (256 MiB). */
   indexBuildsBytes?: number;
-  /** Memory for rows of indexes that are read often, in bytes (64 MiB). */
+  /** Memory for frequently read rows of indexes, in bytes (64 MiB). */
   indexRowsBytes?: number;
-  /** Keep indexes up before anybody asks; true unless it is said. */
+  /** Update indexes in the background, before queries need them; true by default. */
   backgroundIndexing?: boolean;
-  /** Compact by itself; true unless it is said. */
+  /** Compact automatically; true by default. */
   autoCompact?: boolean;
-  /** Keep what is before the damage of a log, and lose what follows. */
+  /** Open a store with a damaged log: keep the writes before the damage, and lose later ones. */
   acceptDamagedLog?: boolean;
   /** How the JavaScript of design documents runs. */
   functions?: {
-    /** The program `settee`, which then runs it in processes of their own. */
+    /** The program `settee`: JavaScript then runs in separate processes. */
     program?: string;
     /** Time for one document, in milliseconds (5000). */
     timeLimitMs?: number;
@@ -97,37 +97,37 @@ export interface OpenOptions {
 }
 
 /**
- * Opens a directory of databases. It is refused with 423 `in_use` when it is open already, in this process or another. That of a server's data may
- * be opened too, while the server does not run.
+ * Opens a directory of databases. Fails with 423 `in_use` when it is open already, in this process or another. The data directory of a server may
+ * be opened while the server does not run.
  */
 export function open(path: string, options?: OpenOptions): Promise<Directory>;
 
 /** An open directory. */
 export class Directory {
   private constructor();
-  /** Where the store is. */
+  /** Path of the directory. */
   readonly path: string;
   /** Whether it was closed. */
   readonly closed: boolean;
   /** Names of databases, in their order. */
   names(): Promise<string[]>;
-  /** Whether there is a database of this name. */
+  /** Whether a database of this name exists. */
   has(name: string): Promise<boolean>;
-  /** The database of this name; 404 when there is none. */
+  /** Returns the database of this name; 404 if it does not exist. */
   database(name: string): Promise<Database>;
-  /** Makes a database; 412 `file_exists` when there is one, unless `existOk`. */
+  /** Creates a database; 412 `file_exists` if it exists already, unless `existOk`. */
   create(name: string, options?: { q?: number; partitioned?: boolean; existOk?: boolean }): Promise<Database>;
   /** Deletes a database. */
   delete(name: string): Promise<void>;
-  /** Compactions and index builds under way, as of `/_active_tasks`. */
+  /** Running compactions and index builds, as in `/_active_tasks`. */
   tasks(): Promise<Record<string, Json>[]>;
-  /** Ends what is under way, writes what is queued, and lets go of the directory. A second time does nothing. */
+  /** Stops background work, writes queued changes, and closes the directory. A second call does nothing. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
 export interface GetOptions {
-  /** This revision in place of the winning one. */
+  /** This revision instead of the winning one. */
   rev?: string;
   /** The leaf that `rev` has become. */
   latest?: boolean;
@@ -141,22 +141,22 @@ export interface GetOptions {
 }
 
 export interface WriteOptions {
-  /** False for revisions that come with their ids, as from a replicator. */
+  /** False stores revisions with their own ids, as a replicator does. */
   newEdits?: boolean;
-  /** Acknowledge at once; it is on the disk within a second. */
+  /** Acknowledge immediately; the write is on disk within a second. */
   delayed?: boolean;
 }
 
-/** How far a long job has come. */
+/** Progress of a long job. */
 export interface Progress {
   done: number;
   total: number;
 }
 
 export interface LoadOptions extends WriteOptions {
-  /** Documents of one commit; 1000 unless it is said. */
+  /** Documents per commit; 1000 by default. */
   batch?: number;
-  /** Ends the load between two commits: what was done before stays. */
+  /** Ends the load between two commits: earlier commits remain. */
   signal?: AbortSignal;
   /** Called after each commit with the number of documents done. */
   onProgress?: (progress: { done: number }) => void;
@@ -183,10 +183,10 @@ export interface AllDocsOptions extends RangeOptions<string> {
   only?: "_design_docs" | "_local_docs";
 }
 
-/** Ends the waiting for an index, which is built on until the directory is closed. */
+/** Waiting for an index. If the wait ends early, the build continues until the directory is closed. */
 export interface Waiting {
   signal?: AbortSignal;
-  /** Called now and then with changes done and their number while the index is built. */
+  /** Called periodically during the build with the number of processed changes and their total. */
   onProgress?: (progress: Progress) => void;
 }
 
@@ -196,14 +196,14 @@ export interface ViewOptions extends RangeOptions<unknown>, Waiting {
   reduce?: boolean;
   group?: boolean;
   group_level?: number;
-  /** False for the index as it is, "lazy" to bring it up to date afterwards. */
+  /** False reads the index without updating it, "lazy" updates it afterwards. */
   update?: boolean | "lazy";
 }
 
 export interface FindOptions {
   fields?: string[];
   sort?: (string | Record<string, "asc" | "desc">)[];
-  /** All that match, unless it is said. */
+  /** Unlimited by default. */
   limit?: number;
   skip?: number;
   use_index?: string | [string, string];
@@ -216,11 +216,11 @@ export interface FindOptions {
 }
 
 export interface ChangesOptions {
-  /** A `seq` to go on behind, or "now". */
+  /** A `seq` to resume after, or "now". */
   since?: string;
-  /** Wait for what comes. */
+  /** Wait for new changes. */
   live?: boolean;
-  /** But no longer than so many milliseconds for the next. Iterated again it goes on. */
+  /** Longest wait for the next change, in milliseconds. Iterate again to continue. */
   timeout?: number;
   limit?: number;
   descending?: boolean;
@@ -234,7 +234,7 @@ export interface ChangesOptions {
   fields?: string[];
   /** Only changes of design documents. */
   design?: boolean;
-  /** Ends the waiting. */
+  /** Ends the wait. */
   signal?: AbortSignal;
 }
 
@@ -257,31 +257,31 @@ export interface Change<Doc = any> {
 }
 
 interface Cursor<T> extends AsyncIterableIterator<T> {
-  /** All that are left. */
+  /** The remaining items. */
   toArray(): Promise<T[]>;
-  /** Lets go of its snapshot; who iterates to the end, or leaves a `for await`, need not. */
+  /** Releases its snapshot; not needed after iterating to the end, or after leaving a `for await`. */
   close(): Promise<void>;
   [Symbol.asyncDispose](): Promise<void>;
 }
 
-/** Rows from one snapshot, read as they are asked for: each is given once. */
+/** Rows from one snapshot, read on demand: each is returned once. */
 export interface Rows<T = Row> extends Cursor<T> {
-  /** Rows of all of the view or database; not of reductions and queries. */
+  /** Number of all rows of the view or database; undefined for reductions and queries. */
   readonly totalRows: number | undefined;
-  /** Rows before the first one. */
+  /** Number of rows before the first one. */
   readonly offset: number | undefined;
-  /** The update seq that the rows stand for, when it was asked for. */
+  /** The update seq of the rows, if it was requested. */
   readonly updateSeq: string | undefined;
-  /** What is known once all rows were given: of a query `bookmark`, `warning`, `execution_stats`. */
+  /** Members that are known after the last row: for a query `bookmark`, `warning`, `execution_stats`. */
   tail(): Promise<Record<string, Json>>;
 }
 export const Rows: { readonly prototype: Rows };
 
-/** Changes; a feed that is `live` waits for what comes. */
+/** Changes; a `live` feed waits for new ones. */
 export interface Changes<T = Change> extends Cursor<T> {
   /** In milliseconds; may be changed at any time. */
   timeout: number | undefined;
-  /** The seq to go on from later: behind the rows that were read from the database. Each row has its own, `seq`. */
+  /** The seq to resume from later: after the rows that were read from the database. Each row has its own, `seq`. */
   lastSeq(): Promise<string>;
 }
 export const Changes: { readonly prototype: Changes };
@@ -289,33 +289,33 @@ export const Changes: { readonly prototype: Changes };
 /** An attachment as a stream. */
 export interface AttachmentReader extends Readable {
   readonly contentType: string;
-  /** Bytes of the whole. */
+  /** Bytes of the whole attachment. */
   readonly length: number;
   readonly digest: string;
 }
 
-/** A stream that becomes an attachment when it is ended; destroyed before, it leaves nothing. */
+/** A stream that becomes an attachment when it is ended; if it is destroyed before, nothing is written. */
 export interface AttachmentWriter extends Writable {
-  /** The document as it was written, once the stream has finished. */
+  /** The written document, once the stream has finished. */
   readonly written: Written | undefined;
 }
 
 type Raw = { raw: true };
 type Parsed = { raw?: false };
 
-/** A database. With `raw: true` documents and rows are JSON text in place of values. */
+/** A database. With `raw: true` documents and rows are JSON text instead of values. */
 export class Database {
   private constructor();
   readonly name: string;
-  /** Counts and sizes, as of `GET /{db}`. */
+  /** Counts and sizes, as in `GET /{db}`. */
   info(): Promise<Record<string, Json> & { doc_count: number; doc_del_count: number; update_seq: string }>;
   /** Starts a compaction in the background. */
   compact(): Promise<void>;
 
-  /** A document; 404 `not_found` when there is none. */
+  /** Reads a document; 404 `not_found` if it does not exist. */
   get<T = Record<string, any>>(id: string, options?: GetOptions & Parsed): Promise<T & Meta>;
   get(id: string, options: GetOptions & Raw): Promise<string>;
-  /** Writes a document. One without `_id` is given one; one that is there needs its `_rev`, or it is a 409 `conflict`. */
+  /** Writes a document. Without `_id` it gets a new id; an existing document needs its `_rev`, or the write fails with 409 `conflict`. */
   put(document: DocumentIn, options?: WriteOptions): Promise<Written>;
   /** Deletes a document. */
   delete(id: string, rev: string, options?: WriteOptions): Promise<Written>;
@@ -330,35 +330,35 @@ export class Database {
   /** Documents by id. */
   allDocs<Doc = any>(options?: AllDocsOptions & Parsed): Promise<Rows<Row<{ rev: string; deleted?: true }, Doc>>>;
   allDocs(options: AllDocsOptions & Raw): Promise<Rows<string>>;
-  /** Rows of a view, whose index is brought up to date first. */
+  /** Rows of a view. Updates its index first. */
   view<Value = any, Doc = any>(design: string, view: string, options?: ViewOptions & Parsed): Promise<Rows<Row<Value, Doc>>>;
   view(design: string, view: string, options: ViewOptions & Raw): Promise<Rows<string>>;
-  /** Brings the index of a design document up to date. */
+  /** Updates the index of a design document. */
   buildIndex(design: string, options?: Waiting): Promise<void>;
 
-  /** Documents that match, as of `_find`, read as they are asked for. With `aggregate` the rows are groups. */
+  /** Matching documents, as in `_find`, read on demand. With `aggregate` the rows are groups. */
   find<T = Record<string, any>>(
     selector: object,
     options?: FindOptions & Parsed & { signal?: AbortSignal },
   ): Promise<Rows<T>>;
   find(selector: object, options: FindOptions & Raw & { signal?: AbortSignal }): Promise<Rows<string>>;
-  /** Which index would answer a query, as of `_explain`. */
+  /** The index that a query would use, as in `_explain`. */
   explain(selector: object, options?: FindOptions): Promise<Record<string, Json>>;
-  /** The indexes of queries, that of all documents first. */
+  /** The indexes for queries; the index of all documents comes first. */
   indexes(): Promise<Record<string, Json>[]>;
-  /** Makes an index of queries, unless it is there. */
+  /** Creates an index for queries, unless it exists. */
   createIndex(
     fields: (string | Record<string, "asc" | "desc">)[],
     options?: { name?: string; ddoc?: string; partitioned?: boolean; partial_filter_selector?: object },
   ): Promise<{ result: "created" | "exists"; id: string; name: string }>;
-  /** Deletes an index of queries. */
+  /** Deletes an index for queries. */
   deleteIndex(ddoc: string, name: string): Promise<void>;
 
-  /** Changes, each document once, at its newest one. */
+  /** Changes: each document once, at its newest change. */
   changes<Doc = any>(options?: ChangesOptions & Parsed): Promise<Changes<Change<Doc>>>;
   changes(options: ChangesOptions & Raw): Promise<Changes<string>>;
 
-  /** An attachment as a stream; `start` and `end` are those of a range of its bytes. */
+  /** An attachment as a stream; `start` and `end` select a range of its bytes. */
   openAttachment(
     id: string,
     name: string,
@@ -366,7 +366,7 @@ export class Database {
   ): Promise<AttachmentReader>;
   /** A stream that becomes an attachment of the revision `rev` of a document, or of a new document. */
   createAttachment(id: string, name: string, options?: { rev?: string; contentType?: string }): Promise<AttachmentWriter>;
-  /** Writes an attachment: bytes, text, or what a stream gives. */
+  /** Writes an attachment: bytes, text, or the contents of a stream. */
   putAttachment(
     id: string,
     name: string,

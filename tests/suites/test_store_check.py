@@ -139,7 +139,7 @@ def test_planted_rows(ctx):
         ("a record that is none", [("by_id", rocks.id_key(shard, "doc-00121"), b"\x01")], "a record cannot be read", "doc-00121"),
         ("a marker added", [("superseded", rocks.seq_key(shard, 130), b"")], "marked as replaced", "doc-00129"),
         ("a marker removed", [("superseded", rocks.seq_key(shard, 3), None)], "whose record does not name it", "doc-00002"),
-        ("a long body removed", [("bodies", rocks.seq_key(shard, 301), None)], "a long body is gone", "long-0"),
+        ("a long body removed", [("bodies", rocks.seq_key(shard, 301), None)], "a long body is missing", "long-0"),
         ("counters that are none", [("default", meta, b"\x07")], "the counters cannot be read", None),
         ("counters off by one", [("default", meta, counters(first_after))], "a counter is wrong", None),
         ("a database's record removed", [("default", b"dkept", None)], "rows are of no database", None),
@@ -178,7 +178,7 @@ def index_and_attachment(ctx, source):
     harmed = copy_of(ctx, source, "harmed")
     operations = [("attachments", shard.to_bytes(4, "big") + b"c" + n.to_bytes(8, "big") + bytes(4), None) for n in range(1, 600)]
     rocks.plant(store_of_data(harmed), *operations)
-    named(ctx, harmed, "the bytes of an attachment removed", "the bytes of a content are gone", "attached")
+    named(ctx, harmed, "the bytes of an attachment removed", "the bytes of a content are missing", "attached")
     harmed = copy_of(ctx, source, "harmed")
     operations = [("attachments", key, b"other bytes") for _, key, _ in operations]
     rocks.plant(store_of_data(harmed), *operations)

@@ -31,7 +31,7 @@ class AttachmentReader extends Readable {
   }
 }
 
-/** A stream that becomes an attachment when it is ended; destroyed before, it leaves nothing. */
+/** A stream that becomes an attachment when it is ended; if it is destroyed before, nothing is written. */
 class AttachmentWriter extends Writable {
   #native;
   #written;
@@ -41,7 +41,7 @@ class AttachmentWriter extends Writable {
     this.#native = native;
   }
 
-  /** The document as it was written, once the stream has finished. */
+  /** The written document, once the stream has finished. */
   get written() {
     return this.#written;
   }

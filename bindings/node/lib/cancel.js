@@ -3,10 +3,10 @@
 const native = require("../settee.node");
 const { call } = require("./errors.js");
 
-// How often who asked is told of progress.
+// Interval at which progress is reported.
 const TELL_EVERY_MS = 100;
 
-/** Work that an AbortSignal ends, or one of several. `start` gets the number by which the compiled part knows it. */
+/** Work that an AbortSignal ends, or one of several. `start` gets its number in the compiled part. */
 async function cancellable(signal, start) {
   const signals = [signal].flat().filter(Boolean);
   if (signals.length === 0) return call(start(0));
@@ -25,7 +25,7 @@ async function cancellable(signal, start) {
   }
 }
 
-/** Work that tells how far it has come. What `tell` throws ends the waiting. */
+/** Work that reports its progress. An exception of `tell` ends the wait. */
 async function telling(look, tell, signal, start) {
   if (!tell) return cancellable(signal, start);
   const thrown = new AbortController();

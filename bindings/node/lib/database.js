@@ -11,7 +11,7 @@ const { Changes, Rows } = require("./rows.js");
 
 const NOT_ASKED = ["raw", "signal", "onProgress"];
 
-/** How writes are asked for. */
+/** The options of writes. */
 function writes(options) {
   if (!options) return "";
   return optionsText({ new_edits: options.newEdits, delayed: options.delayed });
@@ -158,7 +158,7 @@ class Database {
   }
 }
 
-/** What follows the first member of an object: the members of this text, and its end. */
+/** The text after the first member of an object: the members of this text, and its end. */
 function members(said) {
   return said === "" ? "}" : `,${said.slice(1)}`;
 }

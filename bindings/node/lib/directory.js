@@ -6,7 +6,7 @@ const { Database } = require("./database.js");
 const { optionsText } = require("./json.js");
 const { asyncDispose } = require("./rows.js");
 
-// A directory that is open when the process ends is closed first: what was written without waiting for the disk is there then.
+// A directory that is open when the process ends is closed first, so that writes that did not wait for the disk are not lost.
 const openDirectories = new Set();
 
 process.on("exit", () => {
@@ -14,7 +14,7 @@ process.on("exit", () => {
     try {
       directory.closeNow();
     } catch {
-      // It is too late to tell anybody.
+      // It is too late to report it.
     }
   }
 });
@@ -37,7 +37,7 @@ const NAMES_OF_FUNCTIONS = {
   memoryLimitBytes: "memory_limit_bytes",
 };
 
-/** The same options by the names that the compiled part knows. */
+/** The options with their names in the compiled part. */
 function renamed(options, names) {
   const said = {};
   for (const [name, value] of Object.entries(options ?? {})) {

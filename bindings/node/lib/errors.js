@@ -1,6 +1,6 @@
 "use strict";
 
-/** What the database refused, or what failed, in CouchDB's words. */
+/** A refusal or a failure, with CouchDB's error names. */
 class SetteeError extends Error {
   constructor(status, error, reason) {
     super(`${error}: ${reason}`);
@@ -11,7 +11,7 @@ class SetteeError extends Error {
   }
 }
 
-/** The exception for one of the compiled part, whose message has the words on lines of their own. */
+/** The exception for one of the compiled part, whose message has one value per line. */
 function converted(failure) {
   const message = failure instanceof Error ? failure.message : "";
   if (!message.startsWith("settee\n")) return failure;
@@ -19,7 +19,7 @@ function converted(failure) {
   return new SetteeError(Number(status), error, reason.join("\n"));
 }
 
-/** What the compiled part answers, or its exception. */
+/** The result of the compiled part, or its exception. */
 async function call(work) {
   try {
     return await work;
@@ -28,7 +28,7 @@ async function call(work) {
   }
 }
 
-/** The same of what answers at once. */
+/** The result of a synchronous function of the compiled part, or its exception. */
 function callNow(work) {
   try {
     return work();

@@ -1,6 +1,6 @@
 "use strict";
 
-// JSON.stringify makes null of NaN, and nothing of functions: what a document would silently lose is refused here.
+// JSON.stringify turns NaN into null, and omits functions: values that a document would silently lose are refused here.
 
 function refuse(what, place) {
   throw new TypeError(`${what} is not JSON: ${place || "the value itself"}`);
@@ -34,7 +34,7 @@ function check(value, place) {
   if (value instanceof Map || value instanceof Set) refuse(`a ${value.constructor.name}`, place);
   for (const name of Object.keys(value)) {
     const member = value[name];
-    // Most are: no place needs to be put together for them.
+    // Most values are valid: their path is not needed.
     if (typeof member !== "string") check(member, `${place}.${name}`);
   }
 }
@@ -45,7 +45,7 @@ function text(value) {
   return JSON.stringify(value);
 }
 
-/** JSON text of a document: an object, or text (a string or a Buffer), which is taken as it is. */
+/** JSON text of a document: an object, or text (a string or a Buffer), which is used unchanged. */
 function documentText(document) {
   if (typeof document === "string") return document;
   if (Buffer.isBuffer(document)) return document.toString("utf8");
@@ -55,7 +55,7 @@ function documentText(document) {
   return text(document);
 }
 
-/** Options as JSON text: empty when there are none. `not`: names of those that are for this side. */
+/** Options as JSON text: empty without options. `not`: names of those for this side. */
 function optionsText(options, not = []) {
   const said = {};
   let any = false;

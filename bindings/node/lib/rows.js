@@ -5,7 +5,7 @@ const { cancellable } = require("./cancel.js");
 
 const asyncDispose = Symbol.asyncDispose ?? Symbol.for("nodejs.asyncDispose");
 
-/** Some rows at a time from the database, one at a time to who iterates. */
+/** Reads rows from the database in groups, and returns them one at a time. */
 class Cursor {
   #batch = [];
   #at = 0;
@@ -35,13 +35,13 @@ class Cursor {
     return { done: false, value: this.#batch[this.#at++] };
   }
 
-  /** What `for await` calls when it is left. */
+  /** Called by `for await` when it is left. */
   async return(value) {
     await this.close();
     return { done: true, value };
   }
 
-  /** All that are left. */
+  /** The remaining items. */
   async toArray() {
     const all = [];
     for (;;) {

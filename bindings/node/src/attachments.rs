@@ -83,7 +83,7 @@ impl Writer {
         written.map(Written::from).map_err(exception)
     }
 
-    /// Gives it up.
+    /// Discards it.
     #[napi]
     pub async fn close(&self) -> napi::Result<()> {
         let writer = self.0.clone();

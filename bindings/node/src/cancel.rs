@@ -1,4 +1,5 @@
-//! Ending what waits: JavaScript has a number for each such work, which an `AbortSignal` cancels.
+//! Cancelling work: JavaScript has a number for each cancellable operation, which an `AbortSignal`
+//! cancels.
 
 use std::collections::HashMap;
 use std::sync::LazyLock;
@@ -46,7 +47,7 @@ pub fn end_cancel(id: u32) {
     CANCELS.lock().all.remove(&id);
 }
 
-/// Does work, unless it is cancelled before it has ended. 0: nobody can.
+/// Does work, unless it is cancelled before it has ended. 0: it cannot be cancelled.
 pub async fn cancellable<T>(
     id: u32,
     work: impl Future<Output = embedded::Result<T>>,

@@ -17,12 +17,12 @@ impl Database {
     }
 }
 
-/// A document as it was written.
+/// A written document.
 #[napi(object)]
 pub struct Written {
     /// Its id.
     pub id: String,
-    /// The revision that is there now.
+    /// The current revision.
     pub rev: String,
 }
 
@@ -84,7 +84,7 @@ impl Database {
         written.map(Written::from).map_err(exception)
     }
 
-    /// Writes documents, each JSON text, and answers what became of each, as JSON text.
+    /// Writes documents, each JSON text, and returns the outcome of each, as JSON text.
     #[napi]
     pub async fn bulk(&self, documents: Vec<String>, options: String) -> napi::Result<String> {
         let answer = self.0.bulk(&documents, &options).await;
@@ -111,13 +111,13 @@ impl Database {
         rows.await.map(Rows::new)
     }
 
-    /// Brings an index up to date.
+    /// Updates an index.
     #[napi]
     pub async fn build_index(&self, design: String, cancel: u32) -> napi::Result<()> {
         cancellable(cancel, self.0.build_index(&design)).await
     }
 
-    /// How far the builds of an index have come: changes done, and of how many; nothing while none is built.
+    /// Progress of an index's builds: processed changes and their total; nothing while none runs.
     #[napi]
     pub fn progress(&self, design: String) -> napi::Result<Option<Vec<f64>>> {
         let progress = self.0.progress(&design).map_err(exception)?;

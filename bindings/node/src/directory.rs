@@ -71,14 +71,14 @@ impl Directory {
         self.0.tasks().map_err(exception)
     }
 
-    /// Closes it, with all that was opened in it.
+    /// Closes it, with everything that was opened in it.
     #[napi]
     pub async fn close(&self) -> napi::Result<()> {
         let directory = self.0.clone();
         blocking(move || directory.close()).await
     }
 
-    /// The same at once, for when the process ends.
+    /// Closes the directory synchronously, for the end of the process.
     #[napi]
     pub fn close_now(&self) -> napi::Result<()> {
         self.0.close().map_err(exception)

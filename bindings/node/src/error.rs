@@ -1,9 +1,10 @@
-//! What goes wrong, in words that `index.js` makes an exception of.
+//! Errors, as text from which `index.js` makes an exception.
 
 use embedded::Error;
 use napi::Status;
 
-/// What the message of such an exception begins with; then follow status, `error` and `reason`, divided by line feeds.
+/// The prefix of the message of such an exception; status, `error` and `reason` follow, separated
+/// by line feeds.
 const MARK: &str = "settee";
 
 /// An exception with CouchDB's three words.
@@ -12,7 +13,7 @@ pub fn exception(e: Error) -> napi::Error {
     napi::Error::new(Status::GenericFailure, words)
 }
 
-/// Does what blocks on a thread for it.
+/// Runs blocking work on a thread for it.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> embedded::Result<T> + Send + 'static,
 ) -> napi::Result<T> {

@@ -1,8 +1,10 @@
-//! The library that `index.js` loads: databases in a Node process, with JSON text in and out. What people use is in JavaScript.
+//! The library that `index.js` loads: databases in a Node process, with JSON text in and out. The
+//! public API is in JavaScript.
 //!
-//! What reads or writes is a promise, and is done by threads of a runtime of its own.
+//! Functions that read or write return promises, and run on threads of a separate runtime.
 
-// In a build for tests, which nothing runs, napi's macros register nothing, so that nobody calls what Node would.
+// In a test build, which is never run, napi's macros register nothing, so functions for Node are
+// unused.
 #![cfg_attr(test, allow(dead_code))]
 
 mod attachments;
@@ -16,7 +18,7 @@ use napi_derive::{module_init, napi};
 
 #[module_init]
 fn init() {
-    // Without it the first call says what the system refuses.
+    // Without it the first call returns the system's error.
     if let Ok(runtime) = embedded::runtime::new() {
         napi::bindgen_prelude::create_custom_tokio_runtime(runtime);
     }

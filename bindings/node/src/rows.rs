@@ -27,13 +27,13 @@ fn texts(batch: &Batch) -> napi::Result<Vec<String>> {
 
 #[napi]
 impl Rows {
-    /// What is known before the first row, as JSON text.
+    /// The members before the rows, as JSON text.
     #[napi]
     pub fn head(&self) -> String {
         self.0.head()
     }
 
-    /// What is known after the last row, as JSON text.
+    /// The members after the rows, as JSON text.
     #[napi]
     pub async fn tail(&self) -> napi::Result<String> {
         let rows = self.0.clone();
@@ -75,7 +75,7 @@ impl Rows {
 #[napi]
 pub struct Feed {
     feed: Arc<Mutex<embedded::Feed>>,
-    /// The same, for who does not wait for a turn.
+    /// The same feed, for calls that do not wait for a turn.
     shared: embedded::Feed,
 }
 
@@ -87,7 +87,7 @@ impl Feed {
         }
     }
 
-    /// The next rows; none at the end, or when none came in time.
+    /// The next rows; nothing at the end, or after the time-out.
     async fn next(&self, timeout_ms: Option<f64>, cancel: u32) -> napi::Result<Option<Batch>> {
         loop {
             let feed = self.feed.clone();
@@ -114,7 +114,8 @@ impl Feed {
 
 #[napi]
 impl Feed {
-    /// The next changes as JSON text of a list; nothing at the end, or when none came for so many milliseconds.
+    /// The next changes as JSON text of a list; nothing at the end, or when none came within this
+    /// number of milliseconds.
     #[napi]
     pub async fn next_array(
         &self,
@@ -136,7 +137,7 @@ impl Feed {
         batch.map(|batch| texts(&batch)).transpose()
     }
 
-    /// The seq to go on from later.
+    /// The seq to resume from later.
     #[napi]
     pub async fn last_seq(&self) -> napi::Result<String> {
         let feed = self.shared.clone();

@@ -13,7 +13,7 @@ use crate::wait::{soon, wait};
 #[pyclass(frozen, module = "settee._settee")]
 pub struct Reader {
     reader: embedded::Reader,
-    /// What is left of the last piece.
+    /// The rest of the last piece.
     left: Mutex<Bytes>,
 }
 
@@ -46,7 +46,7 @@ impl Reader {
         &self.reader.info().digest
     }
 
-    /// At most so many of the next bytes; none at the end.
+    /// At most `size` of the next bytes; empty at the end.
     fn read<'py>(&self, py: Python<'py>, size: usize) -> PyResult<Bound<'py, PyBytes>> {
         py.check_signals()?;
         let piece = detached(py, || {
@@ -89,7 +89,7 @@ impl Writer {
         wait(py, self.0.finish(), soon).map(pair)
     }
 
-    /// Gives it up.
+    /// Discards it.
     fn close(&self, py: Python<'_>) {
         py.detach(|| self.0.close());
     }

@@ -19,7 +19,7 @@ impl Database {
     }
 }
 
-/// What Python is told of a written document: its id and revision.
+/// A written document for Python: its id and revision.
 pub type WrittenPair = (String, String);
 
 pub fn pair(written: embedded::WriteResult) -> WrittenPair {
@@ -61,7 +61,7 @@ impl Database {
         wait(py, self.0.delete(id, rev, options), soon).map(pair)
     }
 
-    /// Writes documents, and answers what became of each, as JSON text.
+    /// Writes documents, and returns the outcome of each, as JSON text.
     fn bulk<'py>(
         &self,
         py: Python<'py>,
@@ -94,7 +94,7 @@ impl Database {
         wait(py, self.0.view(design, view, options), look).map(Rows::new)
     }
 
-    /// Brings an index up to date; `progress` as of `view`.
+    /// Updates an index; `progress` as for `view`.
     fn build_index(
         &self,
         py: Python<'_>,

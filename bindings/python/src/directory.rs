@@ -65,7 +65,7 @@ impl Directory {
         detached(py, || self.0.tasks())
     }
 
-    /// Closes it, with all that was opened in it.
+    /// Closes it, with everything that was opened in it.
     fn close(&self, py: Python<'_>) -> PyResult<()> {
         detached(py, || self.0.close())
     }

@@ -1,4 +1,4 @@
-//! What goes wrong, as an exception of Python's.
+//! Errors, as Python exceptions.
 
 use pyo3::prelude::*;
 use pyo3::sync::PyOnceLock;

@@ -1,7 +1,7 @@
 //! JSON text of Python's values.
 //!
-//! `json.dumps` would turn keys that are no strings into strings, and NaN into what no JSON is. Here both are refused, with the
-//! place where they are. Integers of any size and floats (`1.0`) keep their kind.
+//! `json.dumps` would turn other keys into strings, and NaN into invalid JSON. Here both are
+//! refused, with their path. Integers of any size and floats (`1.0`) keep their kind.
 
 use document::json::{DEPTH_MAX, write_float};
 use document::write_json_string;
@@ -15,7 +15,7 @@ enum Step<'py> {
     Index(usize),
 }
 
-/// Writes a value, and knows the way to it in case that it is none.
+/// Writes a value, and knows its path for an error.
 struct Text<'py> {
     out: Vec<u8>,
     way: Vec<Step<'py>>,
@@ -171,7 +171,7 @@ pub fn text_of(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     Ok(text.out)
 }
 
-/// The text of a document: a `dict`, or JSON text as `str` or `bytes`, which is taken as it is.
+/// The text of a document: a `dict`, or JSON text as `str` or `bytes`, which is used unchanged.
 pub fn document(value: &Bound<'_, PyAny>) -> PyResult<Vec<u8>> {
     if let Ok(text) = value.cast::<PyString>() {
         return Ok(text.to_str()?.as_bytes().to_vec());

@@ -1,8 +1,8 @@
-//! The module `settee._settee`: databases in a Python process, with JSON text in and out. What people use is in Python,
-//! in `python/settee`.
+//! The module `settee._settee`: databases in a Python process, with JSON text in and out. The
+//! public API is in Python, in `python/settee`.
 //!
-//! The interpreter's lock is let go of whenever something is read, written or waited for. Who waits looks for signals every
-//! [`wait::LOOK_EVERY`].
+//! The interpreter's lock is released during reads, writes and waits. Waiting threads check for
+//! signals every [`wait::LOOK_EVERY`].
 
 #![forbid(unsafe_code)]
 

@@ -23,12 +23,12 @@ impl Rows {
 
 #[pymethods]
 impl Rows {
-    /// What is known before the first row, as JSON text.
+    /// The members before the rows, as JSON text.
     fn head(&self) -> String {
         self.0.head()
     }
 
-    /// What is known after the last row, as JSON text.
+    /// The members after the rows, as JSON text.
     fn tail(&self, py: Python<'_>) -> PyResult<String> {
         detached(py, || self.0.tail())
     }
@@ -62,7 +62,7 @@ fn texts<'py>(py: Python<'py>, batch: &embedded::Batch) -> PyResult<Bound<'py, P
 #[pyclass(frozen, module = "settee._settee")]
 pub struct Feed {
     feed: Mutex<embedded::Feed>,
-    /// The same, for who does not wait for a turn.
+    /// The same feed, for calls that do not wait for a turn.
     shared: embedded::Feed,
 }
 
@@ -74,7 +74,7 @@ impl Feed {
         }
     }
 
-    /// The next rows; `None` at the end, or when none came in time.
+    /// The next rows; `None` at the end, or after the time-out.
     fn next(&self, py: Python<'_>, timeout_s: Option<f64>) -> PyResult<Option<embedded::Batch>> {
         let timeout = timeout_s.map(|s| Duration::try_from_secs_f64(s.max(0.0)));
         // As good as for ever.
@@ -98,7 +98,8 @@ impl Feed {
 
 #[pymethods]
 impl Feed {
-    /// The next changes as JSON text of a list; `None` at the end, or when none came for so many seconds.
+    /// The next changes as JSON text of a list; `None` at the end, or when none came within this
+    /// number of seconds.
     #[pyo3(signature = (timeout_s))]
     fn next_array<'py>(
         &self,
@@ -121,7 +122,7 @@ impl Feed {
         batch.map(|batch| texts(py, &batch)).transpose()
     }
 
-    /// The seq to go on from later.
+    /// The seq to resume from later.
     fn last_seq(&self, py: Python<'_>) -> PyResult<String> {
         py.detach(|| self.shared.last_seq())
             .map_err(|e| exception(py, &e))

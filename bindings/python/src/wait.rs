@@ -8,10 +8,11 @@ use pyo3::prelude::*;
 
 use crate::error::exception;
 
-/// How often who waits looks for signals, and tells how far it has come.
+/// Interval at which a waiting thread checks for signals, and reports progress.
 pub const LOOK_EVERY: Duration = Duration::from_millis(50);
 
-/// Waits for work. Every now and then signals are looked for, and `look` is called: an exception of either ends the waiting.
+/// Waits for work. Periodically it checks for signals and calls `look`: an exception of either ends
+/// the wait.
 pub fn wait<T: Send>(
     py: Python<'_>,
     work: impl Future<Output = embedded::Result<T>> + Send,
@@ -29,7 +30,7 @@ pub fn wait<T: Send>(
     }
 }
 
-/// Waits for work, but no longer than to the deadline: `None` when it went on beyond it.
+/// Waits for work, but no longer than to the deadline: returns `None` when that has passed.
 pub fn wait_until(
     py: Python<'_>,
     deadline: Option<Instant>,
@@ -51,7 +52,7 @@ pub fn wait_until(
     }
 }
 
-/// For what takes no time worth telling.
+/// Does nothing: the `look` of work that is too short to report progress.
 pub fn soon() -> PyResult<()> {
     Ok(())
 }

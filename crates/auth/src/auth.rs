@@ -365,7 +365,7 @@ impl Auth {
     /// [`Pending::verify`] does, and counts no wrong passwords.
     ///
     /// # Errors
-    /// Those of [`Auth::check_cached`] and [`Pending::verify`].
+    /// Errors of [`Auth::check_cached`] and [`Pending::verify`].
     pub fn authenticate_basic(&self, header: &str) -> Result<Option<Arc<UserCtx>>, AuthError> {
         let login = match self.check_cached(header, None)? {
             Basic::Anonymous => return Ok(None),
@@ -422,8 +422,8 @@ impl Auth {
         )
     }
 
-    /// Returns the user of this name as the documents and the configuration say now; `None` when there is no such user any
-    /// more.
+    /// Returns the user of this name from the current documents and configuration; `None` when the
+    /// user does not exist any more.
     ///
     /// # Errors
     /// The documents of users cannot be read.
@@ -432,7 +432,8 @@ impl Auth {
         Ok(account.map(|account| account.user.clone()))
     }
 
-    /// Hashes a password for `[admins]` as the configuration says. Blocks as [`Pending::verify`] does.
+    /// Hashes a password for `[admins]` by the configured scheme. Blocks as [`Pending::verify`]
+    /// does.
     pub fn hash_password(&self, password: &str) -> String {
         new_hash(&self.inner.config.settings().chttpd_auth, password).to_string()
     }

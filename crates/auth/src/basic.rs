@@ -163,7 +163,7 @@ impl Pending {
     /// turn.
     ///
     /// # Errors
-    /// Those of [`Pending::verify`].
+    /// Errors of [`Pending::verify`].
     pub async fn verify_in_turn(self, origin: Option<Origin>) -> Result<Login, AuthError> {
         let auth = self.auth.clone();
         let turn = auth.inner.turns.wait(origin.as_ref()).await;

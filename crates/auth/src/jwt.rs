@@ -249,7 +249,7 @@ impl JwtSettings {
         bad_keys.chain(required).collect()
     }
 
-    /// Whose token this is.
+    /// Returns the user of a token.
     pub(crate) fn user(&self, token: &str, now_secs: u64) -> Result<Arc<UserCtx>, AuthError> {
         let required = self.required.as_ref().ok_or(AuthError::JwtMisconfigured)?;
         let parts: Vec<&str> = token.split('.').collect();

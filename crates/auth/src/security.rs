@@ -5,7 +5,7 @@ use thiserror::Error;
 
 use crate::user::UserCtx;
 
-/// Why a text is no security object.
+/// The reason why a text is not a security object.
 #[derive(Debug, Clone, PartialEq, Eq, Error)]
 pub enum SecurityError {
     /// Not JSON, or nested too deep.

@@ -21,7 +21,7 @@ const COOKIE: &str = "AuthSession";
 /// A session that is in force.
 #[derive(Debug, Clone)]
 pub struct Session {
-    /// Whose it is.
+    /// The user and the login.
     pub login: Login,
     /// Whether more than a tenth of the lifetime has passed, so that the response should carry a
     /// new cookie.
@@ -60,7 +60,8 @@ struct EarlierSecret {
     end_secs: u64,
 }
 
-/// Secrets that are remembered. Whoever changes the secret more often within one timeout ends the oldest sessions.
+/// Number of old secrets that are remembered. More changes of the secret within one timeout end the
+/// oldest sessions.
 const EARLIER_SECRETS_MAX: usize = 16;
 
 fn same_site_attribute(same_site: SameSite) -> &'static str {
@@ -189,7 +190,7 @@ impl SessionSettings {
 
     fn header(&self, value: &str, lasting: &str, by: CookieScope<'_>) -> String {
         // Browsers reject `None` without it; a proxy then serves HTTPS, whether or not it sends the
-        // header that says so.
+        // header for that.
         let secure = match by.https || self.same_site == SameSite::None {
             true => "; Secure",
             false => "",
@@ -353,7 +354,7 @@ mod tests {
             judge(&third, &forged.issue("admin", "salt", 1250), "salt", 1300),
             Verdict::Refused
         );
-        // Nothing that the first secret signed is in force any more, whenever it says that it was issued.
+        // Cookies signed with the first secret are not valid any more, whatever time they contain.
         let late = first.issue("admin", "salt", 1690);
         assert_eq!(judge(&third, &late, "salt", 1701), Verdict::Refused);
         assert!(

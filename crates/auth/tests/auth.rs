@@ -358,7 +358,7 @@ fn five_wrong_passwords_lock_the_peer_out_of_that_name_only() {
         login("admin", "secret", PEER),
         Err(AuthError::LockedOut)
     ));
-    // Or else this would tell which names exist.
+    // Otherwise this would reveal which names exist.
     assert!(matches!(
         login("nobody", "5", PEER),
         Err(AuthError::LockedOut)

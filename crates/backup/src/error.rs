@@ -23,7 +23,7 @@ pub enum Error {
     OtherServer {
         /// The target.
         target: String,
-        /// Whose it is.
+        /// The owner that was found.
         found: String,
         /// The server that asked.
         own: String,
@@ -31,7 +31,7 @@ pub enum Error {
     /// A later version created the target.
     #[error("{0} was made by a later version of Settee, which this one cannot read")]
     Later(String),
-    /// There is no backup of this name.
+    /// No backup has this name.
     #[error("there is no backup named {0}; `settee backup list` shows the existing ones")]
     NoSuchBackup(String),
     /// All backups are younger than that.
@@ -51,7 +51,7 @@ pub enum Error {
         reason: String,
     },
     /// A file of a backup differs from the copied one.
-    #[error("{file} of the backup {name} is {what}: `settee backup verify` shows all that is")]
+    #[error("{file} of the backup {name} is {what}: `settee backup verify` lists all such files")]
     Damaged {
         /// Which backup.
         name: String,
@@ -111,7 +111,7 @@ impl Error {
             return self.to_string();
         }
         let what = match source {
-            object_store::Error::NotFound { .. } => "it is not there",
+            object_store::Error::NotFound { .. } => "it does not exist",
             object_store::Error::PermissionDenied { .. }
             | object_store::Error::Unauthenticated { .. } => "it refuses access",
             _ => "a request to it failed",

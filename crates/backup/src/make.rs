@@ -39,7 +39,7 @@ pub struct Copy {
     pub directory: PathBuf,
     /// Where the hashes of its files are cached.
     pub hashes: PathBuf,
-    /// Whose it is, as of [`Target::open_or_create`].
+    /// The owner of the backup, as in [`Target::open_or_create`].
     pub server: String,
     /// The server's version.
     pub version: String,
@@ -141,7 +141,7 @@ async fn wait_for_prunes(target: &Target, lease: &Lease<'_>) -> Result<()> {
 /// Returns the names of a store's files, and of those of its text indexes with their folders.
 ///
 /// # Errors
-/// Of the directory.
+/// Errors of the directory.
 pub fn names_in(directory: &Path) -> Result<Vec<String>> {
     let name_of = |path: &Path| {
         let name = path.strip_prefix(directory).ok().and_then(Path::to_str);
@@ -298,7 +298,7 @@ impl Copying<'_> {
     }
 }
 
-/// Returns the next bytes of a file, as many as fit; none at its end.
+/// Returns the next bytes of a file, as many as fit; empty at its end.
 async fn read_part(file: &mut tokio::fs::File, size: usize) -> std::io::Result<Bytes> {
     let mut part = Vec::with_capacity(size);
     file.take(size as u64).read_to_end(&mut part).await?;

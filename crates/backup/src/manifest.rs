@@ -22,7 +22,7 @@ pub struct Manifest {
     pub format: u32,
     /// Its name at its target.
     pub name: String,
-    /// Whose it is: the server's uuid, in a cluster with the node's name.
+    /// The owner: the server's uuid, in a cluster with the node's name.
     pub server: String,
     /// The version of Settee that made it.
     pub version: String,
@@ -82,7 +82,7 @@ impl Manifest {
         }
         let wrong = |file: &&File| !is_name_in_store(&file.name) || !is_hash(&file.blake3);
         match manifest.files.iter().find(wrong) {
-            Some(file) => Err(format!("`{}` is no file of a store", file.name)),
+            Some(file) => Err(format!("`{}` is not a file of a store", file.name)),
             None => Ok(manifest),
         }
     }

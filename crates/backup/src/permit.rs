@@ -1,14 +1,15 @@
-//! How a client on the same machine shows a server that it may write into a directory: by a file with a random name in it.
+//! How a client on the same machine proves to a server that it may write into a directory: by a
+//! file with a random name in it.
 //!
-//! A server admin over HTTP need not be an operator of the machine. Who can make files in a directory could put a backup there without the
-//! server, too.
+//! A server admin over HTTP need not be an operator of the machine. A client that can create files
+//! in a directory could also write a backup there without the server.
 
 use std::fs;
 use std::io;
 use std::os::unix::fs::OpenOptionsExt as _;
 use std::path::{Path, PathBuf};
 
-/// What the name of such a file begins with.
+/// The prefix of a permit's file name.
 pub(crate) const PREFIX: &str = ".settee-permit-";
 /// Digits of the random rest, and at the least.
 const RANDOM_DIGITS: usize = 32;
@@ -21,10 +22,11 @@ pub struct Permit {
 }
 
 impl Permit {
-    /// Makes one for a directory, which need not exist yet. `random`: 32 hexadecimal digits that nobody can guess.
+    /// Creates a permit for a directory, which need not exist yet. `random`: 32 hexadecimal digits
+    /// that cannot be guessed.
     ///
     /// # Errors
-    /// What the system says: often, that this process may not write there.
+    /// The system's error: often, that this process may not write there.
     pub fn create(directory: &Path, random: &str) -> io::Result<Permit> {
         let name = format!("{PREFIX}{random}");
         let path = existing(directory).join(&name);

@@ -91,7 +91,7 @@ impl TargetName {
                 bucket: bucket.to_owned(),
                 prefix: percent_decode_str(url.path().trim_matches('/'))
                     .decode_utf8()
-                    .map_err(|_| wrong("the target's prefix is no UTF-8"))?
+                    .map_err(|_| wrong("the target's prefix is not UTF-8"))?
                     .into_owned(),
             }),
             _ => Err(wrong(
@@ -426,7 +426,7 @@ impl Target {
     /// All backups, the oldest first, and what is wrong with those that cannot be read.
     ///
     /// # Errors
-    /// Those of the target.
+    /// Errors of the target.
     pub async fn backups(&self) -> Result<(Vec<Manifest>, Vec<Error>)> {
         let names = self.names().await?;
         let mut read = futures_util::stream::iter(names)
@@ -466,7 +466,7 @@ pub fn is_of_server(directory: &std::path::Path, server: &str) -> bool {
     serde_json::from_slice(&text).is_ok_and(|mark: Mark| mark.server == server)
 }
 
-/// Whether a directory holds backups, and is no copy of a store by itself.
+/// Whether a directory holds backups, rather than being a copy of a store.
 pub fn holds_backups(directory: &std::path::Path) -> bool {
     directory.join(MARK).is_file()
 }

@@ -1,4 +1,4 @@
-//! Are the backups what they were?
+//! Verification: have the files of backups changed?
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -23,7 +23,7 @@ pub struct Verified {
 /// Reads all files of the backup `name`, or of all backups, and compares their hashes.
 ///
 /// # Errors
-/// Those of the target, and [`Error::NoSuchBackup`]. Problems of backups are in the result, not
+/// Errors of the target, and [`Error::NoSuchBackup`]. Problems of backups are in the result, not
 /// errors.
 pub async fn verify(target: &Target, name: Option<&str>) -> Result<Verified> {
     let mut verified = Verified::default();

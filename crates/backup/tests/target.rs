@@ -133,14 +133,14 @@ async fn what_is_listed_can_be_restored_whatever_happens() {
         let mut random = fastrand::Rng::with_seed(seed);
         let mut server = Server::new();
         let target = server.target().await;
-        // What the server was at each backup that was begun. One that was given up may be made all
-        // the same, and be listed late: a write that has begun goes on in a thread of its own.
+        // The server's state at each started backup. A backup that was given up may still be made,
+        // and be listed late: a started write continues in a separate thread.
         let mut rounds = BTreeMap::new();
         for round in 0..ROUNDS {
             server.change(&mut random);
             let copy = server.copy();
             let progress = Progress::default();
-            // A prune beside the backup takes away no file that it needs, or has just copied.
+            // A concurrent prune removes no file that the backup needs, or has just copied.
             let keep = Keep {
                 last: random.u64(1..4),
                 daily: random.u64(..3),
@@ -211,7 +211,7 @@ async fn what_is_listed_can_be_restored_whatever_happens() {
         let folders = std::fs::read_dir(server.target_path().join("files")).unwrap();
         let there = folders.flat_map(|folder| std::fs::read_dir(folder.unwrap().path()).unwrap());
         let there = there.map(|file| file.unwrap().file_name().into_string().unwrap());
-        // What a write left that was given up is not shown by lists.
+        // Lists do not show files of a write that was given up.
         let there: std::collections::HashSet<_> =
             there.filter(|name| !name.contains('#')).collect();
         assert_eq!(there, needed, "seed {seed}");

@@ -1,4 +1,4 @@
-//! What a figure cannot exceed: the machine's loopback and disk, and the server's cheapest reply.
+//! Upper bounds of figures: the machine's loopback and disk, and the server's cheapest reply.
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
@@ -22,13 +22,13 @@ const BLOCK_BYTES: usize = 256 * 1024;
 pub struct Ceiling {
     /// The description.
     pub name: String,
-    /// Of the values.
+    /// The unit of the values.
     pub unit: String,
     /// Before the first workload.
     pub before: f64,
     /// After the last one.
     pub after: Option<f64>,
-    /// Of what a client had to do for it: processors that its thread used.
+    /// Processors that the client's thread used for it.
     pub client_cpu: Option<f64>,
 }
 
@@ -75,7 +75,7 @@ pub(crate) async fn measure(
     Ok(found)
 }
 
-/// Takes in what was measured after the workloads.
+/// Adds the measurements after the workloads.
 pub(crate) fn measured_again(ceilings: &mut [Ceiling], again: Vec<Ceiling>) {
     for (ceiling, again) in ceilings.iter_mut().zip(again) {
         ceiling.after = Some(again.before);

@@ -1,8 +1,8 @@
 //! The load client: one keep-alive HTTP/1.1 connection, as lean as can be.
 //!
-//! The client shares the machine's cores with the server that it measures, so what it costs is missing from the
-//! figure. Requests are prebuilt bytes, replies are parsed with `httparse` where they lie in the read buffer, and a
-//! body is passed to a [`Sink`] in pieces without being stored.
+//! The client shares the machine's cores with the server that it measures, so its costs reduce the
+//! figure. Requests are prebuilt bytes, replies are parsed with `httparse` in the read buffer, and
+//! a body is passed to a [`Sink`] in pieces without being stored.
 
 use std::cell::RefCell;
 use std::fmt;
@@ -25,7 +25,7 @@ pub(crate) trait Sink {
     fn take(&mut self, piece: &[u8]);
 }
 
-/// Looks at nothing.
+/// Ignores the body.
 pub(crate) struct Discard;
 
 impl Sink for Discard {
@@ -42,7 +42,7 @@ impl Sink for Vec<u8> {
 /// Counts the occurrences of a text in the body, across the borders of pieces.
 pub(crate) struct Occurrences {
     finder: memchr::memmem::Finder<'static>,
-    /// The last bytes of the former piece: one fewer than the needle has.
+    /// The last bytes of the previous piece: one fewer than the needle has.
     tail: Vec<u8>,
     pub(crate) count: u64,
     /// The text around the first occurrence.
@@ -109,10 +109,11 @@ struct Head {
     closes: bool,
 }
 
-/// Connections that wait for the next slice of a part that is measured in turns, so that it does not begin with new ones.
+/// Connections that are kept for the next slice of an interleaved part, so that it does not open
+/// new ones.
 #[derive(Default)]
 pub(crate) struct Kept {
-    /// None while none are kept.
+    /// `None` while none are kept.
     waiting: RefCell<Option<Vec<Connection>>>,
 }
 
@@ -122,7 +123,7 @@ impl Kept {
         *self.waiting.borrow_mut() = wanted.then(Vec::new);
     }
 
-    /// At most so many of those that wait, in the order in which they came.
+    /// At most `count` of the kept connections, in the order in which they came.
     pub(crate) fn take(&self, count: usize) -> Vec<Connection> {
         let mut waiting = self.waiting.borrow_mut();
         let Some(waiting) = waiting.as_mut() else {
@@ -141,7 +142,7 @@ impl Kept {
     }
 }
 
-/// A copy of a target has connections of its own.
+/// A clone of a target has separate connections.
 impl Clone for Kept {
     fn clone(&self) -> Self {
         Self::default()
@@ -164,7 +165,7 @@ pub(crate) struct Connection {
     end: usize,
     refusal: Vec<u8>,
     usable: bool,
-    /// Bytes sent and received and not told of yet.
+    /// Bytes sent and received, and not reported yet.
     bytes: u64,
 }
 
@@ -206,9 +207,9 @@ impl Connection {
         String::from_utf8_lossy(&self.refusal).trim_end().to_owned()
     }
 
-    /// Sends a request and reads its reply whole; the body of a 2xx reply goes to `sink`.
+    /// Sends a request and reads its whole reply; the body of a 2xx reply goes to `sink`.
     ///
-    /// After an error, or when the server asked for it, the connection is no longer usable.
+    /// After an error, or when the server requested it, the connection is no longer usable.
     pub(crate) async fn exchange(
         &mut self,
         request: &[u8],
@@ -217,7 +218,8 @@ impl Connection {
         self.usable = false;
         self.bytes += request.len() as u64;
         let sent = self.stream.write_all(request).await;
-        // A server may refuse a large body before it has read it: its reply says more than the broken pipe.
+        // A server may refuse a large body before it has read it: its reply has more information
+        // than the broken pipe.
         let head = match (self.head().await, sent) {
             (Ok(head), _) => head,
             (Err(_), Err(error)) => return Err(error.into()),

@@ -15,9 +15,10 @@ pub struct Comparison {
     pub figure: String,
     /// A over B with its 95 % interval.
     pub ratio: Interval,
-    /// How likely such a difference is, or a larger one, where there is none above 3 %.
+    /// The probability of such a difference, or a larger one, if the true one is at most 3 %.
     pub p: f64,
-    /// Whether the difference is shown: of all comparisons of a report, with 98 % none is called so by mistake.
+    /// Whether the difference is significant: with 98 % probability none of all comparisons of a
+    /// report is called so by mistake.
     pub significant: bool,
     /// When it is: whether A is the better one. None for values of which neither more nor less is better.
     pub a_is_better: Option<bool>,
@@ -28,7 +29,7 @@ pub struct Comparison {
 pub struct Against {
     /// The file's name.
     pub file: String,
-    /// What its first server's `GET /` said.
+    /// The text of its first server's `GET /`.
     pub product: String,
     /// When it began: seconds since 1970.
     pub began_s: u64,
@@ -129,7 +130,7 @@ pub(crate) fn decided(mut comparisons: Vec<Comparison>) -> Vec<Comparison> {
 }
 
 impl Comparison {
-    /// What can be said, for people: `a` and `b` are what the two are called.
+    /// The conclusion, for people: `a` and `b` are the names of the two.
     pub(crate) fn verdict(&self, a: &str, b: &str) -> String {
         if !self.significant {
             return "no difference shown".to_owned();

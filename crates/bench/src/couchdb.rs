@@ -12,7 +12,7 @@ pub struct CouchDbFigure {
     pub value: f64,
     /// A difference from this run's workload, or another remark.
     pub remark: &'static str,
-    /// The same work at full scale, so that a multiple of it means something.
+    /// Whether it is the same work at full scale, so that a ratio has a meaning.
     pub comparable: bool,
 }
 

@@ -1,7 +1,8 @@
 //! Large nested documents of the published view benchmark's shape: declarations of about 16 KB.
 //!
-//! Every document follows from its number and a fixed seed, so two servers get the same ones, and so do two runs. All
-//! texts are made of syllables; amounts are whole numbers so small that sums over all documents are exact in a double.
+//! Every document is generated from its number and a fixed seed, so that all servers and runs have
+//! the same ones. All texts are made of syllables; amounts are whole numbers so small that sums
+//! over all documents are exact in a double.
 
 use std::io::Write as _;
 

@@ -96,7 +96,7 @@ impl Shape {
         }
     }
 
-    /// Appends a body without `_id`: what a PUT to the document's path sends.
+    /// Appends a body without `_id`, for a PUT to the document's path.
     pub(crate) fn push_body(self, out: &mut Vec<u8>, number: u64) {
         out.push(b'{');
         self.push_members(out, number);

@@ -1,4 +1,4 @@
-//! What can go wrong in a measurement.
+//! Errors of a measurement.
 
 use std::io;
 
@@ -13,13 +13,13 @@ pub enum BenchError {
     Url {
         /// The URL as given, without its password.
         url: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
-    /// A workload that does not exist was asked for.
+    /// A requested workload does not exist.
     #[error("there is no workload {name:?}; the workloads are: {known}")]
     UnknownWorkload {
-        /// The name that was asked for.
+        /// The requested name.
         name: String,
         /// All names, separated by commas.
         known: String,
@@ -47,22 +47,22 @@ pub enum BenchError {
     Exchange {
         /// Method and path.
         what: String,
-        /// What happened to the connection.
+        /// The error of the connection.
         source: ClientError,
     },
     /// The embedded database reported an error.
     #[error("embedded database: {0}")]
     Embedded(String),
-    /// A setting that a sweep has changed could not be put back.
+    /// A setting that a sweep has changed could not be restored.
     #[error(
-        "{setting} on {node} was not put back ({reason}): it was {before} before; set it by hand, or restart the server"
+        "{setting} on {node} was not restored ({reason}): it was {before} before; set it by hand, or restart the server"
     )]
     NotPutBack {
         /// SECTION/KEY.
         setting: String,
         /// The node's URL.
         node: String,
-        /// What it was.
+        /// Its former value.
         before: String,
         /// Why it failed.
         reason: String,
@@ -72,7 +72,7 @@ pub enum BenchError {
     File {
         /// Its name.
         file: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
     /// A recording cannot be written or replayed.
@@ -83,7 +83,7 @@ pub enum BenchError {
     Peer {
         /// Its URL, without its password.
         peer: String,
-        /// What it said.
+        /// Its message.
         reason: String,
     },
     /// Ctrl-C or SIGTERM; the databases of the run have been deleted.

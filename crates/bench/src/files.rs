@@ -45,7 +45,7 @@ impl Files {
         }
     }
 
-    /// Writes what is to be written.
+    /// Writes the requested files.
     ///
     /// # Errors
     /// [`BenchError::File`].

@@ -1,4 +1,4 @@
-//! What rounds and repeats have measured, gathered to the lines of the report.
+//! Combines the measurements of rounds and repeats into the lines of the report.
 
 use std::mem;
 
@@ -9,7 +9,7 @@ use crate::slice::Errors;
 use crate::stats;
 use crate::system::Part;
 
-/// What a part cost a server, and what went wrong in it.
+/// Costs of a part for a server, and its failures.
 #[derive(Debug, Clone, Default)]
 struct Cost {
     errors: Errors,
@@ -34,7 +34,7 @@ impl Cost {
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Gathered {
     rounds: Rounds,
-    /// Of each repeat.
+    /// The costs of each repeat.
     costs: Vec<Cost>,
 }
 
@@ -120,8 +120,8 @@ impl Gathering {
         }
     }
 
-    /// Takes in a part that has been measured on a side, in a repeat, counted from 0. `at_s` is when, in seconds from the
-    /// beginning of the run.
+    /// Adds a part that was measured on a side, in a repeat, counted from 0. `at_s` is its time, in
+    /// seconds from the start of the run.
     pub(crate) fn add(&mut self, side: usize, repeat: u32, at_s: f64, part: Part) {
         let known = self.lines.iter().position(|(name, ..)| *name == part.name);
         let at = known.unwrap_or_else(|| {
@@ -134,7 +134,7 @@ impl Gathering {
             .add(repeat as usize, at_s, part);
     }
 
-    /// Leaves out what a repeat that has failed had measured until then.
+    /// Discards the measurements of a failed repeat.
     pub(crate) fn forget(&mut self, repeat: u32) {
         for gathered in self.lines.iter_mut().flat_map(|line| line.2.iter_mut()) {
             if let Some(some) = gathered {
@@ -172,7 +172,7 @@ impl Gathering {
     }
 }
 
-/// Rounds of A and B ran one after the other, so each pair is a ratio of its own.
+/// Rounds of A and B ran one after the other, so each pair has a ratio.
 fn a_over_b(sides: &[Option<Measured>]) -> Option<Spread> {
     let [Some(a), Some(b)] = sides else {
         return None;

@@ -16,7 +16,7 @@ pub struct Line {
     pub name: String,
     /// The unit of the rate: docs, req, rows.
     pub unit: String,
-    /// One entry a server; none where it was not measured.
+    /// One entry per server; `None` where it was not measured.
     pub sides: Vec<Option<Measured>>,
     /// A's rate over B's, when there are two servers.
     pub a_over_b: Option<Spread>,
@@ -65,7 +65,7 @@ pub struct Measured {
     pub peak_resident_bytes: Option<u64>,
     /// Bytes that the load client sent and received.
     pub bytes: u64,
-    /// Processors that the load client's thread used, of the one that it can; none where it did not measure.
+    /// Processors that the load client's thread used, at most one; `None` where it did not measure.
     pub client_cpu: Option<f64>,
     /// Share of the time in which the load client was ready to run, and all processors were taken.
     pub client_waited: Option<f64>,
@@ -90,13 +90,14 @@ pub struct Spread {
 /// A single value.
 #[derive(Debug, Clone, Serialize)]
 pub struct Figure {
-    /// What it is.
+    /// Its name.
     pub name: String,
     /// bytes, seconds, ….
     pub unit: String,
-    /// One entry a server: the value. Of several repeats it is the average, and of what is counted, like writes that were lost, the sum.
+    /// One entry per server: the value. Of several repeats it is the average, and of counts, like
+    /// lost writes, the sum.
     pub sides: Vec<Option<f64>>,
-    /// One entry a server: the interval over the repeats; none of what is counted.
+    /// One entry a server: the interval over the repeats; `None` for counts.
     pub intervals: Vec<Option<Interval>>,
     /// Each server's value in each repeat.
     #[serde(skip)]
@@ -118,14 +119,14 @@ impl Figure {
         }
     }
 
-    /// Takes in what a repeat counted on a side.
+    /// Adds a count of a repeat on a side.
     pub(crate) fn count(&mut self, side: usize, count: u64) {
         let values = &mut self.repeats[side];
         values.push(count as f64);
         self.sides[side] = Some(values.iter().sum());
     }
 
-    /// Takes in what a repeat found on a side.
+    /// Adds a value of a repeat on a side.
     pub(crate) fn add(&mut self, side: usize, value: f64) {
         let values = &mut self.repeats[side];
         values.push(value);
@@ -143,7 +144,8 @@ impl Spread {
         }
     }
 
-    /// The quotient with the widest extremes that the two spreads allow; none where it is not finite.
+    /// The quotient with the widest extremes that the two spreads allow; `None` where it is not
+    /// finite.
     pub(crate) fn over(numerator: Self, denominator: Self) -> Option<Self> {
         let spread = Self {
             value: numerator.value / denominator.value,
@@ -153,7 +155,7 @@ impl Spread {
         spread.value.is_finite().then_some(spread)
     }
 
-    /// A quotient with its extremes over pairs of rounds; none where it is not finite.
+    /// A quotient with its extremes over pairs of rounds; `None` where it is not finite.
     pub(crate) fn of_pairs(value: f64, over: &[f64], under: &[f64]) -> Option<Self> {
         let ratios = over.iter().zip(under).map(|(over, under)| over / under);
         let spread = Self::of_rounds(value, ratios.filter(|ratio| ratio.is_finite()));

@@ -1,4 +1,4 @@
-//! The machine that a run was on: what it is, and what else it did meanwhile.
+//! The machine of a run: its properties, and its other load.
 
 use std::fs;
 
@@ -13,7 +13,7 @@ const STEAL_SHARE_MAX: f64 = 0.01;
 /// Share of time that processors may wait for disks before anything is measured.
 const WAIT_SHARE_MAX: f64 = 0.05;
 
-/// What figures depend on besides the server.
+/// Properties of the machine that affect figures.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Machine {
     /// The processors' name.
@@ -26,12 +26,12 @@ pub struct Machine {
     pub kernel: String,
     /// The distribution.
     pub system: String,
-    /// How clocks of processors are governed, where the kernel tells.
+    /// The frequency governor of the processors, if the kernel reports it.
     pub governor: Option<String>,
 }
 
 impl Machine {
-    /// The one that this program is on.
+    /// The machine of this process.
     pub(crate) fn here() -> Self {
         let read = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let uname = rustix::system::uname();
@@ -89,7 +89,7 @@ fn value(text: &str, name: &str, separator: char) -> Option<String> {
     of_name.next().map(|(_, value)| value.trim().to_owned())
 }
 
-/// What a machine did besides the run, over a stretch of time.
+/// Other work of the machine during a period.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize)]
 pub struct Busy {
     /// Processors that other processes used, on average.
@@ -104,7 +104,7 @@ pub struct Busy {
     pub seconds: f64,
 }
 
-/// Processor time of the machine and of what belongs to the run, until now.
+/// Processor time of the machine and of the processes of the run, until now.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Account {
     machine: procfs::Processors,
@@ -113,7 +113,7 @@ pub(crate) struct Account {
 }
 
 impl Account {
-    /// `pids` are the processes of the run with those that they have started, as far as they are known. This process belongs to it, too.
+    /// `pids` are the known processes of the run and their children. This process is included.
     pub(crate) fn now(pids: &[u32]) -> Option<Self> {
         let mut ours = pids.to_vec();
         ours.push(std::process::id());

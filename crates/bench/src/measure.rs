@@ -1,4 +1,4 @@
-//! One measurement of a workload: prepared on every system, then in rounds that take turns.
+//! One measurement of a workload: prepared on every system, then in interleaved rounds.
 
 use std::time::Duration;
 
@@ -10,14 +10,16 @@ use crate::progress;
 use crate::system::Part;
 use crate::workload::{Bench, Outcome, ROUNDS, Workload};
 
-/// Workloads that are about what happens beside a load: a rate, or a number of requests, is not for them.
+/// Workloads that measure effects of a load: a rate, or a number of requests, does not apply to
+/// them.
 const UNPACED: [&str; 3] = ["saturated", "views_while_building", "fairness"];
 
-/// Of a round that two servers are measured in by turns. The rate of one turn differs from the next one's by some 10 % (100 ms, two cores),
-/// hardly depending on the turn before: the sum of many turns is steadier than that of few. Why it does is not known.
+/// Length of a turn of a round with two interleaved servers. The rate of one turn differs from the
+/// next one's by some 10 % (100 ms, two cores), almost independently of the previous turn: the sum
+/// of many turns is steadier than that of few. The cause is not known.
 const TURN: Duration = Duration::from_millis(50);
 
-/// How long each turn of a round is, one after the other.
+/// The lengths of the turns of a round, in their order.
 struct Turns {
     left: Duration,
     each: Duration,
@@ -40,7 +42,7 @@ impl Turns {
         }
     }
 
-    /// The next turn's length, the same for both servers; none when the round is over.
+    /// The next turn's length, the same for both servers; `None` when the round is over.
     fn next(&mut self) -> Option<Duration> {
         if self.left.is_zero() {
             return None;
@@ -52,14 +54,15 @@ impl Turns {
         Some(turn)
     }
 
-    /// Notes what a part took: where one request takes longer than a turn, there are fewer turns, as each of them has a request.
+    /// Notes the duration of a part: where one request takes longer than a turn, there are fewer
+    /// turns, since each of them has a request.
     fn took(&mut self, seconds: f64) {
         self.each = self.each.max(Duration::from_secs_f64(seconds));
     }
 }
 
 impl Bench {
-    /// Prepares a workload on every system, measures its rounds in turns, and finishes it.
+    /// Prepares a workload on every system, measures its interleaved rounds, and finishes it.
     pub(crate) async fn measure<W: Workload>(
         &mut self,
         name: &str,
@@ -185,7 +188,8 @@ impl Bench {
         pace
     }
 
-    /// A round more of each system that is not counted, during which the server takes a profile of itself.
+    /// One more round of each system that is not counted, during which the server records a
+    /// profile.
     async fn take_profiles<W: Workload>(
         &mut self,
         name: &str,
@@ -221,7 +225,7 @@ impl Bench {
         outcome.notes.into_iter().for_each(|note| self.note(note));
     }
 
-    /// The single value of that name, to which a repeat is to be added.
+    /// The single value of that name, for adding a repeat.
     pub(crate) fn figure(&mut self, name: String, unit: &str) -> &mut Figure {
         let columns = self.columns();
         let figures = &mut self.report.figures;

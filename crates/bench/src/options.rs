@@ -13,10 +13,10 @@ pub struct BenchOptions {
     pub servers: Vec<Vec<String>>,
     /// The second server of workloads that need two. Without it, the first one has both roles.
     pub second_url: Option<String>,
-    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` where a cluster is measured, and all others
-    /// where there is none.
+    /// Names from [`workloads`](crate::workloads). When empty: those of the group `cluster` for a
+    /// cluster, and all others for a single server.
     pub workloads: Vec<String>,
-    /// Fraction of the full data set sizes: 1.0 is what the figures are defined for.
+    /// Fraction of the full data set sizes: figures are defined for 1.0.
     pub scale: f64,
     /// Seconds that a timed part is measured on each server, over all rounds.
     pub seconds: f64,
@@ -26,15 +26,15 @@ pub struct BenchOptions {
     pub connections: usize,
     /// How often each workload is measured as a whole. From 5 on figures have intervals.
     pub repeats: u32,
-    /// Requests a second that timed parts are sent, whatever the server does. By default each client sends the next request when it
-    /// has the reply to the former one.
+    /// Requests per second of timed parts, independent of the server's speed. By default each
+    /// client sends the next request when it has the reply to the previous one.
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sends, in place of [`BenchOptions::seconds`].
     pub requests: Option<u64>,
     /// `connections=1,16,64` or `SECTION/KEY=a,b`: measure at each of the values. A setting needs an admin's rights, and is reset
     /// at the end.
     pub sweep: Option<String>,
-    /// Keep all that was measured in this file.
+    /// Save all measurements in this file.
     pub save: Option<PathBuf>,
     /// Compare the first server with that of a run that was saved.
     pub compare: Option<PathBuf>,
@@ -42,7 +42,7 @@ pub struct BenchOptions {
     pub report: Option<PathBuf>,
     /// Flame graphs for the HTML report, as SVG files: of A, of B.
     pub flames: Vec<PathBuf>,
-    /// Ask servers for flame graphs of themselves during a round that is not counted.
+    /// Record flame graphs of the servers during a round that is not counted.
     pub profile: bool,
     /// Declarations of 16 KB that views are built over, at scale 1; the published benchmark has 290,000.
     pub view_docs: u64,
@@ -52,17 +52,17 @@ pub struct BenchOptions {
     pub view_rows: u64,
     /// Leave the databases on the server.
     pub keep: bool,
-    /// Process of the first server, for CPU and memory. Found by itself for loopback URLs.
+    /// Process of the first server, for CPU and memory. Found automatically for loopback URLs.
     pub local_pid: Option<u32>,
-    /// Where the embedded database is made; a folder in the system's temporary one by default.
+    /// Directory for the embedded database; by default in the system's temporary directory.
     pub embedded_dir: Option<PathBuf>,
     /// Where the raw append + fdatasync rate is measured: best on the disk of the server's data. The system's
     /// temporary folder by default.
     pub disk_dir: Option<PathBuf>,
-    /// What the workload `mix` does; the preset `mixed` by default.
+    /// The operations of the workload `mix`; the preset `mixed` by default.
     pub mix: Option<Mix>,
-    /// A PostgreSQL, Redis or SQLite that is measured beside the one server, in the workloads of the group `peers`: `postgres://…`, `redis://…` or
-    /// `fts5://…`.
+    /// A PostgreSQL, Redis or SQLite to compare with the server, in the workloads of the group
+    /// `peers`: `postgres://…`, `redis://…` or `fts5://…`.
     pub peer: Option<String>,
     /// How the workloads of the group `faults` start a server; without it they cannot run.
     pub launch: Option<Launch>,
@@ -102,7 +102,8 @@ impl Default for BenchOptions {
 }
 
 impl BenchOptions {
-    /// Is this a run whose figures are to be believed later, so that ceilings, machine and processes are looked at, too?
+    /// Whether the figures of this run are for publication or later comparison, so that ceilings,
+    /// machine and processes are measured too.
     pub(crate) fn is_thorough(&self) -> bool {
         let files = [&self.save, &self.compare, &self.report];
         self.repeats > 1 || self.sweep.is_some() || files.iter().any(|file| file.is_some())

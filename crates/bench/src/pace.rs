@@ -1,4 +1,5 @@
-//! When the clients of a timed loop send: each when it has its reply, or at a rate, whatever the server does.
+//! Send times of the clients of a timed loop: each after its previous reply, or at a rate,
+//! independent of the server's speed.
 
 use std::cell::Cell;
 use std::io;
@@ -21,7 +22,7 @@ pub(crate) struct Pace {
 }
 
 impl Pace {
-    /// A node's share of a loop that is spread over several at once.
+    /// A node's share of a loop that is spread over several nodes.
     pub(crate) fn shared_by(self, nodes: usize) -> Self {
         Self {
             rate: self.rate.map(|rate| rate / nodes as f64),
@@ -40,7 +41,7 @@ impl Pace {
         }
     }
 
-    /// How many of so many rounds there are: not more than each client has requests.
+    /// Number of rounds, at most `most`: not more than each client has requests.
     pub(crate) fn rounds(self, most: u32) -> u32 {
         self.requests.map_or(most, |requests| {
             most.min(u32::try_from(requests).unwrap_or(most)).max(1)
@@ -48,13 +49,13 @@ impl Pace {
     }
 }
 
-/// What an open loop asked for, and what of that was not sent.
+/// Requests of an open loop, and those that were not sent.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct OpenLoop {
     /// Requests that were due.
     pub due: u64,
-    /// Those that were not sent, although the loop went on for as long again: the server cannot do the rate. Their latencies are
-    /// counted with what they had waited until then.
+    /// Requests that were not sent, although the loop ran twice its length: the server cannot
+    /// sustain the rate. Their latencies include the waiting time until then.
     pub unsent: u64,
     /// Most requests that were due and not sent at one time.
     pub backlog_max: u64,
@@ -81,20 +82,22 @@ impl OpenLoop {
     }
 }
 
-/// A loop of several clients at a pace. Its clock starts when it is made, and it ends when it is dropped.
+/// A loop of several clients at a pace. Its clock starts when it is created, and it ends when it is
+/// dropped.
 pub(crate) struct Pacing {
     start: Instant,
     deadline: Option<Instant>,
-    /// Of each client, where there is no schedule.
+    /// Requests of each client, where there is no schedule.
     requests: Option<u64>,
     schedule: Option<Rc<Schedule>>,
 }
 
 impl Pacing {
-    /// By so many clients, for `length`. Without a length there is no pace either: each client ends by itself.
+    /// Starts a loop of `clients` clients, for `length`. Without a length there is no pace either:
+    /// each client ends on its own.
     ///
     /// # Errors
-    /// When there is no thread to spare.
+    /// When no thread can be started.
     pub(crate) fn start(pace: Pace, length: Option<Duration>, clients: usize) -> io::Result<Self> {
         let pace = length.map_or_else(Pace::default, |_| pace);
         let start = Instant::now();
@@ -129,7 +132,7 @@ impl Pacing {
         self.start.elapsed().as_secs_f64()
     }
 
-    /// Of a loop at a rate: what came of it, and how long each request that was not sent had been due.
+    /// The result of a loop at a rate, and the time for which each unsent request had been due.
     pub(crate) fn end(&self) -> Option<(OpenLoop, Vec<Duration>)> {
         self.schedule.as_ref().map(|schedule| schedule.end())
     }
@@ -144,7 +147,8 @@ pub(crate) struct Turns {
 }
 
 impl Turns {
-    /// Waits for the client's next turn; none when it ends. However short the time is, it has one.
+    /// Waits for the client's next turn; `None` at the end. Each client has at least one turn,
+    /// however short the time is.
     pub(crate) async fn next(&mut self) -> Option<Turn> {
         if let Some(schedule) = &self.schedule {
             return schedule.next().await.map(Turn::DueSince);
@@ -166,12 +170,12 @@ impl Turns {
 pub(crate) enum Turn {
     /// As soon as it can.
     Now,
-    /// At once: it should have been sent at this time.
+    /// Send immediately: it should have been sent at this time.
     DueSince(Instant),
 }
 
 impl Turn {
-    /// The time from which the latency of what is sent now counts.
+    /// The time from which the latency of a request sent now counts.
     pub(crate) fn start(self) -> Instant {
         match self {
             Self::Now => Instant::now(),
@@ -180,13 +184,15 @@ impl Turn {
     }
 }
 
-/// A thread that lets requests go sleeps for at most this long, so that it notices when nobody wants them any more.
+/// Longest sleep of the thread that releases requests, so that it notices the end of the run.
 const SLEEP_MAX: Duration = Duration::from_millis(50);
 
-/// When each request of an open loop is due. All clients of the loop share it: whoever is free takes the next one.
+/// Due times of the requests of an open loop. All clients of the loop share it: each idle client
+/// takes the next request.
 struct Schedule {
     times: Times,
-    /// No request is sent after this; what is due by then and not sent was too much.
+    /// No request is sent after this; those that are due by then and not sent exceed the server's
+    /// capacity.
     give_up: Instant,
     next: Cell<u64>,
     told: Cell<OpenLoop>,
@@ -217,10 +223,11 @@ impl Times {
 }
 
 impl Schedule {
-    /// `rate` a second, from `start` on, for `length`, or so many requests, by so many clients.
+    /// A schedule of `rate` requests a second, from `start` on, for `length`, or for a number of
+    /// requests, by `clients` clients.
     ///
     /// # Errors
-    /// When there is no thread to spare.
+    /// When no thread can be started.
     fn new(
         start: Instant,
         rate: f64,
@@ -251,7 +258,7 @@ impl Schedule {
         }))
     }
 
-    /// Waits until the next request is due, and says since when it is; none when there is no further one.
+    /// Waits until the next request is due, and returns its due time; `None` after the last one.
     async fn next(&self) -> Option<Instant> {
         let waits = self.released.available_permits() == 0;
         self.released.acquire().await.ok()?.forget();
@@ -276,7 +283,7 @@ impl Schedule {
         Some(due)
     }
 
-    /// What came of it, and how long each request that was not sent had been due.
+    /// The result, and the time for which each unsent request had been due.
     fn end(&self) -> (OpenLoop, Vec<Duration>) {
         let mut told = self.told.get();
         told.unsent = told.due - self.next.get();
@@ -293,8 +300,8 @@ impl Drop for Schedule {
     }
 }
 
-/// Lets each request go when it is due: to some 100 microseconds, where the runtime's own timers are of whole milliseconds. In the end it
-/// lets every client see that there are no more.
+/// Releases each request when it is due, to some 100 microseconds: the runtime's own timers have a
+/// resolution of milliseconds. At the end it signals to every client that there are no more.
 fn release(times: Times, released: &Semaphore, is_over: &AtomicBool, clients: usize) {
     let mut done = 0;
     while done < times.due && !is_over.load(Ordering::Relaxed) {
@@ -316,7 +323,7 @@ pub(crate) struct ClientTime {
 }
 
 impl ClientTime {
-    /// Of this thread, until now.
+    /// Processor time of this thread until now.
     pub(crate) fn now() -> Self {
         let cpu = clock_gettime(ClockId::ThreadCPUTime);
         // The second number are nanoseconds on a run queue (the kernel's Documentation/scheduler/sched-stats.rst).
@@ -397,7 +404,7 @@ mod tests {
         assert_eq!(counted.end(), None);
         let no_time = Pacing::start(requests(None), Some(Duration::ZERO), 1).unwrap();
         assert_eq!(turns_of(&no_time).await, 1);
-        // What ends by itself has no pace.
+        // A loop that ends on its own has no pace.
         let exhaustive = Pacing::start(requests(Some(1)), None, 1).unwrap();
         let mut turns = exhaustive.turns();
         for _ in 0..3 {
@@ -433,7 +440,7 @@ mod tests {
             number += 1;
         }
         let (told, waits) = schedule.end();
-        // What a busy machine did not send in time has waited.
+        // Requests that a busy machine did not send in time have waited.
         assert_eq!((number + told.unsent, told.due), (20, 20));
         assert!(number > 0);
         assert_eq!(waits.len() as u64, told.unsent);

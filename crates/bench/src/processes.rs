@@ -9,7 +9,7 @@ use crate::procfs;
 
 const INTERVAL: Duration = Duration::from_millis(100);
 
-/// What all descendants of a process used together.
+/// Resources of all descendants of a process together.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Usage {
     /// Most of them at a time.
@@ -21,7 +21,7 @@ pub(crate) struct Usage {
 }
 
 impl Usage {
-    /// The usage of two watches one after the other.
+    /// The combined usage of two consecutive watches.
     pub(crate) fn and(self, other: Self) -> Self {
         Self {
             processes_max: self.processes_max.max(other.processes_max),
@@ -31,7 +31,7 @@ impl Usage {
     }
 }
 
-/// A thread that looks at the descendants of a process until it is told to stop.
+/// A thread that samples the descendants of a process until it is stopped.
 pub(crate) struct Sampler {
     stop: Sender<()>,
     thread: JoinHandle<Usage>,

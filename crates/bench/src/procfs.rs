@@ -1,4 +1,4 @@
-//! What `/proc` tells of a local server: which process it is, its CPU time and memory.
+//! Facts about a local server from `/proc`: its process, CPU time and memory.
 
 use std::fs;
 use std::path::Path;
@@ -91,7 +91,7 @@ impl Processors {
         Self {
             busy: self.busy - earlier.busy,
             idle: self.idle - earlier.idle,
-            // The kernel says that this one may fall.
+            // According to the kernel's documentation this value may fall.
             wait: (self.wait - earlier.wait).max(0.0),
             steal: self.steal - earlier.steal,
         }
@@ -186,7 +186,7 @@ pub(crate) fn folder_bytes(folder: &Path) -> u64 {
         .sum()
 }
 
-/// What follows `name` on a process's command line.
+/// The argument after `name` on a process's command line.
 pub(crate) fn argument(pid: u32, name: &str) -> Option<String> {
     let line = fs::read(format!("/proc/{pid}/cmdline")).ok()?;
     let mut arguments = line.split(|byte| *byte == 0);

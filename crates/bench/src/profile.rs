@@ -6,13 +6,13 @@ use std::time::Duration;
 use crate::error::BenchError;
 use crate::system::System;
 
-/// Larger pictures are refused: a report is to be opened in a browser.
+/// Largest picture that is accepted: a report must open in a browser.
 const SVG_BYTES_MAX: u64 = 32 << 20;
 
 /// A flame graph.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Flame {
-    /// What it is of.
+    /// Its subject.
     pub title: String,
     /// The picture, which may hold anything.
     pub svg: String,
@@ -22,7 +22,7 @@ impl Flame {
     /// Reads a picture for the report.
     ///
     /// # Errors
-    /// [`BenchError::File`] when it cannot be read, is no SVG, or is larger than 32 MB.
+    /// [`BenchError::File`] when it cannot be read, is not SVG, or is larger than 32 MB.
     pub(crate) fn read(path: &Path, title: String) -> Result<Self, BenchError> {
         let refuse = |reason: String| BenchError::File {
             file: path.display().to_string(),
@@ -38,7 +38,7 @@ impl Flame {
         }
         let svg = std::fs::read_to_string(path).map_err(|error| refuse(error.to_string()))?;
         if !svg.contains("<svg") {
-            return Err(refuse("this is no SVG".to_owned()));
+            return Err(refuse("this is not an SVG image".to_owned()));
         }
         Ok(Self { title, svg })
     }
@@ -49,7 +49,9 @@ pub(crate) fn seconds(length: Duration) -> u64 {
     (length.as_secs_f64().ceil() as u64).max(1)
 }
 
-/// Asks a server for a flame graph of the next seconds. None with a remark when it has none.
+/// Requests a flame graph of the next seconds from a server. Returns an error text if the server
+/// has no profiler.
+/// none.
 pub(crate) async fn take(system: &System, title: String, seconds: u64) -> Result<Flame, String> {
     let path = format!("/_settee/profile?seconds={seconds}&format=svg");
     let label = &system.target.label;
@@ -57,7 +59,7 @@ pub(crate) async fn take(system: &System, title: String, seconds: u64) -> Result
     match system.call("GET", &path, None).await {
         Ok((200, svg)) => match String::from_utf8(svg) {
             Ok(svg) if svg.contains("<svg") => Ok(Flame { title, svg }),
-            _ => Err(failed("answered with something that is no SVG".to_owned())),
+            _ => Err(failed("did not answer with an SVG image".to_owned())),
         },
         Ok((404, _)) => Err(failed("has no /_settee/profile".to_owned())),
         Ok((status, body)) => {

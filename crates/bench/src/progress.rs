@@ -1,4 +1,4 @@
-//! Progress on standard error. Nothing is drawn when it is no terminal.
+//! Progress on standard error. Nothing is drawn if that is not a terminal.
 
 use std::time::Duration;
 
@@ -6,7 +6,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 
 const REDRAW: Duration = Duration::from_millis(200);
 
-/// A line that says what is going on now.
+/// A line that shows the current work.
 pub(crate) fn spinner() -> ProgressBar {
     styled(
         ProgressBar::new_spinner(),

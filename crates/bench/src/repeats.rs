@@ -10,7 +10,7 @@ use crate::sweep::{self, Changed, Subject, Sweep};
 use crate::workload::{Bench, RATIOS};
 
 impl Bench {
-    /// Measures the selected workloads. One that fails does not stop the others.
+    /// Measures the selected workloads. A failure does not stop the others.
     pub(crate) async fn measure_all(
         &mut self,
         selected: &[&'static str],
@@ -45,7 +45,7 @@ impl Bench {
             self.repeat = repeat;
             let figures = self.report.figures.clone();
             if let Err(error) = self.measure_named(name).await {
-                // What it had measured until then is left out.
+                // Its measurements so far are discarded.
                 self.gathering.forget(repeat);
                 self.report.figures = figures;
                 self.failed(name, &error);
@@ -101,7 +101,7 @@ impl Bench {
         match subject {
             Subject::Connections => {
                 let wrong =
-                    |_| BenchError::Options(format!("{value:?} is no number of connections"));
+                    |_| BenchError::Options(format!("{value:?} is not a number of connections"));
                 self.options.connections = value.parse().map_err(wrong)?;
             }
             Subject::Setting { section, key } => {

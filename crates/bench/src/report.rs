@@ -23,7 +23,7 @@ pub struct Report {
     pub connections: usize,
     /// How often everything was measured.
     pub repeats: u32,
-    /// Requests a second that timed parts were sent; none when each client sent as soon as it could.
+    /// Requests per second of timed parts; `None` when each client sent as soon as it could.
     pub rate: Option<f64>,
     /// Requests that each connection of a timed part sent, instead of a time.
     pub requests: Option<u64>,
@@ -33,29 +33,32 @@ pub struct Report {
     pub version: String,
     /// The machine that the client was on.
     pub machine: Machine,
-    /// What else the machine did before the run; only looked at for runs that are repeated, saved or reported.
+    /// Other work of the machine before the run; only measured for runs that are repeated, saved or
+    /// reported.
     pub busy_before: Option<Busy>,
-    /// What else the machine did during the run.
+    /// Other work of the machine during the run.
     pub busy_during: Option<Busy>,
-    /// What to know before a figure is believed: a machine that was not quiet, a client that was the limit, a rate that was not reached.
+    /// Reasons to doubt a figure: a machine that was not idle, a client that was the limit, a rate
+    /// that was not reached.
     pub warnings: Vec<String>,
-    /// What bounds the figures: the machine's loopback and disk, the server's cheapest reply.
+    /// Upper bounds of the figures: the machine's loopback and disk, the server's cheapest reply.
     pub ceilings: Vec<Ceiling>,
     /// A against B, or this run against a saved one; empty without [`Report::repeats`] enough.
     pub comparisons: Vec<Comparison>,
     /// The saved run that this one is compared with.
     pub against: Option<Against>,
-    /// Values of a setting or an option, one after the other.
+    /// The sweep over values of a setting or an option.
     pub sweep: Option<Sweep>,
-    /// What happened when, on the clock of [`Report::timeline`].
+    /// Events of the run, on the clock of [`Report::timeline`].
     pub events: Vec<Event>,
-    /// Processes and machine beside the run.
+    /// Processes and machine during the run.
     #[serde(skip)]
     pub timeline: Timeline,
     /// Flame graphs.
     #[serde(skip)]
     pub flames: Vec<Flame>,
-    /// The load average of this machine over the minute before the run: who else took its processors.
+    /// The load average of this machine over the minute before the run: other users of its
+    /// processors.
     pub load_average: Option<f64>,
     /// One line a measured part.
     pub lines: Vec<Line>,
@@ -63,7 +66,7 @@ pub struct Report {
     pub figures: Vec<Figure>,
     /// Ratios between two parts or figures of the same server.
     pub ratios: Vec<Ratio>,
-    /// What was skipped, and remarks on how something was measured.
+    /// Skipped workloads, and remarks on the measurements.
     pub notes: Vec<String>,
     /// Workloads that could not be measured.
     pub failures: Vec<Failure>,
@@ -76,7 +79,7 @@ pub struct Server {
     pub url: String,
     /// How many nodes were measured; 1 for a server alone.
     pub nodes: usize,
-    /// What `GET /` says: vendor or product, and version.
+    /// Vendor or product, and version, from `GET /`.
     pub product: String,
     /// The nodes' processes that are on this machine.
     pub pids: Vec<u32>,
@@ -87,7 +90,7 @@ pub struct Server {
 pub struct Failure {
     /// The workload's name.
     pub workload: String,
-    /// A, B or none.
+    /// A, B or neither.
     pub reason: String,
 }
 
@@ -141,7 +144,8 @@ impl Report {
     }
 }
 
-/// Parts of one workload took turns, so each pair of rounds is a ratio of its own; of others, only the extremes are known.
+/// Parts of one workload were interleaved, so each pair of rounds has a ratio; of others, only the
+/// extremes are known.
 fn rate_ratio(over: &Measured, under: &Measured, interleaved: bool) -> Option<Spread> {
     if !interleaved {
         return Spread::over(over.rate, under.rate);

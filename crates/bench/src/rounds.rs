@@ -1,4 +1,4 @@
-//! The rounds of a part on one server, as they were measured, and what they come to.
+//! The measured rounds of a part on one server, and the resulting figures.
 
 use hdrhistogram::Histogram;
 use serde::{Deserialize, Serialize};
@@ -11,7 +11,7 @@ const REQUESTS_FOR_P50: u64 = 20;
 
 const REQUESTS_FOR_P99: u64 = 200;
 
-/// One round of a part on one server, as it was measured.
+/// One measured round of a part on one server.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Round {
     /// When it ended, in seconds from the beginning of the run.
@@ -51,7 +51,7 @@ impl Round {
     }
 }
 
-/// The rounds of each repeat of a part on one server. One that has failed has none.
+/// The rounds of each repeat of a part on one server. A failed repeat has none.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Rounds(pub(crate) Vec<Vec<Round>>);
 
@@ -75,12 +75,12 @@ impl Rounds {
         histogram(self.all())
     }
 
-    /// The figures of each repeat; none for one that was not measured.
+    /// The figures of each repeat; `None` for one that was not measured.
     pub(crate) fn figures(&self) -> Vec<Option<OfRepeat>> {
         self.0.iter().map(|rounds| of_repeat(rounds)).collect()
     }
 
-    /// What sending took; none where it was not the load client that measured.
+    /// Time that sending took; `None` where the load client did not measure.
     pub(crate) fn client(&self) -> Option<ClientTime> {
         self.all()
             .filter_map(|round| round.client)

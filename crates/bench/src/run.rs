@@ -33,17 +33,21 @@ use crate::workload::{self, Bench};
 /// A loop cannot be faster than its client.
 const RATE_MAX: f64 = 1_000_000.0;
 const REPEATS_MAX: u32 = 1_000;
-/// The machine is looked at for a fifth of a timed part's seconds before anything is measured, within these bounds.
+/// The machine is observed for a fifth of a timed part's seconds before anything is measured,
+/// within these bounds.
 const LOOK_SECONDS: (f64, f64) = (0.1, 1.0);
 
-/// Measures, prints the report to `out`, writes the files that the options name, and returns it. Progress goes to standard error.
+/// Measures, prints the report to `out`, writes the requested files, and returns the report.
+/// Progress goes to standard error.
 ///
-/// The load client runs on a thread of its own: it must not take more than one core from the server that it measures.
-/// Ctrl-C and SIGTERM end the run after settings that it changed have been put back, and the databases it made have been deleted.
+/// The load client runs on a separate thread: it must not take more than one core from the server
+/// that it measures. Ctrl-C and SIGTERM end the run after restoring changed settings and deleting
+/// the created databases.
 ///
 /// # Errors
-/// [`BenchError`]: options, files, servers that cannot be reached, settings that cannot be put back, and interruption. A workload that fails is reported in
-/// [`Report::failures`], and refused requests are counted in its lines.
+/// [`BenchError`]: options, files, servers that cannot be reached, settings that cannot be
+/// restored, and interruption. A workload that fails is reported in [`Report::failures`], and
+/// refused requests are counted in its lines.
 pub async fn run(
     options: BenchOptions,
     embedded: Option<Box<dyn Embedded>>,
@@ -79,7 +83,7 @@ async fn on_own_thread(
                 .and_then(|runtime| {
                     LocalSet::new().block_on(&runtime, measure_and_clean_up(options, embedded))
                 });
-            // Nobody listens when the caller has given up.
+            // The receiver is gone when the caller has given up.
             let _ = sender.send(result);
         })?;
     match receiver.await {
@@ -139,7 +143,7 @@ fn ours(bench: &Bench) -> Vec<u32> {
     pids
 }
 
-/// Finds the servers, and makes what a run needs.
+/// Finds the servers, and prepares a run.
 async fn prepared(
     options: BenchOptions,
     embedded: Option<Box<dyn Embedded>>,
@@ -204,7 +208,8 @@ async fn whole(
     }
     bench.measure_all(selected).await?;
     if thorough {
-        // A server that has died meanwhile has no ceiling any more, and its failure is told already.
+        // A server that has died meanwhile has no ceiling any more, and its failure is reported
+        // already.
         let again = measure_ceilings(bench).await.unwrap_or_default();
         ceilings::measured_again(&mut bench.report.ceilings, again);
     }
@@ -222,7 +227,7 @@ async fn measure_ceilings(bench: &Bench) -> Result<Vec<ceilings::Ceiling>, Bench
     ceilings::measure(&bench.systems, options.connections, &disk, options.seconds).await
 }
 
-/// What the machine does while nothing is measured.
+/// Load of the machine while nothing is measured.
 async fn look(bench: &Bench) -> Option<Busy> {
     let ours = ours(bench);
     let before = Account::now(&with_descendants(&ours))?;
@@ -231,7 +236,8 @@ async fn look(bench: &Bench) -> Option<Busy> {
     Account::now(&with_descendants(&ours))?.since(&before)
 }
 
-/// Puts back what a sweep has changed. A run that was interrupted has no report that could tell of a failure.
+/// Restores settings that a sweep has changed. A run that was interrupted has no report for a
+/// failure.
 async fn put_back(bench: &mut Bench, has_report: bool) -> Result<(), BenchError> {
     let mut result = Ok(());
     for changed in std::mem::take(&mut bench.changed) {
@@ -240,7 +246,7 @@ async fn put_back(bench: &mut Bench, has_report: bool) -> Result<(), BenchError>
         };
         if has_report {
             bench.report.failures.push(Failure {
-                workload: "putting back a setting".to_owned(),
+                workload: "restoring a setting".to_owned(),
                 reason: error.to_string(),
             });
         } else {
@@ -289,7 +295,7 @@ fn check(options: &BenchOptions) -> Result<(), BenchError> {
             refuse("the seconds must be above 0 and at most 86,400")
         }
         options if options.peer.is_some() && options.servers.len() != 1 => {
-            refuse("a peer is measured beside one server")
+            refuse("a peer can only be compared with one server")
         }
         options
             if options.peer.is_some() && (options.sweep.is_some() || options.compare.is_some()) =>
@@ -378,7 +384,8 @@ fn listener(target: &Target) -> Option<u32> {
         .flatten()
 }
 
-/// What `GET /` says; asks for `_all_dbs` too, so that wrong credentials are found before anything is measured.
+/// The product of `GET /`. Requests `_all_dbs` too, so that wrong credentials are found before
+/// anything is measured.
 async fn product(system: &System) -> Result<String, BenchError> {
     let welcome = system.json("GET", "/").await?;
     for node in &system.nodes {
@@ -387,7 +394,7 @@ async fn product(system: &System) -> Result<String, BenchError> {
     Ok(product_of(&welcome))
 }
 
-/// A vendor that speaks CouchDB's protocol has a version of its own besides CouchDB's.
+/// Another vendor's server with CouchDB's protocol has its own version besides CouchDB's.
 fn product_of(welcome: &Value) -> String {
     let name = welcome["vendor"]["name"].as_str().unwrap_or("unknown");
     let version = [&welcome["vendor"]["version"], &welcome["version"]];
@@ -420,7 +427,7 @@ async fn clean_up(bench: &mut Bench) {
         && let Err(error) = peer.clean_up().await
     {
         bench.report.failures.push(Failure {
-            workload: "removing what was made in the peer".to_owned(),
+            workload: "removing the data in the peer".to_owned(),
             reason: error.to_string(),
         });
     }

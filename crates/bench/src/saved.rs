@@ -1,7 +1,7 @@
-//! A run in a file: all that was measured, to be compared with later.
+//! A run in a file: all its measurements, for later comparisons.
 //!
-//! Two lines of JSON. The first says what the file is and has the checksum of the second, so that a file that was cut off or
-//! changed is noticed. The second is the run.
+//! Two lines of JSON. The first identifies the format and has the checksum of the second, so that a
+//! file that was cut off or changed is noticed. The second is the run.
 
 use std::fs::{self, File, OpenOptions};
 use std::io::Write as _;
@@ -19,20 +19,20 @@ use crate::rounds::Rounds;
 use crate::timeline::Timeline;
 
 const FORMAT: &str = "settee bench";
-/// Of the second line. Others are refused.
+/// Version of the second line. Others are refused.
 const VERSION: u32 = 1;
-/// Larger files are no saved runs.
+/// Size above which a file is not a saved run.
 const BYTES_MAX: u64 = 1 << 30;
 
 #[derive(Serialize, Deserialize)]
 struct Head {
     format: String,
     version: u32,
-    /// Of the second line without its end.
+    /// CRC-32 of the second line without its end.
     crc32: u32,
 }
 
-/// What is needed of a run to compare with it.
+/// The parts of a run that a comparison needs.
 #[derive(Debug, Deserialize)]
 pub(crate) struct Saved {
     version: String,
@@ -70,7 +70,7 @@ struct ToSave<'a> {
     lines: Vec<LineToSave<'a>>,
     sweep: Vec<LineToSave<'a>>,
     timeline: &'a Timeline,
-    /// The run as `--json` tells it; not read again.
+    /// The run in the format of `--json`; not read again.
     report: &'a Report,
 }
 
@@ -79,7 +79,8 @@ struct LineToSave<'a> {
     workload: &'a str,
     name: &'a str,
     unit: &'a str,
-    /// Of a sweep: one entry a value, and the first value again. Of other lines: one a server.
+    /// For a sweep: one entry per value, and the first value again. For other lines: one per
+    /// server.
     sides: Vec<Option<&'a Rounds>>,
 }
 
@@ -138,7 +139,8 @@ impl Saved {
     /// Reads a saved run.
     ///
     /// # Errors
-    /// [`BenchError::File`] says what is wrong: no file, no saved run, of another version, damaged.
+    /// [`BenchError::File`] with the problem: no file, not a saved run, of another version,
+    /// damaged.
     pub(crate) fn read(path: &Path) -> Result<Self, BenchError> {
         let size = fs::metadata(path)
             .map_err(|error| refused(path, error))?
@@ -146,11 +148,11 @@ impl Saved {
         if size > BYTES_MAX {
             return Err(refused(
                 path,
-                "this is no saved run of settee bench: it is too large",
+                "this is not a saved run of settee bench: it is too large",
             ));
         }
         let bytes = fs::read(path).map_err(|error| refused(path, error))?;
-        let none = || refused(path, "this is no saved run of settee bench");
+        let none = || refused(path, "this is not a saved run of settee bench");
         let end = memchr::memchr(b'\n', &bytes).ok_or_else(none)?;
         let head: Head = serde_json::from_slice(&bytes[..end]).map_err(|_| none())?;
         if head.format != FORMAT {
@@ -210,12 +212,14 @@ impl Saved {
     }
 }
 
-/// The mode of a saved run: what a server said of a refused request is in it, and that may be of a document.
+/// The mode of a saved run: it has the servers' messages about refused requests, which may contain
+/// parts of documents.
 pub(crate) const OWNER_ONLY: u32 = 0o600;
-/// The mode of what is there to be shown, as far as the user's mask lets it be.
+/// The mode of public files, within the user's umask.
 pub(crate) const FOR_ALL: u32 = 0o666;
 
-/// A file that is to be written at the end of a run, made before it so that nothing is measured in vain.
+/// A file that is to be written at the end of a run, created before it so that an unwritable path
+/// is found early.
 #[derive(Debug)]
 pub(crate) struct Output {
     path: PathBuf,
@@ -243,7 +247,7 @@ impl Output {
         })
     }
 
-    /// Writes it whole, in place of one that is there.
+    /// Writes it whole, replacing an existing file.
     ///
     /// # Errors
     /// [`BenchError::File`].
@@ -260,7 +264,7 @@ impl Output {
 
 impl Drop for Output {
     fn drop(&mut self) {
-        // After it was written there is none.
+        // After a successful write it does not exist.
         let _ = fs::remove_file(&self.part);
     }
 }
@@ -421,9 +425,9 @@ mod tests {
         let half = told(&whole[..whole.len() / 2]);
         assert!(half.contains("damaged"), "{half}");
         assert!(told(&whole[..whole.len() - 1]).contains("damaged"));
-        assert!(told(&whole[..20]).contains("no saved run"));
-        assert!(told(b"").contains("no saved run"));
-        assert!(told(b"{\"a\":1}\n{}\n").contains("no saved run"));
+        assert!(told(&whole[..20]).contains("not a saved run"));
+        assert!(told(b"").contains("not a saved run"));
+        assert!(told(b"{\"a\":1}\n{}\n").contains("not a saved run"));
         let mut random = fastrand::Rng::with_seed(11);
         let end = whole.iter().position(|byte| *byte == b'\n').unwrap();
         for _ in 0..200 {

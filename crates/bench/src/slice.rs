@@ -1,4 +1,4 @@
-//! A loop of clients over a stretch of time, and what it measured.
+//! A loop of clients over a period, and its measurements.
 
 use std::rc::Rc;
 use std::time::{Duration, Instant};
@@ -13,10 +13,10 @@ use crate::target::Target;
 /// Latencies are kept with this many significant digits.
 const SIGNIFICANT_DIGITS: u8 = 3;
 const LATENCY_US_MAX: u64 = 3_600_000_000;
-/// A client whose requests fail so often in a row gives up.
+/// A client gives up after 100 failed requests in a row.
 const FAILURES_IN_A_ROW_MAX: u32 = 100;
 
-/// What went wrong, and how often.
+/// Errors, and their numbers.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Errors {
     pub(crate) count: u64,
@@ -48,9 +48,9 @@ pub(crate) struct Slice {
     pub(crate) errors: Errors,
     /// Bytes sent and received by the load client; 0 where it was not the load client that measured.
     pub(crate) bytes: u64,
-    /// What sending took; none where it was not the load client that measured.
+    /// Time that sending took; `None` where the load client did not measure.
     pub(crate) client: Option<ClientTime>,
-    /// Of a loop at a rate.
+    /// The figures of a loop at a rate.
     pub(crate) open: Option<OpenLoop>,
 }
 
@@ -67,7 +67,7 @@ impl Slice {
         }
     }
 
-    /// One piece of work of that many units, which took so long.
+    /// One piece of work of `units` units that took this time.
     pub(crate) fn of_one(units: u64, took: Duration) -> Self {
         let mut slice = Self::new();
         slice.record(units, took);
@@ -86,7 +86,7 @@ impl Slice {
         self.latencies_us.saturating_record(us.max(1));
     }
 
-    /// Takes in what came of a rate: a request that was not sent has waited until now.
+    /// Adds the result of a rate: a request that was not sent has waited until now.
     pub(crate) fn take_unsent(&mut self, open: OpenLoop, waits: Vec<Duration>) {
         self.open = Some(open);
         waits.into_iter().for_each(|wait| self.record_latency(wait));
@@ -101,13 +101,13 @@ impl Slice {
         }
     }
 
-    /// Takes in what was measured at another time.
+    /// Appends a measurement of another time.
     pub(crate) fn append(&mut self, other: Self) {
         self.seconds += other.seconds;
         self.merge(other);
     }
 
-    /// Takes in what another client, or another round, measured. Seconds are left alone.
+    /// Adds the measurements of another client, or of another round. Seconds do not change.
     pub(crate) fn merge(&mut self, other: Self) {
         self.count += other.count;
         self.errors.merge(other.errors);
@@ -119,7 +119,7 @@ impl Slice {
     }
 }
 
-/// What both have, or the one that has something.
+/// Combines both, or returns the one that exists.
 fn together<T>(one: Option<T>, other: Option<T>, and: fn(T, T) -> T) -> Option<T> {
     match (one, other) {
         (Some(one), Some(other)) => Some(and(one, other)),
@@ -137,7 +137,7 @@ pub(crate) fn new_histogram() -> Histogram<u64> {
 pub(crate) enum Check {
     /// 2xx is a success of as many units as the request has.
     Status,
-    /// 2xx is a success, and so is 404: what was to be deleted is not there.
+    /// 2xx is a success, and so is 404: the object to delete does not exist.
     Gone,
     /// A reply of `_bulk_docs`: documents with an `error` were refused.
     Bulk,
@@ -145,15 +145,17 @@ pub(crate) enum Check {
     Rows(&'static [u8]),
 }
 
-/// Writes the next request into the empty buffer and says how many units it carries; `None` ends the client.
+/// Writes the next request into the empty buffer and returns its number of units; `None` ends the
+/// client.
 pub(crate) type Requests = Box<dyn FnMut(&mut Vec<u8>) -> Option<u64>>;
 
-/// Clients that each send a request when the reply to the former one has come; or, when its target has a [`Pace`] with a rate
-/// and the loop is timed, when the next one is due. Latency counts from when a request was due, so that what waits behind a slow
-/// one is not left out.
+/// Clients that each send a request after the reply to the previous one; or, when its target
+/// has a [`Pace`] with a rate and the loop is timed, when the next one is due. Latency counts from
+/// when a request was due, so that the wait behind a slow one is included.
 pub(crate) struct ClosedLoop {
     pub(crate) target: Rc<Target>,
-    /// The loop ends after this time, or when the requests run out. The target's pace may ask for a number of requests instead.
+    /// The loop ends after this time, or when the requests run out. The target's pace may define a
+    /// number of requests instead.
     pub(crate) length: Option<Duration>,
     pub(crate) check: Check,
     /// Sent after every request; both together are one operation.
@@ -245,8 +247,8 @@ pub(crate) async fn connect(target: &Target, count: usize) -> Result<Vec<Connect
     Ok(connections)
 }
 
-/// Clients on several nodes at once, as evenly as can be, for `length`. Fewer clients than nodes are on one node after the other, in
-/// equal shares of the time.
+/// Clients on several nodes at the same time, distributed evenly, for `length`. Fewer clients than
+/// nodes are on one node after the other, in equal shares of the time.
 pub(crate) async fn spread(
     nodes: &[Rc<Target>],
     clients: usize,

@@ -1,22 +1,25 @@
-//! What can be said of a figure that was measured several times: its interval, and whether two figures differ.
+//! Statistics of a figure that was measured several times: its interval, and whether two figures
+//! differ.
 //!
 //! Figures are rates, latencies and sizes: noise multiplies them, so that all is done with their logarithms. A value is
 //! then a geometric mean, and a difference a ratio.
 //!
-//! Intervals are of the percentile bootstrap, expanded for small samples (T. Hesterberg, "What Teachers Should Know About
-//! the Bootstrap", The American Statistician 69 (2015), section 3.4.2): without that, ten repeats would give intervals that hold
-//! the truth 9 times in 10 instead of 19 in 20. Whether a difference is shown is decided by Student's t over the repeats, as
-//! the bootstrap of ten values has nothing to say about the small probabilities that many figures at once need.
+//! Intervals are of the percentile bootstrap, expanded for small samples (T. Hesterberg, "What
+//! Teachers Should Know About the Bootstrap", The American Statistician 69 (2015), section 3.4.2):
+//! without that, ten repeats would give intervals that hold the truth 9 times in 10 instead of 19
+//! in 20. Whether a difference is shown is decided by Student's t over the repeats, as the
+//! bootstrap of ten values cannot give the small probabilities that many simultaneous figures
+//! require.
 
 use serde::{Deserialize, Serialize};
 use statrs::distribution::{ContinuousCDF, Normal, StudentsT};
 
-/// With fewer repeats there are no intervals.
+/// Least number of repeats for intervals.
 pub(crate) const REPEATS_MIN: usize = 5;
 /// A smaller difference is never called one, as a share: two starts of one program seem to differ by
 /// about 1 to 2 % with 64 connections and by 3 % with 4 (standard deviations over a few pairs, two cores).
 pub(crate) const MARGIN: f64 = 0.03;
-/// How likely any of all figures of a comparison is called different where none is.
+/// Probability that any figure of a comparison is called different by mistake.
 pub(crate) const FAMILY_LEVEL: f64 = 0.02;
 
 const RESAMPLES: usize = 10_000;
@@ -25,7 +28,7 @@ const OUTSIDE: f64 = 0.05;
 /// Spread of a figure from one repeat to the next, as a share, that is taken for granted: latencies are whole microseconds,
 /// and values that are equal by that are not infinitely certain.
 const SPREAD_MIN: f64 = 0.005;
-/// The same values always give the same interval.
+/// Seed of the resampling: the same values always give the same interval.
 const SEED: u64 = 0x5e77ee;
 
 /// A value and its 95 % confidence interval.
@@ -56,7 +59,7 @@ pub(crate) fn interval(values: &[f64]) -> Option<Interval> {
     Some(sample.interval(&mut means, tail))
 }
 
-/// A over B, measured in turns: the repeats are pairs.
+/// A over B, interleaved: the repeats are pairs.
 pub(crate) fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let logs: Vec<f64> = logarithms(a)?
         .iter()
@@ -75,7 +78,7 @@ pub(crate) fn paired(a: &[f64], b: &[f64]) -> Option<Difference> {
     })
 }
 
-/// A over B, not measured in turns (Welch's test; each sample is drawn from by itself).
+/// A over B, not interleaved (Welch's test; each sample is resampled separately).
 pub(crate) fn unpaired(a: &[f64], b: &[f64]) -> Option<Difference> {
     let (a, b) = (Sample::of(logarithms(a)?), Sample::of(logarithms(b)?));
     let (of_a, of_b) = (a.error().powi(2), b.error().powi(2));
@@ -123,8 +126,8 @@ fn probability(mean: f64, error: f64, freedom: f64) -> f64 {
     (beyond(mean.abs() - margin) + beyond(mean.abs() + margin)).min(1.0)
 }
 
-/// The share of resampled means that is outside at each end. The expansion makes up for what a sample's spread is below the
-/// population's, and for not knowing that.
+/// The share of resampled means that is outside at each end. The expansion compensates for a
+/// sample's spread being below the population's, and for its uncertainty.
 fn tail(freedom: f64, size: usize) -> f64 {
     let (Ok(student), normal) = (StudentsT::new(0.0, 1.0, freedom), Normal::standard()) else {
         return 0.0;

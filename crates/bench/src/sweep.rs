@@ -1,4 +1,5 @@
-//! One thing changed at a time: connections, or a setting of the server, which is put back afterwards.
+//! One parameter changed between measurements: connections, or a setting of the server, which is
+//! restored afterwards.
 
 use std::rc::Rc;
 
@@ -15,8 +16,8 @@ use crate::rounds::Rounds;
 use crate::stats::{self, Interval};
 use crate::target::Target;
 
-/// Figures at several values of one thing. Each repeat goes through all values, and then measures the first one again: what changed
-/// by itself meanwhile shows in that.
+/// Figures at several values of one parameter. Each repeat goes through all values, and then
+/// measures the first one again, which shows other changes meanwhile.
 #[derive(Debug, Clone, Serialize)]
 pub struct Sweep {
     /// `connections`, or the setting as SECTION/KEY.
@@ -34,21 +35,21 @@ pub struct SweepLine {
     pub workload: String,
     /// The part's name.
     pub name: String,
-    /// What the rate counts.
+    /// The unit of the rate.
     pub unit: String,
     /// One entry a value.
     pub points: Vec<Option<Measured>>,
     /// The first value, measured again after the last one.
     pub again: Option<Measured>,
-    /// The first value's rate at the end over that at the beginning: 1 when nothing changed by itself.
+    /// The first value's rate at the end over that at the beginning: 1 without other changes.
     pub drift: Option<f64>,
     /// The drift's interval over the repeats.
     pub drift_interval: Option<Interval>,
-    /// Each other value against the first one, as it was before and after: `name` is the value.
+    /// Each other value against the first one, from before and after: `name` is the value.
     pub against_first: Vec<Comparison>,
 }
 
-/// What is swept, and which values it takes.
+/// The parameter of a sweep, and its values.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) subject: Subject,
@@ -65,7 +66,7 @@ impl Plan {
     /// `connections=1,16,64` or `SECTION/KEY=a,b`.
     ///
     /// # Errors
-    /// [`BenchError::Options`] says what is wrong with it.
+    /// [`BenchError::Options`] with the problem.
     pub(crate) fn parse(text: &str) -> Result<Self, BenchError> {
         let refuse = |why: &str| BenchError::Options(format!("--sweep {text}: {why}"));
         let (what, values) = text
@@ -86,7 +87,7 @@ impl Plan {
             .any(|(at, value)| values[..at].contains(value));
         if repeated {
             return Err(refuse(
-                "a value stands there twice; the first one is measured again by itself",
+                "a value is listed twice; the first one is measured again automatically",
             ));
         }
         let subject = match what.split_once('/') {
@@ -119,7 +120,7 @@ impl Plan {
     }
 }
 
-/// A setting as it was before a sweep changed it.
+/// A setting's value before a sweep changed it.
 pub(crate) struct Changed {
     node: Rc<Target>,
     section: String,
@@ -128,7 +129,7 @@ pub(crate) struct Changed {
 }
 
 impl Changed {
-    /// What a setting of a node is now, to be put back later.
+    /// Reads the value of a node's setting, to restore it later.
     pub(crate) async fn remember(
         node: &Rc<Target>,
         section: &str,
@@ -142,15 +143,15 @@ impl Changed {
         })
     }
 
-    /// Gives the setting another value, which a restart of the server forgets.
+    /// Sets the value, until the server restarts.
     pub(crate) async fn set(&self, value: &str) -> Result<(), BenchError> {
         set(&self.node, &self.section, &self.key, Some(value)).await
     }
 
-    /// Puts back what was there.
+    /// Restores the former value.
     ///
     /// # Errors
-    /// [`BenchError::NotPutBack`], which says what to do by hand.
+    /// [`BenchError::NotPutBack`], which explains how to do it by hand.
     pub(crate) async fn put_back(&self) -> Result<(), BenchError> {
         let before = self.before.as_deref();
         let result = async {
@@ -171,7 +172,7 @@ impl Changed {
     }
 }
 
-/// What names in paths are encoded but for.
+/// Characters that are not encoded in paths.
 const IN_PATHS: &AsciiSet = &NON_ALPHANUMERIC.remove(b'_').remove(b'-').remove(b'.');
 
 fn path(section: &str, key: &str) -> String {
@@ -183,7 +184,7 @@ fn path(section: &str, key: &str) -> String {
     )
 }
 
-/// A setting of a node; none when it has no value.
+/// A setting of a node; `None` when it has no value.
 async fn setting(node: &Target, section: &str, key: &str) -> Result<Option<String>, BenchError> {
     let path = path(section, key);
     let (status, body) = call(node, "GET", &path, None).await?;
@@ -217,7 +218,7 @@ async fn set(
     }
 }
 
-/// Changes are for the running server alone: one that is started again has what its files say.
+/// Changes apply to the running server only: after a restart it has the values of its files.
 async fn call(
     node: &Target,
     method: &str,

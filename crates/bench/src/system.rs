@@ -41,7 +41,7 @@ pub(crate) struct Part {
 }
 
 impl Part {
-    /// Takes in the same part, measured again.
+    /// Adds another measurement of the same part.
     fn append(&mut self, other: Self) {
         self.slice.append(other.slice);
         let seconds = self.cpu_seconds.zip(other.cpu_seconds);
@@ -49,7 +49,7 @@ impl Part {
         self.peak_resident_bytes = self.peak_resident_bytes.max(other.peak_resident_bytes);
     }
 
-    /// Takes in the parts of another slice of the same round. A part that has not come before is a new one.
+    /// Adds the parts of another slice of the same round. An unknown part is a new one.
     pub(crate) fn append_all(parts: &mut Vec<Self>, others: Vec<Self>) {
         for other in others {
             match parts.iter_mut().find(|part| part.name == other.name) {
@@ -81,7 +81,7 @@ impl Populated {
     }
 }
 
-/// A server, or a cluster, and what this run has made on it.
+/// A server, or a cluster, and the objects that this run has created on it.
 pub(crate) struct System {
     /// The server, or the cluster's first node.
     pub(crate) target: Rc<Target>,
@@ -91,7 +91,7 @@ pub(crate) struct System {
     pub(crate) pid: Option<u32>,
     /// The processes of all nodes that are on this machine.
     pub(crate) pids: Vec<u32>,
-    /// Where a workload notes what it does to the server, to be marked in the report.
+    /// Events of a workload on the server, which the report marks.
     pub(crate) events: Rc<Events>,
     /// Random part of all database names of this run.
     run: String,
@@ -121,7 +121,7 @@ impl System {
         self.pids.extend(pid);
     }
 
-    /// Sets how the timed loops that begin from now on send, on all nodes.
+    /// Sets the pace of the timed loops that start from now on, on all nodes.
     pub(crate) fn set_pace(&self, pace: Pace) {
         self.nodes.iter().for_each(|node| node.set_pace(pace));
     }
@@ -131,7 +131,7 @@ impl System {
         self.nodes.iter().for_each(|node| node.kept().keep(wanted));
     }
 
-    /// Sends one request on a connection of its own; any status is returned.
+    /// Sends one request on a separate connection; returns any status.
     pub(crate) async fn call(
         &self,
         method: &str,
@@ -205,7 +205,7 @@ impl System {
         name
     }
 
-    /// Creates an empty database, deleting the one that an earlier round left.
+    /// Creates an empty database, after deleting an earlier round's database.
     pub(crate) async fn create(&self, workload: &str) -> Result<String, BenchError> {
         let name = self.claim(workload);
         let path = format!("/{name}");
@@ -213,7 +213,7 @@ impl System {
             self.require("DELETE", &path, None).await?;
             self.require("PUT", &path, None).await?;
         } else {
-            // The first status may have been an error; asking again tells which.
+            // The first status may have been an error; a second request shows which.
             self.require("GET", &path, None).await?;
         }
         Ok(name)
@@ -304,7 +304,7 @@ impl System {
         slice
     }
 
-    /// Measures a part of a workload together with what it cost the processes of all nodes.
+    /// Measures a part of a workload together with its costs for the processes of all nodes.
     pub(crate) async fn part(
         &self,
         name: &'static str,
@@ -426,7 +426,7 @@ impl System {
             })
         };
         let deleting = ClosedLoop::exhaustive(&self.target, Check::Gone);
-        // Whether they are gone is asked at the end of the run, whatever was answered here.
+        // The end of the run checks whether they are gone, whatever the response was here.
         if deleting.run(clients, requests).await.is_ok() {
             let mut databases = self.databases.borrow_mut();
             for name in &doomed {
@@ -484,7 +484,7 @@ impl Watch {
     }
 }
 
-/// The sum over at least one process; none when one of them cannot be looked at.
+/// The sum over at least one process; `None` when one of them cannot be examined.
 fn total<T: std::iter::Sum>(each: impl ExactSizeIterator<Item = Option<T>>) -> Option<T> {
     (each.len() > 0).then(|| each.sum()).flatten()
 }

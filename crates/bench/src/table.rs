@@ -92,7 +92,7 @@ fn compared(report: &Report, out: &mut dyn Write) -> io::Result<()> {
         Some(against) => {
             writeln!(
                 out,
-                "compared with {} ({}), which was not measured in turns with this run",
+                "compared with {} ({}), which was not interleaved with this run",
                 against.file, against.product
             )?;
             for difference in &against.differences {
@@ -137,7 +137,7 @@ fn print_sweep(sweep: &Sweep, out: &mut dyn Write) -> io::Result<()> {
         if let Some(drift) = line.drift {
             writeln!(
                 out,
-                "drift: the first value's rate at the end was {drift:.3} of what it was at the beginning\n"
+                "drift: the first value's rate at the end was {drift:.3} times its rate at the beginning\n"
             )?;
         }
         if !line.against_first.is_empty() {
@@ -198,7 +198,7 @@ fn swept(sweep: &Sweep, line: &SweepLine) -> Table {
     table
 }
 
-/// The rate's interval, or the rounds' extremes where there is none.
+/// The rate's interval, or the rounds' extremes if it has no interval.
 fn interval(side: &Measured) -> String {
     match side.rate_interval {
         Some(interval) => format!("{}–{}", number(interval.low), number(interval.high)),

@@ -69,7 +69,7 @@ impl Target {
         self.pace.get()
     }
 
-    /// Sets how the timed loops that begin from now on send.
+    /// Sets the pace of the timed loops that start from now on.
     pub(crate) fn set_pace(&self, pace: Pace) {
         self.pace.set(pace);
     }
@@ -114,14 +114,14 @@ impl Target {
         }
     }
 
-    /// A whole request of its own.
+    /// The text of a whole request.
     pub(crate) fn request(&self, method: &str, path: &str, body: Option<&[u8]>) -> Vec<u8> {
         let mut out = Vec::with_capacity(256 + body.map_or(0, <[u8]>::len));
         self.write_request(&mut out, method, path, "", body);
         out
     }
 
-    /// A database of the server, for one that replicates with it.
+    /// A database of the server, as the endpoint of a replication.
     pub(crate) fn endpoint(&self, database: &str) -> serde_json::Value {
         let url = format!("http://{}{}/{database}", self.address, self.prefix);
         let mut lines = self.common_headers.lines();
@@ -139,7 +139,7 @@ impl Target {
         found.map(|(_, value)| value)
     }
 
-    /// What stands before every path; without a slash at the end.
+    /// The prefix of every path, without a slash at the end.
     pub(crate) fn prefix(&self) -> &str {
         &self.prefix
     }

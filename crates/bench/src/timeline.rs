@@ -1,4 +1,4 @@
-//! What the servers' processes and the machine did while a run went on, sampled from a thread of its own.
+//! Figures of the servers' processes and the machine during a run, sampled by a separate thread.
 
 use std::cell::RefCell;
 use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
@@ -11,9 +11,9 @@ use crate::machine::Account;
 use crate::procfs;
 
 const INTERVAL: Duration = Duration::from_millis(250);
-/// More samples than this are made fewer: neighbours become one, and the interval twice as long.
+/// With more samples than this, neighbours are merged, and the interval is doubled.
 const SAMPLES_MAX: usize = 1_200;
-/// Processes that a server has started are looked for at every so many samples: that reads all of `/proc`.
+/// Processes that a server has started are searched at every 4th sample: that reads all of `/proc`.
 const DESCENDANTS_EVERY: u32 = 4;
 
 /// Something that happened during a run.
@@ -27,7 +27,7 @@ pub struct Event {
     pub is_fault: bool,
 }
 
-/// What has happened so far, and the clock of the run.
+/// Events so far, and the clock of the run.
 #[derive(Debug)]
 pub(crate) struct Events {
     began: Instant,
@@ -70,10 +70,10 @@ impl Events {
     }
 }
 
-/// The processes of one server between two looks at them.
+/// The processes of one server between two samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct Sample {
-    /// Seconds from the beginning of the run, of the later look.
+    /// Time of the sample's end, in seconds from the start of the run.
     pub at_s: f64,
     /// Processors used.
     pub cpu: f64,
@@ -87,10 +87,10 @@ pub struct Sample {
     pub threads: f64,
 }
 
-/// The machine between two looks at it.
+/// The machine between two samples.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Serialize, Deserialize)]
 pub struct MachineSample {
-    /// Seconds from the beginning of the run, of the later look.
+    /// Time of the sample's end, in seconds from the start of the run.
     pub at_s: f64,
     /// Processors that processes used which do not belong to the run.
     pub others_cpu: f64,
@@ -103,9 +103,9 @@ pub struct MachineSample {
 /// Samples of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Timeline {
-    /// Those of each server; none of one that is on another machine.
+    /// Samples of each server; empty for one on another machine.
     pub servers: Vec<Vec<Sample>>,
-    /// Those of the client's machine.
+    /// Samples of the client's machine.
     pub machine: Vec<MachineSample>,
 }
 
@@ -116,8 +116,8 @@ pub(crate) struct Sampler {
 }
 
 impl Sampler {
-    /// Begins to look at the processes of each server, and at the machine beside those of the run, `ours`. None without a thread to
-    /// spare.
+    /// Starts sampling the processes of each server, and the machine without the processes of the
+    /// run, `ours`. `None` if no thread can be started.
     pub(crate) fn start(began: &Events, servers: Vec<Vec<u32>>, ours: Vec<u32>) -> Option<Self> {
         let began = began.began;
         let (stop, stopped) = channel();
@@ -140,7 +140,7 @@ impl Sampler {
     }
 }
 
-/// What counts up, of one server's processes.
+/// Counters of one server's processes.
 #[derive(Debug, Clone, Copy, Default)]
 struct Counted {
     cpu_seconds: f64,
@@ -256,7 +256,7 @@ pub(crate) fn with_descendants(pids: &[u32]) -> Vec<u32> {
     all
 }
 
-/// What counts up, and what processes have now: memory and threads.
+/// The counters, and the current state of processes: memory and threads.
 fn counted(pids: &[u32]) -> (Counted, Sample) {
     let (mut counted, mut held) = (Counted::default(), Sample::default());
     for pid in pids {

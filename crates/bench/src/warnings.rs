@@ -1,17 +1,17 @@
-//! What to know before a figure is believed.
+//! Reasons to doubt a figure.
 
 use crate::lines::Measured;
 use crate::pace::OpenLoop;
 use crate::report::Report;
 
-/// A client's thread that is busy for this share of the time is what limits a rate.
+/// Share of time for which a client's thread is busy, above which the client limits the rate.
 const CLIENT_SHARE_MAX: f64 = 0.9;
 /// A rate is not reached when the last requests were sent so late, as a share of the time.
 const BEHIND_MAX: f64 = 0.02;
-/// Of a latency, at a rate, at most this share should be the client's own lateness.
+/// At a rate, the client's own lateness should be at most this share of a latency.
 const CLIENT_LATE_MAX: f64 = 0.5;
 
-/// What a reader has to know about what limited the figures: the client, or a rate that a server cannot do.
+/// Warnings about limits of the figures: the client, or a rate that a server cannot sustain.
 pub(crate) fn warnings(report: &Report) -> Vec<String> {
     let mut found = Vec::new();
     let swept = report
@@ -63,7 +63,7 @@ fn of_rate(
     if open.unsent > 0 || behind > BEHIND_MAX {
         let sent = (open.due - open.unsent) as f64 / side.seconds;
         Some(format!(
-            "{name} on {letter} did not reach {asked} requests/s: {sent:.0}/s were sent, {} of {} were not, up to {} were due at once",
+            "{name} on {letter} did not reach {asked} requests/s: {sent:.0}/s were sent, {} of {} were not, up to {} were due at the same time",
             open.unsent, open.due, open.backlog_max
         ))
     } else if client_late_ms > side.latency_ms_p50 * CLIENT_LATE_MAX {

@@ -1,4 +1,5 @@
-//! Texts to be searched in, and what is looked for in them: the same for all who are measured, since both follow from a number.
+//! Texts to search in, and words to search for: the same for all systems, since both are generated
+//! from a number.
 
 use std::fmt::Write as _;
 
@@ -11,7 +12,7 @@ const WORDS: u64 = 20_000;
 /// Letters of a text; a document with it has about 300 bytes.
 const TEXT_BYTES: usize = 222;
 
-/// What is looked for.
+/// The subject of a search.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Wanted {
     /// A word.

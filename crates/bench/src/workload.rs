@@ -1,4 +1,4 @@
-//! The workloads, and how they are measured: prepared on every server, then in rounds that take turns.
+//! The workloads, and their measurement: prepared on every server, then in interleaved rounds.
 
 mod attachments;
 mod bulk;
@@ -59,21 +59,21 @@ const BULKS: [(&str, Shape, u64, usize); 6] = [
 pub(crate) struct Bench {
     pub(crate) options: BenchOptions,
     pub(crate) systems: Vec<System>,
-    /// Of a run with one server: a second one, for what takes two.
+    /// In a run with one server: a second one, for workloads that need two.
     pub(crate) second: Option<System>,
     pub(crate) report: Report,
     pub(crate) peer: Option<Peer>,
     /// As many connections as the limit of open files allows.
     pub(crate) connections_max: usize,
     pub(crate) embedded: Option<Box<dyn Embedded>>,
-    /// What the current workload has measured so far.
+    /// Measurements of the current workload so far.
     pub(crate) gathering: Gathering,
-    /// Of the current workload, counted from 0.
+    /// The repeat of the current workload, counted from 0.
     pub(crate) repeat: u32,
-    /// The clock of the run, and what has happened so far.
+    /// The clock of the run, and its events so far.
     pub(crate) clock: Rc<Events>,
     pub(crate) sweep: Option<Plan>,
-    /// Settings to be put back.
+    /// Settings to restore.
     pub(crate) changed: Vec<Changed>,
 }
 
@@ -261,7 +261,7 @@ impl Bench {
     fn measure_embedded(&mut self) -> Result<(), BenchError> {
         let Some(embedded) = self.embedded.as_mut() else {
             self.report.notes.push(
-                "lightning: skipped, there is no settee beside settee-bench or in PATH".to_owned(),
+                "lightning: skipped, there is no settee next to settee-bench or in PATH".to_owned(),
             );
             return Ok(());
         };

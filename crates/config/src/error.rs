@@ -1,4 +1,4 @@
-//! What can go wrong with the configuration.
+//! Errors of the configuration.
 
 use std::io;
 use std::path::PathBuf;
@@ -13,7 +13,7 @@ pub enum ConfigError {
     Read {
         /// The file or folder.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// The file that run-time changes go to could not be written. Nothing was changed.
@@ -21,7 +21,7 @@ pub enum ConfigError {
     Write {
         /// The file.
         path: PathBuf,
-        /// What the system said.
+        /// The system's error.
         source: io::Error,
     },
     /// A value is not of the kind that the setting needs.
@@ -33,7 +33,7 @@ pub enum ConfigError {
         key: String,
         /// The value found.
         value: String,
-        /// What it should have been.
+        /// The values that are allowed.
         expected: String,
     },
     /// A setting that has no default, and that there must be, is not set.

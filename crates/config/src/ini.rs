@@ -3,7 +3,7 @@
 //! The rules are those of CouchDB's `config` application, as stated by its tests:
 //! - lines end with CR LF, LF, CR or 0x1A; white space around a line does not count;
 //! - `;` at the start of a line, or after a space or tab, begins a comment; elsewhere it belongs to the value;
-//! - `[name]` begins a section, name taken literally; what stands before the first section is ignored;
+//! - `[name]` begins a section, name taken literally; lines before the first section are ignored;
 //! - a line is split at its first ` = `, else at its first `=`; so keys may contain `=`;
 //! - an empty value removes the key that an earlier line or file set;
 //! - anything else is ignored.
@@ -21,7 +21,7 @@ pub struct Entry {
     pub value: Option<String>,
 }
 
-/// What a line of a file means.
+/// A parsed line of a file.
 #[derive(Debug, PartialEq, Eq)]
 enum Line<'a> {
     Blank,

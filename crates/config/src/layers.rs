@@ -20,22 +20,24 @@ pub type Values = BTreeMap<String, BTreeMap<String, String>>;
 /// 2. `files`, in order;
 /// 3. `*.ini` of `local_d`, in name order;
 /// 4. `local_ini`, which changes at run time are written to. It comes after `local_d` (CouchDB writes to the last
-///    file of `local.d`), so that what was set through the API stays set after a restart;
+///    file of `local.d`), so that values set through the API survive a restart;
 /// 5. `env`;
 /// 6. `overrides`.
 ///
-/// In a file, `key =` with nothing after it removes what earlier sources said.
+/// In a file, `key =` with nothing after it removes the value of earlier sources.
 ///
 /// # Environment
 ///
-/// - `SETTEE__<section>__<key>`: everything to the second `__` is the section. When the name has no lower-case
-///   letter, section and key are lower-cased; else they are taken as they stand. So `SETTEE__CHTTPD_AUTH__TIMEOUT`
-///   is `[chttpd_auth] timeout`, and `SETTEE__admins__Bob` is `[admins] Bob`.
-/// - `SETTEE_<SECTION>_<KEY>`: compared with the upper-cased names of [`settings::all`], other characters than
-///   letters and digits as `_` (no two settings have the same such name; a test keeps it so):
-///   `SETTEE_CHTTPD_AUTH_TIMEOUT`. A name that is no setting is split after the longest section of
+/// - `SETTEE__<section>__<key>`: everything to the second `__` is the section. When the name has no
+///   lower-case letter, section and key are lower-cased; otherwise they are used unchanged. So
+///   `SETTEE__CHTTPD_AUTH__TIMEOUT` is `[chttpd_auth] timeout`, and `SETTEE__admins__Bob` is
+///   `[admins] Bob`.
+/// - `SETTEE_<SECTION>_<KEY>`: compared with the upper-cased names of [`settings::all`], other
+///   characters than letters and digits as `_` (these names are unique, which a test ensures):
+///   `SETTEE_CHTTPD_AUTH_TIMEOUT`. An unknown name is split after the longest section of
 ///   [`settings::SECTIONS`] that it begins with, and the key is lower-cased: `SETTEE_ADMINS_ADMIN`.
-/// - Other names that begin with `SETTEE_` are reported by [`crate::Config::warnings`]; all else is not looked at.
+/// - Other names that begin with `SETTEE_` are reported by [`crate::Config::warnings`]; all other
+///   variables are ignored.
 #[derive(Debug, Clone)]
 pub struct Layers {
     /// Text of the built-in defaults.
@@ -65,7 +67,7 @@ impl Layers {
         }
     }
 
-    /// Reads all sources. The second part is what was passed over, for the log.
+    /// Reads all sources. The second part lists ignored lines and names, for the log.
     pub(crate) fn read(&self) -> Result<(Values, Vec<String>), ConfigError> {
         let mut merged = Merged::default();
         merged.ini("default.ini", &self.default_ini);
@@ -153,14 +155,14 @@ impl Merged {
                     None => String::new(),
                 };
                 self.warnings.push(format!(
-                    "environment variable {name} is no setting{nearest}"
+                    "environment variable {name} is not a setting{nearest}"
                 ));
             }
             EnvName::Foreign => {}
         }
     }
 
-    /// Warns of a name that is no setting, of a section once.
+    /// Warns of an unknown setting; of an unknown section, only once.
     fn note_unknown(&mut self, source: &str, section: &str, key: &str) {
         if let Some(unknown) = unknown(section, key) {
             let warning = format!("{source}: {unknown}");
@@ -194,7 +196,7 @@ pub(crate) fn remove(values: &mut Values, section: &str, key: &str) {
     }
 }
 
-/// What an environment variable stands for.
+/// The meaning of an environment variable.
 #[derive(Debug, PartialEq, Eq)]
 enum EnvName {
     Setting(String, String),
@@ -248,7 +250,7 @@ fn explicit_env_name(rest: &str) -> EnvName {
     }
 }
 
-/// A section or key as it stands in an environment variable.
+/// A section or key in the form that it has in an environment variable.
 pub(crate) fn env_form(name: &str) -> String {
     name.chars()
         .map(|c| {
@@ -268,7 +270,7 @@ fn read(path: &Path) -> Result<String, ConfigError> {
     })
 }
 
-/// The text of a file, empty when there is none.
+/// The text of a file, empty if the file does not exist.
 pub(crate) fn read_if_there(path: &Path) -> Result<String, ConfigError> {
     match read(path) {
         Err(ConfigError::Read { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
@@ -324,7 +326,7 @@ mod tests {
         assert_eq!(
             warned("SETTEE_CHTPD_PORT"),
             [
-                "environment variable SETTEE_CHTPD_PORT is no setting; did you mean SETTEE_CHTTPD_PORT?"
+                "environment variable SETTEE_CHTPD_PORT is not a setting; did you mean SETTEE_CHTTPD_PORT?"
             ]
         );
         assert_eq!(

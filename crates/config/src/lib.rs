@@ -1,7 +1,8 @@
 //! The configuration: layers of ini files, environment and command line, changeable while the server runs.
 //!
-//! [`Layers`] says where values come from and which source wins; [`settings`] declares every setting with its default;
-//! [`Config`] has the values in force, typed ([`Settings`]), and takes changes.
+//! [`Layers`] defines the sources of values and their precedence; [`settings`] declares every
+//! setting with its default; [`Config`] has the values in force, typed ([`Settings`]), and takes
+//! changes.
 //!
 //! ```
 //! use config::{Config, Layers};

@@ -100,10 +100,10 @@ impl Config {
         (*self.values()).clone()
     }
 
-    /// Sets a value, at once and for all readers, and returns the one that was set before. With `persist` it is also
-    /// written to `local_ini`, where it stays until it is changed again; but after a restart or
-    /// [`Config::reload`] the environment and the command line win over it. An empty value is the same as
-    /// [`Config::delete`].
+    /// Sets a value, immediately and for all readers, and returns the previous one. With `persist`
+    /// it is also written to `local_ini`, where it stays until it is changed again; but after a
+    /// restart or [`Config::reload`] the environment and the command line win over it. An empty
+    /// value is the same as [`Config::delete`].
     ///
     /// # Errors
     /// A name or value that an ini file cannot hold, a value of the wrong kind, or a file that cannot be written;
@@ -176,8 +176,8 @@ impl Config {
         self.inner.version.load(Ordering::Acquire)
     }
 
-    /// Lines of files and environment variables that were passed over, and names that are no settings, for the log. Names no
-    /// values.
+    /// Ignored lines of files, ignored environment variables, and unknown settings, for the log.
+    /// Contains no values.
     pub fn warnings(&self) -> Vec<String> {
         self.loaded().warnings.to_vec()
     }
@@ -328,7 +328,7 @@ fn differences(old: &Values, new: &Values) -> Vec<Change> {
         .collect()
 }
 
-/// Whether an ini file can hold these and give them back unchanged.
+/// Checks that an ini file can hold these texts so that they are read unchanged.
 fn check_names(section: &str, key: &str, value: &str) -> Result<(), ConfigError> {
     let printable = |text: &str| text.chars().all(|c| c == '\t' || !c.is_control());
     let name = |text: &str| printable(text) && !text.contains(['[', ']']);
@@ -389,9 +389,10 @@ fn write_value(path: &Path, section: &str, key: &str, value: &str) -> Result<(),
     })
 }
 
-/// Replaces a file so that after a crash either the old or the new text is there. A new file can be read by its owner
-/// only, since it holds secrets; an old one keeps its permissions, unless everybody could read it, which is what programs
-/// leave behind and nobody means. A link keeps pointing where it does.
+/// Replaces a file so that after a crash it has either the old or the new text. A new file can be
+/// read by its owner only, since it holds secrets. An old file keeps its permissions, unless all
+/// users could read it, which is a common default of programs and hardly intended. A link keeps its
+/// target.
 fn write_atomically(path: &Path, text: &str) -> io::Result<()> {
     let path = resolve(path)?;
     let folder = match path.parent() {

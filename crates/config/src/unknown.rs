@@ -1,4 +1,4 @@
-//! Names that are no settings: what they may have been meant to be.
+//! Suggestions for unknown settings.
 //!
 //! CouchDB takes any name, since plugins and applications keep values of their own in its configuration. So nothing is refused.
 
@@ -75,7 +75,7 @@ fn nearest_key(section: &str, key: &str) -> Option<(&'static str, &'static str)>
     elsewhere.next().map(|found| (found.section, found.key))
 }
 
-/// A longer name is not compared: nobody mistypes so much.
+/// A longer name is not compared: it is not a typing error.
 const NAME_CHARS_MAX: usize = 64;
 
 /// The known name that is nearest to another, if one is near.

@@ -315,7 +315,7 @@ fn what_was_passed_over_is_reported() {
     assert!(warnings[0].ends_with("line 1 is ignored"), "{warnings:?}");
     assert_eq!(
         warnings[1],
-        "environment variable SETTEE_TYPO is no setting"
+        "environment variable SETTEE_TYPO is not a setting"
     );
 }
 

@@ -82,7 +82,7 @@ const FCNTL: &[libc::c_int] = &[libc::F_GETFD, libc::F_GETFL];
 /// Permanently denies all threads of this process the calls that a worker does not need.
 ///
 /// # Errors
-/// Those of the kernel, or of a processor without rules.
+/// Errors of the kernel, or of a processor without rules.
 pub fn deny_calls() -> io::Result<()> {
     apply_filter_all_threads(&program()?).map_err(io::Error::other)
 }

@@ -9,7 +9,7 @@ const FIRST: libc::c_uint = 3;
 /// it inherited itself.
 ///
 /// # Errors
-/// Those of the kernel: before Linux 5.11 there is no such call.
+/// Errors of the kernel: before Linux 5.11 there is no such call.
 pub fn keep_descriptors() -> io::Result<()> {
     close_range(libc::CLOSE_RANGE_CLOEXEC)
 }
@@ -18,7 +18,7 @@ pub fn keep_descriptors() -> io::Result<()> {
 /// anything.
 ///
 /// # Errors
-/// Those of the kernel: before Linux 5.9 there is no such call.
+/// Errors of the kernel: before Linux 5.9 there is no such call.
 pub fn close_descriptors() -> io::Result<()> {
     close_range(0)
 }

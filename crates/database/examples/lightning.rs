@@ -1,4 +1,5 @@
-//! Writes documents in bulks of 1,000 through the embedded API and prints the rate, sequential and random ids in turns.
+//! Writes documents in bulks of 1,000 through the embedded API and prints the rates, alternating
+//! sequential and random ids.
 //!
 //! `cargo run --release -p database --example lightning [-- DOCUMENTS]`
 

@@ -1,4 +1,4 @@
-//! Work that takes long for a request, on threads with a lower priority than those that serve requests.
+//! Slow work of requests, on threads with a lower priority than those that serve requests.
 
 use std::collections::{HashMap, VecDeque};
 use std::panic::{AssertUnwindSafe, catch_unwind};
@@ -19,8 +19,8 @@ pub struct WorkOwner {
     pub database: u64,
 }
 
-/// Has a thread with a lower priority do `work` when it is the turn of its owner; nothing is answered when it panics. There are as
-/// many such threads as cores: what waits for others is not for them.
+/// Runs `work` on a thread with a lower priority, in its owner's turn; returns nothing when it
+/// panics. There are as many such threads as cores: work that waits for others must not use them.
 pub fn apart<T: Send + 'static>(
     owner: WorkOwner,
     work: impl FnOnce() -> T + Send + 'static,
@@ -35,7 +35,7 @@ pub fn apart<T: Send + 'static>(
     })
 }
 
-/// Threads that start when there is work for them, and share what waits.
+/// Threads that start when there is work for them, and share a queue.
 #[derive(Debug)]
 pub(crate) struct Threads {
     name: &'static str,
@@ -80,7 +80,7 @@ struct Round<Q> {
 }
 
 impl<Q: Ordered> Round<Q> {
-    /// The work of an owner, to which some is to be added.
+    /// The queue of an owner, for new work.
     fn of(&mut self, owner: u64) -> &mut Q {
         self.of.entry(owner).or_insert_with(|| {
             self.turns.push_back(owner);
@@ -139,7 +139,8 @@ impl Threads {
         }
     }
 
-    /// Has a thread do `work` in its owner's turn, unless the receiver is dropped before. Nothing is received when it panics.
+    /// Runs `work` on a thread in its owner's turn, unless the receiver is dropped before. The
+    /// receiver gets nothing when the work panics.
     pub fn start<T: Send + 'static>(
         &'static self,
         owner: WorkOwner,

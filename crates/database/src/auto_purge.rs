@@ -17,7 +17,8 @@ use crate::{Error, NameRange};
 /// Rows that are read at a time, so that no snapshot is held for long.
 const ROWS_MAX: usize = 10_000;
 
-/// How long deleted documents are kept, by the database's own time to live or else the default; `None` for ever.
+/// How long deleted documents are kept, by the database's own time to live or otherwise the
+/// default; `None` for ever.
 fn kept_s(own: Option<&Ttl>, default: Option<&Ttl>) -> Option<u64> {
     own.or(default)?.seconds()
 }

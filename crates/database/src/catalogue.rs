@@ -8,12 +8,12 @@ use storage::ShardNumber;
 
 use crate::ttl::Ttl;
 
-/// What is stored of a database beside its shards' rows.
+/// The stored record of a database, without its shards' rows.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct DatabaseRecord {
-    /// Tells this database from others of the same name.
+    /// Distinguishes this database from others of the same name.
     pub epoch: u32,
-    /// Random. Databases that were made before there was one have none here: [`DatabaseRecord::uuid`].
+    /// Random. Old databases have no stored one: see [`DatabaseRecord::uuid`].
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub uuid: Option<DatabaseUuid>,
     pub shards: Vec<ShardNumber>,
@@ -37,7 +37,8 @@ pub struct DatabaseRecord {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ContentsUnder {
-    /// All under the first shard's, whichever shard their documents are in: in databases whose record does not say.
+    /// All under the first shard's, whichever shard their documents are in: in databases whose
+    /// record has no other value.
     #[default]
     FirstShard,
     /// Under that of their document's shard.
@@ -54,8 +55,8 @@ impl DatabaseRecord {
         serde_json::from_slice(bytes).map_err(|_| storage::Error::Corrupt("database record"))
     }
 
-    /// What the database of this record, whose name is `name`, is known by: the uuid that is stored, or one made of what never
-    /// changes of a database.
+    /// The uuid of the database of this record, whose name is `name`: the stored one, or one
+    /// derived from properties that never change.
     pub fn uuid(&self, name: &str) -> DatabaseUuid {
         self.uuid.unwrap_or_else(|| {
             let mut hasher = blake3::Hasher::new();
@@ -70,11 +71,11 @@ impl DatabaseRecord {
     }
 }
 
-/// What the hash begins with that stands for the uuid of a database without one. Never changed: it is part of what they are
-/// known by.
+/// The prefix of the text whose hash is the uuid of a database without a stored one. Must not
+/// change: it determines these uuids.
 const DERIVED_UUID: &[u8] = b"settee database uuid 1";
 
-/// What a database is known by wherever it is: no other one has the same, also not one of the same name. Shown as 32
+/// The identity of a database. It is unique, also among databases of the same name. Displayed as 32
 /// hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]

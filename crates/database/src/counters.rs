@@ -1,8 +1,8 @@
-//! What is counted in this crate, since the process started.
+//! Counters of this crate, since the process started.
 
 use telemetry::{Counter, Times};
 
-/// Documents and keys that `_find` looked at, and rows that it gave.
+/// Documents and keys that `_find` examined, and rows that it returned.
 pub static FIND_DOCS_EXAMINED: Counter = Counter::new();
 /// See [`FIND_DOCS_EXAMINED`].
 pub static FIND_KEYS_EXAMINED: Counter = Counter::new();
@@ -10,7 +10,7 @@ pub static FIND_KEYS_EXAMINED: Counter = Counter::new();
 pub static FIND_RESULTS: Counter = Counter::new();
 /// Queries that no index but that of all documents was found for.
 pub static FIND_UNINDEXED: Counter = Counter::new();
-/// Queries that were warned of the documents that they looked at.
+/// Queries that returned a warning about the number of documents that they examined.
 pub static FIND_WARNED: Counter = Counter::new();
 /// How long `_find` took, to the last piece of its answer.
 pub static FIND_TIMES: Times = Times::new();
@@ -32,7 +32,8 @@ pub static OPENINGS: Times = Times::new();
 pub static TEXT_DOCUMENTS: Counter = Counter::new();
 /// See [`TEXT_DOCUMENTS`].
 pub static TEXT_REMOVALS: Counter = Counter::new();
-/// Documents that text indexes left out, since what they gave to one cannot be in it.
+/// Documents that text indexes left out, since the index cannot hold the results of its function
+/// for them.
 pub static TEXT_LEFT_OUT: Counter = Counter::new();
 /// Documents that views left out, since a function exceeded a limit for them; counted for each view.
 pub static VIEW_LEFT_OUT: Counter = Counter::new();
@@ -44,7 +45,7 @@ pub static TEXT_COMMITS: Counter = Counter::new();
 pub static TEXT_MERGES: Counter = Counter::new();
 /// Updates of text indexes that failed, each of one shard; not those that were stopped.
 pub static TEXT_UPDATE_FAILURES: Counter = Counter::new();
-/// How long updates of text indexes took that had something to do, each of one shard, without what they waited for memory.
+/// Durations of updates of text indexes with changes, each of one shard, without waits for memory.
 pub static TEXT_UPDATE_TIMES: Times = Times::new();
 /// How long requests waited for a text index to be current, or until their clients went; those aside that found it so.
 pub static TEXT_WAIT_TIMES: Times = Times::new();

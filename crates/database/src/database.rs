@@ -32,7 +32,7 @@ use crate::{Error, partition};
 pub struct Info {
     /// The database's name.
     pub name: Arc<str>,
-    /// When it was made: seconds since 1970, as CouchDB shows them.
+    /// Time of its creation: seconds since 1970, as CouchDB shows it.
     pub instance_start_time: String,
     /// All purges so far, in the form of `update_seq`.
     pub purge_seq: String,
@@ -42,7 +42,7 @@ pub struct Info {
     pub file_bytes: u64,
     /// Length of the leaves' bodies as JSON text, with their attachments, in bytes.
     pub external_bytes: u64,
-    /// The part of `file_bytes` that is live: what a compaction would leave, about.
+    /// The live part of `file_bytes`, about: a compaction would leave it.
     pub active_bytes: u64,
     /// Whether ids begin with a partition.
     pub partitioned: bool,
@@ -54,7 +54,7 @@ pub struct Info {
     pub compact_running: bool,
     /// Shards.
     pub q: u32,
-    /// Copies, as they were asked for.
+    /// Number of copies, as requested.
     pub n: u32,
 }
 
@@ -77,14 +77,15 @@ pub struct PartitionInfo {
 pub struct RevsDiff {
     /// The document.
     pub id: String,
-    /// Those that are not here.
+    /// Revisions that do not exist here.
     pub missing: Vec<Rev>,
     /// Leaves that those may descend from.
     pub possible_ancestors: Vec<Rev>,
 }
 
-/// One database. It may be held while it is deleted: what is asked of it then fails with [`Error::NoDatabase`]. Or while other shards take
-/// the place of some of its own: then with [`Error::Unavailable`], and who asks [`Databases::get`](crate::Databases::get) has another one.
+/// One database. It may be held while it is deleted: operations then fail with
+/// [`Error::NoDatabase`]. While other shards replace some of its own, they fail with
+/// [`Error::Unavailable`]; [`Databases::get`](crate::Databases::get) then returns a new `Database`.
 pub struct Database {
     name: Arc<str>,
     store: Arc<Store>,
@@ -98,7 +99,7 @@ pub struct Database {
     pub(crate) changing: tokio::sync::Mutex<()>,
     security: RwLock<Arc<str>>,
     changed: RwLock<Option<watch::Sender<u64>>>,
-    /// When it was last asked for, in the keeper's ticks.
+    /// Time of the last use, in the keeper's ticks.
     used: AtomicU64,
     written: AtomicBool,
     /// Whether the shard state that the first write needs is loaded.
@@ -121,16 +122,16 @@ pub struct Database {
     pub(crate) find_indexes: IndexesFound,
 }
 
-/// What became of purges.
+/// The outcome of purges.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Purged {
-    /// The revisions that were there, of each document that was asked for.
+    /// The removed revisions of each requested document.
     pub removed: Vec<(DocId, Vec<Rev>)>,
     /// Fewer servers have it on disk than should, where there are several. The others will.
     pub has_few_copies: bool,
 }
 
-/// What an open database takes besides its shards, designs and indexes, in bytes.
+/// Memory of an open database without its shards, designs and indexes, in bytes.
 const MEMORY_BYTES: usize = size_of::<Database>() + 1536;
 
 impl Database {
@@ -148,7 +149,8 @@ impl Database {
         Ok(Database::with(name, record, shards, homes, shared))
     }
 
-    /// Opens what takes the place of this one: shards that stay are the same, since they count in memory.
+    /// Opens the database that replaces this one: remaining shards are shared, since they count in
+    /// memory.
     pub(crate) fn reopen(
         &self,
         record: DatabaseRecord,
@@ -243,7 +245,7 @@ impl Database {
         &self.partition_room
     }
 
-    /// Who puts writes in their order, if it is not this server alone.
+    /// Orders writes, if this server is not the only one.
     pub(crate) fn order(&self) -> Option<&Arc<dyn Order>> {
         self.order.get()
     }
@@ -253,10 +255,10 @@ impl Database {
         self.order().is_some()
     }
 
-    /// What was acknowledged on any server before this was called is here afterwards.
+    /// Waits until all writes that any server acknowledged before this call are applied here.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when that cannot be found out.
+    /// [`Error::Unavailable`] when that cannot be determined.
     pub async fn fresh(&self) -> Result<(), Error> {
         match self.order() {
             Some(order) => order.fresh(self).await,
@@ -293,8 +295,8 @@ impl Database {
         self.epoch
     }
 
-    /// What this database is known by, wherever it is. It stays the same for as long as the database is there; another one of
-    /// this name has another.
+    /// The identity of this database on all servers. It stays the same for the lifetime of the
+    /// database; another database of this name has another uuid.
     pub fn uuid(&self) -> DatabaseUuid {
         self.uuid
     }
@@ -310,7 +312,7 @@ impl Database {
         }
     }
 
-    /// Tells the rules, if there are any, that something changed.
+    /// Notifies the rules, if there are any, of a change.
     pub(crate) fn tell_rules(&self) {
         if let Some(rules) = self.rules.get() {
             rules.changed(&self.name);
@@ -330,12 +332,12 @@ impl Database {
         }
     }
 
-    /// Its record as it is now.
+    /// Its current record.
     pub(crate) fn record(&self) -> DatabaseRecord {
         self.record.read().clone()
     }
 
-    /// Its limits of what is remembered.
+    /// Its limits on stored revisions and purges.
     pub fn limits(&self) -> Limits {
         let record = self.record.read();
         Limits {
@@ -349,8 +351,8 @@ impl Database {
         self.ending.live()
     }
 
-    /// What was found, if it was found in shards that count still. To be asked once something is read that is not there in a
-    /// shard that is being removed.
+    /// Returns `found` if the database still exists with these shards. Call it after a read that
+    /// found nothing: a shard that is being removed may have lost its rows already.
     pub(crate) fn if_live<T>(&self, found: Result<T, Error>) -> Result<T, Error> {
         self.live().and(found)
     }
@@ -422,7 +424,7 @@ impl Database {
     /// Counts and sizes of one partition.
     ///
     /// # Errors
-    /// [`Error::BadRequest`] when the name is none, or the database has no partitions.
+    /// [`Error::BadRequest`] when the name is invalid, or the database has no partitions.
     pub fn partition_info(&self, name: &str) -> Result<PartitionInfo, Error> {
         partition::check(name)?;
         self.if_live(self.partition_info_now(name))
@@ -457,7 +459,7 @@ impl Database {
         Ok(info)
     }
 
-    /// The security object's JSON text, as it was written.
+    /// The security object's JSON text, unchanged.
     pub fn security(&self) -> Arc<str> {
         self.security.read().clone()
     }
@@ -492,7 +494,7 @@ impl Database {
         self.record.read().deleted_document_ttl.clone()
     }
 
-    /// Sets how long deleted documents are kept; `None` for what the server's settings say.
+    /// Sets how long deleted documents are kept; `None` for the server's setting.
     pub async fn set_deleted_document_ttl(self: &Arc<Self>, ttl: Option<Ttl>) -> Result<(), Error> {
         self.change(Property::DeletedDocumentTtl(ttl)).await
     }
@@ -504,7 +506,7 @@ impl Database {
         }
     }
 
-    /// Changes a property, as it was ordered; durable when this returns.
+    /// Changes a property, as ordered; durable when this returns.
     ///
     /// # Errors
     /// [`Error::NoDatabase`], and those of the store.
@@ -530,15 +532,16 @@ impl Database {
         .await
     }
 
-    /// Starts compaction in the background. One that waits already will do; beside one that runs, which does not see what was
-    /// written since it began, another waits.
+    /// Starts a compaction in the background. If one waits already, does nothing; if one runs,
+    /// queues another one, since the running one does not see later writes.
     pub fn compact(self: &Arc<Self>) -> Result<(), Error> {
         self.live()?;
         self.maintenance.compact(self);
         Ok(())
     }
 
-    /// Compacts all shards in this thread; `progress` is told (done, total) rows and stops it with false.
+    /// Compacts all shards in this thread; `progress` receives (done, total) rows, and returns
+    /// false to stop.
     pub(crate) fn compact_now(
         &self,
         progress: &(dyn Fn(u64, u64) -> bool + Sync),
@@ -564,20 +567,20 @@ impl Database {
         self.shards.iter().map(|s| s.meta().external_bytes).sum()
     }
 
-    /// Bytes of attachments that only old revisions name, or nobody. What leaves name is in their bytes, each time that it is
-    /// named: so this is less than the truth where contents are shared.
+    /// Bytes of attachments that no leaf refers to. Leaves count their attachments each time that
+    /// they are referenced, so this is too low where contents are shared.
     fn attachment_garbage(&self) -> Result<u64, Error> {
         let stored = self.homes.stored_bytes()?;
         Ok(stored.saturating_sub(self.leaf_bytes()))
     }
 
-    /// Bytes of attachments that a compaction may give back.
+    /// Bytes of attachments that a compaction may reclaim.
     pub(crate) fn removable_attachment_bytes(&self) -> Result<u64, Error> {
         let garbage = self.attachment_garbage()?;
         let mut all_kept = self.maintenance.kept(&self.name);
         let kept = all_kept.garbage_bytes.min(garbage);
         if kept < all_kept.garbage_bytes {
-            // What was kept and then went does not hide what comes.
+            // Data that was kept and later removed must not hide new garbage.
             all_kept.garbage_bytes = kept;
             self.maintenance.note_kept(&self.name, all_kept);
         }
@@ -604,7 +607,8 @@ impl Database {
         Ok(done.map_err(|_| Error::ShuttingDown)??)
     }
 
-    /// Removes leaf revisions without a trace in the feed. Answers those that were there, in the order of the requests.
+    /// Removes leaf revisions without a trace in the feed. Returns the removed ones, in the order
+    /// of the requests.
     pub async fn purge(
         self: &Arc<Self>,
         requests: Vec<(DocId, Vec<Rev>)>,
@@ -701,7 +705,7 @@ impl Database {
         self.designs_version.load(Acquire)
     }
 
-    /// Who runs the functions of design documents.
+    /// Runs the functions of design documents.
     pub fn languages(&self) -> &Arc<dyn Languages> {
         &self.languages
     }
@@ -728,7 +732,7 @@ impl Database {
         self.written.swap(false, Relaxed)
     }
 
-    /// It is asked for at this tick.
+    /// Records its use at this tick.
     pub(crate) fn note_used(&self, tick: u64) {
         // Most find it so: the line of memory stays shared.
         if self.used.load(Relaxed) != tick {
@@ -748,7 +752,7 @@ impl Database {
         MEMORY_BYTES + texts + held + self.views.designs_bytes()
     }
 
-    /// Has what is counted of it saved, so that it is opened again quickly. Blocks.
+    /// Saves its counts, so that it is opened again quickly. Blocks.
     pub(crate) fn save_summaries(&self) {
         let worth_it = |shard: &&Arc<Shard>| shard.is_worth_saving();
         let shards: Vec<_> = self.shards.iter().filter(worth_it).cloned().collect();
@@ -758,8 +762,8 @@ impl Database {
         }
     }
 
-    /// Whether nobody holds anything of it, so that it can be opened again beside what is left of this one. Whoever asks is
-    /// alone with it.
+    /// Whether no other references to its parts exist, so that it can be opened again while this
+    /// one is dropped. The caller has the only reference to it.
     pub(crate) fn is_idle(&mut self) -> bool {
         let is_live = self.live().is_ok();
         let watched = self.changed.get_mut().as_ref();
@@ -784,7 +788,7 @@ impl Database {
         self.end(DELETED);
     }
 
-    /// Others take the place of its shards: nothing is asked of this any more.
+    /// Marks the database as replaced by one with other shards: its operations fail from now on.
     pub(crate) fn mark_replaced(&self) {
         self.end(REPLACED);
     }

@@ -33,7 +33,7 @@ pub const REVS_LIMIT: u64 = 1000;
 /// Purges remembered of each shard of a new database.
 pub const PURGED_INFOS_LIMIT: u64 = 1000;
 
-/// A database as it is asked for.
+/// Properties of a new database.
 #[derive(Clone, Debug)]
 pub struct CreateOptions {
     /// Shards; `None` for the default of [`Options`].
@@ -55,9 +55,9 @@ pub struct Options {
     pub default_q: u32,
     /// Copies of a new database, as reported.
     pub default_n: u32,
-    /// Compact shards by themselves when more rows are superseded than listed.
+    /// Compact shards automatically when more rows are superseded than listed.
     pub auto_compact: bool,
-    /// Who runs the functions of design documents.
+    /// Runs the functions of design documents.
     pub languages: Arc<dyn functions::Languages>,
     /// Reductions that grow with their rows are refused beyond this.
     pub reduce_limit: Option<index::ReduceLimit>,
@@ -65,7 +65,8 @@ pub struct Options {
     pub ken: KenOptions,
     /// How attachments are kept.
     pub attachments: AttachmentOptions,
-    /// Memory that open databases and indexes may take together, in bytes, before those are closed that nobody uses.
+    /// Memory for open databases and indexes together, in bytes. When it is exceeded, unused ones
+    /// are closed.
     pub open_bytes: usize,
     /// Memory that index builds may take together for their rows, in bytes.
     pub build_bytes: usize,
@@ -119,7 +120,7 @@ pub struct NameRange {
 pub struct Stats {
     /// Edits that the commit queue took.
     pub document_writes: u64,
-    /// The same: each of them inserts a revision.
+    /// Inserted revisions: each edit inserts one, so this equals `document_writes`.
     pub document_inserts: u64,
     /// Requests that the commit queue took.
     pub commits: u64,
@@ -129,17 +130,17 @@ pub struct Stats {
     pub memtable_bytes: u64,
     /// Memory of the block cache, in bytes.
     pub block_cache_bytes: u64,
-    /// And the most that it may use.
+    /// Maximum size of the block cache, in bytes.
     pub block_cache_bytes_max: u64,
-    /// Memory of documents that were read lately, in bytes.
+    /// Memory of recently read documents, in bytes.
     pub documents_bytes: u64,
     /// Memory of rows of indexes that are read often, in bytes.
     pub index_rows_bytes: u64,
-    /// Documents asked for that were found there, since the process started,
+    /// Reads of documents that were served from there, since the process started,
     pub documents_found: u64,
     /// and those that were not.
     pub documents_read: u64,
-    /// Of a sample of reads since the process started: those that found all they wanted in it,
+    /// Of a sample of reads since the process started: those that found all blocks in it,
     pub sampled_reads_cached: u64,
     /// and those that had to read from files.
     pub sampled_reads_uncached: u64,
@@ -190,7 +191,7 @@ pub struct Databases {
     order: SharedOrder,
 }
 
-/// Returns what the store calls after each commit: the database of the shard learns of it.
+/// Returns the store's callback after each commit, which notifies the database of the shard.
 fn notify_databases(by_shard: ByShard, events: Arc<Events>) -> storage::OnCommit {
     Box::new(move |written| {
         let number = written.shard.number;
@@ -266,13 +267,13 @@ impl Databases {
         self.opened.add_rules(new);
     }
 
-    /// Asks the rules again which databases they concern, since that has changed.
+    /// Applies the rules again to all databases, after a change of the databases that they concern.
     pub fn ask_rules_again(&self) {
         self.opened.ask_rules_again();
     }
 
-    /// Creates a database and waits until it is durable. Once begun it goes on to its end, whoever waits; needs a Tokio
-    /// runtime.
+    /// Creates a database and waits until it is durable. Continues to the end if the caller stops
+    /// waiting; needs a Tokio runtime.
     pub async fn create(
         self: &Arc<Self>,
         name: &str,
@@ -282,13 +283,14 @@ impl Databases {
         to_the_end(async move { me.create_now(&name, options).await }).await
     }
 
-    /// From now on somebody else puts writes in their order. Said once, before anybody writes.
+    /// Sets the order of writes, for a server that is not the only one. Called once, before the
+    /// first write.
     pub fn be_ordered(&self, order: Arc<dyn Order>) {
         // A second one finds the first.
         let _ = self.order.set(order);
     }
 
-    /// Who puts writes in their order, if it is not this server alone.
+    /// Orders writes, if this server is not the only one.
     pub fn order(&self) -> Option<&Arc<dyn Order>> {
         self.order.get()
     }
@@ -393,7 +395,7 @@ impl Databases {
         }))
     }
 
-    /// The database of this name. One that was not used lately is read from the store.
+    /// Returns the database of this name. Reads it from the store if it is not open.
     ///
     /// # Errors
     /// [`Error::NoDatabase`].
@@ -401,13 +403,13 @@ impl Databases {
         self.opened.get(name)
     }
 
-    /// Closes the databases of which nobody holds anything, without waiting for their memory to be wanted; answers how many.
+    /// Closes all unused databases, even if their memory is not needed; returns their number.
     /// Blocks.
     pub fn close_idle(&self) -> usize {
         self.keeper.close_all(&self.opened)
     }
 
-    /// Databases that were written and whose indexes the background has yet to look at.
+    /// Databases with writes whose indexes the background has not checked yet.
     pub fn waiting_for_indexing(&self) -> usize {
         self.views.indexer.waiting()
     }
@@ -417,7 +419,7 @@ impl Databases {
         self.views.indexer.builds_waiting()
     }
 
-    /// What index builds take of memory.
+    /// Memory of index builds.
     pub fn build_memory(&self) -> &Arc<index::BuildMemory> {
         &self.views.build_memory
     }
@@ -427,7 +429,7 @@ impl Databases {
         self.views.languages.worker_memory()
     }
 
-    /// What the groups of aggregates take of memory.
+    /// Memory of the groups of aggregates.
     pub fn aggregate_memory(&self) -> &mango::AggregateMemory {
         &self.views.aggregate_memory
     }
@@ -437,13 +439,13 @@ impl Databases {
         self.views.text_turns.memory_bytes()
     }
 
-    /// What open databases and indexes take.
+    /// Memory of open databases and indexes.
     pub fn open_memory(&self) -> OpenMemory {
         self.keeper.memory()
     }
 
-    /// Deletes a database: gone when this returns, its space given back in the background. Once begun it goes on to its
-    /// end, whoever waits; needs a Tokio runtime.
+    /// Deletes a database: it no longer exists when this returns, and its space is reclaimed in the
+    /// background. Continues to the end if the caller stops waiting; needs a Tokio runtime.
     pub async fn delete(self: &Arc<Self>, name: &str) -> Result<(), Error> {
         let (me, name) = (self.clone(), name.to_owned());
         to_the_end(async move { me.delete_now(&name).await }).await
@@ -459,14 +461,15 @@ impl Databases {
         }
     }
 
-    /// Deletes a database; only the one with this uuid, if that is said: there may be another of its name by now.
+    /// Deletes a database; if `uuid` is given, only the one with this uuid, since another one may
+    /// have the name by now.
     pub(crate) async fn delete_alone(
         &self,
         name: &str,
         wanted: Option<DatabaseUuid>,
     ) -> Result<(), Error> {
         let _one = self.reshaping.lock().await;
-        // Until the drop is committed nobody creates a database of this name.
+        // Until the drop is committed no database of this name may be created.
         let reserve = || {
             self.creating.names.lock().insert(name.to_owned());
         };
@@ -497,7 +500,7 @@ impl Databases {
         Ok(())
     }
 
-    /// Has a deleted database's rows removed, once its index builds have ended.
+    /// Removes a deleted database's rows, once its index builds have ended.
     fn give_space_back(&self, db: &Arc<Database>, shards: Vec<ShardNumber>) {
         if db.open_view_indexes().is_empty() && db.open_text_indexes().is_empty() {
             db.close_views();
@@ -541,7 +544,8 @@ impl Databases {
         }
     }
 
-    /// Sets how many bytes a partition may hold before it takes no more; at first there is no limit.
+    /// Sets how many bytes a partition may hold before it refuses writes; at first there is no
+    /// limit.
     pub fn set_partition_limit(&self, max_bytes: u64) {
         self.partition_limit.store(max_bytes, Ordering::Relaxed);
     }
@@ -561,7 +565,7 @@ impl Databases {
         self.store().set_time_seq_min(unix_s);
     }
 
-    /// What is uploaded from now on is stored by these options.
+    /// Sets the options for storing attachments from now on.
     pub fn set_attachment_options(&self, options: AttachmentOptions) {
         *self.attachments.write() = options;
     }
@@ -626,8 +630,9 @@ impl Databases {
         }
     }
 
-    /// Bytes of the store's files, by what is in them: the keyspaces, and the text indexes. Of these the number is that of the last look, some seconds old, or as
-    /// old as what the maintenance is at; it is left out while there is the first one. Blocks.
+    /// Bytes of the store's files, by content: the keyspaces, and the text indexes. The size of
+    /// text indexes is from the last scan, some seconds old, or older while maintenance is busy; it
+    /// is missing until the first scan is done. Blocks.
     pub fn file_bytes(&self) -> Vec<(&'static str, u64)> {
         let mut bytes = self.store.keyspace_bytes();
         bytes.extend(self.maintenance.text_bytes().map(|n| ("text_indexes", n)));
@@ -645,8 +650,9 @@ impl Databases {
         storage::counters::COMMIT_HOLDS.snapshot()
     }
 
-    /// What queries came to, by database, and by design document and name of the index; `None` for all documents by id. Those that
-    /// were looked at most for in the last half hour to hour.
+    /// Statistics of queries, by database, and by design document and name of the index; `None` for
+    /// the index of all documents. Has those with the most examined documents in the last half hour
+    /// to hour.
     pub fn find_uses(&self) -> Vec<(WhichIndex, FindUse)> {
         self.views.finds.all()
     }
@@ -666,26 +672,29 @@ impl Databases {
         self.store.committer.queue_length()
     }
 
-    /// Free space of the data's file system, and all of it, in bytes; none when it cannot be told.
+    /// Free space of the data's file system, and its size, in bytes; `None` when unknown.
     pub fn disk_space(&self) -> Option<(u64, u64)> {
         self.store.disk_space()
     }
 
-    /// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile.
+    /// Copies everything as of now to the directory `target`, which must not exist. Blocks; writes
+    /// continue meanwhile.
     pub fn backup(&self, target: &Path) -> Result<(), Error> {
         self.copy(target)?;
         self.store.note_backup();
         Ok(())
     }
 
-    /// The same, for a backup that is made of the copy.
+    /// Copies everything as of now to the directory `target`, for a backup that is made from this
+    /// copy.
     pub fn copy(&self, target: &Path) -> Result<(), Error> {
         crate::text::copy_store(&self.store, target)
     }
 
-    /// Writes what is queued and stops. Every later operation fails. The directory is free when these databases, and what was read
-    /// of them, are dropped: nothing else holds it, but what did not end within some seconds (an index build whose functions take long), a
-    /// compaction of an index, and the removal of a deleted database whose indexes were being built.
+    /// Writes the queue and stops. Every later operation fails. The directory is free when these
+    /// databases, and everything read from them, are dropped. Some work that does not end within
+    /// seconds may hold it longer: an index build whose functions are slow, a compaction of an
+    /// index, and the removal of a deleted database whose indexes were being built.
     pub fn close(&self) {
         self.maintenance.ask_to_stop();
         self.keeper.stop();
@@ -701,7 +710,8 @@ impl Drop for Databases {
     }
 }
 
-/// Runs what must not stop half-way when nobody waits for it any more: a client that hangs up drops its request.
+/// Runs work that must not stop halfway when the caller stops waiting: a client that hangs up drops
+/// its request.
 pub(crate) async fn to_the_end<T: Send + 'static>(
     work: impl Future<Output = Result<T, Error>> + Send + 'static,
 ) -> Result<T, Error> {
@@ -727,7 +737,7 @@ struct Creating {
     ended: Notify,
 }
 
-/// Keeps a name from being created twice at once.
+/// Prevents two concurrent creations of the same name.
 struct Reserved<'a> {
     creating: &'a Creating,
     name: String,

@@ -17,7 +17,7 @@ use crate::validators::{QUERY, Validator, read_selector};
 /// Separates the hash of a set of design documents from hashes of other things.
 const DESIGNS_HASH: &[u8] = b"settee designs 1";
 
-/// What is looked at in the text of a design document.
+/// The members of a design document that are read.
 #[derive(Deserialize)]
 struct Head<'a> {
     #[serde(borrow)]
@@ -27,7 +27,8 @@ struct Head<'a> {
 }
 
 impl Database {
-    /// A design document for calls of its functions; `None` when there is none of this id, or it is deleted.
+    /// Returns a design document for calls of its functions; `None` when it does not exist, or is
+    /// deleted.
     pub fn design_doc(&self, id: &DocId) -> Result<Option<DesignDoc>, Error> {
         match self.read(id, &ReadOptions::default())? {
             Read::Found(doc) => Ok(Some(
@@ -78,7 +79,7 @@ impl Database {
     /// Returns a hash of the design documents that validate now, never 0. It is equal on all nodes that have equal ones.
     ///
     /// # Errors
-    /// Those of reading them.
+    /// Errors of reading them.
     pub fn designs_hash(&self) -> Result<u64, Error> {
         let mut hasher = blake3::Hasher::new();
         hasher.update(DESIGNS_HASH);
@@ -196,10 +197,10 @@ fn members(value: Option<&Value>) -> impl Iterator<Item = (&str, &Value)> {
         .map(|(name, value)| (name.as_str(), value))
 }
 
-/// Checks the body of a design document as CouchDB does when it is written. Functions in languages that nobody runs are
-/// taken as they are. May block, because functions are compiled.
+/// Checks the body of a design document as CouchDB does when it is written. Functions in languages
+/// without a runtime are not checked. May block, because functions are compiled.
 ///
-/// `partitioned`: of the database.
+/// `partitioned`: whether the database is.
 pub(crate) fn check(
     (languages, place): (&dyn Languages, &Place),
     partitioned: bool,

@@ -1,4 +1,4 @@
-//! Whether a database is one to be asked still.
+//! Whether a database still exists, or is deleted or replaced.
 
 use std::sync::Arc;
 use std::sync::atomic::AtomicU8;
@@ -11,10 +11,10 @@ const OPEN: u8 = 0;
 pub(crate) const DELETED: u8 = 1;
 /// Others took the place of its shards.
 pub(crate) const REPLACED: u8 = 2;
-/// What clients are told meanwhile.
+/// The reason that clients get meanwhile.
 const REPLACED_REASON: &str = "the database is being copied from another node: try again";
 
-/// One of [`OPEN`], [`DELETED`], [`REPLACED`]; shared by whatever outlives a call.
+/// One of [`OPEN`], [`DELETED`], [`REPLACED`]; shared with everything that outlives a call.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Ending(Arc<AtomicU8>);
 
@@ -31,7 +31,7 @@ impl Ending {
         self.0.store(how, Release);
     }
 
-    /// What was done. A shard that is gone says that there is no such database, though others may have taken its place.
+    /// Adjusts a result: reports a removed shard as a missing database, or as a replaced one.
     pub fn explain<T>(&self, done: Result<T, Error>) -> Result<T, Error> {
         match done {
             Err(Error::NoDatabase) => self.live().and(Err(Error::NoDatabase)),

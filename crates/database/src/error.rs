@@ -1,7 +1,7 @@
 /// Why a database refused or failed an operation. Display is CouchDB's reason where it has one.
 #[derive(Debug, Clone, thiserror::Error)]
 pub enum Error {
-    /// There is no such database, or no more.
+    /// The database does not exist, or was deleted.
     #[error("Database does not exist.")]
     NoDatabase,
     /// There is one of that name already.
@@ -15,10 +15,10 @@ pub enum Error {
     /// Holds the name.
     #[error("At least one path segment of `{0}` is too long.")]
     NameTooLong(String),
-    /// An update seq that is none.
+    /// An invalid update seq.
     #[error("Malformed sequence supplied in 'since' parameter.")]
     MalformedSeq,
-    /// What a listing or a view is asked for makes no sense: the reason.
+    /// Invalid parameters of a listing or a view: the reason.
     #[error("{0}")]
     QueryParse(String),
     /// An id does not fit a partitioned database: the error code (`illegal_partition`, `illegal_docid`), then the reason.
@@ -27,43 +27,43 @@ pub enum Error {
     /// The directory of a copy is there already.
     #[error("{0} exists already")]
     DirectoryExists(String),
-    /// The disk is full; reads go on, and writes once space is back.
+    /// The disk is full; reads continue to work, and writes do once space is available.
     #[error("{0}")]
     InsufficientStorage(String),
     /// From the store.
     #[error("{0}")]
     Storage(storage::Error),
-    /// What was asked for cannot be; the reason, for the client.
+    /// An invalid request; the reason, for the client.
     #[error("{0}")]
     BadRequest(String),
-    /// An attachment has more bytes than it may have.
+    /// An attachment exceeds the limit on its size.
     #[error("the attachment exceeds max_attachment_size")]
     AttachmentTooLarge,
-    /// The bytes that came do not have the MD5 that the client says they have.
+    /// The bytes received do not have the MD5 sum that the client sent.
     #[error("Possible message corruption.")]
     DigestMismatch,
-    /// An edit of several keeps an attachment that is not there: CouchDB's reason.
+    /// One of several edits keeps an attachment that does not exist: CouchDB's reason.
     #[error("{0}")]
     MissingStub(String),
-    /// A document or function that a request names is not there: CouchDB's reason.
+    /// A document or function that a request names does not exist: CouchDB's reason.
     #[error("{0}")]
     Missing(&'static str),
     /// A design document has no text index of this name.
     #[error("{0} not found.")]
     NoTextIndex(String),
     /// A search would answer more than is held in memory.
-    #[error("the hits are longer than 64 MiB together: ask for fewer of them (limit)")]
+    #[error("the hits are longer than 64 MiB together: request fewer (limit)")]
     TextAnswerTooLong,
-    /// A text index refused what was written or asked, or failed.
+    /// A text index rejected a write or a query, or failed.
     #[error("{0}")]
     Text(search::Error),
     /// The rules of a system database forbid to read this.
     #[error("{0}")]
     Forbidden(&'static str),
-    /// The other servers that are needed do not answer, or what orders writes does not: why.
+    /// Other servers that are needed do not answer, or the ordering of writes does not: the reason.
     #[error("{0}")]
     Unavailable(String),
-    /// Servers that are several cannot do this yet: what.
+    /// A cluster does not support this operation.
     #[error("{0}")]
     NotInCluster(&'static str),
     /// A fault of the server itself, such as a panic or a thread that could not be started. Holds the cause, for logs.
@@ -72,7 +72,7 @@ pub enum Error {
     /// The server stops.
     #[error("the server is shutting down")]
     ShuttingDown,
-    /// Nobody waits for the answer any more.
+    /// The client no longer waits for the response.
     #[error("the client has gone")]
     ClientGone,
     /// A function of a design document failed.
@@ -84,7 +84,7 @@ pub enum Error {
 }
 
 impl From<fair_queue::Busy> for Error {
-    /// Of a queue of functions.
+    /// A queue of functions is full.
     fn from(busy: fair_queue::Busy) -> Error {
         functions::Error::from(busy).into()
     }

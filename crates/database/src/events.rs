@@ -1,4 +1,5 @@
-//! What happened to databases: the newest event of each since the server started, and what `_global_changes` has to be told.
+//! Events of databases: the newest one of each since the server started, and those to write to
+//! `_global_changes`.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
@@ -6,10 +7,10 @@ use std::sync::Arc;
 use parking_lot::Mutex;
 use tokio::sync::watch;
 
-/// What may happen to a database.
+/// Kinds of events of a database.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 pub enum DbEventKind {
-    /// It was made.
+    /// It was created.
     Created,
     /// Something in it changed.
     Updated,
@@ -37,14 +38,14 @@ pub struct Pending {
     pub seq: u64,
 }
 
-/// What happened to a database.
+/// An event of a database.
 #[derive(Clone, Debug)]
 pub struct DbEvent {
     /// Counts events since the start.
     pub seq: u64,
     /// The database's name.
     pub db: Arc<str>,
-    /// What it was.
+    /// Its kind.
     pub kind: DbEventKind,
 }
 
@@ -52,7 +53,8 @@ struct Log {
     seq: u64,
     by_seq: BTreeMap<u64, (Arc<str>, DbEventKind)>,
     by_db: HashMap<Arc<str>, u64>,
-    /// The newest of each kind for each database, by its seq; `None` while nobody keeps `_global_changes`.
+    /// The newest event of each kind for each database, by its seq; `None` while `_global_changes`
+    /// is not kept.
     pending: Option<HashMap<(Arc<str>, DbEventKind), u64>>,
 }
 
@@ -110,12 +112,12 @@ impl Events {
         (events, log.seq)
     }
 
-    /// From now on, what happens is kept for [`Events::take_pending`].
+    /// From now on, events are kept for [`Events::take_pending`].
     pub fn keep_pending(&self) {
         self.log.lock().pending.get_or_insert_default();
     }
 
-    /// What happened since the last call, oldest first.
+    /// Removes and returns the events since the last call, oldest first.
     pub fn take_pending(&self) -> Vec<Pending> {
         let taken = self.log.lock().pending.as_mut().map(std::mem::take);
         let mut pending: Vec<Pending> = taken
@@ -127,7 +129,7 @@ impl Events {
         pending
     }
 
-    /// Has these taken again, unless the same happened since.
+    /// Returns these events to the pending ones, unless newer ones of the same kind are pending.
     pub fn put_back(&self, events: Vec<Pending>) {
         if events.is_empty() {
             return;

@@ -1,5 +1,5 @@
-//! What can be said of a database's health: by a look at a few of its documents, its design documents and its counters. Nothing is
-//! written, and nothing is opened that is not open.
+//! Facts about a database's health, from a sample of its documents, its design documents and its
+//! counters. Nothing is written, and nothing is opened.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -14,15 +14,15 @@ use crate::{Error, Read, ReadDoc, ReadOptions};
 
 /// Ids of fewer hexadecimal digits may mean something.
 const MADE_UP_DIGITS_MIN: usize = 16;
-/// Rows read between two looks at the clock.
+/// Rows read between two checks of the clock.
 const ROWS_BETWEEN: u64 = 64;
 
-/// What the latest changes show.
+/// Statistics of the latest changes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Sample {
-    /// Documents that were looked at, one a change.
+    /// Documents that were examined, one per change.
     pub documents: u64,
-    /// Of those that were new and of ids that were made up, pairs that follow each other in the feed,
+    /// Of new documents with generated ids, pairs that follow each other in the feed,
     pub pairs: u64,
     /// and of these, the pairs whose ids are in the order of the feed.
     pub pairs_in_order: u64,
@@ -32,7 +32,7 @@ pub struct Sample {
     pub widest: Option<(String, u64)>,
 }
 
-/// What is waiting to be given back by a compaction.
+/// Data that a compaction would reclaim.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Garbage {
     /// Rows of revisions that were replaced.
@@ -41,7 +41,7 @@ pub struct Garbage {
     pub attachment_bytes: u64,
     /// A compaction is worth it.
     pub is_due: bool,
-    /// One is queued, or runs.
+    /// Whether one is queued, or runs.
     pub is_compacting: bool,
 }
 
@@ -50,17 +50,17 @@ pub struct Garbage {
 pub struct DesignFacts {
     /// `_design/name`
     pub id: String,
-    /// Of its functions.
+    /// The language of its functions.
     pub language: String,
     /// Equal for design documents that share an index: in hexadecimal.
     pub signature: String,
     /// An index is kept for it.
     pub is_built: bool,
-    /// Somebody asked for rows of it since the server's start; `None` when that is not known.
+    /// Whether its rows were queried since the server's start; `None` when unknown.
     pub was_used: Option<bool>,
     /// Its views, by name.
     pub views: Vec<ViewFacts>,
-    /// Of an index of views that is open.
+    /// Facts about its view index, if it is open.
     pub open: Option<OpenIndexFacts>,
     /// Its text indexes, by name.
     pub texts: Vec<TextFacts>,
@@ -71,21 +71,21 @@ pub struct DesignFacts {
 pub struct TextFacts {
     /// Its name.
     pub name: String,
-    /// Whose interface it has.
+    /// The interface that it belongs to.
     pub flavour: analysis::Flavour,
     /// It is an index of Mango.
     pub is_mango: bool,
-    /// Why it can never be built, whatever documents there are.
+    /// The reason why it can never be built, whatever the documents are.
     pub refused: Option<String>,
     /// It is kept.
     pub is_built: bool,
-    /// Somebody asked it since the server's start; `None` when that is not known.
+    /// Whether it was queried since the server's start; `None` when unknown.
     pub was_used: Option<bool>,
-    /// Of one that is open.
+    /// Facts about it, if it is open.
     pub open: Option<OpenTextFacts>,
 }
 
-/// What is known of a text index while it is open.
+/// Facts about an open text index.
 #[derive(Clone, Debug, Default)]
 pub struct OpenTextFacts {
     /// Builds that failed since the last that did not.
@@ -94,11 +94,12 @@ pub struct OpenTextFacts {
     pub failure: Option<String>,
     /// An update is under way.
     pub is_updating: bool,
-    /// Nobody has to ask for the next one: the background is about to look at what was written.
+    /// Whether the next update starts without a query: the background is about to check recent
+    /// writes.
     pub is_update_due: bool,
     /// Its segments are being merged.
     pub is_tidying: bool,
-    /// Changes that it has yet to see.
+    /// Changes that it has not applied yet.
     pub pending: u64,
     /// Segments of the shard that has the most.
     pub segments_most: usize,
@@ -106,7 +107,7 @@ pub struct OpenTextFacts {
     pub mapped: u64,
     /// For how many of them it threw.
     pub failed: u64,
-    /// Documents that are not in it, though they should be: what its function gives for them cannot be.
+    /// Documents that it leaves out: it cannot hold the results of its function for them.
     pub left_out: u64,
 }
 
@@ -117,7 +118,7 @@ pub struct ViewFacts {
     pub name: String,
     /// Equal for views of a database that have the same rows.
     pub rows_hash: u64,
-    /// Of an index of Mango on all documents: its fields, in their order.
+    /// The fields of a Mango index on all documents, in their order.
     pub fields: Option<Vec<String>>,
     /// Why its map function is given whole documents, if it is.
     pub takes_whole: Option<String>,
@@ -125,7 +126,7 @@ pub struct ViewFacts {
     pub failed: u64,
 }
 
-/// What is known of an index while it is open.
+/// Facts about an open index.
 #[derive(Clone, Debug, Default)]
 pub struct OpenIndexFacts {
     /// Documents that were mapped since it was opened.
@@ -158,10 +159,10 @@ pub struct SomeDocuments {
 }
 
 impl Database {
-    /// Looks at the latest changes: so many at most, as far as it comes until a moment. Blocks.
+    /// Examines the latest changes: at most `most`, and only until `until`. Blocks.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn sample(&self, most: u64, until: Instant) -> Result<Sample, Error> {
         let mut sample = Sample::default();
         let shards = self.all_shards();
@@ -197,10 +198,10 @@ impl Database {
         Ok(changes.status()?)
     }
 
-    /// What a compaction would give back.
+    /// Returns the data that a compaction would reclaim.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn garbage(&self) -> Result<Garbage, Error> {
         self.live()?;
         Ok(Garbage {
@@ -211,10 +212,11 @@ impl Database {
         })
     }
 
-    /// The design documents with views or text indexes, so many at most, as far as it comes until a moment. Blocks.
+    /// Returns design documents with views or text indexes: at most `most`, and only until `until`.
+    /// Blocks.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn examine_designs(&self, most: usize, until: Instant) -> Result<SomeDesigns, Error> {
         self.if_live(self.examine_designs_now(most, until))
     }
@@ -255,7 +257,7 @@ impl Database {
         Ok(SomeDesigns { designs, has_more })
     }
 
-    /// The indexes that are kept. Those that are not any more are forgotten where it is noted which were asked.
+    /// The indexes that are stored. Others are removed from the record of used indexes.
     fn built_indexes(&self) -> Result<HashSet<Signature>, Error> {
         // First: one that is made and asked meanwhile stays noted.
         let used = &self.shared_views().used;
@@ -345,11 +347,11 @@ impl Database {
         views
     }
 
-    /// Documents whose ids begin with a text, in their order: so many at most, as far as it comes until a moment. As they are stored, with
-    /// what is hidden from users. Blocks.
+    /// Returns documents whose ids begin with a text, in their order: at most `most`, and only
+    /// until `until`. They are complete, with members that are hidden from users. Blocks.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn some_documents(
         &self,
         prefix: &str,
@@ -389,7 +391,8 @@ impl Database {
 }
 
 impl Sample {
-    /// `later` is the id of the document that was new before this one was looked at, and so came after it.
+    /// Examines a document. `later` is the id of the new document examined before it, which was
+    /// written after it.
     fn look_at(
         &mut self,
         row: &Row<'_>,
@@ -431,7 +434,7 @@ impl Sample {
     }
 }
 
-/// Whether an id is one that a program makes up, as a UUID is: not a name, a number or a date.
+/// Whether an id looks generated, like a UUID: not a name, a number or a date.
 fn is_made_up(id: &str) -> bool {
     let digits = id.bytes().filter(|b| *b != b'-');
     let (mut count, mut letters) = (0, 0);

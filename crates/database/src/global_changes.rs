@@ -1,5 +1,6 @@
-//! `_global_changes`: a database with a document for what last happened to each database, `created:name`,
-//! `updated:name` and `deleted:name`, as CouchDB keeps it. Its changes feed is what `_db_updates` shows.
+//! `_global_changes`: a database with a document for each database's last events, `created:name`,
+//! `updated:name` and `deleted:name`, as CouchDB keeps it. Its changes feed is what `_db_updates`
+//! shows.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -14,12 +15,12 @@ use crate::{
     Outcome, Read, ReadOptions, Since, Style,
 };
 
-/// The database of what happened to databases.
+/// The database of events of databases.
 pub const GLOBAL_CHANGES: &str = "_global_changes";
 
 /// Events in one write.
 const BATCH_EVENTS_MAX: usize = 1000;
-/// Nobody asks for old revisions of events.
+/// Old revisions of events have no use.
 const REVS_LIMIT: u64 = 10;
 
 /// How long events may be held back, so that a busy server writes few of these documents.
@@ -62,7 +63,7 @@ impl Databases {
         self.flush().await;
     }
 
-    /// Writes what has happened; false when there was nothing to write.
+    /// Writes the pending events; returns false when there were none.
     async fn flush(self: &Arc<Self>) -> bool {
         let pending = self.events().take_pending();
         let began = pending
@@ -78,7 +79,7 @@ impl Databases {
         if pending.is_empty() {
             return false;
         }
-        // Without the database nobody wants to know.
+        // Without the database events are not recorded.
         let Ok(db) = self.get(GLOBAL_CHANGES) else {
             return false;
         };
@@ -95,7 +96,7 @@ impl Databases {
         true
     }
 
-    /// Compares `_global_changes` with the databases that there are, and notes what it missed.
+    /// Compares `_global_changes` with the existing databases, and notes missed events.
     async fn recover(self: &Arc<Self>) {
         let Ok(db) = self.get(GLOBAL_CHANGES) else {
             return;
@@ -134,8 +135,8 @@ impl Databases {
     }
 }
 
-/// For each database whether it was created or deleted last. (With several shards the order is that of the shards:
-/// a database that was made anew may be noted once more.)
+/// For each database whether it was created or deleted last. (With several shards the order is that
+/// of the shards: a recreated database may be noted once more.)
 fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error> {
     let mut feed = db.changes(ChangesQuery {
         since: Since::Start,
@@ -172,7 +173,8 @@ fn last_kinds(db: &Arc<Database>) -> Result<HashMap<String, DbEventKind>, Error>
     }
 }
 
-/// Writes a new revision of each event's document; answers those that somebody else edited at the same time.
+/// Writes a new revision of each event's document; returns those with a concurrent edit by another
+/// writer.
 async fn write(db: &Arc<Database>, events: &[Pending]) -> Result<Vec<Pending>, Error> {
     let edits = events
         .iter()

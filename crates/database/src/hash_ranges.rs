@@ -23,7 +23,7 @@ pub(crate) fn index_of(crc: u32, n: usize) -> usize {
     ((u64::from(crc) / width(n)) as usize).min(n - 1)
 }
 
-/// The range with this index, of `n` equal ones. The last one has what is left over.
+/// The range with this index, of `n` equal ones. The last one has the remainder.
 pub(crate) fn range_of(index: usize, n: usize) -> (u32, u32) {
     debug_assert!(index < n, "shard {index} of {n}");
     let start = width(n) * index as u64;

@@ -1,5 +1,5 @@
-//! Who closes what nobody uses: open databases and indexes have a budget of memory, and go when it is spent, the one unused
-//! longest first.
+//! Closes unused databases and indexes: they share a budget of memory. When it is exceeded, the
+//! least recently used ones are closed.
 
 use std::sync::{Arc, Weak};
 use std::thread::JoinHandle;
@@ -10,16 +10,16 @@ use storage::Signature;
 
 use crate::opened::Opened;
 
-/// How often the keeper looks.
+/// Interval of the keeper's checks.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
-/// So many databases may be opened before it looks again at once.
+/// After 512 opened databases the keeper checks the budget without waiting.
 const OPENED_BETWEEN: usize = 512;
 /// The part of the budget that it makes room to.
 const ROOM: (usize, usize) = (7, 8);
-/// How often idle runners of functions are let go.
+/// Interval at which idle runners of functions are released.
 const REST_EVERY: Duration = Duration::from_secs(10);
 
-/// What open databases and their indexes take, and may take.
+/// Memory of open databases and their indexes, and its budget.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct OpenMemory {
     /// Bytes, estimated when the keeper last looked.
@@ -59,14 +59,14 @@ struct Unit {
 
 enum What {
     Database(Arc<str>),
-    /// Of a database that is in use.
+    /// A view index of a database that is in use.
     Index(Arc<str>, Signature),
-    /// The same of texts.
+    /// A text index of a database.
     Text(Arc<str>, Signature),
 }
 
 impl Keeper {
-    /// `budget_bytes` is what open databases and indexes may take together.
+    /// `budget_bytes` is the memory for open databases and indexes together.
     pub fn new(budget_bytes: usize) -> Arc<Keeper> {
         Arc::new(Keeper {
             state: Mutex::default(),
@@ -76,7 +76,7 @@ impl Keeper {
         })
     }
 
-    /// Starts the thread, which ends with `opened`, or when it is told to.
+    /// Starts the thread, which ends with `opened`, or when it is stopped.
     pub fn start(self: &Arc<Self>, opened: &Arc<Opened>) {
         let (worker, opened) = (self.clone(), Arc::downgrade(opened));
         let thread = std::thread::Builder::new()
@@ -84,16 +84,18 @@ impl Keeper {
             .spawn(move || worker.run(&opened));
         match thread {
             Ok(t) => *self.thread.lock() = Some(t),
-            Err(e) => tracing::error!(error = %e, "no keeper thread: what is open stays open"),
+            Err(e) => {
+                tracing::error!(error = %e, "no keeper thread: open databases and indexes stay open")
+            }
         }
     }
 
-    /// What it saw when it last looked.
+    /// Its figures as of its last check.
     pub fn memory(&self) -> OpenMemory {
         self.state.lock().looked_at
     }
 
-    /// Closes everything that is idle; answers how many databases that were.
+    /// Closes everything that is idle; returns the number of closed databases.
     pub fn close_all(&self, opened: &Opened) -> usize {
         let (units, mut seen) = survey(opened);
         let mut closed = 0;
@@ -121,7 +123,7 @@ impl Keeper {
         }
     }
 
-    /// Databases were opened: it looks at once when they are many.
+    /// Counts opened databases: the keeper checks immediately when there are many.
     pub fn note_opened(&self, open: usize) {
         let seen = self.state.lock().looked_at.databases as usize;
         if open > seen + OPENED_BETWEEN {
@@ -153,13 +155,13 @@ impl Keeper {
         }
     }
 
-    /// Closes what is idle, if there is too much.
+    /// Closes idle objects, if the budget is exceeded.
     fn look(&self, opened: &Opened) -> OpenMemory {
         let now = opened.next_tick();
         let (mut units, mut seen) = survey(opened);
         let mut used = seen.used_bytes as usize;
         if used > self.budget_bytes {
-            // What was used a moment ago will be again, mostly; but there is an end to that.
+            // Objects that were used a moment ago are mostly used again; but there is a limit.
             if used < self.budget_bytes * 2 {
                 units.retain(|unit| unit.last_used + 1 < now);
             }
@@ -221,7 +223,7 @@ fn survey(opened: &Opened) -> (Vec<Unit>, OpenMemory) {
     (units, seen)
 }
 
-/// Closes it unless somebody holds it; answers whether it is closed now.
+/// Closes it unless it is in use; returns whether it is closed now.
 fn close(opened: &Opened, what: What) -> bool {
     let open = |name: &str| opened.get_open(name);
     match what {

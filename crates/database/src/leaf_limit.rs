@@ -1,4 +1,4 @@
-//! How many leaves a document may have: `[couchdb] max_document_leaves`.
+//! Limit of the leaves of a document: `[couchdb] max_document_leaves`.
 
 use storage::ShardEdit;
 
@@ -12,7 +12,8 @@ type Divided = (Vec<ShardEdit>, Vec<Option<Outcome>>);
 /// Fewer edits are checked on the thread that has them.
 const FEW_EDITS: usize = 64;
 
-/// The refusal of a leaf too many. It is `forbidden`, so that whatever replicates continues with other documents.
+/// The refusal of a leaf beyond the limit. It is `forbidden`, so that replicators continue with
+/// other documents.
 pub(crate) fn too_many_leaves(max: Option<u64>) -> Outcome {
     let max = max.unwrap_or(u64::MAX).max(1);
     Outcome::Refused(
@@ -24,11 +25,11 @@ pub(crate) fn too_many_leaves(max: Option<u64>) -> Outcome {
 }
 
 impl Database {
-    /// Divides edits that are about to be logged into those that would be a leaf too many and the others. The outcomes of
-    /// the former have gaps for the latter.
+    /// Divides edits that are about to be logged into those that would exceed the limit and the
+    /// others. The outcomes of the former have gaps for the latter.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub(crate) async fn refuse_leaves(&self, edits: Vec<ShardEdit>) -> Result<Divided, Error> {
         let limits = self.limits();
         let is_short = edits.len() <= FEW_EDITS;

@@ -1,8 +1,9 @@
 //! A database as a set of shards: the update pipeline, reads, listings and change feeds. This is the embedded API:
 //! everything that the server does with documents, without HTTP. Start at [`Databases::open`].
 //!
-//! Reads are synchronous and short; writes are futures that resolve when the commit queue has acknowledged them.
-//! Listings and feeds hold a snapshot, not a thread: the caller pulls the next piece when it wants it.
+//! Reads are synchronous and short; writes are futures that resolve when the commit queue has
+//! acknowledged them. Listings and feeds hold a snapshot, not a thread: the caller pulls the next
+//! piece when it needs it.
 
 #![forbid(unsafe_code)]
 
@@ -112,13 +113,13 @@ pub struct Task {
     pub kind: &'static str,
     /// The database's name.
     pub database: String,
-    /// Of indexes: the design document.
+    /// The design document, for tasks of indexes.
     pub design_document: Option<String>,
-    /// Of text indexes: the name.
+    /// The index's name, for tasks of text indexes.
     pub index: Option<String>,
     /// Rows or changes done.
     pub done: u64,
-    /// Of so many.
+    /// The total number.
     pub total: u64,
     /// When it began, in seconds since 1970.
     pub started_unix_s: u64,

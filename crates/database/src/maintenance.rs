@@ -1,4 +1,5 @@
-//! Background work: compactions, asked for or due, giving back the space of deleted databases, and counting bytes of files.
+//! Background work: compactions (requested or due), reclaiming the space of deleted databases, and
+//! counting bytes of files.
 
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
@@ -16,16 +17,16 @@ use crate::{Task, unix_seconds};
 use telemetry::trace::{Value, export_background};
 use telemetry::{State, take_long_turns};
 
-/// How often the thread looks around when nobody wakes it.
+/// Interval at which the thread checks for work without being woken.
 const LOOK_EVERY: Duration = Duration::from_secs(5);
-/// Without a write for so long, there is time for what can wait.
+/// After 25 s without a write there is time for work that can wait.
 const QUIET_AFTER: Duration = Duration::from_secs(25);
-/// So little is written by the maintenance itself.
+/// The maintenance's own writes are at most this many bytes.
 const WRITES_OF_ITS_OWN: u64 = 4 << 10;
 /// Fewer superseded rows than this are not worth a compaction of their own.
 const SUPERSEDED_ROWS_MIN: u64 = 20_000;
 
-/// So much of attachments' bytes that no leaf names is worth one, when it is more than what leaves have.
+/// A compaction is due at 128 MiB of attachments that no leaf refers to, if leaves refer to less.
 const ATTACHMENT_GARBAGE_BYTES_MIN: u64 = 128 << 20;
 
 struct Job {
@@ -41,24 +42,24 @@ struct Job {
 struct Work {
     queue: Vec<Weak<Database>>,
     running: Option<Arc<Job>>,
-    /// When room of what was dropped was last weighed, and given back if that was worth it.
+    /// Time of the last decision whether to reclaim the space of dropped data.
     reclaiming_unix_s: u64,
-    /// Databases written since the last look.
+    /// Databases written since the last check.
     written: Vec<Arc<str>>,
 }
 
-/// What the last compaction of a database had to keep.
+/// Data that the last compaction of a database had to keep.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Kept {
     /// Superseded rows: bodies of losing leaves.
     pub superseded_rows: u64,
-    /// Bytes of attachments that no leaf names: somebody held them, or the estimate errs.
+    /// Bytes of attachments that no leaf refers to: they were in use, or the estimate is wrong.
     pub garbage_bytes: u64,
 }
 
 pub struct Maintenance {
     store: Arc<Store>,
-    /// Of databases that were compacted, by name: they may be closed and opened again.
+    /// Figures of compacted databases, by name, since they may be closed and opened again.
     kept: Mutex<FxHashMap<Arc<str>, Kept>>,
     auto_compact: bool,
     work: Mutex<Work>,
@@ -96,17 +97,17 @@ impl Maintenance {
         }
     }
 
-    /// Bytes of all text indexes' files when they were last looked at. Who asks first blocks.
+    /// Bytes of all text indexes' files as of the last scan. The first caller blocks.
     pub fn text_bytes(&self) -> Option<u64> {
         self.text_bytes.last(&self.store, || self.wake())
     }
 
-    /// What the last compaction had to keep.
+    /// Data that the last compaction had to keep.
     pub fn kept(&self, name: &str) -> Kept {
         self.kept.lock().get(name).copied().unwrap_or_default()
     }
 
-    /// Remembers what a compaction had to keep; nothing of a deleted database.
+    /// Remembers the data that a compaction had to keep; nothing for a deleted database.
     pub fn note_kept(&self, name: &Arc<str>, kept: Kept) {
         let mut all = self.kept.lock();
         if kept.superseded_rows + kept.garbage_bytes > 0 {
@@ -116,7 +117,7 @@ impl Maintenance {
         }
     }
 
-    /// Queues a compaction; one that is queued or runs already is enough.
+    /// Queues a compaction, unless one is queued or runs already.
     pub fn compact(&self, db: &Arc<Database>) {
         let mut work = self.work.lock();
         let weak = Arc::downgrade(db);
@@ -136,7 +137,7 @@ impl Maintenance {
             .any(|w| std::ptr::eq(w.as_ptr(), db))
     }
 
-    /// A database was written: worth a look at its superseded rows.
+    /// Notes a write to a database: its superseded rows should be checked.
     pub fn note_written(&self, db: Arc<str>) {
         self.work.lock().written.push(db);
     }
@@ -179,7 +180,7 @@ impl Maintenance {
         running.chain(reclaiming).collect()
     }
 
-    /// No new work; what runs ends when it next looks.
+    /// Starts no new work; running work ends at its next check.
     pub fn ask_to_stop(&self) {
         let _work = self.work.lock();
         self.stopping.store(true, Relaxed);
@@ -222,7 +223,7 @@ impl Maintenance {
         }
     }
 
-    /// Gives back the room of what was dropped, if that is worth it.
+    /// Reclaims the space of dropped data, if it is enough to matter.
     fn reclaim(&self, quiet: bool) {
         self.work.lock().reclaiming_unix_s = unix_seconds();
         let started = Instant::now();
@@ -230,9 +231,9 @@ impl Maintenance {
             Ok(0) => {}
             Ok(bytes) => {
                 let seconds = started.elapsed().as_secs_f64();
-                tracing::info!(bytes, seconds, "gave back the room of what was deleted");
+                tracing::info!(bytes, seconds, "reclaimed the space of deleted data");
             }
-            Err(e) => tracing::error!(error = %e, "giving room back failed"),
+            Err(e) => tracing::error!(error = %e, "reclaiming space failed"),
         }
     }
 
@@ -242,7 +243,7 @@ impl Maintenance {
         let Some(opened) = opened.upgrade() else {
             return;
         };
-        // Of one that was closed meanwhile, whoever closed it has looked.
+        // A database that was closed meanwhile was checked when it was closed.
         for db in written.iter().filter_map(|name| opened.get_open(name)) {
             self.look_at(&db);
         }
@@ -323,7 +324,7 @@ impl LastWritten {
     }
 }
 
-/// The attribute of spans that says which database they are about.
+/// The attribute of spans that names a database.
 pub(crate) fn about_database(name: &str) -> (&'static str, Value) {
     ("db.namespace", name.to_owned().into())
 }

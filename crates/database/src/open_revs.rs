@@ -1,4 +1,4 @@
-//! Reading several revisions of a document: at once while they are short, otherwise one at a time.
+//! Reading several revisions of a document: together while they are short, otherwise one at a time.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -11,10 +11,11 @@ use crate::database::Database;
 use crate::read::{Bodies, ReadDoc, ReadOptions, WhichRevs, render};
 use crate::rules::DatabaseAs;
 
-/// Revisions whose texts have at most so many bytes together are read at once; and one alone, as by any other read.
+/// Revisions with at most 256 KiB of text are read together. A single one is always read whole, as
+/// by any other read.
 const AT_ONCE_BYTES_MAX: u64 = 256 << 10;
 
-/// What a text has beside its body and its ancestors, about, in bytes.
+/// Size of a text without its body and its ancestors, about, in bytes.
 const TEXT_BYTES: u64 = 128;
 
 /// Bytes of an ancestor in `_revisions`.
@@ -23,7 +24,7 @@ const ANCESTOR_BYTES: u64 = 35;
 /// A tree of more revisions is not kept while nothing is read.
 const KEPT_REVISIONS_MAX: usize = 1_000;
 
-/// Revisions of a document. `Err` holds one that is missing.
+/// Revisions of a document. `Err` is a missing revision.
 pub enum OpenRevs {
     /// All of them.
     Read(Vec<Result<ReadDoc, Rev>>),
@@ -35,7 +36,7 @@ impl OpenRevs {
     /// All of them, in memory.
     ///
     /// # Errors
-    /// Those of the read.
+    /// Errors of the read.
     pub fn all(self) -> Result<Vec<Result<ReadDoc, Rev>>, Error> {
         let mut reader = match self {
             OpenRevs::Read(read) => return Ok(read),
@@ -49,7 +50,8 @@ impl OpenRevs {
     }
 }
 
-/// A reader that gives the revisions of a document one at a time, as they were when it was opened.
+/// A reader that returns the revisions of a document one at a time, in their state when it was
+/// opened.
 pub struct RevsReader {
     db: DatabaseAs,
     shard: Arc<Shard>,
@@ -63,7 +65,7 @@ pub struct RevsReader {
     chosen: Option<Chosen>,
 }
 
-/// The revisions that are to be read, in their order, and the record that they are of.
+/// The revisions to read, in their order, and their record.
 struct Chosen {
     record: Record,
     revs: Vec<Rev>,
@@ -129,8 +131,8 @@ fn dedup(revs: &mut Vec<Rev>) {
 }
 
 impl Database {
-    /// Revisions of a document: `Err` holds one that is missing. `None`: there is no such document at all. All of them are held
-    /// in memory.
+    /// Revisions of a document: `Err` is a missing revision. `None`: the document does not exist.
+    /// All of them are held in memory.
     pub fn open_revs(
         &self,
         id: &DocId,
@@ -173,11 +175,12 @@ impl Database {
 }
 
 impl DatabaseAs {
-    /// Opens revisions of a document; those that are not shown to the caller are missing. `None`: there is no such document at
-    /// all, or all leaves are asked for and none is shown. (Of a [`RevsReader`] that is known when it is at its end.)
+    /// Opens revisions of a document; those that are hidden from the caller are missing. `None`:
+    /// the document does not exist, or all leaves are requested and all are hidden. (A
+    /// [`RevsReader`] knows that only at its end.)
     ///
     /// # Errors
-    /// Those of the read.
+    /// Errors of the read.
     pub fn open_revs(
         &self,
         id: &DocId,
@@ -211,7 +214,7 @@ impl DatabaseAs {
                 if let Some(found) = self.shown_of(which, found) {
                     read.push(found);
                 }
-                // Attachments and conflicts may make a text longer than its body says.
+                // Attachments and conflicts may make a text longer than its body.
                 if bytes > AT_ONCE_BYTES_MAX && chosen.revs.len() > 1 {
                     return self.reader(shard, id, which, &options).map(Some);
                 }
@@ -242,7 +245,7 @@ impl DatabaseAs {
         })))
     }
 
-    /// Returns what the caller is shown of a revision. Of all leaves those that are hidden are not even named.
+    /// Returns the visible part of a revision. Of all leaves, hidden ones are not even named.
     fn shown_of(
         &self,
         which: &WhichRevs,
@@ -259,7 +262,7 @@ impl RevsReader {
     /// Reads the next revision; `None` at the end. Each call reads one body, and the tree if it is not kept.
     ///
     /// # Errors
-    /// Those of the read; the database is gone.
+    /// Errors of the read; the database is deleted.
     #[allow(clippy::should_implement_trait)]
     pub fn next(&mut self) -> Result<Option<Result<ReadDoc, Rev>>, Error> {
         self.db.live()?;

@@ -1,8 +1,10 @@
-//! Which databases are open: those in use, and those that were used lately. The others are a name.
+//! The open databases: those in use, and recently used ones. Of the others only the names are
+//! known.
 //!
-//! A database is opened by whoever asks for it first, and closed by the keeper (`keeper.rs`) when others need its memory.
-//! **There is one [`Database`] for a name at a time**, since its shards count in memory: one is closed only when nobody holds
-//! anything of it, which is looked at where nobody can take hold of it meanwhile.
+//! A database is opened by its first user, and closed by the keeper (`keeper.rs`) when others need
+//! its memory. **There is one [`Database`] for a name at a time**, since its shards count in
+//! memory: it is closed only if none of its parts are in use, which is checked under a lock that
+//! new users need.
 
 use crate::counters;
 use std::collections::BTreeSet;
@@ -25,10 +27,10 @@ use crate::partition_limit::SharedLimit;
 use crate::rules::SystemRules;
 use crate::views::Views;
 
-/// Open databases by the numbers of their shards, for the writer to find whom to tell.
+/// Open databases by the numbers of their shards, for the writer's notifications.
 pub(crate) type ByShard = Arc<RwLock<FxHashMap<ShardNumber, Weak<Database>>>>;
 
-/// What every database is opened with.
+/// Parts that all databases share.
 pub(crate) struct Shared {
     pub store: Arc<Store>,
     pub maintenance: Arc<Maintenance>,
@@ -49,7 +51,7 @@ pub(crate) struct Opened {
     /// One opening, closing or removal at a time.
     changing: Mutex<()>,
     rules: RwLock<Vec<Arc<dyn SystemRules>>>,
-    /// The keeper's clock: what was used since a tick is younger than what was used before it.
+    /// The keeper's clock: databases used since a tick are younger than those used before it.
     tick: AtomicU64,
 }
 
@@ -136,7 +138,8 @@ impl Opened {
         Ok(db)
     }
 
-    /// Takes a database out, for its deletion. `and_then` is called where nobody can create another of its name.
+    /// Removes a database, for its deletion. `and_then` is called while no other of its name can be
+    /// created.
     pub fn take(
         &self,
         name: &str,
@@ -155,14 +158,15 @@ impl Opened {
         Ok(db)
     }
 
-    /// Puts back a database whose deletion failed.
+    /// Restores a database whose deletion failed.
     pub fn put_back(&self, db: Arc<Database>) {
         let _one = self.changing.lock();
         self.names.write().insert(db.name().clone());
         self.open.write().insert(db.name().clone(), db);
     }
 
-    /// Puts another database of this record in the place of an open one, of which nothing is asked any more and whose indexes are closed.
+    /// Replaces an open database, which is marked as replaced and whose indexes are closed, by one
+    /// of this record.
     pub fn replace(&self, old: &Database, record: DatabaseRecord) -> Result<(), Error> {
         let _one = self.changing.lock();
         let db = Arc::new(old.reopen(record, &self.shared)?);
@@ -179,13 +183,13 @@ impl Opened {
         Ok(())
     }
 
-    /// The next that asks for it opens it.
+    /// Closes a database; its next user opens it.
     pub fn close(&self, name: &str) {
         let _one = self.changing.lock();
         self.open.write().remove(name);
     }
 
-    /// The shards of a deleted database are nobody's.
+    /// Forgets the shards of a deleted database.
     pub fn forget_shards(&self, shards: &[ShardNumber]) {
         let mut by_shard = self.by_shard.write();
         for n in shards {
@@ -213,9 +217,9 @@ impl Opened {
         rules.push(new);
     }
 
-    /// Asks the rules again which databases they concern.
+    /// Applies the rules again to all databases.
     pub fn ask_rules_again(&self) {
-        // Alone: a database that is being opened is asked about before this, or after.
+        // Under the lock: a database that is being opened applies the rules before this, or after.
         let _one = self.changing.lock();
         let rules = self.rules.read();
         for name in self.names.read().iter() {
@@ -234,25 +238,26 @@ impl Opened {
         }
     }
 
-    /// From now on what is used is younger than what was used before. Answers the time that begins.
+    /// Starts a new tick: databases used from now on are younger than those used before. Returns
+    /// the new tick.
     pub fn next_tick(&self) -> u64 {
         self.tick.fetch_add(1, Relaxed) + 1
     }
 
-    /// Closes a database if nobody holds anything of it. Answers whether it is closed now.
+    /// Closes a database if none of its parts are in use. Returns whether it is closed now.
     pub fn close_idle(&self, name: &str) -> bool {
         let _one = self.changing.lock();
         let mut open = self.open.write();
         let Some(db) = open.get_mut(name) else {
             return true;
         };
-        // Held for so long, so that no commit looks for it meanwhile.
+        // Held until the end, so that no commit looks for it meanwhile.
         let mut by_shard = self.by_shard.write();
         let numbers = db.shard_numbers();
         for n in &numbers {
             by_shard.remove(n);
         }
-        // Alone with it, there are no weak references either that somebody could make a strong one of.
+        // With exclusive access no weak reference can be upgraded either.
         if !Arc::get_mut(db).is_some_and(Database::is_idle) {
             self.list_shards(&mut by_shard, db);
             return false;

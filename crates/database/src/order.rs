@@ -1,4 +1,5 @@
-//! Writes of a server that is one of several: somebody puts those of all servers in one order, and brings them back.
+//! Writes of a server that is one of several: an [`Order`] puts the writes of all servers in one
+//! order, and applies them on each.
 
 use std::pin::Pin;
 use std::sync::{Arc, OnceLock};
@@ -11,15 +12,17 @@ use crate::database::Database;
 use crate::ttl::Ttl;
 use crate::update::WriteTiming;
 
-/// Something that takes a while, and needs nothing of who asked for it.
+/// An operation that takes time and borrows nothing from its caller.
 pub type Later<T> = Pin<Box<dyn Future<Output = Result<T, Error>> + Send>>;
 
-/// Who puts the writes of all servers in one order, where this server is one of several. What is ordered comes back by the functions of
-/// [`Databases`](crate::Databases) whose names end in `_ordered`, and by the store's writes of slots, before it is answered.
+/// Puts the writes of all servers in one order, where this server is one of several. Ordered writes
+/// are applied by the functions of [`Databases`](crate::Databases) whose names end in `_ordered`,
+/// and by the store's writes of slots, before the request completes.
 pub trait Order: Send + Sync {
-    /// Edits of a database; one outcome each, in their order. `copies`: how many servers are to have them on disk, a majority when it is
-    /// not said. The timing tells when fewer have. `designs`: the number of the design documents that they were validated by
-    /// ([`Database::designs_hash`]), if they were: where others are in force, they are refused with [`Error::Unavailable`].
+    /// Edits of a database; one outcome each, in their order. `copies`: how many servers should
+    /// have them on disk, a majority by default. The timing reports when fewer have. `designs`: the
+    /// number of the design documents ([`Database::designs_hash`]) that validated them, if any did:
+    /// if other ones are current, the edits are refused with [`Error::Unavailable`].
     fn edit(
         &self,
         db: &Arc<Database>,
@@ -38,7 +41,7 @@ pub trait Order: Send + Sync {
     /// A new database, which is here when it is answered.
     fn create(&self, name: String, new: NewDatabase) -> Later<()>;
 
-    /// A database goes, and is gone here when it is answered.
+    /// Deletes a database; it is deleted here when this completes.
     fn delete(&self, name: String) -> Later<()>;
 
     /// A property of a database changes.
@@ -47,21 +50,21 @@ pub trait Order: Send + Sync {
     /// How many servers have everything.
     fn copies(&self) -> u32;
 
-    /// What was acknowledged anywhere before this was asked is here when it is answered.
+    /// Waits until all writes that were acknowledged anywhere before this call are applied here.
     fn fresh(&self, db: &Database) -> Later<()>;
 }
 
-/// The one that there is, if there is one.
+/// The order of writes, if there is one.
 pub(crate) type SharedOrder = Arc<OnceLock<Arc<dyn Order>>>;
 
-/// A database that is to be made, alike on all servers.
+/// A database to create, equal on all servers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewDatabase {
-    /// What it is known by.
+    /// Its identity.
     pub uuid: DatabaseUuid,
     /// Shards.
     pub q: u32,
-    /// Copies, as they were asked for.
+    /// Number of copies, as requested.
     pub n: Option<u32>,
     /// Ids begin with a partition.
     pub partitioned: bool,
@@ -71,7 +74,7 @@ pub struct NewDatabase {
     pub security: String,
 }
 
-/// What can be changed of a database.
+/// Properties of a database that can change.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Property {
     /// JSON text of the security object.
@@ -80,6 +83,6 @@ pub enum Property {
     RevsLimit(u64),
     /// Purges remembered of each shard.
     PurgedInfosLimit(u64),
-    /// How long deleted documents are kept; `None` for what the server's settings say.
+    /// How long deleted documents are kept; `None` for the server's setting.
     DeletedDocumentTtl(Option<Ttl>),
 }

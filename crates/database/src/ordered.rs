@@ -1,4 +1,5 @@
-//! What somebody who orders writes has done with the databases of this server: as it was ordered, whoever asked for it and wherever.
+//! Changes of databases that an [`Order`](crate::Order) applies on this server, whichever server
+//! received the request.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -11,31 +12,31 @@ use crate::databases::{Databases, to_the_end};
 use crate::order::{NewDatabase, Property};
 use crate::{Error, NameRange};
 
-/// A database as it is stored here.
+/// A database in its stored form here.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct StoredDatabase {
     /// Its name.
     pub name: Arc<str>,
-    /// What it is known by.
+    /// Its identity.
     pub uuid: DatabaseUuid,
-    /// It was made as it was ordered, and not by this server alone.
+    /// Whether it was created by an order, and not by this server alone.
     pub is_ordered: bool,
     /// The properties that can be changed.
     pub properties: Vec<Property>,
 }
 
-/// Shards of a database in whose place others are to be.
+/// Shards of a database that others will replace.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct NewShards {
     /// The database's name; `None` when it is gone.
     pub name: Option<Arc<str>>,
-    /// What it is known by.
+    /// Its identity.
     pub uuid: DatabaseUuid,
-    /// Indexes of shards, and the numbers of those that are to be in their place.
+    /// Indexes of shards, and the numbers of their replacements.
     pub shards: Vec<(usize, ShardNumber)>,
 }
 
-/// What is to be written together when shards are replaced.
+/// Records to write atomically when shards are replaced.
 pub struct Replacement {
     /// Records of databases that name the new shards.
     pub puts: Vec<Put>,
@@ -45,7 +46,7 @@ pub struct Replacement {
     pub unwanted: Vec<ShardNumber>,
 }
 
-/// What an ordered database's update seqs begin with: alike everywhere.
+/// The prefix of an ordered database's update seqs: the same on all servers.
 fn epoch_of(uuid: DatabaseUuid) -> u32 {
     let mut epoch = [0; 4];
     epoch.copy_from_slice(&uuid.as_bytes()[..4]);
@@ -53,11 +54,12 @@ fn epoch_of(uuid: DatabaseUuid) -> u32 {
 }
 
 impl Databases {
-    /// Creates a database, as it was ordered. One that is here already is fine if it is the same; one that was ordered under this name
-    /// before it goes.
+    /// Creates a database, as ordered. If it exists here already, it must be the same; an older
+    /// ordered database of this name is deleted.
     ///
     /// # Errors
-    /// [`Error::Unavailable`] when there is one that was not ordered, and those of the store.
+    /// [`Error::Unavailable`] if a database of this name was not created by an order, and errors of
+    /// the store.
     pub async fn create_ordered(&self, name: &str, new: NewDatabase) -> Result<(), Error> {
         let uuid = new.uuid;
         match self.get(name) {
@@ -69,7 +71,7 @@ impl Databases {
             }
             Ok(_) => {
                 return Err(Error::Unavailable(format!(
-                    "the database {name} was made here before this node was in the cluster: it is in the way of the cluster's"
+                    "the database {name} was made here before this node was in the cluster: it conflicts with the cluster's database of this name"
                 )));
             }
             Err(Error::NoDatabase) => {}
@@ -78,10 +80,10 @@ impl Databases {
         self.create_alone(name, new, epoch_of(uuid)).await.map(drop)
     }
 
-    /// Deletes a database, as it was ordered. It is fine if it is not here.
+    /// Deletes a database, as ordered, if it exists here.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn delete_ordered(&self, name: &str, uuid: DatabaseUuid) -> Result<(), Error> {
         match self.get(name) {
             Ok(db) if db.uuid() == uuid => drop(db),
@@ -95,10 +97,10 @@ impl Databases {
         }
     }
 
-    /// Changes a property of a database, as it was ordered; durable when this returns. It is fine if the database is not here.
+    /// Changes a property of a database, as ordered, if it exists here; durable when this returns.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn change_ordered(
         &self,
         name: &str,
@@ -123,10 +125,10 @@ impl Databases {
         }
     }
 
-    /// All databases as they are stored. Opens none; blocks.
+    /// All databases in their stored form. Opens none; blocks.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn stored(&self) -> Result<Vec<StoredDatabase>, Error> {
         let mut all = vec![];
         for name in self.names(&NameRange::default()) {
@@ -153,7 +155,7 @@ impl Databases {
     /// Numbers of the shards of a database in a snapshot of the store; `None` when it was not there. Opens nothing.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn shards_in(
         snapshot: &Snapshot,
         name: &str,
@@ -166,15 +168,16 @@ impl Databases {
         Ok((record.uuid(name) == uuid).then_some(record.shards))
     }
 
-    /// Puts shards in the place of those of databases: `install` writes all that is to be written together, blocking. Whoever holds one of
-    /// the databases is told to try again; from then on [`Databases::get`] has them with the new shards. Indexes of the old ones go with
-    /// them. Once begun it goes on to its end, whoever waits; needs a Tokio runtime.
+    /// Replaces shards of databases: `install` writes all records atomically, and blocks. Users of
+    /// these databases get an error that asks them to retry; from then on [`Databases::get`]
+    /// returns them with the new shards. Indexes of the old shards are dropped. Continues to the
+    /// end if the caller stops waiting; needs a Tokio runtime.
     ///
-    /// **No old record is written afterwards**: no property of these databases changes meanwhile, none of them is deleted, and what is
-    /// held of them writes nothing more.
+    /// **No old record is written afterwards**: no property of these databases changes meanwhile,
+    /// none of them is deleted, and old references to them write nothing more.
     ///
     /// # Errors
-    /// Those of `install`; then all is as before.
+    /// Errors of `install`; then nothing has changed.
     pub async fn replace_shards<F>(
         self: &Arc<Self>,
         new: Vec<NewShards>,
@@ -220,7 +223,8 @@ impl Databases {
         Ok((dbs, unwanted))
     }
 
-    /// Blocks. The caller sees to it that no records of these databases are written, and that none is deleted.
+    /// Blocks. The caller ensures that no records of these databases are written, and that none is
+    /// deleted.
     fn swap(
         &self,
         dbs: &Replaced,
@@ -236,7 +240,8 @@ impl Databases {
             replacement.add(db, shards)?;
         }
         let replaced = replacement.replaced.clone();
-        // There is one of an index at a time, so builds end before another is opened. They are asked first, and waited for then.
+        // An index has one instance at a time, so builds must end before another is opened. All are
+        // stopped first, and awaited then.
         let all = || dbs.values().map(|(db, _)| db);
         all().for_each(|db| db.mark_replaced());
         all().for_each(|db| db.ask_views_to_stop());
@@ -246,10 +251,10 @@ impl Databases {
             let numbers: Vec<ShardNumber> = replaced.iter().map(|s| s.number).collect();
             self.store().note_dropped(&numbers);
         }
-        // What is stored says what is there: after a refusal the shards of before.
+        // The stored records decide: after a refusal they have the former shards.
         for db in all() {
             if let Err(error) = self.open_as_stored(db) {
-                tracing::error!(db = %db.name(), %error, "a database whose shards were replaced is opened when it is asked for");
+                tracing::error!(db = %db.name(), %error, "a database whose shards were replaced could not be opened; it is opened at its next request");
                 self.opened.close(db.name());
             }
         }
@@ -264,7 +269,7 @@ impl Databases {
     }
 }
 
-/// Databases with new shards, by what they are known by.
+/// Databases with new shards, by their uuids.
 type Replaced = BTreeMap<DatabaseUuid, (Arc<Database>, Vec<(usize, ShardNumber)>)>;
 
 impl Replacement {

@@ -1,4 +1,5 @@
-//! Partitioned databases: the part of an id before its first colon says which documents stay together.
+//! Partitioned databases: documents whose ids have the same text before the first colon are stored
+//! together.
 
 use document::DocId;
 
@@ -36,7 +37,7 @@ pub fn check_id(id: &DocId) -> Result<(), Error> {
     }
 }
 
-/// Checks that an id names a partition, which says where its document would be.
+/// Checks that an id names a partition, which determines its document's shard.
 pub fn check_named(id: &str) -> Result<(), Error> {
     if id.starts_with('_') || id.contains(':') {
         return Ok(());

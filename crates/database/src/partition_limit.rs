@@ -16,17 +16,18 @@ const PARTITIONS_MAX: usize = 10_000;
 /// A limit for all databases.
 pub(crate) type SharedLimit = Arc<AtomicU64>;
 
-/// What is known of how much partitions may grow, so that not every write counts what is in them.
+/// Known room of partitions, so that not every write counts their contents.
 #[derive(Default)]
 pub(crate) struct Room {
     /// The limit that `left` was counted by.
     max_bytes: u64,
-    /// Bytes that may be written to a partition before it is counted again: what was deleted since makes them more.
+    /// Bytes that may be written to a partition before it is counted again. Deletions since the
+    /// count only increase the room.
     left: HashMap<String, u64>,
 }
 
 impl Room {
-    /// Takes `bytes` for a write; false when it must be counted what there is.
+    /// Takes `bytes` for a write; returns false when the partition must be counted.
     fn take(&mut self, partition: &str, bytes: u64, max_bytes: u64) -> bool {
         if self.max_bytes != max_bytes || self.left.len() >= PARTITIONS_MAX {
             self.max_bytes = max_bytes;
@@ -43,8 +44,9 @@ impl Room {
 }
 
 impl Database {
-    /// Replaces edits that a full partition does not take by their refusal. Deletions are taken, and what makes a
-    /// document no larger; and whatever other servers took, which is what replicated edits are.
+    /// Replaces edits that a full partition cannot hold by their refusal. Deletions are accepted,
+    /// and edits that do not enlarge a document; so are edits that other servers accepted, which
+    /// are the replicated ones.
     pub(crate) fn refuse_overflows(
         &self,
         edits: Vec<Result<EditDoc, Outcome>>,

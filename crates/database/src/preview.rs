@@ -1,5 +1,5 @@
-//! What functions would do that are not saved: a map and a reduce over some documents, a validation of one write. Nothing is written
-//! and nothing is built.
+//! Results of unsaved functions: a map and a reduce over some documents, a validation of one write.
+//! Nothing is written or built.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -25,13 +25,13 @@ use crate::{Error, Read, ReadOptions};
 pub const PREVIEW_DOCS_MAX: usize = 100;
 /// Rows of one preview, and bytes of their ids, keys and values.
 pub const PREVIEW_ROWS_MAX: usize = 10_000;
-/// Bytes of the ids, keys and values of a preview's rows, and of what they are reduced to.
+/// Bytes of the ids, keys and values of a preview's rows, and of their reductions.
 pub const PREVIEW_BYTES_MAX: usize = 4 << 20;
 /// Bytes of documents of the database that are read for one preview; one document at least.
 pub const PREVIEW_READ_BYTES_MAX: usize = 16 << 20;
-/// After so long no further document is mapped. Each has the functions' own limits besides.
+/// After 10 s no further document is mapped. Each call also has the functions' own limits.
 const TIME_MAX: Duration = Duration::from_secs(10);
-/// And after so long none is read.
+/// After 5 s no further document is read.
 const READ_TIME_MAX: Duration = Duration::from_secs(5);
 /// The design document that they are of, as logs and profiles name it.
 const DESIGN: &str = "_design/preview";
@@ -39,11 +39,11 @@ const DESIGN: &str = "_design/preview";
 /// Functions of a view, as they would stand in a design document.
 #[derive(Clone, Debug, Default)]
 pub struct PreviewFunctions {
-    /// What they are written in.
+    /// Their language.
     pub language: String,
     /// The source of the map function.
     pub map: String,
-    /// The source of the reduce function, or the name of one that is built in.
+    /// The source of the reduce function, or the name of a built-in one.
     pub reduce: Option<String>,
     /// `views.lib` as JSON text.
     pub lib: Option<String>,
@@ -56,23 +56,24 @@ pub struct PreviewFunctions {
 /// Which documents they are run over.
 #[derive(Debug)]
 pub enum PreviewDocs {
-    /// So many of the database, the first by their ids; design documents only if the view takes them.
+    /// The first documents of the database by id, this number; design documents only if the view
+    /// includes them.
     Stored(usize),
-    /// These.
+    /// The given documents.
     Given(Vec<EditDoc>),
 }
 
-/// What functions came to.
+/// The results of functions.
 #[derive(Debug, Default)]
 pub struct Preview {
     /// In the order of the view.
     pub rows: Vec<PreviewRow>,
-    /// What the rows come to, as JSON text; `None` without rows, and where there is an error in its place.
+    /// The reduction of the rows, as JSON text; `None` without rows, or after an error.
     pub reduced: Option<Vec<u8>>,
-    /// What two or more rows come to that are reduced in two parts first, as rows of a large view are: the same, if the function heeds
-    /// `rereduce`. Only of functions that are not built in.
+    /// The reduction of two or more rows in two parts, as for a large view: equal to `reduced` if
+    /// the function handles `rereduce` correctly. Only for functions that are not built in.
     pub rereduced: Option<Vec<u8>>,
-    /// What went wrong.
+    /// The errors.
     pub errors: Vec<PreviewError>,
     /// Documents that were mapped.
     pub documents: usize,
@@ -89,11 +90,11 @@ pub struct PreviewRow {
     pub key: Vec<u8>,
     /// JSON text.
     pub value: Vec<u8>,
-    /// What it is ordered by, before the id.
+    /// Its sort key, before the id.
     sort: Vec<u8>,
 }
 
-/// What went wrong in a preview.
+/// An error in a preview.
 #[derive(Debug)]
 pub struct PreviewError {
     /// The document for which the map function failed; `None` of the reduce function.
@@ -109,15 +110,15 @@ pub struct PreviewError {
 pub struct TriedWrite {
     /// The source of the `validate_doc_update`.
     pub function: String,
-    /// What it is written in.
+    /// Its language.
     pub language: String,
-    /// The design document that the function's `require` looks in.
+    /// The design document in which the function's `require` finds modules.
     pub design: Option<Vec<u8>>,
-    /// The document as it is to be.
+    /// The new document.
     pub new: Vec<u8>,
-    /// As it is; `null` for none.
+    /// The present document; `null` if it does not exist.
     pub old: Vec<u8>,
-    /// Who writes; whoever asks when not given.
+    /// The user of the write; the caller by default.
     pub user: Option<Vec<u8>>,
     /// The security object; the database's when not given.
     pub security: Option<Vec<u8>>,
@@ -131,13 +132,13 @@ struct Sample {
 }
 
 impl DatabaseAs {
-    /// Runs a map function, and a reduce function over its rows: over all at once, and while there is time over two parts. Whatever the
-    /// functions do, this ends, and takes no more than the limits of this module allow and what the functions' own limits do for one document
-    /// and for three reductions. Blocks: functions run.
+    /// Runs a map function, and a reduce function over its rows: over all of them, and if there is
+    /// time over two parts. It always ends, and uses no more than the limits of this module and the
+    /// functions' own limits for one document and three reductions. Blocks: functions run.
     ///
     /// # Errors
-    /// [`Error::Function`] when the functions cannot be run at all, `invalid_design_doc` when there is no such built-in reduce function;
-    /// and those of reading.
+    /// [`Error::Function`] when the functions cannot be run at all, `invalid_design_doc` for an
+    /// unknown built-in reduce function; and errors of reads.
     pub fn preview(
         &self,
         functions: PreviewFunctions,
@@ -186,7 +187,8 @@ impl DatabaseAs {
         Ok(preview)
     }
 
-    /// The first documents that whoever asks may see, and whether there was not time or room for all that were asked for.
+    /// The first documents that the caller may see, and whether time or memory were too short for
+    /// all of the requested ones.
     fn samples(
         &self,
         spec: &Spec,
@@ -229,10 +231,11 @@ impl DatabaseAs {
         Ok((samples, is_cut))
     }
 
-    /// Asks a `validate_doc_update` about a write that nobody makes. Blocks: the function runs.
+    /// Calls a `validate_doc_update` function for a write that is not executed. Blocks: the
+    /// function runs.
     ///
     /// # Errors
-    /// [`Error::Function`]: what the function refuses with, or why it cannot be asked.
+    /// [`Error::Function`]: the function's refusal, or the reason why it cannot run.
     pub fn try_write(
         &self,
         place: &Place,
@@ -261,7 +264,7 @@ impl DatabaseAs {
         let json = validating(tried.design.as_deref(), &tried.language, &tried.function);
         let ddoc = DesignDoc {
             id: DESIGN.to_owned(),
-            // Another one for each: what is kept of functions is told apart by it.
+            // A unique one for each: compiled functions are cached by it.
             rev: format!("1-{}", &blake3::hash(&json).to_hex()[..32]),
             language: tried.language,
             json: json.into(),
@@ -330,7 +333,7 @@ fn push_member(name: &str, value: &[u8], out: &mut Vec<u8>) {
 }
 
 impl Sample {
-    /// Of the text that a reader gets.
+    /// A sample with the text that a reader gets.
     fn stored(id: &str, json: &[u8]) -> Sample {
         let (mut special, mut others) = (vec![], vec![]);
         for (name, value) in members(json) {
@@ -346,7 +349,8 @@ impl Sample {
         }
     }
 
-    /// One that is stored nowhere: without an id it gets one by its number, and without a revision a first one.
+    /// A sample that is not stored: without an id it gets one by its number, and without a revision
+    /// a first one.
     fn given(number: usize, doc: EditDoc) -> Sample {
         let id = doc.id.as_ref().map(|id| id.as_str().to_owned());
         let id = id.unwrap_or_else(|| format!("document {}", number + 1));
@@ -368,7 +372,8 @@ impl Sample {
 }
 
 impl Preview {
-    /// Maps document by document, so that none takes another's rows along when it goes too far.
+    /// Maps document by document, so that a document that exceeds a limit does not affect the rows
+    /// of another.
     fn map(
         &mut self,
         mapper: &mut dyn Mapper,
@@ -466,7 +471,7 @@ impl Preview {
         reduce(&rows)
     }
 
-    /// What the function did wrong is told beside the rows.
+    /// Reports the function's errors next to the rows.
     fn take_reduced(&mut self, reduced: Result<Tried, index::Error>) -> Result<(), Error> {
         let error = match reduced {
             Ok(tried) if tried.at_once.len() <= PREVIEW_BYTES_MAX => {
@@ -477,7 +482,7 @@ impl Preview {
                         self.rereduced = Some(rereduced).filter(|r| r.len() <= PREVIEW_BYTES_MAX);
                         return Ok(());
                     }
-                    // There is no room for it now, but there was for all that was asked for.
+                    // There is too little room now, but there was enough for all requested rows.
                     Some(Err(index::Error::Function(
                         FunctionError::Busy { .. } | FunctionError::Late { .. },
                     ))) => return Ok(()),

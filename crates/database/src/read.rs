@@ -12,7 +12,7 @@ use crate::Error;
 use crate::database::Database;
 use crate::seq::write_u64;
 
-/// What is wanted of a document.
+/// Options of a read.
 #[derive(Clone, Debug, Default)]
 pub struct ReadOptions {
     /// This revision instead of the winner.
@@ -21,7 +21,7 @@ pub struct ReadOptions {
     pub latest: bool,
     /// Add `_revisions`.
     pub revs: bool,
-    /// At most so many of them.
+    /// At most this number of them.
     pub revs_max: Option<usize>,
     /// Add `_revs_info`; ignored with `rev`.
     pub revs_info: bool,
@@ -37,7 +37,7 @@ pub struct ReadOptions {
     pub att_encoding_info: bool,
 }
 
-/// Which attachments' bytes a reader of documents wants.
+/// The attachments whose bytes a reader of documents needs.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub enum WantedBytes {
     /// None: stubs.
@@ -45,11 +45,11 @@ pub enum WantedBytes {
     None,
     /// All of them.
     All,
-    /// Those that came after the latest of these revisions that is an ancestor.
+    /// Attachments that were added after the latest of these revisions that is an ancestor.
     Since(Vec<Rev>),
 }
 
-/// So many revisions do functions of design documents see in `_revisions`.
+/// Number of revisions that functions of design documents see in `_revisions`.
 pub(crate) const FUNCTION_REVS_MAX: usize = 20;
 
 impl ReadOptions {
@@ -86,23 +86,24 @@ pub struct ReadDoc {
     pub deleted: bool,
     /// The text.
     pub json: Vec<u8>,
-    /// The JSON also tells of other revisions, so that this one's id does not identify it.
+    /// Whether the JSON depends on other revisions, so that this one's id does not identify it.
     pub tells_more: bool,
-    /// The revision's attachments. When bytes are asked for ([`ReadOptions::attachments`]), `json` is without the member
-    /// `_attachments`, for [`Database::json_with_bytes`] or the reader to add.
+    /// The revision's attachments. When bytes are requested ([`ReadOptions::attachments`]), `json`
+    /// is without the member `_attachments`, for [`Database::json_with_bytes`] or the reader to
+    /// add.
     pub attachments: Vec<ReadAttachment>,
 }
 
 /// An attachment of a document that was read.
 #[derive(Clone, Debug)]
 pub struct ReadAttachment {
-    /// What is stored of it.
+    /// Its stored form.
     pub attachment: Attachment,
-    /// Its bytes are asked for.
+    /// Whether its bytes are requested.
     pub wanted: bool,
 }
 
-/// What reading a document found.
+/// The result of reading a document.
 #[derive(Debug)]
 pub enum Read {
     /// The document.
@@ -113,12 +114,12 @@ pub enum Read {
     Deleted,
 }
 
-/// Which revisions `open_revs` asks for.
+/// The revisions that `open_revs` requests.
 #[derive(Clone, Debug)]
 pub enum WhichRevs {
     /// All leaves.
     All,
-    /// These.
+    /// The given revisions.
     List(Vec<Rev>),
 }
 
@@ -129,7 +130,8 @@ impl Database {
         self.if_live(self.read_now(id, options))
     }
 
-    /// Appends the text of a stored document that is no local one, as [`Database::read`] gives it without options. Answers whether there is one.
+    /// Appends the text of a stored document that is not local, as [`Database::read`] returns it
+    /// without options. Returns whether it exists.
     pub(crate) fn write_text(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         self.live()?;
         let written = self.shard_for(id).winner(id, |head, body| {
@@ -185,7 +187,7 @@ impl Database {
         }
     }
 
-    /// As in CouchDB, a lowered `_revs_limit` cuts what is shown of a longer history at once.
+    /// Applies a lowered `_revs_limit` immediately to a longer history, as CouchDB does.
     pub(crate) fn within_revs_limit<'o>(&self, options: &'o ReadOptions) -> Cow<'o, ReadOptions> {
         if !options.revs {
             return Cow::Borrowed(options);
@@ -246,7 +248,7 @@ fn write_winner(id: &str, rev: &Rev, body: &[u8], out: &mut Vec<u8>) -> Option<V
     Some(attachments)
 }
 
-/// A local document, which has one revision and is nobody's child.
+/// Reads a local document, which has one revision without ancestors.
 fn read_local(shard: &Shard, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
     let Some((n, body)) = shard.local(id.as_str())? else {
         return Ok(Read::Missing);
@@ -292,7 +294,7 @@ impl Bodies<'_> {
     }
 }
 
-/// Returns the text of a revision that is in the record's tree; `None` when its body is not there any more.
+/// Returns the text of a revision that is in the record's tree; `None` when its body was removed.
 pub(crate) fn render(
     bodies: Bodies<'_>,
     id: &DocId,
@@ -371,7 +373,7 @@ impl ReadOptions {
     }
 }
 
-/// The generation of the latest of `revs` that is the revision or an ancestor of it; 0 for none.
+/// The generation of the latest of `revs` that is the revision or an ancestor of it; 0 without one.
 fn known_since(tree: &RevTree, rev: &Rev, revs: &[Rev]) -> u64 {
     let Some(path) = tree.path(rev) else {
         return 0;
@@ -401,7 +403,8 @@ fn write_attachments(attachments: &[ReadAttachment], encoding_info: bool, out: &
 }
 
 impl Database {
-    /// A document's text with the bytes that were asked for in Base64. All of it is held in memory. Blocks.
+    /// Returns a document's text with the requested bytes in Base64. All of it is held in memory.
+    /// Blocks.
     pub fn json_with_bytes(&self, doc: &ReadDoc, encoding_info: bool) -> Result<Vec<u8>, Error> {
         let mut json = doc.json.clone();
         if doc.attachments.is_empty() {

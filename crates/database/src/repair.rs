@@ -1,4 +1,5 @@
-//! Saving what can be read of a damaged store into a new one: database by database, with its settings.
+//! Rescues the readable data of a damaged store into a new one: database by database, with its
+//! settings.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -13,12 +14,12 @@ use crate::databases::{PURGED_INFOS_LIMIT, REVS_LIMIT, random};
 use crate::hash_ranges::shard_index;
 use crate::ttl::Ttl;
 
-/// What was saved of a database.
+/// Rescued data of a database.
 #[derive(Clone, Debug)]
 pub struct Repaired {
     /// Its name.
     pub name: String,
-    /// What was saved.
+    /// Rescued data.
     pub saved: Saved,
 }
 
@@ -29,21 +30,21 @@ pub struct Lost {
     pub database: Option<String>,
     /// The document, where it is known.
     pub document: Option<String>,
-    /// What of it.
+    /// The lost part of it.
     pub what: String,
 }
 
-/// Who is told of a repair.
+/// Callbacks of a repair.
 pub struct RepairHooks<'a> {
-    /// What was lost, when it is found out.
+    /// Called for each loss, when it is found.
     pub lost: &'a mut dyn FnMut(Lost),
-    /// Now and then: of which database how many documents were saved.
+    /// Called periodically with a database and the number of its documents saved so far.
     pub progress: &'a dyn Fn(&str, u64),
-    /// What had to be done to open the store.
+    /// Called with each change that was needed to open the store.
     pub note: &'a mut dyn FnMut(&str),
 }
 
-/// A database as it is to be made.
+/// A database to create.
 struct Wanted {
     name: String,
     record: DatabaseRecord,
@@ -83,7 +84,8 @@ pub fn repair(
     Ok(all)
 }
 
-/// The databases that there are, and one for each shard that belongs to none: records of databases were lost then.
+/// The existing databases, and one for each shard that belongs to none: its database's record was
+/// lost then.
 fn wanted(source: &Source, lost: &mut dyn FnMut(Lost)) -> Vec<Wanted> {
     let mut wanted = vec![];
     let mut owned: BTreeSet<ShardNumber> = BTreeSet::new();
@@ -146,7 +148,7 @@ fn copy(
     let old = &database.record;
     let mut shards = vec![];
     let record = DatabaseRecord {
-        // Seqs are others: clients are not to go on from those of before.
+        // Seqs are different: clients must not resume from the former ones.
         epoch: u32::from_be_bytes(random()?),
         uuid: Some(DatabaseUuid::new(random()?)),
         contents: ContentsUnder::EachShard,
@@ -181,7 +183,7 @@ fn copy(
             limits: Limits {
                 revs_limit: old.revs_limit,
                 purged_infos_limit: old.purged_infos_limit,
-                // What is there is kept.
+                // Existing leaves are kept.
                 leaves_max: None,
             },
             losses: &mut |loss| {

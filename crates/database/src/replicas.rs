@@ -1,4 +1,4 @@
-//! Revisions as another database takes them: nothing is made into JSON, and nothing parsed.
+//! Revisions in a form for another database: nothing is converted to JSON, and nothing parsed.
 
 use document::{DocId, EditDoc, Rev, StoredBody};
 
@@ -7,12 +7,13 @@ use crate::database::Database;
 use crate::rules::DatabaseAs;
 
 impl Database {
-    /// The leaves that `revs` have become, each as an edit for [`EditMode::Replicated`](crate::EditMode::Replicated):
-    /// with its ancestors, without `body_term`; its `files` are in this database, and another has to copy them first.
-    /// Those that are not here are left out.
+    /// The leaves that `revs` have become, each as an edit for
+    /// [`EditMode::Replicated`](crate::EditMode::Replicated): with its ancestors, without
+    /// `body_term`; its `files` are in this database, and another has to copy them first. Missing
+    /// ones are left out.
     ///
     /// # Errors
-    /// Those of reads.
+    /// Errors of reads.
     pub fn replicas(&self, id: &DocId, revs: &[Rev]) -> Result<Vec<EditDoc>, Error> {
         self.if_live(self.replicas_now(id, revs))
     }
@@ -78,12 +79,12 @@ impl Database {
 }
 
 impl DatabaseAs {
-    /// Whether everybody sees everything, whoever asks: the database is under no rules.
+    /// Whether all callers see everything: the database has no rules.
     pub fn is_open(&self) -> bool {
         self.rules().is_none()
     }
 
-    /// Whether who asks sees everything: [`Database::replicas`] may be used then.
+    /// Whether the caller sees everything: then [`Database::replicas`] may be used.
     pub fn sees_all(&self) -> bool {
         !self.has_watch()
     }

@@ -1,5 +1,6 @@
-//! Rules of the server's own databases (`_users`, `_replicator`): what may be written to them, and who sees what of their
-//! documents. What they are is for the crates that keep such databases to say; here is only where they are asked.
+//! Rules of the server's own databases (`_users`, `_replicator`): who may write which documents,
+//! and which parts of them each user sees. The crates that keep such databases define the rules;
+//! this module applies them.
 
 use std::borrow::Cow;
 use std::ops::Deref;
@@ -15,20 +16,20 @@ use crate::rows::{Rows, RowsQuery};
 use crate::update::Caller;
 use crate::views::{Design, ViewAt, ViewIndex, ViewQuery, ViewRows};
 
-/// So many requests are under way at a time that write to one database with rules: rules may take long (they hash
+/// At most two requests at a time write to one database with rules: rules may be slow (they hash
 /// passwords), and must not take all threads for blocking work.
 const RULED_WRITES_MAX: usize = 2;
 
 /// The rules of some databases. Set by [`Databases::add_rules`](crate::Databases::add_rules).
 pub trait SystemRules: Send + Sync {
-    /// Whether the database of this name is under these rules. Asked when it is opened or created, and by
-    /// [`Databases::ask_rules_again`](crate::Databases::ask_rules_again). Once a database is under rules it stays there until it is
-    /// opened again.
+    /// Whether the database of this name has these rules. Called when it is opened or created, and
+    /// by [`Databases::ask_rules_again`](crate::Databases::ask_rules_again). A database keeps its
+    /// rules until it is opened again.
     fn concerns(&self, db: &str) -> bool;
 
-    /// Refuses an edit, or says what is to be written in its place ([`EditDoc::with_body`]). Asked for every edit through
-    /// [`Database::update_as`], replicated ones, local and design documents too, before `validate_doc_update` functions
-    /// are. May block.
+    /// Refuses an edit, or returns an edit to write in its place ([`EditDoc::with_body`]). Called
+    /// for every edit through [`Database::update_as`], also replicated ones, local and design
+    /// documents, before `validate_doc_update` functions. May block.
     ///
     /// # Errors
     /// The refusal.
@@ -39,36 +40,39 @@ pub trait SystemRules: Send + Sync {
         edit: EditDoc,
     ) -> Result<EditDoc, Refusal>;
 
-    /// Whether somebody is shown every document as it is: then [`SystemRules::after_read`] is not asked.
+    /// Whether the caller sees every document unchanged: then [`SystemRules::after_read`] is not
+    /// called.
     fn shows_all(&self, asked: &Asked<'_>) -> bool;
 
-    /// What somebody sees of a document. `json` is its whole text, with `_id`, `_rev` and what else was asked for.
+    /// The part of a document that the caller sees. `json` is its whole text, with `_id`, `_rev`
+    /// and the requested members.
     fn after_read(&self, asked: &Asked<'_>, id: &str, json: &[u8]) -> Shown;
 
-    /// Whether somebody may learn if there is, or was, a document of this id. If not, edits of it are judged as those of a
-    /// new document, and are conflicts where there is one.
+    /// Whether the caller may learn if a document of this id exists, or existed. Otherwise its
+    /// edits are judged as those of a new document, and are conflicts where there is one.
     fn may_know(&self, _asked: &Asked<'_>, _id: &str) -> bool {
         true
     }
 
-    /// A database under these rules was written to, created or deleted: told before that is acknowledged. Must be quick.
+    /// Called before a write to a database under these rules, its creation or deletion is
+    /// acknowledged. Must be quick.
     fn changed(&self, _db: &str) {}
 }
 
-/// Who asks for what.
+/// A caller and the read that it requests.
 pub struct Asked<'a> {
     /// Name of the database.
     pub db: &'a str,
-    /// Who asks.
+    /// The caller.
     pub caller: &'a Caller,
     /// JSON text of the database's security object.
     pub security: &'a str,
 }
 
-/// The document as it is before an edit.
+/// The document before an edit.
 #[derive(Clone, Copy, Debug)]
 pub enum Before<'a> {
-    /// There is none, it is deleted, or it is local.
+    /// It does not exist, is deleted, or is local.
     Nothing,
     /// Its whole text.
     Was(&'a [u8]),
@@ -85,7 +89,7 @@ pub struct Refusal {
     pub reason: String,
 }
 
-/// What is shown of a document.
+/// The visible part of a document.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Shown {
     /// All of it.
@@ -98,15 +102,15 @@ pub enum Shown {
     Forbidden(&'static str),
 }
 
-/// A database as somebody sees it: reads give what its rules let this caller see; everything else is the database's own.
-/// A database without rules pays one branch.
+/// A database as a caller sees it: reads return what its rules let this caller see; everything else
+/// is the database's own. A database without rules pays one branch.
 #[derive(Clone)]
 pub struct DatabaseAs {
     db: Arc<Database>,
     watch: Option<Watch>,
 }
 
-/// Rules applied to what one caller reads.
+/// Rules applied to the reads of one caller.
 #[derive(Clone)]
 pub(crate) struct Watch {
     rules: Arc<dyn SystemRules>,
@@ -132,7 +136,8 @@ impl Watch {
         self.rules.after_read(&self.asked(), id, json)
     }
 
-    /// Replaces the document that `out` holds from `start` on by what is shown of it, `null` for nothing.
+    /// Replaces the document that `out` holds from `start` on by its visible part, `null` for
+    /// nothing.
     pub(crate) fn censor(&self, id: &str, start: usize, out: &mut Vec<u8>) {
         let shown = match self.shown(id, &out[start..]) {
             Shown::Whole => return,
@@ -177,7 +182,7 @@ impl Database {
 }
 
 impl Database {
-    /// This database without anybody's eyes: its rules hide nothing.
+    /// This database without a caller: its rules hide nothing.
     pub(crate) fn unwatched(self: &Arc<Self>) -> DatabaseAs {
         DatabaseAs {
             db: self.clone(),
@@ -202,7 +207,7 @@ impl DatabaseAs {
     /// [`Database::read`]
     ///
     /// # Errors
-    /// Those of the read, and [`Error::Forbidden`].
+    /// Errors of the read, and [`Error::Forbidden`].
     pub fn read(&self, id: &DocId, options: &ReadOptions) -> Result<Read, Error> {
         let read = self.db.read(id, options)?;
         let Some(watch) = &self.watch else {
@@ -228,7 +233,7 @@ impl DatabaseAs {
     /// [`Database::revs_diff`]; of documents that are not shown all revisions are missing.
     ///
     /// # Errors
-    /// Those of the reads.
+    /// Errors of the reads.
     pub fn revs_diff(&self, ids: Vec<(String, Vec<Rev>)>) -> Result<Vec<RevsDiff>, Error> {
         if self.watch.is_none() {
             return self.db.revs_diff(ids);
@@ -268,7 +273,7 @@ impl DatabaseAs {
         }
     }
 
-    /// Returns what the caller is shown of a revision that was found: one that is not shown is missing.
+    /// Returns the visible part of a found revision: a hidden one is missing.
     pub(crate) fn shown_rev(&self, found: Result<ReadDoc, Rev>) -> Result<ReadDoc, Rev> {
         let (Some(watch), Ok(doc)) = (&self.watch, &found) else {
             return found;
@@ -287,7 +292,7 @@ impl DatabaseAs {
     /// [`Database::rows`]
     ///
     /// # Errors
-    /// Those of the listing.
+    /// Errors of the listing.
     pub fn rows(&self, query: RowsQuery) -> Result<Rows, Error> {
         let mut rows = self.db.rows(query)?;
         rows.watch = self.watch.clone();
@@ -297,7 +302,7 @@ impl DatabaseAs {
     /// [`Database::changes`]
     ///
     /// # Errors
-    /// Those of the feed.
+    /// Errors of the feed.
     pub fn changes(&self, query: ChangesQuery) -> Result<Changes, Error> {
         let mut changes = self.db.changes(query)?;
         changes.watch = self.watch.clone();
@@ -307,7 +312,7 @@ impl DatabaseAs {
     /// [`Database::view_rows`]
     ///
     /// # Errors
-    /// Those of the query.
+    /// Errors of the query.
     pub fn view_rows(
         &self,
         design: &Design,

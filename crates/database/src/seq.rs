@@ -1,6 +1,7 @@
-//! Update sequences as clients see them: `N-opaque`, N the sum over shards, opaque what each shard is at.
+//! Update sequences as clients see them: `N-opaque`, N the sum over shards, opaque the sequences of
+//! the shards.
 //!
-//! There are two forms of the opaque part, both in base64 for URLs. Each is read wherever a sequence is.
+//! There are two forms of the opaque part, both in base64 for URLs. Both are accepted everywhere.
 //!
 //! - The short form, of feeds, whose rows all have one: the epoch in 4 bytes, and a varint for each shard.
 //! - The form of information about databases and views: an Erlang term, as CouchDB's sequences are,

@@ -1,4 +1,5 @@
-//! Feeds since a time, and how many changes were made when: each shard's time bins ([`storage::TimeSeq`]).
+//! Feeds since a time, and numbers of changes by time: each shard's time bins
+//! ([`storage::TimeSeq`]).
 
 use std::sync::Arc;
 
@@ -9,7 +10,7 @@ use crate::database::Database;
 use crate::ranges::ShardRange;
 use crate::time_text::time_text;
 
-/// How many changes were made in a period.
+/// The number of changes in a period.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TimeBin {
     /// When the period began, as `2026-11-28T12:00:00Z`.
@@ -22,7 +23,7 @@ impl Database {
     /// Returns the time bins of each shard, the oldest first. On a node of a cluster these are the node's own.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub fn time_seq(&self) -> Result<Vec<(ShardRange, Vec<TimeBin>)>, Error> {
         let of_shard = |shard: &Arc<storage::Shard>| {
             let bins = shard.time_seq()?.histogram(shard.meta().update_seq);
@@ -55,7 +56,8 @@ impl Database {
         Ok(())
     }
 
-    /// Where each shard's changes since a time begin, at the latest; `ends` is where each one ends.
+    /// The seqs after which each shard's changes since a time come, or earlier ones; `ends` are the
+    /// shards' last seqs.
     pub(crate) fn seqs_since(&self, unix_s: u64, ends: &[u64]) -> Result<Vec<u64>, Error> {
         let shards = self.all_shards().iter().zip(ends);
         let found = shards.map(|(shard, &end)| match shard.time_seq()?.since(unix_s) {

@@ -15,7 +15,7 @@ pub(crate) fn time_text(unix_s: u64) -> String {
         .to_rfc3339_opts(SecondsFormat::Secs, true)
 }
 
-/// Reads a `since` that is a time, in seconds since 1970; `None` for one that is not written like a time.
+/// Reads a `since` that is a time, in seconds since 1970; `None` for other values.
 ///
 /// # Errors
 /// [`Error::BadRequest`] for a time that does not exist.

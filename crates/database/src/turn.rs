@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 /// A piece ends after this time, whatever its length is.
 pub const TURN_TIME: Duration = Duration::from_millis(20);
 
-/// Rows without documents between two looks at the clock.
+/// Rows without documents between two checks of the clock.
 const ROWS_BETWEEN: u32 = 64;
 
 /// The time that a piece takes.
@@ -25,8 +25,8 @@ impl Turn {
         }
     }
 
-    /// Returns whether the time is over, after a row. The clock is read for each row with a document, and now and then for
-    /// others.
+    /// Returns whether the time is over, after a row. The clock is read for each row with a
+    /// document, and once in 64 rows for others.
     pub fn is_over(&mut self, with_document: bool) -> bool {
         self.rows += 1;
         let looks = with_document || self.rows.is_multiple_of(ROWS_BETWEEN);

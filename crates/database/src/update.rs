@@ -27,11 +27,12 @@ pub enum Durability {
     Synced,
     /// In the log, flushed at least once a second (`batch=ok`, `delayed_commits`).
     Delayed,
-    /// On the disks of so many servers, where there are several.
+    /// On the disks of this number of servers, where there are several.
     Copies(usize),
 }
 
-/// Interactive edits check the parent revision and get a new id; replicated ones (`new_edits=false`) graft what they carry.
+/// Interactive edits check the parent revision and get a new id; replicated ones
+/// (`new_edits=false`) add their revisions to the tree.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum EditMode {
     /// By a client: the parent revision must be a leaf.
@@ -40,12 +41,12 @@ pub enum EditMode {
     Replicated,
 }
 
-/// What became of one edit.
+/// The outcome of one edit.
 #[derive(Clone, Debug)]
 pub enum Outcome {
-    /// It was made.
+    /// It was applied.
     Ok {
-        /// The revision that is there now.
+        /// The current revision.
         rev: Rev,
     },
     /// The document is at another revision.
@@ -54,12 +55,12 @@ pub enum Outcome {
     Refused(Cow<'static, str>, String),
 }
 
-/// Who asks for a write: what `validate_doc_update` functions get to know of the user.
+/// The author of a write, as `validate_doc_update` functions see the user.
 #[derive(Clone, Debug, Default)]
 pub struct Caller {
-    /// `None` for nobody in particular.
+    /// `None` for an anonymous caller.
     pub name: Option<String>,
-    /// Those of the user, `_admin` among them for server administrators.
+    /// Roles of the user, `_admin` for server administrators.
     pub roles: Vec<String>,
 }
 
@@ -84,14 +85,16 @@ pub struct WriteTiming {
     pub wait_us: u64,
     /// From then to when it was on disk or in the log.
     pub commit_us: u64,
-    /// Fewer servers have it on disk than were asked for, where there are several. The others will.
+    /// Fewer servers have it on disk than requested, where there are several. The others will have
+    /// it later.
     pub has_few_copies: bool,
 }
 
 impl Database {
-    /// Applies the edits that may be made: design documents that are none are refused, and so is what a
-    /// `validate_doc_update` function refuses. One outcome an edit, in order; those that are applied are committed
-    /// together. Functions run on a blocking thread of the tokio runtime that this is called in.
+    /// Applies the permitted edits: invalid design documents are refused, and so are documents that
+    /// a `validate_doc_update` function refuses. Returns one outcome per edit, in order; the
+    /// applied ones are committed together. Functions run on a blocking thread of the tokio runtime
+    /// that this is called in.
     pub async fn update_as(
         self: &Arc<Self>,
         caller: Caller,
@@ -117,8 +120,8 @@ impl Database {
             .await
     }
 
-    /// [`Database::update_as`] of edits that came in one request: when one of them keeps an attachment that is not there,
-    /// none is applied, as in CouchDB.
+    /// [`Database::update_as`] of edits that came in one request: when one of them keeps an
+    /// attachment that does not exist, none is applied, as in CouchDB.
     ///
     /// # Errors
     /// [`Error::MissingStub`], and those of the update.
@@ -199,9 +202,10 @@ impl Database {
         Ok((join(unresolved, join(refused, done)), timing))
     }
 
-    /// Applies edits, each with its `id`; `_local/` ids too. One outcome an edit, in order. Up to 64 edits of up to 256 KiB are
-    /// committed together: after a crash all of them are there or none. More of them are committed in pieces, in their order.
-    /// Nobody is asked whether they may be made.
+    /// Applies edits, each with its `id`; `_local/` ids too. Returns one outcome per edit, in
+    /// order. Up to 64 edits of up to 256 KiB are committed together: after a crash either all of
+    /// them exist or none. More of them are committed in pieces, in their order. Permissions are
+    /// not checked.
     pub async fn update(
         self: &Arc<Self>,
         edits: Vec<EditDoc>,
@@ -226,8 +230,8 @@ impl Database {
         Ok((join(unresolved, done), timing))
     }
 
-    /// The edits that may be made, as they are to be made, and what becomes of the others. Whoever waits for a place to run
-    /// functions in has no thread meanwhile.
+    /// The permitted edits, in their final form, and the outcomes of the others. No thread is held
+    /// while the caller waits for a place to run functions in.
     async fn validate(
         self: &Arc<Self>,
         caller: Caller,
@@ -326,10 +330,11 @@ impl Database {
         Ok((outcomes, timing))
     }
 
-    /// Loads what the first write after opening needs: elsewhere than on the thread that writes for all databases.
+    /// Loads data that the first write after opening needs, on another thread than the one that
+    /// writes for all databases.
     ///
     /// # Errors
-    /// Those of the store.
+    /// Errors of the store.
     pub async fn load(&self) -> Result<(), Error> {
         if self.is_loaded.load(Relaxed) {
             return Ok(());
@@ -423,7 +428,8 @@ pub(crate) async fn blocking<T: Send + 'static>(
     done.map_err(|_| Error::ShuttingDown)?
 }
 
-/// Divides checked edits into those that go on and the outcomes of the others, with gaps for the former.
+/// Divides checked edits into those that remain and the outcomes of the others, with gaps for the
+/// former.
 fn split(checked: Vec<Result<EditDoc, Outcome>>) -> (Vec<EditDoc>, Vec<Option<Outcome>>) {
     let mut edits = Vec::with_capacity(checked.len());
     let mut outcomes = Vec::with_capacity(checked.len());
@@ -446,7 +452,8 @@ fn join(outcomes: Vec<Option<Outcome>>, done: Vec<Outcome>) -> Vec<Outcome> {
     outcomes.into_iter().filter_map(fill).collect()
 }
 
-/// A local document's revisions count `0-1`, `0-2`, …, from whatever the client says it edits.
+/// Returns the next revision of a local document: they count `0-1`, `0-2`, …, from the revision
+/// that the client sends.
 fn next_local_rev(rev: Option<&Rev>) -> u64 {
     rev.and_then(|r| std::str::from_utf8(r.hash.as_bytes()).ok())
         .and_then(|n| n.parse::<u64>().ok())

@@ -1,4 +1,5 @@
-//! Who may write what: `validate_doc_update` functions and selectors, and checks of design documents.
+//! Validation of writes: `validate_doc_update` functions and selectors, and checks of design
+//! documents.
 
 use crate::counters;
 use std::sync::Arc;
@@ -34,7 +35,7 @@ impl Database {
                     .is_none_or(|v| !v.is_empty())
     }
 
-    /// Whether a function has to be asked about these, or may have to.
+    /// Whether functions must, or may have to, validate these edits.
     pub(crate) fn asks_functions(&self, docs: &[EditDoc]) -> bool {
         let known = self.validators_found.known(self.designs_version());
         known.is_none_or(|v| v.iter().any(Validator::is_function))
@@ -58,21 +59,21 @@ pub(crate) struct Validation {
     caller: Caller,
     security: Arc<str>,
     todo: std::vec::IntoIter<EditDoc>,
-    /// The edits that may be made, as they are to be made, and what becomes of the others.
+    /// The permitted edits, in their final form, and the outcomes of the others.
     done: Vec<Result<EditDoc, Outcome>>,
     /// Documents of `done` that are conflicts, which their writer may learn only when everything else allows them.
     taken: Vec<usize>,
-    /// Documents of `done` that functions have yet to be asked about.
+    /// Documents of `done` that functions still have to validate.
     asked: Vec<AskedOf>,
-    /// The function that is asked, and the first of `asked` that it is to be asked about.
+    /// The current function, and the first of `asked` that it has not validated.
     at: (usize, usize),
     /// The record of the document that was checked last in this piece.
     last: Mutex<Option<(DocId, Arc<Record>)>>,
-    /// Given back when the work is done, also when nobody waits for it any more.
+    /// Released when the work is done, also when the caller stopped waiting.
     _turn: Option<OwnedSemaphorePermit>,
 }
 
-/// An edit that validators are asked about.
+/// An edit for validators.
 struct AskedOf {
     /// Where it is in `done`.
     index: usize,
@@ -108,7 +109,8 @@ impl Validation {
         })
     }
 
-    /// Goes on until all is done, or others want the place: whether there is more to do. Blocks: functions run.
+    /// Continues until all is done, or others need the place: returns whether work is left. Blocks:
+    /// functions run.
     pub fn go_on(&mut self, place: &Place) -> Result<bool, Error> {
         loop {
             if self.asked.is_empty() {
@@ -134,7 +136,7 @@ impl Validation {
         self.done
     }
 
-    /// Looks at the next documents, as far as it goes without `validate_doc_update` functions.
+    /// Examines the next documents, as far as possible without `validate_doc_update` functions.
     fn gather(&mut self, place: &Place) -> Result<(), Error> {
         let mut bytes = 0;
         self.at = (0, 0);
@@ -161,7 +163,7 @@ impl Validation {
         Ok(())
     }
 
-    /// Asks one validator about some of the edits that none has refused yet.
+    /// Calls one validator for some of the edits that none has refused yet.
     fn ask(&mut self, place: &Place) {
         let (number, first) = self.at;
         let Some(validator) = self.validators.get(number) else {
@@ -215,20 +217,20 @@ fn call(
     replies.into_iter().map(allowed).collect()
 }
 
-/// What became of a document before validators were asked.
+/// The state of a document before validators run.
 enum Checked {
     Done(Result<EditDoc, Outcome>),
-    /// They are yet to be asked; with the old document as JSON text.
+    /// Validators have to run; with the old document as JSON text.
     AskOf(EditDoc, Vec<u8>),
 }
 
-/// The document as it was before an edit.
+/// The document before an edit.
 enum Before {
-    /// There is none.
+    /// It does not exist.
     Nothing,
     Was(Vec<u8>),
-    /// The revision is in the tree already. As in CouchDB it is left as it is where edits are validated: nobody says whether
-    /// an ancestor's body may be added.
+    /// The revision is in the tree already. As in CouchDB it is left unchanged where edits are
+    /// validated: no validator decides whether an ancestor's body may be added.
     Known(Rev),
     Conflict,
 }
@@ -333,13 +335,13 @@ impl Validation {
             .before_write(&asked, before, doc)
             .map_err(|refusal| Outcome::Refused(refusal.error, refusal.reason))?;
         match before {
-            // As below: what was not checked is not left to the commit.
+            // As below: edits that were not checked are not left to the commit.
             rules::Before::Conflict => Err(Outcome::Conflict),
             _ => Ok(doc),
         }
     }
 
-    /// What validators are asked with about the edit that is to be the next of `done`; `before` is the old document.
+    /// Arguments for validators of the next edit of `done`; `before` is the old document.
     fn asked_of(&self, doc: &EditDoc, before: &[u8]) -> AskedOf {
         let room = doc.body.len() + before.len() + 256;
         let mut asked = AskedOf {
@@ -473,7 +475,7 @@ fn write_new(doc: &EditDoc, out: &mut Vec<u8>) {
     out.push(b'}');
 }
 
-/// What a function's reply says about a document.
+/// Returns the verdict of a function's reply.
 pub(crate) fn allowed(reply: Result<Vec<u8>, FunctionError>) -> Result<(), FunctionError> {
     match reply?.as_slice() {
         b"1" | b"true" | b"\"ok\"" => Ok(()),

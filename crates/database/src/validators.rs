@@ -11,7 +11,7 @@ use parking_lot::RwLock;
 use serde::Deserialize;
 use serde_json::value::RawValue;
 
-/// Language of design documents that are made of fields and selectors instead of functions (Mango).
+/// Language of design documents with fields and selectors instead of functions (Mango).
 pub(crate) const QUERY: &str = "query";
 
 /// The reason of CouchDB for an edit that a selector refuses.
@@ -21,7 +21,7 @@ const NOT_VALID: &str = "document is not valid";
 pub(crate) struct Validator {
     pub design: DesignDoc,
     pub check: Check,
-    /// The log says once that no query server runs the function's language.
+    /// Whether the log already has a warning that no query server runs the function's language.
     pub is_skip_logged: AtomicBool,
 }
 
@@ -96,7 +96,7 @@ pub(crate) fn judge(selector: &Selector, pair: &[u8]) -> Result<(), FunctionErro
 /// Reads the selector of a `validate_doc_update`, JSON text as a client wrote it.
 ///
 /// # Errors
-/// Why it is no selector, for people.
+/// Returns the selector, or the reason why it is invalid, for people.
 pub(crate) fn read_selector(text: &[u8]) -> Result<Selector, String> {
     let text = normalise(text).map_err(|e| e.to_string())?;
     Selector::read(&text, &Limits::default()).map_err(|e| e.to_string())

@@ -172,8 +172,8 @@ impl Rev {
     /// Parses `N-hash`.
     ///
     /// # Errors
-    /// [`RevError`] unless the text starts with a decimal number and a dash. What follows may be anything, also
-    /// nothing, but not 32 characters that are not hexadecimal.
+    /// [`RevError`] unless the text starts with a decimal number and a dash. Any text may follow,
+    /// even none, except 32 characters that are not hexadecimal.
     pub fn parse(text: &str) -> Result<Self, RevError> {
         let (generation, hash) = text.split_once('-').ok_or(RevError)?;
         if generation.is_empty() || !generation.bytes().all(|digit| digit.is_ascii_digit()) {

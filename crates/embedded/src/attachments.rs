@@ -96,7 +96,7 @@ impl Writer {
         written.await
     }
 
-    /// Gives it up.
+    /// Discards it.
     pub fn close(&self) {
         self.handle.close();
     }

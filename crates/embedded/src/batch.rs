@@ -98,11 +98,11 @@ impl Rows {
         Value::Object((*self.head).clone()).to_string()
     }
 
-    /// Returns the next rows, one at least; none at the end. Blocks for about 50 ms at most, but
-    /// for functions of users.
+    /// Returns the next rows, at least one; nothing at the end. Blocks for about 50 ms at most,
+    /// except for users' functions.
     ///
     /// # Errors
-    /// Those of the database; [`Error::closed`](crate::Error::closed).
+    /// Errors of the database; [`Error::closed`](crate::Error::closed).
     pub fn next(&self) -> Result<Option<Batch>> {
         self.handle.with(|cursor| {
             let mut text = vec![];

@@ -66,7 +66,7 @@ impl Directory {
         }
         let path = store_in(path);
         if options.create == Some(false) && !path.join(MARK_OF_STORE).exists() {
-            let reason = format!("{} is no data directory", path.display());
+            let reason = format!("{} is not a data directory", path.display());
             return Err(Error::new(404, "not_found", reason));
         }
         let languages =

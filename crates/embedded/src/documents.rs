@@ -46,7 +46,7 @@ impl Database {
     /// Writes a document, JSON text. One without `_id` is given one.
     ///
     /// # Errors
-    /// 409 `conflict`; what a validation refuses; 400 for what is no document.
+    /// 409 `conflict`; the refusal of a validation; 400 for an invalid document.
     pub async fn put(&self, document: &[u8], options: &str) -> Result<WriteResult> {
         let options: options::Put = options::read(options)?;
         let edit = parse_document(document)?;

@@ -6,7 +6,7 @@ use database::Outcome;
 use document::{DocError, IdError, RevError};
 use statuses::Status as _;
 
-/// CouchDB's three words for what went wrong.
+/// CouchDB's three parts of an error.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{error}: {reason}")]
 pub struct Error {
@@ -19,7 +19,7 @@ pub struct Error {
 }
 
 impl Error {
-    /// One of these words.
+    /// An error of these parts.
     pub fn new(
         status: u16,
         error: impl Into<Cow<'static, str>>,

@@ -25,7 +25,7 @@ pub struct Feed {
     handle: Arc<Handle<Changes>>,
     live: bool,
     directory: Directory,
-    /// True once it is closed, for who waits.
+    /// True once it is closed, for waiting calls.
     closed: Arc<watch::Sender<bool>>,
     /// Changes its value with every commit; of no use to a feed that does not wait.
     changed: watch::Receiver<u64>,
@@ -86,7 +86,7 @@ impl Feed {
         })
     }
 
-    /// Waits for a commit. Nothing is lost by who stops to wait.
+    /// Waits for a commit. Cancelling the wait loses nothing.
     ///
     /// # Errors
     /// [`Error::closed`].

@@ -75,7 +75,7 @@ impl Database {
     /// Which index would answer a query: JSON text, as of `_explain`.
     ///
     /// # Errors
-    /// 400 for what is no query.
+    /// 400 for an invalid query.
     pub fn explain(&self, query: &[u8]) -> Result<Vec<u8>> {
         let find = Find::parse(&document::normalise(query)?, &DEFAULTS())?;
         Ok(self.get()?.explain(&find)?)

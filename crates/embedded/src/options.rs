@@ -46,7 +46,7 @@ pub struct Open {
     pub background_indexing: Option<bool>,
     /// Compact automatically; defaults to true.
     pub auto_compact: Option<bool>,
-    /// Keep what is before the damage of a log, and lose what follows.
+    /// Open a store with a damaged log: keep the writes before the damage, and lose later ones.
     pub accept_damaged_log: bool,
     /// How JavaScript runs.
     pub functions: Functions,
@@ -347,7 +347,7 @@ impl View {
 #[serde(deny_unknown_fields, default)]
 pub struct Changes {
     since: Option<String>,
-    /// Wait for what comes.
+    /// Wait for new changes.
     pub live: bool,
     descending: bool,
     limit: Option<u64>,
@@ -366,7 +366,7 @@ impl Changes {
     pub fn query(self) -> Result<ChangesQuery> {
         if self.live && self.descending {
             return Err(Error::bad_request(
-                "a feed that waits for what comes is not `descending`",
+                "a feed that waits for changes cannot be `descending`",
             ));
         }
         Ok(ChangesQuery {

@@ -54,7 +54,7 @@ impl Admission {
     /// Waits on this thread until there is a place. Callers limit the number of waiting threads.
     ///
     /// # Errors
-    /// Those of the future.
+    /// Errors of the future.
     pub fn wait(mut self) -> Result<Place, Busy> {
         self.is_patient = true;
         let waker = Arc::new(Unpark(std::thread::current())).into();

@@ -1,4 +1,5 @@
-//! What every request needs: the node, the settings in force, counters, and whether the server stops.
+//! State that every request needs: the node, the current settings, counters, and whether the server
+//! stops.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Weak};
@@ -24,17 +25,18 @@ use crate::shares::{Feeds, Lists, OpenFeed};
 /// Version of CouchDB whose API this is.
 pub const COUCHDB_VERSION: &str = "3.5.2";
 
-/// A client that is silent for so long, where it is to send something, is hung up on. As long as CouchDB's HTTP library waits:
-/// pools of clients keep connections for minutes, and cannot send a POST again by themselves.
+/// A client that sends nothing for 300 s, where it should send something, is disconnected.
+/// CouchDB's HTTP library waits as long: pools of clients keep connections for minutes, and cannot
+/// repeat a POST on their own.
 const SILENCE_TIME_MAX: Duration = Duration::from_secs(300);
 
 /// A server, as requests see it.
 pub struct App {
     /// Itself, for work on other threads.
     me: Weak<App>,
-    /// What the server is, without sockets.
+    /// The server without its sockets.
     pub node: Arc<Node>,
-    /// What was counted.
+    /// The counters.
     pub stats: Arc<Stats>,
     /// Places of client connections.
     pub places: Arc<Places>,
@@ -46,7 +48,7 @@ pub struct App {
     feeds: Feeds,
     /// Places of users for lists.
     pub lists: Lists,
-    /// What the program's allocator has given out, in bytes.
+    /// Returns the bytes that the program's allocator has allocated.
     allocated: fn() -> u64,
     silence_ms_max: AtomicU64,
     stopping: tokio::sync::watch::Sender<bool>,
@@ -96,19 +98,19 @@ impl App {
     }
 
     fn reread(&self) {
-        // Read while it is held, so that of two changes at once the older does not stay.
+        // Read while the lock is held, so that of two concurrent changes the older does not win.
         let mut kept = self.settings.write();
         let settings = Settings::read_again(&self.node.config, &kept);
         warn_of_cors(&settings, Some(&kept));
         *kept = Arc::new(settings);
     }
 
-    /// What is in force now.
+    /// Returns the current settings.
     pub fn settings(&self) -> Arc<Settings> {
         self.settings.read().clone()
     }
 
-    /// Finds out who is asking.
+    /// Determines the user of a request.
     pub async fn authenticate(&self, req: &mut Request) -> Result<(), ApiError> {
         let seen = clustered::users_seen(self);
         let done = match self.authenticate_here(req).await {
@@ -144,7 +146,7 @@ impl App {
         Ok(())
     }
 
-    /// Whom wrong passwords of a request count for.
+    /// The origin that failed logins of a request are charged to.
     pub fn origin_of(&self, req: &Request) -> Option<Origin> {
         let token = req.headers.get(replicator::TOKEN);
         self.node
@@ -157,20 +159,20 @@ impl App {
         Duration::from_millis(self.silence_ms_max.load(Ordering::Relaxed))
     }
 
-    /// Has clients be less patient, or more.
+    /// Sets how long a client may stay silent.
     pub fn set_silence_max(&self, max: Duration) {
         let ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
         self.silence_ms_max.store(ms, Ordering::Relaxed);
     }
 
-    /// Takes a place among the open feeds for whoever sends a request.
+    /// Takes a place among the open feeds for the client of a request.
     pub fn open_feed(&self, req: &Request, database: &Arc<str>) -> Result<OpenFeed, ApiError> {
         let max = self.settings().limits.max_open_feeds;
         let max = usize::try_from(max).unwrap_or(usize::MAX);
         Ok(self.feeds.open(max, (&req.user, req.peer), database)?)
     }
 
-    /// What the program's allocator has given out, in bytes.
+    /// The bytes that the program's allocator has allocated.
     pub fn allocated_bytes(&self) -> u64 {
         (self.allocated)()
     }
@@ -180,28 +182,28 @@ impl App {
         self.feeds.count()
     }
 
-    /// Tells open feeds to end.
+    /// Ends all open feeds.
     pub fn stop_feeds(&self) {
         self.stopping.send_replace(true);
     }
 
-    /// Asks whoever runs the server to start it anew.
+    /// Requests a restart of the server.
     pub fn ask_to_restart(&self) {
         self.restart.send_replace(true);
     }
 
-    /// True once the server is to be started anew.
+    /// True once a restart is requested.
     pub fn restart_asked(&self) -> tokio::sync::watch::Receiver<bool> {
         self.restart.subscribe()
     }
 
-    /// True once open feeds are to end.
+    /// True once open feeds have to end.
     pub fn stopping(&self) -> tokio::sync::watch::Receiver<bool> {
         self.stopping.subscribe()
     }
 }
 
-/// Says so when a configuration lets every page on the web use its reader's session.
+/// Warns when a configuration lets every web page use its visitor's session.
 fn warn_of_cors(settings: &Settings, before: Option<&Settings>) {
     let cors = settings.cors.as_ref();
     if before.is_some_and(|before| before.cors.as_ref() == cors) {
@@ -209,7 +211,7 @@ fn warn_of_cors(settings: &Settings, before: Option<&Settings>) {
     }
     if cors.is_some_and(Cors::shares_sessions) && settings.chttpd_auth.same_site != SameSite::None {
         tracing::warn!(
-            "[cors] credentials: browsers do not send sessions to other sites' pages unless [chttpd_auth] same_site is none"
+            "[cors] credentials: browsers do not send sessions to other sites' pages unless [chttpd_auth] same_site = none"
         );
     }
     if cors.is_some_and(Cors::trusts_all_with_credentials) {

@@ -1,5 +1,6 @@
-//! What is around requests on a server that is one of several: reads wait until this server has what was acknowledged elsewhere, and what
-//! they show waits until it is there to stay. Where this server cannot, another one answers.
+//! Handling of requests on a server that is one of several: reads wait until this server has
+//! applied acknowledged writes, and their responses wait until the data is final. If this server
+//! cannot answer, another one does.
 
 use std::sync::Arc;
 
@@ -20,11 +21,11 @@ use crate::request::body::BodyClass;
 
 type Answer = Result<Reply, ApiError>;
 
-/// What a request has to do with writes of other servers.
+/// The relation of a request to writes of other servers.
 enum Kind {
-    /// It is ordered by itself, or asks for what this server has.
+    /// It is ordered elsewhere, or reads state of this server only.
     Plain,
-    /// It has to know what was written, and shows nothing.
+    /// It must see acknowledged writes, and returns no data.
     Informed,
     /// It shows documents.
     Read,
@@ -36,7 +37,7 @@ impl Kind {
             return Kind::Plain;
         };
         if req.row.reads(&req.method) {
-            // The client is content with what this server has.
+            // The client accepts the state of this server.
             let here = req.query.get("r") == Some("1")
                 || req.query.get("update") == Some("false")
                 || matches!(req.query.get("stale"), Some("ok" | "update_after"));
@@ -53,8 +54,9 @@ impl Kind {
     }
 }
 
-/// Before somebody is recognised: this server knows, or knew a moment ago, what all servers share, as who is an admin. When it cannot find
-/// out, who reads is served by what it knew, and a change is made by another server, whose answer this is.
+/// Called before authentication: ensures that this server knows, or knew a moment ago, the shared
+/// state, such as the admins. If it cannot, reads use its last known state, and changes are made by
+/// another server, whose response this returns.
 pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Reply>, ApiError> {
     if is_of_this_node(req) {
         return Ok(None);
@@ -67,7 +69,8 @@ pub async fn hold(member: &Arc<Member>, req: &mut Request) -> Result<Option<Repl
     }
 }
 
-/// What is asked of this node in particular, and what has to be answered whatever the others do.
+/// Whether a request is for this node in particular, or must be answered whatever the state of the
+/// others.
 fn is_of_this_node(req: &Request) -> bool {
     match req.row.cluster {
         Cluster::Node | Cluster::Local => true,
@@ -76,7 +79,7 @@ fn is_of_this_node(req: &Request) -> bool {
     }
 }
 
-/// Answers a request for a database, by `here` when this server can.
+/// Answers a request for a database, with `here` when this server can.
 pub async fn database<'r>(
     app: &'r App,
     member: &Arc<Member>,
@@ -119,7 +122,7 @@ pub async fn database<'r>(
     // Of a stream, what it begins with: what fails before the first byte is an answer of its own.
     match gateway.settle(&seen).await {
         Ok(()) => reply.map(|reply| settling_reply(gateway, seen, reply)),
-        // Another server may not have what is not there to stay. A body has been read by now.
+        // Another server may lack data that is not final yet. A body has been read by now.
         Err(e) if Kind::is_get(req) => elsewhere(member, req, &e).await,
         Err(e) => Err(ApiError::busy(e.to_string())),
     }
@@ -155,7 +158,7 @@ fn slots_of(gateway: &Gateway, db: &Database, req: &Request) -> Vec<SlotNumber> 
     }
 }
 
-/// Each piece of a stream is shown once what it shows is there to stay.
+/// Each piece of a stream is sent once its contents are final.
 fn settling_reply(gateway: &Arc<Gateway>, seen: Seen, mut reply: Reply) -> Reply {
     let gateway = gateway.clone();
     reply.body = match reply.body {
@@ -183,7 +186,7 @@ fn settling(gateway: Arc<Gateway>, seen: Seen, pieces: Pieces) -> Pieces {
     }))
 }
 
-/// Has another server answer what this one cannot.
+/// Forwards a request that this server cannot answer to another one.
 async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> Answer {
     let unavailable = || ApiError::busy(why.to_string());
     if req.headers.contains_key(member::CLIENT) {
@@ -193,7 +196,7 @@ async fn elsewhere(member: &Member, req: &mut Request, why: &member::Error) -> A
     passed.ok_or_else(unavailable)
 }
 
-/// Has a node answer what is asked of it by its name.
+/// Forwards a request to a node by its name.
 pub async fn by_name(member: &Member, req: &mut Request, name: &str) -> Answer {
     let Some(node) = member.named(name) else {
         let reason = format!("no such node: {name}");
@@ -255,7 +258,8 @@ async fn pass_on(
     Ok(Some(reply))
 }
 
-/// How far what this server knows of users is; to be asked before somebody is recognised, or not. `None` where that is all there is.
+/// How much of the users database is applied here, as the sum of its update seqs; read it before
+/// authentication. `None` for a server without a cluster.
 pub fn users_seen(app: &App) -> Option<u64> {
     app.node.member()?;
     let name = &app.node.settings().chttpd_auth.authentication_db;
@@ -264,7 +268,8 @@ pub fn users_seen(app: &App) -> Option<u64> {
     Some(app.node.databases.get(name).map_or(0, seq))
 }
 
-/// Whether there is more to be known of users than by then: somebody was not recognised, who may be known elsewhere.
+/// Whether the users database has changes after `before`: a user who was not recognised may be
+/// among them.
 pub async fn users_are_newer(app: &App, before: Option<u64>) -> bool {
     let (Some(member), Some(before)) = (app.node.member(), before) else {
         return false;

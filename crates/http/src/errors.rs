@@ -66,7 +66,7 @@ impl ApiError {
         self
     }
 
-    /// Too many wait already; it may be otherwise in a moment.
+    /// Too many requests wait already; a retry may succeed.
     pub fn busy(reason: String) -> Self {
         let mut e = Self::new(503, "service_unavailable", reason);
         e.headers.push((RETRY_AFTER, HeaderValue::from_static("1")));
@@ -122,7 +122,7 @@ impl ApiError {
         )
     }
 
-    /// A revision that an attachment was to be added to or removed from is not there.
+    /// The revision to add an attachment to, or to remove one from, does not exist.
     pub fn missing_rev() -> Self {
         Self::new(409, "not_found", "missing_rev")
     }
@@ -270,7 +270,7 @@ impl From<functions::Error> for ApiError {
 }
 
 impl From<fair_queue::Busy> for ApiError {
-    /// Of a queue of functions.
+    /// A queue of functions is full.
     fn from(busy: fair_queue::Busy) -> Self {
         functions::Error::from(busy).into()
     }

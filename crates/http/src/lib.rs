@@ -3,13 +3,13 @@
 //! | folder | answers |
 //! |---|---|
 //! | `connection` | how does a connection live, and what does every answer carry? |
-//! | `request` | what did the client say, and a proxy of it? |
+//! | `request` | what did the client send, and a proxy on its behalf? |
 //! | `router` | who handles a route, and who may use it? The crate `routes` matches paths |
 //! | `server_routes`, `database_routes`, `document_routes`, `design_routes` | what happens at a route? |
-//! | `reply`, `errors` | what does the client get? the crate `statuses` has the table of statuses |
+//! | `reply`, `errors` | what does the client get? The crate `statuses` has the table of statuses |
 //! | `browsers` | what may pages of other origins do? |
-//! | `app`, `settings` | what does every request need, and what is in force? |
-//! | `metrics` | what is counted, and told of a request at its end? |
+//! | `app`, `settings` | what does every request need, and which settings are current? |
+//! | `metrics` | what is counted, and logged about a request at its end? |
 #![forbid(unsafe_code)]
 
 mod app;

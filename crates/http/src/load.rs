@@ -1,4 +1,4 @@
-//! Whether short requests come, which long ones give way to.
+//! Whether short requests arrive; long ones give way to them.
 
 use std::sync::atomic::{AtomicU64, Ordering};
 

@@ -1,4 +1,5 @@
-//! Clients' requests that another node passes on: they are answered as if they had come to this server's own port.
+//! Clients' requests that another node forwards: they are answered as if they had come to this
+//! server's own port.
 
 use std::net::{IpAddr, Ipv4Addr, SocketAddr};
 use std::pin::Pin;
@@ -17,8 +18,8 @@ use crate::app::App;
 /// How long a request waits for a connection to the own port.
 const WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// Who answers clients' requests that other nodes pass on to this server, so many at a time. Each takes a connection to the server's
-/// own port.
+/// Answers clients' requests that other nodes forward to this server, at most `connections` at a
+/// time. Each uses a connection to the server's own port.
 pub fn passed_on(app: &Arc<App>, connections: usize) -> Arc<dyn Clients> {
     let connections = connections.clamp(1, Semaphore::MAX_PERMITS);
     Arc::new(Own {
@@ -79,7 +80,7 @@ async fn answer(
     let (mut sender, connection) = connected.map_err(|e| e.to_string())?;
     tokio::spawn(async move {
         let _place = place;
-        // Who reads the answer notices.
+        // The reader of the response notices errors.
         let _ = connection.await;
     });
     let mut request = hyper::Request::builder().method(call.method).uri(call.path);

@@ -1,5 +1,5 @@
-//! Dispatch: from the route of a request to its handler. Paths are matched by the crate `routes`; who may use a route, and with
-//! which methods, is checked here.
+//! Dispatch: from the route of a request to its handler. The crate `routes` matches paths; this
+//! module checks rights and methods.
 
 use node::{Access, require_login, require_server_admin};
 use routes::{Cluster, DatabaseRoute, DesignRoute, ListingKind, Route, ServerRoute, Who};

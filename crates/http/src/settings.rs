@@ -1,4 +1,5 @@
-//! The settings as requests look at them: the configuration's sections, and the rules that are made of some.
+//! Settings in the form that requests use: the configuration's sections, and the rules derived from
+//! some of them.
 
 use std::ops::Deref;
 use std::sync::Arc;
@@ -9,16 +10,18 @@ use crate::browsers::cors::Cors;
 use crate::browsers::frame_options::FrameOptions;
 use crate::request::forwarded::Forwarded;
 
-/// What is in force. Read again when the configuration changes; a request keeps what was in force when it began.
+/// The current settings. Read again when the configuration changes; a request keeps those from its
+/// start.
 ///
-/// It is the configuration's [`Settings`](config::Settings) with what is worth making of them once, not at every request.
+/// Has the configuration's [`Settings`](config::Settings), and values derived from them once, not
+/// at every request.
 pub struct Settings {
     sections: Arc<config::Settings>,
-    /// What pages of other origins may do, if anything.
+    /// Rights of pages of other origins, if they have any.
     pub cors: Option<Cors>,
-    /// Whether answers may be shown inside other pages, when they say so.
+    /// Whether responses may be shown inside other pages, if configured.
     pub frame_options: Option<FrameOptions>,
-    /// Where a proxy says what it was asked for.
+    /// The headers in which a proxy names the original host.
     pub forwarded: Forwarded,
 }
 
@@ -31,7 +34,7 @@ impl Deref for Settings {
 }
 
 impl Settings {
-    /// What the configuration says.
+    /// Reads the settings of the configuration.
     ///
     /// # Errors
     /// As [`Forwarded::of`].
@@ -41,7 +44,7 @@ impl Settings {
         Ok(Settings::of(sections, forwarded))
     }
 
-    /// What the configuration says now, but for hosts that are none: then those of `before` stay.
+    /// Reads the settings again. If the allowed hosts are invalid, those of `before` stay.
     pub fn read_again(config: &Config, before: &Settings) -> Settings {
         let sections = config.settings();
         let forwarded = Forwarded::of(&sections.chttpd).unwrap_or_else(|e| {
@@ -67,7 +70,7 @@ impl Settings {
             .then_some(csp.attachments_header_value.as_str())
     }
 
-    /// Content-Security-Policy of what shows, lists and updates answer.
+    /// Content-Security-Policy of the responses of shows, lists and updates.
     pub fn showlist_policy(&self) -> Option<&str> {
         let csp = &self.csp;
         csp.showlist_enable
@@ -79,7 +82,7 @@ impl Settings {
 mod tests {
     use super::*;
 
-    /// What is in force when nothing is configured.
+    /// The settings when nothing is configured.
     fn defaults() -> Settings {
         let folder = tempfile::tempdir().unwrap();
         let layers = config::Layers::new(folder.path().join("local.ini"));

@@ -1,4 +1,5 @@
-//! Shares of what a server has few of, by user and by database, so that one user or one database never has all of it.
+//! Shares of scarce resources, by user and by database, so that one user or one database never has
+//! all of them.
 
 use std::net::IpAddr;
 use std::sync::Arc;
@@ -11,7 +12,8 @@ const FEEDS_OF_USER_PERCENT: usize = 100;
 /// A database has at most 19 times as many feeds as there are free places: 95 % when no other has any.
 const FEEDS_OF_DATABASE_PERCENT: usize = 1900;
 
-/// Who a user is, for shares: the name, or the address of a client without one. `None` for server admins, whose share is not limited.
+/// The owner of a user's share: the name, or the address of a client without one. `None` for server
+/// admins, whose share is not limited.
 fn sharer(user: &UserCtx, peer: Option<IpAddr>) -> Option<Arc<str>> {
     if user.is_admin() {
         return None;
@@ -37,7 +39,7 @@ pub struct OpenFeed {
     _of_database: Place,
 }
 
-/// Why there is no place for a feed.
+/// The reason why there is no place for a feed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum NoPlace {
     /// The user has too many.
@@ -122,7 +124,8 @@ impl Lists {
         }))
     }
 
-    /// Requests a place for a user. It is taken before that of the database: who waits for the latter holds up no other user.
+    /// Requests a place for a user. It is taken before that of the database, so that waiting for
+    /// the latter delays no other user.
     pub fn admission(&self, user: &UserCtx, peer: Option<IpAddr>) -> Admission {
         match sharer(user, peer) {
             Some(name) => self.0.admission(&name),
@@ -161,7 +164,7 @@ mod tests {
         let feeds = Feeds::default();
         let (first, why) = open_all(&feeds, &user("a"), "one");
         assert_eq!((first.len(), why), (500, NoPlace::User { max: MAX }));
-        // Anybody else gets feeds of that database, and of others.
+        // Another user gets feeds of that database, and of others.
         let (second, _) = open_all(&feeds, &user("b"), "one");
         assert_eq!(second.len(), 250);
         let all: Vec<_> = (0..6)

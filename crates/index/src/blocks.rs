@@ -18,7 +18,7 @@ pub type State = Arc<[u8]>;
 /// Reductions of the same rows, one for each reduce function of the view.
 pub type Reductions = Box<[OnceLock<State>]>;
 
-/// About what a reduction's state takes, in bytes.
+/// Memory of a reduction's state, about, in bytes.
 const REDUCTION_BYTES: usize = 48;
 
 fn no_reductions(functions: usize) -> Reductions {
@@ -45,7 +45,7 @@ pub struct Block {
 }
 
 impl Block {
-    /// Returns a block whose reductions are yet to be worked out.
+    /// Returns a block whose reductions are not computed yet.
     pub fn new(fence: &[u8], rows: u32, functions: usize) -> Block {
         Block {
             fence: fence.into(),

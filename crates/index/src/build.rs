@@ -84,7 +84,7 @@ impl<'a> Build<'a> {
         self.index.store.engine()
     }
 
-    /// Brings the index up to everything in `view`.
+    /// Applies all changes in `view` to the index.
     pub(crate) fn run(
         &mut self,
         view: &View,
@@ -261,7 +261,7 @@ impl<'a> Build<'a> {
         self.state.ingesting = true;
         let mut batch = engine.writes();
         self.state.save(index.number, &mut batch);
-        // Readers keep the earlier snapshot until everything is there.
+        // Readers keep the earlier snapshot until everything is written.
         self.publish(Some(stable));
         batch.commit(true)?;
         back.ingest(engine, Keyspace::IndexBack)?;

@@ -19,7 +19,7 @@ pub enum Error {
 }
 
 impl Error {
-    /// Returns a word for what went wrong; of a function's failure CouchDB's `error`.
+    /// Returns a word for the kind of the error; for a function's failure CouchDB's `error`.
     pub fn name(&self) -> &str {
         match self {
             Error::Storage(_) => "storage",

@@ -107,7 +107,8 @@ impl GroupCursor {
         }
     }
 
-    /// The places of a group, within what is left, and the block that they begin in. `first` is its first row's in the direction.
+    /// The places of a group, within the remaining ones, and the block in which they begin. `first`
+    /// is the place of its first row in the direction.
     fn places_of(&self, index: &IndexView, prefix: &[u8], first: &[u8]) -> (PlaceRange, At) {
         let blocks = &index.state.views[self.view];
         let at = blocks.find(if self.descending { prefix } else { first });

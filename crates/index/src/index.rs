@@ -238,7 +238,7 @@ impl Index {
         self.begin_write();
     }
 
-    /// Asks a build under way to end.
+    /// Stops a running build.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -249,7 +249,7 @@ impl Index {
         size_of::<Index>() + MEMORY_BESIDE_BYTES + blocks(&self.published.lock().state)
     }
 
-    /// Brings the index up to the shard's present state, and returns the seq. Blocks until done.
+    /// Applies all changes of the shard to the index, and returns the seq. Blocks until done.
     pub fn update(&self) -> Result<u64, Error> {
         let _writer = self.writer.lock();
         self.check_stop()?;

@@ -135,7 +135,7 @@ impl IndexView {
         }
         let blocks = &self.state.views[view];
         let is_custom = self.reducers.builtin(view, function).is_none();
-        // Custom functions can tell the directions apart, and one state is kept.
+        // Custom functions can distinguish the directions, and one state is kept.
         let whole = range.low.is_empty() && range.high.is_none() && !(is_custom && descending);
         if whole && let Some(state) = blocks.reductions[function].get() {
             return Ok(Some(state.clone()));
@@ -153,7 +153,7 @@ impl IndexView {
             }
         };
         if whole && let Some(state) = &state {
-            // Whoever computed it first has computed the same.
+            // Another thread that was first has computed the same.
             let _ = blocks.reductions[function].set(state.clone());
         }
         Ok(state)

@@ -216,8 +216,8 @@ impl Reducers {
         }
     }
 
-    /// CouchDB's guard against reductions that grow with their rows: such a state says only that, so that it costs no other
-    /// group its answer.
+    /// CouchDB's guard against reductions that grow with their rows: such a state only records the
+    /// error, so that the results of other groups are kept.
     fn checked(
         &self,
         view: usize,

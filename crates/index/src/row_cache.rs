@@ -196,7 +196,7 @@ pub struct RowCache {
 }
 
 impl RowCache {
-    /// Creates a cache of this many bytes of rows; none when it is 0.
+    /// Creates a cache of this many bytes of rows; without a cache if it is 0.
     pub fn new(bytes: usize) -> RowCache {
         RowCache {
             cache: Arc::new(Cache::with_weighter(

@@ -101,7 +101,7 @@ pub fn put_back(buffer: &RowBuffer, rows: &[RowRef], out: &mut Vec<u8>) {
 /// Result of writing the rows of sorted buffers.
 pub struct RunOutput {
     pub files: SortedFiles,
-    /// The blocks of these rows alone, by view; none of a view that has rows already.
+    /// The blocks of these rows alone, by view; empty for a view that has rows already.
     pub blocks: Vec<Vec<Block>>,
     /// For a view that has rows already: the number of added rows, by the fences of its blocks.
     pub counted: Vec<Vec<(Box<[u8]>, u32)>>,

@@ -22,7 +22,7 @@ pub struct ViewSpec {
 /// A reduce function.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum ReduceSpec {
-    /// One of CouchDB's.
+    /// A built-in function of CouchDB.
     Builtin(Builtin),
     /// Source in the design document's language.
     Custom(String),

@@ -91,7 +91,7 @@ impl ConsumerContext for Context {}
 /// A client that reads.
 pub(crate) type Reader = BaseConsumer<Context>;
 
-/// Takes what a client has to say, without waiting.
+/// Processes the events of a client, without waiting.
 pub(crate) fn listen(reader: &Reader) {
     while reader.poll(std::time::Duration::ZERO).is_some() {}
 }

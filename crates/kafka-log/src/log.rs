@@ -34,7 +34,7 @@ pub struct KafkaLog {
     read_back: Arc<ReadBack>,
 }
 
-/// Of the client that follows.
+/// The topics of the following client.
 struct Topics {
     slots: Arc<Topic>,
     control: Arc<Topic>,

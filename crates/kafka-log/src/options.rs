@@ -144,7 +144,7 @@ fn is_reserved(property: &str) -> bool {
 }
 
 impl Options {
-    /// Finds what is wrong without asking Kafka.
+    /// Finds invalid options without requests to Kafka.
     pub(crate) fn check(&self) -> Result<(), OpenError> {
         if !is_cluster_name(&self.cluster) {
             return Err(OpenError::Name(self.cluster.clone()));

@@ -58,7 +58,7 @@ pub(crate) struct ReadBack {
     names: Names,
     bounds: BoundsOf,
     back: tokio::sync::Mutex<Weak<ReadBackClient>>,
-    /// Each held by who reads the slot.
+    /// Each is held by the reader of the slot.
     reading: Vec<tokio::sync::Mutex<()>>,
 }
 
@@ -248,7 +248,7 @@ async fn follow_leader(reader: &Arc<Reader>, request: &ReadRequest, last: &mut S
     }
 }
 
-/// Asks who leads.
+/// Requests the current leader.
 async fn refresh(reader: &Arc<Reader>, place: &Place) {
     let (reader, topic) = (reader.clone(), place.topic.clone());
     let ask = move || {

@@ -40,7 +40,7 @@ const OLDER_MAX: Duration = Duration::from_secs(30);
 pub(crate) struct Slot {
     /// Incremented by every follower: one that sees another number than its own ends.
     turn: watch::Sender<u64>,
-    /// Held by who reads the partition.
+    /// Held by the reader of the partition.
     reading: Arc<tokio::sync::Mutex<()>>,
     /// The latest leader's epoch of all records that were delivered.
     epoch: AtomicI32,

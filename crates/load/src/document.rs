@@ -35,7 +35,7 @@ pub(crate) enum Item {
     NotADocument,
 }
 
-/// A value is no JSON: what is wrong, and where in its text.
+/// A value is not JSON: the problem, and its position in the text.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) struct Malformed {
     pub(crate) problem: String,

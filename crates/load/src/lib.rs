@@ -141,7 +141,7 @@ fn database_url(options: &LoadOptions) -> Result<Url, LoadCause> {
         .map_err(|error| LoadCause::Options(format!("the server's URL: {error}")))?;
     let shown = without_credentials(&url);
     url.path_segments_mut()
-        .map_err(|()| LoadCause::Options(format!("{shown} is no URL of a server")))?
+        .map_err(|()| LoadCause::Options(format!("{shown} is not the URL of a server")))?
         .pop_if_empty()
         .push(&options.db);
     Ok(url)

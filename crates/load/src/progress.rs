@@ -1,4 +1,4 @@
-//! Progress on standard error. Nothing is drawn when it is no terminal.
+//! Progress on standard error. Nothing is drawn if that is not a terminal.
 
 use std::time::Duration;
 

@@ -37,7 +37,7 @@ pub struct Refusal {
     pub reason: String,
     /// Number of documents.
     pub count: u64,
-    /// The first three of them: ids, or the place in the input where there is no id.
+    /// The first three of them: ids, or the position in the input of documents without an id.
     pub first_ids: Vec<String>,
 }
 
@@ -125,7 +125,7 @@ pub enum LoadCause {
     /// Options or names that cannot be used.
     #[error("{0}")]
     Options(String),
-    /// The input cannot be read, or is no JSON.
+    /// The input cannot be read, or is not JSON.
     #[error(transparent)]
     Input(InputError),
     /// The server refused a whole request.

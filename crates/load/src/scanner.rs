@@ -31,7 +31,7 @@ pub enum InputError {
         /// The reason.
         source: io::Error,
     },
-    /// The content is not what it should be.
+    /// The content is invalid.
     #[error("{name}: {problem} at {position}")]
     Syntax {
         /// File or URL.

@@ -370,7 +370,7 @@ impl Pager {
     fn page_url(&self, after: Option<&str>) -> Result<Url, LoadCause> {
         let mut url = self.database.clone();
         url.path_segments_mut()
-            .map_err(|()| LoadCause::Options("the source is no URL of a database".to_owned()))?
+            .map_err(|()| LoadCause::Options("the source is not the URL of a database".to_owned()))?
             .pop_if_empty()
             .push("_all_docs");
         url.query_pairs_mut()

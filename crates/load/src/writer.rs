@@ -202,7 +202,7 @@ async fn send(
             serde_json::from_slice(&body).map_err(|error| LoadCause::Refused {
                 what: what(),
                 status: status.as_u16(),
-                body: format!("the reply is no list of documents: {error}"),
+                body: format!("the reply is not a list of documents: {error}"),
             })?;
         let refused = rows.into_iter().filter(|row| row.error.is_some()).collect();
         return Ok(Reply::Documents(refused));

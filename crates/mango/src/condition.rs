@@ -214,7 +214,7 @@ impl Condition {
             Self::Size(length) => {
                 elements(value).is_some_and(|elements| elements.count() as u64 == *length)
             }
-            // Neither goes on after the time is over: what is answered then does not count.
+            // Neither continues after the time is over: the result does not count then.
             Self::ElemMatch(node) => elements(value).is_some_and(|mut all| {
                 all.any(|e| work::is_over(e.len()) || node.matches(At::Value(e), order))
             }),

@@ -106,7 +106,7 @@ impl Selector {
     /// Parses a selector, with the default limits.
     ///
     /// # Errors
-    /// Those of [`Selector::parse_within`].
+    /// Errors of [`Selector::parse_within`].
     pub fn parse(value: &Value) -> Result<Self, SelectorError> {
         Self::parse_within(value, &Limits::default())
     }
@@ -128,7 +128,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// Those of [`Selector::parse_within`].
+    /// Errors of [`Selector::parse_within`].
     pub fn read(text: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         let (root, lifter) = match Kind::of(text) {
             Kind::Object if text == b"{}" => (SelectorNode::Everything, Lifter::default()),
@@ -149,7 +149,7 @@ impl Selector {
     ///
     /// # Errors
     ///
-    /// Those of [`Selector::parse_within`]; [`SelectorError::NotAnObject`] for a body without one.
+    /// Errors of [`Selector::parse_within`]; [`SelectorError::NotAnObject`] for a body without one.
     pub fn of_body(body: &[u8], limits: &Limits) -> Result<Self, SelectorError> {
         Self::read(member(body, "selector").unwrap_or(b"null"), limits)
     }
@@ -184,8 +184,8 @@ impl Selector {
         }
     }
 
-    /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a document that is asked for. Not
-    /// for a selector that [`Selector::needs_whole`].
+    /// Whether the values of the fields in [`Selector::fields`], in that order, are those of a
+    /// matching document. Not for a selector that [`Selector::needs_whole`].
     ///
     /// # Errors
     /// [`TookTooLong`].

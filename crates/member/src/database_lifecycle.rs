@@ -126,7 +126,7 @@ pub(crate) async fn finish_drops(gateway: Arc<Gateway>) {
             going.collect()
         });
         turns.retain(|uuid, _| going.contains_key(uuid));
-        // One node after the other: the first one may not know of it.
+        // One node after the other: the first one may not know the database.
         let before = gateway.members.live_before_me();
         for (uuid, shards) in going {
             let turn = turns.entry(uuid).or_default();

@@ -407,7 +407,7 @@ impl Gateway {
         let unavailable = |e: Error| database::Error::Unavailable(e.to_string());
         let outcome = self.enter(entry).await.map_err(unavailable)?;
         if outcome != EntryOutcome::Done {
-            // What conflicts may be dropped.
+            // Conflicting edits may be dropped.
             let stays = self.stays(self.catalogue.version()).await;
             stays.map_err(unavailable)?;
         }

@@ -139,7 +139,7 @@ impl Answering {
     async fn propose(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {
         let replica = self.replica(asked.slot)?;
         let body = read(call).await?;
-        let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no request");
+        let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is not a request");
         let request = Request::from_bytes(&body).ok_or_else(malformed)?;
         let key = (request.gateway, request.counter);
         drop(request);
@@ -158,7 +158,7 @@ impl Answering {
     async fn append(&self, asked: ForwardedRequest, call: Call) -> Result<Reply, Refusal> {
         let replica = self.replica(asked.slot)?;
         let body = read(call).await?;
-        let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is no record");
+        let malformed = || Refusal::new(StatusCode::BAD_REQUEST, "this is not a record");
         let record = self.members.read_record(&body).ok_or_else(malformed)?;
         let deadline = Instant::now() + asked.time.min(TIME_MAX);
         let done = replica.append(record, deadline).await;

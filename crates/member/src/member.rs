@@ -277,7 +277,7 @@ impl Member {
     /// Issues a join token.
     ///
     /// # Errors
-    /// Those of [`Issuer::token`].
+    /// Errors of [`Issuer::token`].
     pub async fn token(&self, valid: Duration) -> Result<String, Error> {
         self.issuer.token(valid).await
     }
@@ -368,7 +368,7 @@ impl Member {
     /// they are recreated first, and all nodes restart with them.
     ///
     /// # Errors
-    /// Those of the brokers.
+    /// Errors of the brokers.
     pub async fn reseed(&self) -> Result<(), Error> {
         let numbers = kafka_log::log_numbers(&self.kafka).await?;
         if numbers.contains(&self.kafka.log) {

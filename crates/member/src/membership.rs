@@ -205,7 +205,7 @@ impl Membership {
     /// Reads the membership of a data directory.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn read(data: &Path) -> Result<(Membership, Arc<Identity>), Error> {
         let folder = folder(data);
         let path = folder.join(FILE);

@@ -164,7 +164,7 @@ impl Replica {
         }
     }
 
-    /// Records that it could not do what others can.
+    /// Records that it could not do a task that others can.
     pub fn note_unable(&self) {
         *self.no_writes_until.lock() = Some(Instant::now() + UNABLE_TIME);
     }
@@ -251,7 +251,7 @@ impl Replica {
     /// Changes the slot's replicas.
     ///
     /// # Errors
-    /// Those of [`Slot::change_replicas`].
+    /// Errors of [`Slot::change_replicas`].
     pub async fn change(&self, members: Vec<NodeId>, deadline: Instant) -> Result<(), ChangeError> {
         with!(self, slot => slot.change_replicas(members, deadline).await)
     }

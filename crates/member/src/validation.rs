@@ -132,7 +132,7 @@ impl Gateway {
                 .iter()
                 .map(|slot| stored_in_force(store, *slot, &database));
             let stored: Vec<InForce> = stored.collect::<Result<_, _>>().map_err(failed)?;
-            // What others do not know yet is not in force.
+            // A change that other nodes do not know yet is not in force.
             self.settle(&seen).await.map_err(unavailable)?;
             let mut bars = vec![];
             let mut numbers = vec![];

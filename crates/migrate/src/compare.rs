@@ -116,7 +116,7 @@ impl Sums {
 /// of them, by content.
 ///
 /// # Errors
-/// Those of the servers.
+/// Errors of the servers.
 pub async fn documents(
     source: &Server,
     target: &Server,

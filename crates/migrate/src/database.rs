@@ -101,7 +101,7 @@ impl Migration<'_> {
                 let expected = empty || self.options.resume || self.db.starts_with('_');
                 if write && !expected && !names::is_replicator(self.db) {
                     return Err(Error::Cannot(
-                        "it holds documents at the target already; with --continue they are kept and what is missing is added"
+                        "it holds documents at the target already; with --continue they are kept and missing documents are added"
                             .into(),
                     ));
                 }

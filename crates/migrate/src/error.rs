@@ -6,7 +6,7 @@ use thiserror::Error;
 #[derive(Debug, Error)]
 pub enum Error {
     /// A URL that cannot be used: without its password, and what is wrong with it.
-    #[error("{0} is no URL of a server: {1}")]
+    #[error("{0} is not the URL of a server: {1}")]
     Url(String, String),
     /// No connection could be made, or it broke.
     #[error("{server}: {reason}")]
@@ -31,7 +31,7 @@ pub enum Error {
         reason: String,
     },
     /// A response that CouchDB does not give.
-    #[error("{server}: {request}: the answer is not what CouchDB answers")]
+    #[error("{server}: {request}: the response differs from CouchDB's")]
     Strange {
         /// URL of the server.
         server: String,

@@ -152,7 +152,7 @@ async fn check(source: &Server, target: &Server) -> Result<(), Error> {
         let welcome = server.get(&[], &[]).await?;
         if welcome["couchdb"].as_str() != Some("Welcome") {
             return Err(Error::Cannot(format!(
-                "{} is no CouchDB: it does not welcome",
+                "{} is not a CouchDB server: its response to GET / has no welcome message",
                 server.shown()
             )));
         }
@@ -173,7 +173,7 @@ async fn check(source: &Server, target: &Server) -> Result<(), Error> {
     }
     if source.is_loopback() && !target.is_loopback() {
         return Err(Error::Cannot(format!(
-            "the target fetches the documents, and {} means itself to it: name the source as the target reaches it",
+            "the target fetches the documents, and {} is the target's own address: give the address at which the target reaches the source",
             source.shown()
         )));
     }

@@ -15,7 +15,7 @@ const INTERNAL: [&str; 2] = ["_local/shard-sync-", "_local/purge-"];
 /// With them, clients that replicate to this database continue from their checkpoints.
 ///
 /// # Errors
-/// Those of the servers.
+/// Errors of the servers.
 pub async fn copy(source: &Server, target: &Server, db: &str) -> Result<u64, Error> {
     let mut copied = 0;
     let mut after: Option<String> = None;

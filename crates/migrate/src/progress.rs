@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use indicatif::{ProgressBar, ProgressDrawTarget, ProgressStyle};
 use parking_lot::Mutex;
 
-/// Interval of lines where there is no terminal.
+/// Interval of lines when the output is not a terminal.
 const LINE_EVERY: Duration = Duration::from_secs(10);
 
 pub struct Progress {

@@ -25,7 +25,7 @@ const PAGE: usize = 200;
 /// Ended replications are copied as ended. With `pause`, the others wait until they are edited.
 ///
 /// # Errors
-/// Those of the servers.
+/// Errors of the servers.
 pub async fn copy(
     source: &Server,
     target: &Server,

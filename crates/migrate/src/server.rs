@@ -1,4 +1,4 @@
-//! One of the two servers, as a client sees it.
+//! A client of one of the two servers.
 
 use std::time::Duration;
 
@@ -200,7 +200,7 @@ impl Server {
     /// Starts reading a long response.
     ///
     /// # Errors
-    /// Those of [`Server::get`], without retries.
+    /// Errors of [`Server::get`], without retries.
     pub async fn stream(&self, path: &[&str], query: Query<'_>) -> Result<Response, Error> {
         self.send(Method::GET, path, query, None, Some(ANSWER_TIME_MAX))
             .await
@@ -240,7 +240,7 @@ impl Server {
     /// Sends a request without a time limit.
     ///
     /// # Errors
-    /// Those of [`Server::get`], without retries.
+    /// Errors of [`Server::get`], without retries.
     pub async fn post_and_wait(&self, path: &[&str], body: &Value) -> Result<Value, Error> {
         let response = self.send(Method::POST, path, &[], Some(body), None).await?;
         self.json_of(response, path).await

@@ -1,4 +1,4 @@
-//! Who may do what in a database.
+//! Rights of users in a database.
 
 use std::sync::Arc;
 
@@ -7,13 +7,13 @@ use database::{Caller, Database, DatabaseAs};
 
 use crate::error::{Error, Result};
 
-/// A database as the asking user sees it, and what the user is in it.
+/// A database as the user sees it, and the user's rights in it.
 pub struct Access {
     /// The database, by whose rules its reads are.
     pub db: DatabaseAs,
     /// Whether the user is an admin of the database, or of the server.
     pub is_admin: bool,
-    /// Whether the server is none of several.
+    /// Whether the server is not one of several.
     pub is_alone: bool,
 }
 
@@ -46,8 +46,8 @@ impl Access {
         })
     }
 
-    /// The same for somebody who wants to know all documents: who is in a database of users, and what is replicated, is for
-    /// the server's admins.
+    /// Opens a database for a user who reads all documents: in databases of users and of
+    /// replications only server admins may do so.
     ///
     /// # Errors
     /// As [`Access::open`], and [`Error::NoServerAdmin`].
@@ -83,7 +83,7 @@ impl Access {
     }
 }
 
-/// Whom `validate_doc_update` functions are told of.
+/// The user, as `validate_doc_update` functions see it.
 pub fn caller(user: &UserCtx) -> Caller {
     Caller {
         name: user.name.clone(),
@@ -91,7 +91,7 @@ pub fn caller(user: &UserCtx) -> Caller {
     }
 }
 
-/// Refuses those who have not said who they are.
+/// Refuses anonymous users.
 ///
 /// # Errors
 /// [`Error::NoLogin`].
@@ -102,7 +102,7 @@ pub fn require_login(user: &UserCtx) -> Result<()> {
     }
 }
 
-/// Refuses everybody but server admins.
+/// Refuses all users but server admins.
 ///
 /// # Errors
 /// [`Error::NoServerAdmin`].

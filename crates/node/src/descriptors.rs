@@ -1,13 +1,13 @@
-//! How many file descriptors a server may have, and how many of them for what: one table that adds up.
+//! The use of file descriptors by a server: one table that adds up.
 
 use rustix::process::{Resource, getrlimit};
 
-/// A process without a limit plans with so many.
+/// The assumed limit of a process without one.
 const LIMIT_MAX: u64 = 1 << 20;
-/// The store keeps open so many files of rows.
+/// Files of rows that the store keeps open.
 const STORE_FILES_MIN: u64 = 64;
 const STORE_FILES_MAX: u64 = 1024;
-/// The store's logs, its list of files, and what compactions and flushes read and write.
+/// Descriptors of the store's logs, its list of files, and of compactions and flushes.
 const STORE_WORK: u64 = 64;
 /// Updates of text indexes, workers and query servers (three pipes each), the log; a backup to a bucket, of which one runs at a time
 /// with at most 20 requests, and the collector of traces, which is sent one request at a time.
@@ -20,19 +20,20 @@ const OUTGOING_MAX: u64 = 16_384;
 const CLUSTER: u64 = 256 + 32 + 64;
 /// The port for Prometheus.
 const METRICS: u64 = 16;
-/// A server with fewer client connections serves them, and none beyond the limit.
+/// Least number of client connections, also with a lower limit.
 const CONNECTIONS_MIN: u64 = 16;
-/// Of those, this part is for requests that other nodes of a cluster pass on, each of which is sent to the own port.
+/// Of those, this part is for requests that other nodes of a cluster forward, each of which uses a
+/// connection to the own port.
 const PASSED_ON_PART: u64 = 4;
 /// Each process has a pipe for its input, its output and its errors.
 const DESCRIPTORS_PER_QUERY_SERVER: usize = 3;
 /// A replication has two ends, each with a feed and a request at least.
 const CONNECTIONS_PER_JOB: u64 = 4;
 
-/// How many descriptors each part of a server may have. Together they are within the limit.
+/// The number of descriptors for each part of a server. Together they are within the limit.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct DescriptorPlan {
-    /// What the process may have.
+    /// The limit of the process.
     pub limit: u64,
     /// Files of rows that the store keeps open.
     pub store_files: i32,
@@ -47,7 +48,7 @@ pub struct DescriptorPlan {
 }
 
 impl DescriptorPlan {
-    /// By the process's limit as it is now. `is_member`: the server is a node of a cluster.
+    /// A plan for the process's current limit. `is_member`: the server is a node of a cluster.
     pub fn new(is_member: bool) -> DescriptorPlan {
         let limit = getrlimit(Resource::Nofile).current.unwrap_or(LIMIT_MAX);
         DescriptorPlan::of(limit, is_member)
@@ -77,7 +78,7 @@ impl DescriptorPlan {
         }
     }
 
-    /// Whether what there is at least is more than the limit.
+    /// Whether the least numbers exceed the limit.
     pub fn is_too_much(&self) -> bool {
         self.connections as u64 <= CONNECTIONS_MIN
     }
@@ -87,7 +88,8 @@ impl DescriptorPlan {
         self.outgoing / CONNECTIONS_PER_JOB as usize
     }
 
-    /// Processes of query servers that may run at a time, of each of so many languages: half of what there is for such work.
+    /// Most processes of query servers that may run at a time, for each of `languages` languages:
+    /// half of the descriptors for such work.
     pub fn query_servers(&self, languages: usize) -> usize {
         (self.work / 2 / DESCRIPTORS_PER_QUERY_SERVER / languages.max(1)).max(1)
     }

@@ -1,4 +1,4 @@
-//! Design documents, as those who call their functions look at them.
+//! Design documents, for calls of their functions.
 
 use database::DesignDoc;
 use document::DocId;
@@ -11,7 +11,7 @@ use crate::value::value_of;
 /// The design document with the id `_design/…`.
 ///
 /// # Errors
-/// [`Error::Missing`], and what the database says.
+/// [`Error::Missing`], and errors of the database.
 pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc> {
     let id = DocId::new(id).map_err(|_| Error::Missing)?;
     access.db.design_doc(&id)?.ok_or(Error::Missing)
@@ -20,7 +20,7 @@ pub fn design_doc(access: &Access, id: &str) -> Result<DesignDoc> {
 /// The members of a design document.
 ///
 /// # Errors
-/// [`Error::Missing`] when its text is no JSON, which no stored text is.
+/// [`Error::Missing`] when its text is not JSON, which never happens for stored text.
 pub fn members(ddoc: &DesignDoc) -> Result<Value> {
     value_of(&ddoc.json).ok_or(Error::Missing)
 }
@@ -38,7 +38,7 @@ pub fn require_function(members: &Value, path: &[&str]) -> Result<()> {
     Ok(())
 }
 
-/// The database's security object, as functions are told of it.
+/// The database's security object, for functions.
 pub fn security_json(access: &Access) -> Value {
     // It was checked when it was written.
     serde_json::from_str(&access.db.security()).unwrap_or(Value::Null)

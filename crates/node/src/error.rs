@@ -1,39 +1,40 @@
-//! What is refused, and what can go wrong.
+//! Refusals and errors.
 
-/// Why something was not done. The text is what a client is told.
+/// The reason why an operation failed. The text is for clients.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// Nobody said who asks, and the database is not for everybody.
+    /// The request is anonymous, and the database is not public.
     #[error("You are not authorized to access this db.")]
     AnonymousNoMember,
-    /// Whoever asks is no member of the database.
+    /// The user is not a member of the database.
     #[error("You are not allowed to access this db.")]
     NoMember,
     /// Only admins of the database maintain it.
     #[error("You are not a server or db admin.")]
     NoMaintainer,
-    /// Only admins of the database change its design documents and properties; nobody said who asks.
+    /// Only admins of the database may change its design documents and properties; the request is
+    /// anonymous.
     #[error("You are not a db or server admin.")]
     AnonymousNoDesigner,
-    /// As [`Error::AnonymousNoDesigner`], of somebody who is known.
+    /// As [`Error::AnonymousNoDesigner`], for a user who is logged in.
     #[error("You are not a db or server admin.")]
     NoDesigner,
     /// Only for admins of the server.
     #[error("You are not a server admin.")]
     NoServerAdmin,
-    /// Only for those who said who they are.
+    /// Only for users who are logged in.
     #[error("Please login.")]
     NoLogin,
     /// The database's security object cannot be read.
     #[error(transparent)]
     Security(#[from] auth::SecurityError),
-    /// What was asked for makes no sense; the words say why.
+    /// An invalid request; the text has the reason.
     #[error("{0}")]
     BadRequest(String),
-    /// A parameter is no JSON.
+    /// A parameter is not JSON.
     #[error("invalid UTF-8 JSON")]
     InvalidJson,
-    /// The document is not there.
+    /// The document does not exist.
     #[error("missing")]
     Missing,
     /// A design document has no such member.
@@ -45,10 +46,10 @@ pub enum Error {
     /// A rewrite led to where only a client's own words may.
     #[error("A rewrite may not lead here.")]
     ForbiddenRewrite,
-    /// A backup failed; the words are the storage's, for an admin who named the directory.
+    /// A backup failed; the text is the storage's, for an admin who named the directory.
     #[error("{0}")]
     Backup(String),
-    /// One backup is made at a time.
+    /// Another backup is running.
     #[error("a backup to {0} is under way")]
     BackupRunning(String),
     /// The server's files do not let clients have backups go there.
@@ -56,7 +57,7 @@ pub enum Error {
         "the server's files do not allow backups to {0}: add it to [backup] targets there, or run settee backup on the server's machine as a user who may write there"
     )]
     BackupForbidden(String),
-    /// What was said of a backup's target makes no sense.
+    /// An invalid target of a backup.
     #[error("{0}")]
     BackupTarget(String),
     /// A thread for blocking work panicked.
@@ -65,18 +66,18 @@ pub enum Error {
     /// The document's text is too long.
     #[error("{id}: the document exceeds max_document_size ({max})")]
     DocumentTooLarge {
-        /// Empty when it has none yet.
+        /// Empty when it has no id yet.
         id: String,
         /// `[couchdb] max_document_size`, in bytes.
         max: u64,
     },
-    /// The document's id is longer than so many bytes.
+    /// The document's id is longer than this number of bytes.
     #[error("Document id is too long: max_document_id_length is {0}")]
     IdTooLong(u64),
     /// No document can have the id.
     #[error(transparent)]
     Id(#[from] document::IdError),
-    /// What only a cluster of several nodes has.
+    /// Only a cluster of several nodes supports this.
     #[error("clusters of several nodes are not supported by this version of Settee")]
     NoCluster,
     /// Nodes of a cluster come and go by commands.
@@ -84,22 +85,22 @@ pub enum Error {
         "nodes join and leave by `settee cluster join` and `settee cluster leave` (docs: operations/cluster)"
     )]
     ByCommand,
-    /// Of the configuration.
+    /// An error of the configuration.
     #[error(transparent)]
     Config(#[from] config::ConfigError),
-    /// Of users and passwords.
+    /// An error of users and passwords.
     #[error(transparent)]
     Auth(#[from] auth::AuthError),
-    /// Of the database.
+    /// An error of the database.
     #[error(transparent)]
     Database(#[from] database::Error),
-    /// Of users' functions.
+    /// An error of users' functions.
     #[error(transparent)]
     Functions(#[from] functions::Error),
 }
 
 impl Error {
-    /// The word that CouchDB has for it in `error`, of a document that was refused; `http` has those of all others.
+    /// CouchDB's `error` for a refused document; `http` has those of all other errors.
     pub(crate) fn of_document(&self) -> &'static str {
         match self {
             Error::DocumentTooLarge { .. } => "document_too_large",
@@ -110,10 +111,10 @@ impl Error {
     }
 }
 
-/// What this crate's functions answer.
+/// The result of this crate's functions.
 pub(crate) type Result<T> = std::result::Result<T, Error>;
 
-/// What is asked for makes no sense.
+/// An invalid request.
 pub(crate) fn bad(reason: &str) -> Error {
     Error::BadRequest(reason.to_owned())
 }

@@ -1,4 +1,4 @@
-//! What feeds are filtered by, besides what the database knows itself: selectors and users' functions.
+//! Filters of feeds, besides those of the database crate: selectors and users' functions.
 
 use std::sync::Arc;
 use std::time::{Duration, Instant};
@@ -14,7 +14,7 @@ use crate::design::{design_doc, members, require_function};
 use crate::error::{Error, Result, bad};
 use crate::query::Query;
 
-/// Documents that match; `fields` chooses what is shown of them.
+/// A filter of matching documents; `fields` selects the members that are shown.
 pub fn selector_filter(
     selector: std::result::Result<mango::Selector, mango::SelectorError>,
     fields: Option<&Value>,
@@ -27,8 +27,8 @@ pub fn selector_filter(
     Ok(Filter::of_selector(selector, fields))
 }
 
-/// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's function, which gets
-/// what `request` makes.
+/// A filter that needs nothing of the request's body: `_design`, `_view`, or a design document's
+/// function, which gets the result of `request`.
 pub fn named_filter(
     access: &Access,
     q: &Query,
@@ -63,7 +63,7 @@ struct FunctionFilter {
     database: Arc<str>,
     ddoc: DesignDoc,
     path: Vec<String>,
-    /// JSON text of what the function gets besides the documents.
+    /// JSON text of the function's request argument.
     request: Option<String>,
     /// When it was logged last that documents are left out, and how many were since.
     left_out: Mutex<(Option<Instant>, u64)>,

@@ -1,9 +1,11 @@
-//! What may be done in a client's place that it did not ask for in so many words: requests that rewrites made of others,
-//! documents that update functions made, databases that lists and replications open.
+//! Rights of operations on behalf of a client that it did not request explicitly: requests that
+//! rewrites produced, documents that update functions made, databases that lists and replications
+//! open.
 //!
-//! Users' functions and replicated design documents decide what these are, with the rights of whoever happens to call. So none
-//! of them reaches beyond its database, and none has rights that only an admin's own words may use. Each of these ways asks
-//! here, and nowhere else.
+//! Users' functions and replicated design documents decide what these are, with the rights of the
+//! user who happens to call them. So none of them reaches beyond its database, and none has rights
+//! that require an explicit request of an admin. All these operations get their rights here, and
+//! nowhere else.
 
 use std::sync::Arc;
 
@@ -19,7 +21,7 @@ use crate::error::{Error, Result};
 pub struct Rewritten {
     /// The database whose design document has the rewrite.
     pub db: String,
-    /// `[chttpd] secure_rewrites`: it stays in its database.
+    /// `[chttpd] secure_rewrites`: whether it stays in its database.
     pub secure: bool,
     /// A function gave it another method, other headers or another body than the client's.
     pub changed: bool,
@@ -65,13 +67,14 @@ impl Rewritten {
     }
 }
 
-/// Whether what is written in a database has effects beyond it: who users are, and what is replicated in whose name.
+/// Whether writes to a database have effects beyond it: on users' accounts, or on replications.
 fn is_under_rules(auth: &Auth, db: &str) -> bool {
     replicator::is_replicator_db(db) || auth.is_users_database(db)
 }
 
-/// As whom an update function reads its document and has another written: in databases of users and of replications not as
-/// a server admin, or whoever wrote the function would be one.
+/// The rights with which an update function reads its document and writes another one: in databases
+/// of users and of replications not as a server admin, or the function's author would have an
+/// admin's rights.
 pub fn updater(auth: &Auth, access: &Access, user: &UserCtx) -> (Access, Caller) {
     let mut updater = caller(user);
     if is_under_rules(auth, access.db.name()) {

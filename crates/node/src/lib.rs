@@ -1,6 +1,6 @@
-//! One server's life, without sockets: who may do what in which database, what design functions are told, what the
-//! replicator finds here, how the server is set up and backed up. What a client says comes in as types, and what goes
-//! wrong is an [`Error`]: which status that is, `http` knows.
+//! One server without sockets: rights in databases, the arguments of design functions, the
+//! environment of the replicator, set-up and backups. Requests come in as types, and failures are
+//! [`Error`]s: `http` defines their statuses.
 #![forbid(unsafe_code)]
 
 mod access;

@@ -1,4 +1,4 @@
-//! How much memory a server may use, and how much of it for what: one table that adds up.
+//! The use of memory by a server: one table that adds up.
 
 use std::path::{Path, PathBuf};
 
@@ -7,17 +7,17 @@ use rustix::process::{Resource, getrlimit};
 
 const MIB: u64 = 1 << 20;
 
-/// How much memory each part of a server may take, in bytes. Together they are less than the limit: what is left is for the
-/// program itself, for threads, connections and answers under way.
+/// The memory of each part of a server, in bytes. Together they are less than the limit: the rest
+/// is for the program itself, for threads, connections and responses in progress.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct MemoryPlan {
-    /// What the server may use.
+    /// The limit of the server's memory.
     pub limit: u64,
-    /// What says so.
+    /// The source of the limit.
     pub said_by: SaidBy,
     /// Blocks of the store that were read.
     pub block_cache: usize,
-    /// Documents that were read lately, whole.
+    /// Recently read documents, whole.
     pub documents: usize,
     /// Writes before they are in files: from half of it on they are written to them.
     pub write_buffers: usize,
@@ -31,7 +31,7 @@ pub struct MemoryPlan {
     pub index_rows: usize,
     /// Worker processes for JavaScript, together.
     pub workers: usize,
-    /// What answers under way were requested with, and long pieces of them.
+    /// Parameters of responses in progress, and long pieces of them.
     pub answers: usize,
     /// Groups of aggregates.
     pub aggregates: usize,
@@ -50,7 +50,7 @@ pub enum SaidBy {
     ControlGroup,
     /// `ulimit -v`.
     AddressSpace,
-    /// What the machine has.
+    /// The machine's memory.
     Machine,
 }
 
@@ -66,7 +66,7 @@ impl SaidBy {
     }
 }
 
-/// What a part gets of the limit, at least and at most, unless a setting says how much.
+/// A part's share of the limit, its least and its largest size, unless a setting defines it.
 struct Share {
     of_limit: u64,
     least: u64,
@@ -155,13 +155,13 @@ impl MemoryPlan {
     }
 }
 
-/// The least that anything says.
+/// The smallest limit of all sources.
 fn found() -> (u64, SaidBy) {
     let machine = std::fs::read_to_string("/proc/meminfo").ok();
     let machine = machine
         .and_then(|text| mem_total(&text))
         .unwrap_or(u64::MAX);
-    // Addresses are reserved that no memory stands behind.
+    // Reserved addresses need no memory.
     let space = getrlimit(Resource::As).current.map(|bytes| bytes / 2);
     let of_group = std::fs::read_to_string("/proc/self/cgroup").ok();
     let group = of_group.and_then(|text| group_limit(&text, Path::new("/sys/fs/cgroup")));
@@ -183,8 +183,8 @@ fn mem_total(meminfo: &str) -> Option<u64> {
     Some(kib * 1024)
 }
 
-/// The least limit of the control groups that `/proc/self/cgroup` names, and of those above them, mounted at `root`. Both
-/// versions of control groups are looked at.
+/// The least limit of the control groups that `/proc/self/cgroup` names, and of those above them,
+/// mounted at `root`. Both versions of control groups are read.
 fn group_limit(of_process: &str, root: &Path) -> Option<u64> {
     let mut limits = vec![];
     for line in of_process.lines() {
@@ -216,7 +216,7 @@ fn group_limit(of_process: &str, root: &Path) -> Option<u64> {
 
 fn limit_in(file: &PathBuf) -> Option<u64> {
     let text = std::fs::read_to_string(file).ok()?;
-    // `max`, or a number near the largest there is, is none.
+    // `max`, or a number near the maximum, means "no limit".
     text.trim()
         .parse()
         .ok()

@@ -1,4 +1,4 @@
-//! What one server is made of, behind whatever listens.
+//! The parts of one server, behind its sockets.
 
 use std::net::SocketAddr;
 use std::sync::{Arc, OnceLock};
@@ -22,9 +22,9 @@ use crate::settings;
 pub struct Node {
     /// All databases.
     pub databases: Arc<Databases>,
-    /// What the administrator said.
+    /// The configuration.
     pub config: Config,
-    /// Who may come in.
+    /// Authentication.
     pub auth: Auth,
     /// It runs once the server does.
     pub replicator: Arc<Replicator>,
@@ -38,7 +38,7 @@ pub struct Node {
     pub name: String,
     /// How much memory each part may take.
     pub memory: MemoryPlan,
-    /// When this was made.
+    /// Time of its creation.
     pub started: Instant,
     member: OnceLock<Arc<Member>>,
     uuids: RwLock<Arc<UuidGenerator>>,
@@ -47,10 +47,10 @@ pub struct Node {
 }
 
 impl Node {
-    /// Puts the parts together. The databases are told of their settings now, and of every change of them.
+    /// Combines the parts. The databases get their settings now, and after every change of them.
     ///
     /// # Errors
-    /// What storing a new id in the configuration says.
+    /// Errors of storing a new id in the configuration.
     pub fn new(
         databases: Arc<Databases>,
         config: Config,
@@ -94,7 +94,7 @@ impl Node {
     }
 
     fn reread(&self) {
-        // Read while it is held, so that of two changes at once the older does not stay.
+        // Read while the lock is held, so that of two concurrent changes the older does not win.
         let mut uuids = self.uuids.write();
         let settings = self.settings();
         settings::tell(&settings, &self.databases);
@@ -103,12 +103,12 @@ impl Node {
         self.auto_purge.reread(&settings.couch_auto_purge_plugin);
     }
 
-    /// What the configuration says now.
+    /// Returns the current settings.
     pub fn settings(&self) -> Arc<config::Settings> {
         self.config.settings()
     }
 
-    /// An id for a document that has none.
+    /// An id for a document without one.
     pub fn new_uuid(&self) -> String {
         self.uuids.read().next()
     }
@@ -119,12 +119,12 @@ impl Node {
         let _ = self.member.set(member);
     }
 
-    /// What it is in its cluster; `None` when it is alone.
+    /// Its membership in a cluster; `None` when it is alone.
     pub fn member(&self) -> Option<&Arc<Member>> {
         self.member.get()
     }
 
-    /// Says where connections come in.
+    /// Sets the addresses of the listening sockets.
     pub fn set_listening(&self, addresses: Vec<SocketAddr>) {
         *self.listening.write() = addresses;
     }

@@ -9,7 +9,7 @@ pub fn decode(text: &str) -> Vec<u8> {
     decode_with(text, b' ')
 }
 
-/// As [`decode`]; `plus` is what `+` stands for.
+/// As [`decode`]; `+` is decoded to `plus`.
 fn decode_with(text: &str, plus: u8) -> Vec<u8> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
@@ -48,7 +48,7 @@ pub fn is_well_encoded(text: &str) -> bool {
     })
 }
 
-/// Whether what `text` stands for is UTF-8.
+/// Whether the decoded `text` is UTF-8.
 pub fn is_utf8_decoded(text: &str) -> bool {
     !text.contains('%') || std::str::from_utf8(&decode(text)).is_ok()
 }
@@ -72,7 +72,7 @@ pub fn segments(path: &str) -> Vec<Vec<u8>> {
     segments_with(path, true)
 }
 
-/// As [`segments`]; whether `+` is a space is for `[chttpd] decode_plus_to_space` to say.
+/// As [`segments`]; `[chttpd] decode_plus_to_space` decides whether `+` is a space.
 pub fn segments_with(path: &str, plus_is_space: bool) -> Vec<Vec<u8>> {
     let plus = if plus_is_space { b' ' } else { b'+' };
     path.split('/')

@@ -179,7 +179,8 @@ fn create_options(node: &Node, params: &Map<String, Value>) -> Result<CreateOpti
     Ok(new_database(&node.settings(), q, partitioned))
 }
 
-/// What a feed over HTTP with these parameters would be filtered by; `None` for what the replicator does itself.
+/// The filter that a feed over HTTP with these parameters would have; `None` for filters that the
+/// replicator applies.
 fn filter(
     node: &Node,
     access: &Access,
@@ -229,7 +230,7 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
     let (allowed_addresses, unknown) = Allowed::parse(&said.allowed_addresses);
     for word in unknown {
         // Read again and again.
-        tracing::debug!("[replicator] allowed_addresses: {word} is no network");
+        tracing::debug!("[replicator] allowed_addresses: {word} is not a network");
     }
     // Both ends of all jobs of a user, within what there is for replications; for few jobs what is configured, as long as one job
     // leaves others of the user some.

@@ -1,4 +1,5 @@
-//! CouchDB's request object: what shows, lists, updates, filters and rewrite functions get of an HTTP request.
+//! CouchDB's request object: the argument of shows, lists, updates, filters and rewrite functions
+//! for an HTTP request.
 
 use std::borrow::Cow;
 use std::net::IpAddr;
@@ -17,7 +18,7 @@ use crate::query::{self, Query};
 
 const DISK_FORMAT_VERSION: u32 = 8;
 
-/// What the client said.
+/// The client's part of a request.
 #[derive(Clone, Copy, Debug)]
 pub struct Said<'a> {
     /// In upper case.
@@ -26,7 +27,7 @@ pub struct Said<'a> {
     pub path: &'a str,
     /// The query as sent.
     pub raw_query: Option<&'a str>,
-    /// The path that the client asked for, when a rewrite rule led elsewhere since.
+    /// The path of the client, if a rewrite rule changed it.
     pub requested_path: Option<&'a str>,
     /// The path, split and then decoded.
     pub segments: &'a [Vec<u8>],
@@ -34,15 +35,15 @@ pub struct Said<'a> {
     pub query: &'a Query,
     /// All headers.
     pub headers: &'a HeaderMap,
-    /// Address of whoever is connected.
+    /// Address of the connected client.
     pub peer: Option<IpAddr>,
-    /// Who asks.
+    /// The user.
     pub user: &'a UserCtx,
     /// The body; `None` when the request has none, see [`body_given`].
     pub body: Option<&'a [u8]>,
 }
 
-/// What the database adds.
+/// The database's part of a request object.
 #[derive(Clone, Debug)]
 pub struct Known<'a> {
     /// Name of the database.
@@ -83,17 +84,18 @@ pub fn info_json(info: &Info) -> Value {
     })
 }
 
-/// Whether a request brought a body at all: CouchDB tells functions of an empty one, and says `"undefined"` of none.
+/// Whether a request has a body at all: CouchDB passes an empty one to functions, and `"undefined"`
+/// for none.
 pub fn body_given(headers: &HeaderMap, body: &[u8]) -> bool {
     !body.is_empty()
         || headers.contains_key(CONTENT_LENGTH)
         || headers.contains_key(TRANSFER_ENCODING)
 }
 
-/// The request object of all functions but rewrites: [`request_object`] with what the node knows.
+/// The request object of all functions but rewrites: [`request_object`] with the node's data.
 ///
 /// # Errors
-/// As [`request_object`], and what the database says.
+/// As [`request_object`], and errors of the database.
 pub fn request_json(
     node: &Node,
     said: &Said<'_>,
@@ -110,7 +112,8 @@ pub fn request_json(
     request_object(said, known)
 }
 
-/// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey` or `descending` that is no JSON.
+/// The request object of shows, lists, updates and filters. Refuses a `key`, `startkey`, `endkey`
+/// or `descending` that is not JSON.
 pub fn request_object(said: &Said<'_>, known: Known<'_>) -> Result<Value> {
     let mut object = Map::new();
     object.insert("info".into(), known.info);
@@ -183,7 +186,8 @@ fn query_object(query: &Query) -> Result<Value> {
 /// The session's cookie.
 const SESSION: &str = "AuthSession";
 
-/// Whether a header proves who asks. CouchDB shows these too; but whoever wrote the function would be whoever calls it.
+/// Whether a header authenticates the user. CouchDB shows these too; but the function's author
+/// could then act as its caller.
 fn is_credential(name: &str) -> bool {
     matches!(name, "authorization" | "proxy-authorization")
         || name.starts_with("x-auth-")
@@ -222,7 +226,7 @@ fn without_session(cookies: &str) -> Option<Cow<'static, str>> {
     (!others.is_empty()).then(|| Cow::Owned(others.join("; ")))
 }
 
-/// Whether a cookie is the session's, also for those who take commas for separators.
+/// Whether a cookie is the session's, also for parsers that accept commas as separators.
 fn mentions_session(cookie: &str) -> bool {
     cookie
         .split(',')

@@ -1,10 +1,10 @@
-//! What the configuration means to the parts of a server.
+//! The effect of the configuration on the parts of a server.
 
 use config::Settings;
 use database::{AttachmentOptions, CreateOptions, Databases, ReduceLimit};
 use document::{UuidAlgorithm, UuidFormat};
 
-/// Tells databases what concerns them.
+/// Passes their settings to the databases.
 pub fn tell(settings: &Settings, databases: &Databases) {
     databases.set_partition_limit(settings.couchdb.max_partition_size);
     databases.set_reduce_limit(reduce_limit(&settings.query_server_config));
@@ -21,7 +21,8 @@ pub fn reduce_limit(settings: &config::settings::QueryServerConfig) -> Option<Re
     })
 }
 
-/// How a new database is made, with so many shards or as many as are configured. More replicas than one would all be here.
+/// Properties of a new database, with `q` shards or the configured number. More replicas than one
+/// would all be here.
 pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> CreateOptions {
     let security = auth::DefaultSecurity::from(settings.couchdb.default_security);
     CreateOptions {
@@ -32,7 +33,7 @@ pub fn new_database(settings: &Settings, q: Option<u32>, partitioned: bool) -> C
     }
 }
 
-/// What attachments may be, and how they are stored.
+/// Limits and storage of attachments.
 pub fn attachment_options(settings: &Settings) -> AttachmentOptions {
     let level = settings.attachments.compression_level.min(9) as u32;
     AttachmentOptions {
@@ -42,7 +43,7 @@ pub fn attachment_options(settings: &Settings) -> AttachmentOptions {
     }
 }
 
-/// How ids of documents without one are made.
+/// The algorithm for ids of documents without one.
 pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
     let format = match settings.uuids.format {
         config::settings::UuidFormat::Base16 => UuidFormat::Base16,
@@ -61,7 +62,8 @@ pub fn uuid_algorithm(settings: &Settings) -> UuidAlgorithm {
     }
 }
 
-/// Whether a setting is the same on all nodes of a cluster: who administers it, and what makes it one server to clients.
+/// Whether a setting is the same on all nodes of a cluster: its admins, and everything that makes
+/// it one server to clients.
 pub fn is_shared(section: &str, key: &str) -> bool {
     // The section may be given by its older name.
     let section = config::settings::find(section, key).map_or(section, |setting| setting.section);
@@ -72,8 +74,8 @@ pub fn is_shared(section: &str, key: &str) -> bool {
         )
 }
 
-/// Whether a node takes a setting over from others: one that all share, and none that only this machine's files decide. What another
-/// node sends is not trusted beyond that.
+/// Whether a node accepts a setting from others: one that all nodes share, and that is not decided
+/// by this machine's files alone. Settings from other nodes are not trusted beyond that.
 pub fn may_be_taken_over(section: &str, key: &str) -> bool {
     is_shared(section, key) && !config::settings::is_file_only(section, key)
 }
@@ -85,7 +87,7 @@ pub fn shared_settings(config: &config::Config) -> Vec<(String, String, String)>
         let values = config.section(section).into_iter();
         values.map(move |(key, value)| (section.to_owned(), key, value))
     });
-    // It may be set in the section's older name, which is not looked at where the newer has one.
+    // It may be set in the section's older name, which is not read where the newer has one.
     let secret = config.settings().chttpd_auth.secret.clone();
     let secret = secret.map(|secret| ("chttpd_auth".to_owned(), "secret".to_owned(), secret));
     values

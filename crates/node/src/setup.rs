@@ -12,7 +12,7 @@ use crate::settings::new_database;
 
 /// Databases that a single node has from its first start on.
 pub const SYSTEM_DATABASES: [&str; 3] = ["_users", "_replicator", "_global_changes"];
-/// Those that CouchDB 3.5's set-up asks for when the client names none.
+/// The databases that CouchDB 3.5's set-up creates when the client names none.
 const SETUP_DATABASES: [&str; 2] = ["_users", "_replicator"];
 /// Shards of `_global_changes`: with one, `_db_updates` has the order in which things happened.
 const GLOBAL_CHANGES_Q: u32 = 1;
@@ -20,7 +20,7 @@ const GLOBAL_CHANGES_Q: u32 = 1;
 /// Creates those of the databases that do not exist.
 ///
 /// # Errors
-/// A name that cannot be one, and what the store says.
+/// An invalid name, and errors of the store.
 pub async fn create_missing(node: &Node, names: &[&str]) -> Result<()> {
     for name in names {
         let q = (*name == database::GLOBAL_CHANGES).then_some(GLOBAL_CHANGES_Q);
@@ -44,11 +44,11 @@ pub async fn create_system_databases(node: &Node) -> Result<()> {
     create_missing(node, &SYSTEM_DATABASES).await
 }
 
-/// The state of the set-up in CouchDB's words; `wanted` are the databases that belong to it, those of CouchDB when nobody says
-/// which.
+/// The state of the set-up in CouchDB's words; `wanted` are the databases that belong to it, by
+/// default those of CouchDB.
 ///
 /// # Errors
-/// [`Error::BadRequest`] when `wanted` is no list of names.
+/// [`Error::BadRequest`] when `wanted` is not a list of names.
 pub fn state(node: &Node, wanted: Option<&Value>) -> Result<&'static str> {
     let names = match wanted {
         None => SETUP_DATABASES.to_vec(),
@@ -77,10 +77,11 @@ pub fn state(node: &Node, wanted: Option<&Value>) -> Result<&'static str> {
     })
 }
 
-/// Does what a POST of the wizard asks for.
+/// Executes a POST of the wizard.
 ///
 /// # Errors
-/// [`Error::BadRequest`] in CouchDB's words, [`Error::NoCluster`], and what configuration, users and databases say.
+/// [`Error::BadRequest`] in CouchDB's words, [`Error::NoCluster`], and errors of configuration,
+/// users and databases.
 pub async fn act(node: &Node, setup: &Map<String, Value>) -> Result<()> {
     let action = setup.get("action").and_then(Value::as_str);
     if node.member().is_some() {
@@ -107,7 +108,8 @@ pub async fn act(node: &Node, setup: &Map<String, Value>) -> Result<()> {
     }
 }
 
-/// Nodes come and go by `settee cluster`: what the wizard asks for before is done.
+/// Answers requests of the wizard in a cluster: `settee cluster` adds and removes nodes, so that
+/// its earlier steps are done.
 async fn act_in_cluster(
     node: &Node,
     setup: &Map<String, Value>,
@@ -133,12 +135,12 @@ fn all_exist(node: &Node, names: &[&str]) -> bool {
     names.iter().all(|name| node.databases.get(name).is_ok())
 }
 
-/// CouchDB takes a server for part of a cluster when others can reach it and somebody administers it.
+/// CouchDB regards a server as enabled for a cluster when others can reach it and it has an admin.
 fn is_cluster_enabled(node: &Node) -> bool {
     !is_local(node.settings().chttpd.bind_address) && node.auth.has_admins()
 }
 
-/// Of 127.0.0.0/8 only the address that everybody uses counts, as in CouchDB.
+/// Of 127.0.0.0/8 only the address 127.0.0.1 counts as local, as in CouchDB.
 fn is_local(address: IpAddr) -> bool {
     address == Ipv4Addr::LOCALHOST || address == Ipv6Addr::LOCALHOST
 }
@@ -191,8 +193,8 @@ fn require_admin(node: &Node, setup: &Map<String, Value>) -> Result<()> {
     Err(bad("Cluster setup requires admin account to be configured"))
 }
 
-/// Keeps what the client said of this node. Address and port count from the next start on; an address that was not
-/// named stays, so that nobody opens a server to the network without saying so.
+/// Stores the client's settings of this node. Address and port apply from the next start on; an
+/// address that was not named stays, so that a server is never opened to the network by accident.
 async fn set_up_node(node: &Node, setup: &Map<String, Value>) -> Result<()> {
     let text = |name: &str| setup.get(name).and_then(Value::as_str);
     let port = match setup.get("port") {

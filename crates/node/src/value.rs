@@ -18,7 +18,7 @@ pub fn value_of(json: &[u8]) -> Option<Value> {
 /// A container whose end was not read yet.
 enum Open {
     Array(Vec<Value>),
-    /// Members, and the name of the one that is being read.
+    /// Members, and the name of the current one.
     Object(Map<String, Value>, Option<String>),
 }
 
@@ -69,7 +69,7 @@ fn read_unlimited(json: &[u8]) -> Option<Value> {
     }
 }
 
-/// The string, number or word that `text` begins with, and what is behind it.
+/// The string, number or word at the start of `text`, and the rest.
 fn token(text: &[u8]) -> (&[u8], &[u8]) {
     let end = skip::value(text, 0).unwrap_or(text.len());
     text.split_at(end)

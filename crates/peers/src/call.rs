@@ -121,7 +121,7 @@ pub(crate) struct UntilDropped {
     caller: oneshot::Receiver<()>,
 }
 
-/// Held by who waits for the answer or reads it.
+/// Held while a client waits for the response or reads it.
 pub(crate) struct Waiting(oneshot::Sender<()>);
 
 impl UntilDropped {

@@ -31,7 +31,7 @@ pub(crate) fn cluster_name(cluster: &ClusterId) -> String {
     format!("{}.{SUFFIX}", HEXLOWER.encode(cluster))
 }
 
-/// Whose certificate it is.
+/// The owner of a certificate.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Subject {
     Authority(ClusterId),

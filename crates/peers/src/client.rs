@@ -142,7 +142,12 @@ impl Peers {
         deadline: Duration,
     ) -> Result<Reply, CallError> {
         let calls = self.peers.read().get(&node).map(|peer| peer.calls.clone());
-        let why = || format!("{} is no peer", node_name(&self.identity().cluster(), node));
+        let why = || {
+            format!(
+                "{} is not a peer",
+                node_name(&self.identity().cluster(), node)
+            )
+        };
         let calls = calls.ok_or_else(|| CallError::Unreachable { node, why: why() })?;
         let answer = tokio::time::timeout(deadline, attempt(calls, node, call)).await;
         answer.unwrap_or(Err(CallError::TimedOut {
@@ -172,11 +177,11 @@ async fn attempt(
     sender.ready().await.map_err(|e| unreachable(because(&e)))?;
     let (body, waiting) = UntilDropped::wrap(call.body);
     if !call.path.starts_with('/') {
-        return Err(unreachable(format!("{:?} is no path", call.path)));
+        return Err(unreachable(format!("{:?} is not a path", call.path)));
     }
     let path = format!("/call{}", call.path);
     if path.parse::<http::uri::PathAndQuery>().is_err() {
-        return Err(unreachable(format!("{:?} is no path", call.path)));
+        return Err(unreachable(format!("{:?} is not a path", call.path)));
     }
     let mut request = request(call.method, &path, body);
     *request.headers_mut() = without_connection(call.headers);

@@ -172,7 +172,7 @@ impl<H: Handler> Connection<H> {
 }
 
 fn no_member(node: NodeId) -> Refusal {
-    let text = format!("node {node} is no member of this cluster");
+    let text = format!("node {node} is not a member of this cluster");
     Refusal::new(StatusCode::FORBIDDEN, text)
 }
 

@@ -15,7 +15,7 @@ pub enum IdentityError {
         /// The system's error.
         source: std::io::Error,
     },
-    /// Text or bytes that are not what they should be.
+    /// Invalid text or bytes.
     #[error("{what}: {why}")]
     Malformed {
         /// The thing that was read.

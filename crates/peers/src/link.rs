@@ -78,7 +78,7 @@ pub(crate) async fn keep(shared: Arc<Shared>, node: NodeId, addresses: Vec<Strin
     }
 }
 
-/// Resolves to what ended the connection.
+/// Resolves to the reason for the end of the connection.
 async fn use_it(mut connected: Connected, lane: &Lane, options: &Options) -> String {
     let line = connected.raw.line.clone();
     let work = async {

@@ -126,7 +126,7 @@ impl Drop for Entered {
 }
 
 impl NodeEntry {
-    /// Whose turn it is among the connections of a process.
+    /// The current turn among the connections of a process.
     pub fn turn(&self, instance: u64) -> Arc<Turn> {
         let mut turns = self.turns.lock();
         if let Some((_, turn)) = turns.iter().find(|(i, _)| *i == instance) {

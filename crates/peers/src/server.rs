@@ -29,8 +29,8 @@ use crate::{Call, IdentityError, JoinRequest, NodeId, Peers, Refusal, Reply, tls
 /// Connections that are not secured yet, and those of one address.
 const HANDSHAKES_MAX: usize = 256;
 const HANDSHAKES_OF_ADDRESS_MAX: usize = 32;
-/// Maximum number of nodes that join at a time, not counting those that have yet to send their
-/// request.
+/// Maximum number of nodes that join at a time, not counting those that have not sent their request
+/// yet.
 const JOINS_MAX: usize = 4;
 /// Connections without a certificate, and those of one address.
 const JOINERS_MAX: usize = 64;
@@ -168,8 +168,8 @@ fn shared_by_addresses(places: usize, of_one: usize) -> Arc<Queue> {
     })
 }
 
-/// Whose share a connection counts for: of IPv6 a network, as one host has as many addresses as it
-/// likes.
+/// The owner of a connection's share: of IPv6 a network, since one host can have many addresses of
+/// it.
 fn sharer(address: IpAddr) -> Arc<str> {
     match address.to_canonical() {
         IpAddr::V4(address) => address.to_string().into(),

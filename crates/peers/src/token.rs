@@ -45,7 +45,7 @@ impl fmt::Debug for Secret {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum TokenError {
     /// The text is invalid, or incomplete.
-    #[error("this is no token, or not all of it: copy the whole line")]
+    #[error("this is not a complete token: copy the whole line")]
     Malformed,
     /// A token of a later version.
     #[error("the token is of version {0}, which this program does not know: update it")]

@@ -1,4 +1,4 @@
-//! Whose function this thread runs: a name of the thread's samples.
+//! The function that this thread runs: a name in the thread's samples.
 
 use std::cell::Cell;
 use std::ptr;

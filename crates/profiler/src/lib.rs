@@ -38,19 +38,19 @@ pub use symbols::Symbols;
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     /// One at a time.
-    #[error("a profile is being made")]
+    #[error("another profile is being recorded")]
     Busy,
     /// The system gives no timers.
     #[error("threads cannot be sampled: {0}")]
     Timers(std::io::Error),
     /// The text is not a profile.
-    #[error("line {line} is no folded stack: stack, space, number")]
+    #[error("line {line} is not a folded stack: stack, space, number")]
     Folded {
         /// Starts at 1.
         line: usize,
     },
     /// There is nothing to draw.
-    #[error("there are no samples: nothing took processor time")]
+    #[error("there are no samples: no thread used processor time")]
     Empty,
     /// A graph could not be drawn.
     #[error("the flame graph cannot be drawn: {0}")]

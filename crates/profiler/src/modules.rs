@@ -34,7 +34,7 @@ pub(crate) struct Modules {
 }
 
 impl Modules {
-    /// Reads what is mapped now. Modules keep their numbers.
+    /// Reads the present mappings. Modules keep their numbers.
     pub fn read(&mut self) {
         if let Some(known) = remembered::get() {
             self.take(&known.maps, &known.program);

@@ -23,7 +23,7 @@ pub(crate) struct Remembered {
 /// threads, maps no more code, and will not be allowed to open files.
 ///
 /// # Errors
-/// Those of the kernel.
+/// Errors of the kernel.
 pub fn remember() -> io::Result<()> {
     sampler::find_memory();
     let threads = threads()?.into_iter();

@@ -83,7 +83,7 @@ impl Probe {
             .then(|| (word >> ((at & 4) * 8)) as u32)
     }
 
-    /// Forgets what it has copied.
+    /// Discards the copied parts.
     fn forget(&mut self) {
         self.len = 0;
     }

@@ -44,7 +44,7 @@ struct ModuleSymbols {
     kernel: BTreeSet<u64>,
 }
 
-/// Gives names to what samples saw.
+/// Finds the names of samples' addresses.
 #[derive(Default)]
 pub struct Symbols {
     known: HashMap<Module, ModuleSymbols>,
@@ -314,7 +314,7 @@ fn readable(symbol: &str) -> String {
     name.replace(';', " ")
 }
 
-/// Leaves out what is in angle brackets, but for `<Type as Trait>` at the start, of which the types
+/// Removes angle brackets and their contents, except `<Type as Trait>` at the start, whose types
 /// are named without their paths.
 fn without_arguments(name: &str) -> String {
     let mut out = String::with_capacity(name.len());

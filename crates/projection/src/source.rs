@@ -30,7 +30,7 @@ const BRACKETS_MAX: usize = 100;
 const STACK_PER_BYTE: usize = 4 << 10;
 const STACK_MIN: usize = 1 << 20;
 
-/// Runs `work` on a thread whose stack no source of this length can overflow. Only what is used of
+/// Runs `work` on a thread whose stack no source of this length can overflow. Only the used part of
 /// a stack takes memory.
 pub(crate) fn on_large_stack<T: Send>(
     source_len: usize,

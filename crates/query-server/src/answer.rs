@@ -1,4 +1,4 @@
-//! Answers of a query server.
+//! Responses of a query server.
 
 use document::DocError;
 
@@ -26,7 +26,7 @@ pub(crate) enum Answer {
     Unauthorized(String),
 }
 
-/// Why a line is no answer.
+/// The reason why a line is not a response.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Unreadable {
     /// Not JSON at all: user code prints, or the server is broken.
@@ -207,7 +207,7 @@ impl Iterator for Ranges<'_> {
     }
 }
 
-/// Returns the elements of a normal array; none of anything else.
+/// Returns the elements of a normal array; empty for other values.
 pub(crate) fn elements(text: &[u8]) -> Vec<&[u8]> {
     ranges(text, 0)
         .into_iter()

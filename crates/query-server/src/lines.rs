@@ -62,14 +62,14 @@ impl Lines {
         self.bytes.len() - self.start
     }
 
-    /// Takes all that is left, which is a line whose end never came.
+    /// Returns the rest, which is an incomplete line.
     pub fn rest(&mut self) -> Option<&[u8]> {
         let start = std::mem::replace(&mut self.start, self.bytes.len());
         self.searched = self.start;
         (start < self.bytes.len()).then(|| &self.bytes[start..])
     }
 
-    /// Gives memory of taken lines back.
+    /// Frees the memory of taken lines.
     pub fn trim(&mut self) {
         self.bytes.drain(..self.start);
         self.searched -= self.start;

@@ -13,7 +13,7 @@ use crate::process::{Process, Taught};
 use crate::settings::Settings;
 use crate::starter::Request;
 
-/// A process that was used within this time is left to its user as long as another can be started.
+/// A process that was used within this time is kept for its user as long as another can be started.
 const STILL_WANTED: Duration = Duration::from_secs(1);
 
 pub(crate) struct Pool {
@@ -31,7 +31,7 @@ struct State {
 struct Language {
     /// Existing processes, and those that callers may start.
     count: usize,
-    /// Those of them that are being ended because they are not needed.
+    /// Those of them that are ending because they are not needed.
     ending: usize,
     /// The longest unused first.
     idle: Vec<Idle>,
@@ -266,7 +266,7 @@ impl Pool {
         }
     }
 
-    /// Ends processes that were idle for too long. Gives when the next will have been.
+    /// Ends processes that were idle for too long. Returns the time of the next check.
     pub fn end_idle(&self) -> Option<Instant> {
         let mut ended = Vec::new();
         let mut next = None::<Instant>;
@@ -311,7 +311,7 @@ impl State {
 }
 
 impl Language {
-    /// Returns what is available immediately: nothing while others wait.
+    /// Returns an immediately available process: none while others wait.
     fn turn(&mut self, settings: &Settings, rank: impl Fn(&Taught) -> u8) -> Option<Turn> {
         if !self.waiting.is_empty() {
             return None;

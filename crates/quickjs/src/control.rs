@@ -30,7 +30,7 @@ pub(crate) struct Control {
     pub emitting: Cell<bool>,
     /// There while the heap is entered.
     host: Cell<Option<NonNull<dyn Host>>>,
-    /// State of `Math.random` of heaps that are taken back to what they were.
+    /// State of `Math.random` of heaps that are rewound.
     pub random: Cell<u64>,
 }
 

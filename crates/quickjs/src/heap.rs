@@ -26,7 +26,7 @@ unsafe impl Send for Heap {}
 /// The next context's id. Those of all heaps differ, so that a context of another heap is noticed.
 static NEXT_CONTEXT: AtomicU64 = AtomicU64::new(1);
 
-/// A context of a heap: globals of its own. Those that are not closed end with their heap.
+/// A context of a heap, with its own globals. Contexts that are not closed end with their heap.
 #[derive(Debug)]
 pub struct Context(u64);
 

@@ -187,7 +187,7 @@ pub(crate) unsafe fn define_random(ctx: *mut qjs::JSContext) -> Result<(), Faile
     }
 }
 
-/// Xorshift64*, which is as good as what it replaces.
+/// Xorshift64*, which is as good as QuickJS's own generator.
 unsafe extern "C" fn random(
     ctx: *mut qjs::JSContext,
     _this: qjs::JSValue,

@@ -25,7 +25,7 @@ pub struct RewindingHeap {
 unsafe impl Send for RewindingHeap {}
 
 impl Heap {
-    /// Remembers what is in the heap now.
+    /// Records the present contents of the heap.
     pub fn rewinding(self) -> RewindingHeap {
         for (_, realm) in &self.realms {
             // SAFETY: the heap is not entered: nothing runs, and nothing is being built.
@@ -47,7 +47,7 @@ impl Heap {
 }
 
 impl RewindingHeap {
-    /// Makes the heap what it was, but for limits that were hit: those stay hit.
+    /// Restores the recorded contents of the heap. Limits that were hit stay hit.
     pub fn rewind(&mut self) {
         let control = self.heap.runtime.control();
         for ((_, realm), kept) in self.heap.realms.iter().zip(&self.kept) {

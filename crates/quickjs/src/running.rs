@@ -99,7 +99,8 @@ fn text(atom: u32, atoms: usize, probe: &mut Probe, to: &mut [u8; NAME_MAX]) -> 
         for (n, to) in to.iter_mut().take(len).enumerate() {
             let at = string.wrapping_add(TEXT).wrapping_add(n);
             let byte = (probe.word(at & !7)? >> ((at & 7) * 8)) as u8;
-            // Characters are Latin-1. What is not ASCII, and what would divide names, is not shown.
+            // Characters are Latin-1. Characters other than ASCII, and those that separate names,
+            // are not shown.
             *to = if byte.is_ascii_graphic() { byte } else { b'?' };
         }
         Some(len)

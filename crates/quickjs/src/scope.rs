@@ -150,7 +150,7 @@ impl<'js> Scope<'js> {
     /// cannot grow.
     ///
     /// # Errors
-    /// Those of [`Scope::value`], for the part that is built immediately. For the rest, accessing
+    /// Errors of [`Scope::value`], for the part that is built immediately. For the rest, accessing
     /// it throws.
     pub fn document(&self, json: &[u8], form: Form) -> Result<Value<'js>, BuildError> {
         if u32::try_from(json.len()).is_err() {
@@ -339,7 +339,7 @@ impl<'js> Scope<'js> {
     /// [`Limits::emit_bytes_max`](crate::Limits::emit_bytes_max) or little more.
     ///
     /// # Errors
-    /// As of [`Scope::write`].
+    /// Errors of [`Scope::write`].
     pub fn json(&self, value: &Value<'js>) -> Result<Vec<u8>, Failed> {
         let mut out = Vec::new();
         let end = self.realm.control().limits.emit_bytes_max;

@@ -5,7 +5,7 @@
 
 use rquickjs_sys as qjs;
 
-/// Slots for what is known of shapes.
+/// Slots for known shapes.
 const SLOTS: usize = 8192;
 /// Maximum number of shapes kept; beyond, all are dropped, and those in use return.
 const KEPT_MAX: usize = 2048;

@@ -70,7 +70,7 @@ impl Writer<'_> {
         place: Place,
         depth: usize,
     ) -> Result<bool, Failed> {
-        // SAFETY: see `write`. What is read of a value fits its tag.
+        // SAFETY: see `write`. The parts of a value that are read fit its tag.
         unsafe {
             match qjs::JS_VALUE_GET_NORM_TAG(value) {
                 qjs::JS_TAG_INT => self.integer(qjs::JS_VALUE_GET_INT(value)),

@@ -33,7 +33,7 @@ impl<'js> Value<'js> {
         self.raw
     }
 
-    /// Gives the reference away.
+    /// Transfers the ownership of the reference.
     #[inline]
     pub(crate) fn into_raw(self) -> qjs::JSValue {
         let raw = self.raw;

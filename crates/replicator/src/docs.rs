@@ -308,7 +308,7 @@ impl Docs {
             entry.failures = 0;
             entry.info = Value::Null;
             entry.changed = SystemTime::now();
-            // Who wrote the document is told in it.
+            // The author of the document finds the error in it.
             let _awaited = (self.scheduler).add(&id, replication.clone(), not_before, selection);
             old
         })?;

@@ -16,7 +16,7 @@ pub enum Error {
         "the ids and selectors of replications leave no room for this one ([memory] replications)"
     )]
     NoRoom,
-    /// What describes the replication is wrong: the reason.
+    /// The description of the replication is invalid: the reason.
     #[error("{0}")]
     BadRequest(String),
     /// `source` or `target` is not a valid address: the reason.

@@ -50,7 +50,7 @@ pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>)
     if replication.winning_revs_only {
         parts.push(binary("winning_revs_only"));
     }
-    // What is copied from another place is another replication, with checkpoints of its own.
+    // A replication that starts elsewhere is another replication, with its own checkpoints.
     if let Some(since) = &replication.since_seq {
         parts.push(json(since));
     }
@@ -61,7 +61,7 @@ pub fn base_id(replication: &Replication, uuid: &str, filter_code: Option<&str>)
 
 fn endpoint(endpoint: &Endpoint) -> Vec<u8> {
     match endpoint {
-        // CouchDB 3 has no such form; this is the one of 2.x.
+        // CouchDB 3 has no such form; this is that of 2.x.
         Endpoint::Local(name) => tuple(&[atom("local"), binary(name)]),
         Endpoint::Remote(remote) => remote_endpoint(remote),
     }

@@ -40,7 +40,7 @@ const PENDING_EVERY_HTTP: Duration = Duration::from_secs(5);
 /// The result of a run.
 #[derive(Clone, Debug, PartialEq)]
 pub enum Ended {
-    /// Everything is copied: the members of `_replicate`'s response besides `ok`.
+    /// Everything was copied: the members of `_replicate`'s response besides `ok`.
     Completed(Map<String, Value>),
     /// It was stopped.
     Stopped,

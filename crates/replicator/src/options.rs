@@ -49,7 +49,7 @@ pub enum Selection {
         /// `query_params`: further parameters of the feed's query.
         params: Map<String, Value>,
     },
-    /// Those that a Mango selector matches.
+    /// Documents that match a Mango selector.
     Selector(Arc<Map<String, Value>>),
 }
 

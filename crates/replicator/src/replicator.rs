@@ -135,7 +135,7 @@ impl Replicator {
         }
     }
 
-    /// What the ids and selectors of all jobs take, and the most that they took, in bytes.
+    /// Memory of the ids and selectors of all jobs, now and at most, in bytes.
     pub fn selection_bytes(&self) -> (u64, u64) {
         self.scheduler.selection_bytes()
     }
@@ -170,7 +170,7 @@ impl Replicator {
     /// Returns the ids of a database's replication documents, in order.
     ///
     /// # Errors
-    /// Those of the listing.
+    /// Errors of the listing.
     pub fn doc_ids(&self, db: &str) -> Result<Vec<String>, Error> {
         let db = self.databases.get(db)?;
         let mut rows = db.rows(RowsQuery {
@@ -206,7 +206,7 @@ impl Replicator {
     /// Returns the `_scheduler/docs` entry of a document; `None` if it does not exist.
     ///
     /// # Errors
-    /// Those of the read.
+    /// Errors of the read.
     pub fn doc(&self, db: &str, id: &str) -> Result<Option<Value>, Error> {
         let at = DocRef {
             db: db.to_owned(),

@@ -5,7 +5,7 @@
 use bytes::{Bytes, BytesMut};
 use document::json::skip::StringEnd;
 
-/// Longest row, in bytes: what is longer is no row. Documents are shorter, and their attachments are read apart.
+/// Longest row, in bytes. Documents are shorter, and their attachments are read separately.
 pub const ROW_BYTES_MAX: usize = 64 << 20;
 /// Longest text around the rows, in bytes.
 const ENVELOPE_BYTES_MAX: usize = 1 << 20;

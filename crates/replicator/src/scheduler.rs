@@ -211,10 +211,10 @@ impl Scheduler {
         jobs.values().filter(own).count()
     }
 
-    /// Takes room for the ids or the selector of a job that is to be added.
+    /// Takes memory for the ids or the selector of a new job.
     ///
     /// # Errors
-    /// Those of [`Selections::take`].
+    /// Errors of [`Selections::take`].
     pub fn room_for(&self, replication: &Replication) -> Result<Option<Held>, Error> {
         let settings = self.environment.settings();
         let is_admin = match (&replication.doc, &replication.owner) {
@@ -226,12 +226,12 @@ impl Scheduler {
         (self.selections).take(replication, is_admin, settings.selection_bytes_max)
     }
 
-    /// What the ids and selectors of all jobs take, and the most that they took, in bytes.
+    /// Memory of the ids and selectors of all jobs, now and at most, in bytes.
     pub fn selection_bytes(&self) -> (u64, u64) {
         self.selections.used_bytes()
     }
 
-    /// Adds a job, or lets the same one run on. `not_before` keeps it from starting at once.
+    /// Adds a job, or lets the same one continue. `not_before` delays its start.
     pub fn add(
         &self,
         id: &str,
@@ -248,7 +248,7 @@ impl Scheduler {
             after = jobs.remove(id).and_then(|old| old.retire());
         }
         let job = Entry::new(replication, not_before, after, selection);
-        // Before it may start: it may end before anybody could look for it.
+        // Subscribed before it may start: it could end before that.
         let awaited = Awaited(job.outcome.subscribe());
         jobs.insert(id.to_owned(), job);
         drop(jobs);

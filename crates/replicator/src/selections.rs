@@ -1,4 +1,5 @@
-//! Memory of what jobs select documents by: their ids and selectors, from when a job is added until it is gone.
+//! Memory of the jobs' selections: their ids and selectors, from when a job is added until it is
+//! gone.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -11,12 +12,12 @@ use crate::options::{Replication, Selection};
 
 /// Selections up to this many bytes take no room.
 const FREE_BYTES: u64 = 16 << 10;
-/// A compiled selector takes up to so many times what its JSON takes in memory.
+/// A compiled selector takes up to 4 times the memory of its JSON.
 const COMPILED_FACTOR: u64 = 4;
-/// What a string or a member of an object takes besides its text, about, in bytes.
+/// Memory of a string or a member of an object without its text, about, in bytes.
 const ALLOCATION_BYTES: u64 = 48;
 
-/// What the selections of all jobs take.
+/// Memory of the selections of all jobs.
 #[derive(Debug, Default)]
 pub struct Selections(Mutex<State>);
 
@@ -43,10 +44,12 @@ impl Selections {
         (state.used, state.peak)
     }
 
-    /// Takes room for the selection of a job, of `budget_bytes` that there are for all. A user gets as much as stays free.
+    /// Takes memory for the selection of a job, out of `budget_bytes` for all jobs. A user gets at
+    /// most as much as stays free.
     ///
     /// # Errors
-    /// [`Error::LargeSelection`] when it is more than a user can get, [`Error::NoRoom`] when there is none now.
+    /// [`Error::LargeSelection`] when it is more than a user can get, [`Error::NoRoom`] when there
+    /// is too little now.
     pub fn take(
         self: &Arc<Self>,
         replication: &Replication,
@@ -109,7 +112,8 @@ impl Drop for Held {
     }
 }
 
-/// Memory that a selection takes while its job runs, about, in bytes: as it is held, and as the filter of a feed.
+/// Memory of a selection while its job runs, about, in bytes: as stored, and as the filter of a
+/// feed.
 fn memory_bytes(selection: &Selection) -> u64 {
     match selection {
         Selection::All => 0,

@@ -13,7 +13,7 @@ pub struct Settings {
     pub max_jobs_per_user: usize,
     /// Memory for the ids and selectors of all jobs, in bytes.
     pub selection_bytes_max: u64,
-    /// So many jobs give way to waiting ones at one `interval`.
+    /// Most jobs that are stopped for waiting ones at one `interval`.
     pub max_churn: usize,
     /// Maximum number of events kept of a job.
     pub max_history: usize,

@@ -3,7 +3,7 @@
 /// Declares the classes with their names.
 macro_rules! classes {
     ($($(#[$doc:meta])* $class:ident $name:literal,)*) => {
-        /// What a request is about. There are few classes, so that metrics have few labels.
+        /// The subject of a request. There are few classes, so that metrics have few labels.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash)]
         #[repr(u8)]
         pub enum Class { $($(#[$doc])* $class,)* }

@@ -1,6 +1,7 @@
-//! The route table: every path that the server knows, with its methods, who may use it, how a cluster treats it, and how metrics
-//! count it, and what the OpenAPI description says. [`find`] matches a path once; everything that depends on the path is a property of the [`Row`] or the [`Route`]
-//! that it returns.
+//! The route table: every path that the server knows, with its methods, who may use it, how a
+//! cluster treats it, its class in metrics, and its OpenAPI description. [`find`] matches a path
+//! once; everything that depends on the path is a property of the [`Row`] or the [`Route`] that it
+//! returns.
 
 mod captures;
 mod class;

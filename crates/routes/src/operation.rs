@@ -1,4 +1,4 @@
-//! What clients are told of a route: its operations, as the OpenAPI description lists them.
+//! Documentation of a route for clients: its operations, as the OpenAPI description lists them.
 
 use crate::parameters::Group;
 use crate::who::Who;
@@ -15,7 +15,7 @@ pub struct Operation {
     pub method: &'static str,
     /// A sentence that begins with a verb.
     pub summary: &'static str,
-    /// Who may use it, where the handler checks more than the row says.
+    /// The users with access, where the handler is stricter than the row.
     pub who: Option<Who>,
     /// Parameters of the query.
     pub query: &'static [&'static Group],

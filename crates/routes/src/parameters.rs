@@ -11,7 +11,7 @@ pub enum Kind {
     Text,
     /// A value in JSON.
     Json,
-    /// One of these words.
+    /// One of the given words.
     Word(&'static [&'static str]),
 }
 
@@ -22,7 +22,7 @@ pub struct Parameter {
     pub name: &'static str,
     /// The kind of its value.
     pub kind: Kind,
-    /// What it does.
+    /// Its effect.
     pub about: &'static str,
 }
 
@@ -77,7 +77,7 @@ groups! {
     ]
     IDS "ids" [number("count", "How many ids; 1 by default.")]
     SESSION "session" [
-        flag("basic", "Answers 401 with a challenge for Basic authentication when nobody has logged in."),
+        flag("basic", "Answers 401 with a challenge for Basic authentication without a login."),
     ]
     NEXT "next" [text("next", "Redirects to this path afterwards.")]
     NAMES "names" [
@@ -87,8 +87,8 @@ groups! {
         flag("descending", "Lists in reverse order."),
     ]
     CREATE "create" [
-        number("q", "How many shards; at least 1."),
-        number("n", "How many replicas; accepted for compatibility."),
+        number("q", "Number of shards; at least 1."),
+        number("n", "Number of replicas; accepted for compatibility."),
         flag("partitioned", "Whether ids begin with the name of a partition."),
         text("placement", "Replicas by zone, `zone:n`; accepted for compatibility."),
         word("engine", &["couch"], "The storage engine; accepted for compatibility."),
@@ -98,7 +98,7 @@ groups! {
         flag("revs", "Adds the ids of the revision's ancestors."),
         flag("revs_info", "Adds the ancestors, and whether each is available."),
         text("open_revs", "`all`, or a JSON array of revisions: returns several revisions."),
-        flag("latest", "Reads the leaves that descend from the revisions asked for."),
+        flag("latest", "Reads the leaves that descend from the requested revisions."),
         flag("conflicts", "Adds the conflicting revisions."),
         flag("deleted_conflicts", "Adds the deleted conflicting revisions."),
         flag("local_seq", "Adds the sequence of the last change."),
@@ -111,7 +111,7 @@ groups! {
     BATCH "batch" [word("batch", &["ok"], "Answers 202 before the document is on disk.")]
     WRITE "write" [
         text("rev", "The revision that is edited, when the body has no `_rev`."),
-        flag("new_edits", "`false` stores the revision as it is, as replication does."),
+        flag("new_edits", "`false` stores the revision unchanged, as replication does."),
         word("batch", &["ok"], "Answers 202 before the document is on disk."),
     ]
     FULL "full" [
@@ -155,11 +155,11 @@ groups! {
         text("view", "The view of the filter `_view`: `ddoc/name`."),
         json("doc_ids", "The ids of the filter `_doc_ids`."),
         word("style", &["main_only", "all_docs"], "Whether all leaves of a document are returned."),
-        number("seq_interval", "Returns a sequence in every so many rows."),
+        number("seq_interval", "Returns a sequence only in every Nth row."),
     ]
     BULK_GET "bulk_get" [
         flag("revs", "Adds the ids of the revisions' ancestors."),
-        flag("latest", "Reads the leaves that descend from the revisions asked for."),
+        flag("latest", "Reads the leaves that descend from the requested revisions."),
         flag("attachments", "Adds the content of the attachments."),
         flag("att_encoding_info", "Adds how attachments are stored."),
     ]
@@ -173,7 +173,7 @@ groups! {
         json("ranges", "Ranges of numeric fields that are counted."),
     ]
     NOUVEAU "nouveau" [
-        number("top_n", "How many values `counts` returns at most."),
+        number("top_n", "Most values that `counts` returns."),
         flag("update", "Whether the index is updated first; `true` by default."),
         text("locale", "The locale of numbers in the query."),
     ]
@@ -188,7 +188,7 @@ groups! {
         json("highlight_fields", "Fields of which excerpts are returned."),
         text("highlight_pre_tag", "Text before a highlighted word."),
         text("highlight_post_tag", "Text after a highlighted word."),
-        number("highlight_number", "How many excerpts of a field."),
+        number("highlight_number", "Number of excerpts per field."),
         number("highlight_size", "The length of an excerpt, in characters."),
     ]
     ANALYZE "analyze" [
@@ -197,16 +197,16 @@ groups! {
     ]
     INFO "info" [flag("projections", "Adds the layout of stored projections.")]
     PERSIST "persist" [flag("persist", "`false` does not write the value to the file.")]
-    SIZE "size" [number("size", "How many spaces; 100 by default.")]
+    SIZE "size" [number("size", "Number of spaces; 100 by default.")]
     PROFILE "profile" [
         number("seconds", "How long to sample."),
-        number("hz", "How many samples a second."),
+        number("hz", "Samples per second."),
         word("of", &["cpu", "waits"], "Whether the time on processors is sampled, or the time of requests by the clock."),
         word("format", &["svg", "folded", "pprof"], "The format of the answer; `svg` by default."),
     ]
 }
 
-/// Parameters of paths, with what they stand for.
+/// Parameters of paths, with their meanings.
 pub static PATH_PARAMETERS: &[(&str, &str)] = &[
     ("attname", "The name of an attachment. It may have slashes."),
     ("db", "The name of a database."),

@@ -1,4 +1,4 @@
-//! What a path names, as handlers take it.
+//! The meaning of a path, parsed for handlers.
 
 /// A matched path.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -14,7 +14,7 @@ pub enum Route {
 pub enum ServerRoute {
     /// `/`
     Welcome,
-    /// `/favicon.ico`, which browsers ask for.
+    /// `/favicon.ico`, which browsers request.
     Favicon,
     /// `/_up`
     Up,
@@ -167,7 +167,7 @@ pub enum DatabaseRoute {
     Design(String, DesignRoute),
     /// `_all_docs`, `_design_docs`, `_local_docs`
     Listing(ListingKind),
-    /// The same with `/queries`.
+    /// A listing's `/queries`: several queries in one request.
     ListingQueries(ListingKind),
     /// `_partition` without a name.
     NoPartition,

@@ -25,7 +25,7 @@ pub enum Cluster {
     },
 }
 
-/// What rewrite rules and functions may do with a route.
+/// The use that rewrite rules and functions may make of a route.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrites {
     /// All that the client may do.
@@ -54,7 +54,7 @@ pub struct Row {
     pub path: &'static str,
     /// The methods, separated by commas, as CouchDB lists them in a 405 answer. `*`: the handler decides.
     pub methods: &'static str,
-    /// Who may read, and who may use the other methods.
+    /// The users who may read, and those who may use the other methods.
     pub who: [Who; 2],
     /// The class of requests that read, and of those with other methods.
     pub class: [Class; 2],
@@ -66,11 +66,11 @@ pub struct Row {
     pub has_feeds: bool,
     /// How a node of a cluster answers.
     pub cluster: Cluster,
-    /// What rewrites may do with it.
+    /// The use that rewrites may make of it.
     pub rewrites: Rewrites,
     /// The kind of the body.
     pub body: BodyClass,
-    /// What clients are told of it. The API page of the manual has the same routes, which a test compares.
+    /// Its operations, for clients. A test compares them with the API page of the manual.
     pub operations: &'static [Operation],
     /// Builds the route from the captured segments.
     pub(crate) route: fn(&Captures<'_>) -> Route,
@@ -159,7 +159,7 @@ impl Row {
         }
     }
 
-    /// Who may use the methods that do not only read.
+    /// Sets the users who may use the methods that do not only read.
     pub(crate) const fn changed_by(self, who: Who) -> Row {
         Row {
             who: [self.who[0], who],

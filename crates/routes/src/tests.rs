@@ -229,7 +229,7 @@ fn what_is_documented_has_its_methods_and_names() {
     assert!(PATH_PARAMETERS.is_sorted());
 }
 
-/// One row is all that the server has to know of a new path.
+/// A new path needs only this row.
 static MADE_UP: Row = Row::database("POST", "/{db}/_made_up/{docid}", Class::Find, |c| {
     Route::Database(c.text("db"), DatabaseRoute::Document(c.text("docid")))
 })

@@ -12,11 +12,12 @@ use crate::table::{UNKNOWN, rows};
 pub struct Found {
     /// The properties of the path.
     pub row: &'static Row,
-    /// What it names.
+    /// The route of this path.
     pub route: Route,
 }
 
-/// Finds what the decoded segments of a path name. Where several rows have the path, the method decides.
+/// Finds the route of a path's decoded segments. Where several rows have the path, the method
+/// decides.
 pub fn find(method: &str, segments: &[Vec<u8>]) -> Found {
     find_in(&TREE, method, segments)
 }
@@ -60,7 +61,7 @@ impl Node {
         tree
     }
 
-    /// Finds what a path names, as [`find`] does in the tree of all rows.
+    /// Finds the route of a path, as [`find`] does in the tree of all rows.
     #[cfg(test)]
     pub(crate) fn find(&self, method: &str, segments: &[Vec<u8>]) -> Found {
         find_in(self, method, segments)

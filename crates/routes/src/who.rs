@@ -1,11 +1,12 @@
 //! Permissions of routes.
 
-/// Who may use a route. What depends on the document, such as the rules of `_users`, is checked where it is read or written.
+/// The users who may use a route. Rights that depend on the document, such as the rules of
+/// `_users`, are checked where it is read or written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Who {
-    /// Everybody.
+    /// All clients.
     Anyone,
-    /// Everybody, or server admins only: `[chttpd] admin_only_all_dbs`.
+    /// All clients, or server admins only: `[chttpd] admin_only_all_dbs`.
     AllDbs,
     /// Users who have logged in.
     User,

@@ -57,7 +57,7 @@ impl Explanation {
 /// answer, so that the scores agree.
 ///
 /// # Errors
-/// Those of a search. It is charged to the search's effort.
+/// Errors of a search. It is charged to the search's effort.
 pub fn explain(
     readers: &[impl Borrow<Reader>],
     request: &Request,

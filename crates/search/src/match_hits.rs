@@ -32,7 +32,7 @@ pub(crate) fn places_of(hits: &[Hit]) -> Places {
 /// Returns for each hit whether it matches a query. `readers` are those of the answer.
 ///
 /// # Errors
-/// Those of a search. It is charged to the search's effort.
+/// Errors of a search. It is charged to the search's effort.
 pub fn match_hits(
     readers: &[impl Borrow<Reader>],
     (query, similarity): (&Query, Similarity),

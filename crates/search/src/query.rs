@@ -141,7 +141,7 @@ pub enum Interval {
     Ordered(Vec<Interval>),
     /// These, in any order.
     Unordered(Vec<Interval>),
-    /// One of these.
+    /// Any of these.
     Or(Vec<Interval>),
     /// No wider than this number of tokens.
     MaxWidth(u32, Box<Interval>),

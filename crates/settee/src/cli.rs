@@ -1,4 +1,4 @@
-//! What can be said on the command line.
+//! The command line.
 
 mod backup;
 
@@ -54,36 +54,36 @@ pub enum Command {
     Backup(BackupOptions),
     /// Make a data directory from a backup
     Restore(RestoreOptions),
-    /// Say whether a store is sound, while no server has it open
+    /// Check whether a store is intact, while no server has it open
     Check(StoreCheckOptions),
-    /// Save what can be read of a damaged store into a new data directory
+    /// Rescue the readable data of a damaged store into a new data directory
     Repair(RepairOptions),
-    /// Bring everything of a CouchDB to a Settee
+    /// Migrate all data and settings of a CouchDB to a Settee
     Migrate(MigrateOptions),
-    /// Make several servers one: begin a cluster, join one, see how it is
+    /// Run several servers as a cluster: start one, join one, show its state
     #[command(subcommand)]
     Cluster(ClusterCommand),
-    /// Show what a server does now: requests, threads, databases, views, tasks, memory
+    /// Show live activity: requests, threads, databases, views, tasks, memory
     Top(TopOptions),
-    /// Show where a server's time goes: a flame graph of what its threads and users' functions do
+    /// Record a flame graph of the server's threads and users' functions
     Profile(ProfileOptions),
-    /// Say what is wrong with a server, by what that shows, and what to do about it
+    /// Check a server's health, and suggest remedies
     Doctor(DoctorOptions),
     /// Print alert rules for Prometheus, or a dashboard for Grafana
     Monitoring {
-        /// What to print
+        /// The text to print
         what: Monitoring,
     },
-    /// Say by the exit status whether a server answers, as containers are asked
+    /// Report by the exit status whether a server answers, for health checks of containers
     Healthcheck(HealthcheckOptions),
-    /// Print what completes this program's command lines in a shell
+    /// Print the completion script for a shell
     Completions {
         /// The shell
         shell: clap_complete::Shell,
     },
     /// Write manual pages into a directory, one for each command
     Man {
-        /// The directory; made when absent
+        /// The directory; created when absent
         directory: PathBuf,
     },
     /// Run functions of design documents for a server; started by it
@@ -106,29 +106,29 @@ pub struct DoctorOptions {
     /// Print JSON for machines
     #[arg(long)]
     pub json: bool,
-    /// Print warnings and errors only; nothing when there are none
+    /// Print warnings and errors only; nothing without any
     #[arg(long, conflicts_with = "json")]
     pub quiet: bool,
 }
 
-const DOCTOR_HELP: &str = "Nothing is changed. Exit status: 0 no warnings, 1 warnings, 2 errors (or a wrong command line), 3 the \
-server could not be asked.";
+const DOCTOR_HELP: &str = "Changes nothing. Exit status: 0 no warnings, 1 warnings, 2 errors (or a wrong command line), 3 the \
+server could not be reached.";
 
 #[derive(Args)]
 #[command(after_help = HEALTHCHECK_HELP)]
 pub struct HealthcheckOptions {
-    /// The server, http://HOST:PORT, with NAME:PASSWORD@ where it answers nobody else
+    /// The server, http://HOST:PORT, with NAME:PASSWORD@ if it requires a login
     #[arg(default_value = "http://127.0.0.1:5984")]
     pub url: String,
-    /// Seconds to wait for the answer
+    /// Seconds to wait for the response
     #[arg(long, value_name = "SECONDS", default_value_t = 5, value_parser = clap::value_parser!(u64).range(1..))]
     pub timeout: u64,
-    /// Take any certificate: that of a server on this machine has another name
+    /// Accept any certificate: a server on this machine often has one for another name
     #[arg(long)]
     pub insecure: bool,
 }
 
-const HEALTHCHECK_HELP: &str = "It asks for /_up. Exit status: 0 it serves, 1 it does not: nobody answers, or it is in maintenance mode.";
+const HEALTHCHECK_HELP: &str = "Requests /_up. Exit status: 0 the server is available, 1 it does not answer, or is in maintenance mode.";
 
 #[derive(Args)]
 pub struct TopOptions {
@@ -138,45 +138,47 @@ pub struct TopOptions {
     /// Seconds between frames
     #[arg(long, value_name = "SECONDS", default_value_t = 2.0)]
     pub interval: f64,
-    /// Print one frame as text, and end
+    /// Print one frame as text, and exit
     #[arg(long)]
     pub once: bool,
-    /// Print frames as JSON, one a line
+    /// Print frames as JSON, one per line
     #[arg(long)]
     pub json: bool,
 }
 
 #[derive(Args)]
 pub struct ProfileOptions {
-    /// The server, http://NAME:PASSWORD@HOST:PORT, of an admin. With --diff, a folded profile in a file does too
+    /// The server, http://NAME:PASSWORD@HOST:PORT, of an admin. With --diff also a file with a
+    /// folded profile
     #[arg(default_value = "http://127.0.0.1:5984")]
     pub server: String,
-    /// How long the server is watched
+    /// Seconds to record
     #[arg(long, default_value_t = 10)]
     pub seconds: u64,
-    /// Samples for each second of a thread's processor time
+    /// Samples per second of a thread's processor time
     #[arg(long, default_value_t = 99)]
     pub hz: u32,
-    /// The file to write; its ending says the format: .svg, .folded or .pb.gz
+    /// The file to write; its extension is the format: .svg, .folded or .pb.gz
     #[arg(long, short, value_name = "FILE", default_value = "profile.svg")]
     pub output: PathBuf,
-    /// The format, whatever the file's name
+    /// The format, if the file has another extension
     #[arg(long)]
     pub format: Option<ProfileFormat>,
-    /// Of the same seconds, where requests spent their time by the clock: waiting for the commit, their turn, the client
+    /// A second file, for the wall-clock time of requests in the same seconds: waiting for commits,
+    /// for a turn, for the client
     #[arg(long, value_name = "FILE")]
     pub off_cpu: Option<PathBuf>,
-    /// An earlier profile, folded: draw what changed since, and name what grew most
+    /// An earlier folded profile: draw the changes since, and print what grew most
     #[arg(long, value_name = "BEFORE")]
     pub diff: Option<PathBuf>,
 }
 
-/// What a profile is written as.
+/// The format of a profile.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 pub enum ProfileFormat {
     /// A flame graph for a browser
     Svg,
-    /// One line a stack, for other tools and for --diff
+    /// One line per stack, for other tools and for --diff
     Folded,
     /// For `go tool pprof`
     Pprof,
@@ -193,7 +195,7 @@ impl ProfileFormat {
     }
 }
 
-/// What is there for other programs that watch servers.
+/// Files for monitoring systems.
 #[derive(Clone, Copy, clap::ValueEnum)]
 pub enum Monitoring {
     /// Rules for Prometheus, as YAML
@@ -212,11 +214,11 @@ pub enum ClusterCommand {
     Token {
         /// A node, http://NAME:PASSWORD@HOST:PORT
         url: String,
-        /// How long it works
+        /// How long the token is valid
         #[arg(long, default_value_t = 3600)]
         seconds: u64,
     },
-    /// Show the nodes and how the slots are
+    /// Show the nodes and the state of the slots
     Status {
         /// A node, http://NAME:PASSWORD@HOST:PORT
         url: String,
@@ -224,7 +226,7 @@ pub enum ClusterCommand {
         #[arg(long)]
         json: bool,
     },
-    /// Have a node leave for good: the one at the URL, or one that is gone
+    /// Remove a node permanently: the one at the URL, or one that is lost
     Leave {
         /// A node, http://NAME:PASSWORD@HOST:PORT
         url: String,
@@ -232,7 +234,8 @@ pub enum ClusterCommand {
         #[arg(long)]
         node: Option<String>,
     },
-    /// Go on after the log was lost or cut: a new generation begins from what a majority has
+    /// Resume after the log was lost or truncated: starts a new generation from the data of a
+    /// majority
     Reseed {
         /// A node, http://NAME:PASSWORD@HOST:PORT
         url: String,
@@ -241,7 +244,7 @@ pub enum ClusterCommand {
 
 #[derive(Args)]
 pub struct ClusterInit {
-    /// Directory of the data; made when absent
+    /// Data directory; created when absent
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
     /// The cluster's name, which is in the names of its topics
@@ -250,42 +253,43 @@ pub struct ClusterInit {
     /// The node's name
     #[arg(long)]
     pub name: Option<String>,
-    /// Where other nodes reach this one
+    /// The address at which other nodes reach this one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5986")]
     pub address: String,
-    /// Parts that the documents of all databases are divided into; never changed later
+    /// Number of parts that the documents of all databases are divided into; cannot be changed
+    /// later
     #[arg(long, default_value_t = 16, value_parser = clap::value_parser!(u16).range(1..=1024))]
     pub slots: u16,
-    /// Do nothing when the directory is a node's already, as that of a container which is started again
+    /// Do nothing if the directory belongs to a node already, as after the restart of a container
     #[arg(long)]
     pub if_absent: bool,
 }
 
 #[derive(Args)]
 pub struct ClusterJoin {
-    /// Directory of the data; made when absent
+    /// Data directory; created when absent
     #[arg(long, value_name = "DIR")]
     pub data: PathBuf,
-    /// What `settee cluster token` printed
+    /// The token that `settee cluster token` printed
     #[arg(long, required_unless_present = "through", conflicts_with = "through")]
     pub token: Option<String>,
-    /// A node that is asked for a token, http://NAME:PASSWORD@HOST:PORT with a server admin
+    /// A node to request a token from, http://NAME:PASSWORD@HOST:PORT with a server admin
     #[arg(long, value_name = "URL")]
     pub through: Option<String>,
-    /// Do nothing when the directory is a node's already, as that of a container which is started again
+    /// Do nothing if the directory belongs to a node already, as after the restart of a container
     #[arg(long)]
     pub if_absent: bool,
     /// The node's name
     #[arg(long)]
     pub name: Option<String>,
-    /// Where other nodes reach this one
+    /// The address at which other nodes reach this one
     #[arg(long, value_name = "HOST:PORT", default_value = "127.0.0.1:5986")]
     pub address: String,
 }
 
 #[derive(Args, Default)]
 pub struct ServeOptions {
-    /// Directory of the data; made when absent
+    /// Data directory; created when absent
     #[arg(long, value_name = "DIR")]
     pub data: Option<PathBuf>,
     /// Address to listen on
@@ -294,11 +298,11 @@ pub struct ServeOptions {
     /// Port to listen on; 0 takes a free one
     #[arg(long)]
     pub port: Option<u16>,
-    /// A server admin; the password is kept hashed. Everyone on this machine can read it in the list of processes: see
-    /// --admin-file. May be given more than once
+    /// A server admin; the password is stored as a hash. All users of this machine can read it in
+    /// the list of processes: see --admin-file. May be given more than once
     #[arg(long, value_name = "NAME:PASSWORD")]
     pub admin: Vec<String>,
-    /// Server admins, a line NAME:PASSWORD each, in a file; - is the standard input
+    /// A file of server admins, one NAME:PASSWORD per line; - is the standard input
     #[arg(long, value_name = "FILE")]
     pub admin_file: Vec<PathBuf>,
     /// A configuration file read after the defaults; may be given more than once
@@ -307,14 +311,14 @@ pub struct ServeOptions {
     /// A setting that wins over all files, as section/key=value; may be given more than once
     #[arg(long, value_name = "SECTION/KEY=VALUE")]
     pub set: Vec<String>,
-    /// Without an admin: make one with a random password, and print it
+    /// Without an admin: create one with a random password, and print it
     #[arg(long)]
     pub generate_admin: bool,
     /// Take an admin and the secret of cookies from COUCHDB_USER, COUCHDB_PASSWORD and COUCHDB_SECRET, or from the files
     /// that COUCHDB_USER_FILE and so on name, as CouchDB's container image does
     #[arg(long)]
     pub couchdb_variables: bool,
-    /// Start although there is no admin: nobody can create databases
+    /// Start even if there is no admin: databases cannot be created then
     #[arg(long)]
     pub no_admin: bool,
     /// Open a store whose log is damaged in the middle, losing what follows the damage
@@ -334,13 +338,13 @@ pub struct LoadOptions {
     /// The source is one object whose members are documents with their names as ids
     #[arg(long)]
     pub id_from_key: bool,
-    /// Documents of one request
+    /// Documents per request
     #[arg(long, default_value_t = 1000)]
     pub batch: usize,
-    /// Requests at once
+    /// Concurrent requests
     #[arg(long, default_value_t = 4)]
     pub parallel: usize,
-    /// Do not make the database when it is absent
+    /// Do not create the database when it is absent
     #[arg(long)]
     pub no_create: bool,
 }
@@ -350,26 +354,26 @@ pub struct LoadOptions {
 pub struct StoreCheckOptions {
     /// A data directory, or a backup
     pub data: PathBuf,
-    /// Run map functions again, and compare what they emit with what indexes hold
+    /// Run map functions again, and compare the result with the rows of the indexes
     #[arg(long)]
     pub indexes: bool,
     /// Print JSON for machines
     #[arg(long)]
     pub json: bool,
-    /// Print damage only; nothing when there is none
+    /// Print damage only; nothing without any
     #[arg(long, conflicts_with = "json")]
     pub quiet: bool,
-    /// Where files go that sorting needs: about 40 bytes a document
+    /// Directory for temporary files of sorting: about 40 bytes per document
     #[arg(long, value_name = "DIRECTORY")]
     pub temporary: Option<PathBuf>,
 }
 
-const CHECK_HELP: &str = "Nothing is changed. Exit status: 0 sound, 1 damaged, 2 it could not be looked at (or a wrong command line).";
+const CHECK_HELP: &str = "Changes nothing. Exit status: 0 intact, 1 damaged, 2 it could not be checked (or a wrong command line).";
 
 #[derive(Args)]
 #[command(after_help = REPAIR_HELP)]
 pub struct RepairOptions {
-    /// The data directory of the damaged store, or a backup; it stays as it is
+    /// The data directory of the damaged store, or a backup; it is not changed
     pub data: PathBuf,
     /// A directory that does not exist yet
     pub new: PathBuf,
@@ -378,7 +382,7 @@ pub struct RepairOptions {
     pub json: bool,
 }
 
-const REPAIR_HELP: &str = "Exit status: 0 nothing was lost, 1 failed, 3 done but something was lost, which is told by database and document.";
+const REPAIR_HELP: &str = "Exit status: 0 nothing was lost, 1 failed, 3 finished with losses, which are listed by database and document.";
 
 #[derive(Args)]
 #[command(after_help = MIGRATE_HELP, group = clap::ArgGroup::new("target").required(true))]
@@ -399,7 +403,7 @@ pub struct MigrateOptions {
         group = "target"
     )]
     pub to: Option<String>,
-    /// A data directory that no server uses; made when absent
+    /// A data directory that no server uses; created when absent
     #[arg(long, value_name = "DIR", group = "target")]
     pub data: Option<PathBuf>,
     /// Only databases whose names match, where * stands for any text, and no settings; may be given more than once
@@ -408,28 +412,28 @@ pub struct MigrateOptions {
     /// No databases whose names match; may be given more than once
     #[arg(long, value_name = "PATTERN")]
     pub except: Vec<String>,
-    /// Go on: databases may be there already, and get what they miss
+    /// Resume: databases that exist already are completed
     #[arg(long = "continue")]
     pub resume: bool,
     /// Databases copied at a time
     #[arg(long, value_name = "NUMBER", default_value_t = 4)]
     pub jobs: usize,
-    /// Copy replications so that they wait until somebody edits them
+    /// Copy replications in a paused state: they start when their documents are edited
     #[arg(long)]
     pub pause_replications: bool,
-    /// Leave the target's settings and admins as they are
+    /// Keep the target's settings and admins
     #[arg(long)]
     pub no_settings: bool,
-    /// Change nothing: only compare
+    /// Change nothing, only compare
     #[arg(long)]
     pub verify_only: bool,
-    /// Documents of each database whose content is compared; their revisions are compared of all
+    /// Documents per database whose contents are compared; revisions are compared for all documents
     #[arg(long, value_name = "NUMBER", default_value_t = 20)]
     pub sample: usize,
 }
 
-const MIGRATE_HELP: &str = "Copied are databases with all revisions that are not superseded, deleted ones and \
+const MIGRATE_HELP: &str = "Copies databases with all revisions that are not superseded, deleted ones and \
 attachments included, design and local documents, security objects, limits of revisions, shards and partitions, \
 users, replications, and the settings that have a meaning here, admins with their password hashes among them. \
-Interrupted, it goes on with --continue, which also brings over what has changed since. At the end the revisions of \
+After an interruption, resume with --continue, which also copies later changes. At the end the revisions of \
 all documents are compared; differences are listed, and the exit status is 3.";

@@ -10,8 +10,8 @@ use crate::Failure;
 /// Where the store is inside the data directory.
 pub const STORE: &str = "store";
 
-/// Directories that were made for this start. Unless they are kept, they are removed when this is dropped, with what is in them:
-/// a start that is refused leaves nothing behind.
+/// Directories that were created for this start. Unless they are kept, they are removed with their
+/// contents when this is dropped: a start that is refused leaves nothing behind.
 pub struct Made {
     /// From the outermost inwards.
     directories: Vec<PathBuf>,
@@ -29,7 +29,7 @@ impl Made {
             is_kept: Cell::new(false),
         };
         for path in wanted {
-            // What was made for the first is removed when the second fails.
+            // Directories of the first are removed when the second fails.
             made.make(path)
                 .map_err(|e| Failure::new(format!("{}: {e}", path.display())))?;
         }

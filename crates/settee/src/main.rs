@@ -14,7 +14,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use command_line::Failure;
 
-/// Fragmentation is what grows a long-lived server: jemalloc gives memory back, to RocksDB's C++ too.
+/// Long-lived servers grow by fragmentation: jemalloc returns memory to the system, RocksDB's C++
+/// memory too.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

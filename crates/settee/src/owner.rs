@@ -37,7 +37,7 @@ pub fn work_as_owner_of(directory: &Path) -> Result<(), Failure> {
     })
 }
 
-/// What a data directory contains that determines which programs run and what they read.
+/// Entries of a data directory that determine which programs run and what they read.
 const CONTENTS: [&str; 3] = ["local.ini", "local.d", "store"];
 
 /// Returns the only user besides root that controls a directory.
@@ -200,7 +200,8 @@ impl Unfinished {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let directory = File::from(rustix::fs::openat(&parent, name, flags, Mode::empty())?);
         let made = directory.metadata()?;
-        // Some network file systems keep neither owners nor modes. There nobody but root is a threat to root.
+        // Some network file systems keep neither owners nor modes. There only root is a threat to
+        // root.
         let is_private = made.uid() == 0 && made.mode() & 0o077 == 0;
         let is_empty = fs::read_dir(through(&directory))?.next().is_none();
         if !is_empty || foreign.is_some() && !is_private {
@@ -298,7 +299,7 @@ impl Source {
     /// Calls `work` with a path to the directory, with the rights of its owner.
     ///
     /// # Errors
-    /// Those of `work`, and when the kernel refuses to change the user.
+    /// Errors of `work`, and when the kernel refuses to change the user.
     pub fn with_path<T: Send>(
         &self,
         work: impl FnOnce(&Path) -> io::Result<T> + Send,
@@ -309,7 +310,8 @@ impl Source {
     /// Copies the file `name` to the new file `to`, with mode 600, and syncs it. Returns its size in bytes.
     ///
     /// # Errors
-    /// When a component of `name` is a symbolic link, when it is no regular file, or when reading or writing fails.
+    /// When a component of `name` is a symbolic link, when it is not a regular file, or when
+    /// reading or writing fails.
     pub fn copy(&self, name: &str, to: &Path) -> io::Result<u64> {
         let mut from = as_owner(self.owner, || open_within(&self.directory, name))?;
         if !from.metadata()?.is_file() {
@@ -323,7 +325,7 @@ impl Source {
     }
 }
 
-/// Runs `work` on a thread of its own that has switched to the user, if there is one.
+/// Runs `work` on a separate thread that has switched to the user, if there is one.
 fn as_owner<T: Send>(
     owner: Option<Owner>,
     work: impl FnOnce() -> io::Result<T> + Send,

@@ -1,4 +1,4 @@
-//! Who else on the machine may read what the program writes: nobody.
+//! Permissions of the files that the program writes: no other user of the machine may read them.
 
 use std::fs::{self, Metadata, Permissions};
 use std::io;
@@ -8,8 +8,9 @@ use std::path::Path;
 use config::Config;
 use config::settings::LogWriter;
 
-/// Takes from others what they may do with the store, which an older version created for everybody to read. Its directory
-/// closes it; the files may be linked from backups elsewhere.
+/// Removes the rights of others to the store, which an older version created with public
+/// permissions. The mode of its directory is enough; the files may be linked from backups
+/// elsewhere.
 pub fn tighten_store(store: &Path) {
     let tightened = tighten(store, 0o700).and_then(|was_open| {
         if !was_open {
@@ -34,7 +35,8 @@ pub fn tighten_store(store: &Path) {
     }
 }
 
-/// Sets the mode of what others have access to; answers whether they had. A link is left alone, and so is what it leads to.
+/// Sets a stricter mode; returns whether others had access. Links and their targets are not
+/// changed.
 fn tighten(path: &Path, mode: u32) -> io::Result<bool> {
     let metadata = match fs::symlink_metadata(path) {
         // Engines remove files of their own accord.
@@ -48,8 +50,8 @@ fn tighten(path: &Path, mode: u32) -> io::Result<bool> {
     Ok(true)
 }
 
-/// Says so when others have access to directories or files that somebody made, and gave to them or forgot to take from them: the
-/// data directory, configuration files with secrets, the key of the certificate.
+/// Warns when others have access to directories or files that the server did not create, by intent
+/// or by mistake: the data directory, configuration files with secrets, the key of the certificate.
 pub fn warn_of_others(data: &Path, config: &Config) {
     warn_if_open(data, "the data directory", "700");
     // A folder that cannot be listed was an error when it was read.
@@ -67,7 +69,7 @@ pub fn warn_of_others(data: &Path, config: &Config) {
 }
 
 fn warn_if_open(path: &Path, what: &str, mode: &str) {
-    // What is not there, or not ours to look at, fails elsewhere or not at all.
+    // A missing file, or one that this process may not examine, fails elsewhere or not at all.
     if let Ok(metadata) = fs::metadata(path)
         && is_open(&metadata)
     {
@@ -78,8 +80,8 @@ fn warn_if_open(path: &Path, what: &str, mode: &str) {
     }
 }
 
-/// Whether others have access. What belongs to another user, mostly root, can only reach this process by its group: that is
-/// no oversight.
+/// Whether others have access. A file of another user, mostly root, is only readable by this
+/// process through its group, so that is intended.
 fn is_open(metadata: &Metadata) -> bool {
     let own = metadata.uid() == rustix::process::geteuid().as_raw();
     let others = if own { 0o077 } else { 0o007 };

@@ -1,4 +1,4 @@
-//! The table of HTTP statuses. `http` and `embedded` answer with what stands here; no other crate decides a status.
+//! The table of HTTP statuses. `http` and `embedded` use it; no other crate decides a status.
 
 #[cfg(feature = "server")]
 mod server;

@@ -54,7 +54,7 @@ enum TimeBins {
 }
 
 impl Touched {
-    /// Notes what is known of the shard's time bins once the batch is written.
+    /// Publishes the shard's time bins once the batch is written.
     pub fn publish_time_bins(&self) {
         let ends = &self.shard.time_bin_ends;
         match self.time_bins {

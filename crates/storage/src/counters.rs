@@ -8,13 +8,13 @@ use telemetry::{Counter, Striped, Times};
 pub static SYNCS: Times = Times::new();
 /// How long batches occupied the writer, which serves all databases, without the time of the disk.
 pub static COMMIT_HOLDS: Times = Times::new();
-/// Of a sample of reads of single keys: those that found all needed blocks in the block cache.
+/// Sampled reads of single keys that found all needed blocks in the block cache.
 pub static SAMPLED_READS_CACHED: Counter = Counter::new();
-/// Those that had to read a block.
+/// Sampled reads of single keys that had to read a block.
 pub static SAMPLED_READS_UNCACHED: Counter = Counter::new();
 /// Requested documents that were cached in full.
 pub static DOCUMENTS_FOUND: Striped = Striped::new();
-/// Those that were read from the engine.
+/// Documents that were read from the engine.
 pub static DOCUMENTS_READ: Striped = Striped::new();
 /// Errors after which the engine refused all writes.
 pub static ENGINE_ERRORS: Counter = Counter::new();

@@ -53,7 +53,7 @@ impl Shard {
     /// documents.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn recount_digest(&self) -> Result<Recount, Error> {
         let snapshot = self.engine.snapshot();
         let kept = match snapshot.get(Keyspace::Meta, &keys::meta::shard(self.number))? {

@@ -155,7 +155,7 @@ impl Engine {
     /// when none are left; it is called until then.
     ///
     /// # Errors
-    /// Those of the engine, and those of `write`. No file is left then.
+    /// Errors of the engine, and those of `write`. No file is left then.
     pub fn write_files<E: From<Error>>(
         &self,
         k: Keyspace,

@@ -20,7 +20,7 @@ const LEAF_BYTES_MIN: usize = 19;
 /// applied now. Concurrent writes are not seen: the writer decides.
 ///
 /// # Errors
-/// Those of the engine; [`Error::Corrupt`].
+/// Errors of the engine; [`Error::Corrupt`].
 pub fn too_many_leaves(edits: &[ShardEdit], limits: &Limits) -> Result<Vec<bool>, Error> {
     let mut refused = vec![false; edits.len()];
     let Some(max) = limits.leaves_max else {

@@ -86,7 +86,7 @@ impl Shard {
     /// the shard is large.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn load(&self) -> Result<(), Error> {
         self.loaded(&mut self.state.lock()).map(drop)
     }
@@ -158,7 +158,7 @@ impl Shard {
     /// Reads its time bins.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn time_seq(&self) -> Result<TimeSeq, Error> {
         let key = keys::meta::time_seq(self.number);
         let value = self.engine.get(Keyspace::Meta, &key)?;

@@ -177,7 +177,7 @@ impl Store {
     /// Returns the record of a database in a snapshot.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn database_in(snapshot: &Snapshot, name: &str) -> Result<Option<Vec<u8>>, Error> {
         let record = snapshot.get(Keyspace::Meta, &meta::database(name))?;
         Ok(record.map(|record| record.to_vec()))

@@ -13,7 +13,7 @@ const REMEMBERED_MAX: usize = 1024;
 pub struct Use {
     /// Requests.
     pub requests: u64,
-    /// Those of them that write.
+    /// Writing requests among them.
     pub writes: u64,
     /// Time of the requests until their bodies' ends, in microseconds.
     pub us: u64,

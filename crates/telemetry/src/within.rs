@@ -1,7 +1,7 @@
 //! Futures that are in a state whenever they are polled.
 
-/// Waits for a future whose polls are in a state; what it polls may enter others. Answers its
-/// output, and how long it took in microseconds, from its first poll on.
+/// Waits for a future whose polls are in a state; futures inside it may enter others. Returns its
+/// output, and its duration in microseconds, from its first poll on.
 ///
 /// A macro, because a future that is handed to a function is moved there and back: those of
 /// requests are kilobytes long.

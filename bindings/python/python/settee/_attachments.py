@@ -42,12 +42,12 @@ class AttachmentReader(io.BufferedReader):
 
     @property
     def content_type(self) -> str:
-        """As it was said when it was written."""
+        """The type that was set when it was written."""
         return self._native.content_type
 
     @property
     def length(self) -> int:
-        """Bytes of the whole."""
+        """Bytes of the whole attachment."""
         return self._native.length
 
     @property
@@ -86,13 +86,13 @@ class AttachmentWriter(io.RawIOBase):
 
     @property
     def written(self) -> Written:
-        """The document as it was written."""
+        """The written document."""
         if self._written is None:
             raise ValueError("the attachment is not written")
         return self._written
 
     def close(self) -> None:
-        """Gives it up, unless it is finished."""
+        """Discards it, unless it is finished."""
         if not self.closed:
             self._native.close()
         super().close()

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 # A document: a `dict`, or its JSON text.
 Document = dict[str, Any] | str | bytes
-# Called with what is done, and of how much.
+# Called with the amount done, and the total.
 Progress = Callable[[int, int], object]
 
 # Options of views for which `None` is a value.
@@ -28,7 +28,7 @@ _PIECE_BYTES = 256 << 10
 
 
 class Written(NamedTuple):
-    """A document as it was written."""
+    """A written document."""
 
     id: str
     rev: str
@@ -43,7 +43,7 @@ class BulkError(TypedDict):
 
 
 class Loaded(NamedTuple):
-    """What became of a load."""
+    """The outcome of a load."""
 
     written: int
     failed: list[BulkError]
@@ -52,7 +52,7 @@ class Loaded(NamedTuple):
 class Database:
     """A database of a directory. Threads may share it.
 
-    What is named `options` elsewhere are arguments here, with CouchDB's names. `raw=True` gives JSON text in place of values.
+    CouchDB's query parameters are keyword arguments here. `raw=True` returns JSON text instead of values.
     """
 
     def __init__(self, native: _settee.Database) -> None:
@@ -67,12 +67,12 @@ class Database:
         return f"<settee.Database {self.name!r}>"
 
     def info(self) -> dict[str, Any]:
-        """Counts and sizes, as of `GET /{db}`."""
+        """Counts and sizes, as in `GET /{db}`."""
         info: dict[str, Any] = loads(self._native.info())
         return info
 
     def __len__(self) -> int:
-        """How many documents there are that are not deleted."""
+        """Number of documents that are not deleted."""
         return int(self.info()["doc_count"])
 
     def __bool__(self) -> bool:
@@ -91,11 +91,11 @@ class Database:
     def get(self, id: str, *, raw: Literal[True], **asked: Unpack[GetOptions]) -> str: ...
 
     def get(self, id: str, *, raw: bool = False, **asked: Unpack[GetOptions]) -> dict[str, Any] | str:
-        """A document. Raises `NotFound`.
+        """Reads a document. Raises `NotFound`.
 
-        rev: this revision in place of the winning one
+        rev: this revision instead of the winning one
         latest: the leaf that `rev` has become
-        revs, revs_info, conflicts, deleted_conflicts, local_seq: add what CouchDB adds
+        revs, revs_info, conflicts, deleted_conflicts, local_seq: add the members that CouchDB adds
         attachments: with their bytes, in Base64
         raw: as JSON text
         """
@@ -111,12 +111,12 @@ class Database:
         return any("error" not in row and "deleted" not in row["value"] for row in self.all_docs(keys=[id]))
 
     def put(self, doc: Document, *, new_edits: bool = True, delayed: bool = False) -> Written:
-        """Writes a document, a `dict` or JSON text. One without `_id` is given one; one that is there needs its `_rev`.
+        """Writes a document, a `dict` or JSON text. Without `_id` it gets a new id; an existing document needs its `_rev`.
 
-        Acknowledged when it is on the disk; `delayed`: at once, and on the disk within a second.
-        new_edits: `False` for revisions that come with their ids, as from a replicator.
+        Acknowledged when it is on disk; `delayed`: immediately, and on disk within a second.
+        new_edits: `False` stores revisions with their own ids, as a replicator does.
 
-        Raises `Conflict`, and `Forbidden` for what a validation refuses.
+        Raises `Conflict`, and `Forbidden` when a validation refuses the document.
         """
         return Written(*self._native.put(doc, _writes(new_edits, delayed)))
 
@@ -147,8 +147,8 @@ class Database:
     ) -> Loaded:
         """Writes many documents, as they come, in commits of `batch`.
 
-        progress: called after each commit with the number of documents done. An exception of it, or of `docs`, ends the load: what was done
-        before stays.
+        progress: called after each commit with the number of documents done. An exception of it, or of `docs`, ends the load: earlier
+        commits remain.
         """
         said = _writes(new_edits, delayed)
         source, done, failed = iter(docs), 0, []
@@ -181,19 +181,19 @@ class Database:
     ) -> Rows[dict[str, Any]]: ...
 
     def view(self, design: str, view: str, *, progress: Progress | None = None, raw: bool = False, **asked: Unpack[ViewOptions]) -> Rows[Any]:
-        """Rows of a view, from one snapshot of its index, which is brought up to date first.
+        """Rows of a view, from one snapshot of its index, which is updated first.
 
-        A key that is not given is not there; `None` is the key `null`.
-        update: `False` for the index as it is, `"lazy"` to bring it up to date afterwards
-        progress: called with changes done and their number while the index is built. An exception of it ends the waiting, as Ctrl-C does;
-        the index is built on, until the directory is closed.
+        `None` is the key `null`: omit a key to leave it unset.
+        update: `False` reads the index without updating it, `"lazy"` updates it afterwards
+        progress: called with the number of processed changes and their total during the build. An exception of it ends the wait, as Ctrl-C does;
+        the build continues until the directory is closed.
 
-        Raises `NotFound`, `BadRequest`, or `FunctionError` for what a function threw.
+        Raises `NotFound`, `BadRequest`, or `FunctionError` when a function throws.
         """
         return Rows(self._native.view(design, view, options(asked, null=_KEYS), progress), raw)
 
     def build_index(self, design: str, *, progress: Progress | None = None) -> None:
-        """Brings the index of a design document up to date. `progress` as of `view`."""
+        """Updates the index of a design document. `progress`: as for `view`."""
         self._native.build_index(design, progress)
 
     @overload
@@ -203,19 +203,19 @@ class Database:
     def find(self, selector: Mapping[str, Any], *, raw: Literal[False] = ..., **asked: Unpack[FindOptions]) -> Rows[dict[str, Any]]: ...
 
     def find(self, selector: Mapping[str, Any], *, raw: bool = False, **asked: Unpack[FindOptions]) -> Rows[Any]:
-        """Documents that match, as of `_find`, read as they are asked for; all of them, unless there is a `limit`.
+        """Matching documents, as in `_find`, read on demand; all of them, unless `limit` is set.
 
         With `aggregate` the rows are groups. `tail` of the answer has bookmark, warning and statistics once all were given.
         """
         return Rows(self._native.find({"selector": dict(selector), **given(asked)}), raw)
 
     def explain(self, selector: Mapping[str, Any], **asked: Unpack[FindOptions]) -> dict[str, Any]:
-        """Which index would answer a query, as of `_explain`."""
+        """The index that a query would use, as in `_explain`."""
         plan: dict[str, Any] = loads(self._native.explain({"selector": dict(selector), **given(asked)}))
         return plan
 
     def indexes(self) -> list[dict[str, Any]]:
-        """The indexes of queries, that of all documents first."""
+        """The indexes for queries; the index of all documents comes first."""
         indexes: list[dict[str, Any]] = loads(self._native.indexes())
         return indexes
 
@@ -228,7 +228,7 @@ class Database:
         partial_filter_selector: Mapping[str, Any] | None = None,
         partitioned: bool | None = None,
     ) -> dict[str, str]:
-        """Makes an index of queries, unless it is there: `result`, `id` of its design document, `name`."""
+        """Creates an index for queries, unless it exists: returns `result`, `id` of its design document, `name`."""
         index: dict[str, Any] = {"fields": list(fields)}
         if partial_filter_selector is not None:
             index["partial_filter_selector"] = dict(partial_filter_selector)
@@ -237,7 +237,7 @@ class Database:
         return made
 
     def delete_index(self, ddoc: str, name: str) -> None:
-        """Deletes an index of queries. Raises `NotFound`."""
+        """Deletes an index for queries. Raises `NotFound`."""
         self._native.delete_index(ddoc, name)
 
     @overload
@@ -247,10 +247,10 @@ class Database:
     def changes(self, *, timeout: float | None = ..., raw: Literal[False] = ..., **asked: Unpack[ChangesOptions]) -> Changes[dict[str, Any]]: ...
 
     def changes(self, *, timeout: float | None = None, raw: bool = False, **asked: Unpack[ChangesOptions]) -> Changes[Any]:
-        """Changes, each document once, at its newest one.
+        """Changes: each document once, at its newest change.
 
-        since: a `seq` to go on behind, or `"now"`
-        live: wait for what comes; `timeout`: but no longer than so many seconds for the next. Iterated again it goes on
+        since: a `seq` to resume after, or `"now"`
+        live: wait for new changes; `timeout`: longest wait for the next one, in seconds. Iterate again to continue
         all_leaves: rows name all leaves, not only the winning revision
         doc_ids, selector (with `fields`), design: only changes of these documents
         """
@@ -270,7 +270,7 @@ class Database:
         start: int | None = None,
         end: int | None = None,
     ) -> AttachmentReader:
-        """An attachment as a binary file; `start` and `end` are those of a range of its bytes. Raises `NotFound`."""
+        """An attachment as a binary file; `start` and `end` select a range of its bytes. Raises `NotFound`."""
         said = options({"rev": rev, "start": start, "end": end})
         return AttachmentReader(self._native.attachment(id, name, said))
 
@@ -295,7 +295,7 @@ class Database:
         rev: str | None = None,
         content_type: str = "application/octet-stream",
     ) -> Written:
-        """Writes an attachment: bytes, or what a binary file has from where it is to its end. Raises `Conflict`."""
+        """Writes an attachment: bytes, or the rest of a binary file from its current position. Raises `Conflict`."""
         with self.create_attachment(id, name, rev=rev, content_type=content_type) as writer:
             if isinstance(data, bytes):
                 writer.write(data)

@@ -13,7 +13,7 @@ from . import _settee
 from ._database import Database
 from ._json import given, loads, options
 
-# A directory that is open when the interpreter ends is closed first: its threads must not outlive what they use.
+# A directory that is open when the interpreter ends is closed first: its threads must not outlive the objects that they use.
 _open: weakref.WeakSet[Directory] = weakref.WeakSet()
 
 
@@ -34,21 +34,21 @@ def open(
     functions_time_limit_ms: int | None = None,
     functions_memory_limit_bytes: int | None = None,
 ) -> Directory:
-    """Opens a directory of databases, and makes it when it is not there.
+    """Opens a directory of databases, and creates it if it does not exist.
 
-    That of a server's data (`settee serve --data`) may be opened too, while the server does not run.
+    The data directory of a server (`settee serve --data`) may be opened while the server does not run.
 
-    create: make the directory when it is not there
-    q: shards of a new database; 2 unless it is said
-    cache_bytes: memory for blocks of files that were read (256 MiB)
-    documents_bytes: memory for documents that were read lately (128 MiB)
-    write_buffers_bytes: memory for what is not yet in files (96 MiB)
+    create: create the directory if it does not exist
+    q: shards of a new database; 2 by default
+    cache_bytes: memory for recently read blocks of files (256 MiB)
+    documents_bytes: memory for recently read documents (128 MiB)
+    write_buffers_bytes: memory for writes that are not in files yet (96 MiB)
     index_builds_bytes: memory for the rows of index builds (256 MiB)
-    index_rows_bytes: memory for rows of indexes that are read often (64 MiB)
-    background_indexing: keep indexes up before anybody asks
-    auto_compact: compact by itself
-    accept_damaged_log: keep what is before the damage of a log, and lose what follows
-    functions_program: the program `settee`, which then runs JavaScript in processes of their own
+    index_rows_bytes: memory for frequently read rows of indexes (64 MiB)
+    background_indexing: update indexes in the background, before queries need them
+    auto_compact: compact automatically
+    accept_damaged_log: open a store with a damaged log: keep the writes before the damage, and lose later ones
+    functions_program: the program `settee`: JavaScript then runs in separate processes
     functions_time_limit_ms: JavaScript's time for one document (5000)
     functions_memory_limit_bytes: memory of one JavaScript heap (64 MiB)
 
@@ -78,14 +78,14 @@ def open(
 
 
 class Directory:
-    """An open directory: `open` makes one. Threads may share it."""
+    """An open directory, from `open`. Threads may share it."""
 
     def __init__(self, native: _settee.Directory) -> None:
         self._native = native
 
     @property
     def path(self) -> str:
-        """Where the store is."""
+        """Path of the directory."""
         return str(self._native.path)
 
     @property
@@ -107,7 +107,7 @@ class Directory:
         return isinstance(name, str) and self._native.has(name)
 
     def __getitem__(self, name: str) -> Database:
-        """The database of this name. Raises `NotFound`, which is a `KeyError`."""
+        """Returns the database of this name. Raises `NotFound`, which is a `KeyError`."""
         return Database(self._native.database(name))
 
     def create(
@@ -118,7 +118,7 @@ class Directory:
         partitioned: bool = False,
         exist_ok: bool = False,
     ) -> Database:
-        """Makes a database. Raises `FileExists` when there is one, unless `exist_ok`."""
+        """Creates a database. Raises `FileExists` if it exists already, unless `exist_ok`."""
         if exist_ok and name in self:
             return self[name]
         return Database(self._native.create(name, options({"q": q, "partitioned": partitioned})))
@@ -128,12 +128,12 @@ class Directory:
         self._native.delete(name)
 
     def tasks(self) -> list[dict[str, Any]]:
-        """Compactions and index builds under way, as of `/_active_tasks`."""
+        """Running compactions and index builds, as in `/_active_tasks`."""
         tasks: list[dict[str, Any]] = loads(self._native.tasks())
         return tasks
 
     def close(self) -> None:
-        """Ends what is under way, writes what is queued, and lets go of the directory. A second time does nothing."""
+        """Stops background work, writes queued changes, and closes the directory. A second call does nothing."""
         self._native.close()
         _open.discard(self)
 

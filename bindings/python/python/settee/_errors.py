@@ -1,10 +1,10 @@
-"""What goes wrong, in CouchDB's words."""
+"""Exceptions, with CouchDB's error names."""
 
 from __future__ import annotations
 
 
 class Error(Exception):
-    """What the database refused, or what failed.
+    """A refusal or a failure.
 
     `status` is what the server would answer, `error` a word for programs (`not_found`), `reason` a sentence for people.
     """
@@ -22,25 +22,25 @@ class Error(Exception):
 
 
 class BadRequest(Error):
-    """What was asked for makes no sense (400), or is larger than it may be (413)."""
+    """The request is invalid (400), or too large (413)."""
 
 
 class Forbidden(Error):
-    """A validation refused it, or it is a server's to do (401, 403)."""
+    """A validation refused the write, or only a server can do it (401, 403)."""
 
 
 class NotFound(Error, KeyError):
-    """There is no such database, document, view or attachment (404)."""
+    """The database, document, view or attachment does not exist (404)."""
 
     __str__ = Error.__str__
 
 
 class Conflict(Error):
-    """The document has another revision than the one that was said (409)."""
+    """The document's current revision is not the given one (409)."""
 
 
 class FileExists(Error):
-    """There is such a database already, or an attachment is not there that a document keeps (412)."""
+    """The database exists already, or an attachment that a document keeps is missing (412)."""
 
 
 class InUse(Error):
@@ -48,7 +48,7 @@ class InUse(Error):
 
 
 class Cancelled(Error):
-    """Somebody asked that it should end (499)."""
+    """The operation was cancelled (499)."""
 
 
 class FunctionError(Error):
@@ -56,11 +56,11 @@ class FunctionError(Error):
 
 
 class Unavailable(Error):
-    """It cannot be done now (503, 507)."""
+    """The database is not available now (503, 507)."""
 
 
 class Closed(Unavailable):
-    """The directory is closed, or this cursor or stream."""
+    """The directory, this cursor or this stream is closed."""
 
 
 class ForkedProcess(Unavailable):
@@ -84,6 +84,6 @@ _BY_STATUS: dict[int, type[Error]] = {
 
 
 def error(status: int, word: str, reason: str) -> Error:
-    """The exception of these words."""
+    """The exception for an error's name."""
     kind = _BY_WORD.get(word) or _BY_STATUS.get(status, FunctionError if status >= 500 else Error)
     return kind(status, word, reason)

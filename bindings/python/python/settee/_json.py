@@ -19,11 +19,11 @@ def loads(text: str) -> Any:
 
 
 def given(asked: Mapping[str, Any], null: Collection[str] = ()) -> dict[str, Any]:
-    """What is not `None`; of the names in `null` that too."""
+    """The options that are not `None`, and those named in `null`."""
     return {name: value for name, value in asked.items() if value is not None or name in null}
 
 
 def options(asked: Mapping[str, Any], null: Collection[str] = ()) -> str:
-    """Options as JSON text, of which those that are `None` were not given, but for those in `null`. No text when there are none."""
+    """Options as JSON text, without those that are `None`, except those named in `null`. No text without options."""
     said = given(asked, null) if asked else None
     return dumps(said) if said else ""

@@ -1,4 +1,4 @@
-"""What reads may be asked for, each by CouchDB's name. The compiled part refuses what nobody knows by a `BadRequest`."""
+"""Options of reads, with CouchDB's names. The compiled part refuses unknown ones with a `BadRequest`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any, Literal, TypedDict
 
 
 class GetOptions(TypedDict, total=False):
-    """Of `Database.get`."""
+    """Options of `Database.get`."""
 
     rev: str | None
     latest: bool
@@ -20,7 +20,7 @@ class GetOptions(TypedDict, total=False):
 
 
 class _Shown(TypedDict, total=False):
-    """Of whatever lists documents."""
+    """Options of all listings of documents."""
 
     limit: int | None
     descending: bool
@@ -30,7 +30,7 @@ class _Shown(TypedDict, total=False):
 
 
 class _Rows(_Shown, total=False):
-    """Of rows by their keys."""
+    """Options of rows with keys."""
 
     inclusive_end: bool
     skip: int
@@ -39,7 +39,7 @@ class _Rows(_Shown, total=False):
 
 
 class AllDocsOptions(_Rows, total=False):
-    """Of `Database.all_docs`."""
+    """Options of `Database.all_docs`."""
 
     key: str | None
     keys: Sequence[str] | None
@@ -49,7 +49,7 @@ class AllDocsOptions(_Rows, total=False):
 
 
 class ViewOptions(_Rows, total=False):
-    """Of `Database.view`. A key that is not given is not there; `None` is the key `null`."""
+    """Options of `Database.view`. `None` is the key `null`: omit a key to leave it unset."""
 
     key: Any
     keys: Sequence[Any] | None
@@ -64,7 +64,7 @@ class ViewOptions(_Rows, total=False):
 
 
 class FindOptions(TypedDict, total=False):
-    """Of `Database.find` and `Database.explain`."""
+    """Options of `Database.find` and `Database.explain`."""
 
     fields: Sequence[str] | None
     sort: Sequence[str | Mapping[str, str]] | None
@@ -80,7 +80,7 @@ class FindOptions(TypedDict, total=False):
 
 
 class ChangesOptions(_Shown, total=False):
-    """Of `Database.changes`."""
+    """Options of `Database.changes`."""
 
     since: str | None
     live: bool

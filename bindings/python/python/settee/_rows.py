@@ -1,4 +1,4 @@
-"""Rows and changes, read as they are asked for."""
+"""Rows and changes, read on demand."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ S = TypeVar("S", bound="_Cursor[Any]")
 
 
 class _Cursor(Iterator[T], Generic[T]):
-    """Some rows at a time from the database, one at a time to who iterates."""
+    """Reads rows from the database in groups, and returns them one at a time."""
 
     def __init__(self) -> None:
         self._batch: Iterator[T] = iter(())
@@ -26,7 +26,7 @@ class _Cursor(Iterator[T], Generic[T]):
         raise NotImplementedError
 
     def _is_over(self) -> bool:
-        """Whether no more will come once there was no more."""
+        """Whether the end is final."""
         return True
 
     def __iter__(self: S) -> S:
@@ -35,7 +35,7 @@ class _Cursor(Iterator[T], Generic[T]):
     def __next__(self) -> T:
         for row in self._batch:
             return row
-        # Threads that share it wait for each other here, so that each row is given once.
+        # Threads that share it wait for each other here, so that each row is returned once.
         with self._turn:
             while True:
                 for row in self._batch:
@@ -47,7 +47,7 @@ class _Cursor(Iterator[T], Generic[T]):
                 self._batch = iter(batch)
 
     def close(self) -> None:
-        """Lets go of its snapshot; who iterates to the end need not."""
+        """Releases its snapshot; not needed after iterating to the end."""
         raise NotImplementedError
 
     def __enter__(self: S) -> S:
@@ -63,7 +63,7 @@ class _Cursor(Iterator[T], Generic[T]):
 
 
 class Rows(_Cursor[T]):
-    """Rows of a listing, of a view or of a query, from one snapshot. An iterator: each row is given once."""
+    """Rows of a listing, of a view or of a query, from one snapshot. An iterator: each row is returned once."""
 
     def __init__(self, native: _settee.Rows, raw: bool) -> None:
         super().__init__()
@@ -79,22 +79,22 @@ class Rows(_Cursor[T]):
 
     @property
     def total_rows(self) -> int | None:
-        """Rows of all of the view or database; `None` of reductions and queries."""
+        """Number of all rows of the view or database; `None` for reductions and queries."""
         return self._head.get("total_rows")
 
     @property
     def offset(self) -> int | None:
-        """Rows before the first one."""
+        """Number of rows before the first one."""
         return self._head.get("offset")
 
     @property
     def update_seq(self) -> str | None:
-        """The update seq that the rows stand for, when it was asked for."""
+        """The update seq of the rows, if it was requested."""
         return self._head.get("update_seq")
 
     @property
     def tail(self) -> dict[str, Any]:
-        """What is known once all rows were given: of a query `bookmark`, `warning`, `execution_stats`."""
+        """Members that are known after the last row: for a query `bookmark`, `warning`, `execution_stats`."""
         known: dict[str, Any] = loads(self._native.tail())
         return known
 
@@ -104,7 +104,7 @@ class Rows(_Cursor[T]):
 
 
 class Changes(_Cursor[T]):
-    """Changes of a database. One that is `live` waits for what comes, until it is closed or `timeout` is over."""
+    """Changes of a database. A `live` feed waits for new ones, until it is closed or after `timeout`."""
 
     def __init__(self, native: _settee.Feed, raw: bool, timeout: float | None) -> None:
         super().__init__()
@@ -125,7 +125,7 @@ class Changes(_Cursor[T]):
 
     @property
     def last_seq(self) -> str:
-        """The seq to go on from later: behind the rows that were read from the database, some of which may not have been given yet. Each row
+        """The seq to resume from later: after the rows that were read from the database, some of which may not have been returned yet. Each row
         has its own, `seq`."""
         return self._native.last_seq()
 

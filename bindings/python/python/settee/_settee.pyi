@@ -1,4 +1,4 @@
-"""The compiled part: JSON text in, JSON text out. Use the package `settee` in its place."""
+"""The compiled part: JSON text in, JSON text out. Use the package `settee` instead."""
 
 import os
 from collections.abc import Callable, Sequence

@@ -181,7 +181,7 @@ pub struct ParseOptions<'a> {
     pub analyzers: &'a FieldAnalyzers,
     /// Returns the type of a field in the index; `None` for an unknown field.
     pub field_type: &'a dyn Fn(&str) -> Option<FieldType>,
-    /// Whose numbers are meant, as a BCP 47 tag (`de`, `fr-CA`); only Nouveau's parser asks.
+    /// The locale of numbers, as a BCP 47 tag (`de`, `fr-CA`); only Nouveau's parser uses it.
     /// English where it is `None`.
     pub locale: Option<&'a str>,
 }

@@ -1,6 +1,6 @@
 //! Query texts that are still being written.
 
-/// Operators of the query language, which are no words.
+/// Operators of the query language, which are not words.
 const OPERATORS: [&str; 4] = ["AND", "OR", "NOT", "TO"];
 
 /// Returns the query text with its last word also matched as a prefix, if it may continue: `red fo`

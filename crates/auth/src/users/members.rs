@@ -7,7 +7,7 @@ use serde_json::value::RawValue;
 pub(crate) struct Members<'a>(pub(crate) Vec<(String, &'a RawValue)>);
 
 impl<'a> Members<'a> {
-    /// `None` when the text is no object.
+    /// `None` when the text is not an object.
     pub(crate) fn parse(json: &'a [u8]) -> Option<Members<'a>> {
         serde_json::from_slice(json).ok()
     }

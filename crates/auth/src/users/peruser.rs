@@ -30,7 +30,7 @@ struct ChangeRow {
 }
 
 impl Users {
-    /// Follows what has changed since `progress`.
+    /// Processes the changes since `progress`.
     pub(super) async fn keep_user_databases(&self, progress: &mut Progress) {
         let settings = self.settings().peruser.clone();
         if !settings.enabled {

@@ -100,7 +100,7 @@ pub(super) fn hash_members(hash: &PasswordHash) -> Vec<(&'static str, String)> {
     }
 }
 
-/// Returns the text with another hash; `None` when it is no object.
+/// Returns the text with another hash; `None` when it is not an object.
 pub(super) fn with_hash(json: &[u8], hash: &PasswordHash) -> Option<Vec<u8>> {
     let members = Members::parse(json)?;
     let keep = |name: &str| !HASH_MEMBERS.contains(&name);

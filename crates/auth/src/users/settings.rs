@@ -39,7 +39,7 @@ pub(super) struct PerUser {
 }
 
 impl UserSettings {
-    /// Logs what is wrong.
+    /// Logs the problems.
     pub(super) fn warn(&self) {
         if let Some(problem) = self.requirements.problem() {
             tracing::warn!("{problem}");

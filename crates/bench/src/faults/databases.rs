@@ -16,7 +16,8 @@ use crate::workload::{Caller, alone};
 const NAME: &str = "faults_databases";
 const CLIENTS: usize = 16;
 
-/// Makes `databases` databases with a document each, kills the server, starts it, and asks for every document.
+/// Creates `databases` databases with a document each, kills the server, starts it, and reads every
+/// document.
 pub(crate) async fn measure_databases(
     launch: &Launch,
     databases: u64,
@@ -59,8 +60,8 @@ pub(crate) async fn measure_databases(
         lost.len() as u64,
     )];
     suffered.notes.push(format!(
-        "{NAME}: {databases} databases of one document, all open when the server was killed; then {CLIENTS} clients ask each for it; \
-         times from the kill, with the server started again at once; on a server of {} that the bench started",
+        "{NAME}: {databases} databases of one document, all open when the server was killed; then {CLIENTS} clients read from each; \
+         times from the kill, with the server restarted immediately; on a server of {} that the bench started",
         launch.program.display()
     ));
     suffered.broken = lost.first().map(|first| {
@@ -78,7 +79,7 @@ enum Step {
     Ask,
 }
 
-/// Takes a step with every database. Returns what it took, and what is missing.
+/// Runs a step with every database. Returns the durations, and missing documents.
 async fn all(
     target: &Rc<Target>,
     databases: u64,

@@ -15,11 +15,11 @@ pub struct Launch {
     pub envs: Vec<(String, String)>,
     /// `name:password` of an admin that it has by these.
     pub credentials: String,
-    /// Where folders for data are made; each is removed in the end.
+    /// Parent directory of the data directories; each is removed at the end.
     pub dir: PathBuf,
 }
 
-/// A folder that is removed in the end, whatever happens.
+/// A directory that is removed when dropped.
 pub(super) struct Folder(PathBuf);
 
 impl Folder {

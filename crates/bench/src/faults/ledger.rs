@@ -1,4 +1,4 @@
-//! What a server has acknowledged, and whether it is still there.
+//! Acknowledged writes of a server, and whether they still exist.
 
 use std::rc::Rc;
 
@@ -8,7 +8,7 @@ use crate::error::BenchError;
 use crate::target::Target;
 use crate::workload::Caller;
 
-/// Ids that are asked for at once.
+/// Ids in one request.
 const KEYS: usize = 1_000;
 
 /// Acknowledged writes to a database.
@@ -19,7 +19,8 @@ pub(super) struct Ledger {
     /// Documents that are counted up: id, and the last count that was acknowledged.
     counters: Vec<(String, u64)>,
     updates: u64,
-    /// Losses that were seen while the load ran: a counter goes on from what is there, and would hide them.
+    /// Losses that were seen during the load: a counter continues from its present value, and would
+    /// hide them.
     seen: Vec<String>,
 }
 
@@ -66,7 +67,7 @@ impl Ledger {
         self.inserted.len() as u64 + self.updates
     }
 
-    /// Acknowledged writes that are not there, each in words.
+    /// Missing acknowledged writes, each in words.
     pub(super) async fn lost(&self, target: &Rc<Target>) -> Result<Vec<String>, BenchError> {
         let mut caller = Caller::new(target);
         let mut lost = self.seen.clone();
@@ -90,7 +91,7 @@ impl Ledger {
     }
 }
 
-/// Those of the ids that an answer of `_all_docs` has no row with a revision for.
+/// The ids for which a response of `_all_docs` has no row with a revision.
 fn missing(ids: &[String], answer: &[u8]) -> Vec<String> {
     let answer: Value = serde_json::from_slice(answer).unwrap_or_default();
     let rows = answer["rows"].as_array().into_iter().flatten();
@@ -99,7 +100,7 @@ fn missing(ids: &[String], answer: &[u8]) -> Vec<String> {
         .filter_map(|row| row["id"].as_str())
         .collect();
     let gone = ids.iter().filter(|id| !there.contains(id.as_str()));
-    gone.map(|id| format!("{id} is not there")).collect()
+    gone.map(|id| format!("{id} is missing")).collect()
 }
 
 #[cfg(test)]
@@ -129,7 +130,7 @@ mod tests {
             {"id": "c", "key": "c", "value": {"rev": "2-x", "deleted": true}, "doc": null},
         ]});
         let lost = missing(&ids, answer.to_string().as_bytes());
-        assert_eq!(lost, ["b is not there", "c is not there", "d is not there"]);
+        assert_eq!(lost, ["b is missing", "c is missing", "d is missing"]);
         assert_eq!(missing(&ids, b"no answer").len(), 4);
     }
 }

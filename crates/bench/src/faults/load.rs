@@ -1,4 +1,4 @@
-//! Clients that go on while their server is gone.
+//! Clients that continue while their server is down.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -82,7 +82,8 @@ impl Load {
         self.shared.borrow().first_error.clone()
     }
 
-    /// Ends all clients. Returns what was acknowledged, and what was measured: time in which the server was away counts, errors do not.
+    /// Ends all clients. Returns the acknowledged writes, and the measurement: time in which the
+    /// server was down counts, errors do not.
     pub(super) async fn stop(mut self) -> (Ledger, Slice) {
         self.stop.set(true);
         let mut ledger = Ledger::of(DATABASE);
@@ -99,7 +100,7 @@ impl Load {
 }
 
 impl Client {
-    /// Inserts, and counts up a document of its own, in turns.
+    /// Alternates between inserting documents, and counting up the client's own document.
     async fn write(mut self) -> Ledger {
         let mut ledger = Ledger::of(DATABASE);
         let counter = format!("counter-{}", self.number);
@@ -135,7 +136,7 @@ impl Client {
         ledger
     }
 
-    /// Reads documents that the first writers have inserted, those that are not there among them.
+    /// Reads documents that the first writers have inserted, also those that are missing.
     async fn read(mut self) -> Ledger {
         let mut rng = fastrand::Rng::new();
         while !self.stop.get() {
@@ -155,7 +156,7 @@ impl Client {
         reply["rev"].as_str().map(str::to_owned)
     }
 
-    /// What a counter is now; none when there is no answer.
+    /// The current value of a counter; `None` without a response.
     async fn find(&mut self, id: &str) -> Option<(Option<String>, u64)> {
         let path = format!("/{DATABASE}/{id}");
         match self.call("GET", &path, None, &[200, 404]).await? {

@@ -1,7 +1,8 @@
-//! What happens when a server dies: the group `faults`.
+//! Crashes of a server: the group `faults`.
 //!
-//! The server is one that the bench starts, in a folder of its own, so that it may be killed. Clients go on meanwhile, as those of a service
-//! would. What was acknowledged is looked for afterwards; a server that has lost any of it fails the workload.
+//! The server is one that the bench starts, in a separate folder, so that it may be killed. Clients
+//! continue meanwhile, as those of a service would. Acknowledged writes are checked afterwards; a
+//! server that has lost any of them fails the workload.
 
 mod databases;
 mod launch;
@@ -29,7 +30,7 @@ pub use launch::Launch;
 pub(crate) use databases::measure_databases;
 pub(crate) use suffered::Suffered;
 
-/// Faults of one kind in a run; what is told of them is the median.
+/// Faults of one kind in a run; their median is reported.
 const FAULTS: usize = 3;
 /// Load before the first fault, at least: the throughput that has to come back.
 const BASELINE_MIN: Duration = Duration::from_secs(1);
@@ -42,7 +43,7 @@ const POLL: Duration = Duration::from_millis(20);
 /// The kinds of faults under load.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// kill -9, and started again at once.
+    /// kill -9, and restarted immediately.
     Kill,
     /// SIGSTOP, and SIGCONT after this time.
     Stop(Duration),
@@ -57,13 +58,14 @@ impl Fault {
     }
 }
 
-/// What one fault took, in seconds.
+/// Durations of one fault, in seconds.
 struct Recovery {
     first_answer: f64,
     throughput: Option<f64>,
 }
 
-/// Load on a server of its own that suffers faults of one kind. `length` is how long load runs before each.
+/// Load on a separate server that suffers faults of one kind. `length` is the time of load before
+/// each.
 pub(crate) async fn measure(
     launch: &Launch,
     fault: Fault,
@@ -77,7 +79,7 @@ pub(crate) async fn measure(
     let load = Load::start(&process, &timeline).await?;
     let mut suffered = Suffered::default();
     let mut recoveries = Vec::new();
-    // What comes in before all connections are warm would count as less than the server can do.
+    // Requests before all connections are warm would underestimate the server.
     tokio::time::sleep(baseline / 4).await;
     for _ in 0..FAULTS {
         let from = timeline.now();
@@ -115,7 +117,7 @@ pub(crate) async fn measure(
         load::WRITERS,
         load::READERS,
         match fault {
-            Fault::Kill => "the kill, with the server started again at once",
+            Fault::Kill => "the kill, with the server restarted immediately",
             Fault::Stop(_) => "the SIGCONT",
         },
         launch.program.display()
@@ -123,7 +125,7 @@ pub(crate) async fn measure(
     Ok(suffered)
 }
 
-/// Has the fault happen. Returns the time from which recovery counts.
+/// Executes the fault. Returns the time from which recovery counts.
 async fn inflict(
     fault: Fault,
     process: &mut Process,
@@ -219,7 +221,7 @@ async fn tell(
     check(name, ledger, process, suffered).await
 }
 
-/// Looks for all that was acknowledged.
+/// Checks all acknowledged writes.
 async fn check(
     name: &str,
     ledger: &Ledger,

@@ -16,7 +16,7 @@ use crate::target::Target;
 
 const READY_MAX: Duration = Duration::from_secs(60);
 const POLL: Duration = Duration::from_millis(2);
-/// How much of what a server wrote is shown when it ended by itself.
+/// Longest part of a server's output that is shown when it ended unexpectedly.
 const LOG_CHARS_MAX: usize = 2_000;
 
 /// A server, which is killed when this is dropped.
@@ -71,7 +71,7 @@ impl Process {
         Ok(())
     }
 
-    /// Waits for the first answer, whatever its status.
+    /// Waits for the first response with any status.
     pub(super) async fn ready(&mut self) -> Result<(), BenchError> {
         let request = self.target.request("GET", "/", None);
         let start = Instant::now();
@@ -87,7 +87,7 @@ impl Process {
         Err(self.failed("gave no answer within a minute"))
     }
 
-    /// An error when the process has ended by itself.
+    /// Returns an error when the process has ended.
     pub(super) fn must_run(&mut self) -> Result<(), BenchError> {
         let ended = match &mut self.child {
             Some(child) => child.try_wait()?,
@@ -117,7 +117,7 @@ impl Process {
     /// kill -9, and waits until the process is gone.
     pub(super) fn kill(&mut self) {
         if let Some(mut child) = self.child.take() {
-            // It may have ended by itself; waiting takes its exit in any case.
+            // It may have ended already; the wait collects its exit in any case.
             let _ = child.kill();
             let _ = child.wait();
         }

@@ -1,4 +1,4 @@
-//! When answers came: throughput before, and how it comes back after a fault.
+//! Times of responses: throughput before a fault, and its recovery.
 
 use std::cell::{Cell, RefCell};
 use std::rc::Rc;
@@ -6,10 +6,10 @@ use std::time::Instant;
 
 /// Length of a bucket, in seconds.
 const BUCKET: f64 = 0.05;
-/// Throughput counts as back over so many buckets: half a second.
+/// Throughput counts as recovered after 10 buckets: half a second.
 const WINDOW: usize = 10;
 
-/// Answers by time, shared by all clients.
+/// Counts of responses by time, shared by all clients.
 #[derive(Clone)]
 pub(super) struct Timeline(Rc<Inner>);
 
@@ -18,7 +18,7 @@ struct Inner {
     buckets: RefCell<Vec<u32>>,
     /// The fault: answers to requests that began at this time or later are from after it.
     began_from: Cell<f64>,
-    /// Answers that came at this time or later are.
+    /// Responses from this time on are from after the fault.
     ended_from: Cell<f64>,
     first: Cell<Option<f64>>,
 }
@@ -76,7 +76,7 @@ impl Timeline {
         self.0.first.get()
     }
 
-    /// Answers a second between two times, in whole buckets.
+    /// Responses per second between two times, in whole buckets.
     pub(super) fn rate(&self, from: f64, to: f64) -> f64 {
         let (from, to) = ((from / BUCKET).ceil() as usize, (to / BUCKET) as usize);
         let buckets = self.0.buckets.borrow();
@@ -87,7 +87,8 @@ impl Timeline {
         }
     }
 
-    /// The beginning of the first half second after `from` with at least `rate` answers a second; none when there was none yet.
+    /// The start of the first half second after `from` with at least `rate` responses per second;
+    /// `None` if there was none yet.
     pub(super) fn back_at(&self, from: f64, rate: f64) -> Option<f64> {
         let first = (from / BUCKET).ceil() as usize;
         // The bucket that is being filled does not count yet.

@@ -11,7 +11,7 @@ use crate::timeline::{Sample, Timeline};
 
 /// Points of a curve of percentiles for each factor of ten of rarity.
 const POINTS_A_DECADE: i32 = 12;
-/// Marks of faults that have words beside them.
+/// Marks of faults that have a text.
 const FLAGS_MAX: usize = 6;
 /// Begins of workloads that are drawn: with more of them there would be nothing but lines.
 const BEGINS_MAX: usize = 40;
@@ -56,7 +56,7 @@ pub(super) fn rounds(line: &Line) -> String {
                     number(round.rate()),
                     line.unit
                 );
-                // Both sides of a round were measured beside each other.
+                // Both sides of a round were measured together.
                 let beside = if line.sides.len() > 1 {
                     at as f64 * 0.3 - 0.15
                 } else {
@@ -114,7 +114,7 @@ pub(super) fn percentiles(line: &Line) -> String {
     plot.end()
 }
 
-/// Points of rarity (one request in so many is slower) and milliseconds.
+/// Points of rarity (one of this number of requests is slower) and milliseconds.
 fn curve(side: &Measured) -> Vec<(f64, f64)> {
     let latencies_us = side.rounds.latencies_us();
     let requests = latencies_us.len() as f64;
@@ -217,7 +217,7 @@ pub(super) fn sweep(
     plot.end()
 }
 
-/// A text of at most so many characters.
+/// A text of at most `max` characters.
 pub(super) fn shortened(text: &str, max: usize) -> String {
     match text.char_indices().nth(max) {
         Some((end, _)) => format!("{}…", &text[..end]),
@@ -225,7 +225,7 @@ pub(super) fn shortened(text: &str, max: usize) -> String {
     }
 }
 
-/// What is drawn of the processes: heading, value, how it is written.
+/// A chart of the processes: heading, value, format.
 type Watched = (&'static str, fn(&Sample) -> f64, fn(f64) -> String);
 
 const WATCHED: [Watched; 5] = [
@@ -326,7 +326,7 @@ pub(super) fn side_class(at: usize) -> &'static str {
     ["a", "b"].get(at).copied().unwrap_or("other")
 }
 
-/// What the colours are.
+/// The meaning of the colours.
 pub(super) fn legend(report: &Report) -> String {
     let entry = |(at, server): (usize, &crate::report::Server)| {
         format!(

@@ -1,7 +1,8 @@
 //! The report as one HTML file that needs nothing else: no network, no script, no font.
 //!
-//! Names, errors and pictures come from servers, and are not trusted: text is escaped, pictures are shown in frames of their own that
-//! reach nothing, and the page's policy forbids whatever it does not have itself.
+//! Names, errors and pictures come from servers, and are not trusted: text is escaped, pictures are
+//! shown in sandboxed frames, and the page's policy forbids everything that is not part of the
+//! page.
 
 mod charts;
 mod markup;
@@ -288,7 +289,7 @@ fn drift(line: &SweepLine) -> String {
         .map(|drift| format!(" ({}–{})", ratio_text(drift.low), ratio_text(drift.high)));
     line.drift.map_or_else(String::new, |drift| {
         format!(
-            "<p class=\"soft\">Drift: the first value's rate at the end was {}{} of what it was at the beginning.</p>",
+            "<p class=\"soft\">Drift: the first value's rate at the end was {}{} times its rate at the beginning.</p>",
             ratio_text(drift),
             interval.unwrap_or_default()
         )
@@ -305,7 +306,7 @@ fn timeline(report: &Report) -> String {
         .map(|(heading, svg)| figure(heading, svg))
         .collect();
     format!(
-        "<h2>Beside the run</h2>{}<p class=\"soft\">Servers with the processes that they started; broken uprights are where something begins.</p>\
+        "<h2>Resources during the run</h2>{}<p class=\"soft\">Servers include the processes that they started; dashed vertical lines mark the start of a workload.</p>\
          <div class=\"charts\">{figures}</div>{}",
         charts::legend(report),
         events(report)

@@ -9,7 +9,7 @@ use crate::numbers::{bytes, number, ratio, short};
 use crate::report::Report;
 use crate::stats::{FAMILY_LEVEL, MARGIN, REPEATS_MIN};
 
-/// What the page is about.
+/// The title of the page.
 pub(super) fn title(report: &Report) -> String {
     let product = |at: usize| report.servers.get(at).map_or("?", |server| &server.product);
     match (report.servers.len(), &report.against, &report.sweep) {
@@ -48,7 +48,7 @@ pub(super) fn head(report: &Report, title: &str) -> String {
     )
 }
 
-/// Warnings first, then what failed, what was not interleaved, and remarks.
+/// Warnings first, then failures, servers that were not interleaved, and remarks.
 pub(super) fn remarks(report: &Report) -> String {
     let list = |items: &mut dyn Iterator<Item = String>| {
         items
@@ -148,7 +148,7 @@ pub(super) fn figures(report: &Report) -> String {
     html
 }
 
-/// What bounds the figures, and how near each is.
+/// Upper bounds of the figures, and how near each is.
 pub(super) fn ceilings(report: &Report) -> String {
     if report.ceilings.is_empty() {
         return String::new();
@@ -293,20 +293,20 @@ fn described(busy: Busy) -> String {
     )
 }
 
-/// What the signs mean.
+/// The meaning of the signs.
 pub(super) fn reading(report: &Report) -> String {
     let open = match report.rate {
         Some(_) => {
-            "<p>Requests were sent at a rate, whatever the server did. Latency counts from when a request was due, so that what waits behind a slow one is counted.</p>"
+            "<p>Requests were sent at a rate, whatever the server did. Latency counts from when a request was due, so that the wait behind a slow one is counted.</p>"
         }
         None => "",
     };
     let comparing = match report.comparisons.is_empty() {
         true => format!(
-            "<p>Without at least {REPEATS_MIN} repeats there are no confidence intervals, and nothing is said of differences: measure with <code>--repeats 10</code>.</p>"
+            "<p>Without at least {REPEATS_MIN} repeats there are no confidence intervals and no tests of differences: measure with <code>--repeats 10</code>.</p>"
         ),
         false => format!(
-            "<p>A range in parentheses is a 95 % confidence interval over the repeats: a bootstrap of the geometric mean, in pairs where two servers were measured in turns. \
+            "<p>A range in parentheses is a 95 % confidence interval over the repeats: a bootstrap of the geometric mean, in pairs where the measurements of two servers were interleaved. \
              Figures with a range are those of the usual repeat, the geometric mean over all; the other percentiles are of the requests of all repeats together. So p95 is above p99 where one of the repeats was slow. \
              A difference is called one when a smaller true difference than {:.0} % is unlikely to look like it (Student’s t over the repeats, Holm’s correction for all figures of this page together, level {:.0} %). \
              So of many figures some intervals leave out 1 by chance, and are not called different. The shaded strip of a bar is that {:.0} %.</p>",

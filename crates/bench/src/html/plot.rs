@@ -11,7 +11,7 @@ const LEFT: f64 = 52.0;
 const RIGHT: f64 = 14.0;
 const TOP: f64 = 12.0;
 const BOTTOM: f64 = 36.0;
-/// About so many marks on an axis.
+/// Number of marks on an axis, about.
 const TICKS: f64 = 4.0;
 
 /// How values become places.
@@ -113,7 +113,7 @@ pub(super) struct Plot {
 }
 
 impl Plot {
-    /// A chart with a name for people who cannot see it, and marks at the y axis.
+    /// A chart with a name for screen readers, and marks at the y axis.
     pub(super) fn new(name: &str, x: Scale, y: Scale, y_text: impl Fn(f64) -> String) -> Self {
         let mut svg = String::new();
         let _ = write!(
@@ -168,7 +168,7 @@ impl Plot {
         }
     }
 
-    /// What the x axis has.
+    /// The label of the x axis.
     pub(super) fn x_label(&mut self, text: &str) {
         let _ = write!(
             self.svg,
@@ -179,7 +179,7 @@ impl Plot {
         );
     }
 
-    /// A dot with what it says when it is pointed at.
+    /// A dot with a tooltip.
     pub(super) fn dot(&mut self, x: f64, y: f64, class: &str, title: &str) {
         let (x, y) = (self.x(x), self.y(y));
         let _ = write!(
@@ -221,7 +221,7 @@ impl Plot {
         );
     }
 
-    /// A line from top to bottom, with what it says when it is pointed at.
+    /// A line from top to bottom, with a tooltip.
     pub(super) fn upright(&mut self, at: f64, class: &str, title: &str) {
         let x = self.x(at);
         let _ = write!(
@@ -232,7 +232,7 @@ impl Plot {
         );
     }
 
-    /// A word beside a line from top to bottom.
+    /// A label next to a line from top to bottom.
     pub(super) fn flag(&mut self, at: f64, row: usize, class: &str, text: &str) {
         let x = self.x(at);
         let is_right = x > (LEFT + WIDTH) * 0.6;

@@ -1,4 +1,4 @@
-//! What the page must not let through, and that it is whole.
+//! The page escapes its texts, and is complete.
 
 use std::time::Duration;
 

@@ -11,7 +11,7 @@ pub(super) const BULK_DOCS: u64 = 1_000;
 pub(crate) struct Documents {
     pub(crate) ids: Ids,
     pub(crate) count: u64,
-    /// Of documents that are written while it is measured.
+    /// Ids of documents that are written during the measurement.
     pub(crate) new: Ids,
 }
 

@@ -6,16 +6,17 @@ use crate::error::BenchError;
 use crate::pace::{Pace, Pacing, Turns};
 use crate::slice::Slice;
 
-/// A client whose operations fail so often in a row gives up.
+/// A client gives up after 100 failed operations in a row.
 pub(super) const FAILURES_IN_A_ROW_MAX: u32 = 100;
 
 /// One client's operation, again and again.
 pub(super) trait Operation {
-    /// Carries it out, and says how many units it was.
+    /// Executes it once, and returns its number of units.
     async fn once(&mut self) -> Result<u64, String>;
 }
 
-/// Lets all clients run for `length`, or as `pace` says, each in a task of its own, as the HTTP clients do.
+/// Runs all clients for `length`, or as `pace` defines, each in a separate task, as the HTTP
+/// clients do.
 pub(super) async fn drive<O: Operation + 'static>(
     operations: Vec<O>,
     length: Duration,
@@ -103,7 +104,7 @@ mod tests {
         assert_eq!((slice.count, slice.errors.count), (20, 4));
         let slice = driven(for_ever, pace(Some(2_000.0))).await;
         assert_eq!(slice.open.unwrap().due, 14);
-        // What is not sent on a busy machine has waited.
+        // Requests that are not sent on a busy machine have waited.
         assert_eq!(slice.latencies_us.len() + slice.errors.count, 14);
     }
 }

@@ -1,6 +1,7 @@
 //! How durable a peer's writes are.
 
-/// What is told of a peer's settings, with a warning for each that makes its writes less durable than the server's.
+/// A note on a peer's settings, with a warning for each that makes its writes less durable than the
+/// server's.
 pub(super) fn durability(
     peer: &str,
     settings: &[(&'static str, String)],

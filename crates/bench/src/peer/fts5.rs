@@ -106,7 +106,7 @@ impl Fts5 {
         self.ask(&json!({"do": "count", "query": query})).await
     }
 
-    /// Measures a row for about `length`, or as `pace` says.
+    /// Measures a row for about `length`, or as `pace` defines.
     pub(super) async fn round(
         &self,
         row: Row,

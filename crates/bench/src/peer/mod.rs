@@ -1,7 +1,9 @@
-//! PostgreSQL, Redis and SQLite beside the server, for the rows where they do the same work: the group `peers`.
+//! PostgreSQL, Redis and SQLite in comparison with the server, for the rows where they do the same
+//! work: the group `peers`.
 //!
-//! The same documents under the same ids, the same client process and number of connections, in rounds that take turns. Answers are compared
-//! before anything is measured. What decides how durable a peer's writes are is read from it and shown.
+//! The same documents under the same ids, the same client process and number of connections, in
+//! interleaved rounds. Responses are compared before anything is measured. A peer's settings for
+//! durability are read and shown.
 
 mod documents;
 mod drive;
@@ -34,14 +36,14 @@ use self::fts5::Fts5;
 use self::postgres::Postgres;
 use self::redis::Redis;
 
-/// What a peer is.
+/// The kinds of peers.
 enum Kind {
     Postgres(Box<Postgres>),
     Redis(Box<Redis>),
     Fts5(Box<Fts5>),
 }
 
-/// A peer, and what this run has made in it.
+/// A peer, and the objects that this run has created in it.
 pub(crate) struct Peer {
     kind: Kind,
     label: String,
@@ -108,7 +110,7 @@ impl Peer {
         }
     }
 
-    /// What is said of its settings.
+    /// Notes on its settings.
     pub(crate) fn notes(&self) -> Vec<String> {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.notes(),
@@ -127,7 +129,7 @@ impl Peer {
         }
     }
 
-    /// Writes the documents, once, and what the row needs.
+    /// Writes the documents, once, and the other data that the row needs.
     pub(crate) async fn prepare(
         &mut self,
         row: Row,
@@ -150,12 +152,12 @@ impl Peer {
         Ok(())
     }
 
-    /// Has the texts written anew when they are needed again: these are no longer those of the documents alone.
+    /// Marks the texts as changed, so that they are written again when they are needed.
     pub(crate) fn forget_texts(&mut self) {
         self.filled_texts = 0;
     }
 
-    /// What the row answers, in a form that is the same for all who do the same work.
+    /// The response to the row, in a form that is the same for all systems that do the same work.
     pub(crate) async fn answer(
         &self,
         row: Row,
@@ -168,7 +170,8 @@ impl Peer {
         }
     }
 
-    /// Measures a row for about `length`, or as `pace` says; the clock starts when all connections are open.
+    /// Measures a row for about `length`, or as `pace` defines; the clock starts when all
+    /// connections are open.
     pub(crate) async fn round(
         &self,
         row: Row,
@@ -201,12 +204,12 @@ impl Peer {
         Ok(watch.part(row.name(), row.unit(), slice))
     }
 
-    /// Removes what this run has made.
+    /// Removes the objects that this run has created.
     pub(crate) async fn clean_up(&self) -> Result<(), BenchError> {
         match &self.kind {
             Kind::Postgres(postgres) => postgres.clean_up().await,
             Kind::Redis(redis) => redis.clean_up().await,
-            // What it has is in a folder of its own, which goes with it.
+            // Its data is in a separate directory, which is removed with it.
             Kind::Fts5(_) => Ok(()),
         }
     }
@@ -226,7 +229,8 @@ impl Peer {
     }
 }
 
-/// Name and password of the environment, unless the URL has its own: everybody on the machine can read a command line.
+/// Name and password of the environment, unless the URL has its own: all users of the machine can
+/// read a command line.
 fn add_credentials(url: &mut Url) -> Result<(), ()> {
     let Ok(credentials) = std::env::var(PEER_CREDENTIALS) else {
         return Ok(());

@@ -148,7 +148,7 @@ impl Postgres {
         self.build(documents).await.map(drop)
     }
 
-    /// Builds the index of the texts anew.
+    /// Rebuilds the index of the texts.
     pub(super) async fn build(&self, documents: &Documents) -> Result<Slice, BenchError> {
         let began = Instant::now();
         self.execute(&texts::build(&self.table)).await?;
@@ -281,11 +281,11 @@ impl Postgres {
 pub(super) struct PostgresOperation {
     client: Client,
     statement: Statement,
-    /// Of `peer_search_fresh`.
+    /// The write of `peer_search_fresh`.
     write: Option<Statement>,
     row: Row,
     documents: Documents,
-    /// The id that `peer_get` asks for.
+    /// The id that `peer_get` reads.
     fixed: String,
 }
 
@@ -378,7 +378,7 @@ impl PostgresOperation {
 async fn connect(config: &Config) -> Result<Client, String> {
     let (client, connection) = config.connect(NoTls).await.map_err(|error| told(&error))?;
     tokio::task::spawn_local(async move {
-        // What breaks it is told to who waits for an answer.
+        // A waiting call gets the error of the connection.
         let _ = connection.await;
     });
     Ok(client)
@@ -404,7 +404,7 @@ fn push_row(out: &mut String, id: &str, text: &str) {
     let _ = writeln!(out, "{id}\t{escaped}");
 }
 
-/// What the server said, which its error alone does not show.
+/// The server's message, which its error alone does not show.
 fn told(error: &tokio_postgres::Error) -> String {
     match error.as_db_error() {
         Some(said) => said.to_string(),

@@ -13,7 +13,7 @@ use super::durability::durability;
 use super::row::Row;
 use crate::error::BenchError;
 
-/// No answer takes so long; the library's own limit is shorter than a slow disk's sync.
+/// Longest wait for a response; the library's own limit is shorter than a slow disk's sync.
 const PATIENCE: Duration = Duration::from_secs(60);
 const SETTINGS: [&str; 6] = [
     "appendonly",
@@ -23,7 +23,7 @@ const SETTINGS: [&str; 6] = [
     "maxmemory-policy",
     "io-threads",
 ];
-/// Keys that are written or looked for at once.
+/// Keys that are written or read in one request.
 const BATCH: u64 = 1_000;
 
 /// A Redis, and the prefix of this run's keys.

@@ -13,11 +13,11 @@ pub(crate) enum Row {
     InsertOne,
     /// Durable inserts over all connections.
     Insert,
-    /// Durable inserts of 1,000 at once.
+    /// Durable inserts in batches of 1,000.
     Bulk,
     /// Ten documents by two indexed fields, sorted.
     Find,
-    /// All documents are looked at by two fields without an index.
+    /// All documents are examined by two fields without an index.
     Scan,
     /// A sum for each value of a field, over all documents.
     Aggregate,
@@ -95,7 +95,7 @@ impl Row {
         matches!(self, Self::SearchBuild | Self::SearchFresh)
     }
 
-    /// What its rate counts: for scans and aggregates the documents that are looked at.
+    /// The unit of its rate: for scans and aggregates, examined documents.
     pub(crate) fn unit(self) -> &'static str {
         match self {
             Self::Get | Self::GetRandom | Self::Find | Self::Search { .. } | Self::SearchFresh => {
@@ -105,7 +105,7 @@ impl Row {
         }
     }
 
-    /// How many clients it has when the run has so many connections.
+    /// Number of clients in a run with `connections` connections.
     pub(crate) fn clients(self, connections: usize) -> usize {
         match self {
             Self::InsertOne | Self::Bulk | Self::Scan | Self::Aggregate => 1,

@@ -20,7 +20,7 @@ const INDEX: &str = "words";
 /// A build that takes longer has failed.
 const BUILD_TIMEOUT: Duration = Duration::from_secs(3_600);
 
-/// The name of a design document that is there to be built, unlike any other.
+/// The unique name of a design document for one build.
 pub(super) struct Built(String);
 
 impl Built {
@@ -41,7 +41,7 @@ pub(super) enum Interface {
 }
 
 impl Interface {
-    /// The one that a server has.
+    /// The interface that a server has.
     pub(super) async fn of(system: &System) -> Result<Option<Self>, BenchError> {
         let probe = json!({"analyzer": "standard", "text": "a"}).to_string();
         for (path, interface) in [
@@ -92,7 +92,7 @@ impl Interface {
         format!("/{database}/_design/{design}/{route}/{INDEX}?q={query}&limit=25")
     }
 
-    /// How many hits an answer says that there are.
+    /// The total number of hits in a response.
     pub(super) fn hits(self, answer: &Value) -> Value {
         match self {
             Self::Nouveau => answer["total_hits"].clone(),
@@ -105,7 +105,7 @@ impl Interface {
         let path = format!("/{database}/_design/{DESIGN}");
         let design = self.design("searched in").to_string();
         let (status, _) = system.call("PUT", &path, Some(design.as_bytes())).await?;
-        // It is there already: another workload has asked for it.
+        // It exists already: another workload has created it.
         if status != 409 && !(200..300).contains(&status) {
             system
                 .require("PUT", &path, Some(design.as_bytes()))
@@ -114,7 +114,7 @@ impl Interface {
         self.wait(system, database, DESIGN).await
     }
 
-    /// Searches until the index is built: a server that gives up waiting goes on building.
+    /// Searches until the index is built: a server that gives up waiting continues to build.
     async fn wait(self, system: &System, database: &str, design: &str) -> Result<(), BenchError> {
         let path = self.path_of(database, design, "text:baba");
         let start = Instant::now();
@@ -149,7 +149,7 @@ impl Interface {
         Ok(Slice::of_one(documents, start.elapsed()))
     }
 
-    /// Removes the index, and waits until its room was given back.
+    /// Removes the index, and waits until its space was reclaimed.
     pub(super) async fn remove(
         self,
         system: &System,
@@ -216,7 +216,7 @@ impl Interface {
     }
 }
 
-/// Sends requests one after the other, while they succeed; the last answer, or what went wrong.
+/// Sends requests one after the other, while they succeed; returns the last response, or the error.
 async fn exchange_all(
     connection: &mut Connection,
     requests: &[Vec<u8>],

@@ -15,7 +15,7 @@ use crate::system::{Part, Populated, System};
 
 const INDEX: &str = "by-customer-and-amount";
 
-/// A server's database for the rows, and another one for what is written.
+/// A server's database for the rows, and another one for writes.
 pub(crate) struct HttpRows {
     populated: Populated,
     written: String,
@@ -24,7 +24,7 @@ pub(crate) struct HttpRows {
 }
 
 impl HttpRows {
-    /// Has the documents written, and what the row needs built.
+    /// Writes the documents, and builds the indexes that the row needs.
     pub(crate) async fn prepare(
         system: &System,
         row: Row,

@@ -1,5 +1,6 @@
-//! PostgreSQL's full-text search: a column of type `tsvector` with a GIN index, by the configuration `simple`, which like Lucene's standard analyzer
-//! splits texts into words and stems none.
+//! PostgreSQL's full-text search: a column of type `tsvector` with a GIN index, by the
+//! configuration `simple`, which like Lucene's standard analyzer splits texts into words without
+//! stemming.
 
 /// Hits of an answer.
 pub(super) const HITS: usize = 25;

@@ -91,18 +91,18 @@ fn holm_spends_its_level_on_the_smallest_first() {
     assert_eq!(shown(&[0.9, level * 0.3, 0.5]), [false, true, false]);
 }
 
-/// How the figures of a server come about in a simulated run. Shares, of the logarithm.
+/// The noise of a server's figures in a simulated run, as parts of the logarithm.
 #[derive(Debug, Clone, Copy)]
 struct Noise {
-    /// What both servers have in common within a repeat: the machine gets slower and faster.
+    /// Noise of both servers within a repeat: the machine gets slower and faster.
     drift: f64,
     /// Each server's own in each repeat.
     own: f64,
-    /// Of the p99 alone.
+    /// Additional noise of the p99.
     tail: f64,
-    /// One repeat in twenty is so much slower on one of the two.
+    /// One repeat in twenty is slower by this on one of the two.
     outlier: f64,
-    /// What a process has for its whole life: where its memory lies.
+    /// Noise of a process for its whole life: its layout in memory.
     process: f64,
 }
 
@@ -166,7 +166,7 @@ fn simulated(
     shown(&probabilities)
 }
 
-/// Of simulated comparisons, the share in which `found` holds.
+/// The share of simulated comparisons for which `found` holds.
 fn share(
     (noise, lines, repeats): (Noise, usize, usize),
     slower: f64,
@@ -196,7 +196,7 @@ fn a_server_compared_with_itself_is_hardly_ever_flagged() {
 
 #[test]
 fn a_slow_down_of_a_tenth_is_found() {
-    // A busy machine wants more repeats.
+    // A busy machine needs more repeats.
     for run in [
         (QUIET, 1, 10),
         (QUIET, 10, 10),

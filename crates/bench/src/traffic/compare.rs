@@ -1,4 +1,5 @@
-//! What a replay found: latencies by class of route, and statuses that differ from the recorded ones.
+//! Results of a replay: latencies by class of route, and statuses that differ from the recorded
+//! ones.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -36,13 +37,14 @@ pub struct ReplayReport {
     pub recorded_seconds: f64,
     /// Revisions and ids that differed from the recorded ones and were replaced in later requests.
     pub names_replaced: u64,
-    /// The latest that a request was handed to its connection after it was due, in milliseconds: what the client itself was late.
+    /// Largest delay between a request's due time and its sending, in milliseconds: the client's
+    /// own lateness.
     pub client_late_ms_max: f64,
     /// One a class of routes, in the order of their names.
     pub classes: Vec<ClassReport>,
     /// Statuses that differed, the most frequent first.
     pub differences: Vec<Difference>,
-    /// What else there is to say.
+    /// Further remarks.
     pub notes: Vec<String>,
 }
 
@@ -86,13 +88,13 @@ pub struct Difference {
     pub example: String,
 }
 
-/// What is known of a request when its answer has ended.
+/// The outcome of a request when its response has ended.
 pub(super) struct Outcome {
     pub(super) class: &'static str,
     pub(super) request: String,
     pub(super) recorded_status: u16,
     pub(super) recorded_took: Duration,
-    /// The status, or why there is none.
+    /// The status, or the reason why it is missing.
     pub(super) status: Result<u16, String>,
     /// From when it was due.
     pub(super) latency: Duration,

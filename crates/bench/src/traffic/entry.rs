@@ -1,13 +1,14 @@
-//! What a recording has of a request: one line of JSON.
+//! The recording of a request: one line of JSON.
 //!
-//! The first line is a [`Header`]; each other one is an [`Entry`]. Lines stand in the order in which requests ended.
+//! The first line is a [`Header`]; each other one is an [`Entry`]. Lines are in the order in which
+//! requests ended.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
 use hyper::header::{HeaderName, HeaderValue};
 use serde::{Deserialize, Serialize};
 
-/// The version of the format that is written, and the only one that is read.
+/// The version of the written format, and the only one that is read.
 const VERSION: u32 = 1;
 /// Longest body that is recorded, in bytes.
 pub(super) const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -37,12 +38,12 @@ pub enum RecordingError {
         /// The operating system's reason.
         source: std::io::Error,
     },
-    /// The file is no recording, or of another version.
+    /// The file is not a recording, or of another version.
     #[error("{path}: {reason}")]
     NoRecording {
         /// Its path.
         path: String,
-        /// What is missing.
+        /// The missing part.
         reason: String,
     },
     /// A line that is damaged.
@@ -52,7 +53,7 @@ pub enum RecordingError {
         path: String,
         /// The line's number, from 1.
         line: u64,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
 }
@@ -81,7 +82,7 @@ impl Header {
     /// Reads a recording's first line.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let header: Self = serde_json::from_slice(line)
-            .map_err(|_| "this is no recording of settee bench record".to_owned())?;
+            .map_err(|_| "this is not a recording of settee bench record".to_owned())?;
         match header.settee_recording {
             VERSION => Ok(header),
             other => Err(format!(
@@ -96,12 +97,12 @@ impl Header {
 pub(super) struct Named {
     /// Its id.
     pub(super) id: String,
-    /// The revision that was written or read; none when it was refused.
+    /// The revision that was written or read; `None` when the request was refused.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(super) rev: Option<String>,
 }
 
-/// A request and what the recording's server said.
+/// A request and the response of the recorded server.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub(super) struct Entry {
     /// When the request came, in microseconds since the recording began.
@@ -130,7 +131,7 @@ pub(super) struct Entry {
     pub(super) named: Vec<Named>,
 }
 
-#[allow(clippy::trivially_copy_pass_by_ref, reason = "what serde calls")]
+#[allow(clippy::trivially_copy_pass_by_ref, reason = "serde calls it so")]
 fn is_false(value: &bool) -> bool {
     !value
 }
@@ -166,12 +167,12 @@ impl Entry {
             (Some(text), _) => Ok(text.clone().into_bytes()),
             (None, Some(text)) => STANDARD
                 .decode(text)
-                .map_err(|error| format!("body_base64 is no base64: {error}")),
+                .map_err(|error| format!("body_base64 is not base64: {error}")),
             (None, None) => Ok(Vec::new()),
         }
     }
 
-    /// Reads a line. What could not be sent as one HTTP request is refused.
+    /// Reads a line. Refuses requests that could not be sent as one HTTP request.
     pub(super) fn parse(line: &[u8]) -> Result<Self, String> {
         let entry: Self = serde_json::from_slice(line).map_err(|error| error.to_string())?;
         entry.check()?;
@@ -181,16 +182,16 @@ impl Entry {
     fn check(&self) -> Result<(), String> {
         let method = hyper::Method::from_bytes(self.method.as_bytes());
         if method.is_err() || self.method == "CONNECT" {
-            return Err(format!("{:?} is no method", self.method));
+            return Err(format!("{:?} is not a method", self.method));
         }
         let path: Result<hyper::http::uri::PathAndQuery, _> = self.path.parse();
         if !self.path.starts_with('/') || path.is_err() {
-            return Err(format!("{:?} is no path", self.path));
+            return Err(format!("{:?} is not a path", self.path));
         }
         for (name, value) in &self.headers {
             let known = HeaderName::from_bytes(name.as_bytes());
             if known.is_err() || HeaderValue::from_str(value).is_err() {
-                return Err(format!("{name:?}: {value:?} is no header"));
+                return Err(format!("{name:?}: {value:?} is not a header"));
             }
         }
         if self.at_us > AT_US_MAX {
@@ -199,7 +200,7 @@ impl Entry {
         self.body().map(drop)
     }
 
-    /// The database that the path begins with, percent-decoded; none for the server's own routes.
+    /// The database at the start of the path, percent-decoded; `None` for the server's own routes.
     pub(super) fn database(&self) -> Option<String> {
         let path = self.path.split('?').next().unwrap_or_default();
         let first = path.split('/').find(|segment| !segment.is_empty())?;
@@ -233,11 +234,13 @@ mod tests {
     fn a_line_that_is_no_request_is_refused() {
         type Change = fn(&mut Entry);
         let changes: [(&str, Change); 7] = [
-            ("is no path", |e| e.path = "db/a".to_owned()),
-            ("is no path", |e| e.path = "/db HTTP/1.1\r\nX: y".to_owned()),
-            ("is no method", |e| e.method = "PUT /x".to_owned()),
-            ("is no method", |e| e.method = "CONNECT".to_owned()),
-            ("is no header", |e| {
+            ("is not a path", |e| e.path = "db/a".to_owned()),
+            ("is not a path", |e| {
+                e.path = "/db HTTP/1.1\r\nX: y".to_owned()
+            }),
+            ("is not a method", |e| e.method = "PUT /x".to_owned()),
+            ("is not a method", |e| e.method = "CONNECT".to_owned()),
+            ("is not a header", |e| {
                 e.headers = vec![("range".to_owned(), "a\r\nb: c".to_owned())]
             }),
             ("more than a year", |e| e.at_us = u64::MAX),

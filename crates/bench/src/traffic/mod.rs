@@ -1,7 +1,7 @@
 //! Real requests, recorded and replayed.
 //!
-//! [`record()`] is a proxy that writes down what clients ask, without credentials; [`replay()`] asks it again, of another server, at the
-//! recorded times or faster.
+//! [`record()`] is a proxy that records clients' requests, without credentials; [`replay()`] sends
+//! them again, to another server, at the recorded times or faster.
 
 mod class;
 mod compare;

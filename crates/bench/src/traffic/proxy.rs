@@ -1,8 +1,9 @@
-//! `settee bench record`: a proxy between clients and a server that writes down what is asked.
+//! `settee bench record`: a proxy between clients and a server that records requests.
 //!
-//! Each client's connection has one to the server, so that the order of requests stays what it was. Bodies stream both ways. Of a
-//! request are kept: method, path, query, a few headers, the body, when it came, the answer's status, and the revisions that the answer
-//! named. See [`secrets`](super::secrets) for what is never kept.
+//! Each client's connection has one to the server, so that the order of requests does not change.
+//! Bodies stream both ways. A recording has of each request: method, path, query, a few headers,
+//! the body, the time, the response's status, and the revisions in the response. See
+//! [`secrets`](super::secrets) for the parts that are never recorded.
 
 use std::collections::BTreeMap;
 use std::convert::Infallible;
@@ -27,9 +28,9 @@ use crate::error::BenchError;
 use crate::run::interrupted;
 use crate::target::Target;
 
-/// How often the file is brought up to date: what a killed recorder loses.
+/// Interval of writes to the file: a killed recorder loses at most this.
 const FLUSH: Duration = Duration::from_secs(1);
-/// How long those who are being answered may go on when the recording ends.
+/// Time for requests in progress to finish when the recording ends.
 const GRACE: Duration = Duration::from_millis(200);
 /// Headers of one connection, which are not passed on (RFC 9110, 7.6.1).
 const OF_CONNECTION: [&str; 8] = [
@@ -43,7 +44,7 @@ const OF_CONNECTION: [&str; 8] = [
     "upgrade",
 ];
 
-/// What to record, and where.
+/// Server, address and file of a recording.
 #[derive(Debug, Clone)]
 pub struct RecordOptions {
     /// Address and port to listen on; port 0 is a free one.
@@ -54,7 +55,7 @@ pub struct RecordOptions {
     pub file: PathBuf,
 }
 
-/// What a recording has.
+/// Figures of a recording.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Recorded {
     /// Requests written down.
@@ -63,7 +64,7 @@ pub struct Recorded {
     pub left_out: BTreeMap<&'static str, u64>,
 }
 
-/// Records until Ctrl-C or SIGTERM. `ready` is told the address that is listened on.
+/// Records until Ctrl-C or SIGTERM. `ready` receives the address of the listening socket.
 ///
 /// # Errors
 /// [`BenchError`]: the server's URL, the address, and the file, also later, when it cannot be written any more.
@@ -91,7 +92,7 @@ pub async fn record(
     };
     drop(listener);
     let all_ended = async { while connections.join_next().await.is_some() {} };
-    // Idle connections and feeds without end are cut off.
+    // Idle connections and endless feeds are cut off.
     let _ = tokio::time::timeout(GRACE, all_ended).await;
     connections.shutdown().await;
     recorder.flush()?;
@@ -134,7 +135,7 @@ async fn accept(
                 let proxy = Arc::clone(&proxy);
                 async move { Ok::<_, Infallible>(proxy.pass(request).await) }
             });
-            // A client that is gone is no error of ours.
+            // A disconnected client is not an error of the proxy.
             let _ = server::Builder::new()
                 .serve_connection(TokioIo::new(socket), service)
                 .await;
@@ -217,7 +218,7 @@ impl Proxy {
     }
 }
 
-/// An answer of the proxy's own. It has no body, and says so by the status alone.
+/// A response of the proxy itself. It has no body: the status is enough.
 fn refused(exchange: &Arc<Mutex<Exchange>>, status: StatusCode) -> Response<Tee> {
     let mut response = Response::new(Tee::empty(exchange));
     *response.status_mut() = status;

@@ -1,4 +1,4 @@
-//! The file that a recording becomes, and what did not go into it.
+//! The file of a recording, and the requests that were left out.
 
 use std::collections::BTreeMap;
 use std::fs::{File, OpenOptions};
@@ -84,7 +84,7 @@ impl Recorder {
         *self.lock().left_out.entry(reason).or_default() += 1;
     }
 
-    /// Brings what is buffered into the file. An error of any write so far is told here, once.
+    /// Writes the buffer to the file. An error of any write so far is reported here, once.
     pub(super) fn flush(&self) -> Result<(), RecordingError> {
         let mut state = self.lock();
         let flushed = match state.failed.take() {

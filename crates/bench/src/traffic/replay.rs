@@ -1,8 +1,9 @@
-//! `settee bench replay`: recorded requests, asked again.
+//! `settee bench replay`: recorded requests, sent again.
 //!
-//! Each recorded connection is one here, with its requests in their order. A request is due when it was recorded, at the speed that was
-//! asked for, and its latency counts from then: a server that falls behind shows it. As fast as possible, a request is due when all that had
-//! ended before it was asked have ended: what a client did because of an answer is not done before that answer.
+//! Each recorded connection is one here, with its requests in their order. A request is due at its
+//! recorded time, at the chosen speed, and its latency counts from then: a server that falls behind
+//! shows it. At full speed, a request is due when all requests that had ended before it started
+//! have ended: a client's reaction to a response is not sent before that response.
 
 use std::cell::RefCell;
 use std::collections::{BTreeSet, HashMap};
@@ -36,16 +37,16 @@ use crate::target::Target;
 
 /// Requests that are read from the file and not answered yet, at most.
 const READ_AHEAD: usize = 4_096;
-/// The same when there are no times to keep: no more than connections can use.
+/// Requests to read ahead when there are no times to keep: no more than connections can use.
 const READ_AHEAD_AT_FULL_SPEED: usize = 512;
-/// A request may take so much longer than the recorded one did.
+/// A request may take this much longer than the recorded one did.
 const PATIENCE: Duration = Duration::from_secs(60);
-/// What a client that left is given at least.
+/// Least time before a replayed client leaves, if the recorded one left.
 const ABORTED_AFTER_MIN: Duration = Duration::from_millis(20);
-/// So many requests without an answer in a row end the replay.
+/// 1,000 requests without a response in a row end the replay.
 const ERRORS_IN_A_ROW_MAX: u64 = 1_000;
 
-/// What to replay, and where.
+/// Recording, server and speed of a replay.
 #[derive(Debug, Clone)]
 pub struct ReplayOptions {
     /// A file of [`record`](super::record).
@@ -165,7 +166,7 @@ impl Open {
     }
 }
 
-/// A request that is to be sent.
+/// A request to send.
 struct Job {
     entry: Entry,
     number: usize,
@@ -176,7 +177,7 @@ struct Job {
     /// As this request sees them.
     names: Names,
     promises: Vec<Promised>,
-    /// Given back when the answer has ended.
+    /// Released when the response has ended.
     _permit: OwnedSemaphorePermit,
 }
 
@@ -263,7 +264,7 @@ fn promises(entry: &Entry, names: &Names) -> Vec<Promised> {
     let Some(database) = entry.database() else {
         return Vec::new();
     };
-    // Only a POST leaves it to the server to make up an id.
+    // Only for a POST the server generates an id.
     let makes_ids = entry.method == "POST";
     let promised = entry.named.iter().map(|named| Promised {
         id: makes_ids.then(|| names.promise(of_id(&database, &named.id))),
@@ -287,7 +288,7 @@ async fn connection(shared: Rc<Shared>, mut jobs: mpsc::UnboundedReceiver<Job>) 
                 keep(&mut job, &answer);
                 Ok(answer.status)
             }
-            // Nobody waits for what it promised.
+            // No request waits for its promise.
             Err(reason) => {
                 job.promises.clear();
                 sender = None;
@@ -384,7 +385,7 @@ fn request(
         }
     }
     for (name, value) in rewritten.headers {
-        // A recording that somebody has written himself may hold others.
+        // A recording that a user has written by hand may have others.
         if HEADERS.contains(&name.as_str()) {
             request = request.header(name, value);
         }
@@ -422,7 +423,8 @@ async fn read(
     Ok(())
 }
 
-/// Fulfils what a request promised. Rows of a bulk are in the order of its documents, in both answers.
+/// Keeps the promises of a request. Rows of a bulk are in the order of its documents, in both
+/// responses.
 fn keep(job: &mut Job, answer: &Answer) {
     let promised = std::mem::take(&mut job.promises);
     if !(200..300).contains(&answer.status) {

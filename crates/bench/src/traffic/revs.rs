@@ -1,9 +1,10 @@
 //! Revisions and ids that differ at replay.
 //!
-//! The same edits give the same revisions, on CouchDB and here. They differ where a document had another history before, or where the
-//! server made something up: an id, a password's salt. So every revision that a recorded answer named is remembered with the one that the
-//! replay's answer named for it, and later requests speak of that. A request that names a revision whose request is not answered yet waits
-//! for it.
+//! The same edits give the same revisions, on CouchDB and here. They differ where a document had
+//! another history before, or where the server generated a value: an id, a password's salt. So
+//! every revision in a recorded response is remembered with the one in the replayed response, and
+//! replaces it in later requests. A request that names a revision whose request is not answered yet
+//! waits for it.
 
 use std::cell::RefCell;
 use std::collections::{HashMap, VecDeque};
@@ -14,12 +15,12 @@ use tokio::sync::watch;
 /// Differing revisions and ids that are remembered at most; the oldest go first.
 const REMEMBERED_MAX: usize = 1_000_000;
 
-/// What a name became.
+/// The replayed form of a name.
 #[derive(Debug, Clone, PartialEq, Eq)]
 enum Became {
     /// The request that makes it was not answered yet.
     Pending,
-    /// It stayed the same, or nobody knows.
+    /// Unchanged, or unknown.
     Same,
     Another(String),
 }
@@ -34,7 +35,7 @@ pub(super) struct Promise {
 #[derive(Clone)]
 pub(super) struct Names {
     inner: Rc<RefCell<Inner>>,
-    /// The request's number. It waits for none that came later: such a one may be waiting for it.
+    /// The request's number. It never waits for a later request, which may be waiting for it.
     request: usize,
 }
 
@@ -80,7 +81,8 @@ impl Names {
         }
     }
 
-    /// A name that this request will make known when it is answered. Who waits for it already waits for who promised it first.
+    /// Promises a name that the response to this request will determine. If another request
+    /// promised it already, waiting requests wait for that one.
     pub(super) fn promise(&self, key: String) -> Promise {
         let (sender, receiver) = watch::channel(Became::Pending);
         let mut inner = self.inner.borrow_mut();
@@ -91,7 +93,7 @@ impl Names {
         Promise { key, sender }
     }
 
-    /// The answer has come: `recorded` became `replayed`, or nobody knows what.
+    /// The response has come: `recorded` corresponds to `replayed`, if that is known.
     pub(super) fn keep(&self, promise: Promise, recorded: &str, replayed: Option<&str>) {
         let inner = &mut *self.inner.borrow_mut();
         let receiver = promise.sender.subscribe();
@@ -124,7 +126,8 @@ impl Names {
         }
     }
 
-    /// What a recorded name is now; none when it is the same, or unknown. Waits while an earlier request that makes it is on its way.
+    /// The replayed form of a recorded name; `None` when it is the same, or unknown. Waits while an
+    /// earlier request that determines it is in progress.
     pub(super) async fn now(&self, key: &str) -> Option<String> {
         let mut receiver = {
             let inner = self.inner.borrow();

@@ -1,8 +1,9 @@
-//! A recorded request as it is sent at replay: with the revisions and ids that the replay's server gave.
+//! The form of a recorded request at replay: with the revisions and ids of the replay's server.
 //!
-//! Looked at are: the document's id in the path, `rev` in the query, `If-Match`, `rev` in `Destination`, and `_id` and `_rev` in the bodies
-//! of single documents and of `_bulk_docs`, and `id` and `rev` in those of `_bulk_get`. Texts are replaced where they stand, so that nothing
-//! else in a body changes.
+//! Replaced are: the document's id in the path, `rev` in the query, `If-Match`, `rev` in
+//! `Destination`, and `_id` and `_rev` in the bodies of single documents and of `_bulk_docs`, and
+//! `id` and `rev` in those of `_bulk_get`. Texts are replaced in place, so that nothing else in a
+//! body changes.
 
 use std::borrow::Cow;
 
@@ -12,7 +13,7 @@ use serde::Deserialize;
 use super::entry::Entry;
 use super::revs::{Names, of_id, of_rev};
 
-/// What need not be encoded in a segment of a path.
+/// Characters that need no encoding in a segment of a path.
 const SEGMENT: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'-')
     .remove(b'_')
@@ -41,7 +42,7 @@ struct Doc<'a> {
     rev: Option<Text<'a>>,
 }
 
-/// A document that `_bulk_get` asks for.
+/// A document that `_bulk_get` requests.
 #[derive(Deserialize)]
 struct Wanted<'a> {
     #[serde(borrow)]
@@ -68,7 +69,7 @@ fn yes() -> bool {
     true
 }
 
-/// A text of the body and what stands there instead.
+/// A text of the body and its replacement.
 struct Patch {
     start: usize,
     len: usize,
@@ -126,7 +127,8 @@ pub(super) async fn rewrite(entry: &Entry, names: &Names) -> Result<Rewritten, S
     })
 }
 
-/// Where the id of a document stands in a path, and what it is; none when the path is about no document.
+/// The position of a document's id in a path, and the id; `None` when the path does not name a
+/// document.
 fn document(path: &str) -> Option<(std::ops::Range<usize>, String)> {
     let end = path.find('?').unwrap_or(path.len());
     let start = path[1..end].find('/')? + 2;
@@ -219,7 +221,7 @@ async fn bulk_get_patches(body: &[u8], database: &str, names: &Names) -> Vec<Pat
     all
 }
 
-/// What changes of a document's id and revision, which are `texts` of the body.
+/// Replacements of a document's id and revision, which are `texts` of the body.
 async fn patches(
     body: &[u8],
     id: &str,
@@ -239,7 +241,7 @@ async fn patches(
     patches
 }
 
-/// Where a text that was read from a body stands in it; none when it was written with escapes.
+/// The position of a text that was read from a body; `None` when it was written with escapes.
 fn place(body: &[u8], text: &Text<'_>, now: String) -> Option<Patch> {
     let Cow::Borrowed(text) = &text.0 else {
         return None;

@@ -1,7 +1,7 @@
 //! Which requests may not be written down, since they carry credentials.
 //!
-//! Whole requests are left out, never parts of them: what is cut out of a body could not be replayed. Headers need no rule here, as only a
-//! few are kept (`HEADERS` in `entry.rs`).
+//! Whole requests are left out, never parts of them: an incomplete body could not be replayed.
+//! Headers need no rule here, as only a few are kept (`HEADERS` in `entry.rs`).
 
 use percent_encoding::percent_decode_str;
 use serde::de::{Deserialize, Deserializer, MapAccess, SeqAccess, Visitor};
@@ -44,7 +44,7 @@ const NAMES: [&str; 23] = [
     "private_key",
 ];
 
-/// What a request shows of itself.
+/// The parts of a request that a recording would have.
 pub(super) struct Shown<'a> {
     pub(super) method: &'a str,
     /// Path and query.
@@ -54,7 +54,7 @@ pub(super) struct Shown<'a> {
     pub(super) body: &'a [u8],
 }
 
-/// Why a request must not be written down; none when it may.
+/// The reason why a request must not be recorded; `None` when it may be.
 pub(super) fn reason(request: &Shown<'_>) -> Option<&'static str> {
     let (path, query) = match request.path.split_once('?') {
         Some((path, query)) => (path, Some(query)),
@@ -89,7 +89,7 @@ fn names_secret(query: &str) -> bool {
 
 fn reason_of_body(request: &Shown<'_>) -> Option<&'static str> {
     const FOUND: &str = "a body that names a password, a token, or a URL with a user";
-    const UNCLEAR: &str = "a body that is no JSON, with escapes, which cannot be looked through";
+    const UNCLEAR: &str = "a body that is not JSON, with escapes, which cannot be checked";
     if let Ok(Looked(found)) = serde_json::from_slice(request.body) {
         return found.then_some(FOUND);
     }

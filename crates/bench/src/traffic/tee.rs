@@ -95,7 +95,7 @@ impl Exchange {
             body: &self.request.bytes,
         });
         let reason = match reason {
-            // What is not whole cannot be looked through.
+            // An incomplete body cannot be checked.
             None if self.request.is_too_long => Some("a body of more than 8 MiB"),
             None if !self.request.is_whole => Some("a body that was not sent to its end"),
             None if self.entry.status == 0 => Some("no answer from the server"),
@@ -165,7 +165,7 @@ impl Tee {
         }
     }
 
-    /// An answer without a body, for a request that got none from the server.
+    /// A response without a body, for a request without a response from the server.
     pub(super) fn empty(exchange: &Arc<Mutex<Exchange>>) -> Self {
         Self {
             inner: None,

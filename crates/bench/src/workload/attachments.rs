@@ -12,8 +12,9 @@ use crate::system::{Part, System};
 
 const MB: u64 = 1_000_000;
 
-/// PUT and GET of an attachment of `application/octet-stream` that cannot be compressed, in megabytes (1,000,000 bytes) a second. One
-/// client. Each PUT makes a new document, and its content is no other's.
+/// PUT and GET of an attachment of `application/octet-stream` that cannot be compressed, in
+/// megabytes (1,000,000 bytes) a second. One client. Each PUT creates a new document with unique
+/// content.
 pub(crate) struct Attachments {
     pub(crate) megabytes: u64,
 }

@@ -1,8 +1,9 @@
-//! The list of workloads: their names, what each does, which of them a run has, and which of their figures are worth a ratio.
+//! The list of workloads: their names and descriptions, the ones that a run has, and the pairs of
+//! figures with a ratio.
 
 use crate::error::BenchError;
 
-/// A workload's name and what it does.
+/// A workload's name and description.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Description {
     /// As in [`BenchOptions::workloads`](crate::BenchOptions::workloads).
@@ -27,7 +28,7 @@ const WORKLOADS: &[Description] = &[
     description("bulk_300", "_bulk_docs of 1,000 x 300 bytes, 1 client"),
     description(
         "single",
-        "durable PUT of new documents, 1 client; raw fdatasync of the disk beside it",
+        "durable PUT of new documents, 1 client; compared with raw fdatasync of the disk",
     ),
     description("writers_32", "durable PUT of new documents, 32 clients"),
     description("batch_ok", "PUT ?batch=ok, 1 client"),
@@ -38,7 +39,7 @@ const WORKLOADS: &[Description] = &[
     description("lightning", "bulks of 1,000 in process, without HTTP"),
     description(
         "get",
-        "GET of one document; a constant reply of that size beside it",
+        "GET of one document; compared with a constant reply of that size",
     ),
     description("get_random", "GET of random documents out of 200,000"),
     description("changes", "_changes of 200,000 rows"),
@@ -61,7 +62,7 @@ const WORKLOADS: &[Description] = &[
     ),
     description(
         "replication",
-        "100,000 documents over HTTP from the server itself, or from a second one of bench's own; _bulk_docs of 1,000 beside it",
+        "100,000 documents over HTTP from the server itself, or from a second one that bench starts; compared with _bulk_docs of 1,000",
     ),
     description(
         "attachments",
@@ -98,7 +99,7 @@ const WORKLOADS: &[Description] = &[
     ),
     description(
         "fairness",
-        "latency of documents beside a scan, a feed, a bulk load, a compaction, a replication, a crowd",
+        "latency of documents during a scan, a feed, a bulk load, a compaction, a replication, a crowd",
     ),
     description(
         "cluster_put",
@@ -118,7 +119,7 @@ const WORKLOADS: &[Description] = &[
     ),
     description(
         "cluster_mixed",
-        "32 clients that read beside 8 that write, on all nodes",
+        "32 clients that read and 8 that write, on all nodes",
     ),
     description("ycsb_a", "YCSB A: 50 % reads, 50 % updates, zipfian"),
     description("ycsb_b", "YCSB B: 95 % reads, 5 % updates, zipfian"),
@@ -135,7 +136,7 @@ const WORKLOADS: &[Description] = &[
     description("mix", "operations by the weights of --mix"),
     description(
         "faults_kill",
-        "kill -9 of a server under load: time to recover, what is lost",
+        "kill -9 of a server under load: time to recover, lost writes",
     ),
     description(
         "faults_stop",
@@ -154,7 +155,7 @@ const WORKLOADS: &[Description] = &[
     ),
     description(
         "peer_bulk",
-        "durable inserts of 1,000 at once, 1 client; COPY, MSET",
+        "durable inserts in batches of 1,000, 1 client; COPY, MSET",
     ),
     description("peer_find", "10 documents by two indexed fields, sorted"),
     description("peer_scan", "a scan of 200,000 documents by two fields"),
@@ -261,8 +262,8 @@ pub fn workloads() -> &'static [Description] {
     WORKLOADS
 }
 
-/// The workloads of these names in the order of [`workloads`]; when there are none, those for a cluster, those of peers, or all others that
-/// need not be named.
+/// The workloads of these names in the order of [`workloads`]; without names, those for a cluster,
+/// those of peers, or all others that need not be named.
 pub(crate) fn select(
     names: &[String],
     is_for_cluster: bool,

@@ -22,7 +22,7 @@ pub(crate) struct Written {
 }
 
 impl Written {
-    /// A new one that all nodes know.
+    /// Creates a database that all nodes know.
     async fn new(system: &System, name: &str) -> Result<Self, BenchError> {
         let database = system.create(name).await?;
         system.settled(&database, 0).await?;
@@ -142,7 +142,8 @@ impl Workload for Bulk {
     }
 }
 
-/// GET of random documents: the latest revision of the cluster, and what the node itself has; by many clients and by one.
+/// GET of random documents: the latest revision of the cluster, and the node's own one; by many
+/// clients and by one.
 pub(crate) struct Get {
     pub(crate) connections: usize,
     pub(crate) documents: u64,
@@ -187,7 +188,7 @@ impl Workload for Get {
     }
 }
 
-/// Reads of random documents beside writes of new ones to another database.
+/// Reads of random documents concurrent with writes of new ones to another database.
 pub(crate) struct Mixed {
     pub(crate) documents: u64,
 }

@@ -18,8 +18,8 @@ pub(crate) trait Workload {
         ROUNDS
     }
 
-    /// May a round with two servers be measured in many short turns, of which the sums count? Not where a turn has a beginning that takes
-    /// time, or work that it leaves behind.
+    /// Whether a round with two servers may be split into many short turns, whose sums count. Not
+    /// where a turn has a slow start, or leaves work behind.
     fn is_sliced(&self) -> bool {
         false
     }

@@ -1,4 +1,4 @@
-//! What the disk itself can do: the bound of durable serial writes.
+//! Measurements of the disk itself: the bound of durable serial writes.
 
 use std::fs::OpenOptions;
 use std::io::{self, Write as _};
@@ -9,7 +9,8 @@ use crate::slice::Slice;
 
 const APPEND_BYTES: usize = 1_024;
 
-/// Appends a kilobyte and calls fdatasync, again and again, in a file of its own that is deleted afterwards.
+/// Repeatedly appends a kilobyte and calls fdatasync, in a separate file that is deleted
+/// afterwards.
 pub(crate) fn append_and_sync(dir: &Path, length: Duration) -> io::Result<Slice> {
     let path = dir.join(format!("settee-bench-{:016x}.tmp", fastrand::u64(..)));
     let measured = append_and_sync_in(&path, length);

@@ -1,4 +1,4 @@
-//! Latency of single reads while a neighbour takes all that it can get.
+//! Latency of single reads while a neighbour uses as much of the server as it can.
 
 use std::time::Duration;
 
@@ -12,12 +12,12 @@ use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Slice, connect};
 use crate::system::{BULK_DOCS, Fill, Part, Populated, System};
 
-/// Different documents that the reader asks for.
+/// Number of different documents that the reader reads.
 const DOCUMENTS_READ: usize = 1_000;
 /// Documents that a bulk load writes before it begins another database.
 const LOADED: u64 = 100_000;
 
-/// Who is beside the reader, as parts of the report.
+/// The loads that run concurrently with the reader, as parts of the report.
 const NEIGHBOURS: [(&str, Neighbour); 6] = [
     ("get_beside_scan", Neighbour::Scan),
     ("get_beside_changes", Neighbour::Changes),
@@ -40,7 +40,7 @@ enum Neighbour {
     Crowd,
 }
 
-/// GETs of random documents by one connection, alone and beside each neighbour.
+/// GETs of random documents by one connection, alone and during each neighbour's load.
 pub(crate) struct Fairness {
     pub(crate) documents: u64,
     pub(crate) crowd: usize,
@@ -54,7 +54,7 @@ pub(crate) struct State {
 }
 
 impl Fairness {
-    /// Keeps the server busy for ever, or for `length` where that ends by itself.
+    /// Keeps the server busy for ever, or for `length` where the load ends on its own.
     async fn keep_busy(
         &self,
         system: &System,

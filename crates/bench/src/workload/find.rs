@@ -171,7 +171,7 @@ impl Workload for Find {
             .await?,
         ];
         let last = json!(self.documents - 1);
-        // The index is left out of these: a document may lack the field that `$exists` asks for.
+        // These do not use the index: a document may lack the field of `$exists`.
         let two = json!({"$or": [{"number": last}, {"absent": last}]});
         parts.push(
             self.scan(system, state, "find_scan_two_fields", two, 1)

@@ -1,4 +1,4 @@
-//! Bulks of 1,000 written in process: what the database does without HTTP.
+//! Bulks of 1,000 written in process: the database without HTTP.
 
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
@@ -9,7 +9,8 @@ use crate::options::{BenchOptions, Embedded};
 use crate::slice::Slice;
 use crate::system::{BULK_DOCS, Part, Watch};
 
-/// Measures `rounds` rounds on a new database, whose folder is deleted afterwards unless it is to be kept.
+/// Measures `rounds` rounds on a new database, whose directory is deleted afterwards unless it is
+/// kept.
 pub(crate) fn measure(
     embedded: &mut dyn Embedded,
     options: &BenchOptions,
@@ -29,7 +30,7 @@ pub(crate) fn measure(
     measure_in(embedded, &folder.path, length, rounds)
 }
 
-/// A folder that goes away with this value, whatever happened in between.
+/// A directory that is removed when this value is dropped.
 struct Folder {
     path: PathBuf,
     keep: bool,
@@ -38,7 +39,7 @@ struct Folder {
 impl Drop for Folder {
     fn drop(&mut self) {
         if !self.keep {
-            // A folder that cannot be deleted harms nothing, and its name says whose it is.
+            // A folder that cannot be deleted does no harm, and its name shows its origin.
             let _ = std::fs::remove_dir_all(&self.path);
         }
     }

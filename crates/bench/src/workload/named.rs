@@ -15,14 +15,14 @@ use crate::peer::{Documents, HttpRows, Peer, Row};
 use crate::progress;
 use crate::report::Failure;
 
-/// The mix when none is asked for.
+/// The default mix.
 const DEFAULT_MIX: &str = "mixed";
 /// How long a server is stopped, in seconds.
 const STOPPED_MAX: f64 = 10.0;
 const STOPPED_MIN: f64 = 0.2;
 
-/// Refuses what means nothing for a server that the bench starts to have it suffer: there is one, it has its own settings, and its load goes
-/// as fast as it can.
+/// Refuses options that do not apply to a server that the bench starts for faults: there is one
+/// such server, with its own settings, and its load is as fast as possible.
 ///
 /// # Errors
 /// [`BenchError::Options`] names the workload and the option.
@@ -39,7 +39,7 @@ pub(crate) fn check_faults(selected: &[&str], options: &BenchOptions) -> Result<
     match refused.into_iter().find(|(_, is_given)| *is_given) {
         None => Ok(()),
         Some((what, _)) => Err(BenchError::Options(format!(
-            "{name} happens to a server that the bench starts itself: {what} means nothing for it"
+            "{name} uses a server that the bench starts: {what} does not apply to it"
         ))),
     }
 }
@@ -78,7 +78,7 @@ impl Bench {
     async fn measure_fault(&mut self, name: &'static str) -> Result<(), BenchError> {
         let Some(launch) = self.options.launch.clone() else {
             return Err(BenchError::Options(format!(
-                "{name} kills a server of its own, and does not know how to start one"
+                "{name} kills a server that it starts, and does not know how to start one"
             )));
         };
         let spinner = progress::spinner();
@@ -98,7 +98,8 @@ impl Bench {
     }
 
     fn add_suffered(&mut self, name: &'static str, suffered: Suffered) {
-        // The server is none of the run's, so its figures stand where those of a run with one server do.
+        // The server is not one of the run's, so its figures are shown as those of a run with one
+        // server.
         let now_s = self.clock.now_s();
         for part in suffered.parts {
             self.gathering.add(0, self.repeat, now_s, part);
@@ -120,7 +121,7 @@ impl Bench {
         }
     }
 
-    /// A row on every server, and on the peer when there is one that does it.
+    /// Measures a row on every server, and on the peer if it supports the row.
     async fn measure_beside_peer(&mut self, row: Row) -> Result<(), BenchError> {
         let Some(prepared) = self.prepare_rows(row).await? else {
             return Ok(());
@@ -138,7 +139,7 @@ impl Bench {
             spinner.set_message(format!("{}: round {} of {rounds}", row.name(), round + 1));
             let pace = pace.in_round(round, rounds);
             self.set_pace(pace);
-            // Whoever comes second finds another machine.
+            // The second one always finds a different machine.
             let mut order: Vec<usize> = (0..self.columns()).collect();
             if (self.repeat + round) % 2 == 1 {
                 order.reverse();
@@ -173,7 +174,7 @@ impl Bench {
         Ok(())
     }
 
-    /// The row's databases on all servers; none, with a note, when one does no such work.
+    /// The row's databases on all servers; `None`, with a note, when one does not support the row.
     async fn prepare_rows(
         &mut self,
         row: Row,
@@ -194,7 +195,8 @@ impl Bench {
         Ok(Some(prepared))
     }
 
-    /// The same on the peer. False when there is none that does it; an error when its answers are others.
+    /// Prepares the row on the peer. Returns false when no peer does it, and an error when its
+    /// responses differ.
     async fn prepare_peer(
         &mut self,
         row: Row,

@@ -9,7 +9,7 @@ use crate::error::BenchError;
 use crate::slice::{Check, ClosedLoop, Requests};
 use crate::system::{Part, Populated, System};
 
-/// The same request from every client, again and again.
+/// The same request from every client, repeatedly.
 pub(crate) fn repeat(request: Vec<u8>, units: u64) -> impl FnMut(usize) -> Requests {
     let request = Rc::new(request);
     move |_| {
@@ -21,8 +21,8 @@ pub(crate) fn repeat(request: Vec<u8>, units: u64) -> impl FnMut(usize) -> Reque
     }
 }
 
-/// GET of one document of 300 bytes. Where the server has `/_settee/constant`, a constant reply of that size is
-/// measured in the same rounds: what the HTTP stack alone can do.
+/// GET of one document of 300 bytes. Where the server has `/_settee/constant`, a constant reply of
+/// that size is measured in the same rounds: the limit of the HTTP stack.
 pub(crate) struct Get {
     pub(crate) connections: usize,
 }

@@ -1,4 +1,5 @@
-//! A replication of small documents from one database to another, over HTTP, beside bulk writes of as many documents.
+//! A replication of small documents from one database to another, over HTTP, compared with bulk
+//! writes of as many documents.
 
 use std::time::Instant;
 
@@ -18,7 +19,7 @@ pub(crate) struct End<'a> {
     pub(crate) url: &'a str,
 }
 
-/// Measures what `to` writes by `_bulk_docs`, one client, and what it pulls from `from`.
+/// Measures writes to `to` by `_bulk_docs`, with one client, and its pull replication from `from`.
 pub(crate) async fn measure(
     from: End<'_>,
     to: End<'_>,

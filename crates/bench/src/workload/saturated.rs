@@ -1,4 +1,4 @@
-//! Latency of cheap requests while the server has more connections than it can serve at once.
+//! Latency of cheap requests while the server has more connections than it can serve concurrently.
 
 use std::rc::Rc;
 use std::time::Duration;
@@ -14,8 +14,9 @@ use crate::slice::{Check, ClosedLoop, Requests, Slice, connect};
 use crate::system::{Part, System, Watch};
 use crate::target::Target;
 
-/// GETs of one document from many connections, and beside them one connection that asks for the configuration, which
-/// is read from memory only, and one for the sizes of all databases; both first on the idle server.
+/// GETs of one document from many connections, and concurrently one connection that reads the
+/// configuration, which is in memory, and one for the sizes of all databases; both first on the
+/// idle server.
 pub(crate) struct Saturated {
     pub(crate) connections: usize,
     pub(crate) databases: u64,
@@ -93,7 +94,8 @@ impl Workload for Saturated {
 
 const DBS_INFO_LIMIT: u64 = 100;
 
-/// A server that has no GET of `_dbs_info` (CouchDB before 3.2) is asked by POST with the databases' names.
+/// A server that has no GET of `_dbs_info` (CouchDB before 3.2) gets a POST with the databases'
+/// names.
 async fn dbs_info_request(system: &System, names: &[String]) -> Result<Vec<u8>, BenchError> {
     let path = format!("/_dbs_info?limit={DBS_INFO_LIMIT}");
     if system.call("GET", &path, None).await?.0 == 200 {
@@ -117,8 +119,8 @@ pub(crate) fn alone(name: &'static str, slice: Slice) -> Part {
     }
 }
 
-/// Measures one connection from a thread of its own, so that the latency holds no waiting in the busy load client. It
-/// sends the requests in turns.
+/// Measures one connection from a separate thread, so that the latency does not include waits in
+/// the busy load client. It alternates between the requests.
 pub(super) async fn probe(
     target: Target,
     requests: Vec<Vec<u8>>,

@@ -103,7 +103,8 @@ pub(crate) struct Written {
 impl Workload for Single {
     type State = Written;
 
-    /// What is acknowledged before it is durable becomes so in the other server's turn.
+    /// Whether writes that are acknowledged before they are durable become so during the other
+    /// server's slice.
     fn is_sliced(&self) -> bool {
         self.query.is_empty()
     }

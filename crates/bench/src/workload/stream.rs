@@ -13,7 +13,7 @@ use crate::system::{Part, Populated, System};
 pub(crate) struct Stream {
     name: &'static str,
     path: &'static str,
-    /// What each row has once.
+    /// A text that each row has once.
     row: &'static [u8],
     documents: u64,
 }

@@ -1,4 +1,5 @@
-//! Views: first builds in every language, catching up, reads, and what a build costs those who read beside it.
+//! Views: first builds in every language, catching up, reads, and the effect of a build on
+//! concurrent readers.
 
 mod build;
 mod declarations;

@@ -308,7 +308,7 @@ async fn a_run_is_saved_and_the_next_one_compared_with_it() {
     assert_eq!(against.file, "run.json");
     assert_eq!(against.differences, ["--repeats: 6 now, 5 then"]);
     assert!(report.comparisons.iter().any(|each| each.figure == "rate"));
-    assert!(table.contains("was not measured in turns"), "{table}");
+    assert!(table.contains("was not interleaved"), "{table}");
     let html = std::fs::read_to_string(dir.path().join("report.html")).unwrap();
     assert!(html.contains("Not interleaved") && !html.contains("secret"));
 }
@@ -316,7 +316,7 @@ async fn a_run_is_saved_and_the_next_one_compared_with_it() {
 #[tokio::test(flavor = "multi_thread")]
 async fn files_that_cannot_be_used_are_told_before_anything_is_measured() {
     let dir = tempfile::tempdir().unwrap();
-    // Nothing listens there: whoever measures fails in another way.
+    // Nothing listens there: a measurement would fail in another way.
     let nobody = || BenchOptions {
         servers: vec![vec!["http://127.0.0.1:1".to_owned()]],
         ..BenchOptions::default()

@@ -177,7 +177,8 @@ impl Replica {
             return self.go_on_reading();
         };
         if generation > own || asked.generation != own {
-            // What was acknowledged there is not known here yet. A later round may do.
+            // The acknowledged writes of that node are not known here yet. A later round may
+            // succeed.
             let reads = std::mem::take(&mut asked.reads);
             self.reads.round = None;
             return self.reads.waiting.extend(reads);

@@ -67,7 +67,7 @@ impl SlotStatus {
         match (self.halted, &self.error) {
             (Some(reason), _) => reason.to_string(),
             (None, Some(error)) => error.clone(),
-            (None, None) if self.sealed => "a new generation of its log is to begin".into(),
+            (None, None) if self.sealed => "a new generation of its log is about to begin".into(),
             (None, None) if self.proposes => "a majority of its replicas does not answer".into(),
             (None, None) => {
                 "it makes sure with the other replicas that the log is still the same".into()
@@ -140,7 +140,7 @@ impl<S: SlotStore> Slot<S> {
     /// Proposes an encoded request; `key` is its gateway and counter.
     ///
     /// # Errors
-    /// Those of [`Slot::propose`].
+    /// Errors of [`Slot::propose`].
     pub async fn propose_encoded(
         &self,
         key: (u64, u64),

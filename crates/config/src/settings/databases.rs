@@ -156,7 +156,7 @@ section! {
 }
 
 section! {
-    /// Work in the background that goes through databases.
+    /// Background work that processes databases.
     pub struct CouchScanner in "couch_scanner" {
         /// Maximum number of revisions that automatic purges remove per second.
         doc_write_rate_limit: Int = "500",
@@ -246,13 +246,13 @@ section! {
 }
 
 choice! {
-    /// What `/_up` tells load balancers.
+    /// The state that `/_up` reports to load balancers.
     pub enum MaintenanceMode {
-        /// That the server is there.
+        /// The server is available.
         Off = "false",
-        /// That it is not.
+        /// The server is in maintenance.
         On = "true",
-        /// That it wants no requests from load balancers.
+        /// The server should get no requests from load balancers.
         NoLoadBalancing = "nolb",
     }
 }
@@ -262,9 +262,9 @@ choice! {
     pub enum DefaultSecurity {
         /// Server administrators.
         AdminOnly = "admin_only",
-        /// Everybody.
+        /// All users.
         Everyone = "everyone",
-        /// Everybody: CouchDB's way to say so of databases of one node.
+        /// All users; CouchDB's value for databases of one node.
         AdminLocal = "admin_local",
     }
 }

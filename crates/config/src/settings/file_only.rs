@@ -119,7 +119,7 @@ mod tests {
         ("jwt_auth", "required_claims"),
         ("jwt_auth", "roles_claim_name"),
         ("jwt_auth", "roles_claim_path"),
-        // What replications may reach is the admin's to say, as in CouchDB.
+        // The admin decides which hosts replications may reach, as in CouchDB.
         ("replicator", "allowed_addresses"),
         ("replicator", "auth_plugins"),
         ("replicator", "valid_endpoint_protocols"),
@@ -199,7 +199,7 @@ mod tests {
         }
     }
 
-    /// A new setting of free text fails here until somebody has decided.
+    /// A new setting of free text fails here until it is classified.
     #[test]
     fn every_setting_of_free_text_is_classified() {
         let free = |shape: &str| matches!(shape, "text" | "list");

@@ -87,7 +87,7 @@ choice! {
 }
 
 choice! {
-    /// What happens to a reduction that does not shrink.
+    /// The reaction to a reduction that does not shrink.
     pub enum ReduceLimit {
         /// It is an error.
         On = "true",

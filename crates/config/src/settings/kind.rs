@@ -1,14 +1,14 @@
-//! Kinds of values: what text a setting may have, and what a program gets for it.
+//! Kinds of values: the allowed texts of a setting, and the parsed value for a program.
 
 use std::net::{IpAddr, Ipv4Addr};
 use std::time::Duration;
 
-/// What a value looks like to who edits it.
+/// The form of a value in an editor of settings.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Shape {
     /// `true` or `false`.
     Bool,
-    /// A whole number, or a word for one without end.
+    /// A whole number, or a word for "unlimited".
     Integer,
     /// A number that may have a fraction.
     Number,
@@ -36,16 +36,16 @@ impl Shape {
 
 /// A kind of value. The types that implement it have no values of their own: they only name a kind.
 pub trait Kind {
-    /// What a program gets.
+    /// The type of the parsed value.
     type Value;
 
     /// The value that a text stands for; `None` for a text that is not of this kind.
     fn parse(text: &str) -> Option<Self::Value>;
 
-    /// What to tell who set another text.
+    /// The values that are allowed, for the message about an invalid text.
     fn expected() -> String;
 
-    /// What editors of settings are told of it.
+    /// The form that editors of settings show.
     const SHAPE: Shape;
 
     /// The words that it is one of, if it is one of a few.
@@ -82,7 +82,8 @@ impl<K: Kind> Kind for Option<K> {
     }
 }
 
-/// Declares a kind: what it is, its name, the type of its values, its shape, what is expected, and how it is read.
+/// Declares a kind: its description, its name, the type of its values, its shape, the expected
+/// texts, and the parser.
 macro_rules! kind {
     ($(#[doc = $doc:literal])+ $kind:ident: $value:ty, $shape:ident, $expected:literal, $parse:expr) => {
         $(#[doc = $doc])+
@@ -143,7 +144,7 @@ kind! {
     Period: u64, Text, "a number, _ and a unit (30_min, 8_hours, 2_days), or infinity", period_s
 }
 kind! {
-    /// A [`Period`], as it is written.
+    /// A [`Period`], as written in the configuration.
     PeriodText: String, Text, "a number, _ and a unit (30_min, 8_hours, 2_days), or infinity",
     |text: &str| period_s(text).map(|_| text.to_owned())
 }

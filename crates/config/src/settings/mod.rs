@@ -1,12 +1,13 @@
 //! Every setting that Settee understands: its name, kind, default and meaning, in one place.
 //!
-//! A setting is a field of its section's struct. To add one, add it to the section (in the file beside this one that has
-//! it) with its kind and default, and run `cargo run -p config --example default_ini`, which rewrites `default.ini` (a test
-//! fails while the two differ). [`Config::settings`](crate::Config::settings) then has it, typed and checked.
+//! A setting is a field of its section's struct. To add one, add it to the section (in the file of
+//! this folder that has it) with its kind and default, and run `cargo run -p config --example
+//! default_ini`, which rewrites `default.ini` (a test fails while the two differ).
+//! [`Config::settings`](crate::Config::settings) then has it, typed and checked.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
-    reason = "what settings mean is text for default.ini, where brackets are sections"
+    reason = "docs of settings are text for default.ini, where brackets are sections"
 )]
 
 #[macro_use]
@@ -100,7 +101,7 @@ sections! {
 }
 
 impl Default for Settings {
-    /// What is in force when nothing is configured.
+    /// The settings when nothing is configured.
     fn default() -> Settings {
         Settings::read(&Values::new()).expect("defaults are of their kinds: a test reads them all")
     }

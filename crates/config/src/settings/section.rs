@@ -13,15 +13,15 @@ pub struct Setting {
     pub section: &'static str,
     /// Key.
     pub key: &'static str,
-    /// Value when nothing is configured; `None` when there is none.
+    /// Value when nothing is configured; `None` if it has no default.
     pub default: Option<&'static str>,
     /// Whether `default.ini` sets it, so that `_node/_local/_config` shows it (others answer 404, as in CouchDB).
     pub active: bool,
-    /// What it does, with its unit.
+    /// Its effect, with the unit of its value.
     pub doc: &'static str,
     /// Whether it is read when the server starts, and a change waits for the next start.
     pub at_start: bool,
-    /// What its values look like.
+    /// The form of its values.
     pub shape: Shape,
     pub(super) choices: fn() -> &'static [&'static str],
     pub(super) accepts: fn(&str) -> bool,
@@ -34,7 +34,7 @@ impl Setting {
         (self.accepts)(value)
     }
 
-    /// What to tell who set another value.
+    /// The values that are allowed, for the message about an invalid value.
     pub fn expected(&self) -> String {
         (self.expected)()
     }
@@ -57,7 +57,7 @@ pub struct About {
     pub name: &'static str,
     /// The section that CouchDB looks in next when a key is not in this one.
     pub older: Option<&'static str>,
-    /// What it is about.
+    /// Its subject.
     pub doc: &'static str,
     /// Whether its keys are names of the user's.
     pub is_open: bool,
@@ -93,7 +93,8 @@ pub(crate) fn is_secret(section: &str, key: &str) -> bool {
     }
 }
 
-/// Whether the value of this name is not told over HTTP, not even to admins. Of CouchDB's secrets it is, as there.
+/// Whether the value of this name is never returned over HTTP, not even to admins. This does not
+/// apply to CouchDB's own secrets, which CouchDB returns too.
 pub fn is_masked(section: &str, key: &str) -> bool {
     section == "backup" && is_secret(section, key)
 }
@@ -145,7 +146,7 @@ pub(super) fn accepts<K: Kind>(text: &str) -> bool {
     K::parse(text).is_some()
 }
 
-/// Declares a section: a struct of its values, how they are read, and what `default.ini` says of them.
+/// Declares a section: a struct of its values, how they are read, and the text of `default.ini`.
 ///
 /// ```text
 /// section! {
@@ -160,9 +161,9 @@ pub(super) fn accepts<K: Kind>(text: &str) -> bool {
 /// - The key is the field's name unless `as` gives another.
 /// - The kind is one of [`kind`](super::kind), `Option<…>` when there is no default.
 /// - `(active)`: `default.ini` sets it, others it only mentions.
-/// - `[start]`: it is read when the server starts, and a change waits for the next start. All others count at once. The suite `documentation` looks at
-///   who reads it.
-/// - `older`: another section that is looked in for what is not set in this one.
+/// - `[start]`: it is read when the server starts, and a change applies after the next start. All
+///   other settings apply immediately. The suite `documentation` checks where they are read.
+/// - `older`: another section, which is read for settings that are missing in this one.
 /// - `with ALL`: the keys are names of the user's; the field `ALL` has them with their values.
 macro_rules! section {
     (

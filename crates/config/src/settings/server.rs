@@ -1,4 +1,4 @@
-//! The server: what it listens at, what requests may do, what it logs.
+//! The server: its addresses, limits of requests, and its log.
 
 use super::kind::{
     Address, Between, Bool, Int, Limit, Milliseconds, Port, Seconds, Share, Text, Words,
@@ -308,19 +308,19 @@ choice! {
     pub enum LogLevel {
         /// Everything.
         Debug = "debug",
-        /// What happens.
+        /// Normal events.
         Info = "info",
-        /// The same as `Info`.
+        /// A synonym of `Info`.
         Notice = "notice",
-        /// What may be wrong.
+        /// Possible problems.
         Warning = "warning" | "warn",
-        /// What is wrong.
+        /// Failures.
         Error = "error" | "err",
-        /// The same as `Error`.
+        /// A synonym of `Error`.
         Critical = "critical" | "crit",
-        /// The same as `Error`.
+        /// A synonym of `Error`.
         Alert = "alert",
-        /// The same as `Error`.
+        /// A synonym of `Error`.
         Emergency = "emergency" | "emerg",
         /// Nothing.
         None = "none",
@@ -328,7 +328,7 @@ choice! {
 }
 
 choice! {
-    /// Where the log goes.
+    /// Destination of the log.
     pub enum LogWriter {
         /// Standard error.
         Stderr = "stderr",
@@ -354,7 +354,7 @@ choice! {
 }
 
 choice! {
-    /// How identifiers are made.
+    /// Algorithms for new ids.
     pub enum UuidAlgorithm {
         /// A UUID of version 7: the time, then random bits.
         UuidV7 = "uuid_v7",

@@ -1,4 +1,4 @@
-//! Who may come in, and how users are kept.
+//! Authentication, and the storage of users.
 
 use super::kind::{Bool, Count, Int, Milliseconds, Seconds, Shards, Text, Words};
 

@@ -109,7 +109,7 @@ fn descriptors_are_kept_from_programs_that_are_started() {
 
 fn told<T, E>(name: &str, result: Result<T, E>) {
     let outcome = if result.is_ok() { "allowed" } else { "refused" };
-    // It is written at once: the next attempt may be the last.
+    // It is written immediately: the next attempt may be the last.
     let line = format!("{MARK}{name} {outcome}\n");
     let _ = io::stdout().write_all(line.as_bytes());
     let _ = io::stdout().flush();
@@ -130,7 +130,7 @@ fn confined() {
         .parse()
         .expect("a number");
     let (ours, theirs) = UnixStream::pair().expect("sockets");
-    // A thread that is there before works on.
+    // An existing thread continues to work.
     let turns = Arc::new((Mutex::new(0u32), Condvar::new()));
     let other = turns.clone();
     thread::spawn(move || {

@@ -1,7 +1,8 @@
 //! Where the contents of a database's attachments are.
 //!
-//! **The content of an attachment is in the home of its document**: whoever uploads, reads or keeps one says of which document
-//! it is. A content that documents of several homes name is stored in each of them.
+//! **The content of an attachment is in the home of its document**: every upload, read and
+//! reference names its document. A content that documents of several homes name is stored in each
+//! of them.
 
 use std::sync::Arc;
 
@@ -11,7 +12,7 @@ use storage::{Content, Contents, Shard, Store};
 use crate::Error;
 use crate::catalogue::ContentsUnder;
 
-/// What the contents of one home take in memory, in bytes.
+/// Memory of the contents of one home, in bytes.
 const CONTENTS_BYTES: usize = size_of::<Contents>() + 128;
 
 /// The contents of a database: of each shard, or of all shards together.
@@ -32,7 +33,7 @@ impl Homes {
         Ok(Homes(homes.iter().map(contents).collect()))
     }
 
-    /// The same homes; those that others have too are theirs, since they count who holds what.
+    /// These homes, sharing those that `others` have too, since they count references.
     pub fn with_those_of(self, others: &Homes) -> Homes {
         let known = |home: Arc<Contents>| {
             let same = others.0.iter().find(|other| other.home() == home.home());
@@ -54,7 +55,7 @@ impl Homes {
         self.sum(Contents::stored_bytes)
     }
 
-    /// Bytes removed whose space was not given back yet.
+    /// Bytes of removed contents whose space was not reclaimed yet.
     pub fn reclaimable_bytes(&self) -> Result<u64, Error> {
         self.sum(Contents::reclaimable_bytes)
     }
@@ -65,7 +66,8 @@ impl Homes {
             .try_fold(0_u64, |sum, home| Ok(sum.saturating_add(bytes(home)?)))
     }
 
-    /// Ends a compaction: removes what nothing refers to, and gives back the space of what was removed. Blocks.
+    /// Ends a compaction: removes unreferenced contents, and reclaims the space of removed ones.
+    /// Blocks.
     pub fn sweep_and_reclaim(&self) -> Result<(), Error> {
         for home in &self.0 {
             home.sweep_all()?;
@@ -73,7 +75,8 @@ impl Homes {
         Ok(storage::reclaim_contents(&self.0)?)
     }
 
-    /// A content that another home has, copied to this one of them. `None` when none has it. Blocks for as long as copying takes.
+    /// Copies a content from another home to this one. `None` if no home has it. Blocks during the
+    /// copy.
     pub fn copy_to(&self, home: &Arc<Contents>, id: &ContentId) -> Result<Option<Content>, Error> {
         for other in self.0.iter().filter(|other| !Arc::ptr_eq(other, home)) {
             if let Some(content) = other.hold(id)? {
@@ -83,7 +86,7 @@ impl Homes {
         Ok(None)
     }
 
-    /// Whether nobody holds any of them.
+    /// Whether none of them are in use.
     pub fn are_idle(&self) -> bool {
         self.0.iter().all(|home| Arc::strong_count(home) == 1)
     }

@@ -1,7 +1,8 @@
 //! Attachments of a database's documents: writing their content, reading it, and which attachments an edit's document has.
 //!
-//! [`Database::attachment_sink`] takes an upload and answers what to put into an edit ([`Uploaded::attachment`], for
-//! [`EditDoc::files`](document::EditDoc)). [`Database::attachment_reader`] gives the bytes back, whole or a range.
+//! [`Database::attachment_sink`] takes an upload and returns the attachment for an edit
+//! ([`Uploaded::attachment`], for [`EditDoc::files`](document::EditDoc)).
+//! [`Database::attachment_reader`] returns the bytes, whole or a range.
 
 mod homes;
 mod reader;
@@ -83,8 +84,8 @@ fn is_like(text: &str, pattern: &str) -> bool {
 }
 
 impl Database {
-    /// Begins the upload of the content of an attachment, which is to be one of the document `id`. It may become one of another
-    /// document too: then it is stored a second time if that is in another shard.
+    /// Begins the upload of the content of an attachment of the document `id`. It may become one of
+    /// another document too: then it is stored a second time if that is in another shard.
     pub fn attachment_sink(
         &self,
         id: &DocId,
@@ -100,11 +101,11 @@ impl Database {
         AttachmentSink::new(upload, level, options, self.ending.clone())
     }
 
-    /// Reads the bytes of an attachment of the document `id`: as they are stored, or decoded. `range` is one of those bytes; what is beyond their end is
-    /// left out.
+    /// Reads the bytes of an attachment of the document `id`: as stored, or decoded. `range` is a
+    /// range of these bytes; positions beyond their end are ignored.
     ///
     /// # Errors
-    /// Corruption, when the content is not there.
+    /// Corruption, when the content is missing.
     pub fn attachment_reader(
         &self,
         id: &DocId,
@@ -120,7 +121,7 @@ impl Database {
     /// Reads all bytes of an attachment of the document `id`, decoded, in Base64. For small ones: they are held in memory. Blocks.
     ///
     /// # Errors
-    /// Corruption, when the content is not there or does not decode.
+    /// Corruption, when the content is missing or does not decode.
     pub fn attachment_base64(&self, id: &DocId, attachment: &Attachment) -> Result<String, Error> {
         base64_of(self.contents_of(id.as_str()), attachment)
     }
@@ -141,7 +142,7 @@ fn base64_of(contents: &Arc<Contents>, attachment: &Attachment) -> Result<String
 /// How listings show the attachments of their documents.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct ShownAttachments {
-    /// With their bytes, in Base64, in place of stubs: pieces of such an answer take long to make.
+    /// With their bytes, in Base64, in place of stubs: pieces of such a response are slow to make.
     pub bytes: bool,
     /// How gzipped ones are stored.
     pub encoding_info: bool,
@@ -176,7 +177,7 @@ impl ShownAttachments {
     }
 }
 
-/// Names that no attachment may have: CouchDB's reason.
+/// Checks the name of an attachment; the error is CouchDB's reason.
 pub(crate) fn check_name(name: &str) -> Result<(), String> {
     if name.starts_with('_') {
         return Err(format!(

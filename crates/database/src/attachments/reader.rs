@@ -28,7 +28,7 @@ pub struct AttachmentReader {
 
 enum Source {
     Stored(Content),
-    /// The decoder takes memory, and is made when the first piece is asked for.
+    /// The decoder takes memory, and is created when the first piece is requested.
     ToDecode(Content),
     Decoded(Box<MultiGzDecoder<Chunks>>),
 }
@@ -53,8 +53,9 @@ impl AttachmentReader {
         }
     }
 
-    /// The next piece, not empty. Bytes that are not gzip, though they were uploaded as such, are returned as they are stored:
-    /// an error would come in the middle of an answer with other documents. `None` at the end.
+    /// The next piece, not empty. Bytes that are not gzip, though they were uploaded as such, are
+    /// returned without decoding: an error would come in the middle of an answer with other
+    /// documents. `None` at the end.
     ///
     /// Blocks for the reading of a chunk, or, when it has to decode up to where a range begins, for longer.
     ///

@@ -1,4 +1,4 @@
-//! From what an edit says of its attachments to attachments whose content is stored.
+//! From the entries of an edit's `_attachments` to attachments whose content is stored.
 
 use std::borrow::Cow;
 use std::fmt;
@@ -20,13 +20,13 @@ use crate::update::{EditMode, Outcome};
 /// Contents that are kept until the edits that name them are committed, by the shard under which they are.
 pub(crate) type Held = FxHashMap<(ShardNumber, ContentId), Content>;
 
-/// Error of an edit that keeps an attachment which is not there.
+/// Error of an edit that keeps a missing attachment.
 pub(crate) const MISSING_STUB: &str = "missing_stub";
 
 /// Longer texts about attachments, in bytes, are resolved on a thread for blocking work.
 const SHORT_BYTES_MAX: usize = 64 << 10;
 
-/// What becomes of each edit.
+/// The outcome of each edit.
 pub(crate) type Resolved = Vec<Result<EditDoc, Outcome>>;
 
 impl Database {
@@ -150,15 +150,15 @@ impl Database {
     }
 }
 
-/// What becomes of a file whose content only other shards have.
+/// The state of a file whose content only other shards have.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Elsewhere {
-    /// Its content is copied, which takes long: on a thread for that.
+    /// Its content is being copied, on a thread for slow work.
     IsCopied,
     IsNotThere,
 }
 
-/// Keeps a file's content, if it is there.
+/// Keeps a file's content, if it exists.
 fn hold(contents: &Arc<Contents>, file: &Attachment, held: &mut Held) -> Result<bool, Error> {
     let key = (contents.home(), file.content);
     if held.contains_key(&key) {
@@ -218,7 +218,7 @@ impl Given {
 /// The revision whose attachments stubs stand for.
 enum Parent {
     None,
-    /// Its attachments by name. A document may have a hundred thousand.
+    /// Its attachments by name. A document may have 100,000 of them.
     Is(FxHashMap<String, Attachment>),
     /// The revision is there with its body, and its attachments with it.
     Known,
@@ -226,7 +226,8 @@ enum Parent {
 }
 
 impl Resolving<'_> {
-    /// Keeps the file's content, which is copied when it is that of another document's. False: it is not there.
+    /// Keeps the file's content; copies it if it belongs to another document. Returns false if it
+    /// does not exist.
     fn hold(&mut self, file: &Attachment) -> Result<bool, Error> {
         if hold(self.contents, file, self.held)? {
             return Ok(true);
@@ -397,7 +398,7 @@ fn missing_stub(id: &DocId, name: &str) -> Outcome {
     Outcome::Refused(MISSING_STUB.into(), reason)
 }
 
-/// What a document says of one attachment.
+/// An entry of a document's `_attachments`.
 pub(crate) struct Entry<'a>(Vec<(Cow<'a, str>, &'a RawValue)>);
 
 impl<'a> Entry<'a> {
@@ -427,7 +428,8 @@ impl<'a> Entry<'a> {
     }
 }
 
-/// Name and entry of each attachment, in their order. What is not an object is passed over, as in CouchDB.
+/// Name and entry of each attachment, in their order. Skips entries that are not objects, as
+/// CouchDB does.
 fn read_entries(said: &[u8]) -> Result<Vec<(Cow<'_, str>, Entry<'_>)>, Error> {
     let unreadable = |e: serde_json::Error| Error::BadRequest(e.to_string());
     let Members(members) = serde_json::from_slice(said).map_err(unreadable)?;

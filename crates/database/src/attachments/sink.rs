@@ -18,7 +18,7 @@ const PORTION_BYTES: usize = 256 << 10;
 /// The operating system in gzip's header, as zlib writes it on Unix.
 const GZIP_OS_UNIX: u8 = 3;
 
-/// What is known of an upload before its bytes.
+/// Properties of an upload that are known before its bytes.
 #[derive(Clone, Debug, Default)]
 pub struct SinkOptions {
     /// The client sends gzipped bytes, which are stored as they come.
@@ -26,18 +26,18 @@ pub struct SinkOptions {
     /// Number of bytes before they were gzipped, as the client states it. If it does not, the length is that of the gzipped
     /// bytes, as in CouchDB.
     ///
-    /// Bytes that are not gzip are refused if there is no length. If there is one, they are stored, as in CouchDB: a
-    /// replication must not lose them.
+    /// Bytes that are not gzip are refused without a length. With a length they are stored, as in
+    /// CouchDB: a replication must not lose them.
     pub length: Option<u64>,
-    /// The MD5 that the bytes must have, as they are sent.
+    /// The MD5 sum of the bytes as sent, which is verified.
     pub md5: Option<[u8; 16]>,
-    /// Maximum number of bytes, as they are sent and as they inflate.
+    /// Maximum number of bytes, before and after decompression.
     pub bytes_max: Option<u64>,
 }
 
 /// Takes the bytes of one attachment. Dropped before it is finished, it leaves nothing.
 ///
-/// It holds two portions at most: one that is worked on, and one that is coming in.
+/// It holds at most two portions: one that is processed, and one that is received.
 pub struct AttachmentSink {
     /// Absent while a portion is worked on.
     work: Option<Box<Work>>,
@@ -46,7 +46,7 @@ pub struct AttachmentSink {
     portion_bytes: usize,
     taken: u64,
     options: SinkOptions,
-    /// Of the database.
+    /// The state of the database.
     ending: Ending,
 }
 
@@ -71,7 +71,7 @@ impl AttachmentSink {
     /// Takes the next bytes.
     ///
     /// # Errors
-    /// [`Error::AttachmentTooLarge`], [`Error::InsufficientStorage`], and whatever writing meets.
+    /// [`Error::AttachmentTooLarge`], [`Error::InsufficientStorage`], and errors of writing.
     pub async fn write(&mut self, bytes: Bytes) -> Result<(), Error> {
         self.taken += bytes.len() as u64;
         if self.options.bytes_max.is_some_and(|max| self.taken > max) {
@@ -108,7 +108,7 @@ impl AttachmentSink {
     /// Ends the upload.
     ///
     /// # Errors
-    /// [`Error::DigestMismatch`], [`Error::BadRequest`] for what should be gzip and is not, and those of `write`.
+    /// [`Error::DigestMismatch`], [`Error::BadRequest`] for invalid gzip, and errors of `write`.
     pub async fn finish(mut self) -> Result<Uploaded, Error> {
         let mut work = self.work().await?;
         let portion = std::mem::take(&mut self.portion);
@@ -124,18 +124,18 @@ impl AttachmentSink {
     }
 }
 
-/// What is done with the bytes.
+/// The processing of the bytes.
 struct Work {
     upload: Upload,
-    /// Of the bytes as they are stored.
+    /// MD5 sum of the stored bytes.
     stored_md5: Md5,
-    /// Of the bytes as they are sent, where that is another thing and somebody wants to know.
+    /// MD5 sum of the sent bytes, if these differ and the client sent a sum.
     sent_md5: Option<Md5>,
     gzip: Option<GzEncoder<Vec<u8>>>,
-    /// Counts what the client compressed.
+    /// Counts the decompressed bytes that the client compressed.
     counting: Option<MultiGzDecoder<Counter>>,
     has_length: bool,
-    /// Bytes as they are sent.
+    /// Number of bytes as sent.
     sent: u64,
 }
 
@@ -237,7 +237,8 @@ fn cannot_compress(e: std::io::Error) -> Error {
     Error::Internal(format!("an attachment could not be compressed: {e}"))
 }
 
-/// Counts what a client's gzip inflates to, which may be no more than an attachment may have: counting takes time too.
+/// Counts the decompressed bytes of a client's gzip, up to the limit of an attachment: counting
+/// takes time too.
 #[derive(Debug)]
 struct Counter {
     bytes: u64,

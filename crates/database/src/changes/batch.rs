@@ -1,4 +1,4 @@
-//! Feeds with a filter that sees many changes at once.
+//! Feeds with a filter that sees many changes in one call.
 
 use std::sync::Arc;
 
@@ -12,9 +12,9 @@ use crate::Error;
 use crate::read::{FUNCTION_REVS_MAX, write_path};
 use crate::rows::write_members;
 
-/// So many changes are shown to a [`BatchFilter`] at once,
+/// A [`BatchFilter`] sees at most 100 changes in one call,
 const BATCH_CHANGES_MAX: usize = 100;
-/// and about so many bytes.
+/// and about 1 MiB.
 const BATCH_BYTES_MAX: usize = 1 << 20;
 
 /// Changes that a filter sees together.
@@ -24,7 +24,8 @@ struct Batch {
     /// The documents of all their revisions.
     docs: Vec<Vec<u8>>,
     bytes: usize,
-    /// The record of the only change, whose documents are too long to be shown at once: `docs` is empty.
+    /// The record of a single change whose documents are too long to be shown together: `docs` is
+    /// empty.
     wide: Option<Record>,
 }
 
@@ -36,7 +37,7 @@ struct BatchedChange {
 }
 
 impl Changes {
-    /// Shows some changes to the filter and appends those that pass; false when there are none any more.
+    /// Shows some changes to the filter and appends those that pass; returns false at the end.
     pub(super) fn next_batch(
         &mut self,
         filter: &dyn BatchFilter,
@@ -83,7 +84,7 @@ impl Changes {
         Ok(false)
     }
 
-    /// The next changes of the shard, with the revisions that a filter looks at.
+    /// The next changes of the shard, with the revisions that a filter examines.
     fn gather(&self, shard: &Arc<Shard>) -> Result<Batch, Error> {
         let view = &self.views[self.shard];
         let mut it = self.rows_to_read(&view.snapshot, shard);

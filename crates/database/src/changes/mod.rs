@@ -1,7 +1,9 @@
-//! Change feeds: each document once, at its newest change, from a snapshot that the feed moves on when asked.
+//! Change feeds: each document once, at its newest change, from a snapshot that the feed moves
+//! forward on request.
 //!
-//! `query.rs` is what a feed is asked for, `row.rs` writes a row; `lookups.rs` and `batch.rs` are feeds of few documents, and of
-//! filters that see many changes at once, `selector.rs` those of a selector.
+//! `query.rs` has the parameters of a feed, `row.rs` writes a row; `lookups.rs` and `batch.rs` are
+//! feeds of few documents, and of filters that see many changes in one call, `selector.rs` those of
+//! a selector.
 
 mod batch;
 mod lookups;
@@ -25,10 +27,10 @@ use crate::time_text::time_of;
 use crate::turn::Turn;
 use row::Wrote;
 
-/// So much room for a row is kept while a feed waits, in bytes.
+/// Room for a row that is kept while a feed waits, in bytes.
 const KEPT_BYTES: usize = 4 << 10;
 
-/// A change feed over one snapshot; `refresh` moves it on to what was written since.
+/// A change feed over one snapshot; `refresh` takes a new one.
 pub struct Changes {
     db: Arc<Database>,
     query: ChangesQuery,
@@ -36,7 +38,7 @@ pub struct Changes {
     views: Vec<View>,
     /// Where the snapshot ends in each shard.
     ends: Vec<u64>,
-    /// What was looked at last in each shard.
+    /// The last change examined in each shard.
     at: Seqs,
     /// The row that a descending feed read last in the current shard; it continues below.
     above: Option<u64>,
@@ -52,7 +54,7 @@ pub struct Changes {
     revs: Vec<u8>,
     /// For the next call of the filter.
     place: Option<Place>,
-    /// Who is shown only what rules allow.
+    /// Rules that hide documents from the caller.
     pub(crate) watch: Option<Watch>,
 }
 
@@ -126,7 +128,7 @@ impl Changes {
             let filter = filter.clone();
             return self.next_batch(filter.as_ref(), place, framing, out);
         }
-        // A filter may pass over many rows: come up for air now and then.
+        // A filter may skip many rows: release the thread periodically.
         let mut passed = 0;
         let mut turn = Turn::begin();
         let is_heavy = self.query.filter.is_heavy();
@@ -212,18 +214,18 @@ impl Changes {
         self.query.filter.may_block() || self.query.attachments.bytes
     }
 
-    /// Whether no change may follow when [`Changes::next_chunk`] has come to its end: later ones are newer than what was
-    /// shown, so that a descending feed has no place for them.
+    /// Whether no change may follow the end of [`Changes::next_chunk`]: later changes are newer
+    /// than the rows, so that a descending feed has no place for them.
     pub fn is_final(&self) -> bool {
         self.query.descending || self.limit_reached()
     }
 
-    /// Whether as many rows were given as were asked for.
+    /// Whether the requested number of rows was returned.
     pub fn limit_reached(&self) -> bool {
         self.query.limit.is_some_and(|l| self.rows >= l)
     }
 
-    /// The seq to go on from.
+    /// The seq to continue from.
     pub fn last_seq(&self) -> String {
         self.at.to_string()
     }
@@ -237,7 +239,7 @@ impl Changes {
         self.count_after()
     }
 
-    /// Whether what is pending is counted down from what was there at the start, as in CouchDB.
+    /// Whether `pending` is counted down from the number at the start, as in CouchDB.
     fn counts_down(&self) -> bool {
         let looks_up = self.lookups.is_some() || matches!(self.query.filter, Filter::Design);
         looks_up || self.query.descending
@@ -262,7 +264,7 @@ impl Changes {
         self.revs.shrink_to(KEPT_BYTES);
     }
 
-    /// Takes a new snapshot, to go on after the last row looked at. Ascending feeds only.
+    /// Takes a new snapshot, to continue after the last change examined. Ascending feeds only.
     pub fn refresh(&mut self) -> Result<(), Error> {
         self.db.live()?;
         self.views = self
@@ -281,7 +283,8 @@ impl Changes {
     }
 }
 
-/// A seq beyond what a shard has reached is of a time that is lost (a restored backup): that shard starts over.
+/// A seq beyond the end of a shard is from a lost time (before a backup was restored): that shard
+/// starts over.
 fn known(mut seqs: Seqs, ends: &[u64]) -> Seqs {
     for (at, &end) in seqs.at.iter_mut().zip(ends) {
         if *at > end {

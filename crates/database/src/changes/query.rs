@@ -1,4 +1,4 @@
-//! What a feed is asked for.
+//! Parameters of a feed.
 
 use std::sync::Arc;
 
@@ -10,25 +10,26 @@ use crate::attachments::ShownAttachments;
 
 /// Decides which changes a feed shows.
 pub trait ChangeFilter: Send + Sync {
-    /// Whether `matches` wants the document's JSON.
+    /// Whether `matches` needs the document's JSON.
     fn needs_doc(&self) -> bool;
     /// Whether `matches` may need more time than reading the document.
     fn is_heavy(&self) -> bool {
         false
     }
-    /// `doc`: the whole JSON of the revision looked at (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
+    /// `doc`: the whole JSON of the revision (with `_id`, `_rev`, `_deleted`), when `needs_doc`.
     fn matches(&self, id: &str, deleted: bool, doc: Option<&[u8]>) -> bool;
-    /// With `include_docs`: what to show in place of the document (`fields` of `_selector`).
+    /// With `include_docs`: the text that replaces the document (`fields` of `_selector`).
     fn project(&self, _doc: &[u8]) -> Option<Vec<u8>> {
         None
     }
 }
 
-/// Decides on many documents at once, for filters whose call costs more than a document. May block.
+/// Filters many documents in one call, for filters whose call costs more than a document. May
+/// block.
 pub trait BatchFilter: Send + Sync {
     /// One answer a document. `docs` are whole JSON texts, with `_id`, `_rev`, `_revisions`, `_deleted`.
     fn matches(&self, place: &Place, docs: &[Vec<u8>]) -> Result<Vec<bool>, Error>;
-    /// Asks for leave to be called.
+    /// Requests permission for a call.
     fn admission(&self) -> Admission;
 }
 
@@ -37,13 +38,13 @@ pub trait BatchFilter: Send + Sync {
 pub enum Filter {
     /// All.
     None,
-    /// Those of the documents with these ids, which are sorted.
+    /// Changes of the documents with these ids, which are sorted.
     DocIds(Arc<TextList>),
     /// Design documents only.
     Design,
-    /// Those that it matches, one by one.
+    /// Changes that it matches, one by one.
     Custom(Arc<dyn ChangeFilter>),
-    /// Those that it matches, many at a time.
+    /// Changes that it matches, many in one call.
     Batch(Arc<dyn BatchFilter>),
 }
 
@@ -86,7 +87,7 @@ impl Filter {
     }
 }
 
-/// A feed as it is asked for.
+/// A requested feed.
 #[derive(Clone)]
 pub struct ChangesQuery {
     /// Where it begins.
@@ -109,7 +110,7 @@ pub struct ChangesQuery {
     pub seq_interval: Option<u64>,
 }
 
-/// The limit of a feed that has none, in CouchDB.
+/// The limit of a feed without one, in CouchDB.
 const LIMIT_DEFAULT: u64 = 1_000_000_000_000_000;
 
 impl ChangesQuery {
@@ -124,7 +125,7 @@ impl ChangesQuery {
     }
 }
 
-/// How rows are put together.
+/// The format of the response around the rows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Framing {
     /// Joined by `,\n`.

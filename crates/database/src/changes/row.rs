@@ -11,7 +11,7 @@ use crate::attachments::ShownAttachments;
 use crate::read::write_leaves;
 use crate::rows::write_members;
 
-/// What a row did in the feed.
+/// The result of writing a row.
 #[derive(PartialEq, Eq)]
 pub(super) enum Wrote {
     Row,

@@ -10,7 +10,7 @@ struct SelectorFilter {
 }
 
 impl Filter {
-    /// Documents that match; `fields` chooses what is shown of them.
+    /// A filter of matching documents; `fields` selects the members that are shown.
     pub fn of_selector(selector: mango::Selector, fields: Option<mango::Fields>) -> Filter {
         Filter::Custom(Arc::new(SelectorFilter { selector, fields }))
     }

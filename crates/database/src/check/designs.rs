@@ -10,7 +10,7 @@ use storage::{Body, IdIter, Keyspace, Record, Row, ShardNumber, Signature, Snaps
 
 use crate::views::Design;
 
-/// What indexes of a signature are made of, and who says so.
+/// The definition of the indexes of a signature, and the design documents that have it.
 pub struct OfSignature {
     /// Design documents with these views.
     pub ids: Vec<String>,
@@ -39,7 +39,7 @@ impl Designs {
             let mut it = IdIter::new(snapshot, shard);
             it.seek(b"_design/");
             while let Some((id, value)) = it.entry().filter(|(id, _)| id.starts_with(b"_design/")) {
-                // What cannot be read is said where documents are checked.
+                // Unreadable documents are reported by the check of documents.
                 if let Some(design) = read(snapshot, shard, (id, value), partitioned, time_zone) {
                     designs.add(design);
                 }

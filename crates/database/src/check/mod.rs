@@ -1,4 +1,5 @@
-//! Whether a store is sound: what the store, the indexes and the catalogue of databases each know of, put together and named.
+//! Checks whether a store is intact: compares the contents of the store, the indexes and the
+//! catalogue of databases, and names the differences.
 //!
 //! Nothing is changed: [`storage::check`] opens the store for reading only, while no server has it open.
 
@@ -24,16 +25,16 @@ pub(crate) use designs::Designs;
 pub use report::{Found, Report, Totals};
 pub use storage::check::{Finding, Kind, Watch};
 
-/// What is looked at, and how.
+/// The parts to check, and options.
 pub struct CheckOptions {
     /// Where files go that sorting needs: about 40 bytes a document of one shard, when it has more than a million.
     pub temporary: PathBuf,
-    /// Who runs map functions, to compare what they give with what is stored; `None` leaves this out.
+    /// Runs map functions, to compare their results with stored rows; `None` skips this.
     pub languages: Option<Arc<dyn Languages>>,
     /// The time zone of dates in JavaScript, which indexes may depend on: that of the server, also when
     /// no function is run.
     pub time_zone: String,
-    /// Is told what there is to watch, before the check begins.
+    /// Receives the progress to watch, before the check begins.
     pub begun: Box<dyn FnOnce(Arc<Watch>)>,
 }
 
@@ -60,7 +61,8 @@ impl Known {
 /// Checks the store in `store`.
 ///
 /// # Errors
-/// [`Error::Storage`]: it could not be looked at, since it is none, since a server has it open, or since it cannot be opened at all.
+/// [`Error::Storage`]: it could not be checked, because it is not a store, a server has it open, or
+/// it cannot be opened.
 pub fn check(store: &Path, options: CheckOptions) -> Result<Report, Error> {
     let started = Instant::now();
     let mut first = Findings::default();
@@ -126,7 +128,7 @@ impl Check {
             .copied()
             .collect();
         if let Err(e) = self.of.owners(&owned, &shards, &mut findings) {
-            let topic = "it cannot be told what belongs to which database";
+            let topic = "the owners of its parts could not be determined";
             findings.damage(Kind::Catalogue, None, topic, e.to_string());
         }
         if let Ok((files, bytes, _)) = self.of.table_totals() {
@@ -180,7 +182,7 @@ impl Check {
             let meta = match meta {
                 Ok(meta) => Some(meta),
                 Err(e) => {
-                    let topic = "it could not be looked at to its end";
+                    let topic = "it could not be checked completely";
                     findings.damage(Kind::Documents, None, topic, e.to_string());
                     None
                 }
@@ -220,7 +222,7 @@ impl Check {
                     self.report.totals.attachment_bytes += totals.bytes;
                 }
                 Err(e) => {
-                    let topic = "contents of attachments could not all be looked at";
+                    let topic = "not all contents of attachments could be checked";
                     findings.damage(Kind::Attachments, None, topic, e.to_string());
                 }
             }
@@ -286,7 +288,7 @@ impl Check {
         let totals = match check.run(self.of.snapshot(), &watch, &mut findings) {
             Ok(totals) => totals,
             Err(e) => {
-                let topic = "it could not be looked at to its end";
+                let topic = "it could not be checked completely";
                 findings.damage(Kind::Index, None, topic, e.to_string());
                 IndexTotals::default()
             }
@@ -321,7 +323,7 @@ impl Check {
         self.take(&at, findings);
     }
 
-    #[expect(clippy::too_many_arguments, reason = "what an index is of")]
+    #[expect(clippy::too_many_arguments, reason = "they identify an index")]
     fn map_again(
         &self,
         check: &IndexCheck<'_>,
@@ -388,7 +390,7 @@ fn known(owned: &Owned, findings: &mut Findings) -> Vec<Known> {
     known
 }
 
-/// What shards and indexes are called.
+/// The names of shards and indexes.
 fn names(known: &[Known], owned: &Owned) -> BTreeMap<ShardNumber, String> {
     let mut names = BTreeMap::new();
     for db in known {

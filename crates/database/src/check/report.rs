@@ -1,4 +1,4 @@
-//! What a check says, for people and for programs.
+//! The report of a check, for people and for programs.
 
 use serde_json::{Value, json};
 use storage::check::{Finding, Kind};
@@ -12,12 +12,12 @@ pub struct Found {
     pub shard: Option<String>,
     /// In the index of which design documents.
     pub index: Option<String>,
-    /// What was found.
+    /// The finding.
     pub finding: Finding,
 }
 
 impl Found {
-    /// What it is about, in words.
+    /// Its subject, in words.
     pub fn subject(&self) -> String {
         let mut parts = vec![];
         if let Some(database) = &self.database {
@@ -38,24 +38,24 @@ impl Found {
         parts.join(", ")
     }
 
-    /// What to do about it; `None` for what is no damage.
+    /// The suggested action; `None` for findings that are not damage.
     pub fn act(&self) -> Option<&'static str> {
         if !self.finding.is_damage {
             return None;
         }
         Some(match self.finding.kind {
             Kind::Index => {
-                "delete the design document, POST /{db}/_view_cleanup, and write it again: the index is built anew"
+                "delete the design document, POST /{db}/_view_cleanup, and write it again: the index is rebuilt"
             }
-            Kind::TextIndex => "delete that folder: the index is built anew when it is asked next",
+            Kind::TextIndex => "delete that folder: the next search rebuilds the index",
             Kind::Counters => {
-                "settee repair DATA NEW counts anew, or restore a backup (settee restore)"
+                "settee repair DATA NEW counts again, or restore a backup (settee restore)"
             }
             Kind::Slots => {
-                "take the node out of its cluster and add a new one: it copies what the others have"
+                "take the node out of its cluster and add a new one: it copies the data of the others"
             }
             Kind::Files | Kind::Catalogue | Kind::Documents | Kind::Attachments | Kind::Space => {
-                "restore a backup (settee restore), or settee repair DATA NEW saves what can be read"
+                "restore a backup (settee restore), or settee repair DATA NEW saves the readable data"
             }
         })
     }
@@ -75,7 +75,7 @@ impl Found {
     }
 }
 
-/// What was looked at.
+/// Amounts of checked data.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 pub struct Totals {
     /// Table files, and their bytes.
@@ -86,7 +86,7 @@ pub struct Totals {
     pub databases: u64,
     /// Documents that are not deleted.
     pub documents: u64,
-    /// And those that are.
+    /// Number of deleted documents.
     pub deleted_documents: u64,
     /// Indexes, one for each shard.
     pub indexes: u64,
@@ -96,18 +96,18 @@ pub struct Totals {
     pub attachments: u64,
     /// Bytes of those.
     pub attachment_bytes: u64,
-    /// Stored rows that were looked at, each as often as it was.
+    /// Stored rows that were checked, counted each time.
     pub rows: u64,
     /// How long it took.
     pub seconds: f64,
 }
 
-/// What a check found.
+/// The results of a check.
 #[derive(Clone, Debug, Default)]
 pub struct Report {
     /// In the order in which it was found.
     pub found: Vec<Found>,
-    /// What was looked at.
+    /// Amounts of checked data.
     pub totals: Totals,
 }
 
@@ -117,7 +117,7 @@ impl Report {
         self.damage().next().is_none()
     }
 
-    /// What is damaged.
+    /// The damage.
     pub fn damage(&self) -> impl Iterator<Item = &Found> {
         self.found.iter().filter(|found| found.finding.is_damage)
     }

@@ -1,4 +1,4 @@
-//! Answers of queries with `aggregate`: groups instead of documents.
+//! Results of queries with `aggregate`: groups instead of documents.
 
 use document::write_json_string;
 use mango::{Aggregate, Doc, Found, Groups, TextHits};
@@ -15,7 +15,8 @@ impl FindAnswer {
         self.find.aggregate.is_some()
     }
 
-    /// Appends groups, joined by `,\r\n`, until about `soft_bytes` were added; false when there are no more. Blocks.
+    /// Appends groups, joined by `,\r\n`, until about `soft_bytes` were added; returns false at the
+    /// end. Blocks.
     pub fn next_groups(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes.max(1);
         let mut groups = match self.groups.take() {
@@ -99,7 +100,7 @@ impl FindAnswer {
         Ok(())
     }
 
-    /// The client is asked for often: documents may be large, and selectors heavy.
+    /// Checks often whether the client still waits: documents may be large, and selectors slow.
     fn count_key(&mut self, groups: &Groups) -> Result<(), Error> {
         self.stats.keys_examined += 1;
         if self.stats.keys_examined.is_multiple_of(16) {

@@ -1,8 +1,10 @@
-//! The rows of an index that a query looks at: several ranges of each field, in the order of the index and in one pass.
+//! The rows of an index that a query examines: several ranges of each field, in the order of the
+//! index and in one pass.
 //!
-//! Where a row's key is outside of the ranges of a field, the next place that can hold one inside is known, and the cursor
-//! jumps there: so `$in` and `$or` are several ranges, and a range of a later field is used though one before it has a range
-//! too. What is passed over changes neither which rows are seen nor their order.
+//! Where a row's key is outside of the ranges of a field, the next place that can hold one inside
+//! is known, and the cursor jumps there: so `$in` and `$or` are several ranges, and a range of a
+//! later field is used though one before it has a range too. Skipping changes neither the rows that
+//! are seen nor their order.
 
 use document::collation::{self, HIGHEST};
 use index::{IndexView, PlaceRange, RowIter, ViewRow};
@@ -17,12 +19,12 @@ const STEPS_MAX: u32 = 4;
 /// Rows that are passed, and jumps, in looking for the next wanted row, before others get their turn.
 const LOOKS_MAX: u32 = 512;
 
-/// Which rows of an index are looked at.
+/// The rows of an index that are examined.
 #[derive(Clone, Debug)]
 pub(crate) struct Wanted {
-    /// What every place begins with: the partition.
+    /// The prefix of every place: the partition.
     prefix: Vec<u8>,
-    /// Of the leading fields, up to the last that is restricted.
+    /// Intervals of the leading fields, up to the last restricted one.
     columns: Vec<Intervals>,
     /// The places from the first to the last of them.
     pub range: PlaceRange,
@@ -108,17 +110,18 @@ pub(crate) struct Cursor<'a> {
     iter: RowIter<'a>,
     wanted: &'a Wanted,
     descending: bool,
-    /// Rows that were looked at, without those that are jumped over.
+    /// Rows that were examined, without those that were skipped.
     pub examined: u64,
     /// The row is not known to be wanted: it was enough for now.
     pub is_unsettled: bool,
-    /// The place of the row here, if there is one: asked for again and again, while other cursors' rows come first.
+    /// The place of the row here, if there is one: used repeatedly while other cursors' rows come
+    /// first.
     place: Vec<u8>,
     is_at_end: bool,
 }
 
 impl<'a> Cursor<'a> {
-    /// At the first wanted row of `range`, which is what is left of the wanted one.
+    /// A cursor at the first matching row of `range`, which is the rest of the range.
     pub fn new(
         index: &'a IndexView,
         view: usize,
@@ -153,7 +156,7 @@ impl<'a> Cursor<'a> {
         self.settle()
     }
 
-    /// Goes on to a row that is wanted, unless this one is; or leaves it unsettled.
+    /// Moves to a matching row, unless this one matches; or leaves it unsettled.
     pub fn settle(&mut self) -> Result<(), Error> {
         let mut steps = 0;
         self.is_unsettled = false;

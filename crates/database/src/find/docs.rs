@@ -19,9 +19,9 @@ use crate::{DatabaseAs, Error, partition};
 
 /// Documents that are read in the order of ids before the rest is scanned.
 const WALKED_MIN: u64 = 1_000;
-/// While one of so many documents matches, going on in the order of ids is quicker than a scan.
+/// While one of 10 documents matches, continuing in the order of ids is faster than a scan.
 const WALKED_A_MATCH: u64 = 10;
-/// Documents that are looked at in one piece: come up for air now and then.
+/// Documents that are examined in one piece, before the thread is released.
 const WALKED_A_PIECE_MAX: u64 = 1_000;
 /// Ids that a first scan finds at most.
 const SCANNED_IDS_MIN: u64 = 65_536;
@@ -36,16 +36,16 @@ pub(crate) struct Documents {
     blocks: Vec<Arc<IdBlocks>>,
     pub ids: Intervals,
     pub descending: bool,
-    /// The ids that CouchDB would look at, as far as there is no match behind those that are given.
+    /// The ids that CouchDB would examine, if no match follows the returned ones.
     counted: PlaceRange,
-    /// The last id that was looked at.
+    /// The last id that was examined.
     pub after: Option<Vec<u8>>,
     /// Documents that were walked over since the walk began, and matches that were wanted then.
     walked: u64,
     wanted: u64,
     /// Ids that the next scan finds at most.
     scan_ids_max: u64,
-    /// A scan has looked at all documents that are left, so that they are counted.
+    /// Whether a scan has examined all remaining documents, so that they are counted.
     is_counted: bool,
     /// Ids that a scan found.
     found: VecDeque<Vec<u8>>,
@@ -55,14 +55,15 @@ pub(crate) struct Documents {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum State {
     Walking,
-    /// Few documents are in the ranges, or the selector is about what only a read document has, or not all of each is shown.
+    /// Few documents are in the ranges, or the selector needs values that only a read document has,
+    /// or rules hide parts of documents.
     WalkingToTheEnd,
     Scanning,
-    /// `found` is all that is left.
+    /// `found` has all remaining matches.
     Scanned,
 }
 
-/// Whether a stored row tells the value of a field: of underscore members it has two.
+/// Whether a stored row has the value of a field: of underscore members it has two.
 pub(crate) fn is_stored(path: &FieldPath) -> bool {
     let name = path.first();
     !name.starts_with('_') || ["_id", "_rev"].contains(&name)
@@ -125,12 +126,13 @@ impl Documents {
         })
     }
 
-    /// Whether a scan of stored rows sees all that the selector is about.
+    /// Whether a scan of stored rows has all values that the selector needs.
     pub fn can_be_scanned(&self) -> bool {
         self.state != State::WalkingToTheEnd
     }
 
-    /// Documents that CouchDB would look at, up to the one with the id `behind`; design documents too.
+    /// Documents that CouchDB would examine, up to the one with the id `behind`; design documents
+    /// too.
     pub fn count_up_to(&self, behind: Option<&[u8]>) -> Result<u64, Error> {
         let range = counted_up_to(self.counted.clone(), behind, self.descending);
         let end = match &range.high {
@@ -231,7 +233,7 @@ impl Documents {
         Ok(())
     }
 
-    /// Looks at documents in order; false when there are none left.
+    /// Examines documents in order; returns false at the end.
     fn walk(
         &mut self,
         answer: &mut FindAnswer,
@@ -298,7 +300,7 @@ impl Documents {
         Ok(more)
     }
 
-    /// Goes to where the walk goes on, or begins; false when there is no range.
+    /// Moves to the place where the walk continues, or begins; returns false if there is no range.
     fn position(&self, merge: &mut IdMerge<'_>) -> bool {
         let ranges = self.ids.ranges();
         match (&self.after, ranges.first(), ranges.last()) {
@@ -311,7 +313,8 @@ impl Documents {
         true
     }
 
-    /// Where the walk enters the next range, when it has come to a place between ranges, the one before `next` and that.
+    /// Where the walk enters the next range, when it has reached a place between the range before
+    /// `next` and that range.
     fn range_at(&self, next: usize) -> Option<&[u8]> {
         let ranges = self.ids.ranges();
         if self.descending {

@@ -10,7 +10,7 @@ use mango::index::LANGUAGE;
 use mango::text::{EntryValue, entries};
 use mango::{Definition, Found, Lift, Limits, TextDefinition, TextKind};
 
-/// Languages, and indexes beside them.
+/// Languages, with Mango indexes as an additional one.
 #[derive(Debug)]
 pub(crate) struct WithIndexes(pub Arc<dyn Languages>);
 
@@ -81,7 +81,8 @@ impl Languages for WithIndexes {
     }
 }
 
-/// Whether a partial index has the document. One that takes too long is left out: one document must not end a build.
+/// Whether a partial index has the document. A document that takes too long is left out: one
+/// document must not end a build.
 fn is_in_index(selector: &mango::Selector, doc: &mango::Doc<'_>) -> bool {
     selector.matches_doc(doc).unwrap_or_else(|error| {
         tracing::warn!(%error, "an index leaves a document out");
@@ -124,10 +125,10 @@ impl View {
     }
 }
 
-/// What the underscore members of a design document begin with.
+/// The prefix of the underscore members of a design document.
 const DESIGN: &[u8] = b"\"_id\":\"_design/";
 
-/// Emits nothing for a view that is no index, as CouchDB does.
+/// Emits nothing for a view that is not an index, as CouchDB does.
 struct IndexMapper {
     views: Vec<Option<View>>,
 }
@@ -166,16 +167,19 @@ impl Mapper for IndexMapper {
     }
 }
 
-/// The definition of a text index, which was read before: those of `nouveau` may have all that others have.
+/// The definition of a text index, which was checked before: those of `nouveau` may have all
+/// members of other ones.
 fn read_text(definition: &str) -> Option<TextDefinition> {
     let text = document::normalise(definition.as_bytes()).ok()?;
     TextDefinition::read(TextKind::Nouveau, &text, &Limits::OF_INDEXES).ok()
 }
 
-/// What documents that are mapped together may come to, in bytes; those behind are not in the index.
+/// The largest size of the rows of documents that are mapped together, in bytes; documents beyond
+/// it are not in the index.
 const ROWS_BYTES_MAX: usize = 2 << 30;
 
-/// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for what is no definition.
+/// Emits the fields of documents as a call of Clouseau's `index` for each would: nothing for an
+/// invalid definition.
 struct TextMapper {
     definitions: Vec<Option<TextDefinition>>,
 }
@@ -200,7 +204,7 @@ impl Mapper for TextMapper {
                 {
                     continue;
                 }
-                // The places of what is emitted are numbers of 32 bits.
+                // Positions in the emitted rows are numbers of 32 bits.
                 if out.bytes.len() > ROWS_BYTES_MAX {
                     continue;
                 }

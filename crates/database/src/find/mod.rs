@@ -1,4 +1,4 @@
-//! Mango queries: which indexes a database has, which one answers, and what it answers.
+//! Mango queries: the indexes of a database, the choice of one, and the results.
 
 mod aggregate;
 mod cursor;
@@ -29,21 +29,21 @@ use crate::text::{TextFlavour, TextSpec};
 use crate::views::{Design, ViewAt};
 use crate::{DatabaseAs, Error, Read, ReadOptions};
 
-/// What a query may cost (`[mango]` in the configuration).
+/// Limits of a query (`[mango]` in the configuration).
 #[derive(Clone, Copy, Debug)]
 pub struct FindLimits {
-    /// Most documents that are looked at for want of an index; 0: any number.
+    /// Most documents that a query without an index examines; 0: any number.
     pub scan_limit: u64,
-    /// Documents looked at for each result from which there is a warning; 0: never.
+    /// Documents examined per result above which the response has a warning; 0: never.
     pub scan_warning_threshold: u64,
-    /// Of groups and what they hold.
+    /// Limits of groups and their contents.
     pub aggregate: AggregateLimits,
 }
 
 /// An index of a database.
 #[derive(Clone, Debug)]
 pub struct FindIndex {
-    /// What it is made of.
+    /// Its definition.
     pub index: Arc<Index>,
     /// The view that holds it; `None` of that of all documents, and of text indexes.
     pub(crate) view: Option<(Arc<Design>, ViewAt)>,
@@ -55,7 +55,7 @@ pub struct FindIndex {
 #[derive(Default)]
 pub(crate) struct IndexesFound(Mutex<Option<(u64, Arc<Vec<FindIndex>>)>>);
 
-/// A query, and how it is answered.
+/// A query, and the plan of its execution.
 pub struct FindPlan {
     pub(crate) find: Arc<Find>,
     pub(crate) index: FindIndex,
@@ -63,7 +63,7 @@ pub struct FindPlan {
     pub(crate) warnings: Vec<String>,
 }
 
-/// Whose interface a kind of text index has.
+/// The interface of a kind of text index.
 fn flavour(kind: TextKind) -> TextFlavour {
     match kind {
         TextKind::Text => TextFlavour::Clouseau,
@@ -72,7 +72,7 @@ fn flavour(kind: TextKind) -> TextFlavour {
 }
 
 impl FindPlan {
-    /// What is asked, and of which index.
+    /// The query, and its index, for reports.
     pub fn asked(&self) -> AskedFind {
         AskedFind {
             find: self.find.clone(),
@@ -81,7 +81,7 @@ impl FindPlan {
     }
 }
 
-/// A query and the index that answers it, to tell of.
+/// A query and the index that serves it, for reports.
 pub struct AskedFind {
     find: Arc<Find>,
     index: Arc<Index>,
@@ -93,7 +93,8 @@ impl AskedFind {
         &self.index.name
     }
 
-    /// The first fields of the selector, as they are written: so many, and so many bytes of each.
+    /// The first fields of the selector, as they are written: at most `most`, each with at most
+    /// `bytes_max`.
     pub fn selector_fields(&self, most: usize, bytes_max: usize) -> Vec<String> {
         let names = self.find.selector.field_names().into_iter().take(most);
         let short = |name: &str| name[..name.floor_char_boundary(bytes_max)].to_owned();
@@ -148,7 +149,7 @@ impl Database {
         Ok(all)
     }
 
-    /// The text of a design document with all its members; `None` when there is none.
+    /// The text of a design document with all its members; `None` when it does not exist.
     pub fn design_text(&self, id: &str) -> Result<Option<Vec<u8>>, Error> {
         let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
         match self.read(&id, &ReadOptions::default())? {
@@ -157,7 +158,7 @@ impl Database {
         }
     }
 
-    /// What `_explain` answers: JSON text.
+    /// The response of `_explain`: JSON text.
     pub fn explain(&self, find: &Find) -> Result<Vec<u8>, Error> {
         self.check_partition_of(find)?;
         let indexes = self.find_indexes()?;
@@ -182,8 +183,8 @@ impl Database {
 }
 
 impl DatabaseAs {
-    /// Chooses an index. Who is not shown everything gets none but that of all documents: the keys of others hold what
-    /// documents hide.
+    /// Chooses an index. Restricted users get only the index of all documents: the keys of others
+    /// have data that the documents hide.
     pub fn plan_find(&self, find: Find, limits: &FindLimits) -> Result<FindPlan, Error> {
         match self.has_watch() {
             true => self.plan_among(find, limits, &|i| i.index.is_special()),

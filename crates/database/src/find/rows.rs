@@ -20,16 +20,16 @@ use crate::text::{AnswerThreads, TextIndex};
 use crate::views::ViewIndex;
 use crate::{DatabaseAs, Error, Read, ReadDoc, ReadOptions};
 
-/// Rows that were looked at in one piece without finding any: come up for air now and then.
+/// Rows that are examined in one piece without a match, before the thread is released.
 const ROWS_A_PIECE_MAX: u64 = 256;
-/// After so many rows that are no documents the time is looked at.
+/// The clock is checked once per 16 rows that are not documents.
 const LOOK_AT_CLOCK_EVERY: u32 = 16;
 /// A piece takes no longer, but for its last document.
 pub(super) const PIECE_TIME: Duration = Duration::from_millis(50);
 /// Fields of an answer that are written in about the time that a document takes to be read.
 const LIGHT_FIELDS_MAX: usize = 64;
 
-/// What was done for an answer so far.
+/// Work done for a response so far.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Stats {
     pub keys_examined: u64,
@@ -37,7 +37,7 @@ pub struct Stats {
     pub results: u64,
 }
 
-/// While this is held, somebody waits for the answer.
+/// While this is held, a client waits for the response.
 pub struct Client(Arc<AtomicBool>);
 
 impl Drop for Client {
@@ -57,11 +57,12 @@ pub struct FindAnswer {
     warnings: Vec<String>,
     nothing: bool,
     skip: u64,
-    /// Matches that are still to be found. Statistics count up to one match behind those that are given, as far as CouchDB looks.
+    /// Number of matches that are still to be found. Statistics count up to one match after the
+    /// returned ones, as in CouchDB.
     left: u64,
     looks_behind: bool,
     first: bool,
-    /// The place of the last match, also of one that was skipped.
+    /// The place of the last match, even if it was skipped.
     last: Option<Vec<u8>>,
     /// The place of the match behind those that are given.
     behind: Option<Vec<u8>>,
@@ -69,7 +70,7 @@ pub struct FindAnswer {
     pub(crate) groups: Option<SortedGroups>,
     started: Instant,
     options: ReadOptions,
-    /// Of the document that is looked at.
+    /// The text of the current document.
     text: Vec<u8>,
     /// The client has gone.
     is_idle: Arc<AtomicBool>,
@@ -117,7 +118,7 @@ pub(crate) struct Rows {
     pub view: usize,
     pub wanted: Wanted,
     pub range: index::PlaceRange,
-    /// The places that CouchDB would look at, as far as there is no match behind those that are given.
+    /// The places that CouchDB would examine, if no match follows the returned ones.
     pub counted: index::PlaceRange,
     pub descending: bool,
     /// The keys hold everything: where the selector's and the answer's fields are in them.
@@ -271,13 +272,14 @@ impl FindAnswer {
         }
     }
 
-    /// To be held as long as somebody waits for the answer: when it is dropped, work for it ends.
+    /// Returns a guard to hold while the client waits for the response: when it is dropped, work
+    /// for it ends.
     pub fn client(&self) -> Client {
         Client(self.is_idle.clone())
     }
 
-    /// Requests turns for the pieces of an answer that may take long, and says which threads make them: those of searches, or of
-    /// scans.
+    /// Requests turns for the pieces of an answer that may be slow, and returns the kind of threads
+    /// that make them: those of searches, or of scans.
     pub fn turns(&self) -> Option<(Turns, AnswerThreads)> {
         match &self.source {
             Source::Text(hits) => {
@@ -307,7 +309,7 @@ impl FindAnswer {
         matches!(self.source, Source::Text(_))
     }
 
-    /// Whether making a piece can take long.
+    /// Whether making a piece can be slow.
     fn may_block(&self) -> bool {
         match &self.source {
             Source::Nothing => false,
@@ -321,7 +323,8 @@ impl FindAnswer {
         }
     }
 
-    /// Appends documents joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    /// Appends documents joined by `,\r\n` until about `soft_bytes` were added; returns false at
+    /// the end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         self.is_wanted()?;
         let enough = out.len() + soft_bytes.max(1);
@@ -346,7 +349,7 @@ impl FindAnswer {
         let (keys, reads_documents) = match source {
             // Of hits there are no keys.
             Source::Nothing | Source::Text(_) => return Ok(()),
-            // What is hidden is not counted either.
+            // Hidden documents are not counted either.
             Source::Documents(_) if self.db.has_watch() => (self.stats.docs_examined, true),
             Source::Documents(documents) => (documents.count_up_to(behind)?, true),
             Source::Index(rows) => (rows.count_up_to(behind)?, rows.covering.is_none()),
@@ -388,7 +391,7 @@ impl FindAnswer {
             taken += 1;
             let seen: u64 = cursors.iter().map(|c| c.examined).sum();
             let is_enough = out.len() >= enough || seen >= ROWS_A_PIECE_MAX;
-            // Rows that hold everything are taken faster than the clock is worth looking at for each.
+            // Rows that hold everything are read faster than the clock, so it is not read for each.
             let looks = rows.covering.is_none() || taken.is_multiple_of(LOOK_AT_CLOCK_EVERY);
             if is_enough || looks && began.elapsed() >= PIECE_TIME {
                 resume = Some(Resume::Behind(row.place.to_vec()));
@@ -397,7 +400,7 @@ impl FindAnswer {
             }
             cursors[next].next()?;
         }
-        // Each shard's next row is there already, but it may never be given, or is looked at again.
+        // Each shard's next row is read already, but it may never be returned, or is read again.
         let ahead = cursors.iter().filter(|c| c.place().is_some()).count() as u64;
         let seen: u64 = cursors.iter().map(|c| c.examined).sum();
         drop(cursors);
@@ -412,7 +415,8 @@ impl FindAnswer {
         Ok(more)
     }
 
-    /// Gives the document of a row when it matches, unless it is skipped; answers whether it matches.
+    /// Appends the document of a row if it matches, unless it is skipped; returns whether it
+    /// matches.
     fn take_row(
         &mut self,
         row: &index::ViewRow<'_>,
@@ -447,7 +451,8 @@ impl FindAnswer {
         Ok(true)
     }
 
-    /// Reads a document and gives it when it matches, unless it is skipped; answers whether it matches.
+    /// Reads a document and appends it if it matches, unless it is skipped; returns whether it
+    /// matches.
     pub(crate) fn take_document(&mut self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         self.take_hit(id, TextHits::ALL, out)
     }
@@ -489,7 +494,7 @@ impl FindAnswer {
         Ok(true)
     }
 
-    /// Appends what the caller is shown of a document; answers whether that is something.
+    /// Appends the visible part of a document; returns whether there is one.
     fn write_document(&self, id: &str, out: &mut Vec<u8>) -> Result<bool, Error> {
         if !self.options.conflicts && !self.db.has_watch() {
             return self.db.write_text(id, out);
@@ -501,7 +506,7 @@ impl FindAnswer {
         Ok(read.is_some())
     }
 
-    /// What the caller is shown of a document.
+    /// The part of a document that the caller sees.
     pub(crate) fn read_document(&self, id: &str) -> Result<Option<ReadDoc>, Error> {
         let id = DocId::new(id).map_err(|e| Error::BadRequest(e.to_string()))?;
         match self.db.read(&id, &self.options) {
@@ -511,7 +516,7 @@ impl FindAnswer {
         }
     }
 
-    /// Whether a match is to be given, after those that are skipped.
+    /// Counts a match; returns false for those that are skipped.
     fn counts(&mut self) -> bool {
         if self.skip > 0 {
             self.skip -= 1;
@@ -584,13 +589,13 @@ impl FindAnswer {
         mango::plan::scan_warning(self.stats.docs_examined, self.stats.results, threshold)
     }
 
-    /// Documents and keys that were looked at, and results that were given.
+    /// Documents and keys that were examined, and results that were returned.
     pub fn examined(&self) -> (u64, u64, u64) {
         let stats = &self.stats;
         (stats.docs_examined, stats.keys_examined, stats.results)
     }
 
-    /// `execution_stats`, when they were asked for.
+    /// `execution_stats`, when they were requested.
     pub fn execution_stats(&self) -> Option<serde_json::Value> {
         if !self.find.execution_stats {
             return None;
@@ -612,7 +617,7 @@ impl FindAnswer {
 }
 
 impl Rows {
-    /// What the plan wants of a view's index.
+    /// Opens a view's index for the plan.
     fn open(
         db: &DatabaseAs,
         view_index: &ViewIndex,
@@ -656,7 +661,7 @@ impl Rows {
             .collect()
     }
 
-    /// Rows that CouchDB would look at, up to the one at `behind`.
+    /// Rows that CouchDB would examine, up to the one at `behind`.
     fn count_up_to(&self, behind: Option<&[u8]>) -> Result<u64, Error> {
         let range = counted_up_to(self.counted.clone(), behind, self.descending);
         let mut count = 0;
@@ -683,7 +688,8 @@ impl Rows {
         }
     }
 
-    /// A bookmark may be of another partition: no place outside of the range is ever looked at.
+    /// Begins at a place. A bookmark may be of another partition: places outside of the range are
+    /// never read.
     fn begin_at(&mut self, place: Vec<u8>) {
         if place > self.range.low {
             self.range.low = place;
@@ -716,7 +722,7 @@ fn places(prefix: &[u8], range: &(Vec<u8>, Vec<u8>)) -> index::PlaceRange {
     }
 }
 
-/// What is counted of a range when it is gone through from a bookmark on, whose own place CouchDB looks at again.
+/// The count for a range that is read from a bookmark on, whose own place CouchDB examines again.
 pub(super) fn counted_from(
     mut range: index::PlaceRange,
     bookmark: Option<&[u8]>,
@@ -734,7 +740,7 @@ pub(super) fn counted_from(
     range
 }
 
-/// What is counted of a range when looking ends at a place.
+/// The count for a range whose examination ends at a place.
 pub(super) fn counted_up_to(
     range: index::PlaceRange,
     last: Option<&[u8]>,

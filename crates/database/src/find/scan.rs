@@ -1,4 +1,5 @@
-//! Looking at all documents, on all cores: in the order in which they were written, which is how their bodies lie.
+//! Scans of all documents, on all cores: in the order in which they were written, which is how
+//! their bodies are stored.
 
 use std::cell::RefCell;
 use std::collections::BinaryHeap;
@@ -20,20 +21,20 @@ const PIECE_SEQS: u64 = 8_192;
 /// Scans shorter than this are not shown among the tasks.
 const SHOWN_AFTER: Duration = Duration::from_millis(500);
 
-/// Documents that a thread looks at before it asks again whether somebody waits.
+/// Documents that a thread examines between two checks whether the client still waits.
 const LOOKS_MAX: u64 = 16;
 
 /// The scans that run.
 #[derive(Debug, Default)]
 pub(crate) struct Scans {
     running: Mutex<Vec<Arc<Progress>>>,
-    /// Threads of all of them beside those that they were called on.
+    /// Threads of all scans, in addition to those that they were called on.
     threads: AtomicUsize,
     /// Which of them work.
     pub turns: ScanTurns,
 }
 
-/// Threads beside the one that a scan is called on.
+/// Threads in addition to the one that a scan is called on.
 struct Threads<'a> {
     of: &'a Scans,
     count: usize,
@@ -71,7 +72,8 @@ impl Scans {
         self.running.lock().retain(|p| !Arc::ptr_eq(p, progress));
     }
 
-    /// As many more threads as are free, at most `wanted`: all scans together have no more than cores, beside their own one.
+    /// Takes as many more threads as are free, at most `wanted`: all scans together have no more
+    /// than the number of cores, in addition to their own ones.
     fn threads(&self, wanted: usize) -> Threads<'_> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         let mut count = 0;
@@ -100,7 +102,7 @@ impl Scans {
     }
 }
 
-/// What a scan looks for.
+/// The matches that a scan searches for.
 pub(crate) struct Scan<'a> {
     pub scans: &'a Scans,
     pub database: &'a Arc<str>,
@@ -115,14 +117,14 @@ pub(crate) struct Scan<'a> {
     pub is_over: &'a (dyn Fn() -> bool + Sync),
 }
 
-/// The ids that come first, and how many documents were looked at.
+/// The first ids, and the number of documents that were examined.
 pub(crate) struct FirstIds {
     pub ids: Vec<Vec<u8>>,
     /// There are more matching documents.
     pub more: bool,
     /// Matching documents among those that were judged: at least as many as `ids`.
     pub matches: u64,
-    /// Documents that the selector was asked about: those whose ids came first so far.
+    /// Documents that the selector was applied to: those whose ids came first so far.
     pub judged: u64,
     pub examined: u64,
 }
@@ -172,7 +174,7 @@ impl Scan<'_> {
         })
     }
 
-    /// Puts all matching documents into groups; answers how many were looked at.
+    /// Puts all matching documents into groups; returns the number of examined documents.
     pub fn group(&self, groups: &mut Groups) -> Result<u64, Error> {
         let parts: Mutex<Vec<Groups>> = Mutex::default();
         let examined = self.run(
@@ -193,7 +195,8 @@ impl Scan<'_> {
         Ok(examined)
     }
 
-    /// Gives the live documents of `ids` to as many threads as are free; answers how many there were.
+    /// Distributes the live documents of `ids` over as many threads as are free; returns their
+    /// number.
     fn run<T: Send>(
         &self,
         new: impl Fn() -> T + Sync,
@@ -258,7 +261,7 @@ impl Scan<'_> {
         pieces
     }
 
-    /// Whether the query asks for the revision, which takes time to be written.
+    /// Whether the query requests the revision, which takes time to write.
     fn wants_rev(&self) -> bool {
         let aggregated = self.find.aggregate.iter().flat_map(|a| a.paths());
         let mut paths = self.find.selector.fields().iter().chain(aggregated);
@@ -395,7 +398,7 @@ impl First {
         }
     }
 
-    /// Whether an id would be among the first. One that would not still counts as a match that may be there.
+    /// Whether an id would be among the first ones. Other ids still count as matches.
     fn takes(&mut self, id: &[u8]) -> bool {
         if self.heap.len() < self.count {
             return true;

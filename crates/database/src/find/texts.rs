@@ -18,10 +18,11 @@ use crate::text::bookmark::{self, Place};
 use crate::text::{AnswerThreads, TextCost, TextIndex, TextSpec};
 use crate::{DatabaseAs, Error, counters};
 
-/// Hits that are asked for at first, and at most. Each page is a search of its own, so each is twice as long as the one before.
+/// Hits that are requested first, and at most. Each page is a separate search, so each is twice
+/// as long as the previous one.
 const HITS_A_PAGE: usize = 200;
 const HITS_A_PAGE_MAX: usize = 12_800;
-/// The hits of an index as it was when the query began.
+/// The hits of an index in its state at the start of the query.
 pub(crate) struct Hits {
     db: Arc<Database>,
     index: Arc<TextIndex>,
@@ -37,8 +38,8 @@ pub(crate) struct Hits {
 }
 
 impl DatabaseAs {
-    /// Opens the answer of a query that a text index serves. A query that does not ask for the index does without it where it
-    /// lacks documents, since other indexes have them.
+    /// Opens the answer of a query that a text index serves. A query that does not name the index
+    /// uses another one if this index lacks documents.
     pub(super) async fn find_by_text(
         &self,
         mut plan: FindPlan,
@@ -65,7 +66,9 @@ impl DatabaseAs {
                 plan.warnings.push(format!("{lacks}. It was not used."));
                 return Box::pin(self.find(plan, limits)).await;
             }
-            Some(lacks) => plan.warnings.push(format!("{lacks}. The log says why.")),
+            Some(lacks) => plan
+                .warnings
+                .push(format!("{lacks}. See the log for the cause.")),
             None => {}
         }
         self.note_used_text(&index);
@@ -74,7 +77,7 @@ impl DatabaseAs {
 }
 
 impl Hits {
-    /// `place`: where to go on, as a bookmark has it.
+    /// `place`: where to continue, from a bookmark.
     pub fn open(
         db: &Arc<Database>,
         index: &Arc<TextIndex>,
@@ -201,7 +204,7 @@ impl Hits {
     }
 }
 
-/// Whether a query looks for words alone.
+/// Whether a query consists only of words.
 fn is_plain(query: &Query) -> bool {
     match query {
         Query::All | Query::Term { .. } => true,
@@ -230,7 +233,7 @@ fn sort_key(field: SortField) -> SortKey {
     }
 }
 
-/// What is wanted as the engine has it.
+/// Translates a condition into a query of the engine.
 fn asked(wanted: HitCondition, index: &TextIndex) -> Result<Query, Error> {
     use std::ops::Bound::{Included, Unbounded};
     let all = |parts: Vec<HitCondition>| -> Result<Vec<Query>, Error> {
@@ -257,7 +260,8 @@ fn asked(wanted: HitCondition, index: &TextIndex) -> Result<Query, Error> {
 }
 
 impl FindAnswer {
-    /// Appends the documents of hits that match, until about `enough` bytes; false when there are no more.
+    /// Appends the documents of matching hits, until about `enough` bytes; returns false at the
+    /// end.
     pub(super) fn text_hits(
         &mut self,
         hits: &mut Hits,

@@ -1,8 +1,9 @@
 //! Which scans run now, fairly among databases.
 //!
-//! A query that may look at many documents has a turn for as long as it has a thread. While it looks at documents each of its
-//! threads has a processor's place too, for a slice of time. Then the place goes to the database that has the fewest, so what a
-//! scan costs another database is one slice, whatever it is asked for.
+//! A query that may examine many documents has a turn for as long as it has a thread. While it
+//! examines documents each of its threads also has the place of a processor, for a slice of time.
+//! Then the place goes to the database that has the fewest, so what a scan costs another database
+//! is one slice, however much it reads.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -14,7 +15,7 @@ const TURNS: usize = 32;
 const SHARE_PERCENT: usize = 50;
 /// Queries that wait for a turn.
 const WAITING_MAX: usize = 1000;
-/// How long a scan works before another one goes on.
+/// How long a scan works before another one continues.
 const SLICE: Duration = Duration::from_millis(20);
 /// Places for each processor: some scans wait for the disk.
 const PLACES_PER_CORE: usize = 2;
@@ -52,7 +53,8 @@ impl ScanTurns {
         move || turns.admission(&database)
     }
 
-    /// Waits for the place of a thread. The caller has a turn, or is a thread of one that has: so few wait.
+    /// Waits for the place of a thread. The caller has a turn, or is a thread of a query that has
+    /// one, which limits the number of waiting callers.
     pub fn begin(&self, database: &Arc<str>) -> Working {
         let mut working = Working {
             places: self.places.clone(),
@@ -64,7 +66,7 @@ impl ScanTurns {
     }
 }
 
-/// The place of a thread while it looks at documents.
+/// The place of a thread while it examines documents.
 pub(crate) struct Working {
     places: Arc<Queue>,
     database: Arc<str>,
@@ -73,11 +75,11 @@ pub(crate) struct Working {
 
 impl Working {
     fn begin(&mut self) {
-        // Who waits is patient, and is never refused.
+        // Waiting is patient, and is never refused.
         self.place = self.places.admission(&self.database).wait().ok();
     }
 
-    /// Lets others run when the slice is over and somebody waits.
+    /// Lets others run when the slice is over and others wait.
     pub fn pause(&mut self) {
         if self.place.as_ref().is_some_and(Place::is_wanted) {
             self.place = None;

@@ -1,4 +1,5 @@
-//! Which indexes queries use, and how much they look at for what they return: lately, so that what was mended is forgotten.
+//! Which indexes queries recently used, and how many documents they examined per result. Old
+//! figures are dropped, so that a fixed problem disappears.
 
 use std::time::{Duration, Instant};
 
@@ -8,9 +9,10 @@ use mango::{FieldPath, Find, Intervals};
 use parking_lot::Mutex;
 use rustc_hash::FxHashMap;
 
-/// What queries came to is forgotten when it is one to two of these old.
+/// Figures are kept for one to two of these periods.
 const HALF: Duration = Duration::from_secs(30 * 60);
-/// Indexes of databases that are remembered of each half. Those that least was looked at for are forgotten.
+/// Indexes of databases that are remembered in each half. Those with the fewest examined documents
+/// are forgotten.
 const REMEMBERED_MAX: usize = 1024;
 /// Fields of a query that are remembered. One with a longer name is left out: a part of its name would be another field.
 const FIELDS_MAX: usize = 8;
@@ -18,16 +20,16 @@ const FIELD_BYTES_MAX: usize = 256;
 /// Fields of a selector that are looked for in it.
 const FIELDS_LOOKED_FOR_MAX: usize = 64;
 
-/// What queries of a database by one index came to in the last 30 to 60 minutes.
+/// Figures of the queries of a database by one index in the last 30 to 60 minutes.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct FindUse {
-    /// How many, aggregates aside: those have to look at everything.
+    /// Number of queries, without aggregates, which must examine everything.
     pub queries: u64,
-    /// Documents, or keys where no document was needed, that were looked at.
+    /// Documents, or keys where no document was needed, that were examined.
     pub examined: u64,
     /// Documents that were returned.
     pub returned: u64,
-    /// The most that one query looked at.
+    /// Most documents that one query examined.
     pub examined_most: u64,
     /// The fields that an index for that query should have, in their order.
     pub fields: Vec<String>,
@@ -61,7 +63,7 @@ impl FindUse {
 /// Which index: the database's name, and design document and name; `None` for all documents by id.
 pub type WhichIndex = (String, Option<(String, String)>);
 
-/// What queries came to, by database, and by index there: few, so that they are looked through.
+/// Figures of queries, by database, and by index there: few, so that they are searched linearly.
 #[derive(Clone, Default)]
 struct Uses {
     by_database: FxHashMap<String, Vec<Used>>,
@@ -103,10 +105,10 @@ fn names(design: Option<&(String, String)>) -> Option<(&str, &str)> {
     design.map(|(design, name)| (design.as_str(), name.as_str()))
 }
 
-/// A [`WhichIndex`] that is asked for.
+/// A reference to a [`WhichIndex`].
 type Asked<'a> = (&'a str, Option<(&'a str, &'a str)>);
 
-/// The half that goes on, and the one before it.
+/// The current half, and the previous one.
 struct Halves {
     began: Instant,
     now: Uses,
@@ -133,8 +135,8 @@ impl Halves {
         }
     }
 
-    /// Notes a query. One that is the costliest of its index in this half is noted with its fields: without them this answers
-    /// false, and nothing is noted.
+    /// Notes a query. The most expensive one of its index in this half needs its fields: without
+    /// them this returns false, and notes nothing.
     fn note(&mut self, which: Asked<'_>, counts: (u64, u64), fields: Option<Vec<String>>) -> bool {
         let examined = counts.0;
         let all = &mut self.now;
@@ -172,7 +174,7 @@ impl Halves {
     }
 }
 
-/// What queries came to lately, by index.
+/// Figures of recent queries, by index.
 pub(crate) struct FindUses(Mutex<Halves>);
 
 impl Default for FindUses {
@@ -223,21 +225,23 @@ fn remembered(fields: Vec<&str>) -> Vec<String> {
     short.take(FIELDS_MAX).map(str::to_owned).collect()
 }
 
-/// The fields that an index for a query should have, in their order: those that equal a value, those that the answer is sorted
-/// by, and the others that narrow what is looked at. Of ids it needs none but to sort by: the index of all documents is by them.
+/// The fields that an index for a query should have, in their order: those that equal a value,
+/// those that sort the result, and the others that reduce the examined documents. The id is needed
+/// only for sorting: the index of all documents is ordered by it.
 pub(super) fn index_order(find: &Find) -> Vec<&str> {
     let (mut equal, mut others) = (vec![], vec![]);
     let names = find.selector.field_names().into_iter();
     let names = names.filter(|name| *name != "_id");
     for name in names.take(FIELDS_LOOKED_FOR_MAX) {
-        // What is no path is the document itself.
+        // A name that is not a path refers to the document itself.
         let Ok(path) = FieldPath::parse(name) else {
             continue;
         };
         let values = intervals(&find.selector, &path, Space::SortKeys);
         match () {
             () if is_one_value(&values) => equal.push(name),
-            // Nothing is narrowed; or documents without the field are asked for, which are not in an index of it.
+            // It does not narrow the result; or it selects documents without the field, which an
+            // index of the field does not have.
             () if values.is_full() || values.is_none() => {}
             () => others.push(name),
         }

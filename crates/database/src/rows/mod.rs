@@ -1,6 +1,7 @@
 //! Listings of documents by id: `_all_docs`, `_design_docs`, `_local_docs` and a partition's.
 //!
-//! `query.rs` is what a listing is asked for, `range.rs` a range of ids and its offset, `write.rs` the text of rows.
+//! `query.rs` has the parameters of a listing, `range.rs` a range of ids and its offset, `write.rs`
+//! the text of rows.
 
 mod query;
 mod range;
@@ -24,7 +25,8 @@ use crate::{Error, partition};
 use range::Range;
 use write::separate;
 
-/// Deleted documents are looked at too and give no row: come up for air now and then.
+/// Rows that are examined in one piece, before the thread is released: deleted documents are read
+/// too, and return no row.
 const ROWS_A_PIECE_MAX: u32 = 10_000;
 
 /// Rows of a listing, produced piece by piece from one snapshot.
@@ -33,17 +35,17 @@ pub struct Rows {
     pub total_rows: Option<u64>,
     /// Rows before the first one.
     pub offset: Option<u64>,
-    /// The update seq that the rows stand for, when it was asked for.
+    /// The update seq of the rows, when it was requested.
     pub update_seq: Option<String>,
     views: Views,
     plan: Plan,
     include_docs: bool,
     conflicts: bool,
     attachments: ShownAttachments,
-    /// Of the shards of `views`, in their order.
+    /// Contents of the shards of `views`, in their order.
     contents: Vec<Arc<Contents>>,
     first: bool,
-    /// Who is shown only what rules allow.
+    /// Rules that hide documents from the caller.
     pub(crate) watch: Option<Watch>,
 }
 
@@ -153,7 +155,8 @@ impl Database {
         Ok(rows)
     }
 
-    /// Where each shard is: of the views, so that a feed from here shows what the rows do not.
+    /// The seqs of the shards in the views, so that a feed from here has exactly the changes after
+    /// the rows.
     fn seqs_of(&self, views: &Views) -> Seqs {
         let at = self.all_shards().iter().map(|s| {
             let seen = views.shards.iter().position(|v| v.number == s.number);
@@ -180,7 +183,8 @@ impl Rows {
         Ok(Some(to - self.views.rank(blocks, from.as_bytes())?))
     }
 
-    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; returns false at the
+    /// end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes;
         let mut turn = Turn::begin();

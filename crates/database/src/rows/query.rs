@@ -1,4 +1,4 @@
-//! What a listing is asked for.
+//! Parameters of a listing.
 
 use document::TextList;
 
@@ -12,7 +12,7 @@ pub enum Listing {
     DesignDocs,
     /// `_local_docs`
     LocalDocs,
-    /// Those of the partition of this name.
+    /// Documents of the partition of this name.
     Partition(String),
 }
 
@@ -28,7 +28,7 @@ pub enum Key {
 #[derive(Clone, Debug, Default)]
 pub struct Keys(TextList);
 
-/// What stands before the text of a key that is an id, or that is not one.
+/// The prefix of the text of a key that is an id, or that is not one.
 const ID: &[u8] = b"i";
 const OTHER: &[u8] = b"o";
 
@@ -38,7 +38,7 @@ impl Keys {
         self.0.len()
     }
 
-    /// Whether there is none.
+    /// Whether it has no rows.
     pub fn is_empty(&self) -> bool {
         self.0.is_empty()
     }
@@ -80,7 +80,8 @@ pub(super) enum KeyRef<'a> {
     Other(&'a str),
 }
 
-/// A start or end of a range. JSON that is no string lies before or after every id in the listing's direction.
+/// A start or end of a range. JSON that is not a string lies before or after every id in the
+/// listing's direction.
 #[derive(Clone, Debug)]
 pub enum Bound {
     /// At this id.
@@ -91,7 +92,7 @@ pub enum Bound {
     AfterAll,
 }
 
-/// A listing as it is asked for.
+/// A requested listing.
 pub struct RowsQuery {
     /// Which documents.
     pub listing: Listing,
@@ -115,7 +116,7 @@ pub struct RowsQuery {
     pub conflicts: bool,
     /// With `include_docs`: how attachments are shown.
     pub attachments: ShownAttachments,
-    /// The update seq that the listing stands for is asked for too.
+    /// Whether the update seq of the listing is requested too.
     pub update_seq: bool,
 }
 

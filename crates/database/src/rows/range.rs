@@ -1,4 +1,4 @@
-//! A range of ids: where it begins and ends, and what its first row's offset is.
+//! A range of ids: its start and end, and the offset of its first row.
 
 use std::sync::Arc;
 
@@ -11,13 +11,13 @@ use crate::{Error, partition};
 /// Skips up to this many rows by walking them; more by the summary tree.
 const SKIP_WALKED_MAX: u64 = 512;
 
-/// What is left of a range.
+/// The rest of a range.
 pub(super) struct Range {
     pub(super) local: bool,
     pub(super) descending: bool,
-    /// Where to go on; `None`: from the listing's end in its direction.
+    /// Where to continue; `None`: from the listing's end in its direction.
     pub(super) from: Option<Vec<u8>>,
-    /// `from` was the last row given, and is to be passed over.
+    /// `from` was the last row returned, and is to be skipped.
     pub(super) after: bool,
     /// First id that is not in the listing's range any more (ascending), or the last that still is (descending).
     low: Vec<u8>,

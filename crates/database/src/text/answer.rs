@@ -1,4 +1,4 @@
-//! What a text index answers.
+//! Results of a text index.
 
 use std::rc::Rc;
 use std::sync::Arc;
@@ -20,14 +20,15 @@ use super::{TextIndex, bookmark};
 use crate::database::Database;
 use crate::{Error, counters};
 
-/// Hits with their stored fields, or documents, of an answer are no longer than this together, for an answer is in memory as a whole; nor is what
-/// finding them takes at a time.
+/// Longest hits of a response, with their stored fields or documents, since a response is held in
+/// memory as a whole; also the most memory for finding them.
 pub const TEXT_ANSWER_BYTES_MAX: usize = 64 << 20;
 
-/// So many parts of a query that look for many words are looked for in stored texts, each word by word.
+/// Highlighting searches stored texts for at most 64 parts of a query that match many words, such
+/// as prefixes, word by word.
 const HIGHLIGHT_PARTS_MAX: usize = 64;
 
-/// What a hit is ordered by.
+/// The sort values of a hit.
 pub type TextOrder = Vec<SortValue>;
 
 /// A document that was found.
@@ -35,22 +36,22 @@ pub type TextOrder = Vec<SortValue>;
 pub struct TextHit {
     /// Its id.
     pub id: String,
-    /// What it is ordered by, the id among it.
+    /// Its sort values, including the id.
     pub order: TextOrder,
-    /// Its number in its segment: it says nothing to others, but Clouseau shows it.
+    /// Its number in its segment: without meaning to clients, but Clouseau shows it.
     pub number: u32,
     /// The stored fields.
     pub fields: Map<String, Value>,
-    /// Parts of them with what was found, by field.
+    /// Fragments of them with the matches, by field.
     pub highlights: Option<Vec<(String, Vec<String>)>>,
-    /// How its score came about.
+    /// The computation of its score.
     pub explanation: Option<Explanation>,
 }
 
 /// Hits with one string.
 #[derive(Clone, Debug)]
 pub struct TextGroup {
-    /// The string; `None`: they have none.
+    /// The string; `None` for hits without one.
     pub by: Option<String>,
     /// How many hits there are.
     pub total: u64,
@@ -61,16 +62,16 @@ pub struct TextGroup {
 /// Counts by field and name, the greatest first.
 pub type TextCounts = Vec<(String, Vec<(String, u64)>)>;
 
-/// What was found.
+/// The result of a search.
 #[derive(Clone, Debug)]
 pub struct TextAnswer {
     /// How many hits there are.
     pub total: u64,
     /// The first of them.
     pub hits: Vec<TextHit>,
-    /// The groups, when there are to be any; there are no other hits then.
+    /// The groups, if they are requested; there are no other hits then.
     pub groups: Option<Vec<TextGroup>>,
-    /// Where to go on.
+    /// Where to continue.
     pub bookmark: String,
     /// Hits by value of each field that was to be counted.
     pub counts: Option<TextCounts>,
@@ -79,10 +80,11 @@ pub struct TextAnswer {
 }
 
 impl Database {
-    /// Asks a text index, as it is now. The caller has a turn ([`Database::text_turn`]). Blocks.
+    /// Searches a text index in its current state. The caller has a turn ([`Database::text_turn`]).
+    /// Blocks.
     ///
     /// # Errors
-    /// [`Error::BadRequest`] and [`Error::Text`] for what cannot be asked.
+    /// [`Error::BadRequest`] and [`Error::Text`] for invalid queries.
     pub fn search_text(&self, index: &TextIndex, query: &TextQuery) -> Result<TextAnswer, Error> {
         self.note_used_text(index);
         let effort = Rc::new(self.text_effort());
@@ -186,14 +188,14 @@ fn groups(
     Ok(answer)
 }
 
-/// Hits with what is shown of them.
+/// Hits with the data that is shown of them.
 struct Shown<'a> {
     readers: &'a [Arc<Reader>],
     effort: &'a Rc<Effort>,
     highlighter: Option<Highlighter<'a>>,
     include_fields: Option<&'a [String]>,
     explains: bool,
-    /// Of what is shown so far.
+    /// Size of the hits so far.
     bytes: usize,
 }
 
@@ -270,7 +272,7 @@ struct Highlighter<'a> {
     index: &'a TextIndex,
     asked: &'a TextHighlight,
     parsed: parsed::Query,
-    /// Parts of the query that look for many words.
+    /// Parts of the query that match many words.
     many: Vec<(parsed::Query, Likeness)>,
 }
 

@@ -1,7 +1,7 @@
-//! Bookmarks: where the next page of a search begins, as text that clients hand back.
+//! Bookmarks: where the next page of a search begins, as text that clients send back.
 //!
-//! It is the order of the last hit with what tells its kind from others', and the numbers that scores come from, as JSON text, in base64 for
-//! addresses. An empty list is the beginning.
+//! A bookmark is the order of the last hit, with the kind of the order, and the statistics that
+//! scores are computed from, as JSON text, in base64 for URLs. An empty list is the beginning.
 
 use data_encoding::BASE64URL_NOPAD;
 use search::{SortBy, SortKey, SortValue, Statistics};
@@ -16,14 +16,14 @@ use crate::Error;
 pub struct Place {
     /// The order of the hit before it; `None` is the beginning.
     pub order: Option<Vec<SortValue>>,
-    /// What the page before it was answered by.
+    /// The statistics of the previous page.
     pub statistics: Statistics,
 }
 
 #[derive(Deserialize)]
 struct Written {
     order: Vec<Value>,
-    /// Of what the order is.
+    /// The kind of the order.
     sort: String,
     #[serde(default)]
     statistics: String,
@@ -34,7 +34,7 @@ pub fn beginning() -> String {
     BASE64URL_NOPAD.encode(b"[]")
 }
 
-/// What tells an order from others, short.
+/// A short text that distinguishes an order from others.
 fn name_of(sort: &[SortKey]) -> String {
     let hash = Sha256::digest(format!("{sort:?}"));
     data_encoding::HEXLOWER.encode(&hash[..4])
@@ -43,12 +43,12 @@ fn name_of(sort: &[SortKey]) -> String {
 /// Writes the bookmarks behind hits of one page.
 #[derive(Debug, Default)]
 pub struct Writer {
-    /// What is behind the order in all of them, as JSON text.
+    /// The statistics after the order, as JSON text.
     rest: String,
 }
 
 impl Writer {
-    /// Of a page in an order, and what it was answered by.
+    /// A writer for a page in an order, with the statistics of the search.
     pub fn new(sort: &[SortKey], statistics: &Statistics) -> Writer {
         let mut rest = format!(r#","sort":"{}""#, name_of(sort));
         if sort.iter().any(|key| key.by == SortBy::Score) {

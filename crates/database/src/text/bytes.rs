@@ -1,4 +1,5 @@
-//! How much the files of text indexes take: they are looked at one by one, which takes long, so nobody who asks waits for it.
+//! Sizes of the files of text indexes: they are read one by one, which is slow, so callers do not
+//! wait for it.
 
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::time::{Duration, Instant};
@@ -6,18 +7,19 @@ use std::time::{Duration, Instant};
 use parking_lot::Mutex;
 use storage::Store;
 
-/// A look stays good for so long at least,
+/// A scan is valid for at least 1 s,
 const AGE_MIN: Duration = Duration::from_secs(1);
-/// and for so many times as long as it took: looking takes a part of the time, however many indexes there are and whoever asks.
+/// and for 100 times its duration: scans take a small part of the time, however many indexes and
+/// callers there are.
 const REST: u32 = 100;
 
-/// What all text indexes take, open or not.
+/// The size of all text indexes, open or not.
 #[derive(Default)]
 pub(crate) struct TextBytes {
     last: Mutex<Option<Look>>,
-    /// Held by whoever looks first.
+    /// Held during the first scan.
     looking: Mutex<()>,
-    /// Somebody asked for a newer look than the last.
+    /// Whether a newer scan was requested.
     is_wanted: AtomicBool,
 }
 
@@ -34,8 +36,8 @@ impl Look {
 }
 
 impl TextBytes {
-    /// Bytes as of the last look. When that is old, `wake` is to have somebody [renew](Self::renew) it. The first one to ask looks itself, and blocks; others
-    /// are told nothing while it does.
+    /// Bytes as of the last scan. When that is old, `wake` should start a [renewal](Self::renew).
+    /// The first caller scans itself, and blocks; others get `None` meanwhile.
     pub fn last(&self, store: &Store, wake: impl FnOnce()) -> Option<u64> {
         if let Some((bytes, is_good)) = self.known() {
             if !is_good && !self.is_wanted.swap(true, Relaxed) {
@@ -51,7 +53,7 @@ impl TextBytes {
         self.known().map(|(bytes, _)| bytes)
     }
 
-    /// Looks again if somebody wants that. Blocks.
+    /// Scans again if that was requested. Blocks.
     pub fn renew(&self, store: &Store) {
         if self.is_wanted() {
             self.look(store);

@@ -10,15 +10,18 @@ use storage::{Store, folders_in};
 
 use crate::Error;
 
-/// Smaller ones are not copied, in bytes of their files: they are built anew in less than about a second, and each has some ten files.
+/// Smaller indexes are not copied, in bytes of their files: rebuilding one takes less than about a
+/// second, and each has some ten files.
 const COPIED_BYTES_MIN: u64 = 4 << 20;
 
-/// Held while a copy is made: two to one place would write into each other's files.
+/// Held during a copy: two to one target would write to each other's files.
 static COPYING: Mutex<()> = Mutex::new(());
 
-/// Copies everything as of now to the directory `target`, which must not exist. Blocking; writes go on meanwhile, and other copies wait.
+/// Copies everything as of now to the directory `target`, which must not exist. Blocks; writes
+/// continue meanwhile, and other copies wait.
 ///
-/// A text index that cannot be copied is left out, since it can be built anew, and so are all where the disk has no room for them.
+/// A text index that cannot be copied is left out, since it can be rebuilt, and so are all of them
+/// if the disk has too little space.
 pub fn copy_store(store: &Store, target: &Path) -> Result<(), Error> {
     let _alone = COPYING.lock();
     if target.exists() {
@@ -49,7 +52,7 @@ fn copy_with(store: &Store, target: &Path, aside: &Path) -> Result<(), Error> {
         remove(aside).map_err(at)?;
         return Ok(store.copy(target)?);
     }
-    // What was dropped meanwhile nobody would remove from the copy.
+    // Indexes that were dropped meanwhile would never be removed from the copy.
     let there = folders_in(store.engine().path());
     for copied in fs::read_dir(aside).map_err(at)? {
         let copied = copied.map_err(at)?;
@@ -84,7 +87,7 @@ fn copy_index(folder: &Path, aside: &Path) {
     }
 }
 
-/// Where copies of text indexes wait until the target of [`crate::Databases::copy`] is there.
+/// Where copies of text indexes wait until the target of [`crate::Databases::copy`] exists.
 pub fn texts_beside(target: &Path) -> PathBuf {
     let mut name = OsString::from(".");
     name.push(target.file_name().unwrap_or_default());

@@ -1,4 +1,4 @@
-//! Text indexes of a database: one for each shard and definition, who keeps them up, and what they are asked.
+//! Text indexes of a database: one for each shard and definition, their updates, and their queries.
 
 mod answer;
 pub(crate) mod bookmark;
@@ -60,13 +60,14 @@ pub struct TextIndex {
     /// One for each shard of the database, in their order.
     shards: Vec<TextShard>,
     updates: watch::Sender<Updates>,
-    /// When it was last asked for, in the keeper's ticks.
+    /// Time of the last use, in the keeper's ticks.
     used: AtomicU64,
-    /// It was asked since it was opened, which is noted already.
+    /// Whether a query since it was opened is noted already.
     is_noted: AtomicBool,
 }
 
-/// A request waits for an index since then. How long it did is told at its end, also when that is its client's going away.
+/// A request waits for an index since this time. The duration is reported at its end, also when the
+/// client goes away.
 struct Wait(Instant);
 
 impl Drop for Wait {
@@ -75,16 +76,16 @@ impl Drop for Wait {
     }
 }
 
-/// What `_nouveau_info/{index}` and `_search_info/{index}` say.
+/// The contents of `_nouveau_info/{index}` and `_search_info/{index}`.
 #[derive(Clone, Debug, Default)]
 pub struct TextInfo {
     /// In hexadecimal.
     pub signature: String,
-    /// Seqs that the shards' indexes have come to, together.
+    /// Seqs that the shards' indexes have applied, together.
     pub update_seq: u64,
-    /// Purges that they know of, together.
+    /// Purges that they have applied, together.
     pub purge_seq: u64,
-    /// Changes that they have yet to see.
+    /// Changes that they have not applied yet.
     pub updates_pending: u64,
     /// Documents in it.
     pub docs: u64,
@@ -102,7 +103,7 @@ pub(crate) struct DatabaseTexts {
     indexes: Mutex<HashMap<Signature, Arc<TextIndex>>>,
 }
 
-/// What an open index takes besides its shards', in bytes.
+/// Memory of an open index without its shards', in bytes.
 const MEMORY_BYTES: usize = size_of::<TextIndex>() + 4096;
 
 /// The route below a design document that asks its indexes.
@@ -134,7 +135,7 @@ impl TextIndex {
         shards.map(|shard| shard.index.reader().segments()).sum()
     }
 
-    /// Whether nobody holds anything of it. Whoever asks is alone with it.
+    /// Whether none of its parts are in use. The caller has the only reference to it.
     fn is_idle(&self) -> bool {
         self.updates.receiver_count() == 0
     }
@@ -171,15 +172,16 @@ impl TextIndex {
         })
     }
 
-    /// Whether it is to be opened anew, since its files are damaged.
+    /// Whether it must be opened again, since its files are damaged.
     fn is_damaged(&self) -> bool {
         self.shards.iter().any(TextShard::is_damaged)
     }
 
-    /// Does what reads or writes its files. If that fails, or panics, they may be damaged, which is looked for.
+    /// Runs `work`, which reads or writes its files. If that fails, or panics, the files are
+    /// checked for damage.
     ///
     /// # Errors
-    /// Those of `work`; [`search::Error::Engine`] when it panics.
+    /// Errors of `work`; [`search::Error::Engine`] when it panics.
     pub(crate) fn with_files<T>(
         &self,
         work: impl FnOnce() -> Result<T, Error>,
@@ -192,19 +194,19 @@ impl TextIndex {
         if let Err(Error::Text(search::Error::Engine(_))) = &done {
             self.shards.iter().for_each(TextShard::look_for_damage);
             if self.is_damaged() {
-                let text = "the files of the text index are damaged: it is built anew when it is asked next";
+                let text = "the files of the text index are damaged: the next search rebuilds it";
                 return Err(search::Error::Engine(text.to_owned()).into());
             }
         }
         done
     }
 
-    /// How many documents are not in it, though they should be: what its function gives for them cannot be.
+    /// Number of documents that it leaves out: it cannot hold the results of its function for them.
     pub(crate) fn left_out(&self) -> u64 {
         self.shards.iter().map(TextShard::left_out).sum()
     }
 
-    /// What it has seen, by shard.
+    /// The seqs that it has applied, by shard.
     fn seqs(&self) -> impl Iterator<Item = (u64, u64)> {
         self.shards.iter().map(TextShard::progress_seqs)
     }
@@ -264,7 +266,7 @@ impl Upkept for TextIndex {
 }
 
 impl DatabaseTexts {
-    /// How many indexes are open, none of which anybody holds; `None` when somebody holds one.
+    /// The number of open indexes, if none of them are in use; `None` otherwise.
     pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
         let indexes = self.indexes.get_mut();
         let idle = |index: &mut Arc<TextIndex>| Arc::get_mut(index).is_some_and(|i| i.is_idle());
@@ -287,10 +289,10 @@ impl Database {
         self.ending.explain(self.text_index_now(&design.id, spec))
     }
 
-    /// The same, when it is open.
+    /// Returns a text index if it is open.
     ///
     /// # Errors
-    /// As of [`Database::text_index`].
+    /// Errors of [`Database::text_index`].
     pub fn open_text_index(
         &self,
         design: &Design,
@@ -369,7 +371,8 @@ impl Database {
         Ok(index)
     }
 
-    /// The numbers of an index of each shard, which are given out where there is none yet. Blocks for a moment then.
+    /// The numbers of an index of each shard; new ones are assigned where it has none yet, which
+    /// blocks for a moment.
     pub(crate) fn index_numbers(&self, signature: &Signature) -> Result<Vec<ShardNumber>, Error> {
         let mut numbers = vec![];
         for shard in self.all_shards() {
@@ -411,7 +414,7 @@ impl Database {
         self.wait_for_update(index.clone(), reached).await
     }
 
-    /// Somebody asks an index.
+    /// Notes a query of an index.
     pub(crate) fn note_used_text(&self, index: &TextIndex) {
         // Nearly all find it so: the line of memory stays shared.
         if index.is_noted.load(Relaxed) || index.is_noted.swap(true, Relaxed) {
@@ -421,7 +424,7 @@ impl Database {
         used.note(self.uuid(), index.signature());
     }
 
-    /// What `settee doctor` is told of a text index; of one that is open more than of others.
+    /// Facts about a text index for `settee doctor`; more about an open one.
     pub(crate) fn text_facts(
         &self,
         design: &Design,
@@ -445,7 +448,7 @@ impl Database {
             }
         };
         let signature = spec.signature();
-        // Asked before what runs: what is due runs next.
+        // Read before the running update: a due update runs next.
         let is_update_due = design.autoupdate && self.shared_views().indexer.will_look_at(self);
         let open = self.views.texts.indexes.lock().get(&signature).cloned();
         Ok(TextFacts {
@@ -457,7 +460,7 @@ impl Database {
         })
     }
 
-    /// Has the index updated in the background.
+    /// Updates the index in the background.
     pub fn update_text_later(&self, index: &Arc<TextIndex>) {
         self.shared_views().indexer.request(index.clone());
     }
@@ -465,7 +468,7 @@ impl Database {
     /// Sizes and counts of the index.
     ///
     /// # Errors
-    /// Of the store.
+    /// Errors of the store.
     pub fn text_info(&self, index: &TextIndex) -> Result<TextInfo, Error> {
         let mut info = TextInfo {
             signature: index.spec.hex_signature(),
@@ -485,10 +488,11 @@ impl Database {
         Ok(info)
     }
 
-    /// Drops the text indexes that no design document names any more; answers how many, over all shards. Blocks.
+    /// Drops the text indexes that no design document names any more; returns their number over all
+    /// shards. Blocks.
     ///
     /// # Errors
-    /// Of the store.
+    /// Errors of the store.
     pub fn clean_up_texts(&self) -> Result<usize, Error> {
         let closed = self.views.changing.lock();
         if *closed {
@@ -520,7 +524,7 @@ impl Database {
         self.views.texts.indexes.lock().values().cloned().collect()
     }
 
-    /// Closes an index if nobody holds anything of it; answers whether it is closed now.
+    /// Closes an index if none of its parts are in use; returns whether it is closed now.
     pub(crate) fn close_idle_text(&self, signature: &Signature) -> bool {
         let Some(_changing) = self.views.changing.try_lock() else {
             return false;
@@ -539,7 +543,8 @@ impl Database {
         closed.is_some()
     }
 
-    /// Ends all updates of text indexes; returns when nothing more is written. The caller has said that none is to be opened. Blocks.
+    /// Ends all updates of text indexes; returns when nothing more is written. The caller prevents
+    /// new ones. Blocks.
     pub(crate) fn close_texts(&self) {
         for index in self.open_text_indexes() {
             index.close();

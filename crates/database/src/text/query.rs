@@ -1,4 +1,4 @@
-//! What a text index is asked.
+//! Queries of a text index.
 
 use std::ops::Bound;
 use std::sync::Arc;
@@ -12,7 +12,7 @@ use super::bookmark::{self, Place};
 use super::understood::understood;
 use crate::Error;
 
-/// What is asked.
+/// A query of a text index.
 #[derive(Clone, Debug)]
 pub struct TextQuery {
     /// The query, in Lucene's syntax.
@@ -23,13 +23,13 @@ pub struct TextQuery {
     pub sort: Vec<SortKey>,
     /// Hits at most; of each group, when there are groups.
     pub limit: usize,
-    /// Where to go on.
+    /// Where to continue.
     pub bookmark: Option<String>,
     /// Fields of strings of which hits are counted by value.
     pub counts: Option<Vec<String>>,
     /// Fields of numbers of which hits are counted by range.
     pub ranges: Option<Vec<(String, Vec<Range>)>>,
-    /// So many counts of each field, the greatest.
+    /// Most counts of each field; the greatest are returned.
     pub top_n: usize,
     /// Only hits of this partition.
     pub partition: Option<String>,
@@ -37,11 +37,11 @@ pub struct TextQuery {
     pub drilldown: Vec<(String, Vec<String>)>,
     /// Hits in groups.
     pub group: Option<TextGrouping>,
-    /// Parts of stored texts, with what was found in them.
+    /// Fragments of stored texts with the matches.
     pub highlight: Option<TextHighlight>,
     /// Only these of the stored fields.
     pub include_fields: Option<Vec<String>>,
-    /// How each score came about.
+    /// Whether to return the computation of each score.
     pub explain: bool,
 }
 
@@ -65,11 +65,11 @@ pub struct TextHighlight {
     pub options: analysis::highlight::Options,
 }
 
-/// What is asked, as the engine has it.
+/// The query in the engine's form.
 pub(super) struct Asked {
     pub request: Request,
     pub groups: Option<GroupRequest>,
-    /// The query as it was read.
+    /// The parsed query.
     pub parsed: parsed::Query,
 }
 
@@ -105,10 +105,10 @@ impl TextIndex {
         parsed::parse(q, &options).map_err(|e| Error::BadRequest(e.to_string()))
     }
 
-    /// The range of numbers that a query of Clouseau asks for.
+    /// The range of numbers that a query of Clouseau specifies.
     ///
     /// # Errors
-    /// [`Error::BadRequest`]: it asks for something else.
+    /// [`Error::BadRequest`]: it is not such a range.
     pub fn range(&self, label: &str, q: &str) -> Result<Range, Error> {
         match self.parse(q, None, &Types::new())? {
             parsed::Query::NumberRange { lower, upper, .. } => Ok(Range {
@@ -134,7 +134,7 @@ impl TextIndex {
         self.readers().iter().map(|reader| reader.docs()).sum()
     }
 
-    /// Its shards as they are now.
+    /// Readers of its shards in their current state.
     pub(crate) fn readers(&self) -> Vec<Arc<Reader>> {
         self.shards.iter().map(|s| s.index.reader()).collect()
     }
@@ -191,7 +191,7 @@ impl TextQuery {
         })
     }
 
-    /// What nothing says otherwise.
+    /// The default query.
     pub fn new(q: String, limit: usize) -> TextQuery {
         TextQuery {
             q,
@@ -213,13 +213,13 @@ impl TextQuery {
 }
 
 impl TextIndex {
-    /// Whose interface it has.
+    /// Its interface.
     pub fn flavour(&self) -> Flavour {
         self.spec.flavour
     }
 }
 
-/// The bounds of a range of Nouveau, each inclusive unless it says otherwise.
+/// The bounds of a range of Nouveau, each inclusive by default.
 pub fn bounds(
     min: Option<f64>,
     min_inclusive: bool,

@@ -1,7 +1,8 @@
-//! A text index over one shard, and how it is brought up to date.
+//! A text index over one shard, and its updates.
 //!
-//! The index is in a folder beside the store. **It claims only what the store has on disk**: the store's log is synced before the
-//! index commits, with the seq that it stands for. So a crash costs what came after the last commit, which is read again.
+//! The index is in a folder next to the store. **It claims only what the store has on disk**: the
+//! store's log is synced before the index commits, with the seq that it stands for. So after a
+//! crash only changes since the last commit are read again.
 
 use std::collections::BTreeSet;
 use std::sync::Arc;
@@ -21,14 +22,16 @@ use crate::{Error, counters};
 
 /// Changes up to this many are mapped by one thread.
 const ONE_THREAD_CHANGES_MAX: u64 = 512;
-/// A long update commits after so many changes, so that a crash does not cost all of it.
+/// A long update commits after 100,000 changes, so that a crash loses at most these.
 const CHANGES_BETWEEN_COMMITS: u64 = 100_000;
-/// And after so many bytes of terms and stored fields, which wait in memory when functions are faster than the index.
+/// And after 128 MiB of terms and stored fields, which wait in memory when functions are faster
+/// than the index.
 const BYTES_BETWEEN_COMMITS: u64 = 128 << 20;
-/// Memory that a long update wants for what it has not written yet, and the least that any takes.
+/// Memory that a long update requests for data not written yet, and the least that any update
+/// takes.
 const MEMORY_BYTES_WANTED: usize = 64 << 20;
 const MEMORY_BYTES_MIN: usize = 15_000_000;
-/// Of more segments an index is tidied although readers wait: each update adds one.
+/// With more segments than this an index is tidied although readers wait: each update adds one.
 const SEGMENTS_MAX: usize = 32;
 /// Free space below which nothing is added.
 const RESERVE_BYTES: u64 = 64 << 20;
@@ -51,7 +54,7 @@ pub(crate) struct TextShard {
     looked: Mutex<Option<Instant>>,
     is_damaged: AtomicBool,
     pub progress: Progress,
-    /// What became of documents that its function was given.
+    /// Outcomes of the documents that its function was called with.
     pub map_counts: MapCounts,
     /// Documents that the running update left out.
     left_out: Mutex<Option<LeftOutNow>>,
@@ -65,10 +68,11 @@ struct LeftOutNow {
     reason: String,
 }
 
-/// Files are compared with their checksums no more often than this, whatever fails: that is reading all of them.
+/// Least time between two comparisons of files with their checksums, whatever fails: each reads all
+/// files.
 const LOOK_EVERY: Duration = Duration::from_secs(60);
 
-/// What the indexes of a database's shards have in common.
+/// Parts that the indexes of a database's shards share.
 pub(crate) struct TextParts {
     pub store: Arc<Store>,
     pub spec: Arc<TextSpec>,
@@ -109,12 +113,13 @@ impl TextShard {
         })
     }
 
-    /// Whether its files are known to be damaged: it is to be opened anew, and is empty then.
+    /// Whether its files are known to be damaged: it must be opened again, and is empty then.
     pub fn is_damaged(&self) -> bool {
         self.is_damaged.load(Relaxed)
     }
 
-    /// Something failed that reads its files, or panicked: compares them with their checksums, unless somebody writes them now.
+    /// Compares its files with their checksums, after a failure or panic while reading them, unless
+    /// they are being written.
     pub fn look_for_damage(&self) {
         let Some(mut looked) = self.looked.try_lock() else {
             return;
@@ -130,7 +135,7 @@ impl TextShard {
         match self.index.look_for_damage() {
             Ok(None) => {}
             Ok(Some(reason)) => {
-                tracing::error!(index = %self.label, reason, "a text index is damaged: it is built anew");
+                tracing::error!(index = %self.label, reason, "a text index is damaged and will be rebuilt");
                 self.is_damaged.store(true, Relaxed);
             }
             Err(error) => {
@@ -139,18 +144,18 @@ impl TextShard {
         }
     }
 
-    /// Seq and purge seq of the shard that it has come to.
+    /// Seq and purge seq of the shard that it has applied.
     pub fn progress_seqs(&self) -> (u64, u64) {
         let commit = self.index.commit();
         (commit.seq, commit.purge_seq)
     }
 
-    /// Changes of the shard that it has yet to see.
+    /// Changes of the shard that it has not applied yet.
     pub fn pending(&self) -> Result<u64, Error> {
         Ok(self.owner.count_after(self.index.commit().seq)?)
     }
 
-    /// Asks an update under way to end.
+    /// Stops a running update.
     pub fn ask_to_stop(&self) {
         self.stop.store(true, Relaxed);
     }
@@ -172,10 +177,10 @@ impl TextShard {
         }
     }
 
-    /// Brings the index up to everything that the shard holds now. Blocks until done.
+    /// Applies all changes of the shard to the index. Blocks until done.
     ///
     /// # Errors
-    /// [`Error::ShuttingDown`] when it was asked to stop, which is no failure; others are counted.
+    /// [`Error::ShuttingDown`] when it was stopped, which is not a failure; others are counted.
     pub fn update(&self) -> Result<(), Error> {
         let result = self.update_now();
         let failed = matches!(&result, Err(e) if !matches!(e, Error::ShuttingDown));
@@ -191,7 +196,7 @@ impl TextShard {
         let mut commit = (*self.index.commit()).clone();
         // A store that lost its last writes may have other documents under those seqs.
         let is_ahead = commit.seq > target || commit.purge_seq > purges;
-        // Nothing was purged from what is empty.
+        // An empty index has no purged documents.
         if commit.seq == 0 && !is_ahead {
             commit.purge_seq = purges;
         }
@@ -209,8 +214,8 @@ impl TextShard {
         result
     }
 
-    /// Brings in so many changes, after those that a commit stands for; after none when that `is_ahead` of the shard. Says how long it
-    /// `waited` for memory that other builds had.
+    /// Applies at most this number of changes, after those of the last commit, or from the start if
+    /// the index `is_ahead` of the shard. Returns how long it `waited` for memory of other builds.
     fn update_by(
         &self,
         view: &View,
@@ -253,13 +258,13 @@ impl TextShard {
         };
         let mut result = go_through();
         self.log_left_out();
-        // tantivy does not tell every failure's reason.
+        // tantivy does not return the reason of every failure.
         if let Err(Error::Text(search::Error::Engine(_))) = &result
             && let Err(full) = self.admit(0, 0)
         {
             result = Err(full);
         }
-        // What was written in vain would stay until an update that succeeds.
+        // Files of a failed update would stay until an update that succeeds.
         if result.is_err()
             && let Err(error) = update.abandon()
         {
@@ -273,7 +278,7 @@ impl TextShard {
         self.index.commit().left_out.count()
     }
 
-    /// Leaves a document out whose fields cannot be in the index: others are to be found.
+    /// Leaves out a document whose fields the index cannot hold, so that others are found.
     fn leave_out(&self, id: &str, reason: &impl ToString, update: &Update<'_>) {
         update.leave_out(id);
         let mut left_out = self.left_out.lock();
@@ -308,26 +313,26 @@ impl TextShard {
         );
     }
 
-    /// Whether so much is to be merged that readers would feel it.
+    /// Whether a merge is overdue, so that readers would notice.
     pub fn must_tidy(&self) -> bool {
         self.index.reader().segments() > SEGMENTS_MAX
     }
 
-    /// Merges what many small updates have left, while readers and updates go on.
+    /// Merges the segments of many small updates, while readers and updates continue.
     pub fn tidy(&self) -> Result<(), Error> {
         let _tidying = self.tidying.read();
         if !self.index.is_untidy() {
             return Ok(());
         }
         self.check_stop()?;
-        // A merge writes what it reads anew before that goes.
+        // A merge writes a copy of its input before that is removed.
         self.admit(RESERVE_BYTES, self.index.file_bytes())?;
         let merges = self.index.tidy(&|| self.stop.load(Relaxed))?;
         counters::TEXT_MERGES.add(merges);
         Ok(())
     }
 
-    /// Whether there is room for so many bytes, and so many that stay free.
+    /// Checks whether there is space for this number of bytes, with the reserve left free.
     fn admit(&self, reserve_bytes: u64, bytes: u64) -> Result<(), Error> {
         let engine = self.store.engine();
         let mut guard = DiskGuard::new(engine.path(), reserve_bytes);
@@ -467,7 +472,7 @@ impl TextShard {
     }
 }
 
-/// What a document's calls of `index` came to.
+/// The fields that a document's calls of `index` produced.
 fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     let mut fields = Fields::new();
     for (at, row) in rows.iter().enumerate() {
@@ -480,13 +485,13 @@ fn fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     Ok(fields)
 }
 
-/// A call whose parameters are not what they may be, as functions of other languages can make it.
+/// A call with invalid parameters, which functions of other languages can make.
 fn odd_call(at: usize, e: &serde_json::Error) -> search::Error {
     let what = format!("call: {e}");
     search::Error::FieldValue { at, what }
 }
 
-/// What a document's calls of Clouseau's `index` came to.
+/// The fields that a document's calls of Clouseau's `index` produced.
 fn classic_fields_of(rows: &[Emit], emits: &Emits) -> Result<Fields, search::Error> {
     let mut fields = Fields::classic();
     for (at, row) in rows.iter().enumerate() {

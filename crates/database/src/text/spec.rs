@@ -10,17 +10,17 @@ use storage::Signature;
 
 use crate::Error;
 
-/// The field of an index of Mango that `$text` looks into.
+/// The field of a Mango index that `$text` searches.
 const MANGO_WORDS: &str = "$default";
 
 /// One of a design document's text indexes.
 #[derive(Debug)]
 pub struct TextSpec {
-    /// Whose interface it has.
+    /// Its interface.
     pub flavour: Flavour,
     /// Its name.
     pub name: String,
-    /// What its function is written in.
+    /// The language of its function.
     pub language: String,
     /// The function.
     pub source: String,
@@ -29,16 +29,16 @@ pub struct TextSpec {
     field_analyzers: Option<Value>,
     /// It is an index of Mango: its function is a definition, and its fields are Clouseau's.
     pub is_mango: bool,
-    /// Ids begin with a partition, which can be asked for.
+    /// Whether ids begin with a partition, which can be queried.
     pub partitioned: bool,
     /// The differences of engines that its source depends on: [`functions::dialect`].
     dialect: Option<String>,
-    /// Of everything that the index depends on.
+    /// Digest of everything that the index depends on.
     digest: [u8; 32],
 }
 
 impl TextSpec {
-    /// Reads the text indexes of a design document: those that are none are `None`.
+    /// Reads the text indexes of a design document; invalid ones are `None`.
     pub(crate) fn of_design(
         flavour: Flavour,
         doc: &Value,
@@ -101,7 +101,8 @@ impl TextSpec {
         Some(spec)
     }
 
-    /// The index with dates of this time zone, and with what else its function depends on.
+    /// The index with dates of this time zone, and with everything else that its function depends
+    /// on.
     fn in_zone(mut self, time_zone: &str) -> TextSpec {
         if self.language == functions::JAVASCRIPT {
             self.dialect = functions::dialect([self.source.as_str()], time_zone);
@@ -137,12 +138,12 @@ impl TextSpec {
         sha.finalize().into()
     }
 
-    /// What tells the index from others, in hexadecimal.
+    /// Identifies the index, in hexadecimal.
     pub fn hex_signature(&self) -> String {
         data_encoding::HEXLOWER.encode(&self.digest)
     }
 
-    /// The same as the store has it, shorter.
+    /// Identifies the index in the store, in a shorter form.
     pub(crate) fn signature(&self) -> Signature {
         let mut signature = Signature::default();
         let len = signature.len();
@@ -155,7 +156,7 @@ impl TextSpec {
         self.is_mango || self.flavour == Flavour::Clouseau
     }
 
-    /// What its function calls.
+    /// The functions that its function may call.
     pub(crate) fn interface(&self) -> Indexes {
         match self.is_classic() {
             true => Indexes::Clouseau,
@@ -163,7 +164,7 @@ impl TextSpec {
         }
     }
 
-    /// What its scores are.
+    /// The formula of its scores.
     pub(crate) fn similarity(&self) -> Similarity {
         match self.is_classic() {
             true => Similarity::TfIdf,
@@ -180,7 +181,8 @@ impl TextSpec {
     pub(crate) fn analyzers(&self) -> Result<FieldAnalyzers, Error> {
         let (default, fields) = (self.analyzer.as_ref(), self.field_analyzers.as_ref());
         if self.is_mango {
-            // Values are looked for as they are, whatever the definition says; `$text` alone looks for words.
+            // Values are matched unchanged, whatever the definition is; only `$text` searches for
+            // words.
             let refused = |e: analysis::Error| Error::BadRequest(e.to_string());
             let given = FieldAnalyzers::parse(self.flavour, default).map_err(refused)?;
             let plain = FieldAnalyzers::parse(self.flavour, Some(&"keyword".into()));
@@ -193,7 +195,7 @@ impl TextSpec {
         }
         let all = FieldAnalyzers::with_fields(Flavour::Nouveau, default, fields)
             .map_err(|e| Error::BadRequest(e.to_string()))?;
-        // Nouveau knows no exceptions: what a query says of an id is analyzed as everything else.
+        // Nouveau has no exceptions: an id in a query is analyzed as any other field.
         let others = FieldAnalyzers::parse(Flavour::Nouveau, default)
             .map_err(|e| Error::BadRequest(e.to_string()))?;
         let others = others.of("").clone();

@@ -1,9 +1,11 @@
 //! Which searches of text indexes run now, fairly among databases.
 //!
-//! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that heavy searches of a database
-//! do not delay its light ones. While it works it has a processor's place too, for a slice of time. Then the place goes to
-//! the database that has the fewest, so what a search costs another database is one slice, whatever it is asked for. Heavy searches
-//! work on threads with a lower priority: a flood of them leaves the processors to light searches and to other requests.
+//! A search has a turn for as long as it has a thread and memory: a light or a heavy one, so that
+//! heavy searches of a database do not delay its light ones. While it works it also has the place
+//! of a processor, for a slice of time. Then the place goes to the database that has the fewest, so
+//! what a search costs another database is one slice, however expensive it is. Heavy searches work
+//! on threads with a lower priority: a flood of them leaves the processors to light searches and to
+//! other requests.
 
 use std::cell::RefCell;
 use std::sync::{Arc, LazyLock};
@@ -23,7 +25,7 @@ const HEAVY_TURNS: usize = 16;
 const SHARE_PERCENT: usize = 50;
 /// Searches that wait for a turn, of each kind.
 const WAITING_MAX: usize = 1000;
-/// How long a search works before another one goes on.
+/// How long a search works before another one continues.
 const SLICE: Duration = Duration::from_millis(20);
 /// Places for each processor: some searches wait for the disk.
 const PLACES_PER_CORE: usize = 2;
@@ -35,24 +37,25 @@ const HEAVY_NICE: i32 = 5;
 /// How long a search may take, without the time that others take meanwhile.
 const TIME_MAX: Duration = Duration::from_secs(30);
 
-/// A query that looks at more values than this is heavy.
+/// A query that examines more values than this is heavy.
 const LIGHT_VALUES_MAX: u64 = 200_000;
 /// A longer query is heavy.
 const LIGHT_BYTES_MAX: usize = 1 << 10;
 /// More hits, or more hits with their documents, make a search heavy.
 const LIGHT_HITS_MAX: usize = 1000;
 const LIGHT_DOCS_MAX: usize = 50;
-/// These make a query look for many words, at positions, or for parts within parts.
+/// These characters may make a query search for many words, for positions, or for parts within
+/// parts.
 const HEAVY_SYNTAX: [char; 8] = ['*', '?', '~', '/', '[', '{', '"', '('];
 
-/// What says how much a search costs.
+/// Properties of a search that determine its cost.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct TextCost<'a> {
     /// The query, in Lucene's syntax.
     pub q: &'a str,
     /// Fields that hits are sorted by, and fields and ranges that they are counted by.
     pub of_hit: usize,
-    /// Groups; each is searched by itself.
+    /// Groups; each is searched separately.
     pub groups: usize,
     /// Values that hits are narrowed to.
     pub values: usize,
@@ -65,7 +68,7 @@ pub struct TextCost<'a> {
 }
 
 impl TextCost<'_> {
-    /// Whether a search among this number of documents may take long.
+    /// Whether a search among this number of documents may be slow.
     fn is_heavy(&self, docs: u64) -> bool {
         let passes = 1 + self.groups as u64;
         let of_hit = 1 + self.of_hit as u64;
@@ -88,9 +91,10 @@ impl TextCost<'_> {
 /// Which threads make an answer.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum AnswerThreads {
-    /// Those of the runtime for work that blocks.
+    /// Threads of the runtime for blocking work.
     Blocking,
-    /// Those for heavy searches, which have a lower priority. The caller holds a turn for heavy searches.
+    /// Threads for heavy searches, which have a lower priority. The caller holds a turn for heavy
+    /// searches.
     Heavy,
 }
 
@@ -105,7 +109,7 @@ impl AnswerThreads {
             LazyLock::new(|| Threads::new("search", || lower_priority(HEAVY_NICE), HEAVY_TURNS));
         match self {
             AnswerThreads::Blocking => tokio::task::spawn_blocking(work).await.ok(),
-            // Who has a turn needs no other.
+            // The owner of a turn needs no other.
             AnswerThreads::Heavy => HEAVY.start(WorkOwner::default(), work).await.ok(),
         }
     }
@@ -119,8 +123,8 @@ pub struct TextTurn {
 }
 
 impl TextTurn {
-    /// Does `work` in this turn. Work that has begun continues when the caller stops waiting for it, and holds the turn until it
-    /// ends. Returns `None` when it panics.
+    /// Does `work` in this turn. Work that has started continues when the caller stops waiting for
+    /// it, and holds the turn until it ends. Returns `None` when it panics.
     pub async fn run<T: Send + 'static>(
         self,
         work: impl FnOnce() -> T + Send + 'static,
@@ -183,11 +187,11 @@ struct Working {
 impl Working {
     /// Waits for a place, on this thread: turns bound how many do.
     fn begin(&self) {
-        // Who waits is patient, and is never refused.
+        // Waiting is patient, and is never refused.
         *self.place.borrow_mut() = self.places.admission(&self.database).wait().ok();
     }
 
-    /// Lets others run when the slice is over; answers how long that took.
+    /// Lets others run when the slice is over; returns how long that took.
     fn pause(&self) -> Duration {
         let is_wanted = self.place.borrow().as_ref().is_some_and(Place::is_wanted);
         if !is_wanted {
@@ -211,7 +215,8 @@ impl Database {
         Ok(TextTurn { turn, threads })
     }
 
-    /// Requests turns, one after another, for the pieces of an answer; and on which threads these are made.
+    /// Requests turns, one after another, for the pieces of a response; and returns the threads
+    /// that make them.
     pub(crate) fn text_turns(
         &self,
         docs: u64,
@@ -229,7 +234,8 @@ impl Database {
         (move || queue.admission(&database), threads)
     }
 
-    /// Waits until a search of this database may work, and answers what it may take. The caller has a turn. Blocks.
+    /// Waits until a search of this database may work, and returns its allowed effort. The caller
+    /// has a turn. Blocks.
     pub(crate) fn text_effort(&self) -> Effort {
         let turns = &self.shared_views().text_turns;
         let working = Working {

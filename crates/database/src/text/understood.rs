@@ -1,4 +1,4 @@
-//! Queries as they are read, as the engine has them.
+//! Translates parsed queries into queries of the engine.
 
 use std::ops::Bound;
 
@@ -68,7 +68,7 @@ pub fn understood(query: parsed::Query, flavour: Flavour) -> Result<Query, Error
     })
 }
 
-/// The places of a phrase, each with the words of which one is to be there.
+/// The places of a phrase, each with its alternative words.
 fn places_of(terms: Vec<parsed::PhraseTerm>) -> Vec<(u32, Vec<String>)> {
     let mut places: Vec<(u32, Vec<String>)> = vec![];
     for term in terms {
@@ -181,8 +181,9 @@ fn interval_of(interval: parsed::Interval) -> Result<Interval, Error> {
     })
 }
 
-/// Lucene's regular expressions as ours: `^` and `$` are characters there, `@` is any text, `#` none, quotes hold text as it is.
-/// Complements, intersections and ranges of numbers are not supported.
+/// Translates Lucene's regular expressions: `^` and `$` are characters there, `@` is any text, `#`
+/// none, quotes hold literal text. Complements, intersections and ranges of numbers are not
+/// supported.
 fn regex_of(pattern: &str) -> Result<String, Error> {
     let mut out = String::new();
     let mut chars = pattern.chars();

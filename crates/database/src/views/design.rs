@@ -28,22 +28,22 @@ pub struct Design {
     pub id: String,
     /// The document's revision.
     pub rev: document::Rev,
-    /// The `language` as it is written.
+    /// The `language` as written.
     pub language: String,
-    /// What its index is made of.
+    /// The definition of its index.
     pub spec: Arc<Spec>,
-    /// The same as a number, which queries find the index by.
+    /// The definition as a number, by which queries find the index.
     pub signature: Signature,
     views: HashMap<String, ViewAt>,
-    /// Its text indexes by name; `None` of what is not one.
+    /// Its text indexes by name; `None` for invalid ones.
     texts: HashMap<(Flavour, String), Option<Arc<TextSpec>>>,
     /// Built in the background (`autoupdate`, on unless said otherwise).
     pub autoupdate: bool,
 }
 
 impl Design {
-    /// Reads a design document. What is not a view as CouchDB writes them is no view. `partitioned`: of the database. `time_zone`:
-    /// of dates in JavaScript.
+    /// Reads a design document. Ignores views that CouchDB would not accept. `partitioned`: whether
+    /// the database is. `time_zone`: of dates in JavaScript.
     pub fn read(
         id: &str,
         rev: document::Rev,
@@ -107,7 +107,7 @@ impl Design {
     /// The text index of this name.
     ///
     /// # Errors
-    /// There is none, or what there is cannot be one.
+    /// It does not exist, or is invalid.
     pub fn text(&self, flavour: Flavour, name: &str) -> Result<&Arc<TextSpec>, Error> {
         match self.texts.get(&(flavour, name.to_owned())) {
             None => Err(Error::NoTextIndex(name.to_owned())),

@@ -11,7 +11,7 @@ use crate::Error;
 pub(super) struct Alike {
     /// The shard that has them.
     pub shard: usize,
-    /// Those that are left, in ascending order.
+    /// The remaining places, in ascending order.
     pub left: PlaceRange,
 }
 
@@ -43,7 +43,7 @@ impl Giving<'_> {
         !skips
     }
 
-    /// Gives a row; false when no more are wanted for now.
+    /// Emits a row; returns false when no more rows are needed for now.
     pub fn give(&mut self, row: &[u8]) -> bool {
         self.left -= 1;
         (self.take)(!std::mem::take(&mut self.first), row)
@@ -77,7 +77,7 @@ pub(super) fn best(iters: &[RowIter<'_>], descending: bool) -> Result<Option<usi
 /// A value that names a document.
 #[derive(Default, Deserialize)]
 pub(super) struct Link {
-    /// Of any kind: what is no string is the id of no document.
+    /// Of any type: other values than strings match no document.
     #[serde(rename = "_id", default, deserialize_with = "present")]
     pub id: Option<Value>,
     #[serde(rename = "_rev", default)]

@@ -1,4 +1,4 @@
-//! Who builds indexes: on demand at once, and in the background after writes (CouchDB's `ken`).
+//! Builds of indexes: on demand immediately, and in the background after writes (CouchDB's `ken`).
 
 use std::collections::VecDeque;
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
@@ -19,11 +19,12 @@ use crate::maintenance::about_database;
 use crate::opened::Opened;
 use crate::{Error, Task, unix_seconds};
 
-/// Builds that run at once at most; others wait their turn.
+/// Most concurrent builds; others wait.
 const RUNNING_MAX: usize = 64;
-/// Those of one database: its slow functions do not keep the builds of others waiting.
+/// Most concurrent builds of one database: its slow functions do not delay the builds of others.
 const RUNNING_OF_ONE_MAX: usize = 24;
-/// How long after a write the background looks at a database's indexes; more writes may come until then.
+/// Delay after a write until the background checks a database's indexes; more writes may come until
+/// then.
 const LOOK_EVERY: Duration = Duration::from_millis(1000);
 
 /// An index over all shards of a database, that is kept up to date.
@@ -36,19 +37,19 @@ pub(crate) trait Upkept: Send + Sync {
     fn index(&self) -> Option<&str> {
         None
     }
-    /// What `/_active_tasks` calls an update of it.
+    /// The type of its update in `/_active_tasks`.
     fn kind(&self) -> &'static str;
     /// The state of its updates.
     fn updates(&self) -> &watch::Sender<Updates>;
-    /// Brings it up to everything that the database holds. Blocks.
+    /// Applies all changes of the database. Blocks.
     fn update(&self) -> Result<(), Error>;
-    /// Does what makes reading quicker, once readers have what they wait for. Blocks.
+    /// Reorganises the index for faster reads, after readers have their results. Blocks.
     fn tidy(&self) -> Result<(), Error>;
-    /// Whether that must not wait until nobody waits any more.
+    /// Whether `tidy` must run even while callers wait.
     fn must_tidy(&self) -> bool {
         false
     }
-    /// Asks an update under way to end.
+    /// Stops a running update.
     fn ask_to_stop(&self);
     /// How far an update is, by shard.
     fn progress(&self) -> Vec<&Progress>;
@@ -59,9 +60,9 @@ pub(crate) trait Upkept: Send + Sync {
 /// Settings of background indexing.
 #[derive(Clone, Debug)]
 pub struct KenOptions {
-    /// Indexes are built before anybody asks.
+    /// Whether indexes are built before they are queried.
     pub enabled: bool,
-    /// Background builds that run at once at most.
+    /// Most concurrent background builds.
     pub limit: usize,
 }
 
@@ -82,7 +83,7 @@ struct Work {
     /// Builds that wait for a place.
     waiting: VecDeque<Arc<dyn Upkept>>,
     running: Vec<Arc<dyn Upkept>>,
-    /// Databases whose indexes are to be looked at, and when they were written.
+    /// Databases whose indexes are to be checked, and when they were written.
     written: VecDeque<(Instant, Arc<str>)>,
     stopping: bool,
 }
@@ -99,7 +100,7 @@ struct Shared {
     wake: Condvar,
     options: KenOptions,
     started: AtomicBool,
-    /// The thread that looks at what was written, once it was started.
+    /// The thread that checks written databases, once it was started.
     ken: Mutex<Option<JoinHandle<()>>>,
     databases: OnceLock<Weak<Opened>>,
 }
@@ -118,13 +119,13 @@ impl Indexer {
         }))
     }
 
-    /// Says where databases are found by their names.
+    /// Sets where databases are found by their names.
     pub fn find_by(&self, databases: Weak<Opened>) {
-        // It is said once.
+        // It is set once.
         let _ = self.0.databases.set(databases);
     }
 
-    /// Has an index updated; nothing when an update that will see everything is to come already.
+    /// Updates an index; does nothing if a future update will see all changes.
     pub fn request(&self, index: Arc<dyn Upkept>) {
         let mut start = false;
         index.updates().send_if_modified(|u| {
@@ -141,7 +142,7 @@ impl Indexer {
         }
     }
 
-    /// A database was written: its indexes are looked at soon.
+    /// Notes a write to a database: its indexes are checked soon.
     pub fn note_written(&self, db: Arc<str>) {
         let mut work = self.0.work.lock();
         work.written.push_back((Instant::now(), db));
@@ -158,12 +159,13 @@ impl Indexer {
         self.0.wake.notify_all();
     }
 
-    /// Whether this database was written, and the background is yet to look at its indexes. False in the moment in which it looks.
+    /// Whether this database was written, and the background has not checked its indexes yet. False
+    /// during the check.
     pub fn will_look_at(&self, db: &Database) -> bool {
         self.0.options.enabled && db.views.written.load(Relaxed)
     }
 
-    /// Databases that were written and whose indexes are yet to be looked at.
+    /// Databases that were written and whose indexes are not checked yet.
     pub fn waiting(&self) -> usize {
         self.0.work.lock().written.len()
     }
@@ -196,7 +198,8 @@ impl Indexer {
             .collect()
     }
 
-    /// Ends builds under way, and waits a moment for them. What has ended holds nothing of a database any more.
+    /// Stops running builds, and waits a moment for them. Builds that have ended hold nothing of a
+    /// database.
     pub fn stop(&self) {
         let deadline = Instant::now() + Duration::from_secs(3);
         let mut work = self.0.work.lock();
@@ -222,12 +225,12 @@ impl Indexer {
     }
 }
 
-/// Nobody waits for this: it is said, and no more, when it fails.
+/// Tidies an index. No caller waits for this: a failure is only logged.
 fn tidy(index: &dyn Upkept) {
     let tidied = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.tidy()));
     match tidied {
         Ok(Ok(()) | Err(Error::ShuttingDown | Error::Missing(_) | Error::NoDatabase)) => {}
-        // Who reads is told of it.
+        // Readers get this error.
         Ok(Err(e @ Error::Function(_))) => {
             tracing::debug!(db = %index.database(), design = %index.design(), error = %e, "an index is left untidy");
         }
@@ -240,7 +243,7 @@ fn tidy(index: &dyn Upkept) {
     }
 }
 
-/// Nobody waits for this to change, so nobody is told.
+/// Changes the number of tidying tasks, without a notification, since no caller waits for it.
 fn note_tidying(index: &dyn Upkept, change: impl FnOnce(usize) -> usize) {
     index.updates().send_if_modified(|u| {
         u.tidying = change(u.tidying);
@@ -278,7 +281,7 @@ impl Shared {
         let mut next = Some(first);
         while let Some(index) = next {
             let _indexes = telemetry::enter(State::Index);
-            // User code is stopped by its limits; a panic of ours must not leave waiting clients behind.
+            // Limits stop user code; a panic in this program must not leave waiting clients behind.
             let began = Instant::now();
             let built = std::panic::catch_unwind(std::panic::AssertUnwindSafe(|| index.update()));
             let failure = match built {
@@ -313,7 +316,8 @@ impl Shared {
         }
     }
 
-    /// A build is over. It is let go before it is taken off the list: who sees that nothing runs any more may count on nobody holding the store.
+    /// Ends a build. The index is released before it is removed from the list: if the list is
+    /// empty, no build holds the store.
     fn done(&self, index: Arc<dyn Upkept>) {
         let at = Arc::as_ptr(&index).cast::<()>();
         drop(index);
@@ -328,7 +332,8 @@ impl Shared {
         self.wake.notify_all();
     }
 
-    /// Looks at the indexes of databases that were written: one after the other, in the order in which they were.
+    /// Checks the indexes of written databases one after the other, in the order in which they were
+    /// written.
     fn look_around(self: Arc<Self>) {
         telemetry::give_way(telemetry::BACKGROUND_NICE);
         while let Some(name) = self.next_written() {
@@ -368,7 +373,7 @@ impl Shared {
                 .front()
                 .map(|(written, _)| *written + LOOK_EVERY)
             {
-                // What is written in the next moment is looked at together with it.
+                // Writes of the next moment are processed together with it.
                 Some(due) if may_run && due > Instant::now() => {
                     self.wake.wait_until(&mut work, due);
                 }
@@ -382,7 +387,7 @@ impl Shared {
     fn look_again(&self, db: &Database) {
         if !db.views.written.swap(true, Relaxed) {
             let mut work = self.work.lock();
-            // Due at once.
+            // Due immediately.
             let written = Instant::now() - LOOK_EVERY;
             work.written.push_back((written, db.name().clone()));
         }
@@ -423,7 +428,7 @@ fn indexes_of(db: &Arc<Database>, design: &Design) -> Vec<Arc<dyn Upkept>> {
     all
 }
 
-/// A word for what went wrong; of a function's failure CouchDB's `error`.
+/// A word for the kind of an error; for a function's failure CouchDB's `error`.
 fn name_of(error: &Error) -> &str {
     match error {
         Error::Function(e) => e.name(),
@@ -434,7 +439,8 @@ fn name_of(error: &Error) -> &str {
     }
 }
 
-/// What spans say of an index: not why it failed, which may have a document in it.
+/// Attributes of an index in spans: without the reason of a failure, which may contain parts of a
+/// document.
 fn about(index: &dyn Upkept) -> Vec<(&'static str, Value)> {
     let progress = index.progress();
     let done = progress.iter().map(|p| p.done.load(Relaxed));
@@ -445,7 +451,7 @@ fn about(index: &dyn Upkept) -> Vec<(&'static str, Value)> {
     ]
 }
 
-/// Tells those who wait; answers whether another update was asked for meanwhile.
+/// Notifies the waiting callers; returns whether another update was requested meanwhile.
 fn finish(index: &dyn Upkept, failure: Option<Error>) -> bool {
     let mut again = false;
     index.updates().send_modify(|u| {

@@ -1,4 +1,4 @@
-//! Views of a database: its indexes, one for each shard and signature, and who keeps them up.
+//! Views of a database: its indexes, one for each shard and signature, and their updates.
 
 mod design;
 mod giving;
@@ -35,7 +35,7 @@ use crate::{Error, Read, ReadOptions, counters};
 /// Design documents parsed and kept for each database.
 const DESIGNS_KEPT_MAX: usize = 256;
 
-/// What views of all databases share.
+/// State that views of all databases share.
 pub struct Views {
     pub languages: Arc<dyn Languages>,
     pub reduce_limit: SharedReduceLimit,
@@ -51,7 +51,7 @@ pub struct Views {
     pub(crate) text_turns: TextTurns,
     /// Which indexes were asked.
     pub(crate) used: UsedIndexes,
-    /// What queries of `_find` came to.
+    /// Figures of `_find` queries.
     pub(crate) finds: FindUses,
 }
 
@@ -61,9 +61,9 @@ pub(crate) struct Updates {
     /// Updates that have ended.
     pub ended: u64,
     pub running: bool,
-    /// Asked for again while one ran.
+    /// Requested again while one ran.
     pub again: bool,
-    /// Threads that tidy up after one that has ended, or are about to.
+    /// Threads that tidy up after an update, or are about to.
     pub tidying: usize,
     /// Why the last one failed.
     pub failure: Option<Error>,
@@ -73,7 +73,7 @@ pub(crate) struct Updates {
 }
 
 impl Updates {
-    /// Whether the background leaves an index alone that failed lately: longer with each failure.
+    /// Whether the background skips an index that failed recently: longer with each failure.
     pub(crate) fn is_backing_off(&self) -> bool {
         let wait = Duration::from_secs(1 << self.failures.min(BACK_OFF_DOUBLINGS_MAX));
         self.failed_at.is_some_and(|t| t.elapsed() < wait)
@@ -94,9 +94,9 @@ pub struct ViewIndex {
     pub(crate) updates: watch::Sender<Updates>,
     pub(crate) compacting: AtomicBool,
     waiting: std::sync::atomic::AtomicUsize,
-    /// When it was last asked for, in the keeper's ticks.
+    /// Time of the last use, in the keeper's ticks.
     used: AtomicU64,
-    /// Rows of it were asked for since it was opened, which is noted already.
+    /// Whether a query of its rows since it was opened is noted already.
     is_noted: AtomicBool,
 }
 
@@ -105,13 +105,13 @@ pub struct ViewIndex {
 pub struct ViewInfo {
     /// In hexadecimal.
     pub signature: String,
-    /// Of the functions.
+    /// The language of the functions.
     pub language: String,
-    /// Seqs that the shards' indexes have come to, together.
+    /// Seqs that the shards' indexes have applied, together.
     pub update_seq: u64,
-    /// Purges that they know of, together.
+    /// Purges that they have applied, together.
     pub purge_seq: u64,
-    /// Changes that they have yet to see.
+    /// Changes that they have not applied yet.
     pub updates_pending: u64,
     /// Bytes of files, estimated by the engine.
     pub file_bytes: u64,
@@ -140,7 +140,7 @@ pub(crate) struct DatabaseViews {
     pub written: AtomicBool,
 }
 
-/// What an open index takes besides its shards', in bytes.
+/// Memory of an open index without its shards', in bytes.
 const MEMORY_BYTES: usize = size_of::<ViewIndex>() + 256;
 
 impl ViewIndex {
@@ -148,7 +148,7 @@ impl ViewIndex {
         self.used.load(Relaxed)
     }
 
-    /// Tells it from others of its database; `None` of a database without shards.
+    /// Identifies it among the indexes of its database; `None` for a database without shards.
     pub(crate) fn signature(&self) -> Option<Signature> {
         self.shards.first().map(|i| i.signature)
     }
@@ -159,7 +159,7 @@ impl ViewIndex {
         MEMORY_BYTES + self.design.len() + shards.sum::<usize>()
     }
 
-    /// Whether nobody holds anything of it. Whoever asks is alone with it.
+    /// Whether none of its parts are in use. The caller has the only reference to it.
     fn is_idle(&mut self) -> bool {
         self.updates.receiver_count() == 0
             && self.shards.iter_mut().all(|i| Arc::get_mut(i).is_some())
@@ -250,7 +250,8 @@ impl Upkept for ViewIndex {
 }
 
 impl DatabaseViews {
-    /// How many indexes are open, none of which anybody holds; `None` when somebody holds one. Whoever asks is alone with them.
+    /// The number of open indexes, if none of them are in use; `None` otherwise. The caller has the
+    /// only reference to them.
     pub(crate) fn idle_indexes(&mut self) -> Option<usize> {
         let indexes = self.indexes.get_mut();
         let idle = |index: &mut Arc<ViewIndex>| Arc::get_mut(index).is_some_and(ViewIndex::is_idle);
@@ -392,7 +393,7 @@ impl Database {
         Ok(index)
     }
 
-    /// Somebody asks for rows of an index.
+    /// Notes a query of an index's rows.
     pub(crate) fn note_used_index(&self, index: &ViewIndex) {
         // Nearly all find it so: the line of memory stays shared.
         if index.is_noted.load(Relaxed) || index.is_noted.swap(true, Relaxed) {
@@ -425,7 +426,7 @@ impl Database {
         waited
     }
 
-    /// Has an index updated until it has come where it is to.
+    /// Updates an index until it has applied the required seqs.
     pub(crate) async fn wait_for_update(
         self: &Arc<Self>,
         index: Arc<dyn Upkept>,
@@ -453,7 +454,7 @@ impl Database {
         index.is_current(self)
     }
 
-    /// Has the index updated in the background.
+    /// Updates the index in the background.
     pub fn update_view_later(&self, index: &Arc<ViewIndex>) {
         self.shared_views().indexer.request(index.clone());
     }
@@ -569,7 +570,7 @@ impl Database {
         Ok(dropped)
     }
 
-    /// Drops an index of a shard, which nobody has open.
+    /// Drops an index of a shard; it must not be open.
     pub(crate) fn drop_index(
         &self,
         shard: storage::ShardNumber,
@@ -586,9 +587,9 @@ impl Database {
         self.views.indexes.lock().values().cloned().collect()
     }
 
-    /// Closes an index if nobody holds anything of it; answers whether it is closed now.
+    /// Closes an index if none of its parts are in use; returns whether it is closed now.
     pub(crate) fn close_idle_index(&self, signature: &Signature) -> bool {
-        // Nobody opens it meanwhile: there is one of it at a time.
+        // It cannot be opened meanwhile: there is one instance of it at a time.
         let Some(_changing) = self.views.changing.try_lock() else {
             return false;
         };
@@ -606,7 +607,7 @@ impl Database {
         closed.is_some()
     }
 
-    /// Asks all index builds to end.
+    /// Stops all index builds.
     pub(crate) fn ask_views_to_stop(&self) {
         for index in self.open_view_indexes() {
             index.ask_to_stop();
@@ -630,7 +631,8 @@ impl Database {
 pub(crate) fn wait(
     done: tokio::sync::oneshot::Receiver<Result<(), storage::Error>>,
 ) -> Result<(), Error> {
-    // The committer answers without anybody's help; a runtime's thread may wait here as well, so no `blocking_recv`.
+    // The committer's answer does not depend on this runtime; a runtime's thread may wait here as
+    // well, so no `blocking_recv`.
     let answer = futures_executor::block_on(done);
     Ok(answer.map_err(|_| Error::ShuttingDown)??)
 }

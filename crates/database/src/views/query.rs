@@ -1,4 +1,4 @@
-//! What a view query asks for, and the ranges of places that it means.
+//! Parameters of a view query, and the ranges of places that they select.
 
 use document::TextList;
 use document::collation::HIGHEST;
@@ -13,9 +13,9 @@ use crate::{Error, ShownAttachments};
 pub enum Update {
     /// Answer when it is.
     True,
-    /// Answer at once.
+    /// Answer immediately.
     False,
-    /// Answer at once, then update.
+    /// Answer immediately, then update.
     Lazy,
 }
 
@@ -29,7 +29,8 @@ pub enum Grouping {
 }
 
 impl Grouping {
-    /// What `group` and `group_level` say together, in whichever order they are given: the level counts more.
+    /// Combines `group` and `group_level`, in whichever order they are given: the level takes
+    /// precedence.
     ///
     /// # Errors
     /// [`Error::QueryParse`] when they contradict each other.
@@ -69,7 +70,7 @@ pub struct ViewQuery {
     pub descending: bool,
     /// Rows have the document.
     pub include_docs: bool,
-    /// `None`: not said, which counts as no. A reduced query must not say it.
+    /// `None`: not given, which means false. A reduced query must not have it.
     pub conflicts: Option<bool>,
     /// With `include_docs`: how attachments are shown.
     pub attachments: ShownAttachments,
@@ -79,7 +80,7 @@ pub struct ViewQuery {
     pub grouping: Grouping,
     /// Whether the index is brought up to date first.
     pub update: Update,
-    /// The update seq that the rows stand for is asked for too.
+    /// Whether the update seq of the rows is requested too.
     pub update_seq: bool,
     /// Only rows of documents of this partition.
     pub partition: Option<String>,
@@ -109,7 +110,7 @@ impl Default for ViewQuery {
     }
 }
 
-/// The bounds of one range as asked for: a key with a document id, in the direction of the query.
+/// The requested bounds of one range: a key with a document id, in the direction of the query.
 struct Ends<'a> {
     start: Option<&'a [u8]>,
     start_id: Option<&'a str>,
@@ -123,7 +124,7 @@ fn refused(reason: &str) -> Error {
 }
 
 impl ViewQuery {
-    /// Refuses what makes no sense of this view, as CouchDB does.
+    /// Refuses parameters that do not apply to this view, as CouchDB does.
     ///
     /// # Errors
     /// [`Error::QueryParse`].
@@ -211,7 +212,7 @@ impl ViewQuery {
                 .sum::<usize>()
     }
 
-    /// What every place of the query's partition begins with.
+    /// The prefix of every place of the query's partition.
     pub fn partition_prefix(&self) -> Vec<u8> {
         let mut prefix = vec![];
         if let Some(p) = &self.partition {
@@ -229,7 +230,8 @@ impl ViewQuery {
         }
     }
 
-    /// The ranges asked for, in their order: one for each of `keys`, which are taken out, or one.
+    /// Returns the requested ranges, in their order: one for each of `keys`, which are removed, or
+    /// one.
     pub fn ranges(&mut self, raw: bool) -> Result<Ranges, index::Error> {
         let Some(keys) = self.keys.take() else {
             let ends = Ends {
@@ -306,7 +308,7 @@ impl ViewQuery {
     }
 }
 
-/// Ranges that are still to be read, in their order. Those of keys are made one by one.
+/// Ranges that are still to be read, in their order. Those of keys are created one by one.
 #[derive(Default)]
 pub struct Ranges {
     /// The first one.
@@ -320,7 +322,7 @@ pub struct Ranges {
 }
 
 impl Ranges {
-    /// Turns the order of ranges of which none was read.
+    /// Reverses the order of ranges of which none was read.
     pub fn reverse(&mut self, query: &ViewQuery) -> Result<(), index::Error> {
         if !self.keys.is_empty() {
             self.reversed = !self.reversed;
@@ -340,7 +342,7 @@ impl Ranges {
         self.current.as_mut()
     }
 
-    /// Whether none is left.
+    /// Whether no range remains.
     pub fn is_empty(&self) -> bool {
         self.current.is_none()
     }

@@ -1,4 +1,4 @@
-//! Answers of views: rows and groups of all shards, merged, produced piece by piece from snapshots.
+//! Results of views: rows and groups of all shards, merged, produced piece by piece from snapshots.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -27,18 +27,19 @@ const SKIP_WALKED_MAX: u64 = 256;
 
 /// Rows of a view, produced piece by piece.
 pub struct ViewRows {
-    /// Of map queries: rows of the view, and the rank of the first one in the query's direction.
+    /// For map queries: the number of the view's rows, and the rank of the first row in the query's
+    /// direction.
     pub total_rows: Option<u64>,
     /// Rows before the first one.
     pub offset: Option<u64>,
-    /// The update seq that the rows stand for, when it was asked for.
+    /// The update seq of the rows, when it was requested.
     pub update_seq: Option<String>,
-    /// Whose documents are shown.
+    /// The database as the caller sees it, for the documents that are shown.
     pub(crate) seen: DatabaseAs,
     views: Vec<IndexView>,
     at: ViewAt,
     query: ViewQuery,
-    /// What is left, in order.
+    /// The remaining ranges, in order.
     ranges: Ranges,
     plan: Plan,
     skip: u64,
@@ -60,7 +61,7 @@ enum Plan {
 }
 
 impl Database {
-    /// Opens a view's rows on what its index holds now.
+    /// Opens a view's rows on the current state of its index.
     pub fn view_rows(
         self: &Arc<Self>,
         design: &Design,
@@ -184,8 +185,8 @@ impl ViewRows {
         Ok(())
     }
 
-    /// Rows before the first one asked for, as CouchDB counts them with several ranges: in each shard those before the first
-    /// range that it has rows of, or before the last one.
+    /// Rows before the first requested one, as CouchDB counts them with several ranges: in each
+    /// shard those before the first range that it has rows of, or before the last one.
     fn rows_before(&self, whole: &PlaceRange) -> Result<u64, Error> {
         let view = self.at.view;
         self.sum(|v| {
@@ -206,7 +207,7 @@ impl ViewRows {
         })
     }
 
-    /// Begins the first range so many rows later.
+    /// Begins the first range at a later row.
     fn jump(&mut self, range: PlaceRange) -> Result<(), Error> {
         // With several shards a row's rank is the sum of its ranks in all: found by halving over one shard's rows in turn.
         let place = if let [v] = self.views.as_slice() {
@@ -278,10 +279,12 @@ impl ViewRows {
         Ok(None)
     }
 
-    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; false when there are no more.
+    /// Appends rows joined by `,\r\n` until about `soft_bytes` were added; returns false at the
+    /// end.
     pub fn next_chunk(&mut self, out: &mut Vec<u8>, soft_bytes: usize) -> Result<bool, Error> {
         let enough = out.len() + soft_bytes.max(1);
-        // What reduce functions take long for is given piece by piece: others wait for this thread.
+        // Results of slow reduce functions are returned piece by piece: others wait for this
+        // thread.
         let (timed, time) = match self.plan {
             Plan::Rows => (self.query.include_docs, TURN_TIME),
             Plan::Groups(..) | Plan::Whole(_) => (true, SLICE),
@@ -305,8 +308,8 @@ impl ViewRows {
         self.given
     }
 
-    /// Gives one row after the other (with whether it is not the first) until `take` answers false or none is left;
-    /// answers whether there may be more.
+    /// Passes rows to `take`, one after the other (with whether it is not the first), until that
+    /// returns false or the rows end; returns whether there may be more.
     pub fn next_rows(&mut self, take: &mut dyn FnMut(bool, &[u8]) -> bool) -> Result<bool, Error> {
         self.seen.live()?;
         while self.left > 0 && !self.ranges.is_empty() {
@@ -360,7 +363,7 @@ impl ViewRows {
         Ok(true)
     }
 
-    /// Gives the rows of a range, all shards merged; returns the position at which it stopped.
+    /// Emits the rows of a range, all shards merged; returns the position at which it stopped.
     fn rows_from(
         &self,
         range: &PlaceRange,
@@ -408,8 +411,8 @@ impl ViewRows {
         Ok(None)
     }
 
-    /// Gives rows that one document has with one key, in ascending order. Returns what is left of them
-    /// when it stopped, and the place of the first of them all.
+    /// Returns rows that one document has with one key, in ascending order. Returns the remaining
+    /// ones when it stopped, and the place of the first of them all.
     fn rows_alike(
         &self,
         alike: &Alike,
@@ -455,7 +458,7 @@ impl ViewRows {
         Ok(())
     }
 
-    /// The row's document, or the one that its value names by `_id` and `_rev`.
+    /// Writes the row's document, or the one that its value names by `_id` and `_rev`.
     fn write_doc(&self, id: &str, value: &[u8], out: &mut Vec<u8>) -> Result<(), Error> {
         let link = Link::of(value);
         // As in CouchDB, `conflicts` is about a row's own document.
@@ -525,7 +528,7 @@ impl ViewRows {
         Ok(false)
     }
 
-    /// The row of a reduction; of one that did not shrink what CouchDB has in its place, without the key.
+    /// The row of a reduction; for one that did not shrink, CouchDB's replacement, without the key.
     fn reduced_row(&self, function: usize, key: &[u8], state: &State) -> Result<Vec<u8>, Error> {
         use functions::Error::ReduceOverflow;
         let mut row = b"{\"key\":".to_vec();
@@ -547,8 +550,8 @@ impl ViewRows {
         Ok(row)
     }
 
-    /// The states of shards over a range, in the order of the rows that matter to the function: documents are spread over
-    /// shards by their ids, so a shard's number says nothing.
+    /// The states of shards over a range, in the order of the rows that matter to the function:
+    /// documents are spread over shards by their ids, so a shard's number is irrelevant.
     fn in_order(
         &self,
         function: usize,
@@ -599,7 +602,7 @@ impl ViewRows {
             let Some((mut group, states)) = self.next_group(&mut current)? else {
                 return Ok(false);
             };
-            // What is skipped is not reduced further: that may call a function.
+            // Skipped groups are not reduced further: that may call a function.
             if self.skip > 0 {
                 self.skip -= 1;
                 continue;

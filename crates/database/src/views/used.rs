@@ -1,4 +1,4 @@
-//! Which indexes somebody asked for rows of, since the server's start. An index that was not is upkeep for nothing.
+//! The indexes that were queried since the server's start. The upkeep of others is wasted.
 
 use parking_lot::Mutex;
 use rustc_hash::{FxHashMap, FxHashSet};
@@ -6,7 +6,7 @@ use storage::Signature;
 
 use crate::catalogue::DatabaseUuid;
 
-/// Beyond so many it is not known of others whether they are used.
+/// Most indexes that are remembered; beyond it their use is unknown.
 const REMEMBERED_MAX: usize = 100_000;
 
 /// Indexes that were asked.
@@ -17,12 +17,12 @@ pub(crate) struct UsedIndexes(Mutex<Noted>);
 struct Noted {
     by_database: FxHashMap<DatabaseUuid, FxHashSet<Signature>>,
     count: usize,
-    /// There was no room for one. Which one that was is not known.
+    /// Whether an index could not be noted for lack of room. Which one is not known.
     is_incomplete: bool,
 }
 
 impl UsedIndexes {
-    /// An index is asked.
+    /// Notes a query of an index.
     pub fn note(&self, database: DatabaseUuid, signature: Signature) {
         let mut noted = self.0.lock();
         let of = noted.by_database.get(&database);
@@ -38,7 +38,7 @@ impl UsedIndexes {
         of.insert(signature);
     }
 
-    /// Whether an index was asked; `None` when that is not known.
+    /// Whether an index was queried; `None` when unknown.
     pub fn was_used(&self, database: DatabaseUuid, signature: Signature) -> Option<bool> {
         let noted = self.0.lock();
         let of = noted.by_database.get(&database);

@@ -231,7 +231,7 @@ fn what_a_client_gzipped_is_checked_and_goes_when_nobody_holds_it() {
         let uploaded = upload(&db, "f", "text/plain", &members, encoded)
             .await
             .unwrap();
-        // What it inflates to is not looked at, as in CouchDB.
+        // The decompressed contents are not checked, as in CouchDB.
         assert_eq!(uploaded.length, members.len() as u64);
         drop(uploaded);
         let gzipped = upload(
@@ -247,7 +247,7 @@ fn what_a_client_gzipped_is_checked_and_goes_when_nobody_holds_it() {
         drop(gzipped);
         let mut edit = doc(r#"{"_id":"f"}"#);
         edit.files.push(attachment);
-        // Nobody holds the content any more: it is gone.
+        // The content is not referenced any more: it was removed.
         let refused = self::edit(&db, edit, EditMode::Interactive).await;
         assert!(matches!(refused, Outcome::Refused(error, _) if error == "missing_stub"));
         assert_eq!(db.info().unwrap().file_bytes, 0);

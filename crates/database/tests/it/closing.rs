@@ -1,4 +1,4 @@
-//! Databases that nobody uses are closed and opened again, without anybody noticing.
+//! Unused databases are closed and opened again, without any client noticing.
 
 use crate::support;
 
@@ -42,7 +42,7 @@ fn step() -> impl Strategy<Value = (Step, usize)> {
     (step, 0..4usize)
 }
 
-/// What is expected: documents of each database.
+/// Expected contents: documents of each database.
 #[derive(Default)]
 struct Model {
     written: BTreeMap<usize, u64>,
@@ -101,7 +101,8 @@ async fn take(databases: &Arc<Databases>, model: &mut Model, step: Step, n: usiz
     }
 }
 
-/// A step with database number `n`, which has so many documents beside its design document.
+/// A step with database number `n`, which has `written` documents in addition to its design
+/// document.
 async fn use_one(db: Arc<Database>, model: &mut Model, step: Step, (n, written): (usize, u64)) {
     match step {
         Step::Write => {
@@ -219,7 +220,7 @@ fn closing_goes_on_beside_everything_else() {
 
 const WRITTEN: u64 = 40;
 
-/// What goes on in the background lets go of the store before `close` is over.
+/// Background work releases the store before `close` returns.
 #[test]
 fn a_directory_may_be_opened_again_right_after_it_was_closed() {
     let dir = tempfile::tempdir().unwrap();

@@ -20,7 +20,7 @@ const DOCS_BEFORE: usize = 2_000;
 /// Documents of each writer.
 const DOCS_PER_WRITER: usize = 1_000;
 
-/// What goes on around the readers.
+/// The writers that run concurrently with the readers.
 struct Race {
     /// Readers not done yet.
     reading: AtomicUsize,
@@ -32,7 +32,7 @@ impl Race {
         self.reading.load(Relaxed) > 0
     }
 
-    /// Whether a reader should go on after so many rounds.
+    /// Whether a reader should continue after this number of rounds.
     fn wants_more(&self, rounds: usize) -> bool {
         rounds < 5 || self.compactions.load(Relaxed) < COMPACTIONS_MIN
     }
@@ -55,7 +55,7 @@ type Reader = dyn Fn(&Arc<Database>, usize) + Sync;
 /// Creates, updates and deletes the writer's documents again and again, until the readers are done, or it is enough.
 fn keep_writing(db: &Arc<Database>, writer: usize, race: &Race, deletes: bool) {
     let runtime = runtime();
-    // Spread over the ids that are there before, and not created in their order.
+    // Spread over the existing ids, and not created in their order.
     let mut docs: Vec<(String, Option<Rev>)> = (0..DOCS_PER_WRITER)
         .map(|n| (format!("{}-{writer}", n * 7919 % 50_021), None))
         .collect();
@@ -149,7 +149,7 @@ fn page_rows(db: &Arc<Database>, round: usize) {
     }
 }
 
-/// A page in the middle starts where its offset says.
+/// A page in the middle starts at its offset.
 fn page_offsets(db: &Arc<Database>, round: usize) {
     let mut query = all_docs();
     query.skip = round as u64 * 97 % 4000;
@@ -177,7 +177,7 @@ fn page_changes(db: &Arc<Database>, round: usize) {
     }
 }
 
-/// One feed that goes on and on shows each document once a snapshot, and never an older revision again.
+/// One continuous feed shows each document once per snapshot, and never an older revision again.
 fn follow_changes(db: &Arc<Database>, _: usize) {
     let mut newest: HashMap<String, u64> = HashMap::new();
     let mut changes = db.changes(feed(Since::Start)).unwrap();
@@ -230,7 +230,7 @@ fn a_feed_that_goes_on_sees_each_document_move_forward_only() {
     race(8, true, &[&follow_changes]);
 }
 
-/// What was written after a listing must be in the feed from the listing's `update_seq`.
+/// Writes after a listing must be in the feed from the listing's `update_seq`.
 #[test]
 fn a_listing_and_the_feed_from_its_update_seq_miss_nothing() {
     let dir = tempfile::tempdir().unwrap();

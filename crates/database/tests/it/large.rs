@@ -250,7 +250,7 @@ fn offsets_are_exact_over_eight_shards() {
     offsets_are_exact(8);
 }
 
-/// Skips of any length in a partition stay in it, also from a start that is no id.
+/// Skips of any length in a partition stay in it, also from a start that is not an id.
 #[test]
 fn a_long_skip_stays_in_its_partition() {
     let dir = tempfile::tempdir().unwrap();

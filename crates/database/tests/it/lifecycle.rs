@@ -185,7 +185,7 @@ fn a_database_created_while_its_namesake_is_deleted_stays() {
     }
 }
 
-/// Tries until the old database of that name is gone; somebody else may be quicker.
+/// Retries until the old database of that name is gone; another writer may be faster.
 fn create_when_free(databases: &Arc<Databases>, name: &str) {
     let runtime = runtime();
     loop {

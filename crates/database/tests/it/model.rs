@@ -153,7 +153,7 @@ fn place(i: usize) -> &'static str {
 fn body_members(n: u8) -> String {
     match n {
         0 => String::new(),
-        // Longer than what a change row holds itself.
+        // Longer than bodies that are stored in a change row.
         1..3 => format!(r#","v":{n},"pad":"{}""#, "x".repeat(5000)),
         _ => format!(r#","v":{n}"#),
     }
@@ -360,7 +360,7 @@ fn storage_rev(n: u64) -> Rev {
     Rev::parse(&format!("0-{n}")).unwrap()
 }
 
-/// `PROPTEST_CASES` asks for more.
+/// `PROPTEST_CASES` can set more.
 fn config() -> ProptestConfig {
     let default = ProptestConfig::default();
     ProptestConfig {

@@ -1,4 +1,4 @@
-//! Rules of system databases: asked for every write and read that somebody makes.
+//! Rules of system databases: they are called for every write and read of a caller.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -10,7 +10,7 @@ use database::{
 };
 use document::{DocId, EditDoc, parse_document};
 
-/// Writes who wrote and what was there before; hides, censors and forbids by id.
+/// Records the writer and the previous document; hides, censors and forbids by id.
 #[derive(Default)]
 struct Rules {
     changed: AtomicUsize,

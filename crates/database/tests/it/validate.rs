@@ -73,7 +73,7 @@ impl Scene {
     }
 }
 
-/// A design document that refuses with what its function saw, unless a document says `ok`.
+/// A design document whose function throws its arguments, unless a document has `ok`.
 const SHOW: &str = r#"{"_id":"_design/show","validate_doc_update":"function(n, o, u, s) { if (!n.ok) throw({forbidden: JSON.stringify([n, o, u, s])}); }"}"#;
 
 #[tokio::test]

@@ -104,7 +104,7 @@ pub fn parse_bulk_docs(input: &[u8]) -> Result<BulkDocs, DocError> {
 /// Parses such a body with at most `docs_max` documents: further ones are checked, but not kept.
 ///
 /// # Errors
-/// Those of [`parse_bulk_docs`], and [`DocError::TooManyDocs`].
+/// Errors of [`parse_bulk_docs`], and [`DocError::TooManyDocs`].
 pub fn parse_some_bulk_docs(input: &[u8], docs_max: usize) -> Result<BulkDocs, DocError> {
     let mut parser = Parser::new(input)?;
     if parser.peek() != Some(b'{') {

@@ -4,7 +4,7 @@
 //! the Erlang term that the revision id is a hash of. The rules are those of CouchDB's JSON library
 //! (jiffy):
 //!
-//! - Of members with the same name the last wins, and takes the later place.
+//! - Of members with the same name the last one wins, and keeps its later position.
 //! - Integers of any size are kept (up to 255 bytes in binary). `-0` is `0`.
 //! - Other numbers become doubles, and are written with the fewest digits that read back as the same double, in the style of
 //!   ECMAScript except for a `.0` that marks a whole number as a double: `1e3` is `1000.0`, `1e22` is `1e+22`. `-0.0` is written

@@ -1,4 +1,4 @@
-//! The one pass over JSON text: checks it, writes its normal form and its Erlang term.
+//! The single pass over JSON text: checks it, writes its normal form and its Erlang term.
 
 use super::number::number;
 use super::string::{find_special, unescape};
@@ -381,7 +381,7 @@ impl<'a, const TEXT: bool, const TERM: bool> Parser<'a, TEXT, TERM> {
         }
     }
 
-    /// Of members with the same name keeps the last. Returns the number of members dropped.
+    /// Keeps the last of members with the same name. Returns the number of dropped members.
     #[inline]
     fn drop_duplicates(&mut self, start: usize) -> u32 {
         if all_differ(&self.members[start..], &mut self.fingerprints) {

@@ -28,7 +28,7 @@ pub struct BulkTree {
     leaves: BTreeMap<(bool, Rev), u32>,
     /// Length of the bodies of all leaves, in bytes.
     leaf_bytes: u128,
-    /// Of the leaves, and of all nodes ([`weight`]).
+    /// Weight of the leaves, and of all nodes ([`weight`]).
     leaf_weight: u64,
     weight: u64,
     /// The limit that `near_leaves` is counted for; `None` while nothing is counted.

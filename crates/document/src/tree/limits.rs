@@ -84,7 +84,7 @@ impl RevTree {
         let merged = self.merge(path, revision);
         self.stem(limits.revs());
         self.lighten(limits);
-        // What a long history added may be stemmed away again.
+        // The revisions that a long history added may be stemmed away again.
         if before.is_some_and(|before| before == *self) {
             return Grafted::Merged(Merged::Known);
         }

@@ -42,7 +42,7 @@ struct State {
     is_watched: bool,
 }
 
-/// What is known of a worker.
+/// The state of a worker.
 struct Shared {
     /// The process's `statm`, opened while it could be found.
     statm: Option<File>,
@@ -70,7 +70,7 @@ impl Shared {
     }
 }
 
-/// A worker's part of the memory, for as long as its process is there.
+/// A worker's part of the memory, for the lifetime of its process.
 pub(super) struct Share {
     budget: Arc<Budget>,
     pid: u32,

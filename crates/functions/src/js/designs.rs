@@ -151,8 +151,8 @@ impl Prepared {
             let keeps = entered.keep_matches(std::str::from_utf8(&ddoc.json))?;
             entered.scope.start_clock();
             let is_verbatim = entered.prelude(Prelude::Prepare, [&id, &path, &names])?;
-            // The check of what a function leaves behind is of its text, in an unmodified
-            // environment.
+            // The check for state that a function leaves behind examines its text, and assumes an
+            // unmodified environment.
             let is_untouched = entered.is_true(&is_verbatim)? && !loads && !keeps;
             Ok((source, is_untouched))
         })?;

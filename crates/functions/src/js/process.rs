@@ -325,7 +325,7 @@ impl Processes {
                     return Err(error);
                 }
                 Ok(Reply::Unknown) => {
-                    return Err(Error::Process("a worker knows no functions".into()));
+                    return Err(Error::Process("a worker has no functions".into()));
                 }
                 // The worker is killed.
                 Err(error) => match blame(&error, worker.has_lived, worker.is_evicted()) {

@@ -47,8 +47,8 @@ impl Prepared {
         let (sandbox, (function, is_untouched)) = Sandbox::new(limits, console, |entered| {
             let modules = entered.modules(source.lib.as_deref())?;
             let function = entered.compile(&source.source, modules.as_ref())?;
-            // The check of what a function leaves behind is of its text, in an unmodified
-            // environment.
+            // The check for state that a function leaves behind examines its text, and assumes an
+            // unmodified environment.
             let texts = [Some(&source.source), source.lib.as_ref()];
             let texts = texts.into_iter().flatten().map(String::as_str);
             let mut is_untouched = !entered.keep_matches(texts)?;

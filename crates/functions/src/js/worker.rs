@@ -140,8 +140,8 @@ fn serve() -> io::Result<()> {
         return Ok(());
     };
     let (options, expected) = wire::read_options(&mut first)?;
-    // From now on nobody but the superuser reads its memory. The server has opened before what tells how much there is: where
-    // `/proc` hides what may not be read, it could not find it any more.
+    // From now on only the superuser can read its memory. The server has opened the file with its
+    // memory use before: where `/proc` hides unreadable processes, it could not find it any more.
     confine::hide_memory()?;
     let heaps = options.memory_bytes as u64 * 4;
     limit(Resource::As, space_used() + heaps + SPACE)?;

@@ -100,7 +100,7 @@ enum Sample {
     Inside,
     /// A function with a variable of its own around it.
     Enclosed,
-    /// Nothing is left behind by it.
+    /// It leaves nothing behind.
     Plain,
 }
 

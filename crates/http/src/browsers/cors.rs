@@ -1,5 +1,6 @@
-//! Cross-origin requests (`[cors]`, `[chttpd] enable_cors`): what a browser is told before it lets a page of another
-//! origin ask, and read what was answered. The rules are those of CouchDB's `chttpd_cors`.
+//! Cross-origin requests (`[cors]`, `[chttpd] enable_cors`): whether a browser lets a page of
+//! another origin send requests, and read their responses. The rules are those of CouchDB's
+//! `chttpd_cors`.
 
 use config::Settings;
 use hyper::HeaderMap;
@@ -13,7 +14,7 @@ use hyper::header::{
 use crate::reply::Reply;
 use crate::request::Request;
 
-/// Request headers that a page may set when `[cors] headers` says nothing.
+/// Request headers that a page may set by default, without `[cors] headers`.
 const HEADERS: [&str; 19] = [
     "accept",
     "accept-language",
@@ -36,12 +37,13 @@ const HEADERS: [&str; 19] = [
     "x-requested-with",
 ];
 
-/// Methods that a page may use when `[cors] methods` says nothing.
+/// Methods that a page may use by default, without `[cors] methods`.
 const METHODS: [&str; 9] = [
     "CONNECT", "COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "TRACE",
 ];
 
-/// Response headers that a page may read when `[cors] exposed_headers` says nothing, besides those that it always may.
+/// Response headers that a page may read by default, without `[cors] exposed_headers`, besides
+/// those that are always readable.
 const EXPOSED: [&str; 6] = [
     "accept-ranges",
     "etag",
@@ -99,8 +101,8 @@ impl Cors {
         })
     }
 
-    /// Every page on the web may ask with its reader's cookies and passwords. CouchDB allows that too, and PouchDB's
-    /// set-up guides ask for it.
+    /// Every web page may send requests with its visitor's cookies and passwords. CouchDB allows
+    /// that too, and PouchDB's set-up guides require it.
     pub fn trusts_all_with_credentials(&self) -> bool {
         self.credentials && self.origins.iter().any(|o| o == "*")
     }
@@ -129,8 +131,9 @@ impl Cors {
             .then_some(origin)
     }
 
-    /// The answer to a browser that asks whether it may send a request. `None` when this is no such question or the
-    /// answer is no; the request is then treated as any other with the method OPTIONS, which no route has.
+    /// The response to a browser's preflight request. `None` for other requests, and when the
+    /// request would not be allowed: it is then treated as any other with the method OPTIONS, which
+    /// no route has.
     pub fn preflight(&self, req: &Request) -> Option<Reply> {
         if req.method != "OPTIONS" {
             return None;
@@ -153,7 +156,7 @@ impl Cors {
         Some(reply)
     }
 
-    /// Puts into an answer's headers what lets the asking page read it.
+    /// Adds the headers to a response that let the page read it.
     pub fn finish(&self, req: &Request, headers: &mut HeaderMap) {
         // Caches must not give one page what another was allowed.
         headers.append(VARY, HeaderValue::from_static("Origin"));

@@ -1,21 +1,23 @@
-//! Requests that a page of another site has a browser send with its reader's session (CSRF). A page may send POSTs with forms,
-//! plain text or nothing to any server without asking first, and the browser adds the cookie, or the password that its reader
-//! once typed into its dialog; only what comes back is kept from the page. So what changes something with such credentials
-//! is refused when it comes from a page of another origin, unless `[cors]` lets that page do so.
+//! Requests that a page of another site makes the browser send with its visitor's session (CSRF). A
+//! page may send POSTs with forms, plain text or nothing to any server without a preflight request,
+//! and the browser adds the cookie, or the password that the visitor once entered; only the
+//! response is hidden from the page. So changes with such credentials are refused when they come
+//! from a page of another origin, unless `[cors]` allows them.
 //!
-//! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can set, counts first. It is only
-//! sent to HTTPS and local servers; elsewhere `Origin` has to name this server. Programs that are no browsers send neither.
+//! The rules are those of Go's `http.CrossOriginProtection`: `Sec-Fetch-Site`, which no page can
+//! set, counts first. It is only sent to HTTPS and local servers; elsewhere `Origin` has to name
+//! this server. Programs other than browsers send neither.
 
 use hyper::header::{CONTENT_TYPE, ORIGIN};
 
 use crate::errors::ApiError;
 use crate::request::Request;
 
-/// CouchDB's name of the handler that looks at sessions.
+/// CouchDB's name of the handler of sessions.
 const BY_COOKIE: &str = "cookie";
-/// The same of the one that looks at tokens.
+/// CouchDB's name of the handler of tokens.
 const BY_TOKEN: &str = "jwt";
-/// What a form, or a script that does not ask, may send.
+/// Content types that a form, or a script without a preflight request, may send.
 const UNASKED_TYPES: [&str; 3] = [
     "application/x-www-form-urlencoded",
     "multipart/form-data",
@@ -27,11 +29,12 @@ pub fn changes(req: &Request) -> bool {
     !matches!(req.method.as_str(), "GET" | "HEAD" | "OPTIONS")
 }
 
-/// Whether the request is sent with the knowledge of the one whose credentials it has. It is looked at as the client sent it.
+/// Whether the owner of the request's credentials intended it. Examine the request as the client
+/// sent it.
 pub fn may_change(req: &Request) -> bool {
     let cors = req.settings.cors.as_ref();
     match req.authenticated {
-        // Nobody's rights, or a token, which only a program can add.
+        // No user's rights, or a token, which only a program can add.
         None | Some(BY_TOKEN) => true,
         Some(BY_COOKIE) => is_own(req) || cors.is_some_and(|c| c.shares_session(req)),
         // A password in a header comes from a program as well as from a browser's memory: a browser asks first for a program.
@@ -75,8 +78,9 @@ fn is_own(req: &Request) -> bool {
     }
 }
 
-/// Whether the origin is this server as the client named it. A proxy that speaks HTTPS may not say so: a page of `https` is
-/// taken for one of this server's where only the host is known, never the other way round.
+/// Whether the origin is this server as the client named it. A proxy that uses HTTPS may not report
+/// it: where only the host is known, a page of `https` counts as one of this server's, never the
+/// other way round.
 fn is_origin_of(req: &Request, origin: &str) -> bool {
     let own = req.base_url();
     let (Some((scheme, host)), Some((own_scheme, own_host))) =

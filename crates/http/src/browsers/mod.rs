@@ -1,4 +1,4 @@
-//! What may pages in browsers do? Those of other origins, and those that show answers in frames.
+//! Rights of pages in browsers: pages of other origins, and pages that show responses in frames.
 
 pub mod cors;
 pub mod cross_site;

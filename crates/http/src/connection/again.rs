@@ -1,8 +1,10 @@
-//! A future that wakes itself while it is polled is polled again at once, by the same thread.
+//! A future that wakes itself while it is polled is polled again immediately, by the same thread.
 //!
-//! A connection does so with each request that has a body: who reads the body tells who reads the socket, and both are one task. The runtime
-//! would put the task behind others, and wake another thread to take it: the two then hand the connection to and fro. Seen by strace, each durable
-//! write of a lone client cost a write to the runtime's eventfd, two to four calls of futex and as many switches between threads.
+//! This happens to a connection with each request that has a body: the reader of the body wakes the
+//! reader of the socket, and both are one task. The runtime would queue the task behind others, and
+//! wake another thread to run it: the two threads then pass the connection back and forth.
+//! According to strace, each durable write of a single client cost a write to the runtime's
+//! eventfd, two to four calls of futex and as many switches between threads.
 
 use std::future::Future;
 use std::pin::Pin;
@@ -12,13 +14,13 @@ use std::task::{Context, Poll, Wake, Waker};
 
 use futures_util::task::AtomicWaker;
 
-/// Not polled now: who wakes it wakes the task.
+/// Not polled now: a wake-up wakes the task.
 const IDLE: u8 = 0;
 const POLLED: u8 = 1;
 /// Woken since it is polled.
 const WOKEN: u8 = 2;
 
-/// After so many times in a row others have their turn.
+/// After 16 polls in a row other tasks run.
 const AGAIN_MAX: u32 = 16;
 
 struct Alarm {
@@ -41,7 +43,7 @@ impl Wake for Alarm {
     }
 }
 
-/// The future inside, polled as said above.
+/// The wrapped future.
 pub struct Again<F> {
     inner: Pin<Box<F>>,
     alarm: Arc<Alarm>,
@@ -67,7 +69,7 @@ impl<F: Future> Future for Again<F> {
 
     fn poll(mut self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<F::Output> {
         let this = &mut *self;
-        // Before the state says that it is idle: who finds it so wakes this one.
+        // Before the state is set to idle: a caller that sees it idle wakes this task.
         this.alarm.task.register(cx.waker());
         for _ in 0..AGAIN_MAX {
             this.alarm.state.swap(POLLED, AcqRel);

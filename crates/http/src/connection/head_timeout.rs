@@ -1,9 +1,11 @@
-//! A connection whose requests' heads come in time. From the first byte of a head to its end there is a limit, however the bytes
-//! trickle in; so is there for a connection that was opened and says nothing. hyper looks at the clock only from the end of one
-//! request to the end of the next one's head, which has to be long, since connections of pools rest for minutes in between; and
-//! HTTP/2 only asks for a sign of life now and then.
+//! A connection whose requests' heads come in time. From the first byte of a head to its end there
+//! is a limit, however the bytes trickle in; so is there for a connection that was opened and sends
+//! nothing. hyper checks the clock only from the end of one request to the end of the next one's
+//! head; that limit must be long, since connections of pools are idle for minutes in between.
+//! HTTP/2 only pings periodically.
 //!
-//! A long head takes a place among all of them: a connection keeps its read buffer as long as it is open.
+//! A long head takes a place among all of them: a connection keeps its read buffer until it is
+//! closed.
 
 use std::io;
 use std::pin::Pin;
@@ -17,10 +19,11 @@ use tokio::time::{Instant, Sleep, sleep_until};
 
 use crate::connection::lenient::Lenient;
 
-/// What HTTP/2 begins with.
+/// The preface of HTTP/2.
 const PREFACE: &[u8] = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n";
 
-/// The most that a head may have, and so much of a body is read at once, in bytes: a connection keeps as much while it rests.
+/// The largest head, and the most of a body that one read returns, in bytes: an idle connection
+/// keeps a buffer of this size.
 pub const HEAD_BYTES_MAX: usize = 64 << 10;
 /// A longer head takes a place, and its connection is closed after the answer, in bytes.
 pub const LONG_HEAD_BYTES: usize = 16 << 10;
@@ -29,10 +32,10 @@ pub struct HeadTimeout<S> {
     stream: Lenient<S>,
     spoken: Spoken,
     head_time_max: Duration,
-    /// Which head is under way: the clock begins anew with each.
+    /// The number of the current head: the clock restarts with each.
     begun: Option<u64>,
     deadline: Option<Instant>,
-    /// Made when somebody has to wait for the deadline, which few do.
+    /// Created when a deadline must be awaited, which is rare.
     sleep: Option<Pin<Box<Sleep>>>,
     /// Bytes of the head under way.
     head_bytes: usize,
@@ -41,16 +44,16 @@ pub struct HeadTimeout<S> {
     place: Option<OwnedSemaphorePermit>,
 }
 
-/// What the first bytes tell.
+/// The protocol, as far as the first bytes show it.
 enum Spoken {
-    /// So many bytes of HTTP/2's preface came, and nothing else.
+    /// A prefix of HTTP/2's preface of this length came, and nothing else.
     Unknown(usize),
     Http1,
     Http2(Frames),
 }
 
 impl<S> HeadTimeout<S> {
-    /// A connection may say nothing at all for `silence_max`.
+    /// A connection may be silent for `silence_max`.
     pub fn new(
         stream: Lenient<S>,
         (head_time_max, silence_max): (Duration, Duration),
@@ -72,7 +75,7 @@ impl<S> HeadTimeout<S> {
     /// Takes a place for a head that has become long.
     ///
     /// # Errors
-    /// There is none.
+    /// Never.
     fn take_place(&mut self) -> io::Result<()> {
         if self.head_bytes > LONG_HEAD_BYTES && self.place.is_none() {
             let place = self.long_heads.clone().try_acquire_owned();
@@ -144,7 +147,7 @@ impl<S: AsyncRead + Unpin> AsyncRead for HeadTimeout<S> {
                 me.look_at(&buf.filled()[start..]);
                 Poll::Ready(me.take_place())
             }
-            // What is there already counts, however late it is looked at.
+            // Bytes that have arrived count, however late they are read.
             Poll::Pending => {
                 ready!(me.poll_deadline(cx));
                 Poll::Ready(Err(io::ErrorKind::TimedOut.into()))
@@ -162,8 +165,9 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for HeadTimeout<S> {
     }
 }
 
-/// The frames of HTTP/2, as far as needed to tell where a head ends: it is in a HEADERS frame and the CONTINUATION frames after
-/// it. Frames without content of a body count as heads do: there is no reason to send half of one.
+/// The frames of HTTP/2, parsed as far as needed to find the end of a head: it is in a HEADERS
+/// frame and the CONTINUATION frames after it. Frames without content of a body are treated as
+/// heads: there is no reason to send half of one.
 #[derive(Default)]
 struct Frames {
     /// The beginning of a frame: length, type, flags, stream.
@@ -173,7 +177,7 @@ struct Frames {
     is_data: bool,
     /// A head began whose end was not announced yet.
     in_head: bool,
-    /// How many heads, or frames that are none, were begun.
+    /// Number of heads, or other frames, that were started.
     count: u64,
 }
 

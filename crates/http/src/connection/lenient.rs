@@ -2,9 +2,10 @@
 //! hyper answers an empty 400 to `"`, `<` and `>` in a query, to a backquote, `<` and `>` in a path, and to bytes that
 //! are not UTF-8. Here such bytes are percent-encoded before hyper reads them; every other byte passes untouched.
 //!
-//! To know what is a request line, the framing of HTTP/1 is followed exactly as hyper follows it. Where hyper refuses a
-//! request, or HTTP/2 begins, what follows passes untouched for ever. (Nothing else begins on a connection: no request is
-//! answered with an upgrade, and hyper goes on with HTTP/1 then.) [`crate::connection::head_timeout`] asks where heads begin and end.
+//! To find request lines, the framing of HTTP/1 is parsed exactly as hyper parses it.
+//! Where hyper refuses a request, or HTTP/2 begins, what follows passes untouched for ever.
+//! (Nothing else begins on a connection: no request is answered with an upgrade, and hyper
+//! continues with HTTP/1 then.) [`crate::connection::head_timeout`] uses this parser to find heads.
 
 use std::io;
 use std::pin::Pin;
@@ -13,13 +14,14 @@ use std::task::{Context, Poll, ready};
 use memchr::{memchr, memchr2};
 use tokio::io::{AsyncRead, AsyncWrite, ReadBuf};
 
-/// No longer request line or header is looked at. hyper's own limit on a whole head is lower.
+/// Longest request line or header that is parsed. hyper's own limit on a whole head is lower.
 const LINE_BYTES_MAX: usize = 1 << 20;
 
 pub struct Lenient<S> {
     stream: S,
     framing: Framing,
-    /// What was read but did not fit into the reader's buffer, because encoding made it longer.
+    /// Bytes that were read but did not fit into the reader's buffer, because encoding made them
+    /// longer.
     overflow: Vec<u8>,
     overflow_read: usize,
 }
@@ -83,7 +85,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Lenient<S> {
     }
 }
 
-/// What a byte of a request target is.
+/// The class of a byte of a request target.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Class {
     Plain,
@@ -92,8 +94,8 @@ enum Class {
     End,
 }
 
-/// Bytes are classed alike in paths and queries: encoding one that need not be changes nothing. So are all bytes beyond
-/// ASCII: whether they are UTF-8 would be known only when some have passed.
+/// Bytes are classed alike in paths and queries: unnecessary encoding has no effect. So are all
+/// bytes beyond ASCII: whether they are UTF-8 would be known only when some have passed.
 const CLASSES: [Class; 256] = {
     let mut classes = [Class::Plain; 256];
     let mut b = 0;
@@ -137,7 +139,7 @@ enum State {
     Trailer,
     TrailerLf,
     TrailersLf,
-    /// Input that is not looked at any more.
+    /// Input that is not parsed any more.
     Through,
 }
 
@@ -172,8 +174,8 @@ impl Framing {
         }
     }
 
-    /// Follows `bytes` up to the first that is to be encoded, and returns how many come before it: all if there is none.
-    /// A byte to be encoded is taken as read.
+    /// Parses `bytes` up to the first that is to be encoded, and returns the number of bytes before
+    /// it, or all of them. A byte to be encoded counts as parsed.
     fn scan(&mut self, bytes: &[u8]) -> usize {
         let mut at = 0;
         while let Some(&b) = bytes.get(at) {
@@ -297,7 +299,7 @@ impl Framing {
         }
     }
 
-    /// Reads a header, or as much of it as is there.
+    /// Reads a header, or its available part.
     fn header(&mut self, rest: &[u8]) -> usize {
         let end = memchr(b'\n', rest);
         let part = &rest[..end.unwrap_or(rest.len())];
@@ -368,7 +370,7 @@ impl Framing {
         }
     }
 
-    /// `bytes`, whose first is to be encoded as the last scan found, with all encoding done.
+    /// Encodes `bytes`, whose first byte has to be encoded.
     fn encode(&mut self, mut bytes: &[u8]) -> Vec<u8> {
         const DIGITS: &[u8; 16] = b"0123456789ABCDEF";
         let mut out = Vec::with_capacity(bytes.len() + 64);

@@ -1,6 +1,7 @@
-//! A connection that is closed in two steps: first the answer's end is sent, then what the client still sends is read
-//! and thrown away for a while. Closing with unread input makes TCP reset the connection, and the client lose an answer
-//! such as "your header is too large" that was on its way.
+//! A connection that is closed in two steps: first the end of the response is sent, then further
+//! input of the client is read and discarded for a while. Closing with unread input makes TCP reset
+//! the connection, and the client lose an answer such as "your header is too large" that was on its
+//! way.
 
 use std::io;
 use std::pin::Pin;

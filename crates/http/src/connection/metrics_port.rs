@@ -1,4 +1,4 @@
-//! A port of its own for Prometheus, which asks without a login: it tells numbers, and nothing else.
+//! A separate port for Prometheus, without a login: it serves metrics, and nothing else.
 
 use std::collections::VecDeque;
 use std::sync::Arc;
@@ -24,16 +24,16 @@ use crate::metrics::catalogue;
 /// The path that is answered.
 const PATH: &str = "/_node/_local/_prometheus";
 
-/// A connection that asks for nothing for so long is closed: places are few.
+/// A connection without a request for 30 s is closed: places are few.
 const SILENCE_MAX: Duration = Duration::from_secs(30);
 /// Connections that are served at a time; for another one the oldest is closed. One more may be accepted meanwhile.
 const CONNECTIONS_MAX: usize = 15;
-/// A connection is closed after this time, when what is under way has been answered,
+/// A connection is closed after this time, when running requests have been answered,
 const CONNECTION_TIME_MAX: Duration = Duration::from_secs(120);
-/// which may take this long.
+/// which may take 1 s.
 const LAST_ANSWER_TIME_MAX: Duration = Duration::from_secs(1);
 
-/// Answers whoever asks for the numbers, until it is dropped.
+/// Answers requests for metrics, until it is dropped.
 pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
     let places = Arc::new(Semaphore::new(CONNECTIONS_MAX));
     // Dropping one has a connection end. At most one more than there are connections.
@@ -64,7 +64,7 @@ pub async fn serve_metrics(listener: TcpListener, app: Arc<App>) {
                     let is_to_head = req.method() == Method::HEAD;
                     let answered = tokio::task::spawn_blocking(move || answer(&app, &req)).await;
                     bodiless.note(is_to_head);
-                    answered.map_err(|_| "the numbers could not be told")
+                    answered.map_err(|_| "the metrics could not be collected")
                 }
             });
             let stream = Spelling::new(stream, bodiless.clone());

@@ -28,17 +28,18 @@ use crate::connection::seat::{Busy, Seat};
 use crate::metrics::ending::without_slow_lines;
 use crate::reply::{Body, StreamError};
 
-/// A connection or a request that waits for a place looks for one again after this time.
+/// Interval at which a waiting connection or request tries again to get a place.
 const LOOK_AGAIN_AFTER: Duration = Duration::from_millis(20);
-/// Connections are chosen for newcomers of one kind this often: all are examined each time.
+/// Least time between two choices of connections to close, for newcomers of one kind: each examines
+/// all connections.
 const CHOOSE_EVERY_US: u64 = 20_000;
-/// Connections that were told to close and are still here are not waited for after this time.
+/// Longest wait for connections that have to close but are still open.
 const LEAVING_US_MAX: u64 = 500_000;
 /// While places became free within this time, requests wait for one.
 const PROGRESS_US: u64 = 100_000;
-/// A request waits for a place this long,
+/// Longest wait of a request for a place,
 const ADMISSION_TIME_MAX: Duration = Duration::from_secs(5);
-/// and a server admin's request this long until it is answered in the reserved one.
+/// and of a server admin's request, until it is answered in the reserved place.
 const ADMINS_TIME_MAX: Duration = Duration::from_millis(200);
 /// One of this many places is reserved,
 const RESERVED_PART: usize = 16;
@@ -48,7 +49,7 @@ const RESERVED_MAX: usize = 8;
 const REQUEST_US_MAX: u64 = 1_000_000;
 /// and a silent connection after this time, unless its address has half of the reserved places.
 const SILENCE_US_MAX: u64 = 20_000;
-/// A full server is logged this often.
+/// Least time between two log lines about a full server.
 const WARN_EVERY: Duration = Duration::from_secs(60);
 
 /// The places.
@@ -68,7 +69,7 @@ struct Taken {
     next: u64,
     /// Requests in reserved places that wait for another.
     waiting: Vec<Waiting>,
-    /// Those that were told to go, and are still here.
+    /// Connections that have to close, and are still open.
     leaving: usize,
     told_at_us: u64,
     /// When a place became free last.
@@ -92,7 +93,7 @@ struct Waiting {
     class: Class,
 }
 
-/// What a request in a reserved place gets.
+/// The result of a request in a reserved place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Admission {
     Admitted,
@@ -101,7 +102,7 @@ enum Admission {
 }
 
 impl Default for Places {
-    /// As many as anybody wants.
+    /// Places without a limit.
     fn default() -> Places {
         Places {
             max: AtomicUsize::new(usize::MAX),
@@ -129,7 +130,7 @@ impl Places {
         self.max.store(max.max(1), Relaxed);
     }
 
-    /// How many are reserved; of few places none, which have one more.
+    /// Number of reserved places; 0 if there are few places, which then have one more.
     fn reserved(&self) -> usize {
         (self.max() / RESERVED_PART).clamp(1, RESERVED_MAX)
     }
@@ -141,7 +142,7 @@ impl Places {
         if is_few { max } else { max - self.reserved() }
     }
 
-    /// The group of an address. One who has a network of IPv6 has all its addresses.
+    /// The group of an address. Addresses of one IPv6 network belong together.
     pub(crate) fn group_of(&self, address: IpAddr) -> u64 {
         match address.to_canonical() {
             IpAddr::V4(v4) => self.hasher.hash_one((0u8, v4)),
@@ -194,7 +195,7 @@ impl Places {
         })
     }
 
-    /// Has one of the connections in reserved places close, if one has had its time.
+    /// Closes one of the connections in reserved places, if one has had its time.
     fn evict(&self, taken: &Taken, group: u64) {
         let now = self.now_us();
         let occupants =
@@ -218,7 +219,8 @@ impl Places {
         }
     }
 
-    /// Finds a place that is not reserved for a request. False when there is none: the request is to be refused.
+    /// Finds a place that is not reserved for a request. Returns false if all are taken: the
+    /// request must be refused.
     pub(crate) async fn admit(&self, place: &Ticket, class: Class) -> bool {
         let seat = &place.seat;
         let newcomer = Newcomer {
@@ -251,8 +253,9 @@ impl Places {
         }
     }
 
-    /// Lets a server admin's request keep its reserved place. At most half of the reserved places are kept: requests in the
-    /// others give way to new connections, or long requests of admins would take all of them.
+    /// A server admin's request keeps its reserved place. At most half of the reserved places are
+    /// kept: requests in the others give way to new connections, or long requests of admins would
+    /// take all of them.
     fn exempt(&self, seat: &Seat) {
         let taken = self.taken.lock();
         let exempt = taken.reserved.values().filter(|seat| seat.is_exempt());
@@ -317,7 +320,7 @@ impl Places {
         }
     }
 
-    /// Gives places that are free to those that wait: server admins first, then users.
+    /// Assigns free places to waiting connections: server admins first, then users.
     fn grant(&self, taken: &mut Taken) {
         while taken.seats.len() < self.shared() {
             let waiting = taken.waiting.iter().enumerate();
@@ -333,7 +336,7 @@ impl Places {
         }
     }
 
-    /// Has idle connections close after one could not be accepted, because there are no descriptors.
+    /// Closes idle connections after one could not be accepted, because there are no descriptors.
     pub(crate) fn make_room(&self) {
         let taken = self.taken.lock();
         if taken.leaving == 0 && taken.waiting.is_empty() {
@@ -345,7 +348,7 @@ impl Places {
         }
     }
 
-    /// Has connections close for a newcomer, if there are any that go for it.
+    /// Closes connections for a newcomer, if any of them have to make room for it.
     fn make_room_for(&self, mut taken: MutexGuard<'_, Taken>, newcomer: Newcomer) {
         let now = self.now_us();
         let occupants: Vec<Occupant> = (taken.seats.iter())
@@ -396,7 +399,7 @@ impl Drop for Waits<'_> {
     }
 }
 
-/// What the requests of a connection know of its place.
+/// A connection's place, as its requests see it.
 #[derive(Clone)]
 pub(crate) struct Ticket {
     number: u64,
@@ -426,7 +429,7 @@ impl Place {
         }
     }
 
-    /// Whether it has been told to go, and can. A request may have come since.
+    /// Whether it has to close, and can. A request may have come since.
     fn leaves(&self) -> bool {
         match self.seat.leaves() {
             None => false,
@@ -481,12 +484,12 @@ impl<F: Future<Output = ()>> Future for Served<F> {
         let Some(connection) = &mut this.connection else {
             return Poll::Ready(());
         };
-        // What has come is taken before it is examined whether the connection is idle.
+        // Read arrived bytes before checking whether the connection is idle.
         if connection.as_mut().poll(cx).is_ready() {
             return Poll::Ready(());
         }
         if this.place.leaves() {
-            // It is counted; its requests are not slow by themselves.
+            // The connection is counted; its requests are not reported as slow because of it.
             without_slow_lines(|| this.connection = None);
             return Poll::Ready(());
         }
@@ -587,7 +590,7 @@ mod tests {
         let request = stranger.seat.begin();
         assert!(!places.admit(&stranger, Class::Stranger).await);
         drop(request);
-        // What was refused gives way to the next.
+        // A refused connection gives way to the next.
         let place = places.take(THERE).await;
         served.await.expect("it ended");
         let user = place.ticket();

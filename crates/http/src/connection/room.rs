@@ -1,7 +1,9 @@
-//! Who makes room when all places of connections are taken. A pure function of what the connections do.
+//! Decides which connections make room when all places are taken. A pure function of the
+//! connections' activities.
 //!
-//! Connections belong to groups: those with a login to their user, all others to their address. A group's share of the places is
-//! the same for all groups that have any. What is beyond a share goes first.
+//! Connections belong to groups: those with a login to their user, all others to their address. A
+//! group's share of the places is the same for all groups that have any. Connections beyond a share
+//! are closed first.
 
 use std::cmp::Reverse;
 
@@ -9,14 +11,14 @@ use rustc_hash::FxHashMap;
 
 /// At most one of this many connections is closed at a time, so that not all are examined for each that comes.
 const CLOSED_PART: usize = 16;
-/// A connection may be silent, or rest between two requests, this long before it makes room.
+/// A connection may be silent, or idle between two requests, for 1 s before it may be closed.
 pub const GRACE_US: u64 = 1_000_000;
 /// A stranger's request makes room for other strangers after this time: it mostly waits for its client.
 const REQUEST_GRACE_US: u64 = 10_000_000;
-/// Strangers may have one of this many places at the expense of users.
+/// Anonymous clients may have one of this many places at the expense of users.
 const STRANGERS_PART: usize = 16;
 
-/// What a connection does.
+/// The activity of a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Activity {
     /// It has not sent a request yet.
@@ -41,7 +43,7 @@ pub struct Occupant {
     pub age_us: u64,
 }
 
-/// Whose request needs a place.
+/// The client whose request needs a place.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Class {
     Stranger,
@@ -61,15 +63,15 @@ pub struct Newcomer {
 enum Order {
     /// A stranger of an address that has more than its share.
     BeyondShare,
-    /// Silent for a while.
+    /// Silent since it was opened.
     Silent,
-    /// A stranger that rests for a while.
+    /// An idle connection of an anonymous client.
     Stranger,
     /// A stranger that is silent, or rests, for a moment.
     Recent,
     /// A stranger's request.
     StrangersRequest,
-    /// A user's connection that rests for a while.
+    /// An idle connection of a user.
     Known,
     /// A request of a user who has more than a share.
     UsersRequest,
@@ -112,7 +114,7 @@ impl Shares {
         newcomer.class != Class::Admin && self.size(newcomer.group) >= self.share(newcomer)
     }
 
-    /// When a connection goes for the newcomer; `None` if it does not.
+    /// The order in which a connection is closed for the newcomer; `None` if it is not.
     fn order(&self, newcomer: Newcomer, of: &Occupant) -> Option<Order> {
         let (size, is_own) = (self.size(of.group), of.group == newcomer.group);
         let own = match newcomer.class {
@@ -153,8 +155,8 @@ impl Shares {
         }
     }
 
-    /// The connections that go for a newcomer, and whether each is closed whatever it does. As many requests end as `waiting`
-    /// newcomers need, and of connections that rest some more.
+    /// The connections to close for a newcomer, and whether each is closed even during a request.
+    /// As many requests end as `waiting` newcomers need, and some more idle connections.
     pub fn choose(
         &self,
         newcomer: Newcomer,
@@ -201,7 +203,7 @@ mod tests {
     const PROXY: u64 = 100;
     const ELSEWHERE: u64 = 101;
 
-    /// So many connections that have done this for some seconds.
+    /// Connections that have had this activity for some seconds.
     fn some(count: usize, group: u64, activity: Activity, age_s: u64) -> Vec<Occupant> {
         let occupant = Occupant {
             number: 0,
@@ -222,7 +224,7 @@ mod tests {
         all
     }
 
-    /// Groups of those that go, and whether they are closed whatever they do.
+    /// Groups of the connections to close, and whether they are closed even during a request.
     fn goes(class: Class, group: u64, all: &[Occupant]) -> Vec<(u64, bool)> {
         let newcomer = Newcomer { class, group };
         let chosen = Shares::new(all, all.len()).choose(newcomer, all, 1);

@@ -1,4 +1,4 @@
-//! What is known of a connection that has a place: what it does, and for whom.
+//! The state of a connection that has a place: its activity, and its client.
 //!
 //! A request costs a few stores to memory that only its connection writes.
 
@@ -14,9 +14,9 @@ use crate::connection::room::{Activity, Occupant};
 
 /// It may stay.
 const STAYS: u8 = 0;
-/// It is to close unless a request is under way.
+/// It has to close unless a request is running.
 const LEAVES_AT_REST: u8 = 1;
-/// It is to close.
+/// It has to close.
 const LEAVES: u8 = 2;
 
 /// A connection that has a place.
@@ -30,7 +30,7 @@ pub(crate) struct Seat {
     /// Since when it is idle, or else has requests under way.
     since_us: AtomicU64,
     began: Tick,
-    /// One of the reserved places is its: it has to find another for most requests.
+    /// Whether it has one of the reserved places: it must find another place for most requests.
     is_reserved: AtomicBool,
     /// A request under way that may keep the reserved place.
     is_exempt: AtomicBool,
@@ -39,7 +39,7 @@ pub(crate) struct Seat {
     leaving: AtomicU8,
     /// Its task.
     pub(super) task: AtomicWaker,
-    /// It has got a place, or is to close.
+    /// Signals that it got a place, or has to close.
     pub(super) changed: Notify,
 }
 
@@ -94,7 +94,7 @@ impl Seat {
         self.is_reserved.load(Relaxed)
     }
 
-    /// Gives it a place that is not reserved.
+    /// Assigns a place to it that is not reserved.
     pub(super) fn admit(&self) {
         self.is_reserved.store(false, Relaxed);
         self.changed.notify_one();
@@ -119,7 +119,7 @@ impl Seat {
         self.is_login.load(Relaxed)
     }
 
-    /// What it does at a time.
+    /// Its activity at a time.
     pub(super) fn occupant(&self, number: u64, now_us: u64) -> Occupant {
         let activity = match self.under_way.load(Acquire) {
             0 if self.has_asked.load(Relaxed) => Activity::Resting,
@@ -136,7 +136,7 @@ impl Seat {
         }
     }
 
-    /// Has it close; unless `is_forced` only when no request has come meanwhile.
+    /// Closes it; unless `is_forced` only when no request has come meanwhile.
     pub(super) fn ask_to_leave(&self, is_forced: bool) {
         let leaving = if is_forced { LEAVES } else { LEAVES_AT_REST };
         self.leaving.store(leaving, Release);
@@ -144,12 +144,12 @@ impl Seat {
         self.task.wake();
     }
 
-    /// Whether it has been told to close.
+    /// Whether it has to close.
     pub(super) fn is_leaving(&self) -> bool {
         self.leaving.load(Acquire) != STAYS
     }
 
-    /// Whether it closes now; `None` when it has not been told to.
+    /// Whether it closes now; `None` when it does not have to.
     pub(super) fn leaves(&self) -> Option<bool> {
         match self.leaving.load(Acquire) {
             STAYS => None,
@@ -158,7 +158,7 @@ impl Seat {
         }
     }
 
-    /// Lets it stay; returns whether it had been told to close.
+    /// Lets it stay; returns whether it had to close.
     pub(super) fn stay(&self) -> bool {
         self.leaving.swap(STAYS, AcqRel) != STAYS
     }

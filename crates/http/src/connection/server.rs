@@ -54,13 +54,14 @@ const STOP_TIME_MAX: Duration = Duration::from_secs(10);
 pub(super) const AFTER_FAILED_ACCEPT: Duration = Duration::from_millis(50);
 /// Clients of HTTP/2 that answer no ping are gone.
 const PING_EVERY: Duration = Duration::from_secs(60);
-/// A connection that is silent for so long is asked for a sign of life by TCP,
+/// TCP probes a connection that was silent for 120 s,
 const KEEPALIVE_AFTER: Duration = Duration::from_secs(120);
-/// again and again, until it is given up; a client without power or network says no goodbye.
+/// and again every 30 s, until it is given up: a client without power or network does not close its
+/// connection.
 const KEEPALIVE_EVERY: Duration = Duration::from_secs(30);
 
 const SERVER_NAME: &str = concat!("CouchDB/3.5.2 (Settee/", env!("CARGO_PKG_VERSION"), ")");
-/// Makes browsers ask for a name and a password.
+/// Makes browsers prompt for a name and a password.
 const CHALLENGE: &str = "Basic realm=\"server\"";
 const REQUEST_ID: HeaderName = HeaderName::from_static("x-couch-request-id");
 const BODY_TIME: HeaderName = HeaderName::from_static("x-couchdb-body-time");
@@ -69,11 +70,11 @@ const TRACE_RESPONSE: HeaderName = HeaderName::from_static("traceresponse");
 
 /// Where connections come in.
 pub struct Listeners {
-    /// Connections that say what they want at once.
+    /// Connections without TLS.
     pub http: TcpListener,
-    /// Connections that are secured first, and with what.
+    /// Connections with TLS, and its configuration.
     pub https: Option<(TcpListener, Arc<Tls>)>,
-    /// Where Prometheus asks for numbers without a login.
+    /// The port on which Prometheus reads metrics without a login.
     pub metrics: Option<TcpListener>,
     /// Connections of `http` and `https` that are open at a time: others make room, or wait.
     pub connections_max: Option<usize>,
@@ -114,7 +115,7 @@ impl Listeners {
         all.filter_map(socket).collect()
     }
 
-    /// The next connection, and what it is to be secured with.
+    /// The next connection, and its TLS configuration.
     async fn accept(&self) -> std::io::Result<(TcpStream, SocketAddr, Option<&Arc<Tls>>)> {
         let Some((https, tls)) = &self.https else {
             return self.http.accept().await.map(|(s, peer)| (s, peer, None));
@@ -126,7 +127,7 @@ impl Listeners {
     }
 }
 
-/// Serves until `stop` resolves, then finishes what is under way.
+/// Serves until `stop` resolves, then finishes running requests.
 pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Future<Output = ()>) {
     let mut listeners = listeners.into();
     let metrics = listeners.metrics.take();
@@ -184,7 +185,7 @@ pub async fn serve(listeners: impl Into<Listeners>, app: Arc<App>, stop: impl Fu
     }
 }
 
-/// Has a connection served by a task of its own.
+/// Serves a connection in a separate task.
 fn accept(
     stream: TcpStream,
     peer: SocketAddr,
@@ -224,7 +225,7 @@ fn accept(
     }));
 }
 
-/// What a connection speaks. Over TLS it was agreed on; elsewhere the first bytes tell.
+/// The protocol of a connection. With TLS it was negotiated; otherwise the first bytes show it.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Spoken {
     Unknown,
@@ -296,7 +297,7 @@ where
     }
 }
 
-/// What a client may send of one body before it is read, in HTTP/2.
+/// Bytes of one body that a client may send before they are read, in HTTP/2.
 const STREAM_WINDOW_BYTES: u32 = 256 << 10;
 /// Longest request id that is taken from a client, in bytes.
 const REQUEST_ID_BYTES_MAX: usize = 36;
@@ -320,7 +321,8 @@ fn request_id(n: u64) -> HeaderValue {
     HeaderValue::from_bytes(&digits).unwrap_or(HeaderValue::from_static("0"))
 }
 
-/// A request that is being answered. Its client may go meanwhile: what is left of it is dropped then, and this tells of it.
+/// A request that is being answered. If its client goes away, the rest is dropped, and this reports
+/// it.
 struct UnderWay<'a> {
     app: &'a App,
     req: Request,
@@ -330,7 +332,7 @@ struct UnderWay<'a> {
 }
 
 impl UnderWay<'_> {
-    /// What is told of it when its answer has ended.
+    /// The log record of it when its answer has ended.
     fn told(&self, status: u16, timing: Timing, head_us: u64) -> Told<'_> {
         let req = &self.req;
         Told {
@@ -423,7 +425,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     // After a long head the connection would keep its long buffer.
     let is_over = req.place.as_ref().is_some_and(is_reserved) || is_long_head || !req.drain().await;
     if is_over && version < hyper::Version::HTTP_2 {
-        // What is left stands in the way of another request: the client is told before it sends one.
+        // The unread rest would block another request: the client is notified before it sends one.
         reply
             .headers
             .push((CONNECTION, HeaderValue::from_static("close")));
@@ -431,8 +433,8 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
     finish(&mut under_way, reply)
 }
 
-/// A long answer; one that is whole is counted until the client has it. A read of a database waits while there is no memory
-/// for it; what operators ask is always answered.
+/// A long response, counted until the client has it. A read of a database waits while there is no
+/// memory for it; requests of operators are always answered.
 async fn counted(req: &mut Request, reply: Reply) -> Reply {
     let class = req.row.class(&req.method, req.query.get("feed"));
     if req.is_of_database
@@ -488,7 +490,7 @@ fn effective_method(parts: &hyper::http::request::Parts) -> (String, Option<ApiE
 }
 
 async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
-    // Who asks whether the server is up knows its address only.
+    // Clients of health checks know only the server's address.
     if !req.is_for_us() && !is_only(req, "/_up") {
         return Err(host::misdirected());
     }
@@ -507,7 +509,8 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     if !is_well_encoded(&req.path) || !is_well_encoded(query) {
         return Err(ApiError::bad_request("invalid_url_encoding"));
     }
-    // CouchDB passes a parameter over whose name was garbled on the way, and answers what was not asked for.
+    // CouchDB ignores a parameter whose name was damaged on the way, and returns other results than
+    // requested.
     if !is_utf8_decoded(query) {
         return Err(ApiError::bad_request("The query is not valid UTF-8"));
     }
@@ -538,7 +541,7 @@ async fn route(app: &App, req: &mut Request) -> Result<Reply, ApiError> {
     }
 }
 
-/// The body of a login that came in a reserved place is tried to be read this often.
+/// Most attempts to read the body of a login that came in a reserved place.
 const LOGIN_BODY_READS: usize = 4;
 
 /// Notes whose connection it is, and finds a place for a request that came in one of the reserved places.
@@ -554,7 +557,7 @@ async fn take_place(app: &App, req: &mut Request) -> Result<(), ApiError> {
         // Behind a proxy that is trusted it is the client's.
         place.seat.note_address(app.places.group_of(address));
     }
-    // Whoever asks whether the server is up needs no other place.
+    // A health check needs no other place.
     if !place.seat.is_reserved() || is_only(req, "/_up") {
         return Ok(());
     }
@@ -625,8 +628,8 @@ fn is_only(req: &Request, path: &str) -> bool {
     req.row.path == path && req.segments.len() == 1
 }
 
-/// Returns an error as this client wants it: browsers are sent to the login page, unless they need
-/// a login for that page too.
+/// Returns an error in the form for this client: browsers are sent to the login page, unless they
+/// need a login for that page too.
 fn refuse(req: &Request, e: ApiError) -> Reply {
     let unauthorized = e.status == 401;
     let reason = e.reason.clone();
@@ -660,10 +663,12 @@ fn refuse(req: &Request, e: ApiError) -> Reply {
     reply
 }
 
-/// A shorter answer is told of when its head is made: what is left of it then is in the socket's buffer, mostly.
+/// Shorter responses are logged when their head is made: the rest is then mostly in the socket's
+/// buffer.
 const WATCHED_FROM_BYTES: usize = 64 << 10;
 
-/// The response with the headers that every answer carries. The request is told of when the response's body has ended.
+/// The response with the headers that every response has. The request is logged when the response's
+/// body has ended.
 fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     let (app, req) = (under_way.app, &under_way.req);
     let timing = Timing {
@@ -693,7 +698,7 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     {
         keep_only(&req.settings.chttpd.prefer_minimal, headers);
     }
-    // The length of a 304 is about its own body, of which there is none, as in CouchDB.
+    // The length of a 304 is that of its own body, which is empty, as in CouchDB.
     let body = match status {
         304 => Body::nothing(),
         _ => reply.body,
@@ -704,7 +709,7 @@ fn finish(under_way: &mut UnderWay<'_>, reply: Reply) -> hyper::Response<Body> {
     }
     let told = under_way.told(status, timing, us);
     *response.body_mut() = match body {
-        // Whose body nobody asks for.
+        // A body that is never read.
         body if has_no_body => {
             told.tell(&app.stats, End::Whole, 0, us);
             body
@@ -790,7 +795,8 @@ fn keep_only(kept: &[String], headers: &mut HeaderMap) {
     }
 }
 
-/// Phases that happened, in milliseconds. `write` is making the answer: what is left of the total after the other phases.
+/// Phases that happened, in milliseconds. `write` is the rest of the total, for making the
+/// response.
 fn server_timing(t: &crate::reply::Timing, total_us: u64) -> HeaderValue {
     use std::io::Write;
     let mut text = [0u8; 320];

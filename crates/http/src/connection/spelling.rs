@@ -1,11 +1,12 @@
-//! Names of headers as CouchDB spells them. hyper writes them in lower case, which is legal; clients and scripts of proxies exist
-//! that look for `ETag`. Sizes of chunks are written in lower case too, as CouchDB does: scripts exist that split an answer at
-//! them.
+//! Names of headers as CouchDB spells them. hyper writes them in lower case, which is legal, but
+//! some clients and scripts of proxies search for `ETag`. Sizes of chunks are written in lower case
+//! too, as CouchDB does: some scripts split a response at them.
 //!
-//! hyper's own ways cost each answer more: it can write names in title case, letter by letter, which is wrong for `ETag`, or by
-//! a map for each answer. So the heads are respelled on their way to the socket, in one pass over a copy of each. What is written
-//! has the length that it had, and nothing else of the stream is touched: where bodies begin and end is followed as a client would.
-//! What is not HTTP/1 goes through as it is.
+//! hyper's own ways cost each answer more: it can write names in title case, letter by letter,
+//! which is wrong for `ETag`, or by a map for each answer. So the heads are respelled on their way
+//! to the socket, in one pass over a copy of each. The output has the length of the input, and the
+//! rest of the stream is unchanged: bodies are delimited as a client would do it. Other protocols
+//! than HTTP/1 pass unchanged.
 
 use std::collections::VecDeque;
 use std::io::{self, IoSlice};
@@ -29,14 +30,15 @@ const EXCEPTIONS: [&[u8]; 7] = [
     b"X-Couch-Update-NewRev",
 ];
 
-/// Parts that are written in one call: a head, and as many as hyper gives at once.
+/// Parts that are written in one call: a head, and as many parts as hyper passes in one call.
 const PARTS_MAX: usize = 65;
-/// Digits of a chunk's size: more are not written by hyper, and left as they are.
+/// Most digits of a chunk's size; hyper does not write more, and longer ones are not changed.
 const SIZE_DIGITS_MAX: usize = 16;
 /// Digits of the sizes of chunks that are written in one call.
 const DIGITS_MAX: usize = 8 * SIZE_DIGITS_MAX;
 
-/// The answers of a connection that have no body, whatever their heads say: those to HEAD. Their places among all answers.
+/// The positions of a connection's responses that have no body, whatever their heads declare: those
+/// to HEAD.
 #[derive(Default)]
 pub struct Bodiless {
     answers: AtomicU64,
@@ -71,12 +73,12 @@ impl Bodiless {
 /// A stream that spells the heads which are written to it.
 pub struct Spelling<S> {
     stream: S,
-    /// What is written next.
+    /// The next part to write.
     state: State,
-    /// The last head, spelled, and how much of it is written. `state` is what follows it.
+    /// The last head, spelled, and how much of it is written. `state` is the part after it.
     head: Vec<u8>,
     written: usize,
-    /// Answers whose heads came.
+    /// Number of responses whose heads came.
     answers: u64,
     bodiless: Arc<Bodiless>,
 }
@@ -94,12 +96,12 @@ impl<S> Spelling<S> {
     }
 }
 
-/// What comes next on a connection.
+/// The next part on a connection.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum State {
     /// A head.
     Head,
-    /// So many bytes of a body.
+    /// Remaining bytes of a body.
     Body(u64),
     /// A body in chunks.
     Chunks(Chunks),
@@ -110,11 +112,11 @@ enum State {
 /// Where in a body in chunks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Chunks {
-    /// In a chunk's size, of which so much is known.
+    /// In a chunk's size, with its value so far.
     Size(u64),
     /// Before the line feed after this size.
     SizeEnd(u64),
-    /// So many bytes before a chunk's end.
+    /// Remaining bytes before a chunk's end.
     Data(u64),
     /// Before the line break after a chunk.
     DataEnd,
@@ -171,7 +173,7 @@ impl State {
             && bytes.first().is_some_and(u8::is_ascii_hexdigit)
     }
 
-    /// Whether so many bytes are all of the body that is being written.
+    /// Whether this number of bytes is all of the body that is being written.
     fn takes_all(&self, bytes: usize) -> bool {
         match self {
             State::Through => true,
@@ -238,15 +240,16 @@ fn size_of(mut size: u64, bytes: &[u8]) -> (usize, u64) {
     (count, size)
 }
 
-/// What a head says of its answer.
+/// The contents of a response's head.
 struct Said {
     /// Others follow before the answer itself.
     is_interim: bool,
-    /// What follows the head, unless the answer is to HEAD.
+    /// The part that follows the head, unless the response is to HEAD.
     then: State,
 }
 
-/// Appends the head that some bytes begin with, spelled; answers how long it is, and what it says. `None` when it is not whole.
+/// Appends the head at the start of some bytes, respelled; returns its length, and its contents.
+/// `None` when it is not complete.
 fn spell(bytes: &[u8], head: &mut Vec<u8>) -> Option<(usize, Said)> {
     let mut at = memchr(b'\n', bytes)? + 1;
     let status = bytes.get(9..12)?;
@@ -276,7 +279,7 @@ fn spell(bytes: &[u8], head: &mut Vec<u8>) -> Option<(usize, Said)> {
     Some((at, Said { is_interim, then }))
 }
 
-/// What follows a head with this length, which stands after a colon.
+/// The part that follows a head with this length, which is given after a colon.
 fn length_of(value: &[u8]) -> State {
     let digits = value.iter().filter(|byte| byte.is_ascii_digit());
     let length = digits.fold(0_u64, |n, digit| {
@@ -288,7 +291,7 @@ fn length_of(value: &[u8]) -> State {
     }
 }
 
-/// Spells the name that a line begins with; answers how long it is.
+/// Spells the name at the start of a line; returns its length.
 fn spell_name(line: &mut [u8]) -> usize {
     let mut begins = true;
     let mut length = 0;
@@ -311,7 +314,7 @@ fn spell_name(line: &mut [u8]) -> usize {
 }
 
 impl<S: AsyncWrite + Unpin> Spelling<S> {
-    /// Takes the head that some bytes begin with; answers how long it is. `None`: these are not HTTP/1.
+    /// Takes the head at the start of the bytes; returns its length. `None` if it is not HTTP/1.
     fn take_head(&mut self, bytes: &[u8]) -> Option<usize> {
         if !bytes.starts_with(b"HTTP/1.") {
             return None;
@@ -333,7 +336,7 @@ impl<S: AsyncWrite + Unpin> Spelling<S> {
         Some(length)
     }
 
-    /// Writes what is left of the head, and as much of what follows as belongs to its answer.
+    /// Writes the rest of the head, and the following bytes that belong to its response.
     fn poll_parts(
         &mut self,
         cx: &mut Context<'_>,
@@ -354,7 +357,7 @@ impl<S: AsyncWrite + Unpin> Spelling<S> {
             while !buf.is_empty() {
                 let is_size = ahead.is_at_size(buf);
                 let n = ahead.pass_part(buf);
-                // What is not written now is offered again.
+                // Bytes that are not written now are offered again.
                 if n == 0 || count == PARTS_MAX {
                     break 'bufs;
                 }
@@ -415,7 +418,7 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Spelling<S> {
         bufs: &[IoSlice<'_>],
     ) -> Poll<io::Result<usize>> {
         let me = self.get_mut();
-        // What was taken of a head before stands at the beginning again.
+        // The part of a head that was taken before is at the beginning again.
         let taken = me.head.len() - me.written;
         if taken > 0 {
             return me.poll_parts(cx, bufs, taken);

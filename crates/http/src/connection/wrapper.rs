@@ -1,4 +1,4 @@
-//! What the wrappers of connections have in common.
+//! Common parts of the wrappers of connections.
 
 /// The methods of `AsyncWrite` but `poll_shutdown` that hand everything on to the field `stream`.
 macro_rules! write_through {

@@ -1,4 +1,4 @@
-//! Many documents written at once: `_bulk_docs`.
+//! Many documents written in one request: `_bulk_docs`.
 
 use std::time::Instant;
 
@@ -22,7 +22,8 @@ type Answer = Result<Reply, ApiError>;
 
 /// A longer body is read on a thread that gives way to others, so that requests of this one's thread need not wait.
 const PARSED_HERE_BYTES_MAX: usize = 64 << 10;
-/// And a longer one still on a thread for blocking work: the few that give way are for what takes milliseconds.
+/// An even longer one is read on a thread for blocking work: the few that give way are for work of
+/// milliseconds.
 const PARSED_APART_BYTES_MAX: usize = 8 << 20;
 
 async fn parse(
@@ -44,7 +45,7 @@ async fn parse(
     } else if gives_way {
         answers.apart(work).await?
     } else {
-        // Who is alone is served faster here.
+        // A single client is served faster here.
         work()
     };
     match parsed {
@@ -53,7 +54,7 @@ async fn parse(
     }
 }
 
-/// Has an update made here, or, when it gives way, by threads of a lower priority.
+/// Runs an update here, or, when it gives way, on threads of a lower priority.
 async fn updated<T: Send + 'static>(
     app: &App,
     update: impl Future<Output = Result<T, database::Error>> + Send + 'static,
@@ -68,7 +69,7 @@ async fn updated<T: Send + 'static>(
     Ok(done.map_err(ApiError::worker_failed)??)
 }
 
-/// A task that ends when nobody waits for it.
+/// A task that ends when its caller stops waiting.
 struct Ends<T>(tokio::task::JoinHandle<T>);
 
 impl<T> Drop for Ends<T> {
@@ -138,7 +139,7 @@ pub async fn bulk_docs(app: &App, req: &mut Request, access: &Access) -> Answer 
     Ok(reply)
 }
 
-/// Gives documents without an id one, and checks all against the limits.
+/// Assigns ids to documents without one, and checks all against the limits.
 fn name_and_check(app: &App, docs: &mut [EditDoc], limits: &Couchdb) -> Result<(), ApiError> {
     for doc in docs {
         if doc.id.is_none() {
@@ -180,8 +181,8 @@ fn all_or_nothing(docs: &[document::EditDoc]) -> Reply {
     Reply::json(417, &Value::Array(refused))
 }
 
-/// One object a document; of replicated edits, whose `revs` are known, only those that failed. `accepted`: by fewer replicas
-/// than asked for.
+/// One object a document; of replicated edits, whose `revs` are known, only those that failed.
+/// `accepted`: by fewer replicas than requested.
 fn outcomes_json(
     ids: &[DocId],
     revs: &[Option<Rev>],

@@ -1,4 +1,4 @@
-//! Many documents read at once: `_bulk_get`.
+//! Many documents read in one request: `_bulk_get`.
 
 use database::{
     DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, Turn, WantedBytes, WhichRevs,
@@ -24,7 +24,8 @@ type Answer = Result<Reply, ApiError>;
 /// More documents are read by threads that give way.
 const READ_HERE_MAX: usize = 16;
 
-/// Attachments of up to so many bytes are read with their documents, since each that is streamed takes a turn of a thread.
+/// Attachments of up to 32 KiB are read with their documents, since each streamed one takes a turn
+/// of a thread.
 const READ_ATTACHMENT_BYTES_MAX: u64 = 32 << 10;
 
 /// Parameters of a GET that `_bulk_get` refuses: they are of one document.
@@ -76,9 +77,9 @@ pub async fn route(req: &mut Request, access: &Access) -> Answer {
     }
 }
 
-/// Documents that are asked for, an object each.
+/// Requested documents, an object each.
 enum Docs {
-    /// With what they take, about, in bytes.
+    /// With their size, about, in bytes.
     Few(std::vec::IntoIter<Value>, usize),
     /// Their texts: in memory an object takes a multiple of that.
     Many(TextList, std::ops::Range<usize>),
@@ -140,12 +141,12 @@ fn value_bytes(value: &Value) -> usize {
     size_of::<Value>() + beside
 }
 
-/// What a member of an object takes besides its value and the text of its name, in bytes.
+/// Memory of an object's member without its value and the text of its name, in bytes.
 const MEMBER_BYTES: usize = 32;
 /// The least that an allocation takes, in bytes.
 const ALLOCATION_BYTES: usize = 16;
 
-/// The documents that the body asks for.
+/// The documents that the body requests.
 async fn asked(req: &mut Request) -> Result<Vec<Value>, ApiError> {
     let mut body = req.json_object().await?;
     let docs = match body.remove("docs") {
@@ -194,7 +195,8 @@ enum Form {
     },
 }
 
-/// An answer that is made document by document, and of documents with long revisions revision by revision.
+/// A response that is made document by document, and for documents with long revisions revision by
+/// revision.
 struct BulkGet {
     db: DatabaseAs,
     options: ReadOptions,
@@ -256,10 +258,10 @@ impl PartsMaker for BulkGet {
     }
 }
 
-/// What was found of a document.
+/// The result of a document's read.
 enum Found {
     Revs(OpenRevs),
-    /// No such document, of which this revision was asked for.
+    /// The document does not exist; this revision was requested.
     Missing(Option<Rev>),
 }
 
@@ -276,7 +278,7 @@ impl BulkGet {
         }
     }
 
-    /// Appends a document's revisions, unless they are long: then they are to be read from now on.
+    /// Appends a document's revisions, unless they are long: then they are read one by one.
     fn begin(&mut self, doc: Value, parts: &mut Parts) -> Result<(), ApiError> {
         let is_first = std::mem::replace(&mut self.state, State::More) == State::First;
         if let Form::Json = self.form {
@@ -384,7 +386,7 @@ impl BulkGet {
             Form::Multipart { writer, inner } => {
                 let rev = read.rev.to_string();
                 let mut begin = |content_type: &str, parts: &mut Parts| {
-                    // As in CouchDB, only a part with attachments says which document it is.
+                    // As in CouchDB, only a part with attachments has its document's id.
                     let has_parts = content_type.starts_with("multipart/");
                     let of = has_parts.then_some((read.id.as_str(), rev.as_str()));
                     begin_part(writer, content_type, of, parts);
@@ -404,7 +406,7 @@ impl BulkGet {
 
     /// Appends why a document cannot be read.
     fn push_refusal(&mut self, doc: &Value, e: &ApiError, parts: &mut Parts) {
-        // With an id that is none, the revision is not looked at.
+        // With an invalid id, the revision is ignored.
         let shows_rev =
             matches!(self.form, Form::Multipart { .. }) || !e.error.starts_with("illegal_");
         let rev = if shows_rev {
@@ -433,8 +435,8 @@ impl BulkGet {
         }
     }
 
-    /// Returns how a document is read. As in CouchDB, an empty `atts_since` has no effect. Multipart brings the attachments, asked
-    /// for or not.
+    /// Returns how a document is read. As in CouchDB, an empty `atts_since` has no effect.
+    /// Multipart responses always have the attachments.
     fn options_of(&self, doc: &Value) -> Result<ReadOptions, ApiError> {
         let mut options = self.options.clone();
         if let Some(since) = doc.get("atts_since") {
@@ -463,7 +465,7 @@ impl BulkGet {
     }
 }
 
-/// Reads which document is asked for, and which of its revisions.
+/// Reads which document is requested, and which of its revisions.
 fn wanted(doc: &Value) -> Result<(DocId, Option<Rev>), ApiError> {
     let id = match doc {
         Value::Object(members) if !members.is_empty() => doc.get("id"),
@@ -479,8 +481,8 @@ fn wanted(doc: &Value) -> Result<(DocId, Option<Rev>), ApiError> {
     Ok((id, rev))
 }
 
-/// Returns the revision that a refusal shows, as CouchDB does: the one that is asked for, or that of `atts_since` which is
-/// none.
+/// Returns the revision that a refusal shows, as CouchDB does: the requested one, or the invalid
+/// one of `atts_since`.
 fn shown_rev(doc: &Value) -> &Value {
     let is_rev = |rev: &Value| rev.as_str().is_some_and(|rev| Rev::parse(rev).is_ok());
     let since = match doc.get("rev") {

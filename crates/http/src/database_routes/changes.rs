@@ -75,7 +75,7 @@ async fn read_body(req: &mut Request) -> Result<(Map<String, Value>, Option<Byte
     }
 }
 
-/// What the query asks for; the filter is for [`filter`] to read.
+/// The parameters of the query; [`filter`] reads the filter.
 fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError> {
     let q = &req.query;
     let event_id = (kind == FeedKind::EventSource)
@@ -145,7 +145,7 @@ async fn filter(
             let text = raw.filter(|r| !r.is_empty());
             let limits = selector_limits(&req.settings.mango);
             let fields = body.remove("fields");
-            // What the selector was is not needed any more.
+            // The text of the selector is not needed any more.
             drop(body);
             apart_if_long(text.unwrap_or(Bytes::from_static(b"{}")), move |text| {
                 let (filter, bytes) = measured(text.len(), || {
@@ -238,7 +238,7 @@ async fn normal(req: &Request, access: &Access, query: ChangesQuery) -> Answer {
 
 /// The changes of a database, for a feed that waits.
 struct LiveChanges {
-    /// Never waited for: whoever reads has the feed for itself.
+    /// Never contended: only one reader has the feed.
     changes: Arc<Mutex<Changes>>,
     kind: FeedKind,
     permission: Permission,
@@ -254,7 +254,7 @@ impl LiveSource for LiveChanges {
         let framing = self.kind.framing();
         let changes = self.changes.clone();
         let read = if changes.lock().may_block() {
-            // How many feeds there are is bounded, and their clients would come again at once.
+            // The number of feeds is bounded, and their clients would reconnect immediately.
             let admission = changes.lock().admission().patiently();
             let place = admission.await?;
             changes.lock().admit(place);

@@ -59,7 +59,7 @@ fn is_placement(rules: &str) -> bool {
 }
 
 pub async fn delete(app: &App, req: &Request, name: &str) -> Answer {
-    // Somebody lost the id of a document that was to be deleted.
+    // The client probably lost the id of a document that it wanted to delete.
     if req.query.get("rev").is_some() {
         return Err(ApiError::bad_request(
             "You tried to DELETE a database with a ?=rev parameter. Did you mean to DELETE a document instead?",
@@ -227,7 +227,7 @@ async fn revs_body(req: &mut Request) -> Result<Vec<(String, Vec<Rev>)>, ApiErro
         .collect()
 }
 
-/// Many are looked up by threads that give way to short requests.
+/// Large requests run on threads that give way to short requests.
 async fn diff(
     answers: &Answers,
     access: &Access,

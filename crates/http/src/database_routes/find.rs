@@ -46,7 +46,7 @@ fn find_limits(settings: &config::settings::Mango, user: Option<u64>) -> FindLim
 /// which are compiled.
 const BLOCKING_BODY_BYTES: usize = 64 << 10;
 
-/// Reads the body, and has `use_it` make something of the query. Answers also how many bytes that takes.
+/// Reads the body, and passes the query to `use_it`. Also returns the query's size in bytes.
 async fn read<T: Send + 'static>(
     req: &mut Request,
     partition: Option<String>,
@@ -73,7 +73,7 @@ async fn read<T: Send + 'static>(
     .await
 }
 
-/// Has `work` read a body: one that may take long on a thread for blocking work.
+/// Lets `work` read a body; a body that may be slow is read on a thread for blocking work.
 pub async fn apart_if_long<T: Send + 'static>(
     body: Bytes,
     work: impl FnOnce(&[u8]) -> Result<T, ApiError> + Send + 'static,
@@ -118,7 +118,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         Some((turns, threads)) if answer.searches_text() => {
             Some((within_wait(turns()).await?, turns, threads))
         }
-        // Who waits for a scan has no thread, and would only scan again.
+        // A request that waits for a scan has no thread, and would only scan again.
         Some((turns, threads)) => Some((turns().await?, turns, threads)),
         None => None,
     };
@@ -140,7 +140,7 @@ pub async fn find(req: &mut Request, access: &Access, partition: Option<String>)
         )
         .await?
     } else {
-        // Who does not ask for the next piece has gone.
+        // A client that does not request the next piece has gone.
         let next = move |out: &mut Vec<u8>| {
             let _held = &client;
             body.next_chunk(out)

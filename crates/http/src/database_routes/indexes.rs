@@ -64,7 +64,8 @@ async fn create(req: &mut Request, access: &Access) -> Answer {
         let Some(new) = index.add_to(members.as_ref())? else {
             break;
         };
-        // An application may ask for its index as anybody; only making it is for admins.
+        // An application may request its existing index as any user; only creating it is for
+        // admins.
         access.require_design_admin(&req.user)?;
         if save(req, access, &index.ddoc, rev, Some(new), left).await? {
             result = "created";
@@ -137,7 +138,7 @@ async fn remove_all(req: &Request, access: &Access, id: &str) -> Result<(), ApiE
     removed
 }
 
-/// The revision, as JSON text, and the members that a write gives back.
+/// The revision, as JSON text, and the members that a write keeps.
 fn split(ddoc: Option<Vec<u8>>) -> (Option<Vec<u8>>, Option<DesignMembers>) {
     let Some(ddoc) = ddoc else {
         return (None, None);

@@ -53,7 +53,7 @@ fn apply(q: &mut RowsQuery, name: &str, given: Given<'_>) -> Result<(), ApiError
     Ok(())
 }
 
-/// Parameters as they are given; of one that is given twice, the later counts.
+/// Parameters as given; of one that is given twice, the later one applies.
 struct GivenRows {
     query: RowsQuery,
     partition: Option<String>,
@@ -109,7 +109,7 @@ impl GivenRows {
         Ok(())
     }
 
-    /// The listing that they ask for: a partition's is one of its own.
+    /// The requested listing: a partition's is a separate one.
     fn check(self, app: &App, access: &Access) -> Result<RowsQuery, ApiError> {
         let settings = app.settings();
         let mut q = self.query;
@@ -167,7 +167,8 @@ fn query_of(
     rows.check(app, access)
 }
 
-/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+/// One of `queries`. Its request's parameters apply to it too but, as in CouchDB, not their `keys`
+/// and grouping.
 fn one_of_queries(
     app: &App,
     req: &Request,
@@ -215,7 +216,8 @@ fn empty_query(listing: Listing) -> RowsQuery {
     }
 }
 
-/// What is local in a database with rules (checkpoints, say, of who replicates it) is for its admins.
+/// Local documents of a database with rules (checkpoints of its replicators, for example) are only
+/// for its admins.
 fn require_listed(access: &Access, listing: &Listing) -> Result<(), ApiError> {
     match listing {
         Listing::LocalDocs if !access.db.is_open() => Ok(access.require_admin()?),
@@ -245,7 +247,7 @@ pub async fn list(app: &App, req: &mut Request, access: &Access, kind: ListingKi
     }
 }
 
-/// Reads the `queries` of a POST body, whatever its content type is.
+/// Reads the `queries` of a POST body with any content type.
 pub async fn posted_queries(req: &mut Request) -> Result<Vec<Map<String, Value>>, ApiError> {
     let mut body = req.json_object().await?;
     let queries = match body.remove("queries") {
@@ -409,7 +411,7 @@ impl ListRows for AllDocsRows {
             self.at = 0;
             self.chunk.clear();
             let more = self.rows.next_chunk(&mut self.chunk, CHUNK_BYTES)?;
-            // A later chunk goes on with a separator.
+            // A later chunk begins with a separator.
             self.at = if self.chunk.starts_with(b",") { 3 } else { 0 };
             if !more && self.chunk.is_empty() {
                 return Ok(None);

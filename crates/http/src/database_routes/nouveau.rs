@@ -25,13 +25,13 @@ use node::{Access, Query, parse_json};
 
 type Answer = Result<Reply, ApiError>;
 
-/// Hits of an answer when a request does not say how many.
+/// Default number of hits.
 const LIMIT: usize = 25;
-/// Counts of a field, when a request does not say how many, and the most.
+/// Default number of counts of a field, and the maximum.
 const TOP_N: usize = 10;
 const TOP_N_MAX: i64 = 1000;
 
-/// What is asked of the route besides the index.
+/// Parameters of the route besides the index.
 struct Asked {
     query: TextQuery,
     update: bool,
@@ -89,7 +89,7 @@ pub async fn search(req: &mut Request, access: &Access, id: &str, path: &[String
     .await
 }
 
-/// What says how much a search costs.
+/// The properties of a search that determine its cost.
 fn cost_of(query: &TextQuery) -> TextCost<'_> {
     let ranges = query
         .ranges
@@ -155,7 +155,7 @@ pub async fn analyze(req: &mut Request) -> Answer {
     tokens(analyzer, text.to_owned()).await
 }
 
-// ---- what is asked
+// ---- the query
 
 fn parse_error(reason: impl Into<String>) -> ApiError {
     ApiError::query_parse(reason.into())
@@ -165,7 +165,8 @@ fn invalid(name: &str, value: impl std::fmt::Display) -> ApiError {
     parse_error(format!("Invalid value for {name}: {value}"))
 }
 
-/// By the parameters of a query string. Groups, highlights and drilldowns are asked for in bodies: here Nouveau ignores what it does not know.
+/// Parses the parameters of a query string. Groups, highlights and drilldowns are only possible in
+/// bodies: here Nouveau ignores unknown parameters.
 fn asked_by(params: &Query) -> Result<Asked, ApiError> {
     let integer = |name: &str| -> Result<Option<i64>, ApiError> {
         let Some(text) = params.get(name) else {
@@ -269,7 +270,7 @@ fn asked_in(body: &Map<String, Value>) -> Result<Asked, ApiError> {
     })
 }
 
-/// Says what a request has under a name.
+/// Returns a request's value of a name.
 type Member<'a> = &'a dyn Fn(&str) -> Option<Value>;
 
 fn text_of(name: &str, member: Member<'_>) -> Result<Option<String>, ApiError> {
@@ -485,7 +486,7 @@ fn range_of(value: &Value) -> Result<TextRange, ApiError> {
     })
 }
 
-/// What Nouveau's JSON library takes for a number: texts of one too.
+/// A number as Nouveau's JSON library parses it: also from a text.
 fn double_of(value: &Value) -> Option<f64> {
     let Value::String(text) = value else {
         return value.as_f64();

@@ -9,7 +9,8 @@ const PARAM: &str = "partition";
 /// Makes of the request one to the database.
 ///
 /// # Errors
-/// 400 when the database has no partitions, when the partition's name is none, or when the query names another one.
+/// 400 when the database has no partitions, when the partition's name is invalid, or when the query
+/// names another one.
 pub fn enter(req: &mut Request, access: &Access, name: &str) -> Result<(), ApiError> {
     require_partitioned(access)?;
     database::check_partition(name)?;

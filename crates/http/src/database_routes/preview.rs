@@ -1,4 +1,4 @@
-//! `/{db}/_settee/preview`: what functions would do that are not saved.
+//! `/{db}/_settee/preview`: results of unsaved functions.
 
 use std::sync::{Arc, LazyLock};
 
@@ -31,13 +31,13 @@ static TURNS: LazyLock<Arc<Queue>> = LazyLock::new(|| {
     })
 });
 
-/// What is to be tried.
+/// The functions to try.
 enum Wanted {
     View(PreviewFunctions, PreviewDocs),
     Write(TriedWrite),
 }
 
-/// For those who may write design documents: what is tried could be saved and run by them as well.
+/// For users who may write design documents: they could also save the functions and run them.
 pub async fn route(app: &App, req: &mut Request, access: &Access) -> Answer {
     req.require_json()?;
     let body = req.required_bytes().await?;
@@ -229,7 +229,7 @@ fn docs(body: &[u8]) -> Result<PreviewDocs, ApiError> {
     }
 }
 
-/// A member that is there, and not null.
+/// A member that exists, and is not null.
 fn present<'a>(object: &'a [u8], name: &str) -> Option<&'a [u8]> {
     member(object, name).filter(|value| *value != b"null")
 }

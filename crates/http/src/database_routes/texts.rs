@@ -1,4 +1,4 @@
-//! What the interfaces of text indexes, `search` and `nouveau`, have in common.
+//! Common parts of the interfaces of text indexes, `search` and `nouveau`.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -24,13 +24,13 @@ pub const SORT_KEYS_MAX: usize = 32;
 pub const FIELDS_MAX: usize = 100;
 pub const RANGES_MAX: usize = 1000;
 pub const INCLUDED_MAX: usize = 1000;
-/// Groups when a request does not say how many, and the most.
+/// Default number of groups, and the maximum.
 pub const GROUP_LIMIT: usize = 10;
 pub const GROUP_LIMIT_MAX: u64 = 200;
-/// Fragments of a text at most, and the longest, in characters: nobody reads more.
+/// Most fragments of a text, and the longest one, in characters.
 pub const HIGHLIGHTS_MAX: u64 = 1000;
 pub const HIGHLIGHT_SIZE_MAX: u64 = 100_000;
-/// What stands before and behind words that were found, each, in bytes: it stands there for every word.
+/// Most bytes of the text before and of the text after a match: each match has them.
 const HIGHLIGHT_TAG_BYTES_MAX: usize = 256;
 
 /// A text index of a design document.
@@ -47,7 +47,7 @@ pub async fn index_of(
     blocking(move || Ok(db.text_index(&design, flavour, &name)?)).await
 }
 
-/// An answer counts so much for each hit.
+/// Checks that at most `max` are requested: each one enlarges every hit.
 pub fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
     match n > max {
         true => Err(ApiError::bad_request(format!("at most {max} {what}"))),
@@ -55,7 +55,7 @@ pub fn within(n: usize, max: usize, what: &str) -> Result<(), ApiError> {
     }
 }
 
-/// What is to stand before or behind words that were found.
+/// Checks the text before or after a match.
 pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
     within(
         tag.len(),
@@ -68,7 +68,7 @@ pub fn highlight_tag(tag: String) -> Result<String, ApiError> {
 /// A field, and values of which hits have one; without values, any.
 pub type Drilldown = (String, Vec<String>);
 
-/// Of `["field", "value", …]`, or of a list of such lists, what hits are narrowed to.
+/// Reads drilldowns from `["field", "value", …]`, or from a list of such lists.
 pub fn drilldowns(value: &Value) -> Result<Vec<Drilldown>, ApiError> {
     let invalid = || ApiError::bad_request("invalid drilldown query");
     let one = |list: &Vec<Value>| -> Result<Drilldown, ApiError> {
@@ -101,7 +101,7 @@ pub fn drilldowns(value: &Value) -> Result<Vec<Drilldown>, ApiError> {
     }
 }
 
-/// Counts as they are shown.
+/// The JSON of counts.
 pub fn counts_value(counts: TextCounts) -> Value {
     let of_field = |(field, counts): (String, Vec<(String, u64)>)| {
         let counts = counts.into_iter().map(|(value, n)| (value, n.into()));
@@ -110,7 +110,7 @@ pub fn counts_value(counts: TextCounts) -> Value {
     Value::Object(counts.into_iter().map(of_field).collect())
 }
 
-/// Parts of stored texts by field, as they are shown.
+/// The JSON of highlights: parts of stored texts by field.
 pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
     let highlights = highlights
         .into_iter()
@@ -118,7 +118,7 @@ pub fn highlights_value(highlights: Vec<(String, Vec<String>)>) -> Value {
     Value::Object(highlights.collect())
 }
 
-/// Does what blocks on a thread for that.
+/// Runs blocking work on a thread for that.
 pub async fn blocking<T: Send + 'static>(
     work: impl FnOnce() -> Result<T, ApiError> + Send + 'static,
 ) -> Result<T, ApiError> {
@@ -141,7 +141,7 @@ pub async fn in_turn(
 /// How long a search waits for its turn.
 const TURN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// Waits for a turn to search, but not for ever.
+/// Waits for a turn to search, up to a time limit.
 ///
 /// # Errors
 /// 503 when too many others run or wait.
@@ -151,10 +151,10 @@ pub async fn within_wait<T>(turn: impl Future<Output = Result<T, Busy>>) -> Resu
         _ => Err(ApiError::busy("too many searches run or wait".to_owned())),
     }
 }
-/// An index whose definition changed while a request waited for it is looked for anew so many times.
+/// Most attempts to find an index whose definition changes while a request waits for it.
 const LOOKS_MAX: usize = 5;
 
-/// A text index of a design document, brought up to date if it is to be.
+/// A text index of a design document, updated first if requested.
 pub async fn current_index(
     access: &Access,
     id: &str,
@@ -176,7 +176,8 @@ pub async fn current_index(
     Err(database::Error::ShuttingDown.into())
 }
 
-/// The documents of the hits, as they are now; null for those that are not there any more, or may not be seen.
+/// The documents of the hits, in their current state; null for deleted ones, and for those that the
+/// user may not see.
 pub fn documents(
     db: &database::DatabaseAs,
     answer: &TextAnswer,
@@ -207,7 +208,8 @@ pub fn documents(
     Ok(docs)
 }
 
-/// `_nouveau_cleanup` and `_search_cleanup`: what no design document names goes, of both.
+/// `_nouveau_cleanup` and `_search_cleanup`: remove indexes of both kinds that no design document
+/// names.
 pub async fn cleanup(
     req: &mut Request,
     access: &Access,
@@ -222,7 +224,7 @@ pub async fn cleanup(
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-/// The words that an analyzer makes of a text.
+/// The words that an analyzer finds in a text.
 pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError> {
     let tokens = blocking(move || {
         let tokens = analyzer.tokens(&text);
@@ -234,10 +236,11 @@ pub async fn tokens(analyzer: Analyzer, text: String) -> Result<Reply, ApiError>
     Ok(Reply::json(200, &json!({ "tokens": tokens.await? })))
 }
 
-/// A hit as it is answered.
+/// A hit in the response.
 #[derive(Serialize)]
 pub struct ShownHit {
-    /// As it was written: it may be deeper than what is read here, and its numbers are its own.
+    /// As it was written: it may be nested more deeply than the parser allows, and its numbers stay
+    /// unchanged.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub doc: Option<Box<RawValue>>,
     #[serde(skip_serializing_if = "Option::is_none")]

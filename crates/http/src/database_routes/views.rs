@@ -38,7 +38,8 @@ impl View {
         Ok(View { design, at, index })
     }
 
-    /// Checks a query against the view, as CouchDB does, and waits for the index when the query wants that.
+    /// Checks a query against the view, as CouchDB does, and waits for the index when the query
+    /// requires that.
     pub async fn open(
         &self,
         app: &App,
@@ -80,7 +81,8 @@ impl View {
     }
 }
 
-/// Refuses views to others than admins where rules hide documents or parts of them: nothing hides what a view emits.
+/// Refuses views to users who are not admins where rules hide documents or parts of them: rows of
+/// views are not filtered.
 pub fn require_visible(access: &Access, id: &str) -> Result<(), ApiError> {
     if access.is_admin || access.db.is_open() {
         return Ok(());
@@ -101,7 +103,8 @@ pub fn query_of(app: &App, given: &[Params<'_>]) -> Result<ViewQuery, ApiError> 
     parsed.check(app)
 }
 
-/// One of `queries`. Its request's parameters are for it too but, as in CouchDB, not their `keys` and grouping.
+/// One of `queries`. Its request's parameters apply to it too but, as in CouchDB, not their `keys`
+/// and grouping.
 fn one_of_queries(
     app: &App,
     req: &Request,
@@ -344,7 +347,7 @@ async fn update_for(access: &Access, view: &View, queries: &[ViewQuery]) -> Resu
     Ok(())
 }
 
-/// Asks for leave to make a piece of an answer, if reduce functions run for it.
+/// Requests permission to make a piece of a response, if reduce functions run for it.
 fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + Send + 'static {
     let (languages, database) = (access.db.languages().clone(), access.db.name().clone());
     move || match runs_functions {
@@ -353,7 +356,7 @@ fn answering(access: &Access, runs_functions: bool) -> impl Fn() -> Admission + 
     }
 }
 
-/// What stands around the rows.
+/// The text around the rows.
 struct RowsBody {
     rows: ViewRows,
     begun: bool,
@@ -421,7 +424,7 @@ pub fn info(req: &Request, access: &Access, id: &str) -> Answer {
         "waiting_commit": info.waiting_commit,
         "collator_versions": [database::COLLATOR_VERSION.to_string()],
     });
-    // Not among what CouchDB tells, so only for those who ask.
+    // CouchDB does not have this member, so it is only returned on request.
     if req.query.get("projections") == Some("true") {
         about["projections"] = access
             .db
@@ -455,7 +458,7 @@ pub fn compact(access: &Access, id: &str) -> Answer {
     Ok(Reply::json_bytes(202, "{\"ok\":true}\n"))
 }
 
-/// What `_info` says of a view's map function.
+/// The description of a view's map function in `_info`.
 fn projection(members: Result<String, String>) -> Value {
     match members {
         Ok(paths) => json!({

@@ -23,7 +23,7 @@ use node::{Rewritten, Said, body_given, design_doc, for_rewrite, security_json, 
 
 type Answer = Result<Reply, ApiError>;
 
-/// What a rewrite function may make of a request's method.
+/// The methods that a rewrite function may set.
 const METHODS: [&str; 7] = ["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "OPTIONS"];
 
 /// `/{db}/_design/{name}/_show/…`, `_list`, `_update` and `_rewrite`; `id` is that of the design document.
@@ -73,7 +73,7 @@ pub async fn in_time(app: &App, admission: Admission) -> Result<Place, ApiError>
     }
 }
 
-/// Runs a function on a blocking thread, when it is the database's turn. Answers the query server's reply.
+/// Runs a function on a blocking thread, in the database's turn. Returns the query server's reply.
 pub async fn run(
     app: &App,
     access: &Access,
@@ -96,7 +96,7 @@ pub async fn run(
     Ok(reply?)
 }
 
-/// The body that functions are told of; it can be read again.
+/// Reads the body for functions; it can be read again.
 pub async fn read_body(req: &mut Request) -> Result<Option<Bytes>, ApiError> {
     let body = req.bytes().await?;
     let given = body_given(&req.headers, &body);
@@ -112,7 +112,7 @@ fn shown_peer(req: &Request) -> Option<IpAddr> {
     req.named_header(header)?.trim().parse().ok()
 }
 
-/// What the client said, for functions.
+/// The client's part of the request, for functions.
 fn said<'a>(req: &'a Request, body: Option<&'a [u8]>) -> Said<'a> {
     Said {
         method: &req.method,
@@ -267,7 +267,7 @@ async fn rewrite(
     Ok(Reply::empty(200))
 }
 
-/// Makes of the request what the rewrite wants. What it may then do is decided where it is routed.
+/// Changes the request as the rewrite specifies. Its rights are checked where it is routed.
 fn lead(req: &mut Request, base: Base<'_>, target: Target) -> Result<(), ApiError> {
     let broken = |what: &str| ApiError::new(500, "rewrite_error", format!("bad {what}"));
     let mut changed = req.rewritten.take().is_some_and(|r| r.changed);

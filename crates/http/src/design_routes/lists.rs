@@ -25,17 +25,17 @@ use node::Access;
 
 type Answer = Result<Reply, ApiError>;
 
-/// About so many bytes of output wait for the client; then the function does.
+/// About 256 KiB of output may wait for the client; then the function waits.
 const WAITING_BYTES_MAX: usize = 256 << 10;
-/// What a piece takes besides its text, in bytes.
+/// Memory of a piece without its text, in bytes.
 const PIECE_BYTES: usize = 128;
-/// When a client takes nothing for so long its function ends, since a thread and a process wait with it; the answer is cut
-/// short.
+/// When a client takes nothing for 60 s its function ends, since a thread and a process wait with
+/// it; the answer is cut short.
 const STALL_TIME_MAX: Duration = Duration::from_secs(60);
-/// So much a client has to take on average, beyond what it may stall.
+/// A client must take 1 KiB per second on average, besides the time that it may stall.
 const BYTES_PER_SECOND_MIN: u64 = 1 << 10;
 
-/// The rows that a list function asks for. Called on a blocking thread, one after another.
+/// The rows for a list function. Called on a blocking thread, one after another.
 pub trait ListRows: Send {
     /// The function's `head`: `{"total_rows":…,"offset":…}`, or `{}` when the rows are reduced.
     fn head(&mut self) -> Result<Vec<u8>, ApiError>;
@@ -61,7 +61,7 @@ async fn open_rows(
     let shows_seq = std::mem::replace(&mut query.update_seq, true);
     let view = views::View::find(access, &ddoc.id, view)?;
     let mut rows = view.open(app, access, query).await?;
-    // What the index holds: with `update=false` that is not what the database holds.
+    // The state of the index: with `update=false` it differs from that of the database.
     let version = rows.update_seq.clone().unwrap_or_default();
     if !shows_seq {
         rows.update_seq = None;
@@ -184,7 +184,7 @@ pub async fn list(
     answer(pieces, &etag, settings.showlist_policy()).await
 }
 
-/// Runs a list function to its end; what it gives goes to `io`.
+/// Runs a list function to its end; its output goes to `io`.
 fn run(
     io: &mut Io<'_>,
     languages: &dyn Languages,
@@ -204,12 +204,12 @@ fn run(
     });
     if let Err(e) = done {
         let e = io.failed.take().unwrap_or_else(|| e.into());
-        // Nobody hears it when the client is gone.
+        // The error is lost when the client is gone.
         let _ = io.to.send(Piece::Failed(e));
     }
 }
 
-/// What a list function gives.
+/// A piece of a list function's output.
 enum Piece {
     Start(Vec<u8>),
     /// With the room that it takes until the client has it.
@@ -244,7 +244,7 @@ impl Io<'_> {
         self.to.send(piece).map_err(|_| gone())
     }
 
-    /// Waits until the client has taken enough for so many bytes more.
+    /// Waits until the client has taken enough to leave room for these bytes.
     fn wait_for_room(&self, bytes: usize) -> Result<OwnedSemaphorePermit, FunctionError> {
         self.given.set(self.given.get() + bytes as u64);
         let bytes = (bytes + PIECE_BYTES).min(WAITING_BYTES_MAX);
@@ -252,7 +252,8 @@ impl Io<'_> {
         if let Ok(room) = self.room.clone().try_acquire_many_owned(bytes) {
             return Ok(room);
         }
-        // A client that takes a little now and then holds a place and a process as one that takes nothing does.
+        // A client that takes a few bytes at a time holds a place and a process as one that takes
+        // nothing does.
         let pace = Duration::from_secs(self.given.get() / BYTES_PER_SECOND_MIN);
         let left = (self.stall_time_max + pace).saturating_sub(self.waited.get());
         let began = Instant::now();
@@ -293,7 +294,7 @@ impl ListIo for Io<'_> {
 
 type Pieces = mpsc::UnboundedReceiver<Piece>;
 
-/// The head as soon as it is known; a short body whole, a long one as it comes.
+/// The head as soon as it is known; a short body whole, a long one in pieces.
 async fn answer(mut pieces: Pieces, etag: &str, policy: Option<&str>) -> Answer {
     let mut first = Vec::new();
     let head = match pieces.recv().await {
@@ -329,7 +330,7 @@ async fn answer(mut pieces: Pieces, etag: &str, policy: Option<&str>) -> Answer 
 enum Gathered {
     More,
     End,
-    /// There is more, but nobody makes it.
+    /// The response is not complete, but its function has ended.
     Stalled,
 }
 

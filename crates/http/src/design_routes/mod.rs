@@ -1,7 +1,8 @@
 //! Design functions over HTTP.
 //!
-//! Without a database: which function a path calls (`path`), what becomes of its response (`response`), where rewrite rules
-//! lead (`rewrite`). With one: `calls` runs functions, `lists` those that are asked for rows.
+//! Without a database: which function a path calls (`path`), the processing of its response
+//! (`response`), the targets of rewrite rules (`rewrite`). With one: `calls` runs functions,
+//! `lists` those that read rows.
 
 pub mod calls;
 pub mod lists;

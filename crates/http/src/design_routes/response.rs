@@ -1,4 +1,4 @@
-//! What becomes of the response object of a show, list, update or rewrite function.
+//! From the response object of a show, list, update or rewrite function to a reply.
 
 use base64::Engine as _;
 use base64::engine::general_purpose::STANDARD;
@@ -69,7 +69,8 @@ impl Head {
         self.set(VARY, "Accept");
     }
 
-    /// Bounds what a browser does with something that a function made: scripts in it are not the server's own.
+    /// Restricts a browser's use of a function's output: scripts in it do not have the server's
+    /// origin.
     fn guard(&mut self, policy: Option<&str>) {
         if let Some(policy) = policy {
             self.set(CONTENT_SECURITY_POLICY, policy);
@@ -147,8 +148,8 @@ fn parse(response: &Map<String, Value>, policy: Option<&str>) -> Result<(Head, B
     Ok((head, data))
 }
 
-/// Reads a final status; 1xx are not a function's to send. CouchDB writes a text into the status
-/// line as it is, so that `"400"` and `"400 Bad Request"` are statuses too.
+/// Reads a final status; functions may not send 1xx. CouchDB copies a text into the status line, so
+/// that `"400"` and `"400 Bad Request"` are statuses too.
 fn status(code: &Value) -> Result<u16, ApiError> {
     let number = match code {
         Value::String(line) => {
@@ -166,8 +167,8 @@ fn status(code: &Value) -> Result<u16, ApiError> {
         .ok_or_else(|| invalid(format_args!("code: {code}")))
 }
 
-/// Whether a header is not a function's to send: it frames the message, or speaks for the whole server (whose session the
-/// reader has, which scripts may watch over it, who may read it with cookies).
+/// Whether functions may not send a header: it frames the message, or applies to the whole server
+/// (sessions, service workers, access by pages of other origins).
 fn is_the_servers(name: &HeaderName, value: &HeaderValue) -> bool {
     FRAMING.contains(name)
         || WHOLE_SERVER.contains(&name.as_str())
@@ -216,7 +217,7 @@ pub fn show(reply: &[u8], etag: &str, policy: Option<&str>) -> Result<Reply, Api
     Ok(head.with_body(Body::Full(body)))
 }
 
-/// The head of a list's reply, from what `start` was given.
+/// The head of a list's reply, from the argument of `start`.
 pub fn list(response: &[u8], etag: &str, policy: Option<&str>) -> Result<Head, ApiError> {
     let response: Map<String, Value> =
         serde_json::from_slice(response).map_err(|_| unexpected(response))?;
@@ -225,7 +226,7 @@ pub fn list(response: &[u8], etag: &str, policy: Option<&str>) -> Result<Head, A
     Ok(head)
 }
 
-/// What an update function wants.
+/// The result of an update function.
 #[derive(Debug)]
 pub struct Update {
     /// The document to save, as the function gave it.
@@ -233,7 +234,7 @@ pub struct Update {
     response: Map<String, Value>,
 }
 
-/// What became of an update function's document.
+/// The outcome of writing an update function's document.
 #[derive(Clone, Copy, Debug)]
 pub struct Saved<'a> {
     pub id: &'a str,
@@ -243,7 +244,7 @@ pub struct Saved<'a> {
 }
 
 impl Update {
-    /// From the query server's `["up", doc, {…}]`; anything but an object is no document.
+    /// Parses the query server's `["up", doc, {…}]`; a document must be an object.
     pub fn parse(reply: &[u8]) -> Result<Update, ApiError> {
         let (kind, doc, response): (String, Box<RawValue>, Map<String, Value>) =
             serde_json::from_slice(reply).map_err(|_| unexpected(reply))?;
@@ -270,7 +271,7 @@ impl Update {
     }
 }
 
-/// The reply of a rewrite function that answers by itself.
+/// The reply of a rewrite function that answers without a target.
 pub(super) fn of_rewrite(
     code: u16,
     headers: &Map<String, Value>,
@@ -285,7 +286,7 @@ pub(super) fn of_rewrite(
     Ok(head.with_body(Body::Full(body)))
 }
 
-/// What tells two answers of a show or list apart: the function, what it saw, and who asked.
+/// Distinguishes the answers of a show or list: the function, its arguments, and the user.
 pub fn etag(parts: &[&str], user: &auth::UserCtx) -> String {
     use std::hash::{Hash, Hasher};
     let mut hasher = std::hash::DefaultHasher::new();

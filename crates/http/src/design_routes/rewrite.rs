@@ -1,4 +1,5 @@
-//! Where a design document's `rewrites` lead: an array of rules, or what a rewrite function answered.
+//! Targets of a design document's `rewrites`: an array of rules, or the result of a rewrite
+//! function.
 //!
 //! A rule's `from` and `to` are paths relative to the design document; a segment `:name` is a variable, a last `*` is the
 //! rest of the path. Variables come from the path, then from the query; all of them become query parameters of the target.
@@ -15,13 +16,14 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use node::{Query, encode_into, parse_json};
 
-/// So many `..` may a rule have in its `to`: enough to reach the database, unless `[chttpd] secure_rewrites` is false.
+/// Most `..` in a rule's `to`: enough to reach the database, unless `[chttpd] secure_rewrites` is
+/// false.
 const PARENTS_MAX: usize = 2;
 
 /// Query parameters that are JSON.
 const JSON_PARAMETERS: [&str; 6] = ["key", "startkey", "start_key", "endkey", "end_key", "keys"];
 
-/// Whose rewrites they are.
+/// The design document of the rewrites.
 #[derive(Clone, Copy, Debug)]
 pub struct Base<'a> {
     pub db: &'a str,
@@ -31,18 +33,20 @@ pub struct Base<'a> {
     pub secure: bool,
 }
 
-/// A request to make in place of the one that came.
+/// A request that replaces the client's.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Target {
     /// Path and query, encoded.
     pub uri: String,
-    /// What a rewrite function changed besides; `None` and empty where the request is to stay as it is.
+    /// Changes of a rewrite function besides the path; `None` and empty where the request stays
+    /// unchanged.
     pub method: Option<String>,
     pub headers: Vec<(String, String)>,
     pub body: Option<Bytes>,
 }
 
-/// Whether a header is the client's or a proxy's alone to send: who asks, from where, and how the message is framed.
+/// Whether only the client or a proxy may set a header: the user, the address, and the framing of
+/// the message.
 pub fn is_the_clients(name: &HeaderName) -> bool {
     const OWN: [HeaderName; 11] = [
         AUTHORIZATION,
@@ -70,9 +74,9 @@ pub fn is_the_clients(name: &HeaderName) -> bool {
     OWN.contains(name) || prefixes.iter().any(|prefix| name_text.starts_with(prefix))
 }
 
-/// What a rewrite function wants.
+/// The result of a rewrite function.
 pub enum Led {
-    /// The function knows of no rule for this request.
+    /// The function has no rule for this request.
     Nowhere,
     Forward(Target),
     Respond(Reply),
@@ -87,7 +91,8 @@ pub fn check_limit(done: u64, limit: u64) -> Result<(), ApiError> {
     }
 }
 
-/// A design document without rewrites, or a rewrite function that knows of no rule.
+/// The error of a design document without rewrites, or of a rewrite function without a matching
+/// rule.
 pub fn no_rules() -> ApiError {
     ApiError::new(404, "rewrite_error", "Invalid path.")
 }
@@ -116,8 +121,8 @@ struct Rule<'a> {
 /// Variables and their values, the first of a name counting.
 type Bindings = Vec<(String, Value)>;
 
-/// The target of the first rule that fits, `None` when there is none. One bad rule spoils all, as in CouchDB.
-/// `path` are the decoded segments after `_rewrite`.
+/// The target of the first rule that matches, or `None`. One invalid rule makes all of them fail,
+/// as in CouchDB. `path` are the decoded segments after `_rewrite`.
 pub fn apply(
     base: Base<'_>,
     rules: &[Value],
@@ -247,7 +252,7 @@ fn parse_path(path: &str) -> Vec<Part> {
         .collect()
 }
 
-/// Variables of the path, the later ones first, and what a last `*` takes.
+/// Variables of the path, the later ones first, and the segments that a final `*` matches.
 fn bind<'p>(from: &[Part], path: &'p [String]) -> Option<(Bindings, &'p [String])> {
     let mut bindings = vec![];
     let mut rest = path;
@@ -365,8 +370,8 @@ impl UriPath {
 
 // ---- functions
 
-/// What a rewrite function's reply means: `["ok", {…}]` or `["no_dispatch_rule"]`.
-/// `policy` as for other functions' answers.
+/// The meaning of a rewrite function's reply: `["ok", {…}]` or `["no_dispatch_rule"]`. `policy` as
+/// for other functions' responses.
 pub fn of_function(
     base: Base<'_>,
     query: &Query,
@@ -442,7 +447,7 @@ fn function_uri(base: Base<'_>, path: &str, pairs: &[(&str, &str)]) -> String {
     uri
 }
 
-/// Encodes what no URI may have, and leaves the rest as the function wrote it.
+/// Encodes characters that URIs may not contain, and keeps the rest unchanged.
 fn escape(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for c in text.chars() {

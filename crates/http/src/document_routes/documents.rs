@@ -43,7 +43,8 @@ pub async fn one_segment(req: &mut Request, access: &Access, id: &str) -> Answer
     route(req, access, id).await
 }
 
-/// Redirects a read of a design document, or of what is below it, whose id is one segment of the path: its slash is encoded.
+/// Redirects a read of a design document, or of a path below it, whose id is one segment of the
+/// path: its slash is encoded.
 pub fn led_to_design(req: &Request, access: &Access, id: &str) -> Option<Reply> {
     let is_read = matches!(req.method.as_str(), "GET" | "HEAD");
     let is_led = is_read && id.starts_with("_design/");
@@ -70,7 +71,7 @@ async fn write_by_method(req: &mut Request, access: &Access, id: &str) -> Answer
     }
 }
 
-/// The URL that was asked for, with the slash of `_design%2F` as it is.
+/// The requested URL, with the slash of `_design%2F` decoded.
 fn design_url(req: &Request, access: &Access, id: &str) -> String {
     const ENCODED: &str = "/_design%2f";
     let path = &req.path;
@@ -88,7 +89,7 @@ fn design_url(req: &Request, access: &Access, id: &str) -> String {
 
 // ---- reading
 
-/// A document of which `open_revs` asks for some revisions, or for none.
+/// A document of which `open_revs` requests some revisions, or none.
 async fn get_some_revs(req: &mut Request, access: &Access, id: &str) -> Answer {
     let Ok(doc_id) = DocId::new(id) else {
         return Err(ApiError::missing());
@@ -166,7 +167,7 @@ pub fn parse_revs(value: &Value) -> Result<Vec<Rev>, ApiError> {
     parse_revs_or(value, "Invalid list of revisions")
 }
 
-/// A JSON list of revisions; `reason` says that the value is no list.
+/// A JSON list of revisions; `reason` is the error of a value that is not a list.
 pub fn parse_revs_or(value: &Value, reason: &'static str) -> Result<Vec<Rev>, ApiError> {
     let Value::Array(revs) = value else {
         return Err(ApiError::bad_request(reason));
@@ -247,7 +248,8 @@ fn doc_url(req: &Request, access: &Access, id: &DocId) -> String {
     req.url_of(&[access.db.name(), id.as_str()])
 }
 
-/// The revision that the body, the query and `If-Match` agree on: the one edited, or the one that `COPY` copies.
+/// The revision that the body, the query and `If-Match` agree on: the edited one, or the one that
+/// `COPY` copies.
 pub fn edited_rev(req: &Request, body: Option<Rev>) -> Result<Option<Rev>, ApiError> {
     let query = req.query.get("rev").map(Rev::parse).transpose()?;
     let etag = req
@@ -279,7 +281,7 @@ pub struct Written {
     timing: database::WriteTiming,
 }
 
-/// Writes one document in the name of whoever asks.
+/// Writes one document as the user of the request.
 pub async fn write(
     req: &Request,
     access: &Access,
@@ -373,7 +375,8 @@ impl Written {
         reply
     }
 
-    /// The answer to `POST /{db}`, which carries no ETag and does not tell deletions from edits.
+    /// The response to `POST /{db}`, which has no ETag and does not distinguish deletions from
+    /// edits.
     pub fn reply_without_etag(mut self, url: &str) -> Reply {
         self.deleted = false;
         let mut reply = self.reply(Some(url));

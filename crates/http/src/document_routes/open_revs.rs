@@ -1,5 +1,5 @@
-//! `?open_revs=`: several revisions of a document, as JSON and as multipart. Long ones are made one by one as the client takes
-//! them.
+//! `?open_revs=`: several revisions of a document, as JSON and as multipart. Long ones are read one
+//! by one as the client takes them.
 
 use database::{DatabaseAs, OpenRevs, ReadDoc, ReadOptions, RevsReader, WantedBytes, WhichRevs};
 use document::multipart::{PartHead, Writer};
@@ -18,16 +18,17 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// About so many bytes are made at a time of a document whose tree is read again each time.
+/// About this number of bytes is made in one piece of a document whose tree is read again for each
+/// piece.
 const WIDE_CHUNK_BYTES: usize = 4 * CHUNK_BYTES;
 
 /// Content type of a part that is not a document.
 pub const ERROR_PART: &str = "application/json; error=\"true\"";
 
-/// Which revisions the query asks for; `None` when it is for one document.
+/// The revisions that the query requests; `None` when it is for one document.
 ///
 /// # Errors
-/// 400 when it is no list of revisions.
+/// 400 when it is not a list of revisions.
 pub fn asked(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
     match query.get("open_revs") {
         None => Ok(None),
@@ -42,7 +43,7 @@ pub fn asked(query: &Query) -> Result<Option<WhichRevs>, ApiError> {
 /// Answers with revisions of a document.
 ///
 /// # Errors
-/// 404 when there is no such document, or all its leaves are hidden.
+/// 404 when the document does not exist, or all its leaves are hidden.
 pub async fn get(
     req: &Request,
     access: &Access,
@@ -50,9 +51,9 @@ pub async fn get(
     which: &WhichRevs,
     mut options: ReadOptions,
 ) -> Answer {
-    // Who takes multipart is given it, whatever else is taken.
+    // A client that accepts multipart gets it, whatever else it accepts.
     let json = !req.accepts("multipart/mixed");
-    // Multipart brings the attachments, asked for or not.
+    // Multipart responses always have the attachments.
     if !json && options.attachments == WantedBytes::None {
         options.attachments = WantedBytes::All;
     }
@@ -118,7 +119,7 @@ struct Revs {
     form: Form,
     /// How many were appended.
     pushed: u64,
-    /// No revision at all means that there is no document.
+    /// A missing result means that the document does not exist.
     must_show: bool,
 }
 
@@ -250,5 +251,5 @@ pub fn has_piece(reader: &RevsReader, parts: &Parts) -> bool {
     parts.text_bytes() >= enough || parts.count() >= PARTS_MAX
 }
 
-/// About so many parts are made at a time: each attachment's reader takes memory.
+/// Most parts of one piece, about: each attachment's reader takes memory.
 pub const PARTS_MAX: usize = 512;

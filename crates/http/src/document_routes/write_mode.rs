@@ -1,4 +1,4 @@
-//! How a write is to be acknowledged: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
+//! Acknowledgement of a write: `w`, `batch=ok`, `X-Couch-Full-Commit`, `[couchdb] delayed_commits`.
 
 use database::{Durability, EditMode, WriteTiming};
 
@@ -9,7 +9,7 @@ pub struct WriteMode {
     pub durability: Durability,
     /// `batch=ok`: the answer holds no revision.
     pub batch: bool,
-    /// 202 in place of 201: acknowledged before it is on disk, or by fewer replicas than asked for.
+    /// 202 in place of 201: acknowledged before it is on disk, or by fewer replicas than requested.
     pub accepted: bool,
 }
 
@@ -17,7 +17,7 @@ pub struct WriteMode {
 const COPIES_ALONE: u64 = 1;
 
 impl WriteMode {
-    /// `is_alone`: the server is none of several, so that there is one copy of everything.
+    /// `is_alone`: the server is not one of several, so that there is one copy of everything.
     pub fn of(req: &Request, is_alone: bool, w: Option<u64>) -> Result<Self, ApiError> {
         // That of the body counts more, as in CouchDB.
         let w = w.or_else(|| req.query.get("w").and_then(|w| w.parse().ok()));
@@ -35,9 +35,11 @@ impl WriteMode {
         })
     }
 
-    /// The same for `POST /{db}` and `PUT /{db}/{doc}`: only there, and of a document that comes alone, `batch=ok` counts.
+    /// The mode of `POST /{db}` and `PUT /{db}/{doc}`: only there, and for a single document,
+    /// `batch=ok` applies.
     ///
-    /// CouchDB answers 202 before it tries, and drops what turns out to be a conflict; here that is refused like any other.
+    /// CouchDB answers 202 before it writes, and drops conflicts; here they are refused like any
+    /// other.
     #[must_use]
     pub fn or_batch(self, req: &Request) -> Self {
         match req.query.get("batch") {
@@ -50,7 +52,7 @@ impl WriteMode {
         }
     }
 
-    /// The same once it was written.
+    /// The mode after the write, which may have too few copies.
     #[must_use]
     pub fn once_written(self, timing: &WriteTiming) -> Self {
         WriteMode {
@@ -59,7 +61,7 @@ impl WriteMode {
         }
     }
 
-    /// The same for what asks nobody about `w`: COPY.
+    /// The mode of a request without `w`: COPY.
     #[must_use]
     pub fn without_w(self) -> Self {
         WriteMode {
@@ -68,8 +70,8 @@ impl WriteMode {
         }
     }
 
-    /// The same for replicated edits: to CouchDB nodes that have such a revision have all that was asked for, so that it
-    /// misses none.
+    /// The mode of replicated edits: in CouchDB, nodes that have such a revision count as copies,
+    /// so that none is missing.
     #[must_use]
     pub fn of_edits(self, mode: EditMode) -> Self {
         match mode {

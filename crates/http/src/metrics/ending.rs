@@ -45,9 +45,9 @@ thread_local! {
     static IS_WITHOUT_SLOW_LINES: Cell<bool> = const { Cell::new(false) };
 }
 
-/// Runs `end`, which ends requests: none of them is logged as slow.
+/// Runs `end`, which ends requests, without logging any of them as slow.
 pub fn without_slow_lines(end: impl FnOnce()) {
-    /// Also restores the thread's slow lines if `end` panics.
+    /// Restores the thread's slow lines, also if `end` panics.
     struct Restores;
     impl Drop for Restores {
         fn drop(&mut self) {
@@ -59,13 +59,13 @@ pub fn without_slow_lines(end: impl FnOnce()) {
     end();
 }
 
-/// What is told of a request.
+/// Facts about a request for logs and counters.
 pub struct Told<'a> {
     /// Its id.
     pub id: &'a HeaderValue,
-    /// Who sent it.
+    /// The client's address.
     pub peer: Option<IpAddr>,
-    /// For whom.
+    /// The user.
     pub user: Option<&'a str>,
     /// The method, after `X-HTTP-Method-Override`.
     pub method: &'a str,
@@ -73,16 +73,16 @@ pub struct Told<'a> {
     pub path: &'a str,
     /// The decoded segments of its path, or of where rules led.
     pub segments: &'a [Vec<u8>],
-    /// What is counted.
+    /// Its figures.
     pub numbers: Numbers,
-    /// What it asks of an index.
+    /// Its use of an index.
     pub detail: Option<&'a Arc<Detail>>,
 }
 
-/// What is counted of a request.
+/// Figures of a request.
 #[derive(Clone, Copy)]
 pub struct Numbers {
-    /// What it is about.
+    /// The class of its route.
     pub route: Class,
     /// The first segment is a database that its user may use.
     pub is_of_database: bool,
@@ -92,7 +92,7 @@ pub struct Numbers {
     pub slow_us: u64,
     /// Its phases.
     pub timing: Timing,
-    /// Until the head of the answer was made, in microseconds.
+    /// Time until the head of the response was made, in microseconds.
     pub head_us: u64,
     /// Bytes of its body.
     pub bytes_received: u64,
@@ -105,10 +105,11 @@ pub struct Numbers {
 }
 
 impl Told<'_> {
-    /// Tells of it: it took so long to the end, and `bytes` were sent of the answer's body.
+    /// Logs and counts it: it took `us` microseconds to the end, and `bytes` of the response's body
+    /// were sent.
     pub fn tell(&self, stats: &Stats, end: End, bytes: u64, us: u64) {
         let since_start = stats.since_start();
-        // Not one that somebody made up.
+        // Not an invented name.
         let is_index =
             self.numbers.route.is_of_index() && (200..400).contains(&self.numbers.status);
         let view = is_index.then(|| self.view());
@@ -161,7 +162,7 @@ impl Told<'_> {
         }
         match end {
             End::Whole => {}
-            // A feed goes on until its client goes.
+            // A feed continues until its client disconnects.
             End::Aborted if route.is_feed() => {}
             End::Aborted => c.aborted += 1,
             End::Cut => c.cut += 1,
@@ -189,7 +190,7 @@ impl Told<'_> {
         }
     }
 
-    /// The database, when the path names one that is there.
+    /// The database, when the path names one that exists.
     pub fn database(&self) -> Option<&str> {
         let first = self.segments.first();
         let first = first.filter(|_| self.numbers.is_of_database)?;
@@ -207,7 +208,7 @@ impl Told<'_> {
     }
 }
 
-/// What is told of a request whose answer is under way, when that has ended.
+/// Reports a request when its response has ended.
 pub struct Ending {
     stats: Arc<Stats>,
     received: Tick,
@@ -219,12 +220,12 @@ pub struct Ending {
     segments: Vec<Vec<u8>>,
     numbers: Numbers,
     detail: Option<Arc<Detail>>,
-    /// What the answer has of memory.
+    /// Memory of the response.
     _keeps: Option<Keeps>,
 }
 
 impl Ending {
-    /// The same, which lets go of this memory.
+    /// Adds memory that is freed at the end of the response.
     pub fn with(self, keeps: Keeps) -> Ending {
         Ending {
             _keeps: Some(keeps),
@@ -232,7 +233,7 @@ impl Ending {
         }
     }
 
-    /// Of a request that was received then.
+    /// A report of a request that was received at `received`.
     pub fn new(told: &Told<'_>, stats: Arc<Stats>, received: Tick) -> Ending {
         Ending {
             stats,
@@ -264,17 +265,17 @@ impl Ending {
     }
 }
 
-/// Pieces of an answer that tell of its end.
+/// Pieces of a response that report its end.
 pub struct Watched {
     pieces: Pieces,
     sent: u64,
-    /// Bytes of the whole answer, if it was said how many. Nobody asks for a piece behind them.
+    /// Bytes of the whole response, if known. No piece is read after them.
     length: Option<u64>,
     ending: Option<Box<Ending>>,
 }
 
 impl Watched {
-    /// Pieces whose end is told.
+    /// Pieces whose end is reported.
     pub fn of(pieces: Pieces, length: Option<u64>, ending: Ending) -> Pieces {
         let ending = Some(Box::new(ending));
         let mut watched = Watched {

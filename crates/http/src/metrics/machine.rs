@@ -1,4 +1,5 @@
-//! What the process takes of its machine: memory, processors, files, disk, and how long the queues in it are.
+//! The process's use of its machine: memory, processors, files, disk, and the lengths of its
+//! queues.
 
 use std::collections::{BTreeMap, HashMap};
 use std::sync::LazyLock;
@@ -15,7 +16,7 @@ use crate::app::App;
 pub struct MemoryPart {
     /// Its name in metrics.
     pub name: &'static str,
-    /// What it may take, what it takes now, and the most that it took, in bytes.
+    /// Limit, current and largest use, in bytes.
     pub budget: u64,
     /// See `budget`.
     pub used: u64,
@@ -81,7 +82,7 @@ pub fn open_files() -> u64 {
     count.map_or(0, |n| n as u64)
 }
 
-/// Work that waits, by what it waits for.
+/// Waiting work, by queue.
 pub fn queues(app: &App) -> [(&'static str, u64); 4] {
     let databases = &app.node.databases;
     [
@@ -107,25 +108,26 @@ fn waiting_connections(app: &App) -> u64 {
 
 /// CPU time in seconds.
 pub struct CpuTimes {
-    /// Of this process's threads, by their names.
+    /// Times of this process's threads, by their names.
     pub threads: Vec<(String, f64)>,
-    /// Of processes that it started: workers and query servers, those that have ended included.
+    /// Times of child processes: workers and query servers, also those that have ended.
     pub workers: f64,
 }
 
-/// What was seen of threads and processes, so that nothing told ever falls: those that end take their times with them.
+/// The last figures of threads and processes, so that no reported sum ever falls: the time of those
+/// that end is no longer readable.
 #[derive(Default)]
 struct Seen {
     /// Name and ticks of each thread, when it was seen last. Whole numbers, whose sums do not depend on their order.
     threads: HashMap<i32, (String, u64)>,
     /// Ticks of threads that have ended, by name.
     ended: BTreeMap<String, u64>,
-    /// The most that was told of workers, in ticks.
+    /// The largest reported sum of workers, in ticks.
     workers: u64,
 }
 
 impl Seen {
-    /// Takes the times of the threads that there are now; answers those of all that ever were, by name.
+    /// Updates the times of the present threads; returns the sums of all threads so far, by name.
     fn threads(&mut self, now: HashMap<i32, (String, u64)>) -> Vec<(String, u64)> {
         for (tid, (name, ticks)) in self.threads.drain() {
             // The kernel gives numbers again: a thread that has less than before is another one.
@@ -143,8 +145,8 @@ impl Seen {
     }
 }
 
-/// What the process and those that it started took so far; none when `/proc` does not tell. A thread that ends between two calls is
-/// counted up to the first.
+/// Processor times of the process and of its child processes so far; `None` when `/proc` is not
+/// readable. A thread that ends between two calls is counted up to the first.
 pub fn cpu_times() -> Option<CpuTimes> {
     static SEEN: LazyLock<Mutex<Seen>> = LazyLock::new(Mutex::default);
     let me = Process::myself().ok()?;
@@ -216,18 +218,14 @@ pub fn write(app: &App, text: &mut Text) {
         text.number("settee_disk_size_bytes", "gauge", help, all as f64);
     }
     let queues = queues(app).map(|(name, n)| (name, n as f64));
-    let head = (
-        "settee_queue_length",
-        "gauge",
-        "work that waits by what it waits for",
-    );
+    let head = ("settee_queue_length", "gauge", "waiting work, by queue");
     text.by(head, "queue", queues);
     write_cpu_times(text);
     let files = app.node.databases.file_bytes();
     let head = (
         "settee_keyspace_bytes",
         "gauge",
-        "bytes of the store's files by what is in them",
+        "bytes of the store's files, by content",
     );
     text.by(
         head,
@@ -254,7 +252,7 @@ fn write_cpu_times(text: &mut Text) {
     }
 }
 
-/// File descriptors that it may have; `None` for any number.
+/// Limit of file descriptors; `None` without a limit.
 pub fn open_files_max() -> Option<u64> {
     use procfs::process::LimitValue;
     match Process::myself()

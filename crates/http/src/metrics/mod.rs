@@ -1,4 +1,4 @@
-//! What is counted of requests, and how the numbers are told.
+//! Counters of requests, and their output.
 //!
 //! Requests are counted when their bodies have ended: [`ending`]. [`routes::Class`] has the classes that are counted separately, [`catalogue`] is
 //! the list of all metrics, [`prometheus`] and [`tree`] are its two forms.
@@ -26,7 +26,7 @@ use parking_lot::Mutex;
 use routes::{CLASSES, Class};
 use telemetry::{Tick, distribution};
 
-/// The methods that are told apart; others are the last.
+/// The methods that are counted separately; others are the last.
 pub const METHODS: [&str; 8] = [
     "COPY", "DELETE", "GET", "HEAD", "OPTIONS", "POST", "PUT", "other",
 ];
@@ -36,7 +36,7 @@ const STATUS_MAX: u16 = 599;
 /// Parts of the counters, so that threads seldom meet at one. A part has some 26 KB for each class that it has seen.
 const PARTS: usize = 8;
 
-/// What was counted.
+/// All counters.
 pub struct Stats {
     parts: [Part; PARTS],
     /// Requests whose heads were read, and a random number: where their ids begin.
@@ -55,7 +55,7 @@ pub struct Socket {
     pub address: SocketAddr,
     /// With TLS.
     pub is_secured: bool,
-    /// The same socket once more, to be asked what the kernel counts of it.
+    /// A duplicate of the socket, to read the kernel's counters of it.
     pub descriptor: OwnedFd,
 }
 
@@ -63,18 +63,18 @@ pub struct Socket {
 #[repr(align(128))]
 struct Part(Mutex<Counts>);
 
-/// What was counted of requests.
+/// Counters of requests.
 #[derive(Clone)]
 pub struct Counts {
     /// Requests that were answered, or whose clients had gone before.
     pub requests: u64,
-    /// Of these, those by method.
+    /// Requests by method.
     pub methods: [u64; METHODS.len()],
-    /// Answers by status.
+    /// Responses by status.
     statuses: Vec<u64>,
     /// Requests whose clients went before they had the whole answer.
     pub aborted: u64,
-    /// Answers that were cut because of an error in the middle.
+    /// Responses that were cut because of an error in the middle.
     pub cut: u64,
     /// Requests that are over.
     pub ended: u64,
@@ -99,9 +99,9 @@ pub struct Counts {
 pub struct OfRoute {
     /// Time to the end of the body, in microseconds.
     pub whole_us: Histogram<u64>,
-    /// Answers with a status of 500 and above.
+    /// Responses with a status of 500 and above.
     pub failed: u64,
-    /// Answers with a status of 400 to 499.
+    /// Responses with a status of 400 to 499.
     pub refused: u64,
 }
 
@@ -174,7 +174,7 @@ impl Counts {
         add(&mut self.bulk_docs, &other.bulk_docs);
     }
 
-    /// The head of an answer was made.
+    /// Counts a response's head.
     fn head(&mut self, method: &str, status: u16) {
         self.method(method);
         if let Some(n) = self
@@ -221,7 +221,7 @@ impl Counts {
         all
     }
 
-    /// What was counted of a class, if it had requests.
+    /// Counters of a class, if it had requests.
     pub fn route(&self, route: Class) -> Option<&OfRoute> {
         self.routes[route as usize].as_deref()
     }
@@ -266,12 +266,12 @@ impl Default for Stats {
 }
 
 impl Stats {
-    /// The head of a request was read. Answers a number that no other request has, and that does not come again after a restart.
+    /// Counts a request whose head was read. Returns a number that is unique, also across restarts.
     pub(crate) fn begin(&self) -> u64 {
         self.begun.fetch_add(1, Relaxed)
     }
 
-    /// Has the lines of slow requests go to a place of their own, the first that is given.
+    /// Sets the output for the lines of slow requests; only the first call has an effect.
     pub fn log_slow_to(&self, writer: slow::Writer) {
         self.slow_log.get_or_init(|| Mutex::new(writer));
     }
@@ -281,14 +281,14 @@ impl Stats {
         slow::write(writer.as_deref_mut(), line);
     }
 
-    /// A connection was accepted; it is open until what this answers is dropped.
+    /// Counts an accepted connection; it is open until the result is dropped.
     pub(crate) fn connect(self: &Arc<Self>) -> OpenConnection {
         self.connections.fetch_add(1, Relaxed);
         self.connections_accepted.fetch_add(1, Relaxed);
         OpenConnection(self.clone())
     }
 
-    /// Connections come in at these sockets; at none any more, when the server ends: they stay open while they are here.
+    /// Sets the listening sockets; none when the server ends: they stay open while they are here.
     pub(crate) fn listen_at(&self, sockets: Vec<Socket>) {
         *self.sockets.lock() = sockets;
     }
@@ -302,7 +302,8 @@ impl Stats {
             .collect()
     }
 
-    /// Connections that the kernel dropped since the start, since too many waited to be accepted. `None` when it does not tell.
+    /// Connections that the kernel dropped since the start, since too many waited to be accepted.
+    /// `None` when unknown.
     pub fn connections_dropped(&self) -> Option<u64> {
         let sockets = self.sockets.lock();
         let of = |socket: &Socket| telemetry::dropped_connections(socket.descriptor.as_fd());
@@ -330,7 +331,7 @@ impl Stats {
         begun.saturating_sub(counts.ended)
     }
 
-    /// Everything that was counted, but for who is used.
+    /// All counters, except those of used databases and indexes.
     pub fn counts(&self) -> Counts {
         let mut all = Counts::default();
         for part in &self.parts {
@@ -347,7 +348,7 @@ impl Stats {
         all
     }
 
-    /// Who is used.
+    /// The used databases and indexes.
     pub fn usage(&self) -> usage::Usage {
         let mut all = usage::Usage::default();
         for part in &self.parts {

@@ -22,8 +22,8 @@ struct Renamed {
     help: &'static str,
 }
 
-/// Groups of counters that are one metric with a label. The first two have no `_total` in CouchDB, so they are not counters by
-/// Prometheus' rules: they are told without a type.
+/// Groups of counters that are one metric with a label. The first two have no `_total` in CouchDB,
+/// so they are not counters by Prometheus' rules: they are listed without a type.
 const LABELLED: [Renamed; 3] = [
     Renamed {
         path: "couchdb/httpd_request_methods",
@@ -45,7 +45,7 @@ const LABELLED: [Renamed; 3] = [
     },
 ];
 
-/// Pairs of counters of which CouchDB tells the sum in place of the first.
+/// Pairs of counters of which CouchDB returns the sum in place of the first.
 struct Sum {
     first: &'static str,
     second: &'static str,

@@ -1,4 +1,5 @@
-//! The slow log: what took long, and what it did. No document, no credentials and no value of a selector is in it.
+//! The slow log: slow requests, and their work. It has no document, no credentials and no value of
+//! a selector.
 
 use std::io::Write;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -11,7 +12,7 @@ use serde_json::{Map, Value};
 use super::ending::{End, Told};
 use crate::reply::Timing;
 
-/// Fields of a selector that are told, and bytes of each.
+/// Most fields of a selector that are logged, and bytes of each.
 const TOLD_FIELDS_MAX: usize = 20;
 const TOLD_FIELD_BYTES_MAX: usize = 64;
 
@@ -19,18 +20,18 @@ const TOLD_FIELD_BYTES_MAX: usize = 64;
 const PATH_BYTES_MAX: usize = 1024;
 const NAME_BYTES_MAX: usize = 256;
 
-/// What a request asks of an index, and what was done for it so far.
+/// The index of a request, and the work done for it so far.
 #[derive(Default)]
 pub struct Detail {
     /// The query of `_find`.
     pub find: Option<AskedFind>,
-    /// Keys that were asked for one by one.
+    /// Number of keys in the request.
     pub keys: Option<u64>,
-    /// What was done for it so far.
+    /// Work done so far.
     pub done: Done,
 }
 
-/// What was done for an answer.
+/// Work done for a response.
 #[derive(Default)]
 pub struct Done {
     rows: AtomicU64,
@@ -39,12 +40,12 @@ pub struct Done {
 }
 
 impl Done {
-    /// So many rows were given.
+    /// Counts returned rows.
     pub fn note_rows(&self, rows: u64) {
         self.rows.store(rows, Relaxed);
     }
 
-    /// So many documents and keys of an index were looked at.
+    /// Counts examined documents, and examined keys of an index.
     pub fn note_examined(&self, documents: u64, entries: u64) {
         self.documents.store(documents, Relaxed);
         self.entries.store(entries, Relaxed);
@@ -52,7 +53,7 @@ impl Done {
 }
 
 impl Detail {
-    /// What was asked for and done, what is 0 aside.
+    /// The requested and the done amounts, without those of 0.
     pub fn counts(&self) -> impl Iterator<Item = (&'static str, u64)> {
         let counts = [
             ("keys", self.keys.unwrap_or(0)),
@@ -77,15 +78,15 @@ impl Detail {
     }
 }
 
-/// The phases of a request that happened, in milliseconds. `write` is making the answer: what is left until its head. `body` is
-/// what came after.
+/// The phases of a request that happened, in milliseconds. `write` is the rest until the response's
+/// head, for making the response. `body` is the time after that.
 pub fn phases(timing: &Timing, head_us: u64, whole_us: u64) -> Map<String, Value> {
     happened(timing, head_us, whole_us)
         .map(|(name, us)| (name.to_owned(), milliseconds(us)))
         .collect()
 }
 
-/// The same in microseconds, in the order in which they begin.
+/// The phases in microseconds, in the order in which they begin.
 pub fn happened(
     timing: &Timing,
     head_us: u64,
@@ -195,7 +196,7 @@ pub fn write(to: Option<&mut Writer>, line: &Value) {
     }
 }
 
-/// A duration of the settings as a bound in microseconds; 0 is none.
+/// A duration of the settings as a bound in microseconds; 0 for no bound.
 pub fn bound_us(of: Duration) -> u64 {
     match of {
         Duration::ZERO => u64::MAX,

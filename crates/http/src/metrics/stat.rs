@@ -1,4 +1,4 @@
-//! A number that is told, whatever the form.
+//! A metric, for all output formats.
 
 use hdrhistogram::Histogram;
 
@@ -6,39 +6,39 @@ use hdrhistogram::Histogram;
 pub struct Stat {
     /// Its place in `_stats`, like `couchdb/httpd/requests`.
     pub path: &'static str,
-    /// What it counts, without a full stop.
+    /// Its meaning, without a full stop.
     pub help: &'static str,
     /// The description.
     pub value: Value,
 }
 
-/// What a number is.
+/// The value of a metric.
 pub enum Value {
     /// It only grows.
     Counter(u64),
-    /// It comes and goes.
+    /// A value that rises and falls.
     Gauge(u64),
     /// A gauge that CouchDB calls a counter in `_stats`.
     CounterThatFalls(u64),
     /// Counters by one label; the last segment of the path is the label's name in Prometheus' form.
     Labelled(Vec<(String, u64)>),
-    /// How it is distributed, and what one is of the distribution.
+    /// A distribution, and the unit of its values.
     Distribution(Histogram<u64>, Unit),
 }
 
-/// What a distribution is of.
+/// The unit of a distribution.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Unit {
-    /// Microseconds, which `_stats` tells as milliseconds.
+    /// Microseconds, shown in `_stats` as milliseconds.
     Milliseconds,
-    /// Microseconds, which `_stats` tells as they are.
+    /// Microseconds, shown in `_stats` unchanged.
     Microseconds,
     /// Things.
     Number,
 }
 
 impl Unit {
-    /// What one of the distribution is in `_stats`.
+    /// The value of one unit in `_stats`.
     pub fn in_tree(self) -> f64 {
         match self {
             Unit::Milliseconds => 1e-3,
@@ -46,7 +46,7 @@ impl Unit {
         }
     }
 
-    /// What one of the distribution is in base units, which Prometheus has.
+    /// The value of one unit in base units, for Prometheus.
     pub fn in_base(self) -> f64 {
         match self {
             Unit::Milliseconds | Unit::Microseconds => 1e-6,
@@ -55,7 +55,7 @@ impl Unit {
     }
 }
 
-/// The sum of what a distribution holds, up to its two digits.
+/// The sum of a distribution's values, to two digits.
 pub fn sum(of: &Histogram<u64>) -> f64 {
     of.mean() * of.len() as f64
 }

@@ -1,4 +1,4 @@
-//! A request's place in a trace: what its `traceparent` header says, or a trace of its own.
+//! A request's place in a trace: from its `traceparent` header, or in a trace of its own.
 
 use std::num::NonZeroU64;
 use std::time::{Duration, SystemTime};
@@ -10,7 +10,7 @@ use telemetry::trace::{Context, Kind, Span, SpanPart, Value, export, is_wanted, 
 use super::ending::{End, Told};
 use super::slow;
 
-/// The header of requests that says their place in a trace.
+/// The header of requests with their place in a trace.
 pub const TRACE_PARENT: HeaderName = HeaderName::from_static("traceparent");
 
 /// A request in a trace.
@@ -19,12 +19,13 @@ pub struct Traced {
     context: Context,
     /// The client's span.
     parent: Option<NonZeroU64>,
-    /// If it turns out to be slow, or fails, it is told of after all.
+    /// Whether it is exported only if it is slow or fails.
     if_slow: bool,
 }
 
 impl Traced {
-    /// Of a request with these headers; `None` when it is in no trace and nobody wants one.
+    /// Returns the place of a request with these headers; `None` when it is in no trace and none is
+    /// recorded.
     #[inline]
     pub fn of(headers: &HeaderMap, settings: &Tracing) -> Option<Traced> {
         let mut said = headers.get_all(TRACE_PARENT).iter();
@@ -58,15 +59,15 @@ impl Traced {
         self.parent.is_some() || self.context.is_sampled
     }
 
-    /// What the client is told, and servers that answer in this one's place: its own trace, or one that was begun for it. Nothing where this
-    /// server tells nobody of its part.
+    /// The header for the client, and for servers that answer in this one's place: its own trace,
+    /// or one that was started for it. `None` if this server does not export its part.
     pub fn header(self) -> Option<HeaderValue> {
         let is_told = is_wanted() && self.is_known();
         // Hexadecimal digits and dashes always make one.
         is_told.then(|| HeaderValue::from_str(&self.context.header()).ok())?
     }
 
-    /// Tells of the request when it has ended.
+    /// Exports the request's span when it has ended.
     pub fn tell(&self, told: &Told<'_>, end: End, bytes: u64, us: u64) {
         if !is_wanted() {
             return;
@@ -134,14 +135,14 @@ impl Traced {
     }
 }
 
-/// Names of spans are few: a method that somebody made up is not in one.
+/// Names of spans are few: an unknown method is not in one.
 fn method_name(method: &str) -> &'static str {
     let known = ["GET", "HEAD", "PUT", "POST", "DELETE", "COPY", "OPTIONS"];
     let known = known.into_iter().find(|m| *m == method);
     known.unwrap_or("_OTHER")
 }
 
-/// Longest path that is told, in bytes: spans wait in memory.
+/// Longest path in a span, in bytes: spans wait in memory.
 const PATH_BYTES_MAX: usize = 1024;
 
 fn beginning(path: &str) -> &str {

@@ -37,7 +37,7 @@ fn put(node: &mut Map<String, Json>, path: &str, value: Json) {
     }
 }
 
-/// The percentiles that CouchDB tells, with the names that it has for them.
+/// The percentiles that CouchDB returns, with their names.
 const PERCENTILES: [(f64, u64); 6] = [
     (0.5, 50),
     (0.75, 75),

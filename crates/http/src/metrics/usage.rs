@@ -1,4 +1,4 @@
-//! Who is used: databases, views and text indexes.
+//! Time used by databases, views and text indexes.
 
 use telemetry::Used;
 

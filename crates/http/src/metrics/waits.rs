@@ -1,4 +1,4 @@
-//! Where the time of requests goes by the clock: by route and phase, while somebody wants to know.
+//! Wall-clock time of requests, by route and phase, while a client records it.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::AtomicBool;
@@ -39,7 +39,7 @@ impl Drop for Waits {
     }
 }
 
-/// A request is over. Costs a load while nobody asks.
+/// Counts an ended request. Costs one load while nothing is recorded.
 #[inline]
 pub fn note(numbers: &Numbers, us: u64) {
     if IS_WANTED.load(Relaxed) && !numbers.route.has_its_own_pace() {
@@ -56,7 +56,7 @@ fn add(numbers: &Numbers, us: u64) {
     }
 }
 
-/// What a phase means for who reads it beside others.
+/// The meaning of a phase, next to others.
 fn meaning(phase: &'static str) -> &'static str {
     match phase {
         "auth" => "recognise the user",

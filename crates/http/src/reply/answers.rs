@@ -1,8 +1,8 @@
-//! Memory that answers take until they end: what they were requested with (selectors, ids, keys), and long pieces that clients
-//! have not taken.
+//! Memory that responses take until they end: their parameters (selectors, ids, keys), and long
+//! pieces that clients have not taken.
 //!
-//! Selectors and the like take room before the answer begins, or the request is refused. The rest of an answer is counted, and
-//! answers that are long wait to begin while there is no room.
+//! Selectors and the like take room before the answer begins, or the request is refused. The rest
+//! of a response is counted, and long responses wait to begin while there is no room.
 
 use std::collections::HashMap;
 use std::hash::{BuildHasher, RandomState};
@@ -18,21 +18,22 @@ use tokio::time::Instant;
 
 use crate::errors::ApiError;
 
-/// What an answer was requested with takes no room up to so many bytes.
+/// The first 16 KiB of a request's parameters are not counted.
 pub const FREE_BYTES: u64 = 16 << 10;
 /// How long a request waits for room before it is refused.
 const WAIT_MAX: Duration = Duration::from_secs(5);
-/// The same of a long answer that is to begin.
+/// Longest wait for memory of a long response that is about to begin.
 const BEGIN_WAIT_MAX: Duration = Duration::from_secs(30);
 
-/// However full the budget is, a user may have this much of a fair share, so that ordinary requests of others go on.
+/// However full the budget is, a user may have this part of a fair share, so that ordinary requests
+/// of others continue.
 const RESERVE_BYTES: u64 = 1 << 20;
 
 /// Memory for answers, as one user sees it. Clones share it.
 #[derive(Clone)]
 pub struct Answers {
     pool: Arc<Pool>,
-    /// Who the user is; `None` for server admins, whose share is not limited.
+    /// The user; `None` for server admins, whose share is not limited.
     sharer: Option<Sharer>,
     /// The database that the request is about, as the hash of the path's first segment.
     database: u64,
@@ -66,9 +67,9 @@ impl State {
         }
     }
 
-    /// Returns whether a user may have so many bytes more. A user has at most as much as is free, so that there is always
-    /// something left for the next; and never less than a share of the reserve, which all of them together have beyond the
-    /// budget at most once.
+    /// Returns whether a user may have this many more bytes. A user has at most as much as is free,
+    /// so that there is always something left for the next; and never less than a share of the
+    /// reserve, which all of them together have beyond the budget at most once.
     fn has_room(&self, budget_bytes: u64, sharer: Option<Sharer>, bytes: u64) -> bool {
         let Some(sharer) = sharer else {
             return self.used + bytes <= budget_bytes;
@@ -89,7 +90,7 @@ pub struct Held {
 }
 
 impl Answers {
-    /// Makes a budget of so many bytes.
+    /// Creates a budget of this size.
     pub fn new(budget_bytes: usize) -> Answers {
         Answers {
             pool: Arc::new(Pool {
@@ -124,7 +125,7 @@ impl Answers {
         self.sharer
     }
 
-    /// Has a thread with a lower priority do `work`, in the user's turn.
+    /// Runs `work` on a thread with a lower priority, in the user's turn.
     ///
     /// # Errors
     /// 500 when it panics.
@@ -149,17 +150,17 @@ impl Answers {
         database::apart(owner, work)
     }
 
-    /// Returns what answers take now, and the most that they took, in bytes.
+    /// Returns the present and the largest memory of responses, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
         let state = self.pool.state.lock();
         (state.used, state.peak)
     }
 
-    /// Takes room for what a request is answered by. A user gets as much as stays free: half of the budget while nobody else
-    /// has any.
+    /// Takes memory for a response. A user gets at most as much as stays free: half of the budget
+    /// if there is no other user.
     ///
     /// # Errors
-    /// 413 when it is more than a user can get, 503 when no room came free in time.
+    /// 413 when it is more than a user can get, 503 when too little was freed in time.
     pub async fn take(&self, bytes: u64) -> Result<Held, ApiError> {
         let most = match self.sharer {
             Some(_) => self.pool.budget_bytes / 2,
@@ -171,7 +172,7 @@ impl Answers {
         let taken = self.wait(self.pool.wait_max, || self.try_take(bytes));
         taken.await.ok_or_else(|| {
             ApiError::busy(
-                "no memory came free in time for what the request is answered by ([memory] answers)"
+                "no memory became free in time for the parameters of the request ([memory] answers)"
                     .into(),
             )
         })
@@ -251,16 +252,18 @@ impl Drop for Held {
     }
 }
 
-/// What this thread has allocated and not freed, in bytes: a number that only differences of count.
+/// Returns the bytes that this thread has allocated and not freed: only differences of the value
+/// have a meaning.
 static OF_THREAD: OnceLock<fn() -> i64> = OnceLock::new();
 
-/// Has [`measured`] ask the program's allocator.
+/// Lets [`measured`] use the program's allocator.
 pub fn measure_by(of_thread: fn() -> i64) {
     let _is_set = OF_THREAD.set(of_thread);
 }
 
-/// Does some work, and answers how many bytes what came of it takes: the work must free what else it allocates, and nothing
-/// besides. Without an allocator that counts, it is taken for `otherwise`.
+/// Runs some work, and returns the memory of its result in bytes: the work must free everything
+/// else that it allocates, and nothing that it has not. Without an allocator that counts, the
+/// result is `otherwise`.
 pub fn measured<T>(otherwise: usize, work: impl FnOnce() -> T) -> (T, usize) {
     let Some(of_thread) = OF_THREAD.get() else {
         return (work(), otherwise);

@@ -16,7 +16,7 @@ use crate::reply::answers::{Answers, Held};
 use crate::reply::stream::LONG_BYTES;
 use crate::shares::OpenFeed;
 
-/// What the feeds `normal` and `longpoll` begin with.
+/// The beginning of the feeds `normal` and `longpoll`.
 pub const HEAD: &[u8] = b"{\"results\":[\n";
 
 #[derive(Clone, Copy, PartialEq, Eq)]
@@ -51,7 +51,7 @@ impl FeedKind {
     }
 }
 
-/// How long a live feed waits, and how it shows that it lives.
+/// Timeout and heartbeat of a live feed.
 #[derive(Clone, Copy)]
 pub struct FeedTimes {
     timeout: Option<Duration>,
@@ -96,7 +96,8 @@ impl FeedTimes {
 
     /// Returns the times of a feed, in milliseconds, that waits for at most `max_ms`.
     fn within(max_ms: u64, heartbeat: Option<u64>, timeout: Option<u64>) -> FeedTimes {
-        // A heartbeat overrides any timeout: such a feed ends only when somebody wants it to.
+        // A heartbeat overrides any timeout: such a feed ends only when the client or the server
+        // ends it.
         let timeout = match heartbeat {
             Some(_) => None,
             None => Some(timeout.map_or(max_ms, |t: u64| t.min(max_ms))),
@@ -147,7 +148,7 @@ fn signed(text: &str) -> Option<(bool, u64)> {
 /// Reads a `limit` or a `timeout` of a feed. Numbers beyond 64 bits are the greatest one.
 ///
 /// # Errors
-/// Those of CouchDB for a number below 0, and for what is no whole number.
+/// CouchDB's errors for a negative number, and for a value that is not a whole number.
 pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
     let Some((is_negative, number)) = signed(text) else {
         let reason = format!("The {name} parameter should be a non-negative integer");
@@ -160,28 +161,28 @@ pub fn natural(name: &str, text: &str) -> Result<u64, ApiError> {
     Ok(number)
 }
 
-/// What a live feed shows.
+/// The contents of a live feed.
 pub trait LiveSource: Send + 'static {
-    /// Appends a piece of what there is; false when that was all.
+    /// Appends a piece of the available rows; returns false when that was all.
     fn read(&mut self, out: &mut Vec<u8>) -> impl Future<Output = Result<bool, ApiError>> + Send;
 
     /// How many rows were read.
     fn rows(&self) -> u64;
 
-    /// Whether nothing comes after what was read, whatever happens.
+    /// Whether no row can follow, whatever happens.
     fn is_final(&self) -> bool;
 
-    /// Looks at what there is now.
+    /// Takes a snapshot of the current state.
     fn refresh(&mut self) -> Result<(), ApiError>;
 
-    /// Lets go of what it looks at while the feed waits.
+    /// Releases the snapshot while the feed waits.
     fn release(&mut self);
 
-    /// Appends what the feed ends with.
+    /// Appends the end of the feed.
     fn write_end(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError>;
 }
 
-/// What was read of a database. That of a deleted one is over as if it had timed out.
+/// Returns the result of reading a database. The feed of a deleted one ends as after a time-out.
 pub fn until_deleted<T: Default>(read: Result<T, database::Error>) -> Result<T, ApiError> {
     match read {
         Err(database::Error::NoDatabase) => Ok(T::default()),
@@ -294,7 +295,7 @@ impl<S: LiveSource> LiveFeed<S> {
         }
     }
 
-    /// Appends what comes next, waiting for it; nothing at the end.
+    /// Appends the next rows, waiting for them; nothing at the end.
     async fn next(&mut self, out: &mut Vec<u8>) -> Result<(), ApiError> {
         self.held = None;
         match self.state {
@@ -352,7 +353,7 @@ impl<S: LiveSource> LiveFeed<S> {
         }
     }
 
-    /// The feed has come to its end, or a longpoll has something to tell.
+    /// Whether the feed has come to its end, or a longpoll has a row.
     fn has_enough(&self) -> bool {
         self.source.is_final() || self.kind == FeedKind::Longpoll && self.source.rows() > 0
     }

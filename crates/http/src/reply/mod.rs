@@ -1,4 +1,4 @@
-//! Answers: a status, headers, and a body that is whole or pulled piece by piece.
+//! Responses: a status, headers, and a body that is whole or pulled piece by piece.
 
 pub mod answers;
 pub mod jsonp;
@@ -25,12 +25,13 @@ pub type Pieces = Pin<Box<dyn Stream<Item = Result<Bytes, StreamError>> + Send>>
 pub enum Body {
     Full(Bytes),
     Stream(Pieces),
-    /// A stream of so many bytes.
+    /// A stream of this length.
     Sized(Pieces, u64),
 }
 
 impl Body {
-    /// No bytes, which hyper is to say in a header: of a body that has ended before it is sent it says nothing.
+    /// No bytes, with a length that hyper writes into a header: it writes none for a body that has
+    /// ended before it is sent.
     pub fn nothing() -> Body {
         Body::Sized(Box::pin(futures_util::stream::empty()), 0)
     }
@@ -44,7 +45,7 @@ impl Body {
         }
     }
 
-    /// The body, whose end is told if it comes in pieces.
+    /// The body, whose end is reported if it comes in pieces.
     pub(crate) fn watched(self, ending: Ending) -> Body {
         match self {
             Body::Full(bytes) => {
@@ -91,7 +92,7 @@ impl http_body::Body for Body {
     }
 }
 
-/// Bytes in pieces, so that it is seen how far they are sent.
+/// Bytes in pieces, so that the progress of sending is visible.
 fn pieces_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, StreamError>> {
     futures_util::stream::iter(std::iter::from_fn(move || {
         let length = bytes.len().min(stream::CHUNK_BYTES);
@@ -102,7 +103,7 @@ fn pieces_of(mut bytes: Bytes) -> impl Stream<Item = Result<Bytes, StreamError>>
 /// Time of the phases of a request in microseconds, for `Server-Timing`; 0 for one that did not happen.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Timing {
-    /// Finding out who asks.
+    /// Time of authentication.
     pub auth_us: u64,
     /// Receiving the body.
     pub receive_us: u64,

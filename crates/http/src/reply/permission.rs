@@ -9,13 +9,13 @@ use node::{Access, Node};
 use crate::app::App;
 use crate::request::Request;
 
-/// The permission to read a database, as it was when it was checked last.
+/// The permission to read a database, as of the last check.
 pub struct Permission {
     node: Arc<Node>,
     db: Arc<Database>,
     user: Arc<UserCtx>,
-    /// The user has a document, or is an admin of the configuration: who comes by a token or by a proxy has the roles that it
-    /// says.
+    /// Whether the user has a document, or is an admin of the configuration. Others, with a token
+    /// or through a proxy, have the roles that these name.
     has_account: bool,
     security: Arc<str>,
     /// Updates of the users' database.
@@ -50,7 +50,7 @@ impl Permission {
         }
         (self.security, self.users_seq) = (security, users_seq);
         if let (true, Some(name)) = (self.has_account, &self.user.name) {
-            // An account that cannot be read just now is looked at again at the next change of one.
+            // An account that cannot be read now is checked again at the next change of an account.
             match self.node.auth.current_user(name) {
                 Ok(Some(user)) => self.user = user,
                 Ok(None) => return false,

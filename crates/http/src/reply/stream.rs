@@ -21,24 +21,25 @@ pub const CHUNK_BYTES: usize = 64 << 10;
 /// Room for the beginning of an answer: most are shorter than that, and growing to it would copy them several times.
 const FIRST_BYTES: usize = 4 << 10;
 
-/// So many pieces of an answer are made apart after a request came.
+/// After a request came, the next 64 pieces of a response are made on separate threads.
 const APART_AFTER_REQUEST: u32 = 64;
 
-/// So many pieces are made apart at a time. Of more answers than that, some are made here: they would wait for long.
+/// Most pieces that are made on separate threads at a time. Beyond that, some are made here, since
+/// they would wait too long.
 static PLACES: Semaphore = Semaphore::const_new(8);
 
-/// When a piece took longer, the pieces after it are made apart.
+/// After a piece that took longer, the next pieces are made on separate threads.
 const SLOW_TIME: Duration = Duration::from_millis(20);
 
 /// The maker of an answer's pieces. A closure is one.
 pub trait PieceMaker: Send + 'static {
-    /// Appends a piece; false when that was the last one.
+    /// Appends a piece; returns false when it was the last one.
     ///
     /// # Errors
-    /// Why there are no more pieces.
+    /// An error, which ends the response.
     fn next(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError>;
 
-    /// Whether the next piece takes so long that no thread that serves requests should make it.
+    /// Whether the next piece is too slow to make on a thread that serves requests.
     fn is_long(&self) -> bool {
         false
     }
@@ -50,8 +51,9 @@ impl<F: FnMut(&mut Vec<u8>) -> Result<bool, ApiError> + Send + 'static> PieceMak
     }
 }
 
-/// An answer made by calling `next` until it returns false; each call appends a piece. The first piece is made at once,
-/// so that an early failure is an answer of its own, and an answer of one piece has a length.
+/// A response made by calling `next` until it returns false; each call appends a piece. The first
+/// piece is made immediately, so that an early failure gets an error response, and a response of
+/// one piece has a length.
 pub fn pull(
     answers: &Answers,
     content_type: &'static str,
@@ -61,7 +63,8 @@ pub fn pull(
     Ok(go_on(answers, content_type, made, next))
 }
 
-/// An answer whose first piece is made by a thread that gives way, for answers that are known to take long.
+/// A response whose first piece is made by a thread that gives way, for responses that are known to
+/// be slow.
 pub async fn pull_apart(
     answers: &Answers,
     content_type: &'static str,
@@ -72,7 +75,8 @@ pub async fn pull_apart(
     Ok(go_on(answers, content_type, made, next))
 }
 
-/// Makes the first piece, or two if the first is short and `stops` does not say that the next one is for others to make.
+/// Makes the first piece, or two if the first is short, unless `stops` leaves the next one to other
+/// threads.
 fn make_first<F: PieceMaker>(
     next: &mut F,
     stops: impl Fn(&F) -> bool,
@@ -87,7 +91,7 @@ fn make_first<F: PieceMaker>(
     Ok((first, more))
 }
 
-/// An answer whose first piece was made; whether there are more is said with it.
+/// Continues a response whose first piece was made, if there are more.
 fn go_on(
     answers: &Answers,
     content_type: &'static str,
@@ -115,7 +119,7 @@ fn go_on(
     Reply::stream(HeaderValue::from_static(content_type), Box::pin(pieces))
 }
 
-/// A piece of an answer that the client is taking. A long one is counted among what answers take.
+/// A piece of a response that the client is taking. A long one counts as memory of responses.
 pub struct Piece {
     left: Bytes,
     answers: Answers,
@@ -144,7 +148,7 @@ impl Piece {
         self.set_before(bytes, 0);
     }
 
-    /// The next piece, while so many bytes after it are being made.
+    /// Sets the next piece, while `ahead` bytes after it are being made.
     fn set_before(&mut self, bytes: Bytes, ahead: usize) {
         let held = bytes.len() + ahead;
         let is_long = held > LONG_BYTES;
@@ -152,7 +156,8 @@ impl Piece {
         self.left = bytes;
     }
 
-    /// Takes as much from its beginning as the connection should get at once: it may copy what it gets.
+    /// Takes as much from its beginning as the connection should get in one call: it may copy what
+    /// it gets.
     pub fn split_off(&mut self) -> Bytes {
         match self.left.len() > GIVEN_BYTES {
             true => self.left.split_to(GIVEN_BYTES),
@@ -163,22 +168,22 @@ impl Piece {
 
 /// A longer piece is counted, in bytes.
 pub const LONG_BYTES: usize = 16 << 10;
-/// So much of a piece is given to the connection at once, in bytes.
+/// Bytes of a piece that the connection gets in one call.
 const GIVEN_BYTES: usize = 4 * CHUNK_BYTES;
 
-/// Makes the pieces of an answer: while other requests come, on threads that give way to them.
+/// Makes the pieces of a response: while other requests come, on threads that give way to them.
 struct Making<F> {
     /// The user's turns on the threads that give way.
     answers: Answers,
-    /// None while a piece is made apart.
+    /// `None` while a piece is made on another thread.
     next: Option<F>,
-    /// [`short_requests_seen`] when the last piece was asked for.
+    /// [`short_requests_seen`] when the last piece was requested.
     seen: u64,
-    /// So many pieces are still made apart, whether requests come or not.
+    /// Number of pieces that are still made on separate threads, whether requests come or not.
     still_apart: u32,
     /// Bytes of the last piece: the next one may be as long.
     last_bytes: usize,
-    /// The last piece took so long that no thread that serves requests should make the next one.
+    /// Whether the last piece was too slow to make the next one on a thread that serves requests.
     is_slow: bool,
     apart: Option<oneshot::Receiver<(Made, F)>>,
 }
@@ -199,7 +204,7 @@ impl<F: PieceMaker> Making<F> {
         }
     }
 
-    /// What the piece takes, about, that is made while the client takes the one before.
+    /// Size, about, of the piece that is made while the client takes the one before.
     fn ahead_bytes(&self) -> usize {
         self.apart
             .as_ref()
@@ -274,7 +279,7 @@ fn shrink(piece: &mut Vec<u8>) {
     }
 }
 
-/// The same with pieces that take long to make: each is made on a thread for blocking work.
+/// A response with slow pieces: each is made on a thread for blocking work.
 pub async fn pull_blocking<F>(
     answers: &Answers,
     content_type: &'static str,
@@ -288,8 +293,9 @@ where
     pull_pieces(answers, content_type, (), free, next).await
 }
 
-/// The same for pieces that each take a turn, which is waited for without a thread, on the threads of these turns. `first`: the
-/// turn of the first piece. `client` is dropped when the client has gone or has the whole answer, also while a piece is made.
+/// A response whose pieces each take a turn, on the threads of these turns; waiting for a turn uses
+/// no thread. `first`: the turn of the first piece. `client` is dropped when the client has gone or
+/// has the whole response, also while a piece is made.
 pub async fn pull_in_turns<A, F, C>(
     answers: &Answers,
     content_type: &'static str,
@@ -322,7 +328,8 @@ impl<A> Turns<A> {
     }
 }
 
-/// The same for pieces that users' functions are run for: each waits for leave, without a thread, before it is made.
+/// A response whose pieces call users' functions: each waits for permission, without a thread,
+/// before it is made.
 pub async fn pull_admitted<A, F>(
     answers: &Answers,
     content_type: &'static str,

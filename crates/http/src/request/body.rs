@@ -1,7 +1,9 @@
-//! The bodies of requests: how much of one may come, how fast it has to come, and how far it may swell.
+//! The bodies of requests: limits on their size, on the time that they take, and on their
+//! decompressed size.
 //!
-//! The route table names the [`BodyClass`] of what a route reads; the bounds of each are settings. A gzipped body is inflated portion by
-//! portion as it comes, so that a bomb costs what was sent and a little more, and is refused where it passes a bound.
+//! The route table names the [`BodyClass`] of a route; the bounds of each are settings. A gzipped
+//! body is inflated portion by portion as it comes, so that a decompression bomb costs little more
+//! than the bytes sent, and is refused where it passes a bound.
 
 use std::io::Write;
 use std::time::Duration;
@@ -15,22 +17,22 @@ use hyper::body::{Body as _, Incoming};
 use super::room::Room;
 use crate::errors::ApiError;
 
-/// Anybody may try to log in: nobody needs much room for it.
+/// Largest body of a login: all clients may log in, and it is short.
 const LOGIN_BYTES_MAX: u64 = 64 << 10;
 /// JSON values in a small body: each takes up to a hundred bytes where it is taken apart.
 const SMALL_VALUES_MAX: u64 = 1 << 18;
-/// The same of a document: ids of many documents in a replication, mostly.
+/// Most values in a document: mostly ids of documents of a replication.
 const DOCUMENT_VALUES_MAX: u64 = 1 << 20;
-/// So many bytes may a body inflate to whatever its ratio is: short texts of few characters shrink a lot.
+/// A body may inflate to 1 MiB whatever its ratio is: short texts of few characters compress well.
 const INFLATED_FREE: u64 = 1 << 20;
-/// So long may a body take before its pace counts.
+/// A body's pace counts only after 60 s.
 const PACE_GRACE: Duration = Duration::from_secs(60);
 /// A portion longer than this is inflated on a thread that may block, in bytes.
 const INFLATE_HERE_MAX: usize = 4 << 10;
 /// While others wait for memory, a body has to come at this pace, in bytes a second, after a grace.
 const WANTED_PACE: u64 = 64 << 10;
 const WANTED_GRACE: Duration = Duration::from_secs(10);
-/// How often it is looked whether others wait.
+/// Interval at which other waiting requests are noticed.
 const LOOK_EVERY: Duration = Duration::from_secs(2);
 
 pub use routes::BodyClass;
@@ -51,7 +53,7 @@ pub struct Bounds {
 }
 
 impl Bounds {
-    /// Those of a class, by the settings.
+    /// The bounds of a class, by the settings.
     pub fn of(class: BodyClass, settings: &Settings) -> Bounds {
         let limits = &settings.limits;
         let (limit, bytes_max, values_max) = match class {
@@ -88,7 +90,7 @@ impl Bounds {
     /// Reads JSON whose values all take memory of their own.
     ///
     /// # Errors
-    /// 413 when there are too many, 400 when it is no JSON.
+    /// 413 when there are too many values, 400 when it is not JSON.
     pub fn json<T: serde::de::DeserializeOwned>(&self, bytes: &[u8]) -> Result<T, ApiError> {
         // Each value has one of these before it. Those within strings count too: texts of separators alone are rare.
         let begins = |b: &&u8| matches!(**b, b',' | b'[' | b'{' | b':');
@@ -117,7 +119,7 @@ impl Pace {
         bytes_per_second_min: 0,
     };
 
-    /// How long the next bytes may be waited for, when so many came and so long was waited for them.
+    /// Longest wait for the next bytes, after `came` bytes and a total wait of `waited`.
     fn patience(&self, came: u64, waited: Duration) -> Duration {
         let seconds = came.checked_div(self.bytes_per_second_min);
         let in_all = seconds.map(|s| PACE_GRACE.saturating_add(Duration::from_secs(s)));
@@ -156,7 +158,7 @@ impl Stream {
         self.incoming.is_end_stream()
     }
 
-    /// The next bytes, never none; `None` at the end.
+    /// The next bytes, never empty; `None` at the end.
     ///
     /// # Errors
     /// 400 when the body ends early, 408 when it comes too slowly.
@@ -263,7 +265,7 @@ impl Stream {
         inflating.finish()
     }
 
-    /// Reads and throws away what is left, at most `max` bytes more. Answers whether that was all.
+    /// Reads and discards the rest, at most `max` bytes more. Returns whether that was all.
     pub async fn drain(mut self, max: u64) -> bool {
         let end = self.came.saturating_add(max);
         while self.came <= end {
@@ -282,7 +284,7 @@ struct Inflating {
     decoder: MultiGzDecoder<Swelling>,
 }
 
-/// What came out so far.
+/// Output of decompression so far.
 struct Swelling {
     out: Vec<u8>,
     /// Bytes that went in.
@@ -342,7 +344,7 @@ impl Inflating {
         self.decoder.get_ref().out.len()
     }
 
-    /// Notes that so many bytes are about to be pushed.
+    /// Notes that these bytes are about to be pushed.
     fn comes(&mut self, bytes: usize) -> Result<(), ApiError> {
         let swelling = self.decoder.get_mut();
         swelling.came += bytes as u64;
@@ -385,7 +387,7 @@ impl Inflating {
 
 impl Drop for Inflating {
     fn drop(&mut self) {
-        // The decoder writes what it has when it is dropped: nobody wants it.
+        // The decoder writes its remaining output when it is dropped; it is not needed.
         self.decoder.get_mut().bounds.bytes_max = 0;
     }
 }
@@ -415,7 +417,7 @@ mod tests {
         encoder.finish().expect("into memory")
     }
 
-    /// Inflates in portions; answers the bytes, or the reason and the most that was held.
+    /// Decompresses in portions; returns the bytes, or the reason and the most that was held.
     fn inflated(raw: &[u8], portion: usize, bounds: Bounds) -> Result<Bytes, (u16, String, usize)> {
         let mut inflating = Inflating::new(bounds);
         for bytes in raw.chunks(portion) {

@@ -1,6 +1,7 @@
-//! What a proxy says it was asked for, in headers whose names are settings (`[chttpd] x_forwarded_host`, `x_forwarded_proto`,
-//! `x_forwarded_ssl`), by CouchDB's rules; below which path it has the server (`x_forwarded_prefix`), and who asked it
-//! (`trusted_proxies`), which CouchDB does not ask.
+//! The host and protocol of the original request, from a proxy's headers whose names are settings
+//! (`[chttpd] x_forwarded_host`, `x_forwarded_proto`, `x_forwarded_ssl`), by CouchDB's rules; the
+//! path below which the proxy has the server (`x_forwarded_prefix`), and the client's address
+//! (`trusted_proxies`), which CouchDB does not have.
 
 use std::net::{IpAddr, SocketAddr};
 
@@ -13,7 +14,7 @@ use crate::request::host::{Hosts, is_authority};
 
 /// The header in which each proxy adds the address that asked it.
 const FORWARDED_FOR: &str = "x-forwarded-for";
-/// A longer path is none that somebody put a server below.
+/// Longest path of a server below a proxy.
 const PREFIX_BYTES_MAX: usize = 256;
 
 /// The headers' names.
@@ -23,15 +24,15 @@ pub struct Forwarded {
     proto: String,
     ssl: String,
     prefix: String,
-    /// The hosts that it may say.
+    /// The hosts that it may name.
     hosts: Hosts,
-    /// Those that are believed about their clients' addresses.
+    /// Proxies that are trusted about their clients' addresses.
     proxies: Vec<IpNet>,
 }
 
 impl Forwarded {
     /// # Errors
-    /// As [`Hosts::of`], and a proxy that is no address and no network.
+    /// As [`Hosts::of`], and a proxy that is neither an address nor a network.
     pub fn of(settings: &Chttpd) -> Result<Forwarded, ConfigError> {
         Ok(Forwarded {
             host: settings.x_forwarded_host.clone(),
@@ -43,24 +44,25 @@ impl Forwarded {
         })
     }
 
-    /// The host that the proxy's client named. What is no host, or none of ours, counts for nothing: without a proxy that sets
-    /// it, the header is the client's own.
+    /// The host that the proxy's client named. Invalid hosts, and hosts that are not allowed, are
+    /// ignored: without a proxy that sets the header, it is the client's own.
     pub fn host<'a>(&self, headers: &'a HeaderMap) -> Option<&'a str> {
         value(headers, &self.host).filter(|host| is_authority(host) && self.allows(host))
     }
 
-    /// Whether this host is one of ours.
+    /// Whether this host is allowed.
     pub fn allows(&self, host: &str) -> bool {
         self.hosts.allow(host)
     }
 
-    /// Whether the proxy's client spoke HTTPS. That it did not is nothing that a proxy can say.
+    /// Whether the proxy's client used HTTPS. A proxy cannot assert the contrary.
     pub fn is_https(&self, headers: &HeaderMap) -> bool {
         value(headers, &self.ssl) == Some("on") || value(headers, &self.proto) == Some("https")
     }
 
-    /// The path below which the proxy's client has this server, without a slash at its end; empty when it is the whole host.
-    /// It goes before paths in `Location` and in cookies, so what could lead elsewhere from there counts for nothing.
+    /// The path below which the proxy's client has this server, without a slash at its end; empty
+    /// when it is the whole host. It goes before paths in `Location` and in cookies, so paths that
+    /// could point elsewhere are ignored.
     pub fn prefix<'a>(&self, headers: &'a HeaderMap) -> &'a str {
         let said = value(headers, &self.prefix).unwrap_or_default();
         let prefix = said.strip_suffix('/').unwrap_or(said);
@@ -70,8 +72,8 @@ impl Forwarded {
         }
     }
 
-    /// The client's address: of all that `X-Forwarded-For` names, the nearest that is no proxy of ours. Those farther away are
-    /// that client's word.
+    /// The client's address: of all those in `X-Forwarded-For`, the nearest that is not a trusted
+    /// proxy. Those farther away may be invented by that client.
     pub fn client(&self, peer: IpAddr, headers: &HeaderMap) -> IpAddr {
         if self.proxies.is_empty() {
             return peer;
@@ -117,7 +119,8 @@ fn address(text: &str) -> Option<IpAddr> {
     found.map(|ip| ip.to_canonical())
 }
 
-/// Whether this is a path of at least one segment, none of which is empty, or leads up, or has what means something in headers.
+/// Whether this is a path of at least one segment, none of which is empty, `.` or `..`, or contains
+/// characters with a meaning in headers.
 fn is_prefix(path: &str) -> bool {
     let is_plain =
         |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~' | b'%');
@@ -128,7 +131,7 @@ fn is_prefix(path: &str) -> bool {
             .is_some_and(|parts| parts.split('/').all(is_segment))
 }
 
-/// A name that cannot be a header's is one that no request has.
+/// Returns a header's value; a name that is invalid for headers is never present.
 fn value<'a>(headers: &'a HeaderMap, name: &str) -> Option<&'a str> {
     headers.get(name).and_then(|v| v.to_str().ok())
 }
@@ -216,7 +219,7 @@ mod tests {
             }
             trusting.client(ip(peer), &given)
         };
-        // Somebody who is no proxy of ours may say what he likes.
+        // A client that is not a trusted proxy may send any value.
         assert_eq!(client("192.0.2.1", &["203.0.113.5"]), ip("192.0.2.1"));
         assert_eq!(client("127.0.0.1", &[]), ip("127.0.0.1"));
         assert_eq!(client("127.0.0.1", &["203.0.113.5"]), ip("203.0.113.5"));
@@ -249,7 +252,7 @@ mod tests {
         for none in ["unknown", "", "203.0.113.5, ", "203.0.113.5, x", "_hidden"] {
             assert_eq!(client("10.0.0.1", &[none]), ip("10.0.0.1"), "{none}");
         }
-        // Without proxies of ours nobody is believed.
+        // Without trusted proxies the header is ignored.
         let given = headers(&[(FORWARDED_FOR, "203.0.113.5")]);
         assert_eq!(names().client(ip("127.0.0.1"), &given), ip("127.0.0.1"));
     }

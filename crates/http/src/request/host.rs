@@ -1,5 +1,6 @@
-//! Which host a request is for: whether it says so as it must, and whether it is one of ours (`[chttpd] allowed_hosts`).
-//! What a client names comes back in `Location`, and a page whose name was made to lead here (DNS rebinding) names itself.
+//! The host of a request: whether it is given as required, and whether it is allowed (`[chttpd]
+//! allowed_hosts`). The host is returned in `Location`; and a page whose name was made to resolve
+//! to this server (DNS rebinding) sends its own name.
 
 use config::ConfigError;
 use config::settings::Chttpd;
@@ -81,8 +82,8 @@ fn name_of(authority: &str) -> &str {
     name.strip_suffix('.').unwrap_or(name)
 }
 
-/// Whether this is a host, perhaps with a port, and nothing else. Of what the grammar of URLs allows in names only what names
-/// are made of is taken.
+/// Whether this is a host, perhaps with a port, and nothing else. Of the characters that URLs allow
+/// in names, only those of host names are accepted.
 pub fn is_authority(text: &str) -> bool {
     let in_name = |b: u8| b.is_ascii_alphanumeric() || matches!(b, b'-' | b'.' | b'_' | b'~');
     let (host_len, is_host) = match text.strip_prefix('[').map(|v6| v6.split_once(']')) {
@@ -103,9 +104,9 @@ pub fn is_authority(text: &str) -> bool {
         }
 }
 
-/// Refuses a request that does not say clearly which host it is for: what a proxy and this server understand differently is how
-/// requests are smuggled. A request by HTTP/1.1 need not say it, as in
-/// CouchDB: browsers always do.
+/// Refuses a request whose host is ambiguous: differences between a proxy and this server would
+/// allow request smuggling. A request by HTTP/1.1 need not have a host, as in CouchDB; browsers
+/// always send it.
 pub fn check(parts: &Parts) -> Result<(), ApiError> {
     let target = parts.uri.authority().map(|a| a.as_str());
     let mut named = parts.headers.get_all(HOST).iter();
@@ -144,7 +145,7 @@ pub fn misdirected() -> ApiError {
     ApiError::new(
         421,
         "misdirected_request",
-        "This server does not answer for the host that was asked for; see [chttpd] allowed_hosts.",
+        "This server does not serve the requested host; see [chttpd] allowed_hosts.",
     )
 }
 

@@ -35,11 +35,11 @@ use crate::settings::Settings;
 use node::Rewritten;
 use node::{Query, encode_into, segments_with};
 
-/// After an error, this much of the body is read and thrown away so that the connection can go on.
+/// After an error, this much of the body is read and discarded so that the connection can continue.
 const DRAIN_BYTES_MAX: u64 = 1 << 20;
 const DRAIN_TIME_MAX: Duration = Duration::from_secs(2);
-/// The same when there was no memory for the body, which is no fault of the client's: many read no answer before they have sent
-/// everything.
+/// Most bytes to read and discard when there was no memory for the body, which is not the client's
+/// fault: many clients read no response before they have sent everything.
 const UNTAKEN_BYTES_MAX: u64 = 1 << 30;
 const UNTAKEN_TIME_MAX: Duration = Duration::from_secs(60);
 
@@ -55,14 +55,14 @@ pub struct Request {
     /// The row of the route table that the path has.
     pub row: &'static Row,
     route: Option<Route>,
-    /// What `+` is in a path.
+    /// Whether `+` in a path is a space.
     pub plus_is_space: bool,
     pub query: Query,
     /// The query as sent.
     pub raw_query: Option<String>,
-    /// The path that the client asked for, when rewrite rules led elsewhere since.
+    /// The path of the client, if rewrite rules changed it.
     pub requested_path: Option<String>,
-    /// What a rewrite made of it, which bounds what it may do.
+    /// The rewrite, which bounds the request's rights.
     pub rewritten: Option<Rewritten>,
     /// How many times it was rewritten.
     pub rewrites: u64,
@@ -72,7 +72,7 @@ pub struct Request {
     pub user: Arc<UserCtx>,
     /// How the user was found: CouchDB's name of the handler, `default` (Basic) or `cookie` mostly.
     pub authenticated: Option<&'static str>,
-    /// The session's cookie is old enough to be given anew, for this login.
+    /// The session's cookie is old enough to be renewed, for this login.
     pub renew: Option<Login>,
     pub peer: Option<std::net::IpAddr>,
     pub https: bool,
@@ -86,7 +86,7 @@ pub struct Request {
     pub traced: Option<Traced>,
     /// How long reading the body took, in microseconds, for `X-CouchDB-Body-Time`.
     pub body_us: u64,
-    /// How long finding out who asks took, in microseconds.
+    /// Time of authentication, in microseconds.
     pub auth_us: u64,
     /// Bytes of the body that were read, inflated.
     pub body_bytes: u64,
@@ -94,11 +94,11 @@ pub struct Request {
     pub is_of_database: bool,
     /// Documents that were read by their ids.
     pub document_reads: u64,
-    /// What it asks of an index.
+    /// Its use of an index.
     pub detail: Option<Arc<Detail>>,
     /// Documents that a bulk brought.
     pub bulk_docs: Option<u64>,
-    /// What was in force when it came.
+    /// The settings at its start.
     pub settings: Arc<Settings>,
     body: Source,
     bodies: Arc<Bodies>,
@@ -106,11 +106,11 @@ pub struct Request {
     pub answers: Answers,
     /// Memory that its answer has until it ends.
     held: Vec<Held>,
-    /// What its body was stays in memory as long as its answer takes.
+    /// Whether its body stays in memory until the end of its response.
     is_kept: bool,
-    /// What its body takes of them, until the request is answered.
+    /// Its body's room, until the request is answered.
     room: Option<Room>,
-    /// What the text before its attachments takes.
+    /// The room of the text before its attachments.
     text_room: Option<Room>,
     /// There was no memory for its body.
     is_untaken: bool,
@@ -178,7 +178,7 @@ impl Request {
         (self.row, self.route) = (row, Some(route));
     }
 
-    /// Takes what the path names.
+    /// Returns the route of the path.
     pub fn take_route(&mut self) -> Route {
         if self.route.is_none() {
             self.find_route();
@@ -207,7 +207,8 @@ impl Request {
         self.header(&ACCEPT).unwrap_or("")
     }
 
-    /// Whether `If-None-Match` names this ETag. CouchDB wants it quoted, takes `W/`, and does not know `*`.
+    /// Whether `If-None-Match` names this ETag. CouchDB requires quotes, accepts `W/`, and does not
+    /// know `*`.
     pub fn none_match(&self, etag: &str) -> bool {
         self.header(&IF_NONE_MATCH).is_some_and(|list| {
             list.split(',').any(|e| {
@@ -276,7 +277,7 @@ impl Request {
         self.room = Some(room);
         self.body_us = started.elapsed().as_micros() as u64;
         self.body_bytes += read.as_ref().map_or(0, |read| read.len() as u64);
-        // What is left of one that was refused is for `drain`.
+        // The rest of a refused body is for `drain`.
         if read.is_ok() {
             self.body = Source::Taken;
         }
@@ -323,11 +324,11 @@ impl Request {
         }
     }
 
-    /// Takes room for a document's text that comes by [`Request::next_bytes`], `length` of it and what this event brings; at the
-    /// end of its part it is about to be worked on.
+    /// Takes room for a document's text that is read by [`Request::next_bytes`], `length` so far
+    /// and the bytes of this event; at the end of its part it is about to be processed.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn make_room_for_text(&mut self, length: u64, event: &Event) -> Result<(), ApiError> {
         let new = || self.bodies.body(BodyClass::Document);
         let room = self.text_room.get_or_insert_with(new);
@@ -405,15 +406,16 @@ impl Request {
         Ok(())
     }
 
-    /// What was in the body is taken out of it, and waits for something else: others may have its room.
+    /// Releases the room of the body, which was parsed, while the request waits for something else.
     pub fn give_room_back(&mut self) {
         self.room = None;
     }
 
-    /// Takes memory for what the answer is made by until it ends: a selector, ids or keys of so many bytes.
+    /// Takes memory for parameters that the response needs until it ends: a selector, ids or keys
+    /// of this size.
     ///
     /// # Errors
-    /// 413 when that is too much, 503 when none came free in time.
+    /// 413 when that is too much, 503 when too little was freed in time.
     pub async fn keep(&mut self, bytes: usize) -> Result<(), ApiError> {
         let bytes = bytes as u64;
         if bytes > FREE_BYTES {
@@ -428,12 +430,12 @@ impl Request {
         self.held.push(self.answers.count(bytes as u64));
     }
 
-    /// The memory of the body stays taken until the answer ends.
+    /// Keeps the memory of the body until the response ends.
     pub fn keep_body(&mut self) {
         self.is_kept = true;
     }
 
-    /// What the answer has of memory until it ends.
+    /// The response's memory until it ends.
     pub fn take_held(&mut self) -> Keeps {
         let held = std::mem::take(&mut self.held);
         Keeps::new(held, self.room.take().filter(|_| self.is_kept))
@@ -444,7 +446,7 @@ impl Request {
         matches!(&self.body, Source::Memory(own) if own == body)
     }
 
-    /// Gives the request a body to be read instead of the client's, which must have been read.
+    /// Sets a body to be read instead of the client's, which must have been read.
     pub fn set_body(&mut self, body: Bytes) {
         self.headers.remove(CONTENT_ENCODING);
         self.headers.remove(TRANSFER_ENCODING);
@@ -452,7 +454,7 @@ impl Request {
         self.body = Source::Memory(body);
     }
 
-    /// Asks for another path and query in place of the client's.
+    /// Replaces the client's path and query.
     pub fn lead_to(&mut self, uri: &str) {
         let (path, query) = match uri.split_once('?') {
             Some((path, query)) => (path, Some(query)),
@@ -468,13 +470,13 @@ impl Request {
         self.is_rerouted = true;
     }
 
-    /// Reads what is left of the body, up to a bound, so that an early answer does not cost the connection. Answers whether
-    /// that was all of it.
+    /// Reads the rest of the body, up to a bound, so that an early response does not cost the
+    /// connection. Returns whether that was all of it.
     pub async fn drain(&mut self) -> bool {
         let Source::Client(body) = std::mem::replace(&mut self.body, Source::Taken) else {
             return true;
         };
-        // This client sends a body only when it is told to go on, which an early answer does not.
+        // This client sends a body only after 100 Continue, which an early response does not send.
         let waits = self.header(&EXPECT);
         if !self.is_untaken && waits.is_some_and(|e| e.eq_ignore_ascii_case("100-continue")) {
             return true;
@@ -521,7 +523,7 @@ impl Request {
         format!("{scheme}://{}", self.host())
     }
 
-    /// The path below which the client has this server: empty, unless a proxy says another.
+    /// The path below which the client has this server: empty, unless a proxy sets another.
     pub fn prefix(&self) -> &str {
         self.settings.forwarded.prefix(&self.headers)
     }

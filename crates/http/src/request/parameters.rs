@@ -7,14 +7,14 @@ use crate::errors::ApiError;
 use crate::request::Request;
 use node::{Query, parse_json};
 
-/// Where parameters are. Of a parameter that is given twice, the later one counts.
+/// The source of parameters. Of a parameter that is given twice, the later one applies.
 pub enum Params<'a> {
     Query(&'a Query),
     Body(&'a Map<String, Value>),
 }
 
 impl Params<'_> {
-    /// Those of a GET or POST: what the query string says counts more.
+    /// The parameters of a GET or POST: the query string takes precedence.
     pub fn of<'a>(req: &'a Request, body: Option<&'a Map<String, Value>>) -> Vec<Params<'a>> {
         let body = body.into_iter().map(Params::Body);
         body.chain([Params::Query(&req.query)]).collect()
@@ -31,14 +31,14 @@ impl Params<'_> {
 /// A parameter's value.
 #[derive(Clone, Copy)]
 pub enum Given<'a> {
-    /// Of a query string.
+    /// A value of a query string.
     Text(&'a str),
-    /// Of a body.
+    /// A value of a body.
     Json(&'a Value),
 }
 
 impl Given<'_> {
-    /// Text as it is; JSON that is no string as JSON.
+    /// A text unchanged; other JSON as JSON text.
     pub fn text(self) -> String {
         match self {
             Given::Text(t) => t.to_owned(),
@@ -105,8 +105,8 @@ impl Given<'_> {
         ApiError::query_parse(format!("{what}: {shown}"))
     }
 
-    /// Checks a parameter of the choice of replicas and of when the index is brought up to date, which change nothing about
-    /// listings by id. False when `name` is none.
+    /// Checks a parameter of the choice of replicas and of when the index is brought up to date,
+    /// which change nothing about listings by id. Returns false for other names.
     pub fn check_freshness(self, name: &str) -> Result<bool, ApiError> {
         let known: &[&str] = match name {
             "stable" => &["true", "false"],
@@ -123,7 +123,7 @@ impl Given<'_> {
     }
 }
 
-/// `group` and `group_level` as they are given.
+/// `group` and `group_level` as given.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct GivenGrouping {
     pub group: Option<bool>,
@@ -131,7 +131,7 @@ pub struct GivenGrouping {
 }
 
 impl GivenGrouping {
-    /// What both say together, in whichever order they are given: the level counts more.
+    /// Combines both, in whichever order they are given: the level takes precedence.
     pub fn grouping(self) -> Result<Grouping, ApiError> {
         Ok(Grouping::of(self.group, self.level)?)
     }
@@ -145,7 +145,7 @@ pub fn keys_with_range() -> ApiError {
 /// The limit that stands for none in CouchDB, and so the highest one.
 const LIMIT_NONE: u64 = i64::MAX as u64;
 
-/// Refuses a `limit` beyond what the configuration allows, which is also the limit of a request without one.
+/// Refuses a `limit` beyond the configured one, which also applies to a request without a limit.
 pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {
     let max = if max == u64::MAX { LIMIT_NONE } else { max };
     let given = limit.filter(|limit| *limit != LIMIT_NONE);

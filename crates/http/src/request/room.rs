@@ -1,9 +1,10 @@
 //! Memory for the bodies of requests: a budget for all of them, where each waits until there is room for it.
 //!
-//! A body takes a multiple of its length while it is worked on: as it came, taken apart, as it is stored, and in the batch
-//! that is written. A long one takes room for its length before it is read, so that what waits is with its client, and room for
-//! the rest when it is there: so a slow client holds little. Short ones, and attachments, which are stored while they come, have
-//! room of their own.
+//! A body takes a multiple of its length while it is processed: as received, parsed, in stored
+//! form, and in the batch that is written. A long one takes room for its length before it is read,
+//! so that waiting bodies stay with their clients, and room for the rest when it has arrived: so a
+//! slow client holds little. Short ones, and attachments, which are stored while they come, have
+//! separate room.
 
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed};
@@ -22,23 +23,24 @@ const SHORT_BYTES: u64 = 1 << 20;
 const UNIT_BYTES: u64 = 1 << 10;
 /// How long a request waits before it is refused.
 const WAIT_MAX: Duration = Duration::from_secs(30);
-/// How long one waits that has some room already and needs more: others may wait for what it has.
+/// Longest wait of a body that has some room already and needs more: others may wait for its room.
 const MORE_WAIT_MAX: Duration = Duration::from_secs(5);
-/// What an attachment takes that is stored while it comes: the pieces on their way, at most, and the state that deflates it.
+/// Memory of an attachment that is stored while it arrives: at most the pieces on their way, and
+/// the state that deflates it.
 const STREAM_BYTES: u64 = 256 << 10;
 const DEFLATE_BYTES: u64 = 256 << 10;
-/// What a gzipped body takes while it is inflated, at least, as the length of a body.
+/// Least memory of a gzipped body while it is inflated, as the length of a body.
 const INFLATING_BYTES: u64 = 32 << 10;
-/// What the buffer of a connection takes that reads a long head.
+/// Memory of the buffer of a connection that reads a long head.
 const LONG_HEAD_MEMORY: usize = 64 << 10;
 
-/// Room for bodies, and who has it.
+/// Room for bodies, and its use.
 pub struct Bodies {
     short: Pool,
     streams: Pool,
     /// Long bodies while they are read.
     reading: Pool,
-    /// What they take beyond that while they are worked on.
+    /// Additional memory of long bodies while they are processed.
     working: Pool,
     /// Places of connections that read long heads.
     long_heads: Arc<Semaphore>,
@@ -65,7 +67,7 @@ impl Pool {
         }
     }
 
-    /// Waits for room of so many bytes. More than there is in all is as much as there is.
+    /// Waits for room. More than the whole budget counts as the whole budget.
     async fn take(&self, bytes: u64, patience: Duration) -> Result<OwnedSemaphorePermit, ApiError> {
         let units = usize::try_from(bytes.div_ceil(UNIT_BYTES)).unwrap_or(usize::MAX);
         let units = u32::try_from(units.min(self.units)).unwrap_or(u32::MAX);
@@ -106,7 +108,7 @@ enum Part {
 }
 
 impl Bodies {
-    /// A budget of so many bytes.
+    /// Creates a budget of this size.
     pub fn new(budget_bytes: usize) -> Arc<Bodies> {
         let sixteenth = budget_bytes / 16;
         let long_heads_max = (sixteenth / LONG_HEAD_MEMORY).clamp(4, Semaphore::MAX_PERMITS);
@@ -123,7 +125,7 @@ impl Bodies {
         })
     }
 
-    /// What is taken now, and the most that was, in bytes.
+    /// The current and the largest use, in bytes.
     pub fn used_bytes(&self) -> (u64, u64) {
         let long_heads = self.long_heads_max - self.long_heads.available_permits();
         let heads = (long_heads * LONG_HEAD_MEMORY) as u64;
@@ -200,7 +202,7 @@ impl Room {
         }
     }
 
-    /// What is still to be taken of a part, of which it has some already; more than there is in all is as much as there is.
+    /// The room that a part still lacks; more than the whole budget counts as the whole budget.
     fn lacking(&self, part: Part, bytes: u64) -> u64 {
         let of_part = self.held.iter().filter(|(of, _)| *of == part);
         let held: usize = of_part.map(|(_, permit)| permit.num_permits()).sum();
@@ -208,7 +210,7 @@ impl Room {
         bytes.min(all).saturating_sub(held as u64 * UNIT_BYTES)
     }
 
-    /// Takes room for a body of this length, in place of what it had.
+    /// Takes room for a body of this length, replacing its present room.
     async fn reach(&mut self, length: u64, patience: Duration) -> Result<(), ApiError> {
         let (part, bytes) = match length <= SHORT_BYTES {
             true => (Part::Short, length.saturating_mul(self.factor)),
@@ -228,7 +230,7 @@ impl Room {
     /// Takes room for the whole of a body whose length is known.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn announce(&mut self, length: u64) -> Result<(), ApiError> {
         match length > self.covered {
             true => self.reach(length, self.bodies.wait_max).await,
@@ -236,10 +238,11 @@ impl Room {
         }
     }
 
-    /// Takes room for what a gzipped body takes whatever its length is, before any of it is inflated.
+    /// Takes the room that a gzipped body needs whatever its length is, before any of it is
+    /// decompressed.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn inflate(&mut self) -> Result<(), ApiError> {
         self.announce(INFLATING_BYTES).await
     }
@@ -252,20 +255,20 @@ impl Room {
     /// Takes more room when a body has become longer than there is room for.
     ///
     /// # Errors
-    /// 503 when none came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn cover(&mut self, length: u64) -> Result<(), ApiError> {
         if length <= self.covered {
             return Ok(());
         }
-        // Twice as much each time, so that it is asked for seldom.
+        // Twice as much each time, so that requests are rare.
         self.reach(length.max(self.covered * 2), MORE_WAIT_MAX)
             .await
     }
 
-    /// The body is there, and is about to be worked on.
+    /// Takes room for processing the body, which has arrived.
     ///
     /// # Errors
-    /// 503 when no room for that came free in time.
+    /// 503 when too little room was freed in time.
     pub async fn work_on(&mut self, length: u64) -> Result<(), ApiError> {
         if length <= SHORT_BYTES {
             return Ok(());
@@ -372,7 +375,7 @@ mod tests {
         let bodies = Bodies::new(64 << 20);
         let tiny = bodies.stream(Some(1000)).await.expect("there is room");
         let small = bodies.stream(Some(100 << 10)).await.expect("there is room");
-        // With what deflates each.
+        // With the state that deflates each.
         assert_eq!(bodies.used_bytes().0, (2 * 256 + 1 + 100) << 10);
         drop((tiny, small));
         assert_eq!(bodies.used_bytes().0, 0);

@@ -1,4 +1,4 @@
-//! `/_settee/backup`: begins backups, and tells of them.
+//! `/_settee/backup`: starts backups, and reports their state.
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -12,12 +12,13 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// - `POST` with `{"target": …}`: a URL, or the path of a directory that is there, gets one more backup in the background: 202
-///   with its id. A path that is not there yet becomes a copy of the store: 201 once it is made.
-/// - `POST` with `{"directory": path}`: always such a copy.
+/// - `POST` with `{"target": …}`: a URL, or the path of an existing directory, gets an incremental
+///   backup in the background: 202 with its id. A path that does not exist yet becomes a plain copy
+///   of the store: 201 once it is made.
+/// - `POST` with `{"directory": path}`: always a plain copy.
 /// - With `"permit"`, the name of a file that the client made in the directory, any directory will do;
 ///   without, those that the server's files allow.
-/// - `GET`: what is known of backups to targets.
+/// - `GET`: the known backups of targets.
 pub async fn route(app: &App, req: &mut Request) -> Answer {
     if req.method != "POST" {
         return Ok(Reply::json(200, &known(app)));

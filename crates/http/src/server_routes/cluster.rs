@@ -16,7 +16,7 @@ type Answer = Result<Reply, ApiError>;
 
 /// How long a token works when it is not said, in seconds.
 const TOKEN_SECONDS: u64 = 3600;
-/// And at most.
+/// Longest validity of a token.
 const TOKEN_SECONDS_MAX: u64 = 7 * 24 * 3600;
 
 fn member_of(app: &App) -> Result<&Arc<Member>, ApiError> {

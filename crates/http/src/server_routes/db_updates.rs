@@ -1,4 +1,4 @@
-//! `_db_updates`: what happened to databases, read from the changes of `_global_changes`.
+//! `_db_updates`: events of databases, read from the changes of `_global_changes`.
 
 use database::{Changes, ChangesQuery, Filter, Framing, GLOBAL_CHANGES, Since, Style};
 use hyper::header::ETAG;
@@ -67,7 +67,7 @@ fn all_changes(since: Since, kind: FeedKind, req: &Request) -> ChangesQuery {
     ChangesQuery {
         since,
         descending: kind == FeedKind::Normal && req.query.is_true("descending"),
-        // Counted here, since not every document need be an event.
+        // The limit is counted here, since not every document need be an event.
         limit: None,
         style: Style::MainOnly,
         include_docs: false,
@@ -93,13 +93,13 @@ struct DbUpdates {
     kind: FeedKind,
     /// Rows that may still be sent.
     left: u64,
-    /// Of the last row sent, while the limit keeps others back.
+    /// The seq of the last row sent, while the limit holds others back.
     last_seq: Option<String>,
     rows: u64,
 }
 
 impl DbUpdates {
-    /// Appends a piece of what there is; false when that was all.
+    /// Appends a piece of the available rows; returns false when that was all.
     fn append(&mut self, out: &mut Vec<u8>) -> Result<bool, ApiError> {
         if self.left == 0 {
             return Ok(false);

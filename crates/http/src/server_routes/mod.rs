@@ -1,4 +1,4 @@
-//! Routes of the server as a whole: paths whose first segment is no database.
+//! Routes of the server as a whole: paths whose first segment is not a database.
 
 pub mod backup;
 pub mod cluster;

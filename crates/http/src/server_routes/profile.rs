@@ -1,4 +1,4 @@
-//! `/_settee/profile`: where the server's time goes.
+//! `/_settee/profile`: profiles of the server.
 
 use std::collections::HashMap;
 use std::sync::Arc;
@@ -23,12 +23,12 @@ use crate::request::Request;
 /// The longest profile, in seconds.
 const SECONDS_MAX: u64 = 300;
 const SECONDS: u64 = 10;
-/// Not a divisor of what a server does at round intervals.
+/// Samples per second; not a divisor of the frequencies at which a server works periodically.
 const HZ: u32 = 99;
-/// Says how good a profile is.
+/// The header with the quality of a profile.
 const TOLD: HeaderName = HeaderName::from_static("x-settee-profile");
 
-/// What is profiled.
+/// The subject of a profile.
 #[derive(Clone, Copy, PartialEq)]
 enum Of {
     /// Processor time.
@@ -44,7 +44,7 @@ enum Format {
     Pprof,
 }
 
-/// What somebody asks for.
+/// Parameters of a profile.
 #[derive(Clone, Copy)]
 struct Wish {
     of: Of,
@@ -84,7 +84,7 @@ impl Wish {
     }
 }
 
-/// Answers a server admin, when the time is over.
+/// Answers a server admin, at the end of the profile's time.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     let wish = Wish::read(&req.query)?;
     if req.method == "HEAD" {
@@ -164,7 +164,7 @@ fn failed(e: profiler::Error) -> ApiError {
 }
 
 fn busy() -> ApiError {
-    ApiError::new(409, "conflict", "another profile is being made")
+    ApiError::new(409, "conflict", "another profile is being recorded")
 }
 
 /// Waits until the time is over or the client has gone, calling `tick` meanwhile.
@@ -175,7 +175,7 @@ fn wait(wish: Wish, is_gone: &Receiver<()>, mut tick: impl FnMut()) -> Result<()
         match is_gone.recv_timeout(left.min(TICK)) {
             Err(RecvTimeoutError::Timeout) if left.is_zero() => return Ok(()),
             Err(RecvTimeoutError::Timeout) => tick(),
-            // Nobody reads this error.
+            // This error is never read.
             _ => return Err(ApiError::worker_failed("the client has gone")),
         }
     }

@@ -8,7 +8,7 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::request::Request;
 
-/// Jobs listed unless another limit is asked for.
+/// Jobs listed by default.
 const JOBS_LIMIT: u64 = 100;
 /// States that `_scheduler/docs?states=` knows.
 const STATES: [&str; 7] = [
@@ -23,7 +23,7 @@ const STATES: [&str; 7] = [
 
 type Answer = Result<Reply, ApiError>;
 
-/// `POST /_replicate`, of somebody who logged in.
+/// `POST /_replicate`, by a user who logged in.
 pub async fn replicate(app: &App, req: &mut Request) -> Answer {
     let bytes = req.bytes().await?;
     if bytes.is_empty() && req.method != "PUT" {
@@ -77,7 +77,7 @@ pub fn scheduler(app: &App, req: &Request, route: &SchedulerRoute) -> Answer {
     }
 }
 
-/// Database and document of a path whose database may have slashes that are not encoded.
+/// Database and document of a path whose database may have unencoded slashes.
 fn docs_path(path: &[String]) -> Option<(String, Option<&str>)> {
     let end = path
         .iter()

@@ -1,4 +1,4 @@
-//! `/_reshard`: there are no jobs that split shards, and none can be made.
+//! `/_reshard`: jobs that split shards do not exist, and cannot be created.
 
 use routes::ReshardRoute;
 use serde_json::json;
@@ -9,7 +9,7 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// The state of splitting shards, as CouchDB tells it, and a refusal of new jobs.
+/// The state of splitting shards, in CouchDB's format, and a refusal of new jobs.
 pub fn route(req: &Request, route: ReshardRoute) -> Answer {
     if !matches!(req.method.as_str(), "GET" | "HEAD") {
         return Err(ApiError::not_implemented("shard splits"));

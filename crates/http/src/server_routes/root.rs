@@ -20,7 +20,7 @@ type Answer = Result<Reply, ApiError>;
 /// Longest reply of `_settee/constant`, in bytes.
 const CONSTANT_BYTES_MAX: usize = 1 << 20;
 
-/// What clients look for before they use it, by CouchDB's names, in CouchDB's order.
+/// Features that clients check for, with CouchDB's names, in CouchDB's order.
 const FEATURES: [&str; 5] = [
     "search",
     "nouveau",
@@ -59,11 +59,11 @@ pub fn up(app: &App, req: &Request) -> Reply {
     Reply::json(404, &json!({"status": status}))
 }
 
-/// The answer of `_up` while all writes fail. Anybody may read it: it names no file.
+/// The response of `_up` while all writes fail. It is public, so it names no file.
 fn writes_fail(failure: &WriteFailure) -> Reply {
     let then = match failure.needs_restart {
         true => "They fail until the server is restarted.",
-        false => "They are taken again when the cause is gone.",
+        false => "They are accepted again when the cause is removed.",
     };
     let reason = format!("All writes fail: {}. {then}", failure.cause);
     Reply::json(
@@ -86,7 +86,7 @@ fn seeds(member: &Member) -> Map<String, Value> {
         .collect()
 }
 
-/// Which databases a query asks for; of a parameter that is given twice, the later counts.
+/// The databases that a query selects; of a parameter that is given twice, the later one applies.
 fn name_range(req: &Request) -> Result<NameRange, ApiError> {
     let mut range = NameRange {
         start: None,
@@ -142,7 +142,7 @@ pub async fn all_dbs(app: &App, req: &Request) -> Answer {
     Ok(with_content_etag(req, Reply::json(200, &names.into())))
 }
 
-/// An ETag over the answer's own bytes, and 304 for who has it.
+/// Adds an ETag of the response's bytes, and answers 304 to clients that have them.
 fn with_content_etag(req: &Request, reply: Reply) -> Reply {
     use std::hash::{DefaultHasher, Hasher};
     let crate::reply::Body::Full(body) = &reply.body else {
@@ -215,7 +215,7 @@ pub fn uuids(app: &App, req: &Request) -> Answer {
         .header(EXPIRES, "Mon, 01 Jan 1990 00:00:00 GMT"))
 }
 
-/// What runs in the background, as `_active_tasks` lists it.
+/// The background tasks, as `_active_tasks` lists them.
 pub fn tasks(app: &App) -> Vec<Value> {
     let databases = app.node.databases.tasks().into_iter();
     let mut tasks: Vec<Value> = databases
@@ -261,7 +261,7 @@ pub fn membership(app: &App) -> Reply {
     Reply::json(200, &json!({"all_nodes": live, "cluster_nodes": all}))
 }
 
-/// Spaces, for the benchmark: what an answer costs that needs no database.
+/// Spaces, for the benchmark: the cost of a response without a database.
 pub fn constant(req: &Request) -> Answer {
     let size = natural(&req.query, "size")?.unwrap_or(100) as usize;
     if size > CONSTANT_BYTES_MAX {

@@ -1,4 +1,4 @@
-//! `_session`: who am I, log in, log out.
+//! `_session`: the current user, login and logout.
 
 use auth::{Basic, CookieScope, Login};
 use hyper::header::{CONTENT_TYPE, SET_COOKIE};
@@ -27,7 +27,7 @@ fn info(app: &App, req: &Request) -> Answer {
     }
     let handlers: Vec<&str> = app.node.auth.handlers().iter().map(|h| h.name()).collect();
     let mut info = json!({"authentication_handlers": handlers});
-    // Told only when it was configured, as in CouchDB.
+    // Returned only when it was configured, as in CouchDB.
     if let Some(db) = app.node.config.get("chttpd_auth", "authentication_db") {
         info["authentication_db"] = db.into();
     }
@@ -44,11 +44,11 @@ fn info(app: &App, req: &Request) -> Answer {
     ))
 }
 
-/// What a login says.
+/// The contents of a login request.
 struct Credentials {
     name: String,
     password: String,
-    /// Of the second factor.
+    /// The second factor.
     token: String,
 }
 
@@ -133,7 +133,7 @@ async fn login(app: &App, req: &mut Request) -> Answer {
     }
 }
 
-/// How its client reaches the server, as its cookie has to say.
+/// How its client reaches the server, for the cookie's attributes.
 pub fn reached(req: &Request) -> CookieScope<'_> {
     CookieScope {
         https: req.is_https(),

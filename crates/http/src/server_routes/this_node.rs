@@ -135,7 +135,8 @@ fn versions() -> Value {
     })
 }
 
-/// The table of settings, with what is set and is not the default. Of a secret it says that it is set, by an empty text.
+/// The table of settings, with values that differ from the default. An empty text means that a
+/// secret is set.
 fn settings(config: &Config) -> Value {
     let all = config::settings::SECTIONS.iter().flat_map(|section| {
         let set = move |key: &str| {
@@ -200,7 +201,7 @@ fn unknown_value() -> ApiError {
     ApiError::new(404, "not_found", "unknown_config_value")
 }
 
-/// Refuses to change what names files, commands or hosts of the machine.
+/// Refuses to change settings that name files, commands or hosts of the machine.
 fn require_changeable(section: &str, key: &str) -> Result<(), ApiError> {
     if is_file_only_section(section) {
         return Err(ApiError::forbidden(
@@ -255,7 +256,7 @@ async fn config_value(app: &App, req: &mut Request, section: &str, key: &str) ->
     }
 }
 
-/// Has all nodes of a cluster take over what was set here, where they are to be alike.
+/// Copies a setting to all nodes of a cluster, if it must be the same on all.
 async fn share(app: &App, section: &str, key: &str) -> Result<(), ApiError> {
     let Some(member) = app.node.member().filter(|_| node::is_shared(section, key)) else {
         return Ok(());
@@ -284,7 +285,7 @@ async fn set(
     Ok(off_thread(move || config.set(&section, &key, &value, persist)).await??)
 }
 
-/// Runs what touches files or hashes passwords away from the threads that serve requests.
+/// Runs work that uses files or hashes passwords on another thread than those that serve requests.
 pub async fn off_thread<T: Send + 'static>(
     f: impl FnOnce() -> T + Send + 'static,
 ) -> Result<T, ApiError> {

@@ -1,4 +1,4 @@
-//! `/_settee/top`: what `settee top` shows, as sums since the start. Who asks twice knows rates.
+//! `/_settee/top`: the data of `settee top`, as sums since the start. Two requests give rates.
 
 use std::sync::LazyLock;
 
@@ -13,15 +13,16 @@ use crate::reply::Reply;
 use crate::request::Request;
 use crate::server_routes::{root, this_node};
 
-/// Databases, and views, that are told at most: those that took the most time lately.
+/// Most databases, and views, that are listed: those that recently took the most time.
 const BUSIEST_MAX: usize = 100;
-/// Tasks that are told at most.
+/// Most tasks that are listed.
 const TASKS_MAX: usize = 200;
 
-/// A number that another start of the server has not: its sums begin anew then. JSON numbers are exact up to 53 bits.
+/// A random number that identifies this start of the server: sums restart with it. JSON numbers are
+/// exact up to 53 bits.
 static STARTED: LazyLock<u64> = LazyLock::new(|| fastrand::u64(..1 << 53));
 
-/// Answers whoever may see numbers.
+/// Answers clients that may read metrics.
 pub async fn route(app: &App, req: &Request) -> Result<Reply, ApiError> {
     let app = app.shared()?;
     let is_admin = req.user.is_admin();
@@ -133,7 +134,8 @@ fn busiest(app: &App, used: &Used) -> Value {
     told.collect()
 }
 
-/// What is told of a task to everybody who may see numbers. Whose a replication is, and from where to where, is for admins.
+/// Members of a task that all users with access to metrics see. The owner, source and target of a
+/// replication are only for admins.
 const TOLD_OF_TASKS: [&str; 10] = [
     "type",
     "database",

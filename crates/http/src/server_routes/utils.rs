@@ -13,14 +13,15 @@ use crate::request::Request;
 
 type Answer = Result<Reply, ApiError>;
 
-/// Scripts and styles of this server alone, none of them in the page itself. Pictures are shown by their own addresses, where their
-/// policy keeps them from running anything; sounds and films from memory, as `blob:`.
+/// Scripts and styles of this server only, none of them inline. Pictures are shown by their own
+/// URLs, where their policy prevents scripts; sounds and films from memory, as `blob:`.
 const POLICY: &str = "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; media-src blob:; \
                       connect-src 'self'; form-action 'none'; frame-ancestors 'none'; base-uri 'none'";
-/// What `[chttpd_auth] authentication_redirect` names by default, as in CouchDB: where browsers are sent to log in.
+/// Default of `[chttpd_auth] authentication_redirect`, as in CouchDB: the page to which browsers
+/// are sent to log in.
 const SESSION_PAGE: &str = "session.html";
 
-/// `/_utils` leads to `/_utils/`, which is the first page; the other files lie beside it.
+/// `/_utils` redirects to `/_utils/`, the first page; the other files are next to it.
 pub fn route(req: &Request, path: &[String]) -> Answer {
     let name = match (path, req.path.ends_with('/')) {
         ([], false) => return Ok(moved(req)),
@@ -46,12 +47,13 @@ fn with_query(req: &Request, to: &str) -> String {
     }
 }
 
-/// Relative to what was asked for: below whatever path a proxy has the server.
+/// A redirect relative to the request's path: below whatever path a proxy has the server.
 fn led(status: u16, to: &str) -> Reply {
     Reply::text(status, "text/html; charset=utf-8", "").location(to)
 }
 
-/// A browser keeps what it has, and asks each time whether that is still so: names stay the same from version to version.
+/// A browser caches the file, and revalidates it each time: names stay the same from version to
+/// version.
 fn send(req: &Request, file: &File) -> Reply {
     let encoding = Encoding::of(req.header(&ACCEPT_ENCODING).unwrap_or_default());
     let etag = format!("{}-{}", file.hash, encoding.name().unwrap_or("plain"));

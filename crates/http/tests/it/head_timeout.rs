@@ -14,7 +14,7 @@ use node::Node;
 const BASIC: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
 const SILENCE_MAX: Duration = Duration::from_millis(500);
 const HEAD_TIME_MAX: Duration = Duration::from_millis(200);
-/// Nobody waits this long: a test that would hang fails instead.
+/// Longest wait of a test: one that would hang fails instead.
 const READ_TIME_MAX: Duration = Duration::from_secs(60);
 
 static SERVER: LazyLock<SocketAddr> = LazyLock::new(|| {
@@ -160,7 +160,7 @@ fn a_body_that_trickles_in_is() {
         let _ = connection.read_to_string(&mut answer);
         answer
     };
-    // On a busy machine a byte comes too late now and then.
+    // On a busy machine a byte may come too late.
     assert!((0..10).any(|_| status(&trickle()) == "201"));
 }
 
@@ -204,8 +204,8 @@ fn readers_of_lists_who_take_nothing_stop_nobody() {
     assert_eq!(status(&written), "201", "{written}");
     let short = ask("GET", "/lists/_design/d/_list/short/v", &json, "");
     assert!(short.ends_with("short"), "{short}");
-    // Those who were waited for in vain see that their answer is not whole. They are most; who they are is for the
-    // scheduler to say.
+    // The waiting readers see that their response is not complete. They are most of them; which
+    // ones is up to the scheduler.
     assert!(readers.into_iter().any(|mut reader| {
         let mut answer = vec![];
         let cut = reader.read_to_end(&mut answer);

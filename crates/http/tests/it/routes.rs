@@ -13,7 +13,7 @@ use proptest::prelude::*;
 
 /// `admin:secret`
 const BASIC: &str = "Authorization: Basic YWRtaW46c2VjcmV0";
-/// Nobody waits this long: a test that would hang fails instead.
+/// Longest wait of a test: one that would hang fails instead.
 const READ_TIME_MAX: Duration = Duration::from_secs(60);
 
 /// One server for all tests of this file.
@@ -238,7 +238,7 @@ proptest! {
         method in prop::sample::select(vec!["GET", "HEAD", "POST", "PUT", "DELETE", "COPY", "FOO"]),
         target in target(),
     ) {
-        // Deleted and made again now and then: the other tests have databases of their own.
+        // Deleted and created again periodically: the other tests have their own databases.
         let answer = ask(method, &target, JSON, "{}");
         prop_assert!((200..600).contains(&answer.status));
         prop_assert!(answer.status < 500 || answer.status == 501 || answer.status == 503, "{:?}", answer);

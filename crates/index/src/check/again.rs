@@ -22,7 +22,7 @@ const ROWS_BYTES: usize = 32 << 20;
 pub struct MapAgain<'a> {
     /// Runs the functions.
     pub languages: &'a dyn Languages,
-    /// Whose functions they are.
+    /// The owner of the functions.
     pub owner: Owner,
     /// The shard that the index is of.
     pub shard: &'a Shard,
@@ -35,7 +35,7 @@ impl IndexCheck<'_> {
     /// [`IndexCheck::run`].
     ///
     /// # Errors
-    /// Those of reading, and of functions that cannot run.
+    /// Errors of reading, and of functions that cannot run.
     pub fn map_again(
         &self,
         again: &MapAgain<'_>,

@@ -71,7 +71,7 @@ impl IndexCheck<'_> {
     /// Checks the index.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn run(
         &self,
         snapshot: &Snapshot,
@@ -411,7 +411,7 @@ impl<'a, 'c> Rows<'a, 'c> {
         if *reduced == *state {
             return true;
         }
-        // Which limit was in force nobody knows any more.
+        // The limit at that time is not known.
         let bytes = rows_of().map(|(k, v)| k.len() + v.len()).sum();
         builtin == Builtin::Sum && is_overflow_of(state, bytes, reduced.len())
     }

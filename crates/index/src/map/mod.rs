@@ -51,7 +51,7 @@ pub struct MapCounts {
     failed: Box<[AtomicU64]>,
     /// For how many of them a function exceeded a limit.
     left_out: AtomicU64,
-    /// Those of the running update.
+    /// Documents that the running update left out.
     left_out_now: Mutex<Option<LeftOut>>,
 }
 
@@ -107,7 +107,7 @@ impl MapCounts {
         self.left_out.load(Relaxed)
     }
 
-    /// Those of them that no earlier call returned, to be logged together.
+    /// Returns those that no earlier call returned, to be logged together.
     pub fn take_left_out(&self) -> Option<LeftOut> {
         self.left_out_now.lock().take()
     }
@@ -158,7 +158,7 @@ pub fn map_pieces(
 /// mapped.
 ///
 /// # Errors
-/// Those of the store, of the function, or of the sink.
+/// Errors of the store, of the function, or of the sink.
 pub fn map_each<E: From<Error>>(
     source: &Source<'_>,
     (mapper, include_design): (&mut dyn Mapper, bool),

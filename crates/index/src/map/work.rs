@@ -18,7 +18,7 @@ use crate::spec::Spec;
 pub struct Mapped<'a> {
     /// Its emitted rows.
     pub rows: &'a [Emit],
-    /// Has their keys and values.
+    /// Keys and values of the rows.
     pub emits: &'a Emits,
     /// The limit that a function exceeded, whose rows for this document are left out.
     pub limit: Option<&'a Thrown>,
@@ -87,8 +87,8 @@ impl Work {
         result
     }
 
-    /// Maps the piece and passes each document of it to `sink` with the result, and those that are deleted, or are no
-    /// documents to map, without.
+    /// Maps the piece and passes each document of it to `sink` with the result, or without one if
+    /// it is deleted or not to be mapped.
     pub fn map_to<E: From<Error>>(
         &mut self,
         source: &Source<'_>,

@@ -206,7 +206,8 @@ pub struct ReduceLimit {
     pub ratio: f64,
 }
 
-/// Returns whether a state of `_sum` is the error of a reduction from so many bytes to so many, of any view.
+/// Returns whether a state of `_sum` is the error of a reduction from `input` to `output` bytes, of
+/// any view.
 pub(crate) fn is_overflow_of(state: &[u8], input: usize, output: usize) -> bool {
     let mut error = Vec::new();
     json::write_error(&overflow(input, output), None, &mut error);
@@ -225,12 +226,12 @@ fn overflow(input: usize, output: usize) -> String {
 pub struct SharedReduceLimit(Arc<RwLock<Option<ReduceLimit>>>);
 
 impl SharedReduceLimit {
-    /// Returns what is in force.
+    /// Returns the current limit.
     pub fn get(&self) -> Option<ReduceLimit> {
         *self.0.read()
     }
 
-    /// Sets what is in force from now on. States that were made before stay as they are.
+    /// Sets the limit from now on. Older states do not change.
     pub fn set(&self, limit: Option<ReduceLimit>) {
         *self.0.write() = limit;
     }
@@ -253,8 +254,8 @@ impl Default for ReduceLimit {
 }
 
 impl ReduceLimit {
-    /// The state of `_sum` itself, or that of the error that CouchDB puts in its place. `input_size` is the number of bytes of
-    /// the rows or states that it was made of.
+    /// The state of `_sum`, or that of the error that replaces it in CouchDB. `input_size` is the
+    /// number of bytes of the rows or states that it was computed from.
     pub fn check(&self, input_size: usize, state: Vec<u8>, context: &str) -> Vec<u8> {
         let Some(reason) = self.exceeded(input_size, state.len(), context) else {
             return state;

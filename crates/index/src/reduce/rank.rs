@@ -1,5 +1,5 @@
 //! `_top_N` and `_bottom_N`: the first N values in the order of views or its reverse, without
-//! duplicates. Of values that are equal in that order the first one stays.
+//! duplicates. Of values that are equal in that order the first one is kept.
 
 use std::cmp::Ordering;
 

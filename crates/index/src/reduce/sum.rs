@@ -13,7 +13,7 @@ const NOT_SUMMABLE: &str = "The _sum function requires that map values be number
 
 const TOO_LARGE: &str = "The _sum function has come to a number that is too large for a double.";
 
-/// Why there is no sum.
+/// The reason why there is no sum.
 enum Failure {
     /// An error of an earlier reduction, which is passed on.
     Earlier(Json),

@@ -67,7 +67,7 @@ fn a_mapper_that_fails_leaves_what_was_written_and_a_later_update_completes() {
             assert!(
                 view.indexed_seq() >= before && view.indexed_seq() < world.shard.meta().update_seq
             );
-            // Counted are the rows that are there.
+            // Counts the present rows.
             for n in 0..view.spec().views.len() {
                 let mut it = view.iter(n, &PlaceRange::default(), false);
                 let mut rows = 0;
@@ -162,7 +162,7 @@ fn a_crash_while_files_are_added_makes_the_build_start_over() {
     load(&world, 0..DOCS, 6);
     let index = &world.indexes[0];
     index.update().unwrap();
-    // The state says that files are being added: what is there is not to be trusted.
+    // The state records that files are being added: the present rows are not trustworthy.
     let engine = world.store.engine();
     let key = storage::index_state_key(index.number);
     let mut state = engine.get(Keyspace::Meta, &key).unwrap().unwrap().to_vec();

@@ -153,7 +153,7 @@ proptest! {
         let mut dice = Dice(seed);
         let mut world = World::open(dir.path(), &specs(), SMALL, Native::default());
         for (n, step) in steps.iter().enumerate() {
-            // What a reader holds stays as it was.
+            // A reader's snapshot does not change.
             let mut held = vec![];
             if !matches!(step, Step::Reopen) {
                 let current = world.indexes.iter().filter(|i| is_current(&world, i));
@@ -173,7 +173,7 @@ proptest! {
             index.update().unwrap();
             check(&world.shard, index, &mut dice);
         }
-        // An index that is built at once is no other.
+        // An index that is built in one step is the same.
         for (n, spec) in specs().iter().enumerate() {
             world.add_index(200 + n as u32, spec, BuildLimits::default());
             let rebuilt = world.indexes.last().unwrap();

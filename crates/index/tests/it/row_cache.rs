@@ -31,7 +31,7 @@ fn some_place(rows: &[Row], dice: &mut Dice) -> Vec<u8> {
 
 /// One iterator advances and jumps, several times.
 fn walk(view: &IndexView, n: usize, rows: &[Row], dice: &mut Dice) {
-    // Readers keep to the same part for a while, so that its blocks are asked for again.
+    // Readers stay in the same part for a while, so that its blocks are read again.
     let near = dice.below(rows.len());
     let near = &rows[near..(near + 2_000).min(rows.len())];
     let (mut low, mut high) = (some_place(near, dice), some_place(near, dice));

@@ -193,7 +193,7 @@ async fn a_log_that_lost_its_end_is_said_to_end_before() {
     let kept = usize::try_from(end - 1).unwrap();
     let found = log.read_back(0, end - 1, epoch + 1).await;
     assert_eq!(found, Ok(RawFound::Record(records[kept].clone())));
-    // Others take the place of what was lost: they come with a later epoch.
+    // Other records replace the lost ones: they have a later epoch.
     for _ in end..=20 {
         append(&log, 0, b"other").await;
     }

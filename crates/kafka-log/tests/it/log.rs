@@ -18,7 +18,7 @@ async fn records_come_in_the_order_of_their_appends() {
     let Some(brokers) = brokers() else { return };
     let log = make(&options(&brokers, 4)).await;
     let mut tail = log.follow(2, 0);
-    // All at once: their order is that of the calls.
+    // All at the same time: their order is that of the calls.
     let appends: Vec<_> = (0..500u32)
         .map(|n| log.append(2, n.to_be_bytes().to_vec()))
         .collect();
@@ -102,7 +102,7 @@ async fn a_slot_is_followed_again_from_an_earlier_offset() {
             assert_eq!(record(&mut tail).await.offset, offset);
         }
     }
-    // The older one ends, though nobody dropped it.
+    // The older one ends, though it was not dropped.
     let mut newer = log.follow(0, 5);
     while let Some(other) = tail.recv().await {
         assert!(matches!(other, Tail::NoRecord { .. }));

@@ -258,7 +258,8 @@ impl Groups {
         Err(FindError::AggregateTooLarge(text))
     }
 
-    /// Checks whether these groups may grow beside those of other aggregates, for who looks at documents of which none is added.
+    /// Checks whether these groups may grow in addition to those of other aggregates, for documents
+    /// that are examined but not added.
     ///
     /// # Errors
     /// [`FindError::AggregatesFull`], and [`FindError::AggregateTooLarge`] when they hold more than one user's may.

@@ -1,7 +1,8 @@
 //! Memory that all aggregates of a server hold together.
 //!
-//! Those that grow are known by their age. When they reach three quarters of the budget together, the younger ones are refused, and the
-//! oldest grows on up to the whole budget: so one is answered whenever several cannot be.
+//! Growing aggregates are ordered by age. When they reach three quarters of the budget together,
+//! the younger ones are refused, and the oldest may grow up to the whole budget: so one succeeds
+//! whenever several cannot.
 //!
 //! A user's aggregates hold at most as much as they leave free, together: half of the budget while no other user's hold any. A client that does
 //! not read its response holds memory without a time limit, and must leave some for others.
@@ -51,7 +52,7 @@ impl AggregateMemory {
         (used, self.peak_bytes.load(Relaxed))
     }
 
-    /// What all but the oldest may make aggregates hold.
+    /// The total memory up to which all aggregates but the oldest may grow.
     fn shared_bytes(&self) -> usize {
         self.budget_bytes - self.budget_bytes / 4
     }
@@ -130,7 +131,7 @@ impl Drop for Growing {
     }
 }
 
-/// Whether an aggregate may still grow, also for who has not its groups.
+/// Whether an aggregate may still grow, also for callers without its groups.
 #[derive(Clone, Debug)]
 pub struct Growth(Option<Arc<Growing>>);
 
@@ -186,7 +187,7 @@ impl Share {
         &self.growth
     }
 
-    /// It holds what it holds, and another aggregate may be the oldest that grows.
+    /// It does not grow any more, so another aggregate may be the oldest growing one.
     pub fn stop_growing(&mut self) {
         self.growth = Growth(None);
     }

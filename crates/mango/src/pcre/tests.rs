@@ -257,7 +257,7 @@ fn long_texts_are_read_too() {
     let long = "acb".repeat(100_000);
     assert!(!pattern.is_match(&long));
     assert!(pattern.is_match(&format!("{long}acad")));
-    // Beyond ASCII the automaton stops, and so long a text is not read by the other engine.
+    // Beyond ASCII the automaton stops, and the other engine does not accept a text of this length.
     let of_words = Pattern::compile(r"(*UCP)\bb\b", BYTES_MAX).unwrap();
     assert!(of_words.is_match(&format!("é {}b", "aé ".repeat(5000))));
     let judged = crate::work::bounded(|| of_words.is_match(&"é ".repeat(50_000)));

@@ -104,7 +104,7 @@ pub fn choose(find: &Find, indexes: &[Index]) -> Result<Choice, FindError> {
 /// Chooses among a list of references.
 ///
 /// # Errors
-/// Those of [`choose`].
+/// Errors of [`choose`].
 pub fn choose_of<'a>(
     find: &Find,
     indexes: impl Iterator<Item = &'a Index>,

@@ -24,7 +24,7 @@ pub enum HitCondition {
     Text(String),
     /// All of these.
     All(Vec<HitCondition>),
-    /// One of these; if empty, nothing.
+    /// Any of these; if empty, nothing.
     Any(Vec<HitCondition>),
     /// The first without the second.
     Without(Box<HitCondition>, Box<HitCondition>),

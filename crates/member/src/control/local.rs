@@ -20,7 +20,7 @@ type Result<T> = std::result::Result<T, StoreError>;
 /// if any: settings that only it has are removed.
 ///
 /// # Errors
-/// Those of the store. Completed steps remain, and it can be called again.
+/// Errors of the store. Completed steps remain, and it can be called again.
 pub(super) async fn bring_in_line(
     databases: &Arc<Databases>,
     before: &ControlState,

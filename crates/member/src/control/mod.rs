@@ -112,7 +112,7 @@ impl Catalogue {
     /// Returns the database with this uuid, if it is in the catalogue.
     ///
     /// # Errors
-    /// Those of opening it.
+    /// Errors of opening it.
     pub fn database(
         &self,
         databases: &Databases,

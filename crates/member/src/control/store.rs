@@ -76,7 +76,7 @@ impl SlotStore for ControlSlot {
 
     fn saved(&self) -> Result<Option<Saved>> {
         let saved = self.queue.saved()?;
-        // What was not written has no effect.
+        // Changes that were not written have no effect.
         let at = saved.as_ref().map_or(0, |s| s.cursor.position.next_offset);
         self.applier.going.lock().retain(|(of, ..)| *of <= at);
         let state = stored_state(&self.applier.databases)?;

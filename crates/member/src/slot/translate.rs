@@ -9,7 +9,7 @@ use storage::{Change, Content, Contents, Edit, File, ShardEdit, ShardPurge};
 /// Converts an edit for the log. Reads the contents of its attachments.
 ///
 /// # Errors
-/// Those of the store.
+/// Errors of the store.
 pub fn edit_record(edit: Edit) -> Result<EditRecord, storage::Error> {
     let file = |file: File| {
         let content = file.content.as_ref().map(read_all).transpose()?;

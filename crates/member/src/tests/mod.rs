@@ -346,7 +346,7 @@ async fn leaves_too_many_are_refused_alike_everywhere() {
     };
     let mut refused = done.iter().chain(&others).filter(|o| !is_written(o));
     assert!(refused.all(names_the_setting));
-    // What is refused here is not logged.
+    // Refused edits are not logged.
     let ends = || -> Vec<u64> { (0..SLOTS).map(|slot| nodes.log.end(slot)).collect() };
     let logged = ends();
     let done = nodes.replicate(3, "a", &leaves(200)).await;

@@ -19,7 +19,7 @@ use tokio::sync::Notify;
 
 use crate::node::Node;
 
-/// Minimum time between two rounds, whatever the settings say.
+/// Minimum time between two rounds, whatever the settings are.
 const REPEAT_MIN: Duration = Duration::from_secs(1);
 /// Time until the next round if a shard has more to be purged than its indexes may miss.
 const CONTINUE_AFTER: Duration = Duration::from_secs(5);
@@ -88,7 +88,7 @@ impl AutoPurge {
         self.wake.notify_one();
     }
 
-    /// The settings may have changed.
+    /// Rereads the settings, which may have changed.
     pub(crate) fn reread(&self, settings: &CouchAutoPurgePlugin) {
         let before = self.state.lock().settings.replace(settings.clone());
         if before.as_ref() != Some(settings) {
@@ -143,7 +143,7 @@ impl AutoPurge {
         counters::COMPLETIONS.count();
     }
 
-    /// Purges what is old enough in one database.
+    /// Purges old deleted documents in one database.
     async fn database(&self, node: &Node, old: &OldChanges) -> Result<(), Error> {
         let known = self.state.lock().purged_to.get(&old.uuid).cloned();
         let mut purged_to = known.unwrap_or_default();

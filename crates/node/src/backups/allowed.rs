@@ -1,6 +1,7 @@
-//! Where a backup may go that somebody requests over HTTP. A server admin need not be an operator of the machine, and has the server
-//! write, with its rights and credentials, only where the operator lets it: below `[backup] target` and `targets`, into a directory
-//! that holds backups of this server, and where the client shows that it may write itself.
+//! Allowed targets of backups that are requested over HTTP. A server admin need not be an operator
+//! of the machine, and may let the server write, with its rights and credentials, only where the
+//! operator permits it: below `[backup] target` and `targets`, into a directory that holds backups
+//! of this server, and where the client proves that it may write itself.
 
 use std::path::{Component, Path, PathBuf};
 
@@ -22,7 +23,7 @@ impl Backups {
             || match target {
                 TargetName::Directory(path) => {
                     backup::is_of_server(path, &self.server())
-                        // A permit says nothing of what `..` would lead to once the directories are made.
+                        // A permit does not cover targets of `..` once the directories are created.
                         || resolved(path).is_some()
                             && permit.is_some_and(|name| backup::has_permit(path, name))
                 }
@@ -38,7 +39,7 @@ impl Backups {
 fn is_below_configured(target: &TargetName, settings: &Backup) -> bool {
     let one = Some(&settings.target).filter(|target| !target.is_empty());
     let all = one.into_iter().chain(&settings.targets);
-    // What a relative path starts from is not known.
+    // The base of a relative path is not known.
     let is_absolute = |text: &&String| text.contains("://") || text.starts_with('/');
     let parsed = all
         .filter(is_absolute)

@@ -1,6 +1,8 @@
-//! The backups that this server makes: one at a time, when somebody asks, and by itself (`schedule.rs`).
+//! The backups that this server makes: one at a time, on request, and on a schedule
+//! (`schedule.rs`).
 //!
-//! A backup is a checkpoint of the store, whose files are then copied to a target (`run.rs`); what the target has, the crate `backup` knows.
+//! A backup is a checkpoint of the store, whose files are then copied to a target (`run.rs`); the
+//! crate `backup` defines the contents of a target.
 
 mod allowed;
 pub mod counters;
@@ -31,10 +33,10 @@ pub struct Backups {
     databases: Arc<Databases>,
     config: Config,
     uuid: String,
-    /// For what belongs to backups, beside the store.
+    /// Directory for the files of backups, next to the store.
     directory: PathBuf,
     state: Mutex<State>,
-    /// What backups run on.
+    /// The runtime of backups.
     runtime: OnceLock<Handle>,
     settings_changed: Notify,
 }
@@ -52,9 +54,9 @@ struct State {
 /// A backup that is under way.
 #[derive(Debug)]
 pub struct Running {
-    /// Tells it from others.
+    /// Its unique id.
     pub id: String,
-    /// Where it goes.
+    /// Its target.
     pub target: TargetName,
     /// By the server itself.
     pub is_scheduled: bool,
@@ -66,7 +68,7 @@ pub struct Running {
 }
 
 impl Running {
-    /// What is done now.
+    /// The current phase.
     pub fn phase(&self) -> Phase {
         *self.phase.lock()
     }
@@ -76,12 +78,12 @@ impl Running {
     }
 }
 
-/// What a backup does at a moment.
+/// The phase of a backup.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Phase {
-    /// It looks for its target.
+    /// It connects to its target.
     Connecting,
-    /// The store is written to files of which links are made.
+    /// The store is written to files, which are then linked.
     Checkpoint,
     /// Files are compared and copied.
     Copying,
@@ -106,7 +108,7 @@ impl Phase {
 pub struct Ended {
     /// As of [`Running::id`].
     pub id: String,
-    /// What the place is called that it went to.
+    /// The name of its target.
     pub target: String,
     /// By the server itself.
     pub is_scheduled: bool,
@@ -114,7 +116,7 @@ pub struct Ended {
     pub started: SystemTime,
     /// When it ended.
     pub ended: SystemTime,
-    /// What was made, or what went wrong, in words.
+    /// The result, or the error as text.
     pub result: std::result::Result<Made, String>,
 }
 
@@ -126,7 +128,7 @@ impl Ended {
     }
 }
 
-/// What a backup came to.
+/// The figures of a finished backup.
 #[derive(Clone, Debug)]
 pub struct Made {
     /// Its name at the target.
@@ -143,23 +145,23 @@ pub struct Made {
     pub copied_bytes: u64,
 }
 
-/// What is known of a server's backups, since it started.
+/// The known backups of a server, since it started.
 #[derive(Clone, Debug, Default)]
 pub struct Known {
-    /// The one under way.
+    /// The running one.
     pub running: Option<Arc<Running>>,
-    /// Those that ended, the last one last; no more than a few.
+    /// Ended ones, the last one last; at most a few.
     pub ended: Vec<Arc<Ended>>,
-    /// The last that was made.
+    /// The last successful one.
     pub last_success: Option<Arc<Ended>>,
     /// The last that was not.
     pub last_failure: Option<Arc<Ended>>,
-    /// When the server makes the next one by itself.
+    /// Time of the next scheduled backup.
     pub next: Option<SystemTime>,
 }
 
 impl Known {
-    /// The last failure, while no backup was made after it.
+    /// The last failure, if no backup succeeded after it.
     pub fn failed_since_success(&self) -> Option<&Ended> {
         let failed = self.last_failure.as_deref()?;
         let made = self.last_success.as_deref();
@@ -183,7 +185,8 @@ impl Backups {
         })
     }
 
-    /// Says what backups run on, and begins to make those that the settings ask for. Said once, before anything is served.
+    /// Sets the runtime of backups, and starts those that the settings schedule. Called once,
+    /// before requests are served.
     pub fn run_on(self: &Arc<Self>, runtime: &Handle) {
         // A second time changes nothing.
         if self.runtime.set(runtime.clone()).is_ok() {
@@ -212,7 +215,7 @@ impl Backups {
         Ok(id)
     }
 
-    /// What is known now.
+    /// Returns the known backups.
     pub fn known(&self) -> Known {
         let state = self.state.lock();
         Known {
@@ -247,7 +250,8 @@ impl Backups {
         Ok(running)
     }
 
-    /// Whose backups they are. The nodes of a cluster have one uuid, and stores of their own.
+    /// The server whose backups they are. The nodes of a cluster have one uuid, but separate
+    /// stores.
     fn server(&self) -> String {
         if self.databases.order().is_none() {
             return self.uuid.clone();

@@ -25,7 +25,7 @@ impl Backups {
             .await
             .map_err(|e| Error::Backup(e.to_string()))?
             .map_err(|e| match e {
-                // Who named the directory may know what is wrong with it.
+                // The user who named the directory may see the error.
                 database::Error::Storage(e) => Error::Backup(e.to_string()),
                 e => e.into(),
             })

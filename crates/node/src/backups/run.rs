@@ -1,4 +1,4 @@
-//! One backup, from its checkpoint to what is removed after it.
+//! One backup, from its checkpoint to the removal of older ones.
 
 use std::path::Path;
 use std::sync::Arc;
@@ -14,7 +14,7 @@ const CHECKPOINT: &str = "checkpoint";
 /// Hashes of the store's files.
 const HASHES: &str = "hashes.json";
 
-/// Removes what a backup left that was ended in between.
+/// Removes the files of an interrupted backup.
 pub(super) fn remove_rest(directory: &Path) {
     let checkpoint = directory.join(CHECKPOINT);
     for rest in [database::texts_beside(&checkpoint), checkpoint] {
@@ -27,7 +27,8 @@ pub(super) fn remove_rest(directory: &Path) {
 }
 
 impl Backups {
-    /// Makes a backup that was begun, and with `keep` removes older ones then. Answers what there is to tell of it.
+    /// Makes a backup that was started, and with `keep` removes older ones then. Returns its
+    /// figures.
     pub(super) async fn make(
         self: Arc<Self>,
         running: Arc<Running>,
@@ -55,7 +56,7 @@ impl Backups {
         ended
     }
 
-    /// Tells of a backup that is over, and keeps what is to be known of it.
+    /// Logs a finished backup, and remembers it.
     pub(super) fn remember(&self, ended: &Arc<Ended>) {
         tell(ended);
         let mut state = self.state.lock();
@@ -160,7 +161,7 @@ fn made_of(manifest: &Manifest) -> Made {
     }
 }
 
-/// The backup is made, whatever becomes of older ones: that is tried again after the next.
+/// Removes older backups. A failure does not affect the new one: the next backup tries again.
 async fn prune(target: &Target, keep: &Keep) {
     match backup::prune(target, keep, false).await {
         Ok(pruned) if pruned.removed.is_empty() && pruned.files == 0 => {}

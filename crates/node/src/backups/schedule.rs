@@ -1,4 +1,4 @@
-//! Backups that the server makes by itself: when the last one is old enough, and sooner again after one that failed.
+//! Scheduled backups: when the last one is old enough, and sooner after a failure.
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -11,14 +11,14 @@ use serde::{Deserialize, Serialize};
 
 use super::{Backups, Ended};
 
-/// The last backup that was made by itself, for after a restart.
+/// The last scheduled backup, remembered across restarts.
 const LAST: &str = "last.json";
-/// Backups do not follow each other faster, whatever the settings say.
+/// Least time between two backups, whatever the settings are.
 const EVERY_MIN: Duration = Duration::from_secs(1);
 /// How long after a failure it is tried again, and how long at most after many.
 const RETRY_MIN: Duration = Duration::from_secs(60);
 const RETRY_MAX: Duration = Duration::from_secs(3_600);
-/// Somebody else's backup is under way.
+/// Wait while a requested backup runs.
 const BUSY_WAIT: Duration = Duration::from_secs(5);
 
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -70,7 +70,7 @@ enum One {
     Busy,
 }
 
-/// The settings ask for a backup that cannot be made.
+/// The settings schedule a backup that cannot be made.
 fn impossible(backups: &Backups, target: &str, reason: String) -> One {
     let now = SystemTime::now();
     let ended = Arc::new(Ended {
@@ -91,7 +91,8 @@ async fn one(backups: &Arc<Backups>, of: &Backup) -> One {
         // It may have a password in it, and is not repeated.
         Err(error) => return impossible(backups, "[backup] target", error.to_string()),
     };
-    // What the path was meant to go from, nobody knows: a server's working directory is chosen by whatever starts it.
+    // The base of a relative path is not known: the working directory is chosen by the program that
+    // starts the server.
     if !of.target.contains("://") && !of.target.starts_with('/') {
         let reason = "a directory must be named by its absolute path, or else by a URL";
         return impossible(backups, &of.target, reason.into());
@@ -144,7 +145,8 @@ impl Failures {
         self.last = Some(SystemTime::now());
     }
 
-    /// Who changes the settings wants to see at once whether it helps.
+    /// Forgets a failure after a change of the settings, so that the next backup shows soon whether
+    /// the change helps.
     fn forget_unless(&mut self, of: &Backup) {
         if self.of.as_ref().is_some_and(|was| was != of) {
             *self = Failures::default();

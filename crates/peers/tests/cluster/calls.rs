@@ -67,7 +67,7 @@ async fn a_huge_body_flows_both_ways() {
     let (one, _two) = two_nodes().await;
     let call = Call::new("/bytes/1600", Body::empty());
     let reply = one.peers.call(2, call, LONG).await.unwrap();
-    // What comes is sent back, and counted there.
+    // The bytes are sent back, and counted there.
     let call = Call::new("/count", reply.body);
     let reply = one.peers.call(2, call, LONG).await.unwrap();
     let total = reply.body.read(100).await.unwrap();
@@ -147,7 +147,7 @@ async fn an_answer_that_is_dropped_is_no_longer_produced() {
     assert!(reply.body.next().await.unwrap().is_ok());
     drop(reply);
     until("its source is dropped", || Arc::strong_count(&taken) == 1).await;
-    // The connection is none the worse.
+    // The connection is still usable.
     let call = Call::new("/echo", Bytes::from_static(b"x"));
     let reply = one.peers.call(2, call, LONG).await.unwrap();
     assert_eq!(reply.body.read(1).await.unwrap(), "x");

@@ -120,7 +120,8 @@ async fn two_processes_with_one_identity_are_noticed() {
     let mut two = cluster.node(2).await;
     first.knows(&two);
     until("the first is connected", || first.peers.is_connected(2)).await;
-    // They are told apart within a second of coming: one that stood still then comes again.
+    // They are distinguished within a second after they connect: a process that was suspended then
+    // connects again.
     for _ in 0..6 {
         let copy = Identity::open(first.folder.path()).unwrap();
         let copy = Node::start(tempfile::tempdir().unwrap(), copy, options()).await;

@@ -189,7 +189,7 @@ async fn a_removed_peer_gets_nothing_more() {
     one.peers.remove(2);
     one.peers.send(2, number(2));
     let failure = one.failure(2).await;
-    assert!(failure.contains("is no peer"), "{failure}");
+    assert!(failure.contains("is not a peer"), "{failure}");
     assert!(two.messages.try_recv().is_err());
     assert_eq!(Arc::strong_count(&one.handler), 2);
 }

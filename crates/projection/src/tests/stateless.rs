@@ -101,8 +101,8 @@ const HARMFUL: &[&str] = &[
     "function (doc) { var o = {x: [].constructor}, {x} = o; x.y = 1 }",
     "function (doc) { var i = 0; i = doc.k; var o = {}; o[i] = [].constructor.assign; o.slice([].constructor, {x: 1}) }",
     "function (doc) { with (doc) { constructor.x = 1 } }",
-    // Variables of one name that are two, or that hold something else than what they are declared
-    // with.
+    // Two variables of one name, or variables that hold other values than those of their
+    // declarations.
     "function (doc) { try { throw doc.constructor.assign } catch (f) { f([].constructor.prototype, {x: 1}); var f = function () {} } }",
     "function (doc) { var f = function () {}; try { throw doc.constructor.assign } catch (f) { f([].constructor.prototype, {x: 1}) } }",
     "function (doc) { var f = function () {}; for (f of [doc.constructor.assign]) f([].constructor.prototype, {x: 1}) }",
@@ -121,7 +121,7 @@ const HARMFUL: &[&str] = &[
     "function (doc) { var o = {'\\x73lice': doc.constructor.assign}; o.slice([].constructor.prototype, {x: 1}) }",
     "function (doc) { var o = {__pr\\u006fto__: doc.constructor.prototype}; o.__proto__.x = 1 }",
     "function (doc) { \\u0073een = 1 }",
-    // What the language calls by itself.
+    // Functions that the language calls implicitly.
     "function (doc) { var a = [1]; a.constructor = doc.constructor; a.map(String).x = 1 }",
     "function (doc) { var r = /a/; r.exec = doc.constructor.assign; r.test(doc.constructor) }",
     "function (doc) { emit(doc, {toJSON: doc.constructor.assign}) }",
@@ -194,8 +194,8 @@ fn functions_that_may_leave_something_are_not_trusted() {
     }
 }
 
-/// Gives a function that gives the text of all that can be reached from the global object; and what
-/// functions need.
+/// A function that returns the text of everything reachable from the global object; and other
+/// functions that tests need.
 const WALK: &str = r#"
 (function () {
     var ownKeys = Reflect.ownKeys, descriptor = Object.getOwnPropertyDescriptor, prototype = Object.getPrototypeOf;

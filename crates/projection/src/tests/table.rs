@@ -174,7 +174,7 @@ fn deeply_nested_sources_are_refused_or_followed_but_never_overflow_the_stack() 
             drop(Projection::analyse(&source));
         }
     }
-    // The same, closed properly, so that the tree is built and walked.
+    // The same nesting, closed properly, so that the tree is built and walked.
     for (open, close) in [
         ("(", ")"),
         ("[", "]"),

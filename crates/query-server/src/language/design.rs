@@ -33,13 +33,13 @@ pub trait ListIo {
     /// Receives a piece of output, decoded text.
     ///
     /// # Errors
-    /// As of [`ListIo::start`].
+    /// Errors of [`ListIo::start`].
     fn chunk(&mut self, text: &str) -> Result<(), Error>;
 
     /// Returns the next row (`{"id":…,"key":…,"value":…}`) as JSON text, `None` after the last.
     ///
     /// # Errors
-    /// As of [`ListIo::start`], or the view cannot be read.
+    /// Errors of [`ListIo::start`], and of reading the view.
     fn row(&mut self) -> Result<Option<Vec<u8>>, Error>;
 }
 

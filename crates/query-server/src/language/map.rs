@@ -64,7 +64,7 @@ pub struct Thrown {
 pub const THROWN_BYTES_MAX: usize = 2000;
 
 impl Thrown {
-    /// `error` is cut to what is kept of it.
+    /// `error` is cut to the part that is kept.
     pub fn new(doc: u32, view: u32, error: Error, line: Option<u32>) -> Thrown {
         Thrown {
             doc,
@@ -145,7 +145,7 @@ fn add(sums: &mut Vec<u64>, view: usize, more: u64) {
     sums[view] = sums[view].saturating_add(more);
 }
 
-/// Whose functions they are.
+/// The owner of functions.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
 pub struct Owner {
     /// The database's name: places are shared fairly by databases.
@@ -220,11 +220,11 @@ pub trait Mapper: Send {
     /// An error (a limit hit, a dead process) concerns the whole call: `out` must not be used.
     fn map(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<(), Error>;
 
-    /// The same for the first of `docs`, at least one if there is any: answers how many. Others wait for their turn, so that
-    /// it comes to an end after about [`SLICE`](super::SLICE).
+    /// Maps the first of `docs`, at least one if there is any: returns how many. Since others wait
+    /// for their turn, it stops after about [`SLICE`](super::SLICE).
     ///
     /// # Errors
-    /// Those of [`Mapper::map`].
+    /// Errors of [`Mapper::map`].
     fn map_some(&mut self, docs: &[Doc<'_>], out: &mut Emits) -> Result<usize, Error> {
         self.map(docs, out).map(|()| docs.len())
     }

@@ -24,6 +24,6 @@ pub trait Reducer: Send {
     /// `function(null, values, true)`.
     ///
     /// # Errors
-    /// As of [`Reducer::reduce`].
+    /// Errors of [`Reducer::reduce`].
     fn rereduce(&mut self, values: &[&[u8]]) -> Result<Vec<u8>, Error>;
 }

@@ -106,7 +106,7 @@ fn validations_pass_or_say_why_not() {
     assert_eq!(fake.pids().len(), 1);
 }
 
-/// Collects what a list gives; fails at the row of this number, if any.
+/// Collects the output of a list; fails at the row of this number, if any.
 #[derive(Default)]
 struct Collected {
     rows: Vec<&'static str>,

@@ -225,7 +225,7 @@ fn the_processes_of_a_killed_server_are_killed_too() {
     let pids = fake.pids();
     assert_eq!(pids.len(), 3);
     drop(pools);
-    // They are not children of this process: whoever is their parent now reaps them.
+    // They are not children of this process: their new parent reaps them.
     pids.into_iter().for_each(common::wait_until_gone);
 }
 

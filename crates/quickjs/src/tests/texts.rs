@@ -126,7 +126,7 @@ fn records_are_made_at_once_and_what_is_whole_when_it_is_looked_at() {
                 form,
             );
             assert_eq!(rows, [Some(vec![r#"1 "object""#.to_owned()])]);
-            // It is looked at, and is not JSON.
+            // The value is read, and is not JSON.
             let rows = map(scope, "function(doc){ emit(doc.w.y) }", &[&doc], form);
             assert_eq!(rows, [None]);
         }

@@ -38,7 +38,7 @@ enum Tried {
 /// Copies one revision. Returns the target's reason for refusing it, if it does.
 ///
 /// # Errors
-/// Those of requests.
+/// Errors of requests.
 pub async fn bring(
     source: &Db,
     target: &Db,
@@ -492,7 +492,7 @@ impl<'a> Receiving<'a> {
         let follows = |entry: &Value| entry.get("follows") == Some(&Value::Bool(true));
         let said = said.iter().filter(|(_, entry)| follows(entry));
         let expected: Vec<_> = said.map(|(name, entry)| expected(name, entry)).collect();
-        // What is announced to be too long is not read first.
+        // Contents that are announced as too long are not read first.
         let bytes_max = self.target.attachment_bytes_max;
         let is_too_long = |e: &Expected| e.options.length.is_some_and(|length| length > bytes_max);
         match expected.iter().any(is_too_long) {

@@ -60,7 +60,7 @@ pub struct Budget {
     users: [Arc<Semaphore>; 3],
     shares: Mutex<HashMap<String, Weak<Share>>>,
     idle_left: Mutex<usize>,
-    /// Of long answers.
+    /// The queue of long responses.
     long_answers: Arc<Queue>,
 }
 

@@ -21,7 +21,7 @@ const LINGER: Duration = Duration::from_millis(5);
 const BATCH_BYTES_MAX: usize = 4 << 20;
 /// Longest row without a document, in bytes: it names leaves.
 const BARE_ROW_BYTES_MAX: usize = 16 << 20;
-/// So much of a local feed is read at once, in bytes.
+/// Bytes of a local feed that are read in one call.
 const LOCAL_CHUNK_BYTES: usize = 64 << 10;
 
 /// The parameters of a feed.
@@ -151,7 +151,7 @@ impl Batch {
         };
         let raw_id = id.get();
         let id: String = serde_json::from_str(raw_id)
-            .map_err(|_| Error::Request("an id in _changes is no string".into()))?;
+            .map_err(|_| Error::Request("an id in _changes is not a string".into()))?;
         let doc = row.doc.map(RawValue::get).filter(|doc| {
             !row.deleted && changes.len() == 1 && is_first_revision(doc, raw_id, &changes[0].rev)
         });

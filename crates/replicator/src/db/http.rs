@@ -211,7 +211,7 @@ impl HttpDb {
         ways.to(&remote.url).await?;
         let mut headers = HeaderMap::new();
         for (name, value) in &remote.headers {
-            let bad = || Error::InvalidEndpoint(format!("{name} is no header that can be sent"));
+            let bad = || Error::InvalidEndpoint(format!("{name} is not a valid header"));
             let name: HeaderName = name.parse().map_err(|_| bad())?;
             if is_framing(&name) || name == HOST && !ways.is_admins() {
                 return Err(bad());
@@ -567,7 +567,7 @@ pub async fn whole_document(response: Response) -> Result<Bytes, String> {
         .map_err(|failed| failed.told)
 }
 
-/// A whole answer of at most so many bytes: a server that never ends is not listened to for ever.
+/// Reads a whole response of at most `bytes_max` bytes, so that an endless one is given up.
 async fn whole_up_to(mut response: Response, bytes_max: usize) -> Result<Answer, Failed> {
     let status = response.status().as_u16();
     let bytes_max = match response.status().is_success() {

@@ -51,7 +51,7 @@ impl LocalDb {
     /// Returns the database's info.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub fn info(&self) -> Result<Info, Error> {
         let info = self.db.info().map_err(|e| self.gone(e))?;
         Ok(Info {
@@ -66,7 +66,7 @@ impl LocalDb {
     /// Returns the winning revision of a document; `None` when it is missing or deleted.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
         let Ok(id) = DocId::new(id) else {
             return Ok(None);
@@ -80,7 +80,7 @@ impl LocalDb {
     /// Writes a `_local` document.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn write_local(
         &self,
         id: &str,
@@ -107,7 +107,7 @@ impl LocalDb {
     /// Syncs all writes to disk; returns the instance start time, if there is one.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
         self.db.ensure_full_commit().await?;
         Ok(self.info()?.instance_start_time)
@@ -179,7 +179,7 @@ impl LocalDb {
     /// Returns the revisions in `changes` that the database lacks.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
         let asked = changes
             .iter()
@@ -196,7 +196,7 @@ impl LocalDb {
     /// Reads the wanted revisions into `portions`.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn fetch(&self, wanted: Vec<Missing>, portions: &Portions) -> Result<(), Error> {
         let mut out = Gather::new(portions);
         for missing in wanted {
@@ -257,7 +257,7 @@ impl LocalDb {
     /// Writes documents under their existing revisions; returns those that were refused.
     ///
     /// # Errors
-    /// Those of the database.
+    /// Errors of the database.
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         let mut refused = vec![];
         let mut edits = Vec::with_capacity(docs.len());

@@ -29,7 +29,7 @@ pub fn places(budget_bytes: u64) -> Arc<Queue> {
     })
 }
 
-/// Whose long answers are counted, and where. Responses have it among their extensions.
+/// The owner and the counter of long responses. Responses have it among their extensions.
 #[derive(Clone)]
 pub struct Counted {
     pub places: Arc<Queue>,
@@ -55,7 +55,7 @@ impl Holding {
     /// Call it before more of the answer is read, with the number of bytes that are held. Waits for a place if that is long.
     ///
     /// # Errors
-    /// There is no place in time, or the answer is too slow while others wait.
+    /// No place became free in time, or the response is too slow while others wait.
     pub async fn hold(&mut self, bytes: usize) -> Result<(), String> {
         if bytes <= LONG_BYTES {
             self.place = None;

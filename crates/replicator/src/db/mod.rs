@@ -116,7 +116,7 @@ impl Db {
     /// Returns the winning revision of a document, or a local one (`_local/…`).
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn read(&self, id: &str) -> Result<Option<Map<String, Value>>, Error> {
         match self {
             Db::Local(db) => db.read(id),
@@ -143,7 +143,7 @@ impl Db {
     /// Waits until all writes are on disk; returns [`Info::instance_start_time`].
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn ensure_full_commit(&self) -> Result<Option<String>, Error> {
         match self {
             Db::Local(db) => db.ensure_full_commit().await,
@@ -162,7 +162,7 @@ impl Db {
     /// Opens the changes feed.
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn changes(&self, query: &ChangesQuery, since: &Value) -> Result<Feed, Error> {
         match self {
             Db::Local(db) => db.changes(query, since).map(Feed::Local),
@@ -173,7 +173,7 @@ impl Db {
     /// Returns the revisions of `changes` that the database lacks.
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn revs_diff(&self, changes: &[Change]) -> Result<Vec<Missing>, Error> {
         match self {
             Db::Local(db) => db.revs_diff(changes),
@@ -184,7 +184,7 @@ impl Db {
     /// Reads revisions with their ancestors and attachments.
     ///
     /// # Errors
-    /// Those of requests; [`Error::Stopped`] when the receiver of the portions is gone.
+    /// Errors of requests; [`Error::Stopped`] when the receiver of the portions is gone.
     pub async fn fetch(
         &self,
         wanted: Vec<Missing>,
@@ -200,7 +200,7 @@ impl Db {
     /// Writes revisions under their existing ids; returns those that were refused.
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn write(&self, docs: Vec<Doc>) -> Result<Vec<Refused>, Error> {
         match self {
             Db::Local(db) => db.write(docs).await,

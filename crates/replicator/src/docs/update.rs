@@ -65,7 +65,7 @@ pub fn error(reason: &str, id: Option<&str>) -> Update {
 /// Writes the members into the current revision of the document. A deleted document is left alone.
 ///
 /// # Errors
-/// Those of the database.
+/// Errors of the database.
 pub async fn write(databases: &Databases, at: &DocRef, update: Update) -> Result<(), Error> {
     let Ok(id) = DocId::new(&at.id) else {
         return Ok(());

@@ -1,12 +1,13 @@
-//! How the places for running jobs are shared: a user who is no server admin has at most half of them, and all such users together three
-//! quarters, as with sockets. So some are left for others, however many jobs one user has.
+//! Shares of the places for running jobs: a user other than a server admin has at most half of
+//! them, and all such users together three quarters, as with sockets. So some remain for others,
+//! however many jobs one user has.
 
 use std::collections::HashMap;
 
 use crate::environment::Environment;
 use crate::options::Replication;
 
-/// Whose a job is; `None`: a server admin's.
+/// The owner of a job; `None`: a server admin.
 pub type Owner = Option<String>;
 
 /// Finds whose jobs are. Whether a document's owner is an admin is looked up once.
@@ -27,7 +28,7 @@ impl<'a> Owners<'a> {
         }
     }
 
-    /// Whose it is: as of its rights, whoever asked for it, or whose document it is.
+    /// The owner: the admins, the user who requested it, or the owner of its document.
     pub fn of(&mut self, replication: &Replication) -> &Owner {
         let user = |name: &Option<String>| Some(name.clone().unwrap_or_default());
         if replication.doc.is_none() {
@@ -47,7 +48,7 @@ impl<'a> Owners<'a> {
     }
 }
 
-/// Places for running jobs, and who has them.
+/// Places for running jobs, and their owners.
 #[derive(Debug)]
 pub struct Shares {
     places: usize,
@@ -80,7 +81,7 @@ impl Shares {
         }
     }
 
-    /// Counts a job that gives its place back.
+    /// Removes a job from the counts.
     pub fn remove(&mut self, owner: &Owner) {
         self.used = self.used.saturating_sub(1);
         if let Some(user) = owner {
@@ -100,7 +101,7 @@ impl Shares {
         may
     }
 
-    /// Takes a place that another job gives back, if that helps.
+    /// Takes a place from another job, if that helps.
     pub fn take_from(&mut self, other: &Owner, owner: &Owner) -> bool {
         self.remove(other);
         let taken = self.take(owner);

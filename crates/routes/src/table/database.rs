@@ -14,7 +14,8 @@ use crate::who::Who;
 /// The content type of HTML forms with files.
 const FORM: &str = "multipart/form-data";
 
-/// Rows. One that others do not precede by more literals is the fallback for what they do not match.
+/// Rows. A row that others do not precede by more literals is the fallback for paths that they do
+/// not match.
 #[rustfmt::skip]
 pub(super) static DATABASE: &[Row] = &[
     Row::database("PUT", "/{db}", Class::DatabaseCreate, |c| database(c, DatabaseRoute::Create))
@@ -95,7 +96,7 @@ pub(super) static DATABASE: &[Row] = &[
         .who_may(Who::Listing).post_reads().feeds()
         .operations(&[
             get("Returns changes in their order.", "Changes").query(&[&FEED, &CHANGES, &FULL]),
-            post("Returns changes in their order; the body has what the filter needs.", "Changes").query(&[&FEED, &CHANGES, &FULL]).body("ChangesFilter"),
+            post("Returns changes in their order; the body has parameters of the filter.", "Changes").query(&[&FEED, &CHANGES, &FULL]).body("ChangesFilter"),
         ]),
     Row::database("POST", "/{db}/_bulk_docs", Class::BulkDocs, |c| database(c, DatabaseRoute::BulkDocs))
         .blind_writes(&["POST"])
@@ -179,8 +180,8 @@ pub(super) static DATABASE: &[Row] = &[
     Row::database("GET,DELETE", "/{db}/_time_seq", Class::Properties, |c| database(c, DatabaseRoute::TimeSeq))
         .changed_by(Who::DatabaseAdmin).cluster(Cluster::Local)
         .operations(&[
-            get("Returns how many changes were made when.", "TimeSeq"),
-            delete("Forgets how many changes were made when.", "Ok"),
+            get("Returns the numbers of changes in periods of time.", "TimeSeq"),
+            delete("Resets the numbers of changes in periods of time.", "Ok"),
         ]),
     Row::database("POST", "/{db}/_purge", Class::Purge, |c| database(c, DatabaseRoute::Purge))
         .who_may(Who::ServerAdmin).rewrites_read().body(BodyClass::Small)

@@ -13,7 +13,8 @@ use crate::who::Who;
 /// The content type of HTML forms with files.
 const FORM: &str = "multipart/form-data";
 
-/// Rows. One that others do not precede by more literals is the fallback for what they do not match.
+/// Rows. A row that others do not precede by more literals is the fallback for paths that they do
+/// not match.
 #[rustfmt::skip]
 pub(super) static DESIGN: &[Row] = &[
     Row::database("DELETE,GET,HEAD,POST,PUT,COPY", "/{db}/_design/{ddoc}", Class::DocumentRead, |c| design(c, DesignRoute::Document))

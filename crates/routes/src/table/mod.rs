@@ -10,7 +10,8 @@ use crate::route::{Route, ServerRoute};
 use crate::row::Row;
 use crate::who::Who;
 
-/// The row of what is in no other: `/{db}` and `/{db}/{id}` match every path, so that it only stands for those without a meaning.
+/// The row of unknown paths: `/{db}` and `/{db}/{id}` match every other path, so that only paths
+/// without a meaning get here.
 pub static UNKNOWN: Row = Row::server("*", "/{path...}", Class::Unknown, |_| {
     Route::Server(ServerRoute::Missing)
 })

@@ -8,7 +8,8 @@ use crate::route::{NodeRoute, ReshardRoute, Route, SchedulerRoute, ServerRoute};
 use crate::row::{BodyClass, Cluster, Row};
 use crate::who::Who;
 
-/// Rows. One that others do not precede by more literals is the fallback for what they do not match.
+/// Rows. A row that others do not precede by more literals is the fallback for paths that they do
+/// not match.
 #[rustfmt::skip]
 pub(super) static SERVER: &[Row] = &[
     Row::server("GET,HEAD", "/", Class::Welcome, |_| Route::Server(ServerRoute::Welcome))
@@ -64,7 +65,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET,HEAD,POST,DELETE", "/_session", Class::Session, |_| Route::Server(ServerRoute::Session))
         .who_may(Who::Anyone).cluster(Cluster::Session).body(BodyClass::Login).ignores_rest()
         .operations(&[
-            get("Returns who is logged in.", "Session").query(&[&SESSION]),
+            get("Returns the user who is logged in.", "Session").query(&[&SESSION]),
             post("Logs in, and sets a cookie.", "Object").query(&[&NEXT]).body("Login"),
             delete("Logs out.", "Ok").query(&[&NEXT]),
         ]),
@@ -186,7 +187,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET", "/_settee/top", Class::Server, |_| Route::Server(ServerRoute::Top))
         .who_may(Who::Metrics).cluster(Cluster::Node).ignores_rest()
         .operations(&[
-            get("Returns what the server is doing, as sums since its start.", "Object"),
+            get("Returns the activity of the server, as sums since its start.", "Object"),
         ]),
     Row::server("GET", "/_settee/openapi.json", Class::Server, |_| Route::Server(ServerRoute::OpenApi))
         .who_may(Who::Anyone).cluster(Cluster::Node)
@@ -237,7 +238,7 @@ pub(super) static SERVER: &[Row] = &[
     Row::server("GET,HEAD", "/_scheduler/{path...}", Class::Replication, |_| Route::Server(ServerRoute::Scheduler(SchedulerRoute::Unknown))),
     Row::server("*", "/_reshard", Class::Server, |_| Route::Server(ServerRoute::Reshard(ReshardRoute::Summary)))
         .operations(&[
-            get("Returns the state of shard splitting: there is none.", "Object"),
+            get("Returns the state of shard splitting, which does not exist here.", "Object"),
         ]),
     Row::server("*", "/_reshard/state", Class::Server, |_| Route::Server(ServerRoute::Reshard(ReshardRoute::State)))
         .operations(&[

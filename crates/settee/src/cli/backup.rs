@@ -17,19 +17,19 @@ pub struct BackupOptions {
     pub target: Option<String>,
 }
 
-const HELP: &str = "As with cp: a directory that is there, empty or with backups in it, gets one more backup, which has only \
-what changed since the last; a directory that is not there yet becomes a copy of the store, by itself. s3://BUCKET/PREFIX and \
-file:///DIRECTORY always get one more backup.
+const HELP: &str = "The result depends on the target, as with cp: an existing directory, empty or with backups, gets an incremental \
+backup; a directory that does not exist yet becomes a plain copy of the store. s3://BUCKET/PREFIX and \
+file:///DIRECTORY always get an incremental backup.
 
-The server copies, and goes on when this command is ended. Keys for a bucket are in the server's environment \
+The server makes the backup, and continues when this command ends. Keys for a bucket are in the server's environment \
 (AWS_ACCESS_KEY_ID, AWS_SECRET_ACCESS_KEY, AWS_REGION, AWS_ENDPOINT_URL) or in [backup] of its settings; list, prune, verify and \
-restore have them in their own environment.";
+restore read them from their own environment.";
 
 #[derive(Subcommand)]
 pub enum BackupCommand {
     /// Show the backups of a target
     List(ListOptions),
-    /// Remove backups, but for those that are to be kept, and files that none needs
+    /// Remove backups that are not to be kept, and files that no backup needs
     Prune(PruneOptions),
     /// Read all files of a target's backups, and compare their hashes
     Verify(VerifyOptions),
@@ -60,25 +60,25 @@ pub struct ListOptions {
 pub struct PruneOptions {
     /// A directory with backups, or s3://BUCKET/PREFIX
     pub target: String,
-    /// Keep the last so many
+    /// Keep the last N backups
     #[arg(long, value_name = "NUMBER", group = "keep", value_parser = clap::value_parser!(u64).range(1..))]
     pub keep_last: Option<u64>,
-    /// Keep the last one of each of the last so many hours that have one
+    /// Keep the last backup of each hour, for the last N hours that have one
     #[arg(long, value_name = "NUMBER", group = "keep")]
     pub keep_hourly: Option<u64>,
-    /// The same of days, which begin at midnight UTC
+    /// Keep the last backup of each day (from midnight UTC), for the last N days that have one
     #[arg(long, value_name = "NUMBER", group = "keep")]
     pub keep_daily: Option<u64>,
-    /// The same of weeks, which begin on Mondays
+    /// Keep the last backup of each week (from Monday), for the last N weeks that have one
     #[arg(long, value_name = "NUMBER", group = "keep")]
     pub keep_weekly: Option<u64>,
-    /// The same of months
+    /// Keep the last backup of each month, for the last N months that have one
     #[arg(long, value_name = "NUMBER", group = "keep")]
     pub keep_monthly: Option<u64>,
-    /// The same of years
+    /// Keep the last backup of each year, for the last N years that have one
     #[arg(long, value_name = "NUMBER", group = "keep")]
     pub keep_yearly: Option<u64>,
-    /// Only say what would be removed
+    /// Only list the backups that would be removed
     #[arg(long)]
     pub dry_run: bool,
 }
@@ -87,17 +87,17 @@ pub struct PruneOptions {
 pub struct VerifyOptions {
     /// A directory with backups, or s3://BUCKET/PREFIX
     pub target: String,
-    /// One backup; without it, all
+    /// The backup to check; all of them by default
     pub name: Option<String>,
 }
 
 #[derive(Args)]
 pub struct RestoreOptions {
-    /// Where `settee backup` put it: a directory, or s3://BUCKET/PREFIX
+    /// The place of a backup: a directory, or s3://BUCKET/PREFIX
     pub backup: String,
-    /// The data directory to make
+    /// The data directory to create
     pub data: PathBuf,
-    /// The last backup of this moment or before, like 2026-11-24T03:49:00Z; without it, the last
+    /// The last backup at or before this time, like 2026-11-24T03:49:00Z; by default the last
     #[arg(long, value_name = "TIME", conflicts_with = "name")]
     pub at: Option<String>,
     /// The backup of this name, as `settee backup list` shows it

@@ -1,4 +1,4 @@
-//! `settee bench`: starts `settee-bench`, a program of its own.
+//! `settee bench`: starts the program `settee-bench`.
 
 use std::env;
 use std::ffi::OsString;
@@ -17,7 +17,7 @@ pub fn run() -> Result<(), Failure> {
     let path = env::var_os("PATH").unwrap_or_default();
     let program = find(&own, &path).ok_or_else(|| missing(&own))?;
     let error = Command::new(&program)
-        // The command line is valid already. No option stands before the command's name.
+        // The command line is valid already. No option precedes the command's name.
         .args(env::args_os().skip(2))
         .env(command_line::PROGRAM, &own)
         .exec();

@@ -17,12 +17,12 @@ use crate::data::STORE;
 use crate::owner::work_as_owner_of;
 use crate::serve::functions_of;
 
-/// The exit status when something is damaged, and when the store could not be looked at.
+/// The exit status when the store is damaged, and when it could not be checked.
 const DAMAGED: u8 = 1;
 const NOT_LOOKED_AT: u8 = 2;
 
 const PROGRESS_EVERY: Duration = Duration::from_millis(500);
-/// A check that took less tells no rate, in seconds.
+/// Shortest check that reports a rate, in seconds.
 const RATE_AFTER_S: f64 = 1.0;
 
 pub fn run(options: &StoreCheckOptions) -> ExitCode {
@@ -51,7 +51,7 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
     if !store.exists() && backup::holds_backups(&options.data) {
         let place = options.data.display();
         return Err(Failure::usage(format!(
-            "{place} holds backups: `settee backup verify {place}` looks at them"
+            "{place} holds backups: check them with `settee backup verify {place}`"
         )));
     }
     let languages = functions_of(&options.data)?;
@@ -64,7 +64,7 @@ fn look(options: &StoreCheckOptions) -> Result<Report, Failure> {
             time_zone: languages.time_zone().to_owned(),
             languages: options.indexes.then_some(languages),
             begun: Box::new(move |watch| {
-                // Nobody looks where there is no terminal.
+                // Without a terminal the receiver is gone.
                 let _ = sender.send(watch);
             }),
         },
@@ -82,7 +82,7 @@ pub(super) fn store_in(data: &Path) -> PathBuf {
     }
 }
 
-/// The line of a terminal that says how far the check is.
+/// The line of a terminal that shows the progress.
 struct Shown {
     ended: Arc<AtomicBool>,
     thread: Option<JoinHandle<()>>,
@@ -97,7 +97,8 @@ impl Shown {
                 if let Ok(watch) = watches.recv() {
                     while !seen.load(Relaxed) {
                         let mut err = std::io::stderr().lock();
-                        // The line is made anew from its beginning, and what is left of the last one is cleared.
+                        // The line is rewritten from its start, and the rest of the previous one is
+                        // cleared.
                         let _ = write!(err, "\r{}\x1b[K", line(&watch));
                         let _ = err.flush();
                         drop(err);
@@ -170,7 +171,7 @@ fn print_found(found: &Found, options: &StoreCheckOptions) {
 
 fn totals(t: &Totals) -> String {
     let documents = t.documents + t.deleted_documents;
-    // Of a small store it would tell how long it takes to begin.
+    // For a small store it would measure the start.
     let rate = match t.seconds < RATE_AFTER_S {
         true => String::new(),
         false => format!(": {:.0} documents a second", documents as f64 / t.seconds),

@@ -1,4 +1,4 @@
-//! `settee cluster`: a cluster is made, joined, looked at and left.
+//! `settee cluster`: creating, joining, showing and leaving a cluster.
 
 use std::path::Path;
 
@@ -11,7 +11,7 @@ use crate::Failure;
 use crate::cli::{ClusterCommand, ClusterInit, ClusterJoin, with_credentials};
 use crate::owner::work_as_owner_of;
 
-/// How long a token lasts that is used at once.
+/// Validity of a token that is used immediately.
 const JOINS_WITHIN_S: u64 = 60;
 
 pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
@@ -48,7 +48,7 @@ pub fn run(command: &ClusterCommand) -> Result<(), Failure> {
             };
             let path = format!("/_settee/cluster/nodes/{node}");
             ask(url, Method::DELETE, &path, None).await?;
-            say!("{node} is no member any more; stop it once `settee cluster status` does not list it in any slot");
+            say!("{node} is no longer a member; stop it once `settee cluster status` does not list it in any slot");
             Ok(())
         }),
         ClusterCommand::Reseed { url } => runtime.block_on(async {
@@ -65,7 +65,7 @@ fn facts(name: Option<&String>, address: &str) -> Result<MemberInfo, Failure> {
         .filter(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port != 0))
     else {
         return Err(Failure::usage(format!(
-            "--address wants HOST:PORT, where other nodes reach this one; {address} is none"
+            "--address must be HOST:PORT, where other nodes reach this one, not {address}"
         )));
     };
     let name = match name {
@@ -86,7 +86,7 @@ fn init(options: &ClusterInit) -> Result<(), Failure> {
         || !options.cluster.chars().all(is_plain)
     {
         return Err(Failure::usage(
-            "--cluster wants letters, digits, - and _, at most 64: it is in the names of topics",
+            "--cluster must consist of at most 64 letters, digits, - and _: it is part of the names of topics",
         ));
     }
     let facts = facts(options.name.as_ref(), &options.address)?;
@@ -134,7 +134,7 @@ async fn join(options: &ClusterJoin) -> Result<(), Failure> {
     Ok(())
 }
 
-/// A token that lets one node join within so many seconds.
+/// A token that lets one node join within this number of seconds.
 async fn token(url: &str, seconds: u64) -> Result<String, Failure> {
     let body = json!({"seconds": seconds});
     let answer = ask(url, Method::POST, "/_settee/cluster/tokens", Some(body)).await?;
@@ -142,7 +142,7 @@ async fn token(url: &str, seconds: u64) -> Result<String, Failure> {
     Ok(token.to_owned())
 }
 
-/// Whether the directory is a node's; says so.
+/// Whether the directory belongs to a node already; prints that.
 fn is_there(data: &Path) -> bool {
     let is_member = member::is_member(data);
     if is_member {

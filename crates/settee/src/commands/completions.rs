@@ -1,4 +1,4 @@
-//! `settee completions`: what a shell needs to complete command lines.
+//! `settee completions`: scripts for shells that complete command lines.
 
 use clap::CommandFactory as _;
 use clap_complete::Shell;

@@ -1,4 +1,4 @@
-//! `settee doctor`: what is wrong with a server.
+//! `settee doctor`: problems of a server.
 
 use std::process::ExitCode;
 use std::time::Duration;
@@ -11,7 +11,7 @@ use crate::cli::{DoctorOptions, with_credentials};
 
 /// The server answers within 5 s, unless it is stuck.
 const PATIENCE: Duration = Duration::from_secs(20);
-/// The exit status when the server could not be asked: below are those that say what was found.
+/// The exit status when the server could not be reached: lower ones depend on the findings.
 const NOT_ASKED: u8 = 3;
 
 pub fn run(options: &DoctorOptions) -> ExitCode {
@@ -52,9 +52,9 @@ fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
         match response.status().as_u16() {
             200 => response.json().await.map_err(failed),
             401 | 403 => Err(Failure::new(
-                "the server wants an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+                "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
             )),
-            404 => Err(Failure::new(format!("{url} is no Settee, or an older one"))),
+            404 => Err(Failure::new(format!("{url} is not a Settee server, or an older version"))),
             503 => Err(Failure::new(format!(
                 "{url}: the server is busy: try again"
             ))),
@@ -63,7 +63,7 @@ fn ask(options: &DoctorOptions) -> Result<Value, Failure> {
     })
 }
 
-/// What is read of an answer to be printed.
+/// The parts of a response that are printed.
 #[derive(Deserialize)]
 struct Told {
     node: String,
@@ -143,7 +143,8 @@ fn print_finding(finding: &Finding) {
     }
 }
 
-/// A text without what a terminal takes for orders, or for another direction of writing: names may hold anything.
+/// A text without characters that control a terminal, or change the direction of text: names may
+/// contain anything.
 pub(super) fn plain(text: &str) -> String {
     let is_order = |c: char| {
         c.is_control()
@@ -152,7 +153,7 @@ pub(super) fn plain(text: &str) -> String {
     text.replace(is_order, "\u{fffd}")
 }
 
-/// What was not checked, and what was not looked at.
+/// Prints skipped checks, and objects that were not examined.
 fn print_left_out(told: &Told) {
     let skipped = told
         .checks
@@ -163,7 +164,7 @@ fn print_left_out(told: &Told) {
         format!("skipped: {}: {why}", check.id)
     });
     let failed = told.databases.failed.iter().chain(&told.not_looked_at);
-    let failed = failed.map(|what| format!("not looked at: {what}"));
+    let failed = failed.map(|what| format!("not examined: {what}"));
     for (n, line) in skipped.chain(failed).enumerate() {
         let line = plain(&line);
         say!("{}{line}", if n == 0 { "\n" } else { "" });
@@ -193,7 +194,7 @@ fn summary(told: &Told) -> String {
         .filter(|check| check.outcome == "skipped")
         .count();
     format!(
-        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases looked at, in {} ms",
+        "{} {}: {} errors, {} warnings, {} notes. {} checks, {skipped} skipped; {} of {} databases examined, in {} ms",
         told.node,
         told.version,
         count("error"),

@@ -5,7 +5,7 @@ use std::time::Duration;
 use crate::Failure;
 use crate::cli::{HealthcheckOptions, with_credentials};
 
-/// Asks `/_up`, which a server in maintenance mode answers with 404.
+/// Requests `/_up`, which a server in maintenance mode answers with 404.
 pub fn run(options: &HealthcheckOptions) -> Result<(), Failure> {
     // reqwest takes the process's provider. Set already is fine too.
     let _ = rustls::crypto::ring::default_provider().install_default();
@@ -17,7 +17,7 @@ pub fn run(options: &HealthcheckOptions) -> Result<(), Failure> {
         let client = reqwest::Client::builder()
             .timeout(Duration::from_secs(options.timeout))
             .tls_danger_accept_invalid_certs(options.insecure)
-            // The server itself is asked, whatever proxy the environment names.
+            // Requests go to the server directly, whatever proxy the environment names.
             .no_proxy()
             .build();
         let mut request = client.map_err(Failure::new)?.get(url.clone());
@@ -38,7 +38,7 @@ pub fn run(options: &HealthcheckOptions) -> Result<(), Failure> {
     })
 }
 
-/// What the error says that all others were made of: those around it repeat the URL.
+/// The message of the innermost error: the ones around it repeat the URL.
 fn innermost(error: &dyn std::error::Error) -> String {
     let mut cause = error;
     while let Some(source) = cause.source() {

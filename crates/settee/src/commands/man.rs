@@ -1,4 +1,4 @@
-//! `settee man`: manual pages, made of what `--help` says.
+//! `settee man`: manual pages, generated from the texts of `--help`.
 
 use std::fs::{self, Permissions};
 use std::io::{self, Write};
@@ -39,8 +39,8 @@ fn write_with_subcommands(command: &Command, directory: &Path) -> io::Result<()>
     fs::set_permissions(path, Permissions::from_mode(0o644))
 }
 
-/// A page as clap_mangen has it, but for two things: it leaves the date out of the title, so that what follows moves up, and it
-/// fills the lines of examples.
+/// A page as clap_mangen renders it, with two differences: the title has no date, so that the other
+/// parts move up, and the lines of examples are filled.
 fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     let name = command
         .get_display_name()
@@ -64,7 +64,7 @@ fn render(command: &Command, page: &mut Vec<u8>) -> io::Result<()> {
     }
 }
 
-/// Text with lines of its own where they are indented.
+/// Text with separate lines where they are indented.
 fn notes_section(text: &str) -> Roff {
     let mut roff = Roff::new();
     roff.control("SH", ["NOTES"]);

@@ -15,7 +15,7 @@ pub fn run(options: MigrateOptions) -> Result<(), Failure> {
     match (&options.to, &options.data) {
         (Some(to), _) => runtime()?.block_on(migrate(&options, to.clone())),
         (None, Some(data)) => into_directory(&options, data),
-        // clap asks for one of them.
+        // clap requires one of them.
         (None, None) => Err(Failure::usage("--to or --data is needed")),
     }
 }
@@ -26,7 +26,7 @@ fn into_directory(options: &MigrateOptions, data: &Path) -> Result<(), Failure> 
     serve::while_serving(data, |url| migrate(options, url))
 }
 
-/// Prints what was done, and what was not.
+/// Prints the migrated data, and the failures.
 fn show(summary: &migrate::Summary, verify_only: bool) {
     let done = match verify_only {
         true => "compared",
@@ -80,7 +80,7 @@ async fn migrate(options: &MigrateOptions, target: String) -> Result<(), Failure
     show(&summary, options.verify_only);
     if !summary.failures.is_empty() {
         return Err(Failure::new(format!(
-            "{} databases were not migrated; --continue goes on",
+            "{} databases were not migrated; resume with --continue",
             summary.failures.len()
         )));
     }

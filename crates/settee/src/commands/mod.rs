@@ -1,6 +1,6 @@
-//! The commands beside `serve`: one file each. Most are clients of a server.
+//! The commands other than `serve`: one file each. Most are clients of a server.
 
-/// Prints a line, as `println` does; who reads no further has seen enough.
+/// Prints a line, as `println` does; ignores a closed pipe.
 macro_rules! say {
     ($($what:tt)*) => {
         command_line::print(format_args!($($what)*))

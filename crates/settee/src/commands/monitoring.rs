@@ -1,4 +1,4 @@
-//! `settee monitoring`: what Prometheus and Grafana are given.
+//! `settee monitoring`: files for Prometheus and Grafana.
 
 use crate::cli::Monitoring;
 

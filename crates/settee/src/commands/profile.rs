@@ -1,4 +1,4 @@
-//! `settee profile`: where a server's time goes, as a flame graph.
+//! `settee profile`: a server's use of time, as a flame graph.
 
 use std::fs;
 use std::path::Path;
@@ -9,7 +9,7 @@ use profiler::{Graph, Growth, Profile, Unit};
 use crate::Failure;
 use crate::cli::{ProfileFormat, ProfileOptions, with_credentials};
 
-/// The server answers this long after the profile's end at the latest.
+/// Longest time from the profile's end to the server's response.
 const PATIENCE: Duration = Duration::from_secs(60);
 /// Functions that are named as those that grew most.
 const GROWTH_MAX: usize = 10;
@@ -24,7 +24,7 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let is_url = options.server.contains("://");
     if !is_url && before.is_none() {
         return Err(Failure::usage(
-            "a profile is made of a server, http://NAME:PASSWORD@HOST:PORT; with --diff, a folded profile in a file does too",
+            "give the URL of a server, http://NAME:PASSWORD@HOST:PORT; with --diff, also a file with a folded profile",
         ));
     }
     let (cpu, waits) = if is_url {
@@ -44,7 +44,7 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let unit = Unit::Samples { hz: options.hz };
     let after = Profile::parse(&String::from_utf8_lossy(&cpu), unit).map_err(Failure::new)?;
     let graph = Graph {
-        title: "What changed".to_owned(),
+        title: "Changes".to_owned(),
         subtitle: format!(
             "{} samples before, {} after; red grew, blue shrank",
             before.total(),
@@ -54,8 +54,8 @@ pub fn run(options: &ProfileOptions) -> Result<(), Failure> {
     let svg = profiler::differences(&before, &after, &graph).map_err(Failure::new)?;
     write(&options.output, svg.as_bytes())?;
     let (with_callees, own) = after.growth(&before, GROWTH_MAX);
-    print_growth("grew most, with what it calls", &with_callees);
-    print_growth("grew most by itself", &own);
+    print_growth("grew most, including callees", &with_callees);
+    print_growth("grew most, without callees", &own);
     Ok(())
 }
 
@@ -89,7 +89,7 @@ fn print_growth(what: &str, grown: &[Growth]) {
     }
 }
 
-/// The format that is asked for, or that the file's name says.
+/// The requested format, or the one that the file's name implies.
 fn format_of(options: &ProfileOptions, path: &Path) -> ProfileFormat {
     options.format.unwrap_or_else(|| {
         let name = path.file_name().unwrap_or_default().to_string_lossy();
@@ -101,7 +101,7 @@ fn format_of(options: &ProfileOptions, path: &Path) -> ProfileFormat {
     })
 }
 
-/// The profile of processor time and, if it is wished, the one of waiting, of the same seconds.
+/// The profile of processor time and, if requested, of waiting, in the same seconds.
 fn ask_both(
     options: &ProfileOptions,
     is_compared: bool,
@@ -162,14 +162,14 @@ async fn ask(
     let reason = body["reason"].as_str().unwrap_or("no reason was given");
     Err(match status {
         401 | 403 => Failure::new(
-            "the server wants an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+            "the server requires an admin: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
         ),
         400 => Failure::usage(reason),
         _ => Failure::new(format!("the server refused ({status}): {reason}")),
     })
 }
 
-/// What the server says of a profile, in words.
+/// The server's description of a profile's quality, in words.
 fn quality(told: &str) -> String {
     let number = |name: &str| {
         let mut pairs = told.split(' ').filter_map(|pair| pair.split_once('='));

@@ -1,4 +1,4 @@
-//! `settee repair`: what can be read of a damaged store, in a new one.
+//! `settee repair`: the readable data of a damaged store, in a new one.
 
 use std::fs;
 use std::io::{IsTerminal as _, Write as _};
@@ -18,7 +18,7 @@ use crate::owner::make_for_owner_of;
 
 /// The exit status when something was lost.
 const LOSSES: u8 = 3;
-/// Files of a data directory beside its store.
+/// Files of a data directory next to its store.
 const SETTINGS: [&str; 2] = ["local.ini", "admin-password"];
 const SETTINGS_DIRECTORY: &str = "local.d";
 /// The new store while it is written, and where the engine works meanwhile.
@@ -35,12 +35,12 @@ pub fn run(options: &RepairOptions) -> ExitCode {
     }
 }
 
-/// Answers whether nothing was lost.
+/// Returns whether nothing was lost.
 fn save(options: &RepairOptions) -> Result<bool, Failure> {
     make_for_owner_of(&options.data, &options.new)?;
     let from = store_in(&options.data);
     let [unfinished, scratch] = UNFINISHED.map(|name| options.new.join(name));
-    // What one left that was interrupted is no store yet.
+    // The rest of an interrupted repair is not a store yet.
     for left in [&unfinished, &scratch] {
         if left.exists() {
             fs::remove_dir_all(left).map_err(|e| at(left, &e))?;
@@ -145,7 +145,7 @@ fn print(saved: &[Repaired], lost: &[Lost], notes: &[String], options: &RepairOp
     }
     match lost.len() {
         0 => say!("nothing was lost"),
-        n => say!("{n} losses, each told above"),
+        n => say!("{n} losses, listed above"),
     }
     say!(
         "{} is as it was. Start with: settee serve --data {}",

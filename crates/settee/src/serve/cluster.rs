@@ -32,7 +32,7 @@ pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> 
         (Some(_), false) => Err(Failure::usage(format!(
             "[cluster] log is set, and {} is not a node of a cluster yet. Do one of these:\n  \
              settee cluster init --data {0}                 the first node of a new cluster\n  \
-             settee cluster join --data {0} --token TOKEN   another node of one, with what `settee cluster token` printed",
+             settee cluster join --data {0} --token TOKEN   another node of one, with a token from `settee cluster token`",
             data.display()
         ))),
         (Some(log), true) => match log.trim().strip_prefix(KAFKA) {
@@ -44,7 +44,7 @@ pub fn brokers(config: &Config, data: &Path) -> Result<Option<String>, Failure> 
     }
 }
 
-/// Has the server known by its name in the cluster.
+/// Gives the server its name in the cluster.
 pub fn take_name(config: &Config, data: &Path) -> Result<(), Failure> {
     let (home, _) = member::Membership::read(data).map_err(Failure::new)?;
     let named = config.set("couchdb", "node_name", &home.member.name, false);
@@ -93,7 +93,7 @@ pub async fn start(brokers: String, app: &Arc<App>, data: &Path) -> Result<(), F
     Ok(())
 }
 
-/// Tells the others that this node is here, and has the system databases made, however long that takes.
+/// Announces this node to the others, and creates the system databases, retrying until it succeeds.
 pub fn announce(node: Arc<Node>, member: Arc<Member>) {
     tokio::spawn(async move {
         let mut was_told = false;

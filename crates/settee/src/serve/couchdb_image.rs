@@ -1,16 +1,18 @@
-//! What CouchDB's container image takes from the environment, for those who change the image's name and nothing else.
+//! The environment variables of CouchDB's container image, so that only the image's name has to
+//! change.
 
 use std::fs;
 
 use crate::Failure;
 
-/// What is said when there is no admin; CouchDB's image says as much at the same place.
-pub const NO_ADMIN: &str = "there is no admin, and without one nobody could create a database. Do one of these:
+/// The message when there is no admin; CouchDB's image prints a similar one in this case.
+pub const NO_ADMIN: &str = "there is no admin, and without one databases cannot be created. Do one of these:
   -e COUCHDB_USER=NAME -e COUCHDB_PASSWORD=PASSWORD            an admin
   -e COUCHDB_USER_FILE=FILE -e COUCHDB_PASSWORD_FILE=FILE      the same, from files such as secrets
 or write a line `NAME = PASSWORD` under [admins] in local.ini or a file of local.d in the data directory.";
 
-/// The environment variables of settings that those of CouchDB's image stand for. `variable` looks one up.
+/// The settings that the environment variables of CouchDB's image define, as environment variables.
+/// `variable` returns one variable.
 ///
 /// # Errors
 ///
@@ -42,8 +44,8 @@ pub fn settings_of(
     Ok(settings)
 }
 
-/// A variable, or what is in the file that its `_FILE` names. Nothing is as good as absent: Compose passes on variables that
-/// are not set as empty ones.
+/// A variable, or the contents of the file that its `_FILE` names. An empty value counts as absent:
+/// Compose passes variables that are not set as empty ones.
 fn value_of(
     name: &str,
     variable: impl Fn(&str) -> Option<String>,

@@ -1,4 +1,4 @@
-//! Who runs users' functions, as configured.
+//! The configured runtimes of users' functions.
 
 use std::sync::Arc;
 
@@ -19,7 +19,8 @@ const QUERY_SERVER_SECTIONS: [&str; 4] = [
     "query_server_config",
 ];
 
-/// Query servers follow changes of the configuration, the JavaScript engine is what it was at the start.
+/// Query servers follow changes of the configuration, the JavaScript engine keeps its settings from
+/// the start.
 pub fn start(config: &Config) -> Result<Arc<dyn Languages>, Failure> {
     let settings = config.settings();
     let memory = MemoryPlan::new(&settings);

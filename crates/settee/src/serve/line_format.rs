@@ -1,10 +1,12 @@
 //! How a line of the log is written.
 //!
-//! Nearly all lines are those of requests, whose fields are known: they are put together here, as the library would write them. By
-//! the library they were 8 % of what a GET costs the server, most of that for styles and nested formats.
+//! Nearly all lines are those of requests, whose fields are known: they are formatted here, with
+//! the output of the library. By the library they were 8 % of the server's work for a GET, most of
+//! that for styles and nested formats.
 //!
-//! Every event is one line of bounded length, whatever its fields hold: clients choose names of documents and databases, and a line
-//! break in one of them would begin a line that looks like one of the server's own, or like a section of an ini file.
+//! Every event is one line of bounded length, whatever its fields contain: clients choose names of
+//! documents and databases, and a line break in one of them would begin a line that looks like one
+//! of the server, or like a section of an ini file.
 
 use std::borrow::Cow;
 use std::cell::RefCell;
@@ -21,9 +23,10 @@ use tracing_subscriber::registry::LookupSpan;
 
 use super::repeats::{Repeats, Verdict};
 
-/// What events of requests are about.
+/// The target of events of requests.
 pub const REQUEST: &str = "request";
-/// Texts that stand in a line as they are: neither has spaces or control characters, which no client can send in them.
+/// Fields that are written without quotes: they have no spaces or control characters, which no
+/// client can send in them.
 const BARE: [&str; 2] = ["method", "path"];
 
 /// A line is cut after this many bytes.
@@ -40,7 +43,7 @@ const LONG_PATHS_BYTES_PER_S: u64 = 256 << 10;
 #[derive(Default)]
 pub struct LineFormat {
     library: Format<format::Full>,
-    /// What leaves lines out that repeat another.
+    /// Suppresses lines that repeat another one.
     repeats: Option<Arc<Repeats>>,
     long_paths: LongPaths,
 }
@@ -116,7 +119,8 @@ pub fn time_text() -> String {
     text
 }
 
-/// A text without characters that end a line, move a terminal's cursor or reverse what follows: they are written as Rust's escapes.
+/// A text whose characters that end a line, move a terminal's cursor or reverse text are written as
+/// Rust's escapes.
 fn escaped(text: &str) -> Cow<'_, str> {
     if !text.contains(is_unsafe) {
         return Cow::Borrowed(text);

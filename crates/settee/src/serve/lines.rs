@@ -1,4 +1,4 @@
-//! Lines for a log, gathered for a moment and written by a thread of its own.
+//! Lines for a log, collected for a moment and written by a separate thread.
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -7,26 +7,29 @@ use std::time::{Duration, Instant};
 use parking_lot::{Condvar, Mutex};
 use tracing_subscriber::fmt::MakeWriter;
 
-/// Lines are written at once when none were just before, else so often: under load one write and one waking of the thread serve many.
+/// Lines are written immediately after a pause of 5 ms, otherwise every 5 ms: under load one write
+/// and one wake-up of the thread serve many.
 const WRITE_EVERY: Duration = Duration::from_millis(5);
-/// So many bytes wait at most when what is written to does not keep up, as a terminal that nobody reads. Further lines are lost.
+/// At most 16 MiB wait when the output does not keep up, such as a terminal whose output is
+/// stopped. Further lines are lost.
 const WAITING_BYTES_MAX: usize = 16 << 20;
-/// A buffer that grew beyond this is given back.
+/// A buffer that grew beyond this is freed.
 const KEPT_BYTES_MAX: usize = 1 << 20;
-/// So long the end waits for what is left to be written: nobody may read the terminal any more.
+/// Longest wait at the end for the rest to be written: the output may be blocked for ever.
 const END_TIME_MAX: Duration = Duration::from_secs(if cfg!(test) { 30 } else { 1 });
 
 /// Takes lines; cheap to clone. Each `write` is a whole line, or several.
 #[derive(Clone)]
 pub struct Lines(Arc<Shared>);
 
-/// The thread that writes them. Dropped, it writes what is left and ends, or is left behind when it cannot.
+/// The thread that writes them. When dropped, it writes the remaining lines and ends, or is
+/// abandoned if it cannot.
 pub struct Writing(Lines);
 
 #[derive(Default)]
 struct Shared {
     waiting: Mutex<Waiting>,
-    /// There is a line where there was none, or the end has come.
+    /// There is a first line, or the end has come.
     arrived: Condvar,
     /// The thread has written everything and ends.
     ended: Condvar,
@@ -69,7 +72,7 @@ impl Shared {
             }
             let next = written.map(|at| at + WRITE_EVERY);
             if let Some(next) = next.filter(|next| *next > Instant::now()) {
-                // Only the end is told of while there are lines.
+                // Only the end is signalled while there are lines.
                 while !waiting.is_over && !self.arrived.wait_until(&mut waiting, next).timed_out() {
                 }
             }
@@ -94,7 +97,8 @@ impl Shared {
     }
 }
 
-/// Writes a text; answers how many lines of it could not be. That is no reason to stop, and there is no other place to say so.
+/// Writes a text; returns the number of lines that could not be written. The server continues in
+/// this case, and has no other place to report it.
 fn write_to(out: &mut impl Write, text: &[u8]) -> u64 {
     let mut rest = text;
     while !rest.is_empty() {
@@ -102,7 +106,7 @@ fn write_to(out: &mut impl Write, text: &[u8]) -> u64 {
             Ok(0) => break,
             Ok(n) => rest = &rest[n..],
             Err(e) if e.kind() == io::ErrorKind::Interrupted => {}
-            // Somebody else made the terminal or pipe one that does not wait.
+            // Another process made the terminal or pipe non-blocking.
             Err(e) if e.kind() == io::ErrorKind::WouldBlock => std::thread::sleep(WRITE_EVERY),
             Err(_) => break,
         }

@@ -116,13 +116,14 @@ pub fn reload_on_hangup(config: &Config, tls: Option<Arc<Tls>>) -> std::io::Resu
 /// How connections are accepted.
 struct Accepting {
     backlog: u64,
-    /// Connections at a time, if it is said.
+    /// Limit of connections, if configured.
     max: Option<usize>,
 }
 
 impl Accepting {
-    /// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang tuples. Its other options are
-    /// those of a server that is not here: they are said to be without effect.
+    /// `[chttpd] backlog`, and `backlog` and `max` of `server_options`, CouchDB's list of Erlang
+    /// tuples. Its other options are those of a server that Settee does not use: a warning lists
+    /// them as having no effect.
     fn of(settings: &Chttpd) -> Accepting {
         let mut accepting = Accepting {
             backlog: settings.backlog,
@@ -136,7 +137,7 @@ impl Accepting {
                 ("max", _, Ok(n)) => {
                     accepting.max = Some(usize::try_from(n).unwrap_or(usize::MAX).max(1));
                 }
-                // The default says this of one.
+                // This is the value of the default.
                 (_, "undefined", _) => {}
                 (name, ..) => tracing::warn!(
                     "[chttpd] server_options: {name} has no effect here: connections are accepted as they come"

@@ -1,4 +1,4 @@
-//! Where the log goes.
+//! The outputs of the log.
 
 use std::path::Path;
 
@@ -15,9 +15,9 @@ use super::repeats::Counting;
 use super::rotated::RotatedFile;
 use crate::Failure;
 
-/// What is logged is written as long as this is held.
+/// Log lines are written while this is held.
 pub struct Logging {
-    /// Where slow requests are told, if that is a place of their own.
+    /// The output for slow requests, if it is a separate one.
     slow: Option<Lines>,
     /// Dropped before the writer that it writes to.
     _counting: Counting,
@@ -25,7 +25,7 @@ pub struct Logging {
 }
 
 impl Logging {
-    /// Has slow requests told where they are to be.
+    /// Sets the output for slow requests.
     pub fn tell_slow(&mut self, app: &App) {
         if let Some(slow) = self.slow.take() {
             app.stats.log_slow_to(Box::new(slow));
@@ -99,8 +99,8 @@ impl<S: Subscriber> Layer<S> for Levels {
     }
 }
 
-/// Of tantivy only errors are told: each small commit has lines at `info`, and a merge that ends with its index is a warning there. What fails of a
-/// text index is told where it is updated.
+/// Of tantivy only errors are logged: each small commit has lines at `info`, and a merge that ends
+/// with its index is a warning there. Failures of a text index are logged where it is updated.
 fn filter(level: LogLevel) -> &'static str {
     match level {
         LogLevel::Debug => "debug,hyper=info,h2=info,tantivy=info",

@@ -127,10 +127,11 @@ fn runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
-/// Replications take what is left, a twentieth of the processor at least: nobody waits for them, and their requests wait for others.
+/// Replications get the remaining processor time, at least a twentieth: no client waits for them,
+/// and their requests wait for others.
 const REPLICATION_NICE: i32 = 15;
 
-/// What replications run on.
+/// The runtime of replications.
 fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
     tokio::runtime::Builder::new_multi_thread()
         .worker_threads(std::thread::available_parallelism().map_or(2, |n| n.get()))
@@ -143,7 +144,8 @@ fn replication_runtime() -> Result<tokio::runtime::Runtime, Failure> {
         .map_err(Failure::new)
 }
 
-/// Begins what the server does without being asked: replications, and backups and purges, which nobody waits for either.
+/// Starts the background work of the server: replications, and backups and purges, for which no
+/// client waits either.
 fn begin_background(app: &App, replication: &tokio::runtime::Runtime) {
     let node = &app.node;
     node.replicator.run_jobs_on(replication.handle().clone());
@@ -198,7 +200,7 @@ pub fn while_serving<F: Future<Output = Result<(), Failure>>>(
         let interrupted = stop_signal().map_err(Failure::new)?;
         let result = tokio::select! {
             result = work(url) => result,
-            () = interrupted => Err(Failure::new("interrupted; --continue goes on")),
+            () = interrupted => Err(Failure::new("interrupted; resume with --continue")),
         };
         drop(stop);
         server.await.map_err(Failure::new)?;
@@ -217,8 +219,8 @@ struct Ports {
     metrics: Option<u16>,
 }
 
-/// Becomes a new process of the same program with the same arguments; answers why that failed. A port that was any free
-/// one stays the same.
+/// Becomes a new process of the same program with the same arguments; returns the error if that
+/// failed. A port that was chosen by the system stays the same.
 fn restart_process(config: &Config, ports: Ports) -> Failure {
     use std::os::unix::process::CommandExt as _;
     let program = match std::env::current_exe() {
@@ -247,7 +249,7 @@ fn data_given(options: &ServeOptions) -> PathBuf {
     options.data.clone().unwrap_or_else(|| "data".into())
 }
 
-/// Starts what runs the functions of a data directory's users, as a server there would.
+/// Starts the runtimes of a data directory's functions, as a server there would.
 pub fn functions_of(data: &Path) -> Result<Arc<dyn Languages>, Failure> {
     let config = load_config(&ServeOptions {
         data: Some(data.to_owned()),
@@ -256,7 +258,7 @@ pub fn functions_of(data: &Path) -> Result<Arc<dyn Languages>, Failure> {
     languages::start(&config)
 }
 
-/// Logs what in the configuration means nothing, or lets others read secrets.
+/// Warns of configuration without an effect, and of secrets that others can read.
 fn warn_of_configuration(options: &ServeOptions, config: &Config) {
     for warning in config.warnings() {
         tracing::warn!("{warning}");
@@ -268,9 +270,11 @@ fn warn_of_configuration(options: &ServeOptions, config: &Config) {
     }
 }
 
-/// Keeps other processes from what this one has: those that it starts from its descriptors, those of its user from its memory.
+/// Protects this process from others: from child processes by closing descriptors, from those of
+/// its user by making its memory unreadable.
 fn protect(config: &Config) {
-    // Before Linux 5.11 there is no such call. Workers close what they are given by themselves.
+    // Before Linux 5.11 this call does not exist. Workers also close inherited descriptors
+    // themselves.
     if let Err(error) = confine::keep_descriptors() {
         tracing::debug!(%error, "descriptors that the server was started with are inherited");
     }
@@ -280,7 +284,7 @@ fn protect(config: &Config) {
     let has_workers = config.settings().functions.isolation == config::settings::Isolation::Process;
     if has_workers && let Some(missing) = confine::of_this_kernel().missing() {
         tracing::warn!(
-            "JavaScript functions run without {missing}, which the kernel or the container does not provide: a function that makes use of a defect of the engine would reach what the server's user does"
+            "JavaScript functions run without {missing}, which the kernel or the container does not provide: a function that exploits a defect of the engine would have the rights of the server's user"
         );
     }
 }
@@ -324,7 +328,7 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
             .map_err(|e| Failure::usage(format!("--admin-file {}: {e}", file.display())))?;
         for line in text.lines().filter(|line| !line.trim().is_empty()) {
             let (name, password) = name_and_password(line)
-                .ok_or_else(|| Failure::usage("--admin-file wants lines NAME:PASSWORD"))?;
+                .ok_or_else(|| Failure::usage("--admin-file must have lines NAME:PASSWORD"))?;
             set("admins", name, password);
         }
     }
@@ -337,7 +341,8 @@ fn load_config(options: &ServeOptions) -> Result<Config, Failure> {
             .ok_or_else(|| Failure::usage("--set wants SECTION/KEY=VALUE"))?;
         set(section, key, value);
     }
-    // It wins over all that is set, and the configuration says so. A path that is not UTF-8 cannot be told.
+    // It overrides all other settings, and the configuration shows it. A path that is not UTF-8
+    // cannot be shown.
     if let Some(data) = options.data.as_deref().and_then(Path::to_str) {
         set("couchdb", "database_dir", data);
     }
@@ -364,7 +369,7 @@ fn data_directory(options: &ServeOptions, config: &Config) -> PathBuf {
     }
 }
 
-/// What there are descriptors for, once there are as many as the process may have.
+/// Raises the limit of open files as far as possible, and plans the use of descriptors.
 fn descriptor_plan(is_member: bool) -> DescriptorPlan {
     raise_file_limit();
     let plan = DescriptorPlan::new(is_member);
@@ -383,11 +388,11 @@ fn raise_file_limit() {
     let mut limit = getrlimit(Resource::Nofile);
     limit.current = limit.maximum;
     if let Err(e) = setrlimit(Resource::Nofile, limit) {
-        tracing::warn!(error = %e, "the limit of open files stays as it is");
+        tracing::warn!(error = %e, "the limit of open files could not be raised");
     }
 }
 
-/// Refuses to start a server that nobody can administer.
+/// Refuses to start a server without an admin.
 fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure> {
     let has_admins = !config.settings().admins.all.is_empty();
     if has_admins || options.no_admin || options.generate_admin {
@@ -397,16 +402,16 @@ fn require_admin(options: &ServeOptions, config: &Config) -> Result<(), Failure>
         return Err(Failure::usage(couchdb_image::NO_ADMIN));
     }
     Err(Failure::usage(
-        "there is no admin, and without one nobody could create a database. Do one of these:\n  \
+        "there is no admin, and without one databases cannot be created. Do one of these:\n  \
              settee serve --admin-file FILE         an admin of your choice, in a file with a line NAME:PASSWORD\n  \
-             settee serve --admin NAME:PASSWORD     the same, for a machine that nobody else uses\n  \
+             settee serve --admin NAME:PASSWORD     the same, for a machine without other users\n  \
              settee serve --generate-admin          one with a random password, which is printed\n  \
              settee serve --no-admin                start all the same\n\
              or write a line `NAME = PASSWORD` under [admins] in local.ini.",
     ))
 }
 
-/// Makes an admin if there is to be one; answers its password.
+/// Creates an admin if requested; returns the password.
 fn ensure_admin(
     options: &ServeOptions,
     auth: &Auth,
@@ -426,7 +431,7 @@ fn ensure_admin(
         .mode(0o600)
         .open(&path)
         .and_then(|mut f| {
-            // One that is there keeps its mode otherwise.
+            // An existing file would keep its mode otherwise.
             f.set_permissions(std::fs::Permissions::from_mode(0o600))?;
             writeln!(f, "{password}")
         });
@@ -468,7 +473,7 @@ struct GlobalChanges {
 }
 
 impl GlobalChanges {
-    /// Has it write what is left.
+    /// Writes the remaining lines.
     async fn end(self) {
         // Either fails only when the task is gone already.
         let _ = self.stop.send(());
@@ -516,7 +521,7 @@ async fn begin(config: &Config, app: &App, listeners: &Listeners) -> Result<(), 
 
 fn show_admin(password: &str, data: &Path) {
     let place = data.join("admin-password");
-    // What is printed goes to systemd's journal then, which more people read than the file.
+    // Output goes to systemd's journal then, which more people read than the file.
     if std::env::var_os("JOURNAL_STREAM").is_some() {
         println!(
             "Admin: {GENERATED_ADMIN}, with the password in {}",
@@ -568,7 +573,7 @@ async fn listen(app: Arc<App>, listeners: Listeners) -> Result<Ports, Failure> {
 /// Units of type `notify` are started when the server answers, not when there is a process. Nothing happens elsewhere.
 fn tell_systemd(state: sd_notify::NotifyState<'_>) {
     if let Err(e) = sd_notify::notify(&[state]) {
-        tracing::warn!(error = %e, "systemd was not told");
+        tracing::warn!(error = %e, "systemd was not notified");
     }
 }
 

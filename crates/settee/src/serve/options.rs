@@ -1,4 +1,4 @@
-//! What the settings of databases and their functions come to.
+//! Options of databases and their functions from the settings.
 
 use std::sync::Arc;
 use std::time::Duration;
@@ -8,7 +8,8 @@ use database::{AttachmentOptions, GlobalChangesOptions, KenOptions, Options, Sto
 use functions::Languages;
 use node::{DescriptorPlan, MemoryPlan};
 
-/// How the databases are opened. `node` sets what attachments may be, also when the configuration changes.
+/// Options for opening the databases. `node` sets the limits of attachments, also after changes of
+/// the configuration.
 pub fn databases(
     settings: &Settings,
     memory: &MemoryPlan,
@@ -87,10 +88,11 @@ pub fn javascript(
     }
 }
 
-/// Which query servers there are, and how they run.
+/// The configured query servers, and their options.
 ///
-/// As in CouchDB, Erlang must be allowed by `[native_query_servers] enable_erlang_query_server = true` or by the older
-/// `erlang = {couch_native_process, start_link, []}`, unless `[query_servers]` has a command of its own for it.
+/// As in CouchDB, Erlang must be enabled by `[native_query_servers] enable_erlang_query_server =
+/// true` or by the older `erlang = {couch_native_process, start_link, []}`, unless
+/// `[query_servers]` has a command of its own for it.
 pub fn query_servers(
     settings: &Settings,
     descriptors: &DescriptorPlan,
@@ -137,7 +139,7 @@ mod tests {
     use config::{Config, Layers};
     use node::SaidBy;
 
-    /// Where there is enough for everything.
+    /// Enough descriptors for everything.
     const PLENTY: DescriptorPlan = DescriptorPlan {
         limit: 1 << 20,
         store_files: 1024,
@@ -147,7 +149,7 @@ mod tests {
         connections: 1 << 19,
     };
 
-    /// What is in force when nothing is configured is what the embedded API has.
+    /// The default settings equal the defaults of the embedded API.
     #[test]
     fn defaults_are_those_of_the_crates_that_they_are_for() {
         let settings = Settings::default();

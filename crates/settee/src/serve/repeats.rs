@@ -1,5 +1,5 @@
-//! Warnings and errors that repeat another within a second are counted instead of written: what fails for each request fails thousands of times a
-//! second, and says the same each time.
+//! Warnings and errors that repeat another within a second are counted instead of written: a
+//! failure of each request happens thousands of times a second, with the same text each time.
 //!
 //! Two are the same when they come from the same place in the code, are about the same user, peer, database and design document, and have the same
 //! `error`, or without one the same message, digits aside. One cause may fail for thousands of databases, and an attacker tries thousands of
@@ -20,7 +20,7 @@ use tracing::{Event, Level};
 
 use super::lines::Lines;
 
-/// The same line is not written more often.
+/// Least time between two writes of the same line.
 const EVERY: Duration = Duration::from_secs(1);
 /// Different lines of one place in the code that are written within [`EVERY`].
 const DIFFERENT_MAX: u32 = 16;
@@ -29,7 +29,7 @@ const REMEMBERED_MAX: usize = 1024;
 /// Lines that are each about something else: a request that was slow.
 const SINGLE: &str = "slow";
 
-/// What was written lately.
+/// The recently written lines.
 #[derive(Default)]
 pub struct Repeats {
     state: Mutex<State>,
@@ -49,11 +49,11 @@ struct Recent {
     /// When the next one like it may be written.
     until: Instant,
     left_out: u64,
-    /// The first one that was left out, without its time.
+    /// The first suppressed line, without its time.
     line: String,
 }
 
-/// What is to be done with a line.
+/// The treatment of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
     Write,
@@ -62,7 +62,7 @@ pub enum Verdict {
 }
 
 impl Repeats {
-    /// Says whether a line is written.
+    /// Decides whether a line is written.
     pub fn judge(&self, event: &Event<'_>) -> Verdict {
         let about = event.metadata();
         if *about.level() > Level::WARN || about.target() == SINGLE {
@@ -118,7 +118,8 @@ impl Repeats {
         self.changed.notify_one();
     }
 
-    /// Takes out what was counted until now, as lines without their times. With `all` what is to be written later, too.
+    /// Removes and returns the counts so far, as lines without their times. With `all` also those
+    /// that are to be written later.
     fn due(state: &mut State, now: Instant, all: bool) -> Vec<String> {
         let mut lines = vec![];
         state.recent.retain(|_, recent| {
@@ -137,7 +138,7 @@ impl Repeats {
         lines
     }
 
-    /// Writes what was counted, each second that there is something, until it is over.
+    /// Writes the counts, every second if there are any, until the end.
     fn run(&self, mut to: Lines, time: fn() -> String) {
         let mut state = self.state.lock();
         loop {
@@ -157,7 +158,7 @@ impl Repeats {
             }
             let counted = state.recent.values().filter(|recent| recent.left_out > 0);
             match counted.map(|recent| recent.until).min() {
-                // Never at once: the text of one that is due may be yet to come.
+                // Never immediately: the text of a due one may follow.
                 Some(until) => {
                     let until = until.max(Instant::now() + Duration::from_millis(10));
                     self.changed.wait_until(&mut state, until);
@@ -190,14 +191,15 @@ impl Recent {
     }
 }
 
-/// The thread that writes how many lines were left out. Dropped, it writes what is left, and ends.
+/// The thread that writes the numbers of suppressed lines. When dropped, it writes the remaining
+/// ones, and ends.
 pub struct Counting {
     repeats: Arc<Repeats>,
     thread: Option<JoinHandle<()>>,
 }
 
 impl Counting {
-    /// Starts the thread. `time` is what a line begins with.
+    /// Starts the thread. `time` is the beginning of a line.
     ///
     /// # Errors
     /// There can be no further thread.
@@ -212,7 +214,7 @@ impl Counting {
         })
     }
 
-    /// What says whether a line is written.
+    /// Returns the filter of repeated lines.
     pub fn repeats(&self) -> Arc<Repeats> {
         self.repeats.clone()
     }
@@ -229,7 +231,7 @@ impl Drop for Counting {
     }
 }
 
-/// What tells lines of one place in the code apart.
+/// The text that distinguishes lines of one place in the code.
 #[derive(Default)]
 struct Text {
     error: Option<String>,

@@ -12,7 +12,7 @@ pub struct RotatedFile {
     file: File,
     /// Bytes in `file`, as far as this process knows.
     len: u64,
-    /// Bytes from which on a new file is begun; 0 for never.
+    /// Size at which a new file is started; 0 for never.
     len_max: u64,
     /// How many older files are kept.
     old_files_max: u32,
@@ -34,7 +34,8 @@ impl RotatedFile {
         })
     }
 
-    /// Begins a new file. When that fails, the old one is written on, and the next attempt is made after as many bytes again.
+    /// Begins a new file. If that fails, the old one is continued, and the next attempt is made
+    /// after as many bytes again.
     fn rotate(&mut self) {
         self.len = 0;
         // Another program that rotates may have cut the file, or put another one in its place.

@@ -21,23 +21,23 @@ use tokio::runtime::Handle;
 
 use crate::Failure;
 
-/// Where OTLP wants spans, behind the collector's address.
+/// The path of OTLP's spans, after the collector's address.
 const PATH: &str = "/v1/traces";
 /// A collector that takes longer is given up, for these spans.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// So much is read of a collector's answer, in bytes.
+/// Bytes of a collector's response that are read.
 const ANSWER_BYTES_MAX: usize = 64 << 10;
 /// Spans that wait, at most.
 const WAITING_MAX: u64 = 2048;
 /// How long the last spans may take when the server stops.
 const LAST_MAX: Duration = Duration::from_secs(2);
 
-/// Traces are told as long as this is held.
+/// Traces are exported while this is held.
 pub struct Traces(Option<Arc<Spans>>);
 
 impl Traces {
-    /// Has traces told, if the settings say where. They are sent by a thread of their own, and requests to the collector are made on
-    /// `runtime`.
+    /// Exports traces, if the settings name a collector. They are sent by a separate thread, and
+    /// requests to the collector are made on `runtime`.
     pub fn start(config: &Config, runtime: &Handle) -> Result<Traces, Failure> {
         let settings = &config.settings().tracing;
         if settings.otlp_endpoint.is_empty() {
@@ -84,7 +84,7 @@ impl Traces {
         Ok(Traces(Some(spans)))
     }
 
-    /// Sends what is left.
+    /// Sends the remaining spans.
     pub fn end(&self) {
         let Some(spans) = &self.0 else { return };
         spans.waiting.is_over.store(true, Relaxed);
@@ -94,17 +94,17 @@ impl Traces {
     }
 }
 
-/// The whole URL: the setting names the collector, or says everything.
+/// The whole URL: the setting names the collector, or is the whole URL.
 fn endpoint(said: &str) -> Result<String, String> {
     let url = reqwest::Url::parse(said).map_err(|e| e.to_string())?;
     if !matches!(url.scheme(), "http" | "https") || !url.has_host() {
-        return Err("it is no http or https URL".to_owned());
+        return Err("it is not an http or https URL".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
         return Err("credentials go into OTEL_EXPORTER_OTLP_HEADERS".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() {
-        return Err("nothing may stand behind its path".to_owned());
+        return Err("its path may not be followed by a query or a fragment".to_owned());
     }
     let said = said.trim_end_matches('/');
     Ok(match said.ends_with(PATH) {
@@ -140,7 +140,7 @@ impl HttpClient for Collector {
             let mut answer = client.execute(request).await?;
             let head = (answer.status(), std::mem::take(answer.headers_mut()));
             let mut body = Vec::new();
-            // Behind so much nobody looks for anything.
+            // Only the first part of a response is of interest.
             while let Some(piece) = answer.chunk().await?
                 && body.len() < ANSWER_BYTES_MAX
             {
@@ -159,14 +159,14 @@ impl HttpClient for Collector {
 #[derive(Debug, Default)]
 struct Waiting {
     count: AtomicU64,
-    /// Those that were dropped, as too many waited, since the log said so last.
+    /// Spans that were dropped, since too many waited, after the last log line about it.
     dropped: AtomicU64,
     /// No more are taken.
     is_over: AtomicBool,
 }
 
 impl Waiting {
-    /// Whether so many more may wait.
+    /// Whether this number of further spans may wait.
     fn admits(&self, more: u64) -> bool {
         let before = self.count.fetch_add(more, Relaxed);
         let is_over = self.is_over.load(Relaxed);
@@ -180,7 +180,7 @@ impl Waiting {
     }
 }
 
-/// Counts what the collector took, and says in the log what it did not.
+/// Counts the spans that the collector accepted, and logs those that it did not.
 #[derive(Debug)]
 struct Counted {
     exporter: SpanExporter,
@@ -227,7 +227,7 @@ struct Spans {
     waiting: Arc<Waiting>,
 }
 
-/// What the rest of the server tells spans to.
+/// Receives spans from the rest of the server.
 struct Told(Arc<Spans>);
 
 impl Export for Told {

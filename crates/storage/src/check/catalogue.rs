@@ -40,7 +40,7 @@ impl StoreCheck {
     /// Reads the catalogue.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn catalogue(&self, findings: &mut Findings) -> Result<Owned, Error> {
         self.watch.begin("the catalogue".into());
         let mut owned = Owned {
@@ -78,7 +78,7 @@ impl StoreCheck {
     /// Reports stored data without an owner. `shards` are those of all databases.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn owners(
         &self,
         owned: &Owned,
@@ -133,7 +133,7 @@ impl StoreCheck {
             findings.note(
                 Kind::Space,
                 format!(
-                    "rows of {} dropped shards and indexes, or their room, are yet to go: a server removes them",
+                    "rows of {} dropped shards and indexes, or their space, are not removed yet: a server removes them",
                     owned.dropped.len()
                 ),
             );

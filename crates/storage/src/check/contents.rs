@@ -122,7 +122,7 @@ impl StoreCheck {
     /// contents there.
     ///
     /// # Errors
-    /// Those of reading.
+    /// Errors of reading.
     pub fn contents(
         &self,
         home: ShardNumber,
@@ -174,7 +174,7 @@ impl StoreCheck {
             if there != Some(id) {
                 let by = by.unwrap_or([0; REFERENCE_BYTES]);
                 let by = (number32(&by[32..]), number64(&by[36..]));
-                self.damaged(by, "the content of an attachment is gone", findings)?;
+                self.damaged(by, "the content of an attachment is missing", findings)?;
                 continue;
             }
             let place = match Place::decode(it.value().unwrap_or_default()) {
@@ -407,20 +407,18 @@ impl StoreCheck {
             }
             let Some(whole) = whole.get(&number) else {
                 if stored.place.length() > 0 {
-                    self.content(&stored, "the bytes of a content are gone", findings)?;
+                    self.content(&stored, "the bytes of a content are missing", findings)?;
                 }
                 continue;
             };
             let is_removed = self.is_removed(home, stored.place)?;
             let wrong = match whole {
-                _ if is_removed => Some("the bytes of a content are gone"),
-                Whole { has_gap: true, .. } => Some("a part of a content is gone"),
+                _ if is_removed => Some("the bytes of a content are missing"),
+                Whole { has_gap: true, .. } => Some("a part of a content is missing"),
                 Whole { length, .. } if *length != stored.place.length() => {
                     Some("a content's length differs from its entry's")
                 }
-                Whole { id, .. } if *id != stored.id => {
-                    Some("a content is not what it is named by")
-                }
+                Whole { id, .. } if *id != stored.id => Some("a content does not match its name"),
                 Whole { md5, .. } if stored.md5.is_some_and(|said| said != *md5) => {
                     Some("a content's digest differs from its document's")
                 }

@@ -145,7 +145,7 @@ impl StoreCheck {
     /// its counters.
     ///
     /// # Errors
-    /// Those of reading: [`StoreCheck::files`] reports where.
+    /// Errors of reading: [`StoreCheck::files`] reports where.
     pub fn shard(
         &self,
         number: ShardNumber,
@@ -275,7 +275,7 @@ impl Check<'_> {
         record.encode(again);
         if *again != *value {
             wrong(
-                "a record is not as it is written: its winner, its flags or the order of its revisions",
+                "a record is not in its written form: its winner, its flags or the order of its revisions",
                 String::new(),
             );
         }
@@ -450,14 +450,14 @@ impl Check<'_> {
         if kinds & LISTS != 0 {
             self.refute(
                 seq,
-                "the change that lists it is gone: no feed and no view shows it",
+                "the change that lists it is missing: no feed and no view shows it",
             );
         }
         if kinds & BODY != 0 {
-            self.refute(seq, "the body of a leaf is gone with its change");
+            self.refute(seq, "the body of a leaf is missing with its change");
         }
         if here.is_marked {
-            let topic = "a replaced change is gone before a compaction removed it";
+            let topic = "a replaced change is missing before a compaction removed it";
             self.findings
                 .damage(Kind::Documents, None, topic, format!("seq {seq}"));
         }
@@ -483,7 +483,7 @@ impl Check<'_> {
             }
             (Body::Inline(body), None) => return Some(Some(body)),
             (Body::None, None) => return Some(None),
-            (Body::External { .. }, None) => "a long body is gone",
+            (Body::External { .. }, None) => "a long body is missing",
             (_, Some(_)) => "a long body belongs to a change that brought none",
         };
         self.damaged(here.seq, row, topic);
@@ -510,7 +510,7 @@ impl Check<'_> {
         };
         let split = StoredBody::split(stored);
         if !is_object(split.json) {
-            let topic = "a body is no JSON object as they are stored";
+            let topic = "a body is not a JSON object in stored form";
             self.findings
                 .damage(Kind::Documents, Some(row.id), topic, format!("seq {seq}"));
         }

@@ -448,7 +448,7 @@ fn refusal(work: &Work<'_>, i: usize, op: &Op) -> Option<Error> {
 
 pub(super) enum Answer {
     Failed(Error),
-    /// Of the parts that were applied in this batch.
+    /// Outcomes of the parts that were applied in this batch.
     Edits(Vec<Outcome>),
     Purges(Vec<Vec<Rev>>),
     Slot(Vec<SlotOutcome>),

@@ -154,7 +154,7 @@ impl Writer {
         true
     }
 
-    /// Returns the queued operations; none when it is time to flush.
+    /// Returns the queued operations; empty when it is time to flush.
     fn next_ops(&self) -> (Vec<Op>, bool) {
         let mut queue = self.shared.queue.lock();
         self.gather(&mut queue);
@@ -200,7 +200,7 @@ impl Writer {
         if ops.is_empty() {
             return;
         }
-        // What the disk takes is counted apart, but not the copying of a long batch.
+        // Time for the disk is counted separately, but not the copying of a long batch.
         let mut disk = Duration::ZERO;
         let prepared = self.prepare(&ops);
         let written = prepared.and_then(|(mut batch, answers)| {

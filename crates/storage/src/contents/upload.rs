@@ -102,7 +102,7 @@ impl Upload {
     /// Ends the content. If the same content is already stored, that is used and this one removed.
     ///
     /// # Errors
-    /// Those of [`Upload::write`].
+    /// Errors of [`Upload::write`].
     pub fn finish(mut self) -> Result<Content, Error> {
         let id = *self.hasher.finalize().as_bytes();
         if let Some(content) = self.contents.hold(&id)? {

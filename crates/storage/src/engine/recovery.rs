@@ -182,7 +182,7 @@ impl ErrorSink for Health {
         } else if is_first {
             tracing::error!(
                 error = text,
-                "the storage engine failed: all writes are refused until the cause is gone"
+                "the storage engine failed: all writes are refused until the cause is removed"
             );
         }
         self.changed.notify_all();

@@ -76,7 +76,7 @@ impl DocumentCopy<'_> {
     /// Copies everything that can be read.
     ///
     /// # Errors
-    /// Those of the new store.
+    /// Errors of the new store.
     pub fn run(self) -> Result<Saved, Error> {
         let mut run = Run {
             copy: self,

@@ -17,7 +17,7 @@ impl Snapshot {
     /// Returns the position of a slot's log; `None` when the slot does not exist here.
     ///
     /// # Errors
-    /// Those of the engine, and [`Error::Corrupt`].
+    /// Errors of the engine, and [`Error::Corrupt`].
     pub fn slot(&self, slot: SlotNumber) -> Result<Option<Position>, Error> {
         let head = self.get(Keyspace::Meta, &rows::key(slot, HEAD, &[]))?;
         let head = head.map(|row| Head::decode(&row)).transpose()?;
@@ -28,7 +28,7 @@ impl Snapshot {
     /// keys.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn slot_state(&self, slot: SlotNumber, prefix: &[u8]) -> Result<SlotRows, Error> {
         let low = rows::key(slot, STATE, prefix);
         let high = rows::prefix_end(&low);
@@ -46,7 +46,7 @@ impl Snapshot {
     /// Returns the slots that exist here.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn slots(&self) -> Result<Vec<SlotNumber>, Error> {
         let low = vec![meta::SLOT];
         let mut it = self.iter_range(Keyspace::Meta, low.clone(), rows::prefix_end(&low));
@@ -68,7 +68,7 @@ impl Store {
     /// Returns the position of a slot's log here; `None` when the slot does not exist here.
     ///
     /// # Errors
-    /// Those of the engine, and [`Error::Corrupt`].
+    /// Errors of the engine, and [`Error::Corrupt`].
     pub fn slot(&self, slot: SlotNumber) -> Result<Option<Position>, Error> {
         self.snapshot().slot(slot)
     }
@@ -77,7 +77,7 @@ impl Store {
     /// keys.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn slot_state(&self, slot: SlotNumber, prefix: &[u8]) -> Result<SlotRows, Error> {
         self.snapshot().slot_state(slot, prefix)
     }
@@ -85,7 +85,7 @@ impl Store {
     /// Returns the slots that exist here.
     ///
     /// # Errors
-    /// Those of the engine.
+    /// Errors of the engine.
     pub fn slots(&self) -> Result<Vec<SlotNumber>, Error> {
         self.snapshot().slots()
     }

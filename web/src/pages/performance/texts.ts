@@ -102,7 +102,7 @@ export const say = texts(
       skipped: 'skipped',
     } as Record<string, string>,
     why: 'Why it matters',
-    do: 'What to do',
+    do: 'Suggested actions',
     commandsSay: 'In commands, S is the URL of the server:',
     checks: 'All checks',
     checkCounts: (ok: string, found: string, skipped: string) =>

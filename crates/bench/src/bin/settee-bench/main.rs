@@ -1,4 +1,5 @@
-//! The program `settee-bench`, which `settee bench` starts: it measures servers, and starts some of its own.
+//! The program `settee-bench`, which `settee bench` starts: it measures servers, and starts some of
+//! them.
 
 #![forbid(unsafe_code)]
 
@@ -14,7 +15,8 @@ use std::process::ExitCode;
 use clap::Parser;
 use command_line::Traffic;
 
-/// The allocator of `settee`: the client of a measurement must not differ from the former one, which was part of that program.
+/// The allocator of `settee`: measurements must not differ from those of earlier versions, whose
+/// client was part of that program.
 #[global_allocator]
 static ALLOCATOR: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 

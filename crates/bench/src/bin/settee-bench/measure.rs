@@ -125,7 +125,7 @@ fn launched(program: PathBuf, dir: &Path) -> Result<bench::Launch, Failure> {
     Ok(bench::Launch {
         program,
         args: args.map(str::to_owned).to_vec(),
-        // Everybody on the machine can read a command line.
+        // All users of the machine can read a command line.
         envs: vec![("SETTEE__admins__bench".to_owned(), password.clone())],
         credentials: format!("bench:{password}"),
         dir: dir.to_owned(),
@@ -138,7 +138,7 @@ struct Scratch(PathBuf);
 impl Scratch {
     fn new() -> Result<Scratch, Failure> {
         let dir = std::env::temp_dir().join(format!("settee-bench-{}", std::process::id()));
-        // One that is there may be a trap: its name can be guessed.
+        // An existing one may be a trap: its name can be guessed.
         std::fs::create_dir(&dir).map_err(|e| Failure::new(format!("{}: {e}", dir.display())))?;
         Ok(Scratch(dir))
     }

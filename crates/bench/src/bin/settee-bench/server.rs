@@ -29,7 +29,7 @@ impl OwnServer {
             .args(["serve", "--port", "0", "--bind", "127.0.0.1", "--data"])
             .arg(dir)
             .env_remove(command_line::PROGRAM)
-            // Everybody on the machine can read a command line.
+            // All users of the machine can read a command line.
             .env("SETTEE__admins__bench", &password)
             .args(["--set", "log/level=warning"])
             // A build of an index is slow, and is measured.
@@ -67,7 +67,7 @@ impl OwnServer {
 impl Drop for OwnServer {
     fn drop(&mut self) {
         if let Some(pid) = rustix::process::Pid::from_raw(self.child.id().cast_signed()) {
-            // It may have ended by itself.
+            // It may have ended already.
             let _ = rustix::process::kill_process(pid, rustix::process::Signal::TERM);
         }
         drop(self.child.wait());

@@ -7,7 +7,7 @@ use command_line::Failure;
 
 const NAME: &str = "settee";
 
-/// Returns the program that started this one, or else the one beside this one, or in PATH.
+/// Returns the program that started this one, or otherwise the one next to this one, or in PATH.
 pub fn find() -> Result<PathBuf, Failure> {
     let own = env::current_exe().map_err(Failure::new)?;
     let starter = env::var_os(command_line::PROGRAM).map(PathBuf::from);

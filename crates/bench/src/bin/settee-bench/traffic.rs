@@ -18,7 +18,7 @@ pub fn record(options: RecordOptions) -> Result<(), Failure> {
     };
     let ready = |address| {
         command_line::print(format_args!(
-            "Recording what is asked of http://{address}, for {server}, into {file}; Ctrl-C ends it"
+            "Recording requests to http://{address}, for {server}, into {file}; stop with Ctrl-C"
         ));
     };
     let recorded = runtime::start()?
@@ -31,7 +31,7 @@ pub fn record(options: RecordOptions) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Replays. A status that differs is no failure: it is what a replay is there to show.
+/// Replays. A status that differs is not a failure: finding it is the purpose of a replay.
 pub fn replay(options: ReplayOptions) -> Result<(), Failure> {
     let replaying = bench::ReplayOptions {
         file: options.file,

@@ -1,4 +1,4 @@
-//! A client that sends one request after the other and keeps what came back.
+//! A client that sends one request after the other and keeps the responses.
 
 use std::rc::Rc;
 
@@ -31,7 +31,7 @@ impl Caller {
         }
     }
 
-    /// Not connected yet.
+    /// A client that is not connected yet.
     pub(crate) fn new(target: &Rc<Target>) -> Self {
         Self {
             target: Rc::clone(target),

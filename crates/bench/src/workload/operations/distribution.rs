@@ -6,7 +6,7 @@
 /// YCSB's exponent: the second item is chosen 2^-0.99 times as often as the first.
 pub(crate) const THETA: f64 = 0.99;
 
-/// Items of the distribution that YCSB scrambles, whatever the number of records.
+/// Items of YCSB's scrambled distribution, independent of the number of records.
 const SCRAMBLED_ITEMS: u64 = 10_000_000_000;
 /// `zeta(SCRAMBLED_ITEMS, THETA)`, as YCSB has it: summing it up takes a minute.
 const SCRAMBLED_ZETA: f64 = 26.469_028_201_783_02;
@@ -22,7 +22,7 @@ pub(crate) struct Zipfian {
 }
 
 impl Zipfian {
-    /// Of at least one item. Takes time in proportion to their number.
+    /// A distribution of at least one item. Takes time in proportion to their number.
     pub(crate) fn new(items: u64, theta: f64) -> Self {
         let items = items.max(1);
         Self::with_zeta(items, theta, sum_from(0, items, theta))
@@ -114,14 +114,15 @@ pub(crate) enum Chooser {
     Uniform,
     Scrambled {
         zipfian: Zipfian,
-        /// Numbers are spread over so many, those of records that do not exist yet among them: so the popular ones stay what they are.
+        /// Numbers are spread over this range, which includes records that do not exist yet: so the
+        /// popular ones do not change.
         room: u64,
     },
     Latest(Zipfian),
 }
 
 impl Chooser {
-    /// For `records` that are there, of which at most `growth` more are expected.
+    /// For `records` existing records, of which at most `growth` more are expected.
     pub(crate) fn new(keys: Keys, records: u64, growth: u64) -> Self {
         match keys {
             Keys::Uniform => Self::Uniform,
@@ -133,7 +134,7 @@ impl Chooser {
         }
     }
 
-    /// One of the records below `count`, which is at least 1 and only grows.
+    /// Chooses one of the records below `count`, which is at least 1 and only grows.
     pub(crate) fn choose(&mut self, count: u64, rng: &mut fastrand::Rng) -> u64 {
         match self {
             Self::Uniform => rng.u64(..count),
@@ -255,7 +256,7 @@ mod tests {
         let favourite = (fnv_64(0) % 1_000) as usize;
         let most = counts.iter().max().copied();
         assert_eq!(most, Some(counts[favourite]));
-        // Others fall on the same record now and then.
+        // Other records are sometimes mapped to the same one.
         let share = f64::from(counts[favourite]) / DRAWS as f64;
         let own = 1.0 / SCRAMBLED_ZETA;
         assert!(share >= own * 0.98 && share < own * 1.1, "{share}");

@@ -1,6 +1,6 @@
 //! The kinds of operations.
 
-/// What one operation does.
+/// The kinds of operations.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Kind {
     /// GET of a document.
@@ -9,7 +9,7 @@ pub(crate) enum Kind {
     Update,
     /// PUT of a new document.
     Insert,
-    /// The same requests as an update: the reader wants the document too.
+    /// The same requests as an update: the reader needs the document too.
     ReadModifyWrite,
     /// A stretch of `_all_docs` with documents.
     Scan,

@@ -1,4 +1,4 @@
-//! Mixes of operations that users put together, over documents of 300 bytes.
+//! Mixes of operations that users define, over documents of 300 bytes.
 
 use std::path::Path;
 use std::time::Duration;
@@ -16,7 +16,7 @@ use crate::documents::{Ids, Order, Shape};
 use crate::error::BenchError;
 use crate::system::{Fill, Part, System, Watch};
 
-/// Documents of a bulk, rows of a scan, and rows that a view, `_find` and `_changes` are asked for.
+/// Documents of a bulk, rows of a scan, and rows that a view, `_find` and `_changes` request.
 const BULK_DOCS: u64 = 100;
 const SCAN_ROWS: u64 = 50;
 const ROWS: u64 = 10;
@@ -49,12 +49,13 @@ pub struct Mix {
 }
 
 impl Mix {
-    /// A preset's name, `operation=weight` with commas between them, or a file with such pairs, also in lines of their own, where `#`
-    /// begins a remark. `keys=uniform`, `zipfian` or `latest` says how documents are chosen; without it, uniformly.
+    /// A preset's name, `operation=weight` with commas between them, or a file with such pairs,
+    /// also in lines of their own, where `#` begins a remark. `keys=uniform`, `zipfian` or `latest`
+    /// defines how documents are chosen; without it, uniformly.
     ///
     /// # Errors
-    /// [`BenchError::Options`]: an unknown operation, a weight that is no number of at least 0, nothing that weighs, a file that cannot be
-    /// read.
+    /// [`BenchError::Options`]: an unknown operation, an invalid or negative weight, weights that
+    /// are all 0, a file that cannot be read.
     pub fn named(text: &str) -> Result<Self, BenchError> {
         if let Some((_, preset)) = PRESETS.iter().find(|(name, _)| *name == text) {
             return Self::parse(preset);
@@ -91,7 +92,7 @@ impl Mix {
             .filter(|pair| !pair.is_empty())
         {
             let Some((name, value)) = pair.split_once('=') else {
-                return refuse(format!("{pair:?} is no operation=weight"));
+                return refuse(format!("{pair:?} is not operation=weight"));
             };
             let (name, value) = (name.trim(), value.trim());
             if name == "keys" {
@@ -126,13 +127,13 @@ impl Mix {
         })
     }
 
-    /// Does any of its operations ask for one of these?
+    /// Whether any of its operations is of this kind.
     fn has(&self, kind: Kind) -> bool {
         self.weights.has(kind)
     }
 }
 
-/// A mix over so many documents.
+/// A mix over a number of documents.
 pub(crate) struct MixWorkload {
     pub(crate) mix: Mix,
     pub(crate) documents: u64,
@@ -193,7 +194,7 @@ impl Client {
         self.pool.insert(caller, document).await
     }
 
-    /// Documents under ids that nobody else asks for: a bulk is no part of the sequence.
+    /// Writes documents under ids that no other operation uses: a bulk is not part of the sequence.
     async fn bulk(&mut self, caller: &mut Caller) -> Result<(), BenchError> {
         let mut body = Vec::new();
         Shape::Bytes300.push_bulk(&mut body, &Ids::new(Order::Sequential), BULK_DOCS);
@@ -269,7 +270,7 @@ impl Operator for Client {
 }
 
 impl MixWorkload {
-    /// What views and queries need, built before the clock runs.
+    /// Builds the indexes of views and queries before the clock runs.
     async fn index(&self, system: &System, client: &Client) -> Result<(), BenchError> {
         let database = &client.database;
         if self.mix.has(Kind::View) {

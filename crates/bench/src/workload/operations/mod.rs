@@ -1,7 +1,7 @@
-//! Workloads of mixed operations on single documents: YCSB's, and mixes that users put together.
+//! Workloads of mixed operations on single documents: YCSB's, and mixes that users define.
 //!
-//! An operation may take several requests: an update reads the revision first. Clients choose each operation at random, and every kind is
-//! measured by itself and in the sum.
+//! An operation may take several requests: an update reads the revision first. Clients choose each
+//! operation at random, and every kind is measured separately and in the sum.
 
 mod caller;
 mod distribution;

@@ -16,9 +16,9 @@ pub(super) struct Pool {
 }
 
 impl Pool {
-    /// Of `count` documents that are there, to which some may be added.
+    /// A pool of `count` existing documents, to which some may be added.
     pub(super) fn new(keys: Keys, count: u64, grows: bool) -> Self {
-        // Nobody knows how many documents a run of some seconds inserts: room for a quarter more.
+        // The number of inserts of a run of some seconds is unknown: leave room for a quarter more.
         let growth = if grows { count / 4 } else { 0 };
         Self {
             chooser: Rc::new(RefCell::new(Chooser::new(keys, count, growth))),
@@ -26,7 +26,7 @@ impl Pool {
         }
     }
 
-    /// One of the documents that are there.
+    /// Chooses one of the existing documents.
     pub(super) fn any(&self, rng: &mut fastrand::Rng) -> u64 {
         let count = self.sequence.borrow().count();
         self.chooser.borrow_mut().choose(count, rng)

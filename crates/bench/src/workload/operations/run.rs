@@ -1,4 +1,4 @@
-//! Clients that carry out operations for a stretch of time, and what each kind took.
+//! Clients that execute operations for a period, and the durations of each kind.
 
 use std::collections::BTreeMap;
 use std::rc::Rc;
@@ -13,12 +13,12 @@ use crate::slice::Slice;
 use crate::system::{Part, Watch};
 use crate::target::Target;
 
-/// A client whose operations fail so often in a row gives up.
+/// A client gives up after 100 failed operations in a row.
 const FAILURES_IN_A_ROW_MAX: u32 = 100;
-/// An update that meets a newer revision so often is an error.
+/// An update fails after meeting a newer revision 100 times.
 const TRIES_MAX: u32 = 100;
 
-/// What an operation came to.
+/// The result of an operation.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Done {
     /// How often a newer revision was met, so that the document was read and written again.
@@ -32,19 +32,20 @@ pub(crate) trait Operator {
     async fn perform(&mut self, kind: Kind, caller: &mut Caller) -> Result<Done, BenchError>;
 }
 
-/// What all clients did in a stretch.
+/// The results of all clients in a period.
 #[derive(Debug, Default)]
 pub(crate) struct Ran {
     /// By kind; the unit is the operation.
     kinds: BTreeMap<Kind, Slice>,
     seconds: f64,
     conflicts: u64,
-    /// At a rate: what came of it, and how long operations had been due that were not begun. Nobody has chosen their kinds.
+    /// With a rate: its outcome, and the time for which operations that were not started had been
+    /// due. Their kinds were not chosen.
     unsent: Option<(OpenLoop, Vec<Duration>)>,
 }
 
 impl Ran {
-    /// The line of all operations, with what they cost, and one for each kind.
+    /// The line of all operations, with their costs, and one for each kind.
     pub(crate) fn into_parts(
         self,
         name: &'static str,
@@ -87,7 +88,7 @@ pub(crate) struct Updates {
 }
 
 impl Updates {
-    /// Takes in those of a stretch.
+    /// Adds the conflicts of a period.
     pub(crate) fn add(&mut self, ran: &Ran) {
         self.conflicts += ran.conflicts;
         for kind in [Kind::Update, Kind::ReadModifyWrite] {
@@ -95,7 +96,7 @@ impl Updates {
         }
     }
 
-    /// What is told of them; nothing when there were none.
+    /// A note on them; `None` when there were no conflicts.
     pub(crate) fn note(&self, workload: &str, server: &str) -> Option<String> {
         let (count, conflicts) = (self.count, self.conflicts);
         (count > 0).then(|| {
@@ -106,7 +107,8 @@ impl Updates {
     }
 }
 
-/// Lets `clients` clients run for `length`, or as the target's pace says, each on a connection of its own.
+/// Runs `clients` clients for `length`, or as the target's pace defines, each on a separate
+/// connection.
 pub(crate) async fn run<O: Operator + 'static>(
     target: &Rc<Target>,
     clients: usize,
@@ -161,7 +163,8 @@ async fn one(mut caller: Caller, mut operator: impl Operator, mut turns: Turns) 
     ran
 }
 
-/// Reads a document, has it changed, and writes it with the revision that was read; again when somebody was faster.
+/// Reads a document, changes it, and writes it with the revision that was read; again if another
+/// client was faster.
 pub(crate) async fn update(
     caller: &mut Caller,
     path: &str,
@@ -170,7 +173,7 @@ pub(crate) async fn update(
     let mut done = Done::default();
     for _ in 0..TRIES_MAX {
         caller.require("GET", path, None).await?;
-        // The text that was read has `_id` and `_rev`, which is how CouchDB wants an update.
+        // The text that was read has `_id` and `_rev`, as CouchDB requires for an update.
         let mut document = std::mem::take(&mut caller.reply);
         if !change(&mut document) {
             let text = String::from_utf8_lossy(&document);
@@ -190,7 +193,8 @@ pub(crate) async fn update(
     )))
 }
 
-/// Overwrites what follows the first occurrence of `marker`. False when there is not enough of it.
+/// Overwrites the bytes after the first occurrence of `marker`. Returns false when there are too
+/// few.
 pub(crate) fn overwrite(document: &mut [u8], marker: &[u8], bytes: &[u8]) -> bool {
     let Some(at) = memchr::memmem::find(document, marker) else {
         return false;

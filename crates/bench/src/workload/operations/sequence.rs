@@ -14,7 +14,7 @@ pub(crate) struct Sequence {
 }
 
 impl Sequence {
-    /// After `records` that are there.
+    /// Continues after `records` existing records.
     pub(crate) fn after(records: u64) -> Self {
         Self {
             next: records,

@@ -20,7 +20,7 @@ use crate::system::{Part, System, Watch};
 /// Most documents of a scan; each number up to it is as frequent.
 const SCAN_DOCS_MAX: u64 = 100;
 
-/// One of the workloads, over so many records.
+/// One of the workloads, over a number of records.
 pub(crate) struct Ycsb {
     name: &'static str,
     weights: Weights,
@@ -30,7 +30,7 @@ pub(crate) struct Ycsb {
 }
 
 impl Ycsb {
-    /// The workload of that name; none when YCSB has none.
+    /// The workload of that name; `None` when YCSB does not have it.
     pub(crate) fn named(name: &'static str, records: u64, connections: usize) -> Option<Self> {
         use Kind::{Insert, Read, ReadModifyWrite, Scan, Update};
         let (weights, keys): (&[(Kind, f64)], Keys) = match name {
@@ -105,7 +105,7 @@ impl Client {
             self.database
         );
         caller.require("GET", &path, None).await?;
-        // The record with which the range begins is there, so a range without documents is an error.
+        // The first record of the range exists, so a range without documents is an error.
         if memchr::memmem::find(&caller.reply, br#""field0":""#).is_none() {
             return Err(caller.refused("GET", &path, 200));
         }

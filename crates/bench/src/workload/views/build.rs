@@ -17,7 +17,7 @@ use crate::workload::Outcome;
 const BUILD_TIMEOUT: Duration = Duration::from_secs(2 * 3_600);
 /// A build that took longer is not repeated in later rounds.
 const LONG_BUILD: Duration = Duration::from_secs(20);
-/// Stands in every map's source; replacing it makes an index of its own.
+/// Part of every map's source; replacing it makes a separate index.
 const MARK: &str = "ROUND";
 
 /// One view of a design document.
@@ -30,7 +30,7 @@ pub(super) struct View {
 
 /// Writes a design document that no index exists for yet. Returns its name.
 ///
-/// `autoupdate` false keeps the server from building before it is asked.
+/// `autoupdate` false keeps the server from building before a query.
 pub(super) async fn put_design(
     system: &System,
     database: &str,
@@ -76,9 +76,10 @@ pub(super) async fn remove_design(
     Ok(())
 }
 
-/// Asks for one row until the index is up to date; returns how many rows the view has.
+/// Requests one row until the index is up to date; returns the number of the view's rows.
 ///
-/// A server that gives up waiting (CouchDB's `timeout`) goes on building, so it is asked again.
+/// A server that gives up waiting (CouchDB's `timeout`) continues to build, so the request is
+/// repeated.
 pub(super) async fn wait_for(system: &System, view_path: &str) -> Result<u64, BenchError> {
     let path = format!("{view_path}?limit=1&reduce=false");
     let start = Instant::now();
@@ -99,7 +100,7 @@ pub(super) async fn wait_for(system: &System, view_path: &str) -> Result<u64, Be
     }
 }
 
-/// What is built.
+/// The index to build.
 pub(super) struct Build<'a> {
     pub(super) part: &'static str,
     pub(super) database: &'a str,
@@ -119,7 +120,8 @@ pub(super) struct Built {
 }
 
 impl Build<'_> {
-    /// The clock runs from the moment when the design document is sent: a server may begin before it is asked.
+    /// The clock runs from the moment when the design document is sent: a server may build before a
+    /// query.
     pub(super) async fn run(&self, system: &System) -> Result<Built, BenchError> {
         let sampler = Sampler::start(system.pid);
         let watch = Watch::start(&system.pids);
@@ -158,7 +160,7 @@ impl Build<'_> {
     }
 }
 
-/// What is said of builds besides their lines, gathered over rounds.
+/// Notes on builds besides their lines, collected over rounds.
 #[derive(Default)]
 pub(super) struct Ledger {
     builds: BTreeMap<&'static str, Entry>,
@@ -175,7 +177,7 @@ struct Entry {
 }
 
 impl Ledger {
-    /// False once the part has taken so long that one build must do.
+    /// False once the part has taken long enough that one build must do.
     pub(super) fn wants(&self, part: &'static str) -> bool {
         !self.long.contains(part)
     }
@@ -192,7 +194,8 @@ impl Ledger {
         }
     }
 
-    /// All languages must come to the same reduction of the same view; an error of the part when they do not.
+    /// All languages must return the same reduction of the same view; otherwise the part has an
+    /// error.
     pub(super) async fn compare(
         &mut self,
         system: &System,

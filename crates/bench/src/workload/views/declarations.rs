@@ -1,5 +1,5 @@
-//! The published view benchmark: a trivial and a real map over large nested documents, in every language, beside the
-//! same extraction in Rust.
+//! The published view benchmark: a trivial and a real map over large nested documents, in every
+//! language, compared with the same extraction in Rust.
 
 use std::cell::OnceCell;
 use std::time::Duration;

@@ -1,7 +1,7 @@
-//! The real map of the declarations written in Rust by hand: the bound of what any map function can reach.
+//! The real map of the declarations, written by hand in Rust: the upper bound of any map function.
 //!
-//! It does what `maps/real.js` does, members in any order and absent ones included, from the document's bytes to the
-//! emitted key and value as JSON text.
+//! It is equivalent to `maps/real.js`, members in any order and absent ones included, from the
+//! document's bytes to the emitted key and value as JSON text.
 
 use std::io::Write as _;
 use std::time::Instant;
@@ -62,7 +62,7 @@ impl Sample {
         let emitted = documents.take(count as usize).filter(|document| {
             row.clear();
             let emitted = real(document, &mut lifted, &mut row).is_some();
-            // The rows must be made, though nobody reads them.
+            // The rows must be made, though they are never read.
             std::hint::black_box(&row);
             emitted
         });
@@ -70,7 +70,8 @@ impl Sample {
     }
 }
 
-/// What the map looks at. Members may come in any order, so sums are made when the whole document has been seen.
+/// The members that the map reads. They may come in any order, so sums are made when the whole
+/// document has been seen.
 #[derive(Default)]
 struct Lifted {
     /// Year, amount, taxed.
@@ -80,7 +81,7 @@ struct Lifted {
     amounts: Vec<i64>,
 }
 
-/// Appends key, comma, value; none when the map emits nothing or the text is no declaration.
+/// Appends key, comma, value; `None` when the map emits nothing or the text is not a declaration.
 fn real(text: &[u8], lifted: &mut Lifted, out: &mut Vec<u8>) -> Option<()> {
     lifted.income.clear();
     lifted.owners.clear();
@@ -137,7 +138,7 @@ fn real(text: &[u8], lifted: &mut Lifted, out: &mut Vec<u8>) -> Option<()> {
     Some(())
 }
 
-/// A walk over compact JSON. Each step is none when the text is not what it should be.
+/// A walk over compact JSON. Each step is `None` when the text differs from the expected one.
 struct Scan<'a> {
     text: &'a [u8],
     at: usize,
@@ -343,7 +344,7 @@ mod tests {
         Some(serde_json::from_slice(&out).unwrap())
     }
 
-    /// The same map over parsed values, written without a look at the scanner.
+    /// The same map over parsed values, written independently of the scanner.
     fn model(doc: &Value) -> Value {
         let items = |name: &str| doc[name].as_array().unwrap().iter();
         let amount = |item: &Value| item["amount"].as_i64().unwrap();

@@ -1,4 +1,4 @@
-//! The same maps in the languages that a server may have, and which of them it has.
+//! The same maps in the languages that a server may support, and the ones that it does support.
 
 use serde_json::json;
 
@@ -110,7 +110,7 @@ pub(super) async fn present(system: &System) -> Result<Present, BenchError> {
     Ok(present)
 }
 
-/// What the server says when it cannot run the language.
+/// The server's error when it cannot run the language.
 async fn refusal(
     system: &System,
     database: &str,

@@ -1,4 +1,5 @@
-//! A million small rows: bytes an index row takes, what reading costs as the index grows, and catching up.
+//! A million small rows: bytes per index row, the cost of reads as the index grows, and catching
+//! up.
 
 use std::collections::HashMap;
 use std::path::PathBuf;
@@ -96,7 +97,7 @@ impl Rows {
         let sizes = compacted_sizes(system, &database, &built.design).await?;
         let grown = folder_bytes(&folders).zip(before);
         self.note_sizes(&mut state.figures, &sizes, grown);
-        // Building before it is asked for would take the work out of the measured query.
+        // A build before the query would take the work out of the measured query.
         remove_design(system, &database, &built.design).await?;
         for index in [&mut state.large, &mut state.small] {
             let database = index.populated.database.clone();
@@ -192,7 +193,7 @@ impl Rows {
         Ok(watch.part(name, "docs", slice))
     }
 
-    /// What the connection and the HTTP stack take of a read's latency.
+    /// The share of the connection and the HTTP stack in a read's latency.
     async fn constant(&self, system: &System, length: Duration) -> Result<Part, BenchError> {
         let path = format!("/_settee/constant?size={CONSTANT_BYTES}");
         let request = system.target.request("GET", &path, None);
@@ -340,7 +341,7 @@ async fn compacted_sizes(
     )))
 }
 
-/// Where a local server keeps documents and indexes, as its configuration says.
+/// The directories of a local server's documents and indexes, from its configuration.
 async fn folders(system: &System) -> Result<Vec<PathBuf>, BenchError> {
     let Some(pid) = system.pid else {
         return Ok(Vec::new());

@@ -1,4 +1,4 @@
-//! Several views in one design document against each of them in one of its own.
+//! Several views in one design document compared with separate design documents.
 
 use std::time::Duration;
 
@@ -107,7 +107,8 @@ impl Workload for Several {
                 .cpu_seconds
                 .map_or(part.cpu_seconds, |sum| Some(sum + part.cpu_seconds?));
         }
-        // Documents a second of the whole set, so that its rate is comparable with the one of building together.
+        // Documents per second of the whole set, so that its rate is comparable with that of the
+        // common build.
         singly.slice.count /= VIEWS.len() as u64;
         Ok(vec![together, singly])
     }

@@ -1,4 +1,4 @@
-//! Latency of readers while an index builds beside them.
+//! Latency of readers while an index is built.
 
 use std::cell::Cell;
 use std::time::{Duration, Instant};
@@ -11,7 +11,7 @@ use crate::system::{Part, Populated, System, Watch};
 use crate::workload::saturated::{alone, probe};
 use crate::workload::{Outcome, Workload};
 
-/// Different documents that the reader asks for.
+/// Number of different documents that the reader reads.
 const DOCUMENTS_READ: usize = 1_000;
 const VIEW: View = View {
     name: "v",
@@ -19,8 +19,8 @@ const VIEW: View = View {
     reduce: Some("_sum"),
 };
 
-/// GETs of documents, and queries of a view of another database that is up to date, first with nothing beside them,
-/// then while one index after the other is built.
+/// GETs of documents, and queries of an up-to-date view of another database, first on the idle
+/// server, then while one index after the other is built.
 pub(crate) struct WhileBuilding {
     pub(crate) documents: u64,
 }
@@ -29,12 +29,12 @@ pub(crate) struct State {
     populated: Populated,
     documents: Vec<Vec<u8>>,
     finished_view: Vec<Vec<u8>>,
-    /// Documents and view, idle and beside a build, over all rounds.
+    /// Documents and view, idle and during a build, over all rounds.
     latencies: [Slice; 4],
 }
 
 impl WhileBuilding {
-    /// Builds one index after the other for ever; counts the documents of those that were finished.
+    /// Builds one index after the other for ever; counts the documents of finished ones.
     async fn build_for_ever(
         &self,
         system: &System,
@@ -50,7 +50,7 @@ impl WhileBuilding {
         }
     }
 
-    /// An unfinished build goes on when nobody waits for it any more.
+    /// An unfinished build continues after its client stops waiting.
     async fn remove_all(&self, system: &System, database: &str) -> Result<(), BenchError> {
         let path = format!("/{database}/_design_docs");
         let listed = system.json("GET", &path).await?;
@@ -140,7 +140,7 @@ impl Workload for WhileBuilding {
         let p99 = |at: usize| state.latencies[at].latencies_us.value_at_quantile(0.99) as f64;
         let figures =
             [("documents", 0, 2), ("a finished view", 1, 3)].map(|(what, idle, beside)| {
-                let name = format!("p99 of {what} beside a build, over idle");
+                let name = format!("p99 of {what} during a build, over idle");
                 (name, "times", p99(beside) / p99(idle).max(1.0))
             });
         Ok(Outcome {

@@ -1,4 +1,4 @@
-//! Index tasks as `_active_tasks` shows them while a build runs: how far, and how fast each.
+//! Index tasks as `_active_tasks` shows them during a build: progress and rate of each.
 
 use std::collections::HashMap;
 use std::time::{Duration, Instant};
@@ -12,7 +12,7 @@ use crate::system::System;
 
 const POLL: Duration = Duration::from_millis(200);
 
-/// What was seen of the index tasks of one design document.
+/// Observations of the index tasks of one design document.
 #[derive(Default)]
 pub(super) struct Tasks {
     seen: HashMap<String, Seen>,
@@ -36,7 +36,7 @@ impl Tasks {
             .collect()
     }
 
-    /// Polls for ever; progress is the sum over the tasks, which are one a shard.
+    /// Polls for ever; progress is the sum over the tasks, one per shard.
     pub(super) async fn watch(
         &mut self,
         system: &System,
@@ -54,7 +54,7 @@ impl Tasks {
                 connection = Connection::open(&system.target).await?;
             }
             let mut body = Vec::new();
-            // Progress is for people to look at: a poll that fails is left out.
+            // Progress is only for display: a failed poll is ignored.
             if connection.exchange(&request, &mut body).await.is_ok() {
                 let tasks = serde_json::from_slice(&body).unwrap_or_default();
                 bar.set_position(self.note(&tasks, database, design));

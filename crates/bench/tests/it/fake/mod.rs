@@ -19,7 +19,7 @@ use tokio::net::TcpListener;
 
 type Documents = BTreeMap<String, Value>;
 
-/// What the server holds, for tests to look at.
+/// The server's contents, for tests to examine.
 #[derive(Default)]
 pub struct Contents {
     pub databases: BTreeMap<String, Documents>,

@@ -1,4 +1,5 @@
-//! Views as far as the bench looks at them: each has one row a document, and a language must be known.
+//! Views as far as the bench uses them: each has one row per document, and a language must be
+//! known.
 
 use std::collections::BTreeMap;
 

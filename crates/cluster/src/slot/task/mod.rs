@@ -44,7 +44,7 @@ pub(super) enum Command<O> {
         position: Position,
         shown: oneshot::Sender<Shown>,
     },
-    /// Of a proposal or a read.
+    /// A proposal or a read is given up.
     GiveUp(u64),
     Reseed,
     Know(Vec<NodeId>),

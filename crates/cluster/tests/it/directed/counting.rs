@@ -160,7 +160,7 @@ fn a_read_does_not_wait_for_what_nobody_else_can_get() {
     net.blocked.clear();
     net.tick(&one);
     assert_eq!(net.reads_now, [(2, 7), (2, 8)]);
-    // What is on two of them may be acknowledged.
+    // Records on two of them may be acknowledged.
     net.read_to(3, &view(&[(0, "a"), (0, "b")]), 2);
     net.give(2, Input::Read(9));
     net.tick(&one);

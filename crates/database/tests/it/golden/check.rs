@@ -109,7 +109,8 @@ fn harmed_copy(from: &Path) -> tempfile::TempDir {
     dir
 }
 
-/// What was done, and whether it may stay unseen although reads differ: when what was changed is said nowhere else.
+/// A change, and whether it may stay undetected although reads differ, because the store has the
+/// changed data only once.
 struct Fault {
     what: String,
     may_be_unseen: bool,
@@ -120,7 +121,7 @@ fn flip_in_file(dir: &Path, rng: &mut Rng) -> Fault {
         .into_iter()
         .filter(|(_, len, _)| *len > 0)
         .collect();
-    // What the engine says of itself, and its options of the last time, are read by nobody.
+    // The engine's own statistics, and its options of the last run, are never read.
     files.retain(|(name, ..)| {
         !name.starts_with("LOG") && !name.starts_with("OPTIONS") && name != "IDENTITY"
     });
@@ -181,7 +182,8 @@ fn change_row(dir: &Path, rng: &mut Rng) -> Fault {
     fault
 }
 
-/// The text of bodies, the ids of old revisions, and what was said of databases and purges is stored once.
+/// The text of bodies, the ids of old revisions, and records of databases and purges are stored
+/// only once.
 fn is_said_nowhere_else(k: Keyspace, key: &[u8], value: &[u8], at: usize) -> bool {
     match k {
         Keyspace::Bodies | Keyspace::Local | Keyspace::Purges | Keyspace::ById => true,
@@ -190,12 +192,12 @@ fn is_said_nowhere_else(k: Keyspace, key: &[u8], value: &[u8], at: usize) -> boo
             let row = Row::decode(seq, value).unwrap();
             let is_in_body =
                 matches!(row.body, Body::Inline(body) if at >= value.len() - body.len());
-            // What a change replaced, and which branch it was of, is of use while the summary is younger.
+            // The replaced change, and its branch, matter only while the summary is younger.
             is_in_body || row.winner_seq != seq || at < 4
         }
-        // An index that says that it has come less far is brought up again.
+        // An index that claims to be behind is updated again.
         Keyspace::Meta => matches!(key[0], b'd' | b'm'),
-        // What custom functions reduce to.
+        // Reductions of custom functions.
         Keyspace::IndexBlocks => true,
         _ => false,
     }
@@ -259,7 +261,8 @@ fn repaired(from: &Path, to: &Path) -> (Vec<Repaired>, Vec<String>) {
     (saved, lost)
 }
 
-/// What a repair keeps of what is read: not seqs, which are given out anew, and not purges, which are of them.
+/// The part of a description that a repair keeps: without seqs, which are assigned again, and
+/// without purges, which depend on them.
 fn kept_by_repair(described: &Value) -> Value {
     let mut all = described.clone();
     for database in all.as_object_mut().unwrap().values_mut() {

@@ -88,7 +88,7 @@ async fn database(db: &Arc<Database>) -> Value {
     })
 }
 
-/// What does not depend on files and caches.
+/// Properties that do not depend on files and caches.
 fn info(db: &Database) -> Value {
     let info = db.info().unwrap();
     let mut described = json!({
@@ -283,7 +283,7 @@ fn view(
     })
 }
 
-/// What a query finds that the Mango index answers.
+/// Results of a query that the Mango index serves.
 async fn found(db: &Arc<Database>) -> Value {
     let defaults = Defaults {
         limit: 1000,

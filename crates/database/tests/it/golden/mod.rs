@@ -1,5 +1,5 @@
-//! Stores that were written by versions of this program are read by this one: everything in them, and their indexes as they
-//! are. A change of what is on disk fails here. See `stores/README.md`.
+//! Stores that were written by versions of this program are read by this one: everything in them,
+//! without rebuilding their indexes. A change of the format fails here. See `stores/README.md`.
 
 mod check;
 mod describe;
@@ -15,8 +15,8 @@ use flate2::read::GzDecoder;
 use flate2::write::GzEncoder;
 use serde_json::Value;
 
-/// What this version writes. `settee-1` is of when all contents of attachments were under the first shard, and databases had
-/// no uuid.
+/// The store that this version writes. In `settee-1` all contents of attachments are under the
+/// first shard, and databases have no uuid.
 const CURRENT: &str = "settee-1-times";
 
 /// Stores of when JavaScript reduce functions of several databases shared their globals: indexes with such functions are rebuilt.
@@ -36,7 +36,7 @@ fn expectation(name: &str) -> PathBuf {
     stores().join(format!("{name}.json.gz"))
 }
 
-/// What could be read of a store when it was written.
+/// The description of a store when it was written.
 fn expected(name: &str) -> Value {
     let expected = GzDecoder::new(File::open(expectation(name)).unwrap());
     serde_json::from_reader(expected).unwrap()
@@ -60,7 +60,7 @@ fn runtime() -> tokio::runtime::Runtime {
         .unwrap()
 }
 
-/// What was described, without the signatures of indexes with a JavaScript reduce function.
+/// A description without the signatures of indexes with a JavaScript reduce function.
 fn without_signatures(mut described: Value) -> Value {
     for (_, database) in described.as_object_mut().unwrap() {
         if let Some(view) = database["views"].get_mut(WITH_REDUCE) {
@@ -74,7 +74,7 @@ fn is_seq(at: &str) -> bool {
     at.ends_with("/update_seq") || at.ends_with("/purge_seq")
 }
 
-/// Says where two values differ first.
+/// Panics at the first difference of two values.
 fn assert_same(found: &Value, expected: &Value, at: &str) {
     match (found, expected) {
         (Value::Object(found), Value::Object(expected)) => {
@@ -145,7 +145,7 @@ fn unpacked(name: &str) -> tempfile::TempDir {
     dir
 }
 
-/// What databases are known by, those too that were made before they had uuids.
+/// Databases keep their uuids, also those that were created before databases had uuids.
 #[test]
 fn databases_of_kept_stores_keep_their_uuids() {
     let expected = [

@@ -1,4 +1,5 @@
-//! Writes the stores. What is in them is the same each time but for what is made up: epochs, times, purges' ids.
+//! Writes the stores. Their contents are the same each time except for generated values: epochs,
+//! times, purges' ids.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -306,7 +307,7 @@ pub async fn change_attachments(databases: &Databases, name: &str) -> Attached {
     left
 }
 
-/// What comes after the first indexes and a compaction: updates, deletions, conflicts, a purge.
+/// Changes after the first indexes and a compaction: updates, deletions, conflicts, a purge.
 async fn change(db: &Arc<Database>, prefix: &str) {
     let id = |n: u64| match (prefix, n % 3) {
         ("", _) => format!("doc-{n:04}"),

@@ -1,4 +1,4 @@
-//! What is on disk of contents, and databases of both forms.
+//! Contents on disk, and databases of both forms.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -58,14 +58,14 @@ pub fn created(dir: &Path, form: Form, options: CreateOptions) {
     store.close();
 }
 
-/// What there is of contents in a store that nobody has open.
+/// The contents in a store that is not open.
 #[derive(Debug, Default, PartialEq, Eq)]
 pub struct Kept {
     /// Places: under which shard, of which content.
     pub places: BTreeSet<(u32, ContentId)>,
     /// Under which shard a document of which shard names which content.
     pub references: BTreeSet<(u32, ContentId, u32)>,
-    /// Uploads that nothing refers to, and contents whose space is to be given back.
+    /// Uploads that nothing refers to, and contents whose space is to be reclaimed.
     pub unfinished: usize,
     pub removed: usize,
     /// As they are counted.
@@ -99,7 +99,7 @@ pub fn scanned(dir: &Path) -> Kept {
     kept
 }
 
-/// What there is, and the shards of the database, if it is there.
+/// The contents, and the shards of the database, if it exists.
 pub fn kept(dir: &Path) -> (Kept, Vec<u32>) {
     let mut kept = scanned(dir);
     let store = raw(dir);

@@ -1,5 +1,5 @@
-//! Where the contents of attachments are: each shard has those of its own documents; in databases of earlier days the first
-//! shard has them all. Nobody but the files on disk shows the difference.
+//! Where the contents of attachments are stored: each shard has those of its own documents; in old
+//! databases the first shard has them all. Only the files on disk show the difference.
 
 mod disk;
 mod docs;
@@ -33,7 +33,7 @@ fn a_copy_in_another_shard_outlives_what_it_was_copied_from() {
         let dir = tempfile::tempdir().unwrap();
         created(dir.path(), form, with_shards(3));
         let databases = open(dir.path());
-        // Longer than what goes through the log.
+        // Longer than contents that go through the log.
         let long: Vec<u8> = (0..(16 << 20) + 70_000).map(|n| (n / 997) as u8).collect();
         runtime().block_on(async {
             let db = databases.get(NAME).unwrap();
@@ -56,7 +56,7 @@ fn a_copy_in_another_shard_outlives_what_it_was_copied_from() {
             compact(&db);
             let left = found(&db, &to).unwrap().attachments.remove(0).attachment;
             assert!(bytes_of(&db, &to, &left) == long);
-            // What nobody has is not copied.
+            // A content that does not exist is not copied.
             let id = DocId::new(&from).unwrap();
             let gone = db.attachment_reader(&id, &left, None, true);
             assert_eq!(gone.is_err(), form == Form::New);
@@ -90,7 +90,8 @@ fn a_copy_is_made_while_its_source_goes() {
         let [from, to, _] = apart(&db);
         let bytes = content(4);
         let uploaded = upload(&db, &from, &bytes).await;
-        // Whoever holds what was uploaded can make it an attachment of any document, with nothing at the first one's.
+        // The holder of an upload can make it an attachment of any document, with nothing at the
+        // first one's.
         let mut edit = edit_of(&db, &to);
         edit.files.push(uploaded.attachment("f", "image/png", None));
         written(&db, edit).await;
@@ -106,7 +107,7 @@ fn a_copy_is_made_while_its_source_goes() {
     assert_eq!(shards.len(), 2);
 }
 
-/// One of several that change the same documents, as often as it says.
+/// One of several tasks that change the same documents, `times` times.
 async fn change_at_random(db: &Arc<Database>, seed: u64, times: usize) {
     let mut rng = fastrand::Rng::with_seed(seed);
     for _ in 0..times {
@@ -129,7 +130,7 @@ async fn change_at_random(db: &Arc<Database>, seed: u64, times: usize) {
         let copies = held.is_none();
         match apply(db, vec![edit]).await.remove(0) {
             Outcome::Ok { .. } | Outcome::Conflict => {}
-            // What is not held may have gone since it was read.
+            // A content that is not held may have been removed since it was read.
             Outcome::Refused(error, _) if copies && error == "missing_stub" => {}
             other => panic!("{other:?}"),
         }
@@ -268,7 +269,7 @@ fn documents_of_several_shards_are_replicated_with_their_attachments_into_anothe
             let id = DocId::new(&id_of(n)).unwrap();
             let rev = found(&source, &id_of(n)).unwrap().rev;
             let edit = source.replicas(&id, &[rev]).unwrap().remove(0);
-            // What it names is not here yet.
+            // The contents that it names are not here yet.
             let done = target.update(
                 vec![edit.clone()],
                 EditMode::Replicated,

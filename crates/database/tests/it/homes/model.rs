@@ -17,10 +17,11 @@ use crate::homes::support::{
     all_docs, changes_of, compact, doc, feed, open, rows_of, runtime, with_shards,
 };
 
-/// What is done to the documents `d0`, `d1`, …
+/// Changes of the documents `d0`, `d1`, …
 #[derive(Clone, Debug)]
 pub enum Step {
-    /// Uploaded for `for_doc`, and becomes an attachment of `doc`, instead of or beside those that it has.
+    /// Uploaded for `for_doc`, and becomes an attachment of `doc`, instead of or in addition to
+    /// those that it has.
     Upload {
         doc: usize,
         for_doc: usize,

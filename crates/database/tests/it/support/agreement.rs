@@ -1,4 +1,4 @@
-//! Compares what a database answers with what the naive model expects.
+//! Compares the results of a database with those of the naive model.
 
 use std::sync::Arc;
 
@@ -90,7 +90,7 @@ fn json_of(id: &str, doc: &Doc, rev: &Rev) -> Value {
     json
 }
 
-/// Adds the leaves beside the winner, when there are any.
+/// Adds the leaves besides the winner, if there are any.
 fn add_leaves(json: &mut Value, member: &str, doc: &Doc, deleted: bool) {
     let others = doc.leaves().into_iter().skip(1);
     let others = others.filter(|l| doc.is_deleted_rev(l) == deleted);
@@ -187,7 +187,7 @@ fn full_json(id: &str, doc: &Doc, revs_limit: usize) -> Value {
     json
 }
 
-/// A limit that was lowered counts for what is shown at once, for what is stored with the next edit.
+/// A lowered limit applies to reads immediately, and to stored revisions with the next edit.
 fn revisions(doc: &Doc, rev: &Rev, revs_limit: usize) -> Value {
     let lineage = doc.lineage(rev).into_iter().take(revs_limit);
     let ids: Vec<String> = lineage.map(|r| r.hash.to_string()).collect();
@@ -223,7 +223,7 @@ fn check_leaves(
     Ok(())
 }
 
-/// Every revision by itself, and the leaf it has become.
+/// Every revision individually, and the leaf it has become.
 fn check_revisions(db: &Database, id: &DocId, doc: &Doc) -> Result<(), TestCaseError> {
     let known: Vec<Rev> = doc.nodes.keys().cloned().collect();
     for rev in &known {

@@ -1,4 +1,5 @@
-//! What the tests of this folder share: opening databases, writing documents, and reading listings and feeds whole.
+//! Helpers of the tests of this folder: opening databases, writing documents, and reading listings
+//! and feeds whole.
 
 pub mod agreement;
 pub mod naive;

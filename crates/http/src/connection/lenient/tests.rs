@@ -12,7 +12,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Gives these pieces to its reader, and throws away what is written.
+/// Returns these pieces to its reader, and discards writes.
 struct Pieces(VecDeque<Vec<u8>>);
 
 impl AsyncRead for Pieces {
@@ -46,13 +46,14 @@ impl AsyncWrite for Pieces {
     }
 }
 
-/// What a reader with a buffer of `buf_len` gets of these pieces, and whether any of it was copied.
+/// The output of a reader with a buffer of `buf_len` for these pieces, and whether any of it was
+/// copied.
 fn read_pieces(pieces: VecDeque<Vec<u8>>, buf_len: usize) -> (Vec<u8>, bool) {
     let mut lenient = Lenient::new(Pieces(pieces));
     let mut cx = Context::from_waker(Waker::noop());
     let (mut out, mut copied) = (Vec::new(), false);
     loop {
-        // What is in the reader's buffer already is not to be looked at.
+        // The previous contents of the reader's buffer must not be examined.
         let mut space = vec![b'"'; buf_len + 3];
         let mut buf = ReadBuf::new(&mut space);
         buf.put_slice(b"\"?<");
@@ -77,7 +78,7 @@ fn split(input: &[u8], cuts: &[usize]) -> VecDeque<Vec<u8>> {
         .collect()
 }
 
-/// What comes out for `input`, however it is cut.
+/// The output for `input`, however it is cut.
 fn pass(input: &[u8]) -> Vec<u8> {
     let (whole, _) = read_pieces([input.to_vec()].into(), input.len() * 3 + 1);
     let bytes = || input.iter().map(|b| vec![*b]).collect::<VecDeque<_>>();
@@ -372,7 +373,7 @@ proptest! {
         prop_assert_eq!(read_pieces(split(&input, &cuts), buf_len).0, whole);
     }
 
-    /// What hyper takes by itself it takes just so from here: the framing is hyper's.
+    /// Requests that hyper accepts are not changed: the framing is hyper's.
     #[test]
     fn requests_that_hyper_takes_stay(input in soup()) {
         let raw = serve(Pieces([input.clone()].into()));

@@ -6,7 +6,7 @@ use proptest::prelude::*;
 
 use super::*;
 
-/// Takes as many bytes at a time as it is told, and is not ready where that is none.
+/// Accepts the numbers of bytes in its list, and is not ready when the list is empty.
 struct Socket {
     takes: VecDeque<usize>,
     received: Vec<u8>,
@@ -60,7 +60,7 @@ fn spelling(bodiless: Arc<Bodiless>, takes: Vec<usize>) -> Spelling<Socket> {
     Spelling::new(socket, bodiless)
 }
 
-/// Writes as hyper does: what was not taken is offered again, with more behind it.
+/// Writes as hyper does: bytes that were not accepted are offered again, with more behind them.
 fn write(stream: &mut Spelling<Socket>, mut bytes: &[u8], cuts: &mut impl Iterator<Item = usize>) {
     while !bytes.is_empty() {
         // A head is whole in the first part.
@@ -133,7 +133,7 @@ fn other_protocols_go_through() {
     }
 }
 
-/// An answer as hyper writes it, whether it is to HEAD, and how it is to come out.
+/// A response as hyper writes it, whether it is to HEAD, and the expected output.
 #[derive(Clone, Debug)]
 struct Answer {
     text: String,

@@ -32,7 +32,7 @@ pub fn read(settings: &Ssl) -> Result<PrivateKeyDer<'static>, TlsError> {
         ));
     };
     let begin = format!("-----BEGIN {ENCRYPTED}-----");
-    // Other sections may stand before the key.
+    // Other sections may precede the key.
     let from = pem.find(&begin).unwrap_or(0);
     let (_, document) = SecretDocument::from_pem(&pem[from..]).map_err(|e| bad(e.to_string()))?;
     let encrypted = EncryptedPrivateKeyInfoRef::try_from(document.as_bytes())

@@ -20,20 +20,20 @@ use tokio::net::TcpStream;
 use tokio_rustls::TlsAcceptor;
 use tokio_rustls::server::TlsStream;
 
-/// What is wrong with `[ssl]`. The messages say which setting to look at; none holds a key or a password.
+/// Errors of `[ssl]`. The messages name the setting to check; none contains a key or a password.
 #[derive(Debug, Error)]
 pub enum TlsError {
     /// A setting that `[ssl] enable` needs.
     #[error("[ssl] {0} is not set")]
     Unset(&'static str),
-    /// A file that cannot be read, or does not hold what it should.
+    /// A file that cannot be read, or has invalid contents.
     #[error("[ssl] {setting} {path}: {reason}")]
     File {
         /// Its key.
         setting: &'static str,
         /// The file.
         path: String,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
     /// Key and certificate are of two pairs.
@@ -44,15 +44,15 @@ pub enum TlsError {
     Setting {
         /// Its key.
         setting: &'static str,
-        /// What is wrong with it.
+        /// The problem with it.
         reason: String,
     },
-    /// What rustls says of all together.
+    /// An error of rustls about the whole configuration.
     #[error("[ssl]: {0}")]
     Rustls(#[from] rustls::Error),
 }
 
-/// What connections are secured with.
+/// The TLS configuration of connections.
 pub struct Tls {
     rules: RwLock<Rules>,
 }
@@ -129,7 +129,7 @@ impl Rules {
     }
 }
 
-/// Who checks clients' certificates.
+/// Returns the verifier of clients' certificates.
 fn client_verifier(
     settings: &Ssl,
     provider: Arc<CryptoProvider>,

@@ -7,7 +7,7 @@ use rustls::{CipherSuite, SupportedProtocolVersion};
 
 use super::TlsError;
 
-/// OpenSSL's names of what rustls has; the standard's names are in `CipherSuite`'s own.
+/// OpenSSL's names of rustls' suites; the standard's names are those of `CipherSuite`.
 const OPENSSL_NAMES: [(&str, CipherSuite); 6] = [
     (
         "ECDHE-ECDSA-AES256-GCM-SHA384",

@@ -1,4 +1,5 @@
-//! What is asked of `_search/{index}`: parameters of a query string or members of a body, checked as dreyfus checks them.
+//! Parameters of `_search/{index}`: of a query string or members of a body, checked as dreyfus
+//! checks them.
 
 use std::sync::LazyLock;
 
@@ -16,7 +17,7 @@ use crate::database_routes::texts::{
 use crate::errors::ApiError;
 use node::{Query, parse_json};
 
-/// Hits of an answer when a request does not say how many, and the most.
+/// Default number of hits, and the maximum.
 const LIMIT: u64 = 25;
 const LIMIT_MAX: u64 = 200;
 /// Both in a partitioned database.
@@ -25,10 +26,10 @@ const LIMIT_PARTITIONED: u64 = 2000;
 const EARTH_KM: f64 = 6378.1370;
 const EARTH_MILES: f64 = EARTH_KM * 0.621_371_192;
 
-/// Fields, and their ranges: labels, and what each asks for.
+/// Fields, and their ranges: labels, and the range of each.
 type Ranges = Vec<(String, Vec<(String, String)>)>;
 
-/// What is asked, before the index is known.
+/// A query, before the index is known.
 #[derive(Debug, Default)]
 pub struct Asked {
     q: Option<String>,
@@ -60,7 +61,7 @@ fn parse_error(reason: impl Into<String>) -> ApiError {
 }
 
 impl Asked {
-    /// What says how much the search costs.
+    /// The properties of the search that determine its cost.
     pub fn cost(&self) -> TextCost<'_> {
         let ranges = self.ranges.iter().flatten().map(|(_, ranges)| ranges.len());
         TextCost {
@@ -75,7 +76,7 @@ impl Asked {
             },
             values: self.drilldown.iter().map(|(_, values)| values.len()).sum(),
             reads_texts: self.highlight_fields.is_some(),
-            // A limit that is none is refused later.
+            // An invalid limit is refused later.
             hits: self.limit.as_ref().and_then(Value::as_u64).unwrap_or(LIMIT) as usize,
             reads_docs: self.include_docs,
         }
@@ -133,7 +134,7 @@ impl Asked {
             ));
         }
         for (name, value) in body {
-            // What is not a boolean there is an unknown parameter.
+            // A value that is not a boolean counts as an unknown parameter.
             if name == "include_docs" && !value.is_boolean() {
                 continue;
             }
@@ -151,7 +152,7 @@ impl Asked {
             "limit" => self.limit = Some(value.clone()),
             "stale" => self.update &= value != "ok",
             "include_docs" => self.include_docs = value == &Value::Bool(true),
-            // Which copy of a shard is asked means nothing here.
+            // The choice of a shard's copy has no meaning here.
             "stable" if !value.is_boolean() => {
                 return Err(parse_error(format!("Invalid value for stable: {value}")));
             }
@@ -203,7 +204,7 @@ impl Asked {
         Ok(())
     }
 
-    /// Refuses what cannot be asked of such a database and design document.
+    /// Refuses parameters that do not apply to such a database and design document.
     pub fn check(&self, is_partitioned: bool, design_is_partitioned: bool) -> Result<(), ApiError> {
         if self.q.is_none() {
             return Err(parse_error("Query must include a 'q' or 'query' argument"));

@@ -332,7 +332,7 @@ proptest::proptest! {
         from in "[/:*.a-c]{0,12}", to in "[/:*.a-c]{0,12}", uri in "[/.%?=&a-c]{0,16}", value in "[:*a-c]{0,3}",
     ) {
         let rule = json!({"from": from, "to": to, "query": {"q": value, "key": [value]}});
-        // Whatever comes of it, the target is a path.
+        // Whatever the result is, the target is a path.
         if let Ok(Some(target)) = led(json!([rule]), "GET", &uri) {
             assert!(target.starts_with('/'));
         }

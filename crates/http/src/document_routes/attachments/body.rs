@@ -1,4 +1,5 @@
-//! Answers that are put together of text and of attachments' bytes, which are read as the client takes them.
+//! Responses that consist of text and of attachments' bytes, which are read as the client takes
+//! them.
 
 use bytes::Bytes;
 use database::AttachmentReader;
@@ -28,10 +29,10 @@ pub trait PartsMaker: Send + 'static {
     /// Appends about as many parts as a piece of an answer holds; false when these were the last ones.
     ///
     /// # Errors
-    /// Why there are no more parts.
+    /// An error, which ends the response.
     fn more(&mut self, parts: &mut Parts) -> Result<bool, ApiError>;
 
-    /// Whether the next parts take so long that no thread that serves requests should make them.
+    /// Whether the next parts are too slow to make on a thread that serves requests.
     fn is_long(&self) -> bool {
         false
     }
@@ -133,7 +134,7 @@ impl Parts {
         self.parts.push(Part::Base64(reader, Vec::new()));
     }
 
-    /// The answer. What is of text alone is whole at once.
+    /// The response. A response of text alone is made in one piece.
     pub fn reply(self, answers: &Answers, content_type: &str) -> Reply {
         let mut reply = reply_of(content_type);
         if self.parts.iter().all(|part| matches!(part, Part::Text(_))) {
@@ -149,11 +150,11 @@ impl Parts {
         reply
     }
 
-    /// An answer that is made as the client takes it. The first parts are made here, unless they take long, the others by
-    /// threads that give way.
+    /// A response that is made as the client takes it. The first parts are made here, unless they
+    /// are slow, the others by threads that give way.
     ///
     /// # Errors
-    /// Those of the first parts.
+    /// Errors of the first parts.
     pub fn reply_as_made(
         answers: &Answers,
         content_type: &str,
@@ -164,10 +165,10 @@ impl Parts {
         Ok(first.continued(answers, content_type, more.then_some(maker)))
     }
 
-    /// An answer that is made as the client takes it, by threads that give way.
+    /// A response that is made as the client takes it, by threads that give way.
     ///
     /// # Errors
-    /// Those of the first parts.
+    /// Errors of the first parts.
     pub async fn reply_made_apart(
         answers: &Answers,
         content_type: &str,
@@ -202,7 +203,7 @@ impl PartsMaker for NoMore {
     }
 }
 
-/// Has a thread that gives way make some parts; the maker comes back if there are more.
+/// Makes some parts on a thread that gives way; returns the maker if there are more.
 async fn more_apart<M: PartsMaker>(
     answers: &Answers,
     mut maker: M,
@@ -253,7 +254,7 @@ fn pieces<M: PartsMaker>(
 /// An answer in parts that is being sent.
 struct Under<M> {
     parts: std::vec::IntoIter<Part>,
-    /// What is left of a piece.
+    /// The rest of a piece.
     piece: Piece,
     maker: Option<M>,
     answers: Answers,

@@ -1,7 +1,8 @@
 //! `POST /{db}/{doc}`: a document and its attachments out of a web page's form (`multipart/form-data`).
 //!
-//! The fields are `_doc`, the document's JSON, or else `_rev`, a revision whose body stays, and files named `_attachments`,
-//! which take the place of attachments of the same names. Others say nothing. Of a field that comes twice the first counts.
+//! The fields are `_doc`, the document's JSON, or otherwise `_rev`, a revision whose body is kept,
+//! and files named `_attachments`, which replace attachments of the same names. Others are ignored.
+//! Of a repeated field the first one applies.
 
 use std::collections::HashSet;
 
@@ -24,7 +25,8 @@ use node::parse_id;
 const FORM_TYPE: &str = "multipart/form-data";
 /// Longer than any revision.
 const REV_BYTES_MAX: usize = 1024;
-/// Most files of one form, whatever a document may have: what is known of each is held until the document is written.
+/// Most files of one form, whatever a document may have: data of each is held until the document is
+/// written.
 const FILES_MAX: u64 = 100_000;
 
 /// Writes the document that the form holds.
@@ -82,7 +84,8 @@ pub async fn post_form(req: &mut Request, access: &Access, id: &str) -> Answer {
     Ok(written.reply(None))
 }
 
-/// A browser sends forms of any page, with the user's cookie: only pages of this host may have them sent here.
+/// A browser sends forms of any page with the user's cookie: only pages of this host may submit
+/// them here.
 fn check_referer(req: &Request) -> Result<(), ApiError> {
     let Some(referer) = req.headers.get(REFERER) else {
         return Err(ApiError::bad_request("Referer header required."));
@@ -94,7 +97,7 @@ fn check_referer(req: &Request) -> Result<(), ApiError> {
     }
 }
 
-/// Host and port of an absolute URL, as they stand there.
+/// Host and port of an absolute URL, without decoding.
 fn host_of(url: &str) -> Option<&str> {
     let (scheme, rest) = url.split_once("://")?;
     let delimiters = ['/', '?', '#'];
@@ -106,8 +109,8 @@ fn is_form(content_type: &str) -> bool {
     kind.trim().eq_ignore_ascii_case(FORM_TYPE)
 }
 
-/// Takes out of what the document says of its attachments those that the form brings: they come first then, as in CouchDB,
-/// whose revisions depend on the order.
+/// Removes the attachments of the form from the document's entries: they come first then, as in
+/// CouchDB, whose revisions depend on the order.
 fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> {
     let Some(said) = doc.attachments.as_deref().filter(|_| !names.is_empty()) else {
         return Ok(());
@@ -120,7 +123,7 @@ fn take_out(doc: &mut EditDoc, names: &HashSet<String>) -> Result<(), ApiError> 
     Ok(())
 }
 
-/// What came of the form.
+/// The contents of the form.
 struct Form<'a> {
     db: &'a Database,
     settings: &'a Settings,

@@ -105,10 +105,10 @@ fn found(read: Read) -> Result<ReadDoc, ApiError> {
     }
 }
 
-/// The bytes as they are sent: gzipped when they are stored so and the client takes that, else as they are.
+/// Sends the bytes: gzipped when they are stored so and the client accepts that, otherwise decoded.
 ///
-/// **A range is always one of the bytes as they are.** Most clients' libraries accept gzip unasked and decode whatever says
-/// that it is gzipped: they cannot do that to a piece out of its middle.
+/// **A range always refers to the decoded bytes.** Most clients' libraries accept gzip by default,
+/// and decode everything marked as gzip: they cannot decode a piece from the middle.
 fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachment) -> Answer {
     let etag = attachment.etag();
     if req.none_match(&etag) {
@@ -154,7 +154,8 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
             parts.reply(&req.answers, &attachment.content_type)
         }
     };
-    // CouchDB gives no ranges of what is stored gzipped, and says so. Asked for one all the same, it is given here.
+    // CouchDB does not support ranges of contents stored with gzip, and advertises that. A
+    // requested range is returned here all the same.
     let ranges_shown = match stored_gzipped && reply.status == 200 {
         true => "none",
         false => "bytes",
@@ -166,7 +167,7 @@ fn bytes_reply(req: &Request, access: &Access, id: &DocId, attachment: &Attachme
     if let Some(policy) = req.settings.attachments_policy() {
         reply = reply
             .header(CONTENT_SECURITY_POLICY, policy)
-            // What was uploaded as text is not to be run as a page or a script.
+            // An uploaded text must not run as a page or a script.
             .header(X_CONTENT_TYPE_OPTIONS, "nosniff");
     }
     Ok(reply)
@@ -217,7 +218,7 @@ fn sends_gzipped(req: &Request, stored_gzipped: bool) -> Result<bool, ApiError> 
         return Err(ApiError::new(
             406,
             "not_acceptable",
-            "The attachment is sent gzipped or as it is",
+            "The attachment is sent gzipped or not encoded",
         ));
     }
     Ok(gzip)
@@ -297,7 +298,7 @@ async fn delete(req: &mut Request, access: &Access, id: &str, name: &str) -> Ans
     }
     let files = before.others(|other| other == name).collect();
     let written = edit(req, access, before, id, files).await?;
-    // As CouchDB: also when fewer replicas have it than asked for.
+    // As CouchDB: also when fewer replicas have it than requested.
     Ok(reply_of(written, 200))
 }
 
@@ -335,7 +336,7 @@ fn before_of(access: &Access, id: &DocId, rev: Rev) -> Result<Before, ApiError> 
         rev: Some(rev.clone()),
         ..ReadOptions::default()
     };
-    // What somebody is shown of it may be less than what it is.
+    // The user may see only a part of it, or nothing.
     if !matches!(access.db.read(id, &options)?, Read::Found(_)) {
         return Err(ApiError::missing_rev());
     }
@@ -381,7 +382,7 @@ fn reply_of(written: Written, status: u16) -> Reply {
 }
 
 /// # Errors
-/// 400 when it is no MD5.
+/// 400 when it is not an MD5 sum.
 fn content_md5(req: &Request) -> Result<Option<[u8; 16]>, ApiError> {
     let Some(header) = req.named_header("content-md5") else {
         return Ok(None);
@@ -413,7 +414,7 @@ fn named(e: database::Error, name: &str, max: u64) -> ApiError {
     }
 }
 
-/// What a refused edit of attachments is answered with.
+/// The error of a refused edit of attachments.
 pub fn refused(error: &str, reason: &str) -> Option<ApiError> {
     match error {
         "missing_stub" => Some(ApiError::new(412, "missing_stub", reason.to_owned())),

@@ -7,7 +7,7 @@ use crate::errors::ApiError;
 /// More ranges than this are answered with everything.
 const RANGES_MAX: usize = 9;
 
-/// What a client wants of some bytes.
+/// The ranges that a client requests.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Ranges {
     All,
@@ -15,7 +15,8 @@ pub enum Ranges {
     Several(Vec<Range<u64>>),
 }
 
-/// Reads `bytes=0-4, -3` for so many bytes. Other units, and what is no list of ranges, count as no header.
+/// Reads `bytes=0-4, -3` for a length. Other units, and invalid lists of ranges, are treated as a
+/// missing header.
 ///
 /// As CouchDB does, `0-` is everything, also among others (and answered with 200), and of a suffix that is longer than all, the first byte is left
 /// out.

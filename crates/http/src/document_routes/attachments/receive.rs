@@ -11,7 +11,7 @@ use super::{DEFAULT_TYPE, decode_md5, named};
 use crate::errors::ApiError;
 use crate::request::Request;
 
-/// What a request's multipart body consists of, as its bytes come.
+/// The parts of a request's multipart body, as its bytes arrive.
 pub struct Events {
     parser: Parser,
     ended: bool,
@@ -19,7 +19,7 @@ pub struct Events {
 
 impl Events {
     /// # Errors
-    /// 400 when the content type does not say how the body's parts are divided.
+    /// 400 when the content type has no boundary of the body's parts.
     pub fn new(content_type: &str) -> Result<Events, ApiError> {
         let content_type = ContentType::parse(content_type);
         let boundary = content_type
@@ -35,7 +35,7 @@ impl Events {
     /// The next event; `None` after [`Event::End`], when all of the request is read.
     ///
     /// # Errors
-    /// 400 when the body is no multipart body, or ends early.
+    /// 400 when the body is not a multipart body, or ends early.
     pub async fn next(&mut self, req: &mut Request) -> Result<Option<Event>, ApiError> {
         while !self.ended {
             if let Some(event) = self.parser.next_event()? {
@@ -47,7 +47,7 @@ impl Events {
                 None => return Err(MultipartError::Truncated.into()),
             }
         }
-        // What comes after the closing delimiter says nothing.
+        // Bytes after the closing delimiter are ignored.
         while req.next_bytes().await?.is_some() {}
         Ok(None)
     }
@@ -60,7 +60,7 @@ pub fn is_multipart_related(req: &Request) -> bool {
     kind.eq_ignore_ascii_case("multipart/related")
 }
 
-/// A document that came with attachments. `uploaded` is to be held until it is written.
+/// A document that came with attachments. Hold `uploaded` until it is written.
 pub struct Received {
     pub doc: EditDoc,
     pub uploaded: Vec<Uploaded>,
@@ -98,13 +98,13 @@ pub async fn read_multipart(
     receiving.finish()
 }
 
-/// An attachment that the document says follows.
+/// An attachment that the document marks as following.
 struct Expected {
     name: String,
     content_type: String,
     revpos: Option<u64>,
     options: SinkOptions,
-    /// Bytes that are to come.
+    /// Remaining bytes.
     bytes: Option<u64>,
     file: Option<Attachment>,
 }
@@ -169,7 +169,8 @@ impl Receiving<'_> {
         Ok(())
     }
 
-    /// The part is the attachment that its file name says, or else the next of those that are still to come.
+    /// The part is the attachment that its file name names, or otherwise the next one that has not
+    /// arrived.
     fn begin(&mut self, headers: &Headers) {
         let open = |e: &Expected| e.file.is_none();
         let name = headers.filename();

@@ -18,12 +18,12 @@ pub fn boundary() -> Result<String, ApiError> {
     Ok(HEXLOWER.encode(&random))
 }
 
-/// Whether some attachment's bytes are to be sent.
+/// Whether any attachment's bytes have to be sent.
 fn wants_bytes(doc: &ReadDoc) -> bool {
     doc.attachments.iter().any(|read| read.wanted)
 }
 
-/// A document that was read with bytes asked for, as the client takes it.
+/// A document that was read with its bytes requested, as the client takes it.
 pub fn doc_reply(
     req: &Request,
     db: &Database,
@@ -41,8 +41,8 @@ pub fn doc_reply(
     Ok(parts.reply(&req.answers, &content_type))
 }
 
-/// Appends a document's JSON with the wanted attachments' bytes in Base64. Those of attachments of up to `read_bytes_max` are
-/// read here, which blocks; others as the client takes them.
+/// Appends a document's JSON with the wanted attachments' bytes in Base64. Attachments of up to
+/// `read_bytes_max` are read here, which blocks; others as the client takes them.
 pub fn push_doc_json(
     db: &Database,
     doc: &ReadDoc,
@@ -85,15 +85,15 @@ pub fn push_doc_json(
     Ok(())
 }
 
-/// The document up to its attachments, which a read with bytes asked for leaves out.
+/// The document up to its attachments, which a read with requested bytes leaves out.
 fn push_open_json(doc: &ReadDoc, parts: &mut Parts) {
     let open = doc.json.strip_suffix(b"}").unwrap_or(&doc.json);
     parts.push_text(open);
     parts.push_text(b",\"_attachments\":{");
 }
 
-/// Appends a document and the wanted attachments, and answers the content type of all. `before` is told it first, to append
-/// what stands before the document.
+/// Appends a document and the wanted attachments, and returns the content type of all. `before`
+/// receives it first, to append the text before the document.
 pub fn push_doc_multipart(
     db: &Database,
     doc: &ReadDoc,

@@ -1,4 +1,4 @@
-//! What is counted of documents, queries, users' functions, and the disk.
+//! Metrics of documents, queries, users' functions, and the disk.
 
 use config::settings::MaintenanceMode;
 use database::Databases;

@@ -1,4 +1,4 @@
-//! The list of all numbers that are told: CouchDB's, as far as there is such a thing here, and those that it has not.
+//! The list of all metrics: CouchDB's, as far as they apply here, and additional ones.
 //!
 //! Which of CouchDB's are left out, and why, is in the manual (operations/metrics.md).
 
@@ -30,7 +30,7 @@ pub fn stats(app: &App, counts: &Counts) -> Vec<Stat> {
 
 struct List(Vec<Stat>);
 
-/// A number with its place and what it counts.
+/// A name, its meaning, and its value.
 type Row = (&'static str, &'static str, u64);
 
 impl List {
@@ -52,7 +52,7 @@ impl List {
         }
     }
 
-    /// The same, which CouchDB calls counters in its tree.
+    /// Adds values that may fall, which CouchDB calls counters in its tree.
     fn falling<const N: usize>(&mut self, rows: [Row; N]) {
         for (path, help, n) in rows {
             self.push(path, help, Value::CounterThatFalls(n));
@@ -80,10 +80,10 @@ pub fn prometheus(app: &App) -> String {
     text.finish()
 }
 
-/// What is told of each class of requests.
+/// Metrics of each class of requests.
 fn by_route(counts: &Counts, text: &mut Text) {
     let name = "settee_request_seconds";
-    let help = "time of requests to the end of their answers' bodies by what they are about";
+    let help = "time of requests to the end of their responses' bodies, by class of route";
     text.head(name, "histogram", help);
     for (route, of) in counts.routes() {
         text.buckets(name, &[("route", route.name())], &of.whole_us);
@@ -91,12 +91,12 @@ fn by_route(counts: &Counts, text: &mut Text) {
     for (name, help, failed) in [
         (
             "settee_failed_requests_total",
-            "requests answered with a status of 500 and above by what they are about",
+            "requests answered with a status of 500 and above, by class of route",
             true,
         ),
         (
             "settee_refused_requests_total",
-            "requests answered with a status of 400 to 499 by what they are about",
+            "requests answered with a status of 400 to 499, by class of route",
             false,
         ),
     ] {
@@ -116,7 +116,7 @@ fn commit_holds(text: &mut Text) {
     text.buckets(name, &[], &Databases::commit_holds());
 }
 
-/// What threads did, by kind of work.
+/// Metrics of threads, by kind of work.
 fn threads(text: &mut Text) {
     let name = "settee_thread_seconds_total";
     let help = "time of the server's threads by kind of work; idle is waiting for work";

@@ -1,4 +1,4 @@
-//! What is counted of replications.
+//! Metrics of replications.
 
 use replicator::counters as of;
 

@@ -1,4 +1,4 @@
-//! What is counted of HTTP requests, and of who asks.
+//! Metrics of HTTP requests and their clients.
 
 use routes::Class;
 
@@ -7,7 +7,8 @@ use crate::app::App;
 use crate::metrics::stat::{Unit, Value};
 use crate::metrics::{Counts, METHODS};
 
-/// The statuses that are always told, answered or not: CouchDB's, and others that this server has.
+/// The statuses that are always listed, even without a response: CouchDB's, and others that this
+/// server uses.
 const STATUSES: [u16; 29] = [
     200, 201, 202, 204, 206, 301, 302, 304, 400, 401, 403, 404, 405, 406, 408, 409, 410, 412, 413,
     414, 415, 416, 417, 421, 431, 500, 501, 503, 507,

@@ -1,4 +1,4 @@
-//! What CouchDB has no name for, of one number each.
+//! Metrics that CouchDB does not have, of one number each.
 
 use database::counters as of_databases;
 use node::backup_counters as of_backups;
@@ -36,12 +36,12 @@ pub(super) fn list(list: &mut List, app: &App, c: &Counts) {
         ),
         (
             "settee/documents_in_memory/found",
-            "number of documents asked for singly that were in memory, whole",
+            "number of single reads of documents that were served from memory",
             engine.documents_found,
         ),
         (
             "settee/documents_in_memory/read",
-            "number of documents asked for singly that the engine was asked for",
+            "number of single reads of documents that the engine served",
             engine.documents_read,
         ),
         ("settee/sent_bytes", "bytes of bodies of answers", sent),
@@ -73,7 +73,7 @@ fn failures(list: &mut List, app: &App) {
         ),
         (
             "settee/storage_engine/compaction_failures",
-            "number of compactions of the storage engine that failed and were tried again",
+            "number of compactions of the storage engine that failed and were retried",
             engine.compaction_failures,
         ),
         (
@@ -129,7 +129,7 @@ fn backups(list: &mut List, app: &App) {
     list.gauges([
         (
             "settee/backups/last_success_unix_seconds",
-            "when the last backup was made, in seconds since 1970; 0: none is known of",
+            "when the last backup was made, in seconds since 1970; 0 without a known backup",
             last.map_or(0, backup::unix_s),
         ),
         (
@@ -202,7 +202,7 @@ fn count_text_updates(list: &mut List) {
         ),
         (
             "settee/text_indexes/left_out",
-            "number of documents that text indexes left out because of what their functions gave for them",
+            "number of documents that text indexes left out because of the results of their functions",
             of_databases::TEXT_LEFT_OUT.get(),
         ),
         (
@@ -270,7 +270,7 @@ fn gauges(list: &mut List, app: &App, c: &Counts) {
         ),
         (
             "settee/databases_to_index",
-            "databases whose indexes are yet to be looked at",
+            "databases whose indexes were not checked yet",
             waiting,
         ),
     ]);

@@ -1,4 +1,4 @@
-//! What checks look at: plain values, brought together by `gather`, made up by tests.
+//! The input of checks: plain values, collected by `gather`, or invented by tests.
 
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -7,7 +7,8 @@ use std::time::Duration;
 use confine::Confinement;
 use database::{DesignFacts, FindUse, Garbage, Sample, WriteFailure};
 
-/// Everything that is known of a server. What could not be found out is `None`, and its check is skipped.
+/// All collected facts about a server. Those that could not be determined are `None`, and their
+/// checks are skipped.
 #[derive(Clone, Debug, Default)]
 pub struct Facts {
     /// The node's name.
@@ -16,11 +17,11 @@ pub struct Facts {
     pub uptime: Duration,
     /// Checks that are not wanted.
     pub ignored: Vec<String>,
-    /// The machine, and what the process takes of it.
+    /// The machine, and the process's use of it.
     pub machine: Machine,
     /// Some databases.
     pub databases: Databases,
-    /// Queries of the last 30 to 60 minutes, by what answered them.
+    /// Queries of the last 30 to 60 minutes, by index.
     pub finds: Vec<Find>,
     /// Bulks of documents that clients wrote.
     pub bulks: Bulks,
@@ -31,7 +32,7 @@ pub struct Facts {
 }
 
 impl Facts {
-    /// What there was no look at, databases aside.
+    /// Objects that were not examined, besides databases.
     pub fn not_looked_at(&self) -> Vec<String> {
         let databases = self.databases.all.iter();
         let designs = databases.filter(|db| db.has_more_designs).map(|db| {
@@ -46,7 +47,7 @@ impl Facts {
     }
 }
 
-/// The machine, and what the process takes of it.
+/// The machine, and the process's use of it.
 #[derive(Clone, Debug, Default)]
 pub struct Machine {
     /// File descriptors that are open, and how many may be.
@@ -81,34 +82,36 @@ pub struct Machine {
     pub sync_p50_us: u64,
     /// See `syncs`.
     pub sync_p99_us: u64,
-    /// Of a sample of reads: those that found all they wanted in the block cache, and those that had to read a block.
+    /// In a sample of reads: those that found all blocks in the block cache, and those that had to
+    /// read a block.
     pub reads_cached: u64,
     /// See `reads_cached`.
     pub reads_uncached: u64,
-    /// Bytes in the block cache, and how many it may have.
+    /// Bytes in the block cache, and its limit.
     pub cache_bytes: u64,
     /// See `cache_bytes`.
     pub cache_bytes_max: u64,
-    /// Memory that the process has, and may have, in bytes.
+    /// Memory of the process, and its limit, in bytes.
     pub resident_bytes: u64,
     /// See `resident_bytes`.
     pub memory_limit_bytes: u64,
-    /// Connections, and writes, that waited at two looks: the fewer of both.
+    /// Waiting connections, and waiting writes: the smaller number of two samples.
     pub waiting_connections: u64,
     /// See `waiting_connections`.
     pub waiting_commits: u64,
     /// Files and directories that other users of the machine may read or change, and the mode that they should have.
     pub open_to_others: Vec<(PathBuf, &'static str)>,
-    /// What workers of JavaScript functions can confine themselves with; `None` when there are no workers.
+    /// The confinement that workers of JavaScript functions can use; `None` when there are no
+    /// workers.
     pub confinement: Option<Confinement>,
 }
 
-/// The databases, and those that were looked at.
+/// The databases, and the examined ones.
 #[derive(Clone, Debug, Default)]
 pub struct Databases {
     /// How many there are.
     pub count: usize,
-    /// Those that could not be looked at, and why.
+    /// Those that could not be examined, and why.
     pub failed: Vec<String>,
     /// There was no time for more.
     pub out_of_time: bool,
@@ -127,13 +130,13 @@ pub struct Database {
     pub deleted: u64,
     /// Bytes of its documents as JSON text, with their attachments.
     pub external_bytes: u64,
-    /// When it was made, in seconds since 1970.
+    /// Time of its creation, in seconds since 1970.
     pub created_unix_s: u64,
     /// Its latest changes.
     pub sample: Sample,
-    /// What a compaction would give back.
+    /// Data that a compaction would reclaim.
     pub garbage: Garbage,
-    /// Its design documents with views or text indexes, and whether there are more that were not looked at.
+    /// Its design documents with views or text indexes, and whether some more were not examined.
     pub designs: Vec<DesignFacts>,
     /// See `designs`.
     pub has_more_designs: bool,
@@ -146,7 +149,7 @@ pub struct Find {
     pub database: String,
     /// Design document and name of the index; `None` for all documents.
     pub index: Option<(String, String)>,
-    /// What they came to.
+    /// Their figures.
     pub queries: FindUse,
 }
 
@@ -170,11 +173,11 @@ pub struct Operation {
     pub secured: Vec<SocketAddr>,
     /// Any page on the web may use its reader's session.
     pub cors_trusts_all: bool,
-    /// What `/_up` tells load balancers keeps them away.
+    /// Whether `/_up` keeps load balancers away.
     pub is_in_maintenance: bool,
-    /// Compactions are begun when they are due.
+    /// Whether due compactions start automatically.
     pub compacts_itself: bool,
-    /// Indexes that nobody asked for after this are called unused.
+    /// Indexes without a query for this time are reported as unused.
     pub unused_index_time: Duration,
     /// The certificates that it shows.
     pub certificates: Vec<Certificate>,
@@ -182,7 +185,7 @@ pub struct Operation {
     pub passwords: Vec<Password>,
     /// Replications that fail.
     pub replications: Vec<Replication>,
-    /// Users and replications that were not looked at.
+    /// Users and replications that were not examined.
     pub not_looked_at: Vec<String>,
     /// Databases whose automatic purges failed in the last round, and why.
     pub auto_purge_failures: Vec<(String, String)>,
@@ -190,7 +193,8 @@ pub struct Operation {
     pub auto_purge_is_dry: bool,
     /// How long ago the store was last copied; `None` when no copy is known of.
     pub backup_age: Option<Duration>,
-    /// Where and why the last backup failed that the server made by itself, when none was made after it.
+    /// Target and reason of the last failure of an automatic backup, if no backup succeeded after
+    /// it.
     pub backup_failure: Option<(String, String)>,
     /// How old a copy may be.
     pub backup_age_max: Duration,
@@ -207,7 +211,7 @@ pub struct Certificate {
     pub times: Result<(u64, u64), String>,
 }
 
-/// How somebody's password is hashed.
+/// How a user's password is hashed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Password {
     /// Who.
@@ -221,28 +225,28 @@ pub struct Password {
 /// A replication that fails.
 #[derive(Clone, Debug, Default)]
 pub struct Replication {
-    /// The database and document that asked for it, or its id.
+    /// The database and document that define it, or its id.
     pub name: String,
     /// See `name`.
     pub document: Option<(String, String)>,
     /// It is not tried again.
     pub is_given_up: bool,
-    /// How often it failed lately.
+    /// Number of recent failures.
     pub crashes: u64,
-    /// What it says, without passwords.
+    /// Its error, without passwords.
     pub error: String,
 }
 
 /// The cluster.
 #[derive(Clone, Debug, Default)]
 pub struct Cluster {
-    /// Names of all nodes with their numbers, and whether they were heard of lately.
+    /// Names of all nodes with their numbers, and whether there was recent contact.
     pub nodes: Vec<(String, String, bool)>,
     /// The number of this one.
     pub me: String,
     /// Its slots that are on this node.
     pub slots: Vec<Slot>,
-    /// The certificate of this node ends in so many seconds; less than 0 when it has.
+    /// Seconds until the certificate of this node expires; negative after that.
     pub certificate_left_s: i64,
 }
 

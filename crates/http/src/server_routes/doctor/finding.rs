@@ -1,4 +1,4 @@
-//! What a check found.
+//! The findings of checks.
 
 use serde_json::{Value, json};
 
@@ -9,7 +9,7 @@ use super::checks::Check;
 pub enum Severity {
     /// Good to know; nothing has to be done.
     Note,
-    /// Somebody should do something about it.
+    /// An administrator should act.
     Warning,
     /// Something does not work, or will soon not.
     Error,
@@ -31,18 +31,18 @@ impl Severity {
 pub struct Finding {
     /// How bad it is.
     pub severity: Severity,
-    /// What is wrong: a database, a view, a user, the server.
+    /// The subject of the problem: a database, a view, a user, the server.
     pub subject: String,
     /// A sentence with the evidence.
     pub says: String,
     /// The numbers of it.
     pub evidence: Value,
-    /// What to do about it: commands and settings, and a word on them after `#`.
+    /// Suggested actions: commands and settings, with a comment after `#`.
     pub act: Vec<String>,
 }
 
 impl Finding {
-    /// What is wrong with what.
+    /// A finding about a subject.
     pub fn new(severity: Severity, subject: impl Into<String>, says: impl Into<String>) -> Finding {
         Finding {
             severity,
@@ -59,9 +59,9 @@ impl Finding {
         self
     }
 
-    /// A command, or a setting, that does something about it.
+    /// Adds a command, or a setting, that fixes the problem.
     pub fn act(mut self, command: impl Into<String>) -> Finding {
-        // Names may have ends of lines in them, behind which a command of somebody else's could stand.
+        // Names may contain line breaks, followed by a command of an attacker.
         let command = command.into();
         self.act.push(command.replace(char::is_control, "\u{fffd}"));
         self
@@ -109,7 +109,7 @@ pub fn set(section: &str, key: &str, value: &str) -> String {
     )
 }
 
-/// A segment of a path. That of a design document keeps its slash.
+/// Encodes a segment of a path. That of a design document keeps its slash.
 fn encoded(segment: &str) -> String {
     if let Some(name) = segment.strip_prefix("_design/") {
         return format!("_design/{}", encoded(name));

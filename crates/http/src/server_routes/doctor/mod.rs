@@ -1,7 +1,7 @@
-//! `/_settee/doctor`: what is wrong with this server, by what that shows, why it matters and what to do.
+//! `/_settee/doctor`: problems of this server, with evidence, reason and suggested actions.
 //!
-//! [`gather`] brings together what is known as [`facts`], within a budget of time. [`checks`] is the table of checks: each is a
-//! function from facts to [`finding`]s, that knows of nothing else.
+//! [`gather`] collects [`facts`], within a budget of time. [`checks`] is the table of checks: each
+//! is a function from facts to [`finding`]s, without any other input.
 
 mod checks;
 mod facts;
@@ -20,9 +20,9 @@ use crate::errors::ApiError;
 use crate::reply::Reply;
 use crate::server_routes::this_node;
 
-/// Time for gathering facts: an answer is there within 5 s, whatever the server's size.
+/// Time for collecting facts: a response takes at most 5 s, whatever the server's size.
 const GATHERING_TIME_MAX: Duration = Duration::from_secs(3);
-/// Findings of one check that are told.
+/// Most findings of one check that are listed.
 const TOLD_MAX: usize = 20;
 
 /// One at a time: it reads.
@@ -37,7 +37,7 @@ pub async fn route(app: &App) -> Result<Reply, ApiError> {
     };
     let app = app.shared()?;
     let told = this_node::off_thread(move || {
-        // As long as it goes on, whether or not somebody waits for it.
+        // Held until it ends, whether or not a client waits for it.
         let _one = one;
         let began = Instant::now();
         let facts = gather::facts(&app, began, began + GATHERING_TIME_MAX);
@@ -46,7 +46,7 @@ pub async fn route(app: &App) -> Result<Reply, ApiError> {
     Ok(Reply::json(200, &told.await?))
 }
 
-/// What became of a check.
+/// The result of a check.
 struct Done {
     check: &'static Check,
     outcome: Result<Vec<Finding>, String>,

@@ -170,7 +170,7 @@ fn responses(operation: &Operation) -> Value {
     if let Some((content_type, schema)) = operation.answer {
         success["content"] = content(content_type, schema);
     }
-    // What only answers with errors has neither a body nor a status of its own.
+    // An operation that only returns errors has neither a body nor a status.
     if operation.answer.is_some() || operation.status != 200 {
         responses[operation.status.to_string()] = success;
     }

@@ -36,7 +36,7 @@ impl HttpDb {
     /// lists are counted, and left out.
     ///
     /// # Errors
-    /// Those of requests, and [`Error::Request`] when the source still lists a revision that it
+    /// Errors of requests, and [`Error::Request`] when the source still lists a revision that it
     /// does not have.
     pub async fn read_again(&self, wanted: Missing) -> Result<(Vec<Doc>, u64), Error> {
         let (docs, missing) = self.read_revs(&wanted).await?;
@@ -47,7 +47,7 @@ impl HttpDb {
     /// Reads revisions of one document.
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn read_revs(&self, wanted: &Missing) -> Result<Found, Error> {
         let id = wanted.id.as_str();
         let list = encoded(&json!(wanted.revs).to_string());

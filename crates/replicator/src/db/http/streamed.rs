@@ -25,7 +25,7 @@ impl HttpDb {
     /// including `gzipped` ones; otherwise decoded, in one JSON text.
     ///
     /// # Errors
-    /// Those of requests.
+    /// Errors of requests.
     pub async fn open_with_attachments(
         &self,
         socket: &mut Socket,

@@ -1,5 +1,5 @@
-//! `settee backup`: the server is asked to make one, and is watched meanwhile. What is done with backups that are there is in
-//! `target.rs` and `restore.rs`.
+//! `settee backup`: requests a backup from a server, and shows its progress. Commands for existing
+//! backups are in `target.rs` and `restore.rs`.
 
 pub mod restore;
 mod target;
@@ -17,10 +17,10 @@ use crate::Failure;
 use crate::cli::{BackupCommand, BackupOptions, with_credentials};
 use crate::owner::work_as_owner_of;
 
-/// Between two looks at a backup that is made.
+/// Least interval between two requests for the progress of a backup.
 const POLL_MIN: Duration = Duration::from_millis(50);
 const POLL_MAX: Duration = Duration::from_secs(1);
-/// How long a server that does not answer is asked again.
+/// Longest time without a response from the server.
 const SILENCE_MAX: Duration = Duration::from_secs(60);
 
 pub fn run(options: &BackupOptions) -> Result<(), Failure> {
@@ -45,7 +45,9 @@ pub fn run(options: &BackupOptions) -> Result<(), Failure> {
             let permit = permit.as_ref().map(Permit::name);
             runtime.block_on(back_up(&with_credentials(url), &target, permit))
         }
-        _ => Err(Failure::usage("settee backup wants a server and a target")),
+        _ => Err(Failure::usage(
+            "settee backup requires a server and a target",
+        )),
     }
 }
 
@@ -59,8 +61,8 @@ fn absolute(target: &str) -> Result<String, Failure> {
     path.map_err(|_| Failure::usage("the target's path is not UTF-8"))
 }
 
-/// Shows a server on this machine that this process may write where the backup is to go. `None` where it may not, and for buckets:
-/// then the server's settings say whether it makes one there.
+/// Proves to a server on this machine that this process may write to the backup's directory. `None`
+/// where it may not, and for buckets: then the server's settings decide.
 fn permit(target: &str) -> Option<Permit> {
     let Ok(TargetName::Directory(directory)) = TargetName::parse(target) else {
         return None;
@@ -148,7 +150,7 @@ impl Server {
         )))
     }
 
-    /// Waits for the end of a backup, and answers what is told of it then.
+    /// Waits for the end of a backup, and returns its report.
     async fn wait(&self, id: &str) -> Result<Value, Failure> {
         let (mut pause, mut heard) = (POLL_MIN, Instant::now());
         let mut line = Line::new();
@@ -170,7 +172,7 @@ impl Server {
             if known["running"]["id"] != id {
                 line.end();
                 return Err(Failure::new(
-                    "the server knows no longer of the backup: it was restarted. What was copied is not copied again: run \
+                    "the server has lost the backup: it was restarted. Files that were copied are not copied again: run \
                      this once more",
                 ));
             }
@@ -193,7 +195,7 @@ impl Refusal {
     }
 }
 
-/// The line that says how far it is, for a person at a terminal.
+/// The progress line, for a person at a terminal.
 struct Line {
     is_terminal: bool,
     is_shown: bool,

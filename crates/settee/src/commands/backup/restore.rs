@@ -20,13 +20,13 @@ pub fn run(options: &RestoreOptions) -> Result<(), Failure> {
     let is_copy = !options.backup.contains("://") && !holds_backups(directory);
     if is_copy && !directory.join(STORE_MARK).is_file() {
         return Err(Failure::new(format!(
-            "{} is no backup: it holds neither backups nor a file {STORE_MARK}",
+            "{} is not a backup: it has neither backups nor a file {STORE_MARK}",
             options.backup
         )));
     }
     if is_copy && !matches!(which, Which::Last) {
         return Err(Failure::usage(format!(
-            "{} is one copy of a store: there is none to choose by --at or --name",
+            "{} is a plain copy of a store: --at and --name do not apply",
             options.backup
         )));
     }
@@ -74,7 +74,7 @@ fn which(options: &RestoreOptions) -> Result<Which, Failure> {
     }
 }
 
-/// Copies a copy of a store. Answers what to tell of it.
+/// Copies a copy of a store. Returns a summary.
 fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
     let source = Source::open(from).map_err(at(from))?;
     let names = source.with_path(|path| backup::names_in(path).map_err(std::io::Error::other));
@@ -100,7 +100,7 @@ fn copy(from: &Path, to: &Path) -> Result<String, Failure> {
     Ok(format!("restored {} files, {bytes} bytes", names.len()))
 }
 
-/// Copies a backup of a target. Answers what to tell of it.
+/// Copies a backup of a target. Returns a summary.
 async fn fetch(from: &str, which: &Which, to: &Path) -> Result<String, Failure> {
     let target = target::open(from).await?;
     let found = backup::find(&target, which).await.map_err(Failure::new)?;

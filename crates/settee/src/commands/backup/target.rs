@@ -1,4 +1,4 @@
-//! What is done at a target without a server: `settee backup list`, `prune` and `verify`.
+//! Commands on a target without a server: `settee backup list`, `prune` and `verify`.
 
 use backup::{Keep, Manifest, S3Options, Target, TargetName, time_text};
 use serde_json::json;

@@ -1,4 +1,4 @@
-//! What is shown: rates between two snapshots.
+//! The displayed figures: rates between two snapshots.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use super::snapshot::{Clock, Snapshot, UseSums};
 
-/// What happened between two snapshots of a server, per second, and what it has at the second.
+/// Changes between two snapshots of a server, per second, and its state at the second.
 #[derive(Clone, Debug, Default, Serialize)]
 pub struct Frame {
     pub node: String,
@@ -83,7 +83,7 @@ pub struct ViewRates {
     pub per_s: f64,
     /// Seconds that its requests took, for each second that passed.
     pub busy: f64,
-    /// The same of its map function.
+    /// Seconds that its map function ran, for each second that passed.
     pub functions: f64,
     pub bytes_per_s: f64,
 }
@@ -92,7 +92,7 @@ pub struct ViewRates {
 #[derive(Clone, Debug, Serialize)]
 pub struct ThreadRates {
     pub name: String,
-    /// Those with a clock; 0 of threads that have none.
+    /// Number of threads with a clock; 0 for kinds without.
     pub alive: u64,
     /// Processors that they were busy on.
     pub cpu: f64,
@@ -116,14 +116,14 @@ pub struct Task {
     pub percent: Option<u64>,
     pub done: u64,
     pub total: u64,
-    /// Seconds until it has ended, if it goes on as in the last interval.
+    /// Seconds until it has ended, at the rate of the last interval.
     pub eta_s: Option<f64>,
     /// Changes that a replication has not copied yet.
     pub pending: Option<u64>,
 }
 
 impl Frame {
-    /// What happened from `a` to `b`; `before` is the frame that was shown last.
+    /// The changes from `a` to `b`; `before` is the previous frame.
     pub fn between(a: &Snapshot, b: &Snapshot, before: Option<&Frame>) -> Frame {
         let interval = (b.at - a.at).max(1e-6);
         let rate = |from: u64, to: u64| to.saturating_sub(from) as f64 / interval;
@@ -206,7 +206,7 @@ fn routes(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<RouteRates> {
     all
 }
 
-/// What came to a distribution: pairs of a value and how many there are of it, by value.
+/// The growth of a distribution: pairs of a value and its count, by value.
 fn grown(before: &[(u64, u64)], now: &[(u64, u64)]) -> Vec<(u64, u64)> {
     let before: HashMap<u64, u64> = before.iter().copied().collect();
     let new = now.iter().map(|(us, n)| {
@@ -216,7 +216,7 @@ fn grown(before: &[(u64, u64)], now: &[(u64, u64)]) -> Vec<(u64, u64)> {
     new.filter(|(_, n)| *n > 0).collect()
 }
 
-/// The value in milliseconds that a share of all do not exceed; 0 of none.
+/// The value in milliseconds that a share of all values do not exceed; 0 without values.
 fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
     let all: u64 = times.iter().map(|(_, n)| n).sum();
     let wanted = (all as f64 * share).ceil() as u64;
@@ -230,7 +230,7 @@ fn quantile(times: &[(u64, u64)], share: f64) -> f64 {
     0.0
 }
 
-/// `told_at` is when `a` was told, in seconds since the server's start.
+/// `told_at` is the time of `a`, in seconds since the server's start.
 fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRates> {
     let before: HashMap<&str, &UseSums> = a.iter().map(|of| (of.name.as_str(), of)).collect();
     let mut all: Vec<UseRates> = b
@@ -240,7 +240,8 @@ fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRat
                 Some(was) if was.since == now.since => (*was).clone(),
                 // All of it happened since.
                 _ if now.since >= told_at => UseSums::default(),
-                // One that was not told before may have been used long ago: it counts from the next time on.
+                // An index that was not listed before may have been used long ago: it counts from
+                // the next time on.
                 _ => return None,
             };
             let rate = |to: u64, from: u64| to.saturating_sub(from) as f64 / interval;
@@ -257,7 +258,7 @@ fn uses(a: &[UseSums], b: &[UseSums], told_at: f64, interval: f64) -> Vec<UseRat
     all
 }
 
-/// Views that are asked, and those whose functions run.
+/// Views with queries, and those whose functions run.
 fn views(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ViewRates> {
     let asked = uses(&a.views, &b.views, a.at, interval);
     let functions = uses(&a.functions, &b.functions, a.at, interval);
@@ -283,7 +284,7 @@ fn views(a: &Snapshot, b: &Snapshot, interval: f64) -> Vec<ViewRates> {
     all
 }
 
-/// The share of each state in what the clocks counted, in percent.
+/// The share of each state in the clocks' total, in percent.
 fn states(a: &[Clock], b: &[Clock], wanted: impl Fn(&Clock) -> bool) -> BTreeMap<String, f64> {
     let mut spent: BTreeMap<String, f64> = BTreeMap::new();
     for now in b.iter().filter(|clock| wanted(clock)) {

@@ -1,4 +1,4 @@
-//! `settee top`: what a server does now.
+//! `settee top`: live activity of a server.
 
 mod frame;
 mod screen;
@@ -19,11 +19,11 @@ use self::table::{Row, TABS, Tab, head, rows};
 use crate::Failure;
 use crate::cli::{TopOptions, with_credentials};
 
-/// Between the first two questions, so that there is something to see at once.
+/// Wait between the first two requests, so that rates are shown soon.
 const FIRST_WAIT: Duration = Duration::from_millis(400);
-/// A server that says nothing for so long is said to.
+/// A server without a response for 5 s is reported.
 const PATIENCE: Duration = Duration::from_secs(5);
-/// The screen may take so long to end.
+/// Longest wait for the screen to end.
 const END_MAX: Duration = Duration::from_secs(1);
 /// How often keys are looked for.
 const KEYS_EVERY: Duration = Duration::from_millis(50);
@@ -34,7 +34,7 @@ pub fn run(options: &TopOptions) -> Result<(), Failure> {
     let interval = Duration::try_from_secs_f64(options.interval)
         .ok()
         .filter(|interval| *interval >= Duration::from_millis(100))
-        .ok_or_else(|| Failure::usage("--interval wants seconds, 0.1 at least"))?;
+        .ok_or_else(|| Failure::usage("--interval must be at least 0.1 seconds"))?;
     let server = Server::new(&options.url)?;
     let runtime = super::runtime()?;
     let frames = Frames::ask(&runtime, server, interval);
@@ -97,10 +97,10 @@ impl Server {
         match response.status().as_u16() {
             200 => response.json().await.map_err(failed),
             401 | 403 => Err(Failure::new(
-                "the server wants an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
+                "the server requires an admin, or a user with the role _metrics: give NAME:PASSWORD in the URL or in SETTEE_CREDENTIALS",
             )),
             404 => Err(Failure::new(format!(
-                "{} is no Settee, or an older one",
+                "{} is not a Settee server, or an older version",
                 self.url
             ))),
             status => Err(Failure::new(format!("{}: status {status}", self.url))),
@@ -108,17 +108,17 @@ impl Server {
     }
 }
 
-/// The process was asked to end, and the terminal is to be as it was.
+/// Whether the process has to end, and the terminal must be restored.
 static IS_OVER: AtomicBool = AtomicBool::new(false);
 
-/// Waits for a signal that ends the process, which the screen looks for.
+/// Waits for a signal that ends the process, and notifies the screen.
 async fn end_when_told() {
     use tokio::signal::unix::{SignalKind, signal};
     let signals = signal(SignalKind::terminate()).and_then(|terminate| {
         let hang_up = signal(SignalKind::hangup())?;
         Ok((terminate, hang_up))
     });
-    // Without them the process ends at once, as any other.
+    // Without them the process ends immediately, as any other.
     let Ok((mut terminate, mut hang_up)) = signals else {
         return;
     };
@@ -127,7 +127,7 @@ async fn end_when_told() {
         _ = hang_up.recv() => {}
     }
     IS_OVER.store(true, Relaxed);
-    // Whoever waits for keys of a terminal that is gone may not come to look.
+    // The thread that waits for keys of a closed terminal may not notice the end.
     tokio::time::sleep(END_MAX).await;
     // It fails for a terminal that is gone.
     let _ = ratatui::try_restore();
@@ -138,7 +138,7 @@ async fn end_when_told() {
 struct Frames(Receiver<Result<Frame, Failure>>);
 
 impl Frames {
-    /// Has a task ask the server again and again.
+    /// Starts a task that polls the server.
     fn ask(runtime: &tokio::runtime::Runtime, server: Server, interval: Duration) -> Frames {
         let (sender, receiver) = channel();
         runtime.spawn(go_on_asking(server, interval, sender));
@@ -162,7 +162,7 @@ async fn go_on_asking(server: Server, interval: Duration, frames: Sender<Result<
                 Some(Err(e))
             }
             (Ok(now), was) => {
-                // Of a server that was started anew, sums begin anew.
+                // The sums of a restarted server begin again.
                 let was = was.filter(|was| was.started == now.started);
                 let frame = was.map(|was| Frame::between(&was, &now, shown.as_ref()));
                 before = Some(now);
@@ -231,7 +231,7 @@ fn print_table(tab: Tab, rows: &[Row]) {
 }
 
 fn on_screen(frames: &Frames) -> Result<(), Failure> {
-    // A server that refuses is told where the shell's prompt is, not on a screen that goes.
+    // A refusal is printed at the shell's prompt, not on a screen that disappears.
     let first = frames.next()?;
     let none = |why: String| {
         Failure::new(format!(
@@ -239,7 +239,7 @@ fn on_screen(frames: &Frames) -> Result<(), Failure> {
         ))
     };
     if !std::io::stdout().is_terminal() {
-        return Err(none("standard output is none".to_owned()));
+        return Err(none("standard output is not a terminal".to_owned()));
     }
     let mut terminal = ratatui::try_init().map_err(|e| {
         // Half of it may be done.
@@ -251,7 +251,7 @@ fn on_screen(frames: &Frames) -> Result<(), Failure> {
     let result = show(frames, &mut screen, &mut terminal);
     let restored = ratatui::try_restore().map_err(Failure::new);
     match IS_OVER.load(Relaxed) {
-        // Whatever failed, nobody is there to read it.
+        // After any failure the output is not read any more.
         true => Ok(()),
         false => result.and(restored),
     }

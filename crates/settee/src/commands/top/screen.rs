@@ -10,7 +10,7 @@ use ratatui::widgets::{Cell, Paragraph, Row, Table};
 use super::frame::Frame;
 use super::table::{TABS, Tab, head, rows};
 
-/// What is shown, and how.
+/// The displayed data, and the state of the display.
 pub struct Screen {
     pub frame: Option<Frame>,
     /// Why there is nothing newer.
@@ -24,7 +24,7 @@ pub struct Screen {
     first_row: usize,
 }
 
-/// What a key asks for.
+/// The command of a key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Wish {
     Nothing,
@@ -62,7 +62,7 @@ impl Screen {
         self.first_row = 0;
     }
 
-    /// Does what a key asks for.
+    /// Executes the command of a key.
     pub fn key(&mut self, key: KeyEvent) -> Wish {
         if key.code == KeyCode::Char('c') && key.modifiers.contains(KeyModifiers::CONTROL) {
             return Wish::Quit;

@@ -1,4 +1,4 @@
-//! What a server tells at `/_settee/top`: sums since its start.
+//! The response of `/_settee/top`: sums since the server's start.
 
 use std::collections::BTreeMap;
 
@@ -58,7 +58,7 @@ pub struct RouteSums {
     pub requests: u64,
     pub refused: u64,
     pub failed: u64,
-    /// Microseconds, and how many took so long.
+    /// Microseconds, and the number of events that took this time.
     pub times: Vec<(u64, u64)>,
 }
 

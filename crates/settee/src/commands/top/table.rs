@@ -2,7 +2,7 @@
 
 use super::frame::{Frame, Task};
 
-/// What a table shows.
+/// The subject of a table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Tab {
     Routes,
@@ -51,7 +51,7 @@ impl Tab {
     }
 }
 
-/// A row: what is sorted by it, and what is shown.
+/// A row: its sort key, and its cells.
 pub struct Row {
     /// Its text, then its numbers.
     pub cells: Vec<String>,

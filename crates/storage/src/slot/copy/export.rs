@@ -89,7 +89,7 @@ impl SlotCopy {
     /// Returns the next frame, of up to about 256 KiB; `None` after the last one. Blocks.
     ///
     /// # Errors
-    /// Those of the engine; [`Error::NotOfSlot`] when a shard is not the slot's own. The copy
+    /// Errors of the engine; [`Error::NotOfSlot`] when a shard is not the slot's own. The copy
     /// cannot continue then.
     pub fn next_frame(&mut self) -> Result<Option<Vec<u8>>, Error> {
         if let Some(long) = self.long.take() {

@@ -250,7 +250,7 @@ impl SlotImport {
             counters => ShardMeta::decode(counters)?.digest,
         };
         if digest.unwrap_or(0) != shard.digest {
-            return Err(self.bad("has a shard whose rows do not come to its digest"));
+            return Err(self.bad("has a shard whose rows do not match its digest"));
         }
         Ok(())
     }

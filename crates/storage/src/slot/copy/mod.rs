@@ -46,7 +46,7 @@ enum Space {
     References = 9,
 }
 
-/// Those of a shard.
+/// Spaces of a shard.
 const SHARD_SPACES: [Space; 9] = [
     Space::ById,
     Space::BySeq,

@@ -101,7 +101,7 @@ fn together(world: &mut World, records: &[Record], log: &[Entry]) {
     send(world, &mut last, &mut expected, &mut queued);
 }
 
-/// Queues what is held back, and waits for all.
+/// Queues the delayed operations, and waits for all.
 fn send(
     world: &World,
     last: &mut [Option<SlotWrite>; SLOTS],

@@ -17,12 +17,11 @@ pub const NODES: Check = Check {
     id: "nodes",
     area: Area::Cluster,
     title: "nodes that are down",
-    looks_at: "members of the cluster, and when they were heard of last",
+    looks_at: "members of the cluster, and the time of their last contact",
     finds: || {
-        "warning of a node that was not heard of for 3 s; error when that is half of them"
-            .to_owned()
+        "warning of a node without contact for 3 s; error when half of the nodes are".to_owned()
     },
-    why: "what a node that is down has is there in fewer copies; without a majority nothing is written",
+    why: "while a node is down, its data has fewer copies; without a majority nothing can be written",
     look: |facts| {
         let cluster = cluster(facts)?;
         let all = cluster.nodes.len();
@@ -41,7 +40,7 @@ pub const NODES: Check = Check {
             Severity::Warning
         };
         let says = format!(
-            "{} of {all} nodes are down, as this one sees it: {}",
+            "{} of {all} nodes are down, as seen by this one: {}",
             down.len(),
             down.join(", ")
         );
@@ -50,7 +49,7 @@ pub const NODES: Check = Check {
                 .evidence(json!({"nodes": all, "down": down}))
                 .act("settee cluster status $S")
                 .act(format!(
-                    "settee cluster leave $S --node {}   # only if it is gone for good",
+                    "settee cluster leave $S --node {}   # only if it is lost permanently",
                     quoted(down[0])
                 )),
         ])
@@ -77,11 +76,11 @@ pub const SLOTS: Check = Check {
     id: "slots",
     area: Area::Cluster,
     title: "slots with too few copies",
-    looks_at: "the slots that this node has, and which of their nodes live",
+    looks_at: "the slots of this node, and the state of their nodes",
     finds: || {
-        "error of slots that take no writes, or whose majority is down; warning when some of their nodes are down".to_owned()
+        "error of slots that accept no writes, or whose majority is down; warning when some of their nodes are down".to_owned()
     },
-    why: "a slot is a part of all databases' documents: without a majority nothing is written to it, and with fewer copies less may fail",
+    why: "a slot is a part of all databases' documents: without a majority it accepts no writes, and with fewer copies it tolerates fewer failures",
     look: |facts| {
         let cluster = cluster(facts)?;
         let names = |of: &dyn Fn(&Slot) -> bool| -> Vec<&str> {
@@ -114,21 +113,23 @@ pub const SLOTS: Check = Check {
             Finding::new(severity, "the cluster", says)
                 .evidence(json!({"slots": cluster.slots.len(), "which": which}))
                 .act("settee cluster status $S")
-                .act("# start the nodes that are down, and look whether the log (Kafka) is there"),
+                .act(
+                    "# start the nodes that are down, and check that the log (Kafka) is available",
+                ),
         ])
     },
 };
 
-/// A cluster of one is what somebody wanted.
+/// A cluster of one node is intended.
 const NODES_MIN: usize = 2;
 
 pub const MARGIN: Check = Check {
     id: "safe-to-stop",
     area: Area::Cluster,
     title: "nodes that may be stopped",
-    looks_at: "whether all slots had a majority without one node more",
+    looks_at: "whether all slots would keep a majority without one more of their nodes",
     finds: || "note when a slot of several nodes has just its majority".to_owned(),
-    why: "stopping a node, to upgrade it or its machine, would stop writes",
+    why: "stopping a node for an upgrade would stop writes",
     look: |facts| {
         let cluster = cluster(facts)?;
         let just = cluster
@@ -147,7 +148,7 @@ pub const MARGIN: Check = Check {
         Ok(vec![
             Finding::new(Severity::Note, cluster.me.clone(), says)
                 .evidence(json!({"slots": cluster.slots.len(), "which": just}))
-                .act("# wait until the others are back before this one is stopped; have 3 nodes at least"),
+                .act("# wait until the others are back before you stop this one; use at least 3 nodes"),
         ])
     },
 };

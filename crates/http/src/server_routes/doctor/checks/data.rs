@@ -1,4 +1,4 @@
-//! What is in databases: ids, conflicts, tombstones, garbage.
+//! Contents of databases: ids, conflicts, tombstones, garbage.
 
 use serde_json::json;
 
@@ -9,7 +9,7 @@ use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, perc
 const RANDOM_DOCUMENTS_MIN: u64 = 100_000;
 const PAIRS_MIN: u64 = 200;
 const IN_ORDER_PERCENT: std::ops::RangeInclusive<u64> = 35..=65;
-/// Of each document, measured: docs/src/reference/performance.md.
+/// Bytes per document, measured: docs/src/reference/performance.md.
 const RANDOM_ID_BYTES: u64 = 46;
 
 pub const RANDOM_IDS: Check = Check {
@@ -66,7 +66,7 @@ pub const TINY_BULKS: Check = Check {
         let bulks = facts.bulks;
         if bulks.count < BULKS_MIN {
             return Err(format!(
-                "only {} bulks were written so far, {BULKS_MIN} are wanted",
+                "only {} bulks were written so far, the check needs {BULKS_MIN}",
                 bulks.count
             ));
         }
@@ -74,7 +74,7 @@ pub const TINY_BULKS: Check = Check {
             return Ok(vec![]);
         }
         let says = format!(
-            "half of {} _bulk_docs requests brought {} documents at most, on average {}",
+            "half of {} _bulk_docs requests had at most {} documents, on average {}",
             bulks.count,
             bulks.median,
             times(bulks.documents, bulks.count)
@@ -82,7 +82,7 @@ pub const TINY_BULKS: Check = Check {
         Ok(vec![
             Finding::new(Severity::Note, "_bulk_docs", says)
                 .evidence(json!({"bulks": bulks.count, "median": bulks.median, "documents": bulks.documents}))
-                .act("# have writers gather documents: 100 to 1,000 in each _bulk_docs. Of CouchDB's replicator: worker_batch_size"),
+                .act("# let writers collect 100 to 1,000 documents for each _bulk_docs. CouchDB's replicator: worker_batch_size"),
         ])
     },
 };
@@ -95,13 +95,13 @@ pub const CONFLICTS: Check = Check {
     id: "conflicts",
     area: Area::Data,
     title: "wide conflicts",
-    looks_at: "revisions beside the winning one, of the latest changed documents",
+    looks_at: "revisions besides the winning one, of the latest changed documents",
     finds: || {
         format!(
-            "warning of a document with {CONFLICTS_WIDE} and more conflicts; note when {CONFLICTED_MIN} and more documents have any, {CONFLICTED_PERCENT} % of those looked at"
+            "warning of a document with {CONFLICTS_WIDE} and more conflicts; note when {CONFLICTED_MIN} and more documents have any, {CONFLICTED_PERCENT} % of the examined documents"
         )
     },
-    why: "conflicts stay until somebody resolves them: each update of such a document, and each read of its conflicts, handles all of them, and data that somebody wrote is not seen",
+    why: "conflicts stay until a client resolves them: each update of such a document, and each read of its conflicts, handles all of them, and data in losing revisions is not visible",
     look: |facts| Ok(facts.databases.all.iter().filter_map(conflicts).collect()),
 };
 
@@ -123,8 +123,8 @@ fn conflicts(db: &Database) -> Option<Finding> {
     Some(
         Finding::new(severity, &*db.name, says)
             .evidence(json!({"looked_at": sample.documents, "conflicted": sample.conflicted, "widest": id, "conflicts": most}))
-            .act(format!("{read}?conflicts=true\"   # then delete each of _conflicts, after taking over what is worth it"))
-            .act("# find the writer that writes with new_edits=false, or the two that replicate and both write"),
+            .act(format!("{read}?conflicts=true\"   # then merge their data, and delete each of _conflicts"))
+            .act("# find the writer that writes with new_edits=false, or two databases that replicate and are both written"),
     )
 }
 
@@ -142,7 +142,7 @@ pub const TOMBSTONES: Check = Check {
             "of {DELETED_MIN} and more deleted documents: warning when they are {DELETED_TIMES} times as many as the others, note at {DELETED_TIMES_NOTE} times"
         )
     },
-    why: "a deleted document stays as a tombstone: it takes room, and new replications, feeds from the beginning and index builds go through all of them",
+    why: "a deleted document stays as a tombstone: it takes space, and new replications, feeds from the beginning and index builds read all of them",
     look: |facts| Ok(facts.databases.all.iter().filter_map(tombstones).collect()),
 };
 
@@ -165,11 +165,12 @@ fn tombstones(db: &Database) -> Option<Finding> {
         Finding::new(severity, &*db.name, says)
             .evidence(json!({"deleted": deleted, "alive": alive}))
             .act(format!("{}   # a new database without them", curl("POST", &["_replicate"], Some(&body))))
-            .act("# or remove them for good with _purge; where data comes and goes by time, have a database for each period and delete it whole"),
+            .act("# or remove them permanently with _purge; for data that expires, use a database per period and delete it whole"),
     )
 }
 
-/// More garbage than this, in numbers of what makes a compaction due, is more than a compaction that is to come.
+/// With more garbage than this multiple of the amount that makes a compaction due, compactions fall
+/// behind.
 const BEHIND_TIMES: u64 = 5;
 const BEHIND_ROWS_MIN: u64 = 200_000;
 
@@ -183,7 +184,7 @@ pub const COMPACTION: Check = Check {
             "warning when `[compaction] enable` is false and more is superseded than kept (20,000 revisions, or 128 MiB of attachments, at least), or when compactions fall behind: {BEHIND_ROWS_MIN} superseded revisions, {BEHIND_TIMES} times as many as documents, and none under way"
         )
     },
-    why: "they take room on disk, and the feed of changes goes through them",
+    why: "they take space on disk, and feeds of changes read them",
     look: |facts| {
         let itself = facts.operation.compacts_itself;
         Ok(facts
@@ -203,7 +204,7 @@ fn garbage(db: &Database, compacts_itself: bool) -> Option<Finding> {
         return None;
     }
     let says = format!(
-        "{} revisions are superseded beside {documents} documents, and attachments of {} are named by none",
+        "{} revisions are superseded, with {documents} documents, and attachments of {} are unreferenced",
         garbage.rows,
         bytes(garbage.attachment_bytes)
     );
@@ -211,9 +212,9 @@ fn garbage(db: &Database, compacts_itself: bool) -> Option<Finding> {
         .evidence(json!({"superseded": garbage.rows, "documents": documents, "attachment_bytes": garbage.attachment_bytes}))
         .act(curl("POST", &[&db.name, "_compact"], None));
     Some(match compacts_itself {
-        true => finding.act("# look for \"compaction failed\" in the log"),
+        true => finding.act("# search for \"compaction failed\" in the log"),
         false => finding.act(format!(
-            "{}   # have it done by itself",
+            "{}   # compact automatically",
             set("compaction", "enable", "true")
         )),
     })

@@ -10,7 +10,8 @@ const QUERIES_MIN: u64 = 10;
 const EXAMINED_EACH: u64 = 1_000;
 const EXAMINED_TIMES: u64 = 10;
 
-/// Whether queries look at so much for so little that somebody should do something about it.
+/// Whether queries examine too many documents for their results, so that an administrator should
+/// act.
 fn is_costly(find: &Find) -> bool {
     let of = &find.queries;
     of.queries >= QUERIES_MIN
@@ -20,11 +21,11 @@ fn is_costly(find: &Find) -> bool {
 
 fn costly() -> String {
     format!(
-        "warning of {QUERIES_MIN} and more queries that looked at {EXAMINED_EACH} and more each, {EXAMINED_TIMES} times what they returned"
+        "warning of {QUERIES_MIN} and more queries that examined {EXAMINED_EACH} and more documents each, {EXAMINED_TIMES} times as many as they returned"
     )
 }
 
-/// `which` says what queries these are.
+/// `which` describes the queries.
 fn costly_finding(find: &Find, subject: &str, which: &str) -> Finding {
     let of = &find.queries;
     let fields = match of.fields.is_empty() {
@@ -32,7 +33,7 @@ fn costly_finding(find: &Find, subject: &str, which: &str) -> Finding {
         false => of.fields.join(", "),
     };
     let says = format!(
-        "{} {which} looked at {} documents and returned {}: {} for each. The costliest asked for {fields}",
+        "{} {which} examined {} documents and returned {}: {} for each. The most expensive one selected by {fields}",
         of.queries,
         of.examined,
         of.returned,
@@ -63,7 +64,7 @@ pub const SCANS: Check = Check {
     title: "queries without an index",
     looks_at: "`_find` queries of the last 30 to 60 minutes that no index but that of all documents served; aggregates aside",
     finds: costly,
-    why: "such a query reads every document of the database until it has enough",
+    why: "such a query reads every document of the database until it has enough results",
     look: |facts| {
         let scans = facts
             .finds
@@ -72,7 +73,7 @@ pub const SCANS: Check = Check {
         let found = scans.map(|find| {
             let finding = costly_finding(find, &find.database, "queries without an index");
             match make_index(find) {
-                None => finding.act("# ask for _all_docs, or name a field in the selector with $eq, $gt or $lt, and not beside others in $or"),
+                None => finding.act("# use _all_docs, or name a field in the selector with $eq, $gt or $lt, not as one alternative of $or"),
                 Some(command) => finding
                     .act(command)
                     .act("# fields that equal a value first, then those that are sorted by, then ranges; leave out those with $regex"),
@@ -86,9 +87,9 @@ pub const EXAMINED: Check = Check {
     id: "examined",
     area: Area::Queries,
     title: "indexes that narrow too little",
-    looks_at: "what `_find` queries of the last 30 to 60 minutes with an index looked at and returned; aggregates aside",
+    looks_at: "documents that `_find` queries with an index examined and returned in the last 30 to 60 minutes, without aggregates",
     finds: costly,
-    why: "the index serves a part of the selector: the rest is found out by reading the documents",
+    why: "the index serves only a part of the selector: the rest requires reading the documents",
     look: |facts| {
         let costly = facts.finds.iter().filter(|find| is_costly(find));
         let found = costly.filter_map(|find| {
@@ -102,7 +103,7 @@ pub const EXAMINED: Check = Check {
                 )),
             };
             let explain = curl("POST", &[&find.database, "_explain"], None);
-            Some(finding.act(format!("# {explain} shows which index a query takes")))
+            Some(finding.act(format!("# {explain} shows which index a query uses")))
         });
         Ok(found.collect())
     },
@@ -150,7 +151,7 @@ mod tests {
         };
         assert_eq!(of(None, 20, 100_000, 20), (1, 0));
         assert_eq!(of(index(), 20, 100_000, 20), (0, 1));
-        // Of a few documents, of which most are wanted, or once: nobody would act.
+        // For few documents, of which most match, or only once: not worth acting.
         assert_eq!(of(None, 20, 4_000, 20), (0, 0));
         assert_eq!(of(None, 20, 100_000, 50_000), (0, 0));
         assert_eq!(of(None, 1, 100_000, 1), (0, 0));

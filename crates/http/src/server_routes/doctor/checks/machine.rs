@@ -14,7 +14,7 @@ pub const OPEN_FILES: Check = Check {
     id: "open-files",
     area: Area::Machine,
     title: "limit of open files",
-    looks_at: "files and sockets that the process has open, and may have",
+    looks_at: "open files and sockets of the process, and their limit",
     finds: || {
         format!(
             "warning from {FILES_PERCENT} % of the limit, error from {FILES_PERCENT_ERROR} %; note of a limit below {FILES_LIMIT_MIN}"
@@ -49,12 +49,12 @@ pub const ACCEPT_BACKLOG: Check = Check {
     id: "accept-backlog",
     area: Area::Machine,
     title: "connections dropped before they were accepted",
-    looks_at: "what the kernel dropped of this server's sockets since the start; `[chttpd] backlog` and `net.core.somaxconn`",
+    looks_at: "connections that the kernel dropped since the start; `[chttpd] backlog` and `net.core.somaxconn`",
     finds: || {
         "warning of any connection that was dropped; note when `somaxconn` is less than the backlog"
             .to_owned()
     },
-    why: "a client whose connection is dropped waits for a second and more, and tries again",
+    why: "a client whose connection is dropped waits for a second or more, and retries",
     look: |facts| {
         let machine = &facts.machine;
         let (backlog, max) = (machine.backlog, machine.backlog_max);
@@ -71,7 +71,7 @@ pub const ACCEPT_BACKLOG: Check = Check {
                 Finding::new(Severity::Warning, "the HTTP port", says)
                     .evidence(evidence.clone())
                     .act(format!(
-                        "# in local.ini, then start anew: [chttpd] backlog = {wanted}"
+                        "# in local.ini, then restart: [chttpd] backlog = {wanted}"
                     ))
                     .act(format!("sysctl -w net.core.somaxconn={wanted}")),
             );
@@ -82,12 +82,14 @@ pub const ACCEPT_BACKLOG: Check = Check {
                 Finding::new(Severity::Note, "net.core.somaxconn", says)
                     .evidence(evidence)
                     .act(format!(
-                        "sysctl -w net.core.somaxconn={backlog}   # and start the server anew"
+                        "sysctl -w net.core.somaxconn={backlog}   # and restart the server"
                     )),
             );
         }
         match dropped {
-            None if found.is_empty() => Err("the kernel does not tell what it dropped".to_owned()),
+            None if found.is_empty() => {
+                Err("the kernel does not report dropped connections".to_owned())
+            }
             _ => Ok(found),
         }
     },
@@ -102,17 +104,19 @@ pub const DISK_SPACE: Check = Check {
     id: "disk-space",
     area: Area::Machine,
     title: "disk filling",
-    looks_at: "free space of the file system that the data is on",
+    looks_at: "free space of the data's file system",
     finds: || {
         format!(
             "warning below {DISK_PERCENT} % that are also less than {} and the store's own size, whichever is more; error below {DISK_PERCENT_ERROR} % in the same way",
             bytes(DISK_ENOUGH)
         )
     },
-    why: "before the disk is full the server refuses all writes; compactions need room for what they write anew",
+    why: "before the disk is full the server refuses all writes; compactions need space for the files that they write",
     look: |facts| {
         let machine = &facts.machine;
-        let (free, size) = machine.disk.ok_or("the file system does not tell")?;
+        let (free, size) = machine
+            .disk
+            .ok_or("the file system does not report its size")?;
         let is_below = |share: u64| u128::from(free) * 100 < u128::from(size) * u128::from(share);
         let is_enough = free >= DISK_ENOUGH.max(machine.store_bytes);
         let severity = match () {
@@ -132,14 +136,14 @@ pub const DISK_SPACE: Check = Check {
             Finding::new(severity, "the data's file system", says)
                 .evidence(json!({"free": free, "size": size, "store": store}))
                 .act(format!(
-                    "{}   # what superseded revisions take, of each large DB",
+                    "{}   # reclaims the space of superseded revisions, for each large DB",
                     curl("POST", &["DB", "_compact"], None).replace("DB", "$DB")
                 ))
                 .act(format!(
-                    "{}   # indexes that no design document names",
+                    "{}   # removes indexes that no design document uses",
                     curl("POST", &["DB", "_view_cleanup"], None).replace("DB", "$DB")
                 ))
-                .act("# or give the file system more room"),
+                .act("# or enlarge the file system"),
         ])
     },
 };
@@ -158,7 +162,7 @@ pub const SLOW_SYNCS: Check = Check {
             "of {SYNCS_MIN} and more: warning when half took {SYNC_MS} ms, note at {SYNC_MS_NOTE} ms"
         )
     },
-    why: "a write is acknowledged when it is on disk: so long it takes at least. A solid-state disk takes 1 ms or less",
+    why: "a write is acknowledged when it is on disk, so a sync is its least latency. A solid-state disk takes 1 ms or less",
     look: |facts| {
         let machine = &facts.machine;
         if machine.syncs < SYNCS_MIN {
@@ -183,8 +187,8 @@ pub const SLOW_SYNCS: Check = Check {
         Ok(vec![
             Finding::new(severity, "the data's disk", says)
                 .evidence(json!({"syncs": machine.syncs, "p50_ms": ms(p50), "p99_ms": ms(p99)}))
-                .act("# put the data on a local solid-state disk; look with `iostat -x 1` who else writes to this one")
-                .act("# many clients at once, and _bulk_docs, share one sync among many documents"),
+                .act("# put the data on a local solid-state disk; `iostat -x 1` shows the load of this one")
+                .act("# concurrent clients, and _bulk_docs, share one sync among many documents"),
         ])
     },
 };
@@ -198,19 +202,19 @@ pub const BLOCK_CACHE: Check = Check {
     id: "block-cache",
     area: Area::Machine,
     title: "low cache hits",
-    looks_at: "one in 256 reads of single documents, as far as they went to files: whether all that they wanted was in the block cache",
+    looks_at: "one in 256 reads of single documents, of those that read files: whether the block cache had all their blocks",
     finds: || {
         format!(
             "of {READS_MIN} and more such reads, once the cache is {FULL_PERCENT} % full: warning when less than {FOUND_PERCENT} % found all, note below {FOUND_PERCENT_NOTE} %"
         )
     },
-    why: "each block that is not found is read from a file and decompressed",
+    why: "each block that is not in the cache is read from a file and decompressed",
     look: |facts| {
         let machine = &facts.machine;
         let reads = machine.reads_cached + machine.reads_uncached;
         if reads < READS_MIN {
             return Err(format!(
-                "hardly anything was read from files so far: fewer than {READS_MIN} of the reads that were looked at went to any. What was written lately is read from memory"
+                "too few reads from files so far: fewer than {READS_MIN} of the sampled reads. Recent writes are read from memory"
             ));
         }
         let (cache, max) = (machine.cache_bytes, machine.cache_bytes_max);
@@ -224,13 +228,13 @@ pub const BLOCK_CACHE: Check = Check {
             () => return Ok(vec![]),
         };
         let says = format!(
-            "{found} % of reads found all they wanted in the cache, whose {} are full",
+            "{found} % of reads found all their blocks in the cache, whose {} are full",
             bytes(max)
         );
         Ok(vec![
             Finding::new(severity, "the block cache", says)
                 .evidence(json!({"cached": machine.reads_cached, "uncached": machine.reads_uncached, "cache": cache, "cache_max": max}))
-                .act(format!("# in local.ini, then start anew: [rocksdb] block_cache_size = {}", max * 4))
+                .act(format!("# in local.ini, then restart: [rocksdb] block_cache_size = {}", max * 4))
                 .act("# and [memory] limit, or the machine's memory, if that is more than it has"),
         ])
     },
@@ -242,9 +246,9 @@ pub const MEMORY: Check = Check {
     id: "memory",
     area: Area::Machine,
     title: "memory use",
-    looks_at: "memory of the process, and what it may use",
+    looks_at: "memory of the process, and its limit",
     finds: || format!("warning from {MEMORY_PERCENT} % of the limit"),
-    why: "beyond its limit the kernel ends the process",
+    why: "the kernel kills a process that exceeds its limit",
     look: |facts| {
         let machine = &facts.machine;
         let (resident, limit) = (machine.resident_bytes, machine.memory_limit_bytes);
@@ -253,7 +257,7 @@ pub const MEMORY: Check = Check {
             return Ok(vec![]);
         }
         let says = format!(
-            "the process has {} of {} ({used} %)",
+            "the process uses {} of {} ({used} %)",
             bytes(resident),
             bytes(limit)
         );
@@ -261,11 +265,11 @@ pub const MEMORY: Check = Check {
             Finding::new(Severity::Warning, "the process", says)
                 .evidence(json!({"resident": resident, "limit": limit}))
                 .act(format!(
-                    "{}   # memory.budgets says who has it",
+                    "{}   # memory.budgets lists the users of memory",
                     curl("GET", &["_node", "_local", "_system"], None)
                 ))
                 .act(
-                    "# give it more memory, or its parts less: [memory] and [rocksdb] in local.ini",
+                    "# give the server more memory, or reduce its caches: [memory] and [rocksdb] in local.ini",
                 ),
         ])
     },
@@ -277,26 +281,26 @@ pub const QUEUES: Check = Check {
     id: "queues",
     area: Area::Machine,
     title: "work that waits",
-    looks_at: "connections to be accepted and writes to be committed, at two looks: the fewer of both",
+    looks_at: "connections that wait to be accepted and writes that wait to be committed: the smaller of two samples",
     finds: || {
         format!(
             "warning when half the backlog waits to be accepted, or {WAITING_COMMITS} requests to be committed"
         )
     },
-    why: "more comes in than is done: everybody waits, and longer",
+    why: "requests arrive faster than they are served: all clients wait, longer and longer",
     look: |facts| {
         let machine = &facts.machine;
         let mut found = vec![];
         let connections = machine.waiting_connections;
         if machine.backlog > 0 && connections >= machine.backlog.div_ceil(2) {
             let says = format!(
-                "{connections} connections wait to be accepted, of {} that may",
+                "{connections} connections wait to be accepted, at most {} can",
                 machine.backlog
             );
             found.push(
                 Finding::new(Severity::Warning, "the HTTP port", says)
                     .evidence(json!({"waiting": connections, "backlog": machine.backlog}))
-                    .act("settee top $S   # which threads are busy, and with what"),
+                    .act("settee top $S   # the busy threads, and their work"),
             );
         }
         let commits = machine.waiting_commits;
@@ -306,7 +310,7 @@ pub const QUEUES: Check = Check {
                 Finding::new(Severity::Warning, "the commit queue", says)
                     .evidence(json!({"waiting": commits}))
                     .act("settee top $S   # which databases are written, and how long syncs take")
-                    .act("# have clients write by _bulk_docs"),
+                    .act("# let clients write with _bulk_docs"),
             );
         }
         Ok(found)
@@ -317,7 +321,7 @@ pub const PERMISSIONS: Check = Check {
     id: "permissions",
     area: Area::Machine,
     title: "files open to other users",
-    looks_at: "modes of the store's directory, of configuration files with secrets, and of the certificate's key",
+    looks_at: "permissions of the store's directory, of configuration files with secrets, and of the certificate's key",
     finds: || "warning when other users of the machine have access".to_owned(),
     why: "they hold documents, password hashes and the secret that sessions are signed with",
     look: |facts| {
@@ -339,9 +343,9 @@ pub const CONFINEMENT: Check = Check {
     id: "confinement",
     area: Area::Machine,
     title: "workers that are not confined",
-    looks_at: "what the kernel, and the container, let workers of JavaScript functions confine themselves with: Landlock and seccomp",
+    looks_at: "whether the kernel and the container support the sandbox of JavaScript workers: Landlock and seccomp",
     finds: || "warning without seccomp; note without Landlock".to_owned(),
-    why: "a function that makes use of a defect of the engine would reach what the server's user does: files, networks, processes",
+    why: "a function that exploits a defect of the engine would have the rights of the server's user: files, networks, processes",
     look: |facts| {
         let confinement = facts.machine.confinement;
         let confinement = confinement.ok_or("functions run in the server's own process")?;
@@ -361,7 +365,7 @@ pub const CONFINEMENT: Check = Check {
             found
                 .evidence(json!({"landlock": confinement.files, "seccomp": confinement.calls}))
                 .act("# use Linux 5.13 or newer, with `landlock` among its security modules (lsm=), and with seccomp")
-                .act("# let the container make the system calls landlock_create_ruleset, landlock_restrict_self and seccomp"),
+                .act("# allow the container the system calls landlock_create_ruleset, landlock_restrict_self and seccomp"),
         ])
     },
 };

@@ -14,12 +14,12 @@ mod writes;
 use super::facts::Facts;
 use super::finding::Finding;
 
-/// What a check is about.
+/// The subject of a check.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Area {
     /// The machine that it runs on.
     Machine,
-    /// What is in databases.
+    /// Contents of databases.
     Data,
     /// Queries, views and indexes.
     Queries,
@@ -42,20 +42,20 @@ impl Area {
     }
 }
 
-/// What a check comes to: what it found, or why it could not look.
+/// The result of a check: its findings, or the reason why it could not run.
 pub type Outcome = Result<Vec<Finding>, String>;
 
 /// A check.
 pub struct Check {
     /// Its name for `[doctor] ignore`.
     pub id: &'static str,
-    /// What it is about.
+    /// Its subject.
     pub area: Area,
     /// In a few words.
     pub title: &'static str,
-    /// What it looks at.
+    /// The facts that it examines.
     pub looks_at: &'static str,
-    /// From what on it finds something.
+    /// The conditions of its findings.
     pub finds: fn() -> String,
     /// Why that matters.
     pub why: &'static str,
@@ -124,7 +124,7 @@ mod tests {
 
     /// The manual's table.
     fn table() -> String {
-        let mut table = String::from("| check | looks at | finds |\n|---|---|---|\n");
+        let mut table = String::from("| check | examines | reports |\n|---|---|---|\n");
         for check in CHECKS {
             let finds = (check.finds)();
             table.push_str(&format!(

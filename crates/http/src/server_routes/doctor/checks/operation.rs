@@ -1,4 +1,4 @@
-//! How the server is operated: replications, passwords, who may reach it, backups.
+//! Operation of the server: replications, passwords, access, backups.
 
 use serde_json::json;
 
@@ -12,13 +12,13 @@ pub const REPLICATIONS: Check = Check {
     id: "replications",
     area: Area::Operation,
     title: "crashing replications",
-    looks_at: "replications that run or are to be tried again, and documents in `_replicator` databases, 1,000 of each at most",
+    looks_at: "replications that run or wait for a retry, and documents in `_replicator` databases, 1,000 of each at most",
     finds: || {
         format!(
-            "warning of one that failed {CRASHES} times lately and waits to be tried again, or that was given up; note of one that failed before"
+            "warning of one that recently failed {CRASHES} times and waits for a retry, or that was given up; note of one that failed before"
         )
     },
-    why: "what changes on one side does not come to the other",
+    why: "changes do not reach the target",
     look: |facts| {
         let operation = &facts.operation;
         let failing = operation.replications.iter();
@@ -34,11 +34,11 @@ pub const REPLICATIONS: Check = Check {
                 .evidence(json!({"crashes": replication.crashes, "given_up": replication.is_given_up}));
             match &replication.document {
                 Some((db, id)) => finding
-                    .act(format!("{}   # what it is", curl("GET", &["_scheduler", "docs", db, id], None)))
+                    .act(format!("{}   # its state", curl("GET", &["_scheduler", "docs", db, id], None)))
                     .act("# correct source, target or credentials in the document, or delete it"),
                 None => finding
-                    .act(format!("{}   # what it is", curl("GET", &["_scheduler", "jobs"], None)))
-                    .act("# POST it to _replicate again with \"cancel\": true, and correct what it says"),
+                    .act(format!("{}   # its state", curl("GET", &["_scheduler", "jobs"], None)))
+                    .act("# POST it to _replicate again with \"cancel\": true, and correct its parameters"),
             }
         });
         Ok(found.collect())
@@ -48,7 +48,7 @@ pub const REPLICATIONS: Check = Check {
 const ITERATIONS: u32 = 10_000;
 const ITERATIONS_NOTE: u32 = 100_000;
 
-/// How bad a password's hash is, and what it is.
+/// The severity of a password's hash, and its description.
 fn weakness(password: &Password) -> Option<(Severity, String)> {
     let (severity, what) = match password.pbkdf2 {
         None => (Severity::Warning, "SHA-1, once".to_owned()),
@@ -67,13 +67,13 @@ pub const WEAK_HASHES: Check = Check {
     id: "weak-hashes",
     area: Area::Operation,
     title: "weak password hashes",
-    looks_at: "hashes in `[admins]`, and of 1,000 documents of the database of users",
+    looks_at: "hashes in `[admins]`, and in 1,000 documents of the users database",
     finds: || {
         format!(
             "warning of SHA-1 without PBKDF2, or fewer than {ITERATIONS} iterations; note below {ITERATIONS_NOTE}"
         )
     },
-    why: "who gets hold of a copy of the hashes, or of a backup, finds out passwords by trying: so fast as one try is",
+    why: "an attacker with a copy of the hashes, or with a backup, can guess passwords as fast as the hash is computed",
     look: |facts| {
         let mut found = vec![];
         let all = &facts.operation.passwords;
@@ -91,7 +91,7 @@ pub const WEAK_HASHES: Check = Check {
     },
 };
 
-/// One finding of all users: a server may have many.
+/// One finding for all users: a server may have many.
 fn weak_users(all: &[Password]) -> Option<Finding> {
     let users: Vec<&Password> = all.iter().filter(|password| !password.is_admin).collect();
     let weak: Vec<_> = users
@@ -101,7 +101,7 @@ fn weak_users(all: &[Password]) -> Option<Finding> {
     let (first, (_, what)) = weak.iter().max_by_key(|(_, (severity, _))| *severity)?;
     let severity = weak.iter().map(|(_, (severity, _))| *severity).max()?;
     let says = format!(
-        "of {} users looked at {} have weak hashes, as {}: {what}",
+        "of {} examined users {} have weak hashes, as {}: {what}",
         users.len(),
         weak.len(),
         first.name
@@ -109,8 +109,8 @@ fn weak_users(all: &[Password]) -> Option<Finding> {
     Some(
         Finding::new(severity, "users", says)
             .evidence(json!({"looked_at": users.len(), "weak": weak.len()}))
-            .act("# with [chttpd_auth] upgrade_hash_on_auth = true, which is the default, a hash is made anew when its user logs in")
-            .act("# who does not log in: set a new password in the user's document, or delete it"),
+            .act("# with [chttpd_auth] upgrade_hash_on_auth = true, which is the default, a hash is upgraded when its user logs in")
+            .act("# for users who do not log in: set a new password in the user's document, or delete it"),
     )
 }
 
@@ -118,11 +118,11 @@ pub const PLAIN_HTTP: Check = Check {
     id: "plain-http",
     area: Area::Operation,
     title: "admin over plain HTTP",
-    looks_at: "where the server listens, with TLS and without",
+    looks_at: "the addresses on which the server listens, with and without TLS",
     finds: || {
         "warning when it listens without TLS at more than loopback addresses, and nowhere with TLS; note when it listens with TLS too".to_owned()
     },
-    why: "names, passwords and session cookies, those of admins too, cross the network as they are",
+    why: "names, passwords and session cookies, also those of admins, cross the network unencrypted",
     look: |facts| {
         let operation = &facts.operation;
         let open: Vec<String> = operation
@@ -142,7 +142,7 @@ pub const PLAIN_HTTP: Check = Check {
         Ok(vec![
             Finding::new(severity, "the HTTP port", says)
                 .evidence(json!({"plain": open, "secured": operation.secured.iter().map(ToString::to_string).collect::<Vec<_>>()}))
-                .act("# in local.ini, then start anew: [ssl] enable = true, cert_file = …, key_file = …")
+                .act("# in local.ini, then restart: [ssl] enable = true, cert_file = …, key_file = …")
                 .act("# or [chttpd] bind_address = 127.0.0.1, behind a proxy that has TLS. If a proxy, or the network, does that already: [doctor] ignore = plain-http"),
         ])
     },
@@ -154,7 +154,7 @@ pub const CORS: Check = Check {
     title: "CORS with * and credentials",
     looks_at: "`[cors] origins` and `credentials`, with `[chttpd] enable_cors`",
     finds: || "warning of `origins = *` with `credentials = true`".to_owned(),
-    why: "every page on the web may read and write with its reader's session",
+    why: "every web page may read and write with the session of its visitor",
     look: |facts| {
         if !facts.operation.cors_trusts_all {
             return Ok(vec![]);
@@ -163,7 +163,7 @@ pub const CORS: Check = Check {
             Finding::new(
                 Severity::Warning,
                 "[cors]",
-                "origins is * and credentials is true",
+                "origins = * and credentials = true",
             )
             .evidence(json!({"origins": "*", "credentials": true}))
             .act(set("cors", "origins", "https://app.example.com"))
@@ -188,7 +188,7 @@ pub const CERTIFICATES: Check = Check {
     looks_at: "the certificates of `[ssl] cert_file`, and this node's in the cluster",
     finds: || {
         format!(
-            "error of one that has expired, or cannot be read; warning when less than {LEFT_DAYS} days and a quarter of its time are left, or {LEFT_DAYS_ANY} days, in the cluster {NODE_LEFT_DAYS}"
+            "error of one that has expired, or cannot be read; warning when less than {LEFT_DAYS} days and a quarter of its validity are left, or {LEFT_DAYS_ANY} days, in the cluster {NODE_LEFT_DAYS}"
         )
     },
     why: "clients refuse a server whose certificate has expired",
@@ -211,7 +211,7 @@ fn expiring(certificate: &Certificate, now_unix_s: u64) -> Option<Finding> {
         Err(why) => {
             return Some(
                 Finding::new(Severity::Error, name, format!("it cannot be read: {why}"))
-                    .act("# the one that is in force stays so until the server ends"),
+                    .act("# the current one is used until the server ends"),
             );
         }
     };
@@ -229,9 +229,9 @@ fn expiring(certificate: &Certificate, now_unix_s: u64) -> Option<Finding> {
     Some(
         Finding::new(severity, name, says)
             .evidence(json!({"left_s": left, "ends_unix_s": ends}))
-            .act("# put the new certificate and its key in place of the old ones")
+            .act("# replace the certificate and its key by new ones")
             .act(format!(
-                "kill -HUP {}   # on the server's machine: it reads them again, and cuts no connection",
+                "kill -HUP {}   # on the server's machine: it reloads them, and keeps all connections",
                 std::process::id()
             )),
     )
@@ -255,13 +255,13 @@ fn of_node(facts: &Facts) -> Option<Finding> {
         Severity::Warning
     };
     let says = format!(
-        "it ends in {} hours, and was to be renewed by itself when a third of its time was left",
+        "it expires in {} hours, and should have been renewed when a third of its validity was left",
         left / 3600
     );
     Some(
         Finding::new(severity, "this node's certificate in the cluster", says)
             .evidence(json!({"left_s": left}))
-            .act("# the log says why it is not renewed: look for \"certificate\". Is the data directory writable, and the clock right?"),
+            .act("# see the log for the cause: search for \"certificate\". Is the data directory writable, and the clock right?"),
     )
 }
 
@@ -280,7 +280,7 @@ pub const AUTO_PURGE: Check = Check {
                 let says = format!("its deleted documents were not purged: {reason}");
                 Finding::new(Severity::Warning, db.as_str(), says)
                     .evidence(json!({"reason": reason}))
-                    .act("# the next round tries again; the log has each failure")
+                    .act("# the next round retries; the log has each failure")
             })
             .collect();
         if operation.auto_purge_is_dry {
@@ -305,14 +305,14 @@ pub const BACKUP: Check = Check {
     id: "backup",
     area: Area::Operation,
     title: "no recent backup",
-    looks_at: "when the last backup was made, and whether those of `[backup]` fail",
+    looks_at: "the age of the last backup, and whether backups by `[backup]` fail",
     finds: || {
         format!(
-            "warning when that is longer ago than `[doctor] backup_age_max` (a week), or when the last one by `[backup]` failed; note when it never did, of a database older than {} days or `backup_age_max` with {DOCUMENTS_MIN} and more documents: backups of other kinds are not seen",
+            "warning when it is older than `[doctor] backup_age_max` (a week), or when the last one by `[backup]` failed; note when there was none, and a database with {DOCUMENTS_MIN} and more documents is older than {} days or `backup_age_max`, whichever is shorter: backups by other programs are not known",
             YOUNG_S / 86_400
         )
     },
-    why: "replication and a cluster's copies also copy a mistake",
+    why: "replication and a cluster's copies also copy mistakes",
     look: |facts| {
         let mut findings = backup_age(facts);
         findings.extend(
@@ -324,7 +324,7 @@ pub const BACKUP: Check = Check {
                     let says = format!("the last backup to {target} failed: {reason}");
                     Finding::new(Severity::Warning, "the store", says)
                         .evidence(json!({"target": target}))
-                        .act("# it is tried again by itself; at once: settee backup $S TARGET")
+                        .act("# it is retried automatically; to retry now: settee backup $S TARGET")
                 }),
         );
         Ok(findings)
@@ -344,7 +344,7 @@ fn backup_age(facts: &Facts) -> Vec<Finding> {
                     Finding::new(Severity::Warning, "the store", says)
                         .evidence(json!({"age_s": age.as_secs(), "age_max_s": max.as_secs()}))
                         .act(command)
-                        .act("# look why the job that made them does not: the log says, at /_settee/backup"),
+                        .act("# check the job that makes them; its errors are in the log, at /_settee/backup"),
                 ]
         }
         None => {
@@ -360,7 +360,7 @@ fn backup_age(facts: &Facts) -> Vec<Finding> {
                 return vec![];
             }
             let says = format!(
-                "there are data of {} days, and no backup by settee backup is known of",
+                "there are data of {} days, and no backup by settee backup is known",
                 days(age)
             );
             vec![
@@ -379,7 +379,7 @@ pub const MAINTENANCE: Check = Check {
     title: "maintenance mode",
     looks_at: "`[couchdb] maintenance_mode`",
     finds: || "note when it is on".to_owned(),
-    why: "load balancers that ask /_up send no requests here",
+    why: "load balancers that check /_up send no requests to this server",
     look: |facts| {
         if !facts.operation.is_in_maintenance {
             return Ok(vec![]);

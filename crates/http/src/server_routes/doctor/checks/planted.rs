@@ -1,4 +1,4 @@
-//! Facts that tests of checks make up.
+//! Facts for the tests of checks.
 
 use super::Check;
 use crate::server_routes::doctor::facts::{

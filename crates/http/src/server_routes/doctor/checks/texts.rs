@@ -22,7 +22,7 @@ fn subject(db: &Database, design: &DesignFacts, text: &TextFacts) -> String {
     format!("{}, text index {}", path(db, design), text.name)
 }
 
-/// How a text index goes, and nothing else of its design document.
+/// Commands that remove a text index, and nothing else of its design document.
 fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> {
     if text.is_mango {
         let kind = match text.flavour {
@@ -35,7 +35,7 @@ fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> 
     let (member, cleanup) = places(text);
     vec![
         format!(
-            "{}   # take \"{}\" out of its \"{member}\", and save it",
+            "{}   # remove \"{}\" from its \"{member}\", and save it",
             curl("GET", &[&db.name, &design.id], None),
             text.name
         ),
@@ -43,15 +43,15 @@ fn remove(db: &Database, design: &DesignFacts, text: &TextFacts) -> Vec<String> 
     ]
 }
 
-/// Those that nobody asked.
+/// Indexes without a query.
 pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Finding> {
     let texts = design.texts.iter();
-    // One that fails may have been asked, and was not searched in: another check tells of it.
+    // One that fails may have been queried without a search: another check reports it.
     let fails = |text: &TextFacts| text.open.as_ref().is_some_and(|open| open.failures > 0);
     let unused = texts.filter(|text| text.is_built && text.was_used == Some(false) && !fails(text));
     let found = unused.map(|text| {
         let says = format!(
-            "nobody searched in it in the {} days since the start; it indexes the words of {} documents",
+            "it was not searched in the {} days since the start; it indexes the words of {} documents",
             uptime.as_secs() / 86_400,
             db.documents
         );
@@ -62,7 +62,7 @@ pub fn unused(db: &Database, design: &DesignFacts, uptime: Duration) -> Vec<Find
     found.collect()
 }
 
-/// Those whose builds fail.
+/// Indexes whose builds fail.
 pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     let wrong = design.texts.iter().filter_map(|text| {
         let why = text.refused.as_deref()?;
@@ -97,7 +97,7 @@ pub fn failing(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     wrong.chain(found).collect()
 }
 
-/// Those whose functions throw.
+/// Indexes whose functions throw.
 pub fn failing_functions(db: &Database, design: &DesignFacts) -> Vec<Finding> {
     let open = |text: &TextFacts| text.open.as_ref().map_or((0, 0), |o| (o.failed, o.mapped));
     let found = design.texts.iter().filter_map(|text| {
@@ -113,13 +113,13 @@ pub const TEXT_INDEXES: Check = Check {
     id: "text-indexes",
     area: Area::Queries,
     title: "text indexes that are behind, in pieces, or lack documents",
-    looks_at: "changes that open text indexes have yet to see while nobody updates them or is about to, their segments while nobody merges them, and documents that they leave out",
+    looks_at: "changes that open text indexes lack while no update runs or is due, their segments while no merge runs, and documents that they leave out",
     finds: || {
         format!(
             "note of one that is {PENDING_MIN} and more changes behind; warning of one that has {SEGMENTS_MIN} and more segments in a shard, and of one that leaves documents out"
         )
     },
-    why: "the next search waits until the index has seen all changes, or does not find them if it does not wait; each search looks into every segment. Segments are merged after an update, unless merges fail. Documents are left out, and not found, when what the function gives for them cannot be in the index",
+    why: "the next search waits until the index has seen all changes, or does not find them if it does not wait; each search reads every segment. Segments are merged after an update, unless merges fail. Documents are left out, and not found, when the index cannot hold the function's results for them",
     look: |facts| {
         let all = facts.databases.all.iter();
         let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));
@@ -138,19 +138,19 @@ pub const TEXT_INDEXES: Check = Check {
 fn behind(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Finding> {
     let open = text.open.as_ref()?;
     let is_looked_after = open.is_updating || open.is_update_due;
-    // Of one that fails another check tells.
+    // Another check reports failing ones.
     if open.pending < PENDING_MIN || is_looked_after || open.failures > 0 {
         return None;
     }
     let says = format!(
-        "it has yet to see {} changes, and no update is under way or due",
+        "it lacks {} changes, and no update runs or is due",
         open.pending
     );
     Some(
         Finding::new(Severity::Note, subject(db, design, text), says)
             .evidence(json!({"pending": open.pending, "documents": db.documents}))
-            .act("# \"autoupdate\": false in its design document, or [ken] enable = false, leaves it to searches")
-            .act("# a search that does not wait (stale=ok, update=false) updates nothing"),
+            .act("# with \"autoupdate\": false in its design document, or [ken] enable = false, only searches update it")
+            .act("# a search that does not wait (stale=ok, update=false) does not update it"),
     )
 }
 
@@ -159,11 +159,11 @@ fn in_pieces(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Fi
     if open.segments_most < SEGMENTS_MIN || open.is_updating || open.is_tidying {
         return None;
     }
-    let says = format!("a shard of it has {} segments", open.segments_most);
+    let says = format!("one of its shards has {} segments", open.segments_most);
     Some(
         Finding::new(Severity::Warning, subject(db, design, text), says)
             .evidence(json!({"segments": open.segments_most, "documents": db.documents}))
-            .act("# merges fail: the log says why at \"an index is left untidy\"; often the disk is too full for them"),
+            .act("# merges fail: the cause is in the log at \"an index is left untidy\"; often the disk is too full for them"),
     )
 }
 
@@ -173,7 +173,7 @@ fn lacking(db: &Database, design: &DesignFacts, text: &TextFacts) -> Option<Find
         return None;
     }
     let says = format!(
-        "it leaves {left_out} of {} documents out: what its function gives for them cannot be in it",
+        "it leaves out {left_out} of {} documents: it cannot hold the results of its function for them",
         db.documents
     );
     Some(

@@ -9,7 +9,7 @@ use super::{Area, Check, texts};
 use crate::server_routes::doctor::facts::{Database, Facts};
 use crate::server_routes::doctor::finding::{Finding, Severity, bytes, curl, percent};
 
-/// Indexes of smaller databases cost too little to be told of.
+/// Indexes of smaller databases cost too little to report.
 const DOCUMENTS_MIN: u64 = 1_000;
 
 /// The design documents of databases of some size.
@@ -30,13 +30,14 @@ pub fn path(db: &Database, design: &DesignFacts) -> String {
     format!("{}/{}", db.name, design.id)
 }
 
-/// How an index of Mango goes, and nothing else of its design document.
+/// The command that removes a Mango index, and nothing else of its design document.
 fn remove_index(db: &Database, design: &DesignFacts, view: &ViewFacts) -> String {
     let path = [&db.name, "_index", &design.id, "json", &view.name];
     curl("DELETE", &path, None)
 }
 
-/// How the views of a design document go. What else it has, like a function that judges writes, is to stay.
+/// Commands that remove the views of a design document. Its other members, such as a validation
+/// function, must stay.
 fn remove(db: &Database, design: &DesignFacts) -> Vec<String> {
     if is_mango(design) {
         let views = design.views.iter();
@@ -44,7 +45,7 @@ fn remove(db: &Database, design: &DesignFacts) -> Vec<String> {
     }
     vec![
         format!(
-            "{}   # take \"views\" out of it, and save it without; delete it only if it has views alone",
+            "{}   # remove \"views\" from it, and save it; delete it only if it has nothing else",
             curl("GET", &[&db.name, &design.id], None)
         ),
         curl("POST", &[&db.name, "_view_cleanup"], None),
@@ -55,18 +56,18 @@ pub const UNUSED_INDEXES: Check = Check {
     id: "unused-indexes",
     area: Area::Queries,
     title: "unused indexes",
-    looks_at: "design documents with a built index of views that no query asked since the start, of views or by `_find`; built text indexes that no search and no `_find` asked",
+    looks_at: "design documents with a built view index that no query, of a view or of `_find`, used since the start; built text indexes that no search and no `_find` used",
     finds: || {
         format!(
             "warning in databases of {DOCUMENTS_MIN} and more documents, once the server has run for `[doctor] unused_index_time` (a week)"
         )
     },
-    why: "each write is mapped and indexed for it, and it takes room on disk",
+    why: "each write is mapped and indexed for it, and it takes space on disk",
     look: |facts| {
         let wanted = facts.operation.unused_index_time;
         if facts.uptime < wanted {
             return Err(format!(
-                "the server has run for {} s, [doctor] unused_index_time wants {}",
+                "the server has run for {} s, [doctor] unused_index_time requires {}",
                 facts.uptime.as_secs(),
                 wanted.as_secs()
             ));
@@ -75,7 +76,7 @@ pub const UNUSED_INDEXES: Check = Check {
             designs(facts).filter(|(_, design)| design.is_built && design.was_used == Some(false));
         let found = unused.map(|(db, design)| {
             let says = format!(
-                "nobody asked for it in the {} days since the start; it indexes {} documents",
+                "it was not queried in the {} days since the start; it indexes {} documents",
                 facts.uptime.as_secs() / 86_400,
                 db.documents
             );
@@ -92,13 +93,13 @@ pub const DUPLICATE_INDEXES: Check = Check {
     id: "duplicate-indexes",
     area: Area::Queries,
     title: "duplicate indexes",
-    looks_at: "views of one database with the same map function in indexes of their own; indexes of Mango whose fields begin another's",
+    looks_at: "views of one database with the same map function in separate indexes; Mango indexes whose fields are a prefix of another's",
     finds: || {
         format!(
-            "in databases of {DOCUMENTS_MIN} and more documents: warning of the same rows, note of an index that another one serves too"
+            "in databases of {DOCUMENTS_MIN} and more documents: warning of the same rows, note of an index whose queries another one can serve"
         )
     },
-    why: "the same rows are made, kept and updated twice. (Design documents that are wholly alike share one index)",
+    why: "the same rows are computed, stored and updated twice. (Equal design documents share one index)",
     look: |facts| {
         let large = facts
             .databases
@@ -138,7 +139,7 @@ fn same_rows(db: &Database) -> Vec<Finding> {
             )
             .evidence(json!({"documents": db.documents, "same": [first.0.id, other.id]}))
             .act(format!(
-                "# have queries ask for {}/_view/{}, and take {} out of {}",
+                "# query {}/_view/{} instead, and remove {} from {}",
                 first.0.id, first.1.name, view.name, other.id
             )),
         )
@@ -146,7 +147,8 @@ fn same_rows(db: &Database) -> Vec<Finding> {
     found.collect()
 }
 
-/// An index of `a` is served by one of `a` and `b` only where all documents have `b` too: so it is no more than a note.
+/// An index of `a` can be replaced by one of `a` and `b` only if all documents have `b` too: so it
+/// is only a note.
 fn beginnings(db: &Database) -> Vec<Finding> {
     let indexes = db
         .designs
@@ -162,7 +164,7 @@ fn beginnings(db: &Database) -> Vec<Finding> {
             other.id != design.id && its.len() > fields.len() && its.starts_with(fields)
         })?;
         let says = format!(
-            "its fields ({}) begin those of {}, index {}, which serves the same queries where documents have all of its fields",
+            "its fields ({}) are a prefix of those of {}, index {}, which serves the same queries if documents have all of its fields",
             fields.join(", "),
             longer.id,
             its_view.name
@@ -183,16 +185,16 @@ const COPIED_PERCENT: u64 = 50;
 pub const WHOLE_DOCUMENTS: Check = Check {
     id: "whole-documents",
     area: Area::Queries,
-    title: "maps that take whole documents",
-    looks_at: "map functions in JavaScript of which it is not seen which members they touch, and the size of their index while it is open",
+    title: "maps that read whole documents",
+    looks_at: "JavaScript map functions whose accesses to members could not be determined, and the size of their index while it is open",
     finds: || {
         format!(
-            "in databases of {DOCUMENTS_MIN} and more documents of {} and more each: note; warning when the index has {} and more, {COPIED_PERCENT} % of what the documents have",
+            "in databases of {DOCUMENTS_MIN} and more documents of {} and more each: note; warning when the index has {} and more, {COPIED_PERCENT} % of the documents' size",
             bytes(WHOLE_BYTES_MIN),
             bytes(COPIED_BYTES_MIN)
         )
     },
-    why: "the function is given every member of every document, which takes most of a build's time; emit(key, doc) also keeps each document a second time",
+    why: "the function gets every member of every document, which takes most of a build's time; emit(key, doc) also stores each document a second time",
     look: |facts| {
         Ok(designs(facts)
             .filter_map(|(db, design)| whole_documents(db, design))
@@ -214,7 +216,7 @@ fn whole_documents(db: &Database, design: &DesignFacts) -> Option<Finding> {
     let is_copy = index_bytes >= COPIED_BYTES_MIN
         && percent(index_bytes, db.external_bytes) >= COPIED_PERCENT;
     let mut says = format!(
-        "{} of {} map functions take whole documents, of {} on average; view {}: {why}",
+        "{} of {} map functions read whole documents, of {} on average; view {}: {why}",
         whole.len(),
         design.views.len(),
         bytes(db.external_bytes / db.documents.max(1)),
@@ -222,7 +224,7 @@ fn whole_documents(db: &Database, design: &DesignFacts) -> Option<Finding> {
     );
     if is_copy {
         says.push_str(&format!(
-            ". Its index has {}, the documents {}",
+            ". Its index takes {}, the documents {}",
             bytes(index_bytes),
             bytes(db.external_bytes)
         ));
@@ -242,8 +244,8 @@ fn whole_documents(db: &Database, design: &DesignFacts) -> Option<Finding> {
                 "document_bytes": db.external_bytes,
                 "index_bytes": index_bytes,
             }))
-            .act("# emit(key, null) and query with include_docs=true, or emit the members that are wanted; read members by name (doc.a.b)")
-            .act(format!("{info}?projections=true\"   # what each function is given")),
+            .act("# emit(key, null) and query with include_docs=true, or emit only the members that you need; read members by name (doc.a.b)")
+            .act(format!("{info}?projections=true\"   # the members that each function gets")),
     )
 }
 
@@ -294,7 +296,7 @@ fn lacking(db: &Database, design: &DesignFacts) -> Option<Finding> {
     )
 }
 
-/// A function that threw for so many of those documents that it was given.
+/// A function that threw for many of the documents that it was called with.
 pub fn failing_function(
     subject: String,
     kind: &str,
@@ -313,8 +315,8 @@ pub fn failing_function(
     Some(
         Finding::new(severity, subject, says)
             .evidence(json!({"failed": failed, "mapped": mapped}))
-            .act(format!("# the log says what was thrown, at \"{kind}\""))
-            .act("# have the function look before it reads: if (doc.items) { ... }"),
+            .act(format!("# the exception is in the log, at \"{kind}\""))
+            .act("# let the function check before it reads: if (doc.items) { ... }"),
     )
 }
 
@@ -330,7 +332,7 @@ pub const FAILING_BUILDS: Check = Check {
             "error of {BUILDS_FAILED_MIN} and more failures since the last build that succeeded; warning of a text index that can never be built"
         )
     },
-    why: "queries of its views and searches answer an error, or what is old",
+    why: "queries of its views and searches return an error, or old results",
     look: |facts| {
         let all = facts.databases.all.iter();
         let designs = all.flat_map(|db| db.designs.iter().map(move |design| (db, design)));

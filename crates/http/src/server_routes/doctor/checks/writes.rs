@@ -12,13 +12,13 @@ pub const WRITES: Check = Check {
     id: "writes",
     area: Area::Machine,
     title: "writes that fail",
-    looks_at: "whether the storage engine takes writes; its errors and failed compactions since the start",
+    looks_at: "whether the storage engine accepts writes; its errors and failed compactions since the start",
     finds: || {
         format!(
-            "error while all writes fail, and until {RECENT_S} s after; note of earlier errors, and of compactions that failed"
+            "error while all writes fail, and until {RECENT_S} s later; note of earlier errors, and of compactions that failed"
         )
     },
-    why: "while the storage engine refuses writes nothing can be stored; `/_up` is 503 meanwhile",
+    why: "while the storage engine refuses writes nothing can be stored; `/_up` returns 503 meanwhile",
     look: |facts| {
         let machine = &facts.machine;
         let evidence = json!({
@@ -28,7 +28,7 @@ pub const WRITES: Check = Check {
         let mut found = vec![];
         if let Some(failure) = &machine.write_failure {
             let act = match failure.needs_restart {
-                true => "# restart the server: the storage engine cannot go on by itself",
+                true => "# restart the server: the storage engine cannot recover without a restart",
                 false => "# remove the cause: the server takes writes again within seconds",
             };
             found.push(
@@ -39,7 +39,7 @@ pub const WRITES: Check = Check {
         } else if machine.engine_errors > 0 {
             let n = machine.engine_errors;
             let says = format!(
-                "the storage engine refused writes because of {n} errors since the start, and takes them again"
+                "the storage engine refused writes because of {n} errors since the start, and accepts them again"
             );
             let is_recent = machine.engine_error_age_s.is_some_and(|age| age < RECENT_S);
             let severity = match is_recent {
@@ -49,16 +49,16 @@ pub const WRITES: Check = Check {
             found.push(
                 Finding::new(severity, "the store", says)
                     .evidence(evidence)
-                    .act("# look for `storage engine` in the log"),
+                    .act("# search the log for `storage engine`"),
             );
         }
         if machine.compaction_failures > 0 {
             let n = machine.compaction_failures;
-            let says = format!("{n} compactions failed since the start, and were tried again");
+            let says = format!("{n} compactions failed since the start, and were retried");
             found.push(
                 Finding::new(Severity::Note, "compactions", says)
                     .evidence(json!({"compaction_failures": n}))
-                    .act("# look for `compaction failed` in the log; if it names a file of the store: settee check"),
+                    .act("# search the log for `compaction failed`; if it names a file of the store: settee check"),
             );
         }
         Ok(found)
@@ -71,9 +71,9 @@ pub const CONNECTIONS: Check = Check {
     id: "connections",
     area: Area::Machine,
     title: "connections near their limit",
-    looks_at: "client connections, and how many there may be",
+    looks_at: "client connections, and their limit",
     finds: || format!("warning from {CONNECTIONS_PERCENT} % of the limit"),
-    why: "at the limit idle connections are closed to make room, those of strangers first; when there are none, new ones wait",
+    why: "at the limit idle connections are closed to make room, anonymous ones first; without idle connections, new ones wait",
     look: |facts| {
         let machine = &facts.machine;
         let Some(max) = machine.connections_max else {
@@ -88,8 +88,8 @@ pub const CONNECTIONS: Check = Check {
         Ok(vec![
             Finding::new(Severity::Warning, "the HTTP port", says)
                 .evidence(json!({"open": open, "limit": max}))
-                .act("# who they are: ss -tn state established")
-                .act("# the limit follows from that of open files: raise it (LimitNOFILE with systemd, ulimit -n), and restart the server"),
+                .act("# to list the clients: ss -tn state established")
+                .act("# the limit depends on that of open files: raise that (LimitNOFILE with systemd, ulimit -n), and restart the server"),
         ])
     },
 };

@@ -1,4 +1,4 @@
-//! A look at some databases: the busiest, the largest of those that are open, and some of all.
+//! Examines some databases: the busiest, the largest open ones, and a sample of all.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -9,20 +9,21 @@ use database::{NameRange, Sample};
 use crate::app::App;
 use crate::server_routes::doctor::facts::{Database, Databases};
 
-/// How many are looked at of each kind.
+/// Number of examined databases of each kind.
 const BUSIEST_MAX: usize = 50;
 const LARGEST_MAX: usize = 50;
 const OTHERS_MAX: usize = 200;
 /// Time for all of them, and for the documents of one.
 const SHARE_OF_TIME: u32 = 2;
 const TIME_OF_ONE: Duration = Duration::from_millis(150);
-/// Changes that are looked at, and design documents with views or text indexes.
+/// Most changes that are examined, and most design documents with views or text indexes.
 const CHANGES_MAX: u64 = 2_000;
 const DESIGNS_MAX: usize = 100;
-/// Between two changes that are listed may be all that are superseded: with more of these, changes are not looked at.
+/// Superseded changes may lie between two listed ones: with more of them than this, changes are not
+/// examined.
 const SUPERSEDED_MAX: u64 = 500_000;
 
-/// Looks at as many as there is time for.
+/// Examines as many as there is time for.
 pub fn look(app: &App, until: Instant) -> Databases {
     let now = Instant::now();
     // The rest is for what comes after.
@@ -46,7 +47,7 @@ pub fn look(app: &App, until: Instant) -> Databases {
     databases
 }
 
-/// Names of the databases to be looked at, the most important first.
+/// Names of the databases to examine, the most important first.
 fn chosen(app: &App) -> Vec<Arc<str>> {
     let usage = app.stats.usage();
     let busiest = usage.databases.most_used(BUSIEST_MAX);
@@ -63,7 +64,7 @@ fn chosen(app: &App) -> Vec<Arc<str>> {
         .collect()
 }
 
-/// What the counters in memory say of its size.
+/// The size of a database, from counters in memory.
 fn weight(db: &database::Database) -> u64 {
     let metas = db.all_shards().iter().map(|shard| shard.meta());
     metas

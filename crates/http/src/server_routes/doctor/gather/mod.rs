@@ -1,4 +1,5 @@
-//! Brings facts together: from counters, settings and `/proc`, and by a look at some databases. Nothing is written.
+//! Collects facts: from counters, settings and `/proc`, and from some databases. Nothing is
+//! written.
 
 mod databases;
 mod operation;
@@ -12,7 +13,7 @@ use super::facts::{Bulks, Cluster, Facts, Find, Machine, Slot};
 use crate::app::App;
 use crate::metrics::machine;
 
-/// Between the two looks at queues at least.
+/// Least time between the two samples of queues.
 const LOOKS_APART: Duration = Duration::from_millis(300);
 
 /// Everything that can be found out until a moment, a little more at most. Blocks.
@@ -21,7 +22,7 @@ pub fn facts(app: &App, began: Instant, until: Instant) -> Facts {
     let first = waiting(app);
     let databases = databases::look(app, until);
     let operation = operation::look(app, until);
-    // What waits only once is a moment's.
+    // Work that waits in only one sample is momentary.
     std::thread::sleep(LOOKS_APART.saturating_sub(began.elapsed()));
     let second = waiting(app);
     let finds = app.node.databases.find_uses().into_iter();
@@ -107,7 +108,7 @@ fn has_workers(app: &App) -> bool {
     app.node.settings().functions.isolation == config::settings::Isolation::Process
 }
 
-/// What is of its owner alone when the server makes it, and was given to others or made by somebody else.
+/// Files that the server creates for its owner alone, and that other users can access.
 fn open_to_others(app: &App) -> Vec<(std::path::PathBuf, &'static str)> {
     let store = app.node.databases.store().engine().path().to_owned();
     let secrets = app.node.config.files_with_secrets().unwrap_or_default();
@@ -118,8 +119,8 @@ fn open_to_others(app: &App) -> Vec<(std::path::PathBuf, &'static str)> {
     all.filter(|(path, _)| is_open(path)).collect()
 }
 
-/// Whether other users of the machine have access. What belongs to another user, mostly root, can only reach this process by its
-/// group.
+/// Whether other users of the machine have access. A file of another user, mostly root, is only
+/// readable by this process through its group.
 fn is_open(path: &Path) -> bool {
     use std::os::unix::fs::MetadataExt as _;
     let me = std::fs::metadata("/proc/self").map(|me| me.uid());

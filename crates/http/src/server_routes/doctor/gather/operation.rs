@@ -14,10 +14,10 @@ use crate::server_routes::doctor::facts::{Certificate, Operation, Password, Repl
 
 /// Documents of users, and of each replicator database, that are read.
 const DOCUMENTS_MAX: usize = 1_000;
-/// Bytes of a message that are told.
+/// Most bytes of a message that are reported.
 const MESSAGE_BYTES_MAX: usize = 300;
 
-/// Looks at everything; at documents until a moment.
+/// Collects all facts; examines documents only until `until`.
 pub fn look(app: &App, until: Instant) -> Operation {
     let settings = app.node.settings();
     let now = SystemTime::now();
@@ -50,7 +50,7 @@ pub fn look(app: &App, until: Instant) -> Operation {
         auto_purge_is_dry: settings.couch_auto_purge_plugin.dry_run,
         backup_age: last_backup.map(|at| now.duration_since(at).unwrap_or_default()),
         backup_failure: backups.failed_since_success().and_then(|failed| {
-            // Who asks for one is told himself.
+            // The client of a requested backup gets its error.
             if !failed.is_scheduled {
                 return None;
             }
@@ -77,7 +77,7 @@ fn unix_s(time: SystemTime) -> u64 {
     time.duration_since(UNIX_EPOCH).map_or(0, |d| d.as_secs())
 }
 
-/// The certificates of `[ssl]`, as they are in the file.
+/// The certificates of `[ssl]` in their files.
 fn certificates(ssl: &config::settings::Ssl) -> Vec<Certificate> {
     let Some(path) = ssl.cert_file.as_ref().filter(|_| ssl.enable) else {
         return vec![];
@@ -144,7 +144,7 @@ fn passwords(app: &App, until: Instant, left: &mut Vec<String>) -> Vec<Password>
     all
 }
 
-/// What the ids of user documents begin with.
+/// The prefix of the ids of user documents.
 const USERS: &str = "org.couchdb.user:";
 
 /// Replications that fail.
@@ -206,7 +206,7 @@ fn given_up(db: &str, json: &[u8]) -> Option<Replication> {
     })
 }
 
-/// A message without the names and passwords that URLs in it may have.
+/// A message without the names and passwords of URLs in it.
 fn message(error: &Value) -> String {
     let text = error
         .as_str()
