@@ -113,7 +113,9 @@ impl Opened {
         self.rules.read().iter().for_each(|r| db.offer_rules(r));
         self.list_shards(&mut self.by_shard.write(), &db);
         let mut open = self.open.write();
-        open.insert(name, db.clone());
+        let other = open.insert(name, db.clone());
+        // Each would have counters of its own, and give the same seqs.
+        assert!(other.is_none(), "at most one `Database` per name");
         self.shared.keeper.note_opened(open.len());
         Ok(db)
     }

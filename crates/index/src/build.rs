@@ -183,6 +183,8 @@ impl<'a> Build<'a> {
 
     /// Writes a batch together with the changed blocks and the state, and shows it to readers.
     pub(crate) fn write(&mut self, mut batch: Writes<'_>) -> Result<(), Error> {
+        // Another writer's state would be lost: each writes the whole of it.
+        debug_assert!(self.index.writer.is_locked(), "one writer per index");
         let bytes = batch.bytes() as u64;
         self.guard.admit(self.engine(), bytes)?;
         self.state.save(self.index.number, &mut batch);

@@ -458,6 +458,8 @@ impl<'e> Batch<'e> {
         };
         let meta = &mut touched.meta;
         let id_bytes = doc.id.as_str().len() as u64;
+        // A row is never written over another.
+        debug_assert_eq!(seq, meta.update_seq + 1);
         meta.update_seq = seq;
         meta.doc_count = meta.doc_count + u64::from(after.live) - u64::from(before.live);
         meta.doc_del_count =
@@ -662,6 +664,12 @@ impl<'e> Batch<'e> {
             let id = doc.id.as_str().as_bytes();
             let key = keys::id_key(number, id);
             let exists = !record.tree.is_empty();
+            // A body is found by the seq of its leaf.
+            debug_assert!(
+                (record.tree.leaves().iter())
+                    .all(|leaf| (1..=touched.meta.update_seq).contains(&leaf.revision.seq)),
+                "every leaf has a body"
+            );
             if exists {
                 self.value.clear();
                 record.encode(&mut self.value);

@@ -213,6 +213,10 @@ impl Writer {
         });
         match written {
             Ok((mut batch, answers)) => {
+                debug_assert!(
+                    self.unflushed_since.is_none() || !ends_durable(&ops, &answers),
+                    "what is acknowledged as durable is on disk"
+                );
                 let kept = batch.kept();
                 self.publish(batch);
                 self.forget_dropped(&ops, &answers);
@@ -332,6 +336,8 @@ impl Writer {
                 designs: touched.deltas.iter().any(|(_, id, _)| id.is_design()),
             };
             let mut state = shard.state.lock();
+            // Feeds and indexes continue after the last seq that they saw.
+            debug_assert!(seq >= state.meta.update_seq, "seqs only grow");
             let changed = state.meta.update_seq != seq;
             if touched.meta.digest.is_some() {
                 shard.has_digest.store(true, Relaxed);
@@ -412,4 +418,10 @@ impl Writer {
         }
         self.note_unflushed();
     }
+}
+
+/// Returns whether a request ends with this batch whose client waits for the disk.
+fn ends_durable(ops: &[Op], answers: &[Answer]) -> bool {
+    let mut all = ops.iter().zip(answers);
+    all.any(|(op, answer)| op.wants_sync() && answer.ends(op))
 }

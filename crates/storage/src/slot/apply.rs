@@ -57,6 +57,13 @@ impl Pending {
         let applied = applied.filter(|(_, fate)| matches!(fate, Fate::Apply));
         let new_shards = check(batch, applied.map(|(request, _)| request), written)?;
         let (mut head, mut changes, kept) = sessions.finish();
+        // A position that goes back would apply records twice.
+        debug_assert!(
+            write.from.is_none_or(|from| {
+                from.generation != write.to.generation || from.next_offset <= write.to.next_offset
+            }),
+            "a slot's position only advances"
+        );
         head.position = write.to;
         changes.insert(head_key, Some(head.encode()));
         for (key, value) in &write.state {
