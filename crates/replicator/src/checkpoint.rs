@@ -3,11 +3,16 @@
 
 use serde_json::{Map, Value, json};
 
+use crate::db::bounded;
 use crate::id::VERSION;
 use crate::progress::Counts;
 
-/// Sessions kept in a checkpoint.
+/// Sessions kept in a checkpoint. Clients can write longer histories, whose rest is not read.
 const HISTORY_MAX: usize = 50;
+/// No replicator writes a checkpoint with more bytes or values: it counts as empty.
+const BYTES_MAX: usize = 1 << 20;
+/// See [`BYTES_MAX`].
+const VALUES_MAX: usize = 10_000;
 
 /// The checkpoint of one side.
 #[derive(Clone, Debug, Default)]
@@ -22,6 +27,11 @@ impl Log {
     pub fn of(mut doc: Map<String, Value>) -> Log {
         doc.remove("_id");
         let rev = doc.remove("_rev");
+        // The jobs of a user keep theirs as long as they run.
+        let text = Value::Object(doc).to_string();
+        let kept = text.len() <= BYTES_MAX;
+        let kept = kept.then(|| bounded::parse(text.as_bytes(), VALUES_MAX));
+        let doc: Map<String, Value> = kept.and_then(Result::ok).unwrap_or_default();
         Log {
             rev: rev.and_then(|r| r.as_str().map(str::to_owned)),
             body: doc,
@@ -36,7 +46,7 @@ impl Log {
         self.body
             .get("history")
             .and_then(Value::as_array)
-            .map_or(&[], Vec::as_slice)
+            .map_or(&[], |all| &all[..all.len().min(HISTORY_MAX)])
     }
 }
 
@@ -181,6 +191,24 @@ mod tests {
             json!([7, {"x": 1}, null]),
         )]));
         assert_eq!(seq(&odd, &odd), (0, 0));
+    }
+
+    #[test]
+    fn no_more_than_a_replicator_writes_is_read() {
+        let entry = |n: usize| (format!("s{n}"), n as u64);
+        let history = |from: usize, n: usize| (from..from + n).map(entry).collect::<Vec<_>>();
+        let log = |session: &str, all: &[(String, u64)]| {
+            let all: Vec<(&str, u64)> = all.iter().map(|(id, seq)| (id.as_str(), *seq)).collect();
+            log(session, 1, &all)
+        };
+        let here = log("x", &history(0, HISTORY_MAX + 1));
+        let there = |n| log("y", &history(HISTORY_MAX + n, 5));
+        assert_eq!(seq(&here, &there(0)), (0, 0));
+        assert_eq!(seq(&log("x", &history(1, HISTORY_MAX)), &there(0)).0, 50);
+        let long = log("x", &history(0, VALUES_MAX));
+        assert!(long.body.is_empty() && long.rev.is_some());
+        let heavy = log(&"x".repeat(BYTES_MAX), &[]);
+        assert!(heavy.body.is_empty());
     }
 
     #[test]

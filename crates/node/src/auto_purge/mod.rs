@@ -23,6 +23,9 @@ use crate::node::Node;
 const REPEAT_MIN: Duration = Duration::from_secs(1);
 /// Time until the next round if a shard has more to be purged than its indexes may miss.
 const CONTINUE_AFTER: Duration = Duration::from_secs(5);
+/// Maximum number of revisions that one round purges in a shard, so that other databases wait only
+/// a moment for their turn, whatever limit the database has.
+const REVS_A_ROUND_MAX: u64 = 2_500;
 /// A round is skipped after the clock moved further than this, beyond the elapsed time.
 const CLOCK_MOVE_MAX: Duration = Duration::from_secs(3600);
 
@@ -159,7 +162,7 @@ impl AutoPurge {
         let mut task = task(&old.name, total);
         let mut revs = 0;
         // An index that misses more purges than are remembered starts over.
-        let revs_max = db.purged_infos_limit() / 2;
+        let revs_max = (db.purged_infos_limit() / 2).min(REVS_A_ROUND_MAX);
         for (shard, &end) in old.ends.iter().enumerate() {
             let shard_revs_max = revs + revs_max;
             while purged_to[shard] < end {

@@ -1,6 +1,6 @@
 //! Reads the changes feed of a source in batches.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::time::Duration;
 
 use bytes::Bytes;
@@ -19,6 +19,9 @@ use crate::rows::{Form, Rows};
 const LINGER: Duration = Duration::from_millis(5);
 /// A batch is full when its rows reach this size, in bytes, whatever their number.
 const BATCH_BYTES_MAX: usize = 4 << 20;
+/// A document with more revisions than this ends the batch when it changes again: each further row
+/// is compared with all of them.
+const JOINED_REVS_MAX: usize = 100;
 /// Longest row without a document, in bytes: it names leaves.
 const BARE_ROW_BYTES_MAX: usize = 16 << 20;
 /// Bytes of a local feed that are read in one call.
@@ -86,6 +89,8 @@ struct Batch {
     bytes: usize,
     rows_max: usize,
     continuous: bool,
+    /// One document has so many revisions that further ones belong to the next batch.
+    is_long: bool,
 }
 
 /// An object of a feed.
@@ -126,11 +131,12 @@ impl Batch {
             bytes: 0,
             rows_max: query.batch,
             continuous: query.continuous,
+            is_long: false,
         }
     }
 
     fn is_full(&self) -> bool {
-        self.changes.len() >= self.rows_max || self.bytes >= BATCH_BYTES_MAX
+        self.is_long || self.changes.len() >= self.rows_max || self.bytes >= BATCH_BYTES_MAX
     }
 
     fn add(&mut self, text: &Bytes) -> Result<Row, Error> {
@@ -171,11 +177,8 @@ impl Batch {
             if let Some(&at) = self.places.get(&change.id) {
                 let known = &mut self.changes[at];
                 known.doc = None;
-                for rev in change.revs {
-                    if !known.revs.contains(&rev) {
-                        known.revs.push(rev);
-                    }
-                }
+                join(&mut known.revs, change.revs);
+                self.is_long |= known.revs.len() > JOINED_REVS_MAX;
                 return;
             }
             self.places.insert(change.id.clone(), self.changes.len());
@@ -189,6 +192,20 @@ impl Batch {
             .and_then(|text| serde_json::from_slice(&text).ok());
         Read::Changes(self.changes, seq.unwrap_or_else(|| before.clone()))
     }
+}
+
+/// Adds the revisions that are not in the list yet.
+fn join(known: &mut Vec<String>, revs: Vec<String>) {
+    if known.len() + revs.len() <= JOINED_REVS_MAX {
+        for rev in revs {
+            if !known.contains(&rev) {
+                known.push(rev);
+            }
+        }
+        return;
+    }
+    let mut seen: HashSet<String> = known.iter().cloned().collect();
+    known.extend(revs.into_iter().filter(|rev| seen.insert(rev.clone())));
 }
 
 /// Returns whether the text is exactly this revision, the first of its document, and complete
@@ -435,6 +452,22 @@ mod tests {
 
     fn add(batch: &mut Batch, row: &str) -> Result<Row, Error> {
         batch.add(&Bytes::copy_from_slice(row.as_bytes()))
+    }
+
+    #[test]
+    fn a_document_with_many_revisions_ends_the_batch_when_it_changes_again() {
+        let row = |revs: std::ops::Range<usize>| {
+            let revs: Vec<String> = revs.map(|n| format!("{{\"rev\":\"1-{n}\"}}")).collect();
+            format!(r#"{{"seq":1,"id":"a","changes":[{}]}}"#, revs.join(","))
+        };
+        let mut batch = batch(true);
+        for revs in [0..JOINED_REVS_MAX, 50..JOINED_REVS_MAX] {
+            add(&mut batch, &row(revs)).unwrap();
+            assert!(!batch.is_full());
+        }
+        add(&mut batch, &row(90..JOINED_REVS_MAX + 1)).unwrap();
+        assert!(batch.is_full());
+        assert_eq!(batch.changes[0].revs.len(), JOINED_REVS_MAX + 1);
     }
 
     #[test]

@@ -12,6 +12,7 @@ use serde_json::{Map, Value};
 use super::changes::{Change, ChangesQuery, LocalFeed};
 use super::{Body, Doc, Gather, Info, Portions, Refused, SMALL_ATTACHMENTS_BYTES};
 use crate::db::Missing;
+use crate::db::bounded::{self, VALUES_MAX};
 use crate::error::Error;
 use crate::options::Selection;
 use crate::rows::{Form, Rows};
@@ -72,7 +73,8 @@ impl LocalDb {
             return Ok(None);
         };
         match self.db.read(&id, &ReadOptions::default())? {
-            Read::Found(doc) => Ok(serde_json::from_slice(&doc.json).ok()),
+            Read::Found(doc) => (bounded::parse(&doc.json, VALUES_MAX).map(Some))
+                .map_err(|told| Error::Request(format!("{}: {told}", id.as_str()))),
             Read::Missing | Read::Deleted => Ok(None),
         }
     }

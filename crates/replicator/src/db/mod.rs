@@ -2,6 +2,7 @@
 //! HTTP.
 
 pub mod attachments;
+pub mod bounded;
 mod budget;
 mod changes;
 mod client;

@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 use super::super::changes::{Change, ChangesQuery, HttpFeed};
 use super::{Answer, Call, Failed, HttpDb, encoded, whole};
 use crate::db::Missing;
+use crate::db::bounded::{VALUES_MAX, parse};
 use crate::db::budget::Socket;
 use crate::error::Error;
 use crate::options::Selection;
@@ -127,6 +128,7 @@ impl HttpDb {
             body.push(b']');
         }
         body.push(b'}');
+        let sent = changes.iter().map(|c| 1 + c.revs.len()).sum::<usize>();
         let call = Call::post("_revs_diff", body);
         let mut place = self.place().await;
         let take = |response| async {
@@ -134,7 +136,8 @@ impl HttpDb {
             if !answer.is_ok() {
                 return Ok(Err(answer));
             }
-            let diff = serde_json::from_slice::<Diff>(&answer.body);
+            // An entry of the answer has a list beside each revision that was sent.
+            let diff = parse::<Diff>(&answer.body, VALUES_MAX + 8 * sent);
             diff.map(Ok)
                 .map_err(|_| Failed::of("the answer is not understood"))
         };

@@ -1,19 +1,21 @@
 //! Reads documents of a database behind HTTP by `_bulk_get` or one by one, and writes them by
 //! `_bulk_docs`.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::sync::atomic::Ordering::Relaxed;
 
 use bytes::Bytes;
 use document::{EditDoc, with_members, write_json_string};
 use futures_util::StreamExt;
 use serde::Deserialize;
+use serde::de::{Error as _, IgnoredAny};
 use serde_json::Value;
 use serde_json::value::RawValue;
 
 use super::super::{Body, Doc, Gather, Portions, Refused, SMALL_ATTACHMENTS_BYTES, retry};
 use super::{Answer, Call, Failed, HttpDb, MISSING_WAIT, cause, whole};
 use crate::db::Missing;
+use crate::db::bounded::{AtMost, VALUES_MAX, opens_with, parse};
 use crate::db::long::Holding;
 use crate::error::Error;
 use crate::progress::Progress;
@@ -25,13 +27,21 @@ const ATTACHED_BULK_MAX: usize = 50;
 const OPEN_REVS_MAX: usize = 50;
 /// Maximum number of concurrent reads of single documents.
 const SINGLE_READS_MAX: usize = 10;
+/// Maximum number of documents in a result of `_bulk_get`: with `latest`, a revision stands for
+/// all leaves after it.
+const DOCS_A_RESULT_MAX: usize = 100_000;
+/// Maximum number of a document's revisions that are requested again with their attachments in
+/// one request. If there are more, its revisions are read one by one.
+const SMALL_REVS_MAX: usize = 100;
+/// Number of values that a result of `_bulk_docs` has at most, in every server that is known.
+const VALUES_A_RESULT: usize = 16;
 
 /// A result of `_bulk_get`.
 #[derive(Deserialize)]
 struct Got<'a> {
     id: String,
     #[serde(borrow)]
-    docs: Vec<GotRev<'a>>,
+    docs: AtMost<GotRev<'a>, DOCS_A_RESULT_MAX>,
 }
 
 #[derive(Deserialize)]
@@ -39,7 +49,26 @@ struct GotRev<'a> {
     #[serde(borrow)]
     ok: Option<&'a RawValue>,
     /// In CouchDB, an object whose `rev` names the revision.
-    error: Option<Value>,
+    #[serde(borrow)]
+    error: Option<&'a RawValue>,
+}
+
+impl GotRev<'_> {
+    /// Returns the revision that could not be read, if the server names it.
+    fn named(&self) -> Option<String> {
+        #[derive(Deserialize)]
+        struct Named {
+            rev: String,
+        }
+        let named = serde_json::from_str::<Named>(self.error?.get());
+        named.ok().map(|named| named.rev)
+    }
+}
+
+/// The text around the results of `_bulk_get`.
+#[derive(Deserialize)]
+struct Around {
+    results: Option<IgnoredAny>,
 }
 
 /// The lengths of a document's attachments.
@@ -55,13 +84,25 @@ struct Stub {
     length: u64,
 }
 
-/// Revisions that `_bulk_get` did not return.
+/// Revisions of documents, by id.
+type Revs = HashMap<String, HashSet<String>>;
+
+/// Revisions that `_bulk_get` did not return: never more than were requested, whatever the server
+/// answers.
 #[derive(Default)]
 struct Left {
-    /// Revisions with attachments small enough for a bulk request.
-    small: Vec<Missing>,
+    /// Revisions with attachments small enough for a bulk request. The server names these.
+    small: Revs,
     /// Revisions to read one by one.
-    single: Vec<Missing>,
+    single: Revs,
+}
+
+impl Left {
+    fn read_singly(&mut self, docs: Vec<Missing>) {
+        for doc in docs {
+            self.single.entry(doc.id).or_default().extend(doc.revs);
+        }
+    }
 }
 
 impl HttpDb {
@@ -77,9 +118,10 @@ impl HttpDb {
             .bulk_get(wanted, false, &mut out, &mut left, progress)
             .await?
         {
-            left.single.append(&mut left.small);
+            let small = listed(std::mem::take(&mut left.small));
+            left.read_singly(small);
         }
-        let mut small = merged(std::mem::take(&mut left.small));
+        let mut small = listed(std::mem::take(&mut left.small));
         while !small.is_empty() {
             let rest = small.split_off(small.len().min(ATTACHED_BULK_MAX));
             self.bulk_get(small, true, &mut out, &mut left, progress)
@@ -87,7 +129,7 @@ impl HttpDb {
             small = rest;
         }
         let mut singles: Vec<Missing> = vec![];
-        for doc in merged(left.single) {
+        for doc in listed(left.single) {
             let portions = doc.revs.chunks(OPEN_REVS_MAX);
             singles.extend(portions.map(|revs| Missing {
                 id: doc.id.clone(),
@@ -146,7 +188,7 @@ impl HttpDb {
         let mut attempt = 0;
         while !wanted.is_empty() {
             if !self.bulk_get.load(Relaxed) {
-                left.single.append(&mut wanted);
+                left.read_singly(wanted);
                 return Ok(false);
             }
             let asked = wanted.iter().map(|doc| doc.revs.len() as u64).sum();
@@ -174,22 +216,15 @@ impl HttpDb {
                 return Err(self.refusal(&call, &answer));
             }
             progress.bulk_get_attempts.fetch_add(asked, Relaxed);
-            let mut reading = BulkRead {
-                open: wanted
-                    .iter()
-                    .map(|doc| (doc.id.clone(), doc.revs.len()))
-                    .collect(),
-                wanted: &wanted,
-                attachments,
-                left,
-                progress,
+            let (read, open) = {
+                let mut reading = BulkRead::of(&wanted, attachments, left, progress);
+                let read = reading.read(response, out).await;
+                (read, reading.open)
             };
-            let read = reading.read(response, out).await;
-            let open = reading.open;
             wanted.retain(|doc| open.contains_key(&doc.id));
             match read {
                 // Ids that the server skipped.
-                Ok(Ok(())) => left.single.append(&mut wanted),
+                Ok(Ok(())) => left.read_singly(std::mem::take(&mut wanted)),
                 Ok(Err(failed)) if attempt < self.retries => {
                     (place.socket)
                         .rest(retry::wait(attempt, failed.retry_after))
@@ -224,7 +259,7 @@ impl HttpDb {
         let mut place = self.place().await;
         let take = |response| async {
             let answer: Answer = whole(response).await?;
-            if answer.is_ok() && answer.json().is_none_or(|a| !a.is_array()) {
+            if answer.is_ok() && !(opens_with(&answer.body, b'[') && answer.is_json()) {
                 return Err(Failed::of("the answer is not understood"));
             }
             Ok(answer)
@@ -232,7 +267,7 @@ impl HttpDb {
         let answer = self.call(&mut place.socket, call.clone(), take).await?;
         drop(place);
         match answer.status {
-            200..300 => Ok(refused(&answer)),
+            200..300 => (refused(&answer, docs.len())).map_err(|told| self.error(&call, &told)),
             // Too large, or one document fails the others: retry in halves.
             400 | 413 if docs.len() > 1 => {
                 let (first, second) = docs.split_at(docs.len() / 2);
@@ -270,16 +305,33 @@ pub fn is_database_gone(answer: &Answer) -> bool {
 
 /// A `_bulk_get` response being read.
 struct BulkRead<'a> {
-    /// The number of revisions still to come, by document id.
+    /// The number of results still to come, by document id.
     open: HashMap<String, usize>,
-    /// The requested revisions.
-    wanted: &'a [Missing],
+    /// The requested revisions, by document id.
+    wanted: HashMap<&'a str, HashSet<&'a str>>,
     attachments: bool,
     left: &'a mut Left,
     progress: &'a Progress,
 }
 
-impl BulkRead<'_> {
+impl<'a> BulkRead<'a> {
+    fn of(
+        wanted: &'a [Missing],
+        attachments: bool,
+        left: &'a mut Left,
+        progress: &'a Progress,
+    ) -> BulkRead<'a> {
+        let open = wanted.iter().map(|doc| (doc.id.clone(), doc.revs.len()));
+        let revs = |doc: &'a Missing| doc.revs.iter().map(String::as_str).collect();
+        BulkRead {
+            open: open.collect(),
+            wanted: wanted.iter().map(|doc| (&*doc.id, revs(doc))).collect(),
+            attachments,
+            left,
+            progress,
+        }
+    }
+
     /// The inner error means that the response was cut off, or is garbled.
     async fn read(
         &mut self,
@@ -310,9 +362,9 @@ impl BulkRead<'_> {
         }
         let around = rows.finish().map_err(|e| e.to_string());
         let around = around
-            .and_then(|text| serde_json::from_slice::<Value>(&text).map_err(|e| e.to_string()));
+            .and_then(|text| serde_json::from_slice::<Around>(&text).map_err(|e| e.to_string()));
         Ok(match around {
-            Ok(around) if around.get("results").is_some() => Ok(()),
+            Ok(around) if around.results.is_some() => Ok(()),
             Ok(_) => Err(Failed::of("there are no results")),
             Err(told) => Err(Failed::of(told)),
         })
@@ -327,22 +379,29 @@ impl BulkRead<'_> {
             Ok(got) => got,
             Err(e) => return Ok(Err(e)),
         };
-        let mut again = vec![];
-        if got.docs.is_empty() {
+        let Some(open) = self.open.get_mut(&got.id) else {
+            let told = serde_json::Error::custom("it was not requested");
+            return Ok(Err(told));
+        };
+        *open = open.saturating_sub(1);
+        if *open == 0 {
+            self.open.remove(&got.id);
+        }
+        let docs = got.docs.0;
+        if docs.is_empty() {
             self.read_singly(&got.id, None);
         }
-        for rev in &got.docs {
+        for rev in &docs {
             // Missing, or the server itself has no access: a single read decides.
             let Some(doc) = rev.ok else {
-                let named = rev.error.as_ref().and_then(|e| e.get("rev")?.as_str());
-                self.read_singly(&got.id, named);
+                self.read_singly(&got.id, rev.named());
                 continue;
             };
             let text = row.slice_ref(doc.get().as_bytes());
             if !self.attachments
                 && let Some(length) = attached(&text)
             {
-                again.push((rev_of(&text), length));
+                self.attached(&got.id, rev_of(&text), length, out).await?;
                 continue;
             }
             self.progress.bulk_get_docs.fetch_add(1, Relaxed);
@@ -350,57 +409,62 @@ impl BulkRead<'_> {
             let body = Body::Json(text);
             out.add(Doc { id, body }).await?;
         }
-        for (rev, length) in again {
-            let Some(rev) = rev else {
-                self.read_singly(&got.id, None);
-                continue;
-            };
-            let id = got.id.clone();
-            if length <= SMALL_ATTACHMENTS_BYTES {
-                self.left.small.push(Missing {
-                    id,
-                    revs: vec![rev],
-                });
-            } else {
-                let body = Body::Streamed(rev);
-                out.add(Doc { id, body }).await?;
-            }
-        }
-        if let Some(open) = self.open.get_mut(&got.id) {
-            *open = open.saturating_sub(1);
-            if *open == 0 {
-                self.open.remove(&got.id);
-            }
-        }
         Ok(Ok(()))
+    }
+
+    /// Schedules a revision with attachments of this total length to be read with them.
+    async fn attached(
+        &mut self,
+        id: &str,
+        rev: Option<String>,
+        length: u64,
+        out: &mut Gather<'_>,
+    ) -> Result<(), Error> {
+        let id = id.to_owned();
+        match rev {
+            Some(rev) if length > SMALL_ATTACHMENTS_BYTES => {
+                let body = Body::Streamed(rev);
+                return out.add(Doc { id, body }).await;
+            }
+            Some(rev) => {
+                let small = self.left.small.entry(id.clone()).or_default();
+                if small.len() < SMALL_REVS_MAX {
+                    small.insert(rev);
+                } else {
+                    self.read_singly(&id, None);
+                }
+            }
+            None => self.read_singly(&id, None),
+        }
+        Ok(())
     }
 
     /// Schedules a requested revision to be read singly; if the revision is unknown, all revisions
     /// of the document.
-    fn read_singly(&mut self, id: &str, rev: Option<&str>) {
-        let Some(wanted) = self.wanted.iter().find(|wanted| wanted.id == id) else {
+    fn read_singly(&mut self, id: &str, rev: Option<String>) {
+        let Some(wanted) = self.wanted.get(id) else {
             return;
         };
-        let named = rev.filter(|rev| wanted.revs.iter().any(|known| known == rev));
-        self.left.single.push(Missing {
-            id: id.to_owned(),
-            revs: named.map_or_else(|| wanted.revs.clone(), |rev| vec![rev.to_owned()]),
-        });
+        let left = self.left.single.entry(id.to_owned()).or_default();
+        match rev.filter(|rev| wanted.contains(rev.as_str())) {
+            Some(rev) => {
+                left.insert(rev);
+            }
+            // All are in it already if it has as many.
+            None if left.len() >= wanted.len() => {}
+            None => left.extend(wanted.iter().map(|rev| (*rev).to_owned())),
+        }
     }
 }
 
-/// Merges the entries of each document, without duplicate revisions: responses are matched by id.
-fn merged(all: Vec<Missing>) -> Vec<Missing> {
-    let mut of_id: HashMap<String, Vec<String>> = HashMap::with_capacity(all.len());
-    for doc in all {
-        of_id.entry(doc.id).or_default().extend(doc.revs);
-    }
-    let one = |(id, mut revs): (String, Vec<String>)| {
+/// Returns revisions as they are requested.
+fn listed(revs: Revs) -> Vec<Missing> {
+    let one = |(id, revs): (String, HashSet<String>)| {
+        let mut revs: Vec<String> = revs.into_iter().collect();
         revs.sort_unstable();
-        revs.dedup();
         Missing { id, revs }
     };
-    of_id.into_iter().map(one).collect()
+    revs.into_iter().map(one).collect()
 }
 
 /// Returns the total length of a document's attachments; `None` when it has none.
@@ -480,7 +544,7 @@ pub fn edit_json(edit: &EditDoc) -> Vec<u8> {
 
 /// Returns the refusals in a `_bulk_docs` response, which may list accepted documents as well. In
 /// PouchDB `error` is `true`, and `name` is the kind.
-fn refused(answer: &Answer) -> Vec<Refused> {
+fn refused(answer: &Answer, docs: usize) -> Result<Vec<Refused>, String> {
     #[derive(Deserialize)]
     struct Row {
         #[serde(default)]
@@ -498,9 +562,9 @@ fn refused(answer: &Answer) -> Vec<Refused> {
         other => other.to_string(),
     };
     if answer.body.trim_ascii() == b"[]" {
-        return vec![];
+        return Ok(vec![]);
     }
-    let rows: Vec<Value> = serde_json::from_slice(&answer.body).unwrap_or_default();
+    let rows: Vec<Value> = parse(&answer.body, VALUES_MAX + docs * VALUES_A_RESULT)?;
     let refused = rows.into_iter().filter_map(|row| {
         let row: Row = serde_json::from_value(row).ok()?;
         let error = match (row.error, row.name) {
@@ -514,24 +578,86 @@ fn refused(answer: &Answer) -> Vec<Refused> {
             reason: text(row.reason),
         })
     });
-    refused.collect()
+    Ok(refused.collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    /// Reads rows of a response to a request for documents `a` with the revisions 1-0 and 1-1,
+    /// and `b` with 1-0. Returns the errors, and what is left.
+    async fn read_rows(rows: &[String]) -> (Vec<String>, Vec<(String, usize)>) {
+        let revs = |n: usize| (0..n).map(|n| format!("1-{n}")).collect();
+        let wanted = ["a", "b"].map(|id| Missing {
+            id: id.to_owned(),
+            revs: revs(if id == "a" { 2 } else { 1 }),
+        });
+        let (portions, _receiver) = tokio::sync::mpsc::channel(1);
+        let mut out = Gather::new(&portions);
+        let (mut left, progress) = (Left::default(), Progress::default());
+        let mut reading = BulkRead::of(&wanted, false, &mut left, &progress);
+        let mut errors = vec![];
+        for row in rows {
+            let row = Bytes::from(row.clone());
+            let read = reading.row(&row, &mut out).await.unwrap();
+            errors.extend(read.err().map(|e| e.to_string()));
+        }
+        let (small, single) = (listed(left.small), listed(left.single));
+        let left = small.into_iter().chain(single);
+        let mut left: Vec<_> = left.map(|doc| (doc.id, doc.revs.len())).collect();
+        left.sort_unstable();
+        (errors, left)
+    }
+
+    #[tokio::test]
+    async fn what_is_left_is_no_more_than_was_requested() {
+        let row =
+            |id: &str, docs: &[&str]| format!(r#"{{"id":"{id}","docs":[{}]}}"#, docs.join(","));
+        let (errors, left) = read_rows(&[
+            row("a", &["{}"; 1000]),
+            row("a", &[r#"{"error":{"rev":"1-1"}}"#, r#"{"error":"odd"}"#]),
+            row("b", &[r#"{"error":{"rev":"1-5"}}"#]),
+        ])
+        .await;
+        assert_eq!(
+            (errors.len(), left),
+            (0, vec![("a".into(), 2), ("b".into(), 1)])
+        );
+        // More results than were requested, of a document that was not requested, and a result
+        // with more documents than any has.
+        let endless = row("b", &vec!["{}"; DOCS_A_RESULT_MAX + 1]);
+        let (errors, left) = read_rows(&[
+            row("b", &["{}"]),
+            row("b", &["{}"]),
+            row("c", &["{}"]),
+            endless,
+        ])
+        .await;
+        assert_eq!((errors.len(), left), (3, vec![("b".into(), 1)]));
+        let attached = |n: usize| {
+            format!(r#"{{"ok":{{"_rev":"1-{n}","_attachments":{{"x":{{"length":1}}}}}}}}"#)
+        };
+        let many: Vec<String> = (0..2 * SMALL_REVS_MAX).map(attached).collect();
+        let many: Vec<&str> = many.iter().map(String::as_str).collect();
+        let (errors, left) = read_rows(&[row("b", &many)]).await;
+        let expected = vec![("b".into(), 1), ("b".into(), SMALL_REVS_MAX)];
+        assert_eq!((errors.len(), left), (0, expected));
+    }
+
     #[test]
     fn refusals_are_told_whatever_their_shape() {
         let body = r#"[{"id":"a","error":true,"name":"forbidden","status":403,"reason":"no"},
             {"id":"b","error":"unauthorized","reason":{"why":1}},{"ok":true,"id":"c","rev":"1-c"},7,{"id":5,"error":9}]"#;
-        let told: Vec<String> = refused(&Answer {
+        let answer = Answer {
             status: 201,
             body: Bytes::from(body),
-        })
-        .into_iter()
-        .map(|no| format!("{} {} {}", no.id, no.error, no.reason))
-        .collect();
+        };
+        let told: Vec<String> = refused(&answer, 5)
+            .unwrap()
+            .into_iter()
+            .map(|no| format!("{} {} {}", no.id, no.error, no.reason))
+            .collect();
         assert_eq!(
             told,
             ["a forbidden no", "b unauthorized {\"why\":1}", "5 9 "]
