@@ -1,5 +1,5 @@
-//! JSON that other servers send, which can take a hundred times the memory of its text: values are
-//! limited by number, beside the limits of bytes.
+//! JSON that other servers send. Parsed values can take a hundred times the memory of their text,
+//! so their number is limited too.
 
 use std::fmt;
 use std::marker::PhantomData;

@@ -89,7 +89,7 @@ struct Batch {
     bytes: usize,
     rows_max: usize,
     continuous: bool,
-    /// One document has so many revisions that further ones belong to the next batch.
+    /// A document has more than [`JOINED_REVS_MAX`] revisions: further ones are for the next batch.
     is_long: bool,
 }
 

@@ -215,7 +215,7 @@ impl Writer {
             Ok((mut batch, answers)) => {
                 debug_assert!(
                     self.unflushed_since.is_none() || !ends_durable(&ops, &answers),
-                    "what is acknowledged as durable is on disk"
+                    "acknowledged durable writes are on disk"
                 );
                 let kept = batch.kept();
                 self.publish(batch);
