@@ -270,3 +270,24 @@ def test_poison_documents(ctx):
         findings = api.expect(200, "GET", "/_settee/doctor")["findings"]
         found = [(f["id"], f["severity"]) for f in findings if f["subject"] == "db/_design/d"]
         ctx.report.check("the doctor warns", ("failing-maps", "warning") in found, findings)
+
+
+def test_long_ids(ctx):
+    """Each row of a view repeats the document's id. A long id counts, so that one document cannot take all memory."""
+    design = {"views": {"tags": {"map": "function (doc) { (doc.tags || []).forEach(function (tag) { emit(tag, null); }); }"}}}
+    with ctx.server() as server:
+        api = server.api()
+        api.expect((201, 202), "PUT", "/db?q=1")
+        api.expect(201, "PUT", "/db/_design/d", design)
+        long = lambda letter: letter * 65_000
+        docs = [{"_id": long("a"), "tags": list(range(100))}, {"_id": long("b"), "tags": list(range(1100))}, {"_id": "ok", "tags": [0]}]
+        written = api.expect(201, "POST", "/db/_bulk_docs", {"docs": docs})
+        rows = lambda query="": api.expect(200, "GET", f"/db/_design/d/_view/tags{query}")
+        ctx.report.equal("72 MB of a repeated id are left out, 7 MB are not", rows("?limit=0")["total_rows"], 101)
+        ctx.report.equal("the rows of the first", [row["id"] == long("a") for row in rows("?key=7")["rows"]], [True])
+        counted = api.expect(200, "GET", "/_node/_local/_stats/settee/view_indexes/left_out")["value"]
+        ctx.report.equal("it is counted", counted, 1)
+        # A document that gets too many rows loses those that it had.
+        again = {"_id": long("a"), "_rev": written[0]["rev"], "tags": list(range(1100))}
+        api.expect(201, "POST", "/db/_bulk_docs", {"docs": [again]})
+        ctx.report.equal("earlier rows are removed", [row["id"] for row in rows()["rows"]], ["ok"])

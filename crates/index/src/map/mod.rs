@@ -140,7 +140,7 @@ pub fn map_pieces(
         && !control.failed.load(Relaxed)
         && control.bytes.load(Relaxed) < control.bytes_max
         && out.bytes.len() < BUFFER_BYTES_MAX
-        && source.take(&mut work.piece)?
+        && work.take(source)?
     {
         let before = out.size();
         let counts = control.counts;
@@ -171,8 +171,9 @@ pub fn map_each<E: From<Error>>(
         ..Which::default()
     };
     let mut work = Work::default();
-    while go_on() && source.take(&mut work.piece)? {
+    while go_on() && work.take(source)? {
         work.map_to(source, mapper, which, counts, sink)?;
+        work.note_rows(0);
         done.fetch_add(work.piece.rows.len() as u64, Relaxed);
     }
     Ok(())

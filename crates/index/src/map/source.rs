@@ -9,8 +9,10 @@ use storage::{Body, ChangeIter, Row, Shard, View};
 use crate::Error;
 
 /// Maximum documents of a piece, and their bytes, approximately.
-const PIECE_DOCS_MAX: usize = 256;
+pub(super) const PIECE_DOCS_MAX: usize = 256;
 const PIECE_BYTES_MAX: usize = 1 << 20;
+/// Maximum bytes of the ids of a piece, but for the last: each row repeats the id of its document.
+const PIECE_ID_BYTES_MAX: usize = 16 << 10;
 /// Maximum bytes, approximately, of a piece's bodies that are stored apart from their rows: all of
 /// them are in memory at the same time, with their emitted rows.
 const PIECE_FAR_BYTES_MAX: usize = 8 << 20;
@@ -46,15 +48,17 @@ impl<'a> Source<'a> {
         self.changes.lock().is_none()
     }
 
-    /// Moves the next changes into `piece`; returns false at the end.
-    pub(super) fn take(&self, piece: &mut Piece) -> Result<bool, Error> {
+    /// Moves the next changes into `piece`, of at most `docs_max` documents; returns false at the
+    /// end.
+    pub(super) fn take(&self, piece: &mut Piece, docs_max: usize) -> Result<bool, Error> {
         piece.clear();
         let mut changes = self.changes.lock();
         let Some(it) = changes.as_mut() else {
             return Ok(false);
         };
-        let mut far_bytes = 0;
-        while piece.rows.len() < PIECE_DOCS_MAX
+        let (mut far_bytes, mut id_bytes) = (0, 0);
+        while piece.rows.len() < docs_max
+            && id_bytes < PIECE_ID_BYTES_MAX
             && piece.bytes.len() < PIECE_BYTES_MAX
             && far_bytes < PIECE_FAR_BYTES_MAX
         {
@@ -64,7 +68,9 @@ impl<'a> Source<'a> {
                 self.handed_out.store(self.view.meta.update_seq, Relaxed);
                 return Ok(!piece.rows.is_empty());
             };
-            if let Body::External { len, .. } = Row::decode(seq, value)?.body {
+            let row = Row::decode(seq, value)?;
+            id_bytes += row.id.len();
+            if let Body::External { len, .. } = row.body {
                 far_bytes += len as usize;
             }
             let start = piece.bytes.len();

@@ -10,9 +10,18 @@ use storage::{Body, BodyScan, Row};
 use super::MapCounts;
 use super::buffer::RowBuffer;
 use super::rows::push_doc;
-use super::source::{Piece, Source};
+use super::source::{PIECE_DOCS_MAX, Piece, Source};
 use crate::Error;
 use crate::spec::Spec;
+
+/// Documents of the first piece.
+const PIECE_DOCS_FIRST: usize = 4;
+/// A piece whose rows have fewer bytes than this is followed by a larger one.
+const EMITTED_FEW_BYTES: usize = 1 << 20;
+/// A piece whose rows have this number of bytes or more is followed by a smaller one.
+const EMITTED_MANY_BYTES: usize = 8 << 20;
+/// Maximum bytes of a document's id in all its rows in all views together: ids can have 64 KiB.
+const ROW_IDS_BYTES_MAX: usize = 64 << 20;
 
 /// The result of mapping a document.
 pub struct Mapped<'a> {
@@ -39,9 +48,11 @@ pub struct Which {
 }
 
 /// Buffers used again for each piece.
-#[derive(Default)]
 pub(super) struct Work {
     pub piece: Piece,
+    /// Maximum documents of the next piece: fewer while they emit much, as all rows of a piece are
+    /// in memory before limits of builds count them.
+    docs_max: usize,
     members: Vec<u8>,
     bodies: Vec<u8>,
     emits: Emits,
@@ -56,7 +67,34 @@ struct Input {
     body: Result<Range<usize>, Range<usize>>,
 }
 
+impl Default for Work {
+    fn default() -> Work {
+        Work {
+            piece: Piece::default(),
+            docs_max: PIECE_DOCS_FIRST,
+            members: vec![],
+            bodies: vec![],
+            emits: Emits::default(),
+            sorts: vec![],
+        }
+    }
+}
+
 impl Work {
+    /// Takes the next piece; returns false at the end.
+    pub fn take(&mut self, source: &Source<'_>) -> Result<bool, Error> {
+        source.take(&mut self.piece, self.docs_max)
+    }
+
+    /// Notes the size of the rows that were made of what the piece emitted, in bytes.
+    pub fn note_rows(&mut self, bytes: usize) {
+        self.docs_max = match bytes.max(self.emits.bytes.len()) {
+            0..EMITTED_FEW_BYTES => (self.docs_max * 4).min(PIECE_DOCS_MAX),
+            EMITTED_FEW_BYTES..EMITTED_MANY_BYTES => self.docs_max,
+            _ => (self.docs_max / 4).max(1),
+        };
+    }
+
     /// Maps the piece and adds the rows to `out`.
     pub fn map(
         &mut self,
@@ -73,8 +111,16 @@ impl Work {
             conflicts: true,
         };
         let mut sorts = std::mem::take(&mut self.sorts);
+        let before = out.size();
         let mut sink = |id: &str, mapped: Option<Mapped<'_>>| match mapped {
-            Some(Mapped { rows, emits, .. }) => push_doc(id, rows, emits, spec, &mut sorts, out),
+            Some(Mapped { rows, emits, .. }) => {
+                let fits = rows.len().saturating_mul(id.len()) <= ROW_IDS_BYTES_MAX;
+                if !fits {
+                    counts.note_left_out(id, &too_many_ids(rows));
+                }
+                let rows = if fits { rows } else { &[] };
+                push_doc(id, rows, emits, spec, &mut sorts, out)
+            }
             None => {
                 if with_deleted {
                     out.push_without_rows(id);
@@ -84,6 +130,7 @@ impl Work {
         };
         let result = self.map_to(source, mapper, which, counts, &mut sink);
         self.sorts = sorts;
+        self.note_rows(out.size() - before);
         result
     }
 
@@ -197,6 +244,16 @@ impl Work {
         }
         Ok(inputs)
     }
+}
+
+/// The limit that a document's rows exceed with its id.
+fn too_many_ids(rows: &[Emit]) -> Thrown {
+    let error = functions::Error::Limit {
+        limit: "emit_bytes_limit",
+        value: ROW_IDS_BYTES_MAX.to_string(),
+    };
+    let (doc, view) = rows.first().map_or((0, 0), |row| (row.doc, row.view));
+    Thrown::new(doc, view, error, None)
 }
 
 /// Bodies that are not in the rows of a piece.
