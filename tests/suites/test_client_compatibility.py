@@ -87,12 +87,12 @@ def test_high_limits_mean_all_rows(report, api):
     lists = {"count": "function (head, req) { var n = 0; while (getRow()) n++; return '' + n }"}
     db = fresh(api, "limits", {"views": views, "lists": lists}, [{"_id": "a"}, {"_id": "b"}])
     paths = ["_design/d/_view/v?reduce=false", "_design/d/_view/v?group=true", "_design/d/_list/count/v?reduce=false", "_all_docs?"]
-    for limit in (268435457, 2147483647, 2**53 - 1, 2**63 - 1):
+    for limit in (268435457, 2147483647, 2**53 - 1, 2**59 - 1):
         for path in paths:
             report.equal(f"{path} with limit {limit}", api.get(f"{db}/{path}&limit={limit}").status, 200)
         report.equal(f"a posted limit {limit}", api.post(f"{db}/_design/d/_view/v", {"reduce": False, "limit": limit}).status, 200)
-    high = api.get(f"{db}/_all_docs?limit={2**63}")
-    report.equal("a limit beyond all", (high.status, high.json["reason"]), (400, f"Limit is too large, must not exceed {2**63 - 1}"))
+    high = api.get(f"{db}/_all_docs?limit={2**59}")
+    report.equal("a limit beyond all", (high.status, high.json["reason"]), (400, f"Limit is too large, must not exceed {2**59 - 1}"))
 
 
 def test_numbers_may_have_any_length(report, api):
@@ -166,6 +166,62 @@ def test_updates_of_databases(report, api):
         if again.status == 304:
             break
     report.equal("a feed that the client has", (again.status, again.raw), (304, b""))
+
+
+def test_parameters_of_feeds(report, api):
+    """Names in any case, the last of several, and sequences that nobody wrote."""
+    db = fresh(api, "feeds", docs=[{"_id": "a"}, {"_id": "b"}], q=1)
+
+    def ids(query):
+        answer = api.get(f"{db}/_changes?{query}")
+        return [row["id"] for row in answer.json["results"]] if answer.status == 200 else answer.status
+
+    last = api.get(f"{db}/_changes").json["results"][0]["seq"]
+    for query, wanted in (
+        ("LIMIT=1", ["a"]),
+        ("limit=1&limit=2", ["a", "b"]),
+        ("Filter=_design", []),
+        ("filter=/", ["a", "b"]),
+        ("descending=true&descending=false&limit=1", ["b"]),
+        (f"since={last}", ["b"]),
+        (f"since={last.split('-', 1)[1]}", ["b"]),
+        (f"since=0&last-event-id={last}", ["b"]),
+        (f"last-event-id={last}&since=0", ["a", "b"]),
+        ("since=", 400),
+        ("since=1-abc", 400),
+        ("limit=x&limit=1", 400),
+        ("SEQ_INTERVAL=0", 400),
+        ("filter=_doc_ids&doc_ids=[%22b%22]", ["b"]),
+    ):
+        report.equal(query, ids(query), wanted)
+    posted = api.post(f"{db}/_changes?filter=_doc_ids&doc_ids=[%22b%22]", {})
+    report.equal("a POST has its ids in its body", posted.status, 400)
+    times = api.get("/_db_updates?feed=live")
+    report.equal("live", (times.status, times.json["reason"]), (400, "Supported `feed` types: normal, continuous, longpoll, eventsource"))
+    report.equal("the last limit", len(api.get("/_db_updates?limit=1&limit=2").json["results"]), 2)
+    for path, allowed in (("/_db_updates", "GET"), ("/_membership", "GET"), (f"{db}/_changes", "GET,POST,HEAD")):
+        report.equal(path, api.delete(path).json["reason"], f"Only {allowed} allowed")
+
+
+def test_a_single_key_of_queries_is_a_range(report, api):
+    db = fresh(api, "queries", docs=[{"_id": "a"}, {"_id": "b"}])
+    queries = [{"keys": ["b"]}, {"keys": ["missing"]}, {"keys": ["b", "missing"]}]
+    found = api.post(f"{db}/_all_docs/queries", {"queries": queries}).json["results"]
+    shown = [(result["offset"], [row["key"] for row in result["rows"]]) for result in found]
+    report.equal("rows and offsets", shown, [(1, ["b"]), (2, []), (None, ["b", "missing"])])
+
+
+def test_one_invalid_document_refuses_a_bulk(report, api):
+    db = fresh(api, "bulk")
+    path = {"start": 1, "ids": ["g" * 32]}
+    for what, document, error, reason in (
+        ("data", {"_attachments": {"a": {"data": "!!"}}}, "bad_request", "Invalid attachment data for a"),
+        ("a name", {"_attachments": {"_a": {"data": ""}}}, "bad_request", "Attachment name '_a' starts with prohibited character '_'"),
+        ("a revision", {"_revisions": path}, "doc_validation", "RevId isn't a valid hexadecimal"),
+    ):
+        answer = api.post(f"{db}/_bulk_docs", {"docs": [{"_id": "other"}, {"_id": "bad", **document}]})
+        report.equal(what, (answer.status, answer.json), (400, {"error": error, "reason": reason}))
+    report.equal("nothing was written", api.get(db).json["doc_count"], 0)
 
 
 def test_a_required_login_is_asked_for_and_leads_nowhere(ctx):

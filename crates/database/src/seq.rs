@@ -109,23 +109,36 @@ impl Seqs {
         self.at.iter().sum()
     }
 
-    /// Reads either form. `0` and a seq of another database or another number of shards are the beginning.
+    /// Reads either form, with the number before it or without, as CouchDB does. `0` and a seq of
+    /// another database or another number of shards are the beginning.
+    ///
+    /// # Errors
+    /// [`Error::MalformedSeq`]: neither CouchDB nor Settee writes such a seq.
     pub fn parse(text: &str, epoch: u32, shards: usize) -> Result<Seqs, Error> {
         let text = text.trim_matches('"');
-        if text == "0" || text.is_empty() {
+        if text == "0" {
             return Ok(Seqs::start(epoch, shards));
         }
-        let (number, opaque) = text.split_once('-').ok_or(Error::MalformedSeq)?;
-        if number.is_empty() || !number.bytes().all(|b| b.is_ascii_digit()) || opaque.is_empty() {
-            return Err(Error::MalformedSeq);
-        }
+        let is_number =
+            |number: &str| !number.is_empty() && number.bytes().all(|byte| byte.is_ascii_digit());
+        let (is_numbered, opaque) = match text.split_once('-') {
+            Some((number, opaque)) if is_number(number) => (true, opaque),
+            _ => (false, text),
+        };
         let raw = URL_SAFE_NO_PAD
             .decode(opaque)
             .map_err(|_| Error::MalformedSeq)?;
-        let read = match read_term(&raw, shards) {
-            Some(seqs) => Some(seqs),
-            None => read_varints(&raw, epoch)?,
+        let is_term = raw.first() == Some(&tag::VERSION);
+        let read = match is_term {
+            // Terms of CouchDB are not read: their nodes are not this server.
+            true => read_term(&raw, shards).or(read_varints(&raw).ok()),
+            false => Some(read_varints(&raw)?),
         };
+        // Many words are base64: without a number, only this database's form is one.
+        let is_known = read.as_ref().is_some_and(|seqs| seqs.epoch == epoch);
+        if !is_numbered && !is_term && !is_known {
+            return Err(Error::MalformedSeq);
+        }
         // A seq of another server, or of another database of this name: nothing here is known to it.
         let known = read.filter(|seqs| seqs.epoch == epoch && seqs.at.len() == shards);
         Ok(known.unwrap_or_else(|| Seqs::start(epoch, shards)))
@@ -163,19 +176,23 @@ fn read_term(raw: &[u8], shards: usize) -> Option<Seqs> {
     Some(Seqs { epoch, at })
 }
 
-/// Reads the short form of a database with this epoch; `None` for anything else.
+/// Reads the short form.
 ///
 /// # Errors
-/// [`Error::MalformedSeq`]: the epoch is right, and the numbers after it are cut off.
-fn read_varints(raw: &[u8], epoch: u32) -> Result<Option<Seqs>, Error> {
-    let Some(mut rest) = raw.strip_prefix(&epoch.to_be_bytes()) else {
-        return Ok(None);
-    };
+/// [`Error::MalformedSeq`]: no numbers follow the epoch, or the last one is cut off.
+fn read_varints(raw: &[u8]) -> Result<Seqs, Error> {
+    let (epoch, mut rest) = raw.split_first_chunk::<4>().ok_or(Error::MalformedSeq)?;
     let mut at = vec![];
     while !rest.is_empty() {
         at.push(varint::take(&mut rest).ok_or(Error::MalformedSeq)?);
     }
-    Ok(Some(Seqs { epoch, at }))
+    if at.is_empty() {
+        return Err(Error::MalformedSeq);
+    }
+    Ok(Seqs {
+        epoch: u32::from_be_bytes(*epoch),
+        at,
+    })
 }
 
 /// An Erlang term that is being written.
@@ -339,14 +356,29 @@ mod tests {
 
     #[test]
     fn numbers_and_garbage_are_malformed() {
-        for bad in ["2", "-1", "garbage", "99999", "5-", "5-!", "x-AAAA"] {
+        for bad in [
+            "", "2", "-1", "garbage", "nonsense", "99999", "5-", "5-!", "x-AAAA", "1-abc",
+            "1-AAAAAA",
+        ] {
             assert!(Seqs::parse(bad, 1, 1).is_err(), "{bad}");
         }
         assert_eq!(Seqs::parse("0", 1, 2).unwrap(), Seqs::start(1, 2));
     }
 
     #[test]
-    fn a_short_seq_that_is_cut_off_is_malformed_unless_it_is_of_another_database() {
+    fn a_seq_is_read_without_the_number_before_it() {
+        let seqs = Seqs {
+            epoch: 7,
+            at: vec![3, 4],
+        };
+        for text in [seqs.to_string(), seqs.to_term()] {
+            let (_, opaque) = text.split_once('-').unwrap();
+            assert_eq!(Seqs::parse(opaque, 7, 2).unwrap(), seqs);
+        }
+    }
+
+    #[test]
+    fn a_short_seq_that_is_cut_off_is_malformed() {
         let seqs = Seqs {
             epoch: 7,
             at: vec![1 << 40],
@@ -355,7 +387,7 @@ mod tests {
         // Two characters are more than a byte.
         let cut = &text[..text.len() - 2];
         assert!(matches!(Seqs::parse(cut, 7, 1), Err(Error::MalformedSeq)));
-        assert_eq!(Seqs::parse(cut, 8, 1).unwrap(), Seqs::start(8, 1));
+        assert!(matches!(Seqs::parse(cut, 8, 1), Err(Error::MalformedSeq)));
     }
 
     #[test]

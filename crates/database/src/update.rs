@@ -120,11 +120,11 @@ impl Database {
             .await
     }
 
-    /// [`Database::update_as`] of edits that came in one request: when one of them keeps an
-    /// attachment that does not exist, none is applied, as in CouchDB.
+    /// [`Database::update_as`] of edits that came in one request: when one of them has an invalid
+    /// attachment, or keeps one that does not exist, none is applied, as in CouchDB.
     ///
     /// # Errors
-    /// [`Error::MissingStub`], and those of the update.
+    /// [`Error::BadRequest`], [`Error::MissingStub`], and those of the update.
     pub async fn update_bulk_as(
         self: &Arc<Self>,
         caller: Caller,
@@ -146,12 +146,17 @@ impl Database {
         self.live()?;
         self.be_fresh_for(&edits).await?;
         let resolved = self.resolve(completed(edits, mode), mode).await?;
-        let missing = resolved.0.iter().find_map(|edit| match edit {
-            Err(Outcome::Refused(error, reason)) if *error == MISSING_STUB => Some(reason),
-            _ => None,
-        });
-        if let Some(reason) = missing {
-            return Err(Error::MissingStub(reason.clone()));
+        let refused = |name: &str| {
+            resolved.0.iter().find_map(|edit| match edit {
+                Err(Outcome::Refused(error, reason)) if *error == name => Some(reason.clone()),
+                _ => None,
+            })
+        };
+        if let Some(reason) = refused("bad_request") {
+            return Err(Error::BadRequest(reason));
+        }
+        if let Some(reason) = refused(MISSING_STUB) {
+            return Err(Error::MissingStub(reason));
         }
         self.update_resolved(caller, resolved, mode, durability)
             .await

@@ -41,13 +41,13 @@ pub fn named_filter(
             let view = q
                 .get("view")
                 .ok_or_else(|| bad("`view` filter parameter is not provided."))?;
-            let (ddoc, view) = view
-                .split_once('/')
-                .ok_or_else(|| bad("`view` must be of the form `designname/viewname`"))?;
+            let [ddoc, view] = words(view)[..] else {
+                return Err(bad("`view` must be of the form `designname/viewname`"));
+            };
             FunctionFilter::open(access, ddoc, &["views", view, "map"], None)
         }
         name if name.starts_with('_') => Err(bad("unknown builtin filter name")),
-        name => match name.split('/').collect::<Vec<_>>()[..] {
+        name => match words(name)[..] {
             [ddoc, name] => {
                 let request = Some(request()?.to_string());
                 FunctionFilter::open(access, ddoc, &["filters", name], request)
@@ -55,6 +55,11 @@ pub fn named_filter(
             _ => Err(bad("`filter` must be of the form `designname/filtername`")),
         },
     }
+}
+
+/// Splits the name of a function into its words, without the empty ones.
+fn words(name: &str) -> Vec<&str> {
+    name.split('/').filter(|word| !word.is_empty()).collect()
 }
 
 /// A function of a design document: a filter, or a view whose map emits something.

@@ -115,6 +115,18 @@ impl Query {
         self.get(name) == Some("true")
     }
 
+    /// Returns the last value of a parameter of `_changes`, whose names may be in any case.
+    pub fn last(&self, names: &[&str]) -> Option<&str> {
+        self.values(names).next_back()
+    }
+
+    /// Returns all values of a parameter of `_changes`, in order. Its names may be in any case.
+    pub fn values(&self, names: &[&str]) -> impl DoubleEndedIterator<Item = &str> {
+        let is_named = move |key: &str| names.iter().any(|name| key.eq_ignore_ascii_case(name));
+        let pairs = self.0.iter().filter(move |(key, _)| is_named(key));
+        pairs.map(|(_, value)| value.as_str())
+    }
+
     /// A JSON parameter; anything else is refused in CouchDB's words.
     ///
     /// # Errors
@@ -135,6 +147,15 @@ pub fn parse_json(text: &str) -> Result<Value> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn the_last_of_a_repeated_parameter_counts_in_any_case() {
+        let query = Query::parse(Some("LIMIT=1&limit=2&since=3&Last-Event-ID=4"));
+        assert_eq!(query.last(&["limit"]), Some("2"));
+        assert_eq!(query.last(&["since", "last-event-id"]), Some("4"));
+        assert_eq!(query.last(&["style"]), None);
+        assert_eq!(query.values(&["limit"]).collect::<Vec<_>>(), ["1", "2"]);
+    }
 
     #[test]
     fn paths_are_split_before_they_are_decoded() {

@@ -435,11 +435,11 @@ fn read_revisions(text: &[u8], object: &[u8]) -> Result<RevPath, DocError> {
         .ok_or(DocError::RevisionsStart)?;
     Ok(RevPath {
         start,
-        ids: read_ids(ids.ok_or(DocError::RevisionsIds)?)?,
+        ids: read_ids(start, ids.ok_or(DocError::RevisionsIds)?)?,
     })
 }
 
-fn read_ids(list: &[u8]) -> Result<Vec<RevHash>, DocError> {
+fn read_ids(start: u64, list: &[u8]) -> Result<Vec<RevHash>, DocError> {
     let mut elements = match list {
         [term::NIL] => return Ok(Vec::new()),
         // A list of bytes.
@@ -452,10 +452,11 @@ fn read_ids(list: &[u8]) -> Result<Vec<RevHash>, DocError> {
         term::split_first(elements).filter(|(_, rest)| !rest.is_empty())
     {
         let id = string_term(element).ok_or(DocError::RevisionsId)?;
+        let id = RevHash::of_client(start, id).map_err(|_| DocError::RevisionsHex)?;
         // Older ones are beyond the number of revisions that a tree keeps, and each takes more
         // memory than text.
         if ids.len() < PATH_IDS_MAX {
-            ids.push(RevHash::parse(id));
+            ids.push(id);
         }
         elements = rest;
     }

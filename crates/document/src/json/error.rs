@@ -45,6 +45,9 @@ pub enum DocError {
     /// An element of `_revisions.ids` is not a string.
     #[error("RevId isn't a string")]
     RevisionsId,
+    /// An element of `_revisions.ids` has 32 characters that are not hexadecimal.
+    #[error("RevId isn't a valid hexadecimal")]
+    RevisionsHex,
     /// `_bulk_docs` with too many documents.
     #[error("too many documents in one request")]
     TooManyDocs,
@@ -68,7 +71,8 @@ impl DocError {
             Self::BadSpecialMember(_)
             | Self::RevisionsStart
             | Self::RevisionsIds
-            | Self::RevisionsId => "doc_validation",
+            | Self::RevisionsId
+            | Self::RevisionsHex => "doc_validation",
             Self::InvalidJson
             | Self::TooDeep
             | Self::TooLong

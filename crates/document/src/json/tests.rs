@@ -384,6 +384,11 @@ fn the_first_bad_member_is_named() {
             "{ids}"
         );
     }
+    let ids = format!("[\"a\",\"{}\"]", "g".repeat(32));
+    assert_eq!(
+        reason(&format!(r#"{{"_revisions":{{"start":2,"ids":{ids}}}}}"#)),
+        "RevId isn't a valid hexadecimal"
+    );
     assert_eq!(reason("[]"), "Document must be a JSON object");
 }
 

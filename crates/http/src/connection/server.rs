@@ -343,7 +343,7 @@ impl UnderWay<'_> {
             path: req.requested_path.as_deref().unwrap_or(&req.path),
             segments: &req.segments,
             numbers: Numbers {
-                route: req.row.class(&req.method, req.query.get("feed")),
+                route: req.row.class(&req.method, req.query.last(&["feed"])),
                 is_of_database: req.is_of_database,
                 status,
                 timing,
@@ -436,7 +436,7 @@ async fn answer(app: &App, req: hyper::Request<Incoming>, client: Client) -> hyp
 /// A long response, counted until the client has it. A read of a database waits while there is no
 /// memory for it; requests of operators are always answered.
 async fn counted(req: &mut Request, reply: Reply) -> Reply {
-    let class = req.row.class(&req.method, req.query.get("feed"));
+    let class = req.row.class(&req.method, req.query.last(&["feed"]));
     if req.is_of_database
         && !class.writes(&req.method)
         && reply.status < 300

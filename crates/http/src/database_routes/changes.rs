@@ -22,7 +22,7 @@ use crate::reply::stream::{CHUNK_BYTES, pull, pull_admitted};
 use crate::request::Request;
 use node::Access;
 use node::body_given;
-use node::{Query, named_filter, selector_filter};
+use node::{named_filter, selector_filter};
 
 type Answer = Result<Reply, ApiError>;
 
@@ -81,15 +81,13 @@ fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
         .flatten();
-    // As `id` is written, or without its quotes.
-    let event_id = event_id.or(q.get("last-event-id"));
-    let event_id = event_id.map(|id| id.trim_matches('"'));
-    let since = match event_id.or(q.get("since")) {
-        None | Some("0" | "") => Since::Start,
+    let since = event_id.or_else(|| q.last(&["since", "last-event-id"]));
+    let since = match since {
+        None | Some("0") => Since::Start,
         Some("now") => Since::Now,
         Some(seq) => Since::Seq(seq.to_owned()),
     };
-    let style = match q.get("style") {
+    let style = match q.last(&["style"]) {
         None | Some("main_only") => Style::MainOnly,
         Some("all_docs") => Style::AllDocs,
         Some(_) => {
@@ -98,23 +96,26 @@ fn changes_query(req: &Request, kind: FeedKind) -> Result<ChangesQuery, ApiError
             ));
         }
     };
-    let limit = q.get("limit").map(|text| natural("limit", text));
+    let limit = q.last(&["limit"]).map(|text| natural("limit", text));
     let limit = limit.transpose()?;
-    let seq_interval = match q.get("seq_interval").map(|text| natural("", text)) {
-        None => None,
-        Some(Ok(n)) if n > 0 => Some(n),
-        Some(_) => return Err(ApiError::bad_request("invalid_seq_interval")),
-    };
+    let mut seq_interval = None;
+    for text in q.values(&["seq_interval"]) {
+        let interval = natural("", text).ok().filter(|interval| *interval > 0);
+        let invalid = || ApiError::bad_request("invalid_seq_interval");
+        seq_interval = Some(interval.ok_or_else(invalid)?);
+    }
+    // Once true, always true: CouchDB reads only the word `true`.
+    let is_true = |name| q.values(&[name]).any(|value| value == "true");
     Ok(ChangesQuery {
         since,
-        descending: q.is_true("descending"),
+        descending: is_true("descending"),
         limit,
         style,
-        include_docs: q.is_true("include_docs"),
-        conflicts: q.is_true("conflicts"),
+        include_docs: is_true("include_docs"),
+        conflicts: is_true("conflicts"),
         attachments: ShownAttachments {
-            bytes: q.is_true("attachments"),
-            encoding_info: q.is_true("att_encoding_info"),
+            bytes: is_true("attachments"),
+            encoding_info: is_true("att_encoding_info"),
         },
         filter: Filter::None,
         seq_interval,
@@ -130,10 +131,20 @@ async fn filter(
     raw: Option<Bytes>,
 ) -> Result<(Filter, usize), ApiError> {
     let q = &req.query;
-    match q.get("filter") {
-        None | Some("") => Ok((Filter::None, 0)),
+    match q.last(&["filter"]) {
+        None => Ok((Filter::None, 0)),
+        // CouchDB reads the words between slashes, and there are none.
+        Some(name) if name.bytes().all(|byte| byte == b'/') => Ok((Filter::None, 0)),
         Some("_doc_ids") => {
-            let ids = doc_ids(q, &body)?;
+            let from_query;
+            let given = match req.method == "POST" {
+                true => body.get("doc_ids"),
+                false => {
+                    from_query = q.json("doc_ids")?;
+                    from_query.as_ref()
+                }
+            };
+            let ids = doc_ids(given)?;
             let bytes = ids.memory_bytes();
             Ok((Filter::DocIds(Arc::new(ids)), bytes))
         }
@@ -168,9 +179,8 @@ async fn filter(
     }
 }
 
-fn doc_ids(q: &Query, body: &Map<String, Value>) -> Result<TextList, ApiError> {
-    let from_query = q.json("doc_ids")?;
-    let list = match body.get("doc_ids").or(from_query.as_ref()) {
+fn doc_ids(given: Option<&Value>) -> Result<TextList, ApiError> {
+    let list = match given {
         Some(Value::Array(list)) => list.as_slice(),
         _ => &[Value::Null],
     };

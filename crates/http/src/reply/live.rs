@@ -29,17 +29,33 @@ pub enum FeedKind {
 
 impl FeedKind {
     pub fn of(query: &Query) -> Result<FeedKind, ApiError> {
-        Ok(match query.get("feed") {
-            None | Some("normal") => FeedKind::Normal,
-            Some("longpoll") => FeedKind::Longpoll,
-            Some("continuous" | "live") => FeedKind::Continuous,
-            Some("eventsource") => FeedKind::EventSource,
-            Some(_) => {
-                return Err(ApiError::bad_request(
+        match query.last(&["feed"]) {
+            Some("live") => Ok(FeedKind::Continuous),
+            name => FeedKind::named(name).ok_or_else(|| {
+                ApiError::bad_request(
                     "Supported `feed` types: normal, continuous, live, longpoll, eventsource",
-                ));
-            }
+                )
+            }),
+        }
+    }
+
+    /// Returns the feed of `_db_updates` that a query names.
+    pub fn of_updates(query: &Query) -> Result<FeedKind, ApiError> {
+        FeedKind::named(query.get("feed")).ok_or_else(|| {
+            ApiError::bad_request(
+                "Supported `feed` types: normal, continuous, longpoll, eventsource",
+            )
         })
+    }
+
+    fn named(name: Option<&str>) -> Option<FeedKind> {
+        match name {
+            None | Some("normal") => Some(FeedKind::Normal),
+            Some("longpoll") => Some(FeedKind::Longpoll),
+            Some("continuous") => Some(FeedKind::Continuous),
+            Some("eventsource") => Some(FeedKind::EventSource),
+            Some(_) => None,
+        }
     }
 
     pub fn framing(self) -> Framing {
@@ -62,34 +78,33 @@ impl FeedTimes {
     /// Reads the times of `_changes`. `max`, of `[chttpd] changes_timeout`, is the default and the longest of both, as in CouchDB.
     pub fn of(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
         let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
-        let mut heartbeat_ms = None;
-        // As in CouchDB, the first parameter that is wrong counts.
+        let (mut heartbeat_ms, mut timeout_ms) = (None, None);
+        // As in CouchDB, the first parameter that is wrong is reported, and the last of several
+        // equal ones counts.
         for (name, text) in &query.0 {
-            match name.as_str() {
-                "limit" | "timeout" => drop(natural(name, text)?),
-                "heartbeat" if heartbeat_ms.is_none() => {
-                    heartbeat_ms = Some(parse_heartbeat(text, max_ms)?);
-                }
+            match name.to_ascii_lowercase().as_str() {
+                "limit" => drop(natural("limit", text)?),
+                "timeout" => timeout_ms = Some(natural("timeout", text)?),
+                "heartbeat" => heartbeat_ms = Some(parse_heartbeat(text, max_ms)?),
                 _ => {}
             }
         }
-        let timeout = query.get("timeout").map(|text| natural("timeout", text));
-        Ok(FeedTimes::within(
-            max_ms,
-            heartbeat_ms,
-            timeout.transpose()?,
-        ))
+        Ok(FeedTimes::within(max_ms, heartbeat_ms, timeout_ms))
     }
 
     /// Reads the times of `_db_updates`, where `heartbeat=false` and 0 mean none.
     pub fn of_updates(query: &Query, max: Duration) -> Result<FeedTimes, ApiError> {
         let max_ms = u64::try_from(max.as_millis()).unwrap_or(u64::MAX);
-        let heartbeat = match query.get("heartbeat") {
-            None | Some("false") => None,
-            Some("true") => Some(max_ms),
-            Some(text) => Some(integer_of_updates(text)?),
-        };
-        let timeout = query.get("timeout").map(integer_of_updates).transpose()?;
+        let (mut heartbeat, mut timeout) = (None, None);
+        for (name, text) in &query.0 {
+            match (name.as_str(), text.as_str()) {
+                ("heartbeat", "false") => {}
+                ("heartbeat", "true") => heartbeat = Some(max_ms),
+                ("heartbeat", text) => heartbeat = Some(integer_of_updates(text)?),
+                ("timeout", text) => timeout = Some(integer_of_updates(text)?),
+                _ => {}
+            }
+        }
         let heartbeat = heartbeat.filter(|ms| *ms > 0).map(|ms| ms.min(max_ms));
         Ok(FeedTimes::within(max_ms, heartbeat, timeout))
     }

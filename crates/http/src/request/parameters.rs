@@ -143,7 +143,7 @@ pub fn keys_with_range() -> ApiError {
 }
 
 /// The limit that stands for none in CouchDB, and so the highest one.
-const LIMIT_NONE: u64 = i64::MAX as u64;
+const LIMIT_NONE: u64 = 0x07FF_FFFF_FFFF_FFFF;
 
 /// Refuses a `limit` beyond the configured one, which also applies to a request without a limit.
 pub fn bound_limit(limit: &mut Option<u64>, max: u64) -> Result<(), ApiError> {

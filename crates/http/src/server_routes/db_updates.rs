@@ -21,17 +21,25 @@ pub async fn route(app: &App, req: &Request) -> Answer {
         let reason = "a cluster does not keep _global_changes yet";
         return Err(database::Error::NotInCluster(reason).into());
     }
-    let kind = FeedKind::of(&req.query)?;
+    let kind = FeedKind::of_updates(&req.query)?;
     let times = FeedTimes::of_updates(&req.query, req.settings.chttpd.changes_timeout)?;
+    // The last of several equal parameters counts.
+    let (mut since, mut limit) = (None, None);
+    for (name, text) in &req.query.0 {
+        match name.as_str() {
+            "since" => since = Some(text.as_str()),
+            "limit" => limit = Some(integer_of_updates(text)?),
+            _ => {}
+        }
+    }
     let event_id = (kind == FeedKind::EventSource)
         .then(|| req.named_header("last-event-id"))
         .flatten();
-    let since = match event_id.or(req.query.get("since")) {
-        None | Some("0" | "") => Since::Start,
+    let since = match event_id.or(since) {
+        None | Some("0") => Since::Start,
         Some("now") => Since::Now,
         Some(seq) => Since::Seq(seq.to_owned()),
     };
-    let limit = req.query.get("limit").map(integer_of_updates).transpose()?;
     let db = app.node.databases.get(GLOBAL_CHANGES)?;
     let etag = db.short_update_seq()?;
     if kind == FeedKind::Normal && req.none_match(&etag) {

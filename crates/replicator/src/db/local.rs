@@ -117,7 +117,8 @@ impl LocalDb {
 
     fn query(&self, query: &ChangesQuery, since: &Value) -> Result<DatabaseQuery, Error> {
         let since = match since {
-            Value::String(seq) => Since::Seq(seq.clone()),
+            Value::String(seq) if !seq.is_empty() => Since::Seq(seq.clone()),
+            Value::String(_) => Since::Start,
             Value::Number(n) if n.as_u64() == Some(0) => Since::Start,
             Value::Null => Since::Start,
             other => Since::Seq(other.to_string()),

@@ -92,7 +92,7 @@ pub(super) static DATABASE: &[Row] = &[
         .operations(&[
             post("Returns several listings of local documents.", "Results").body("Queries"),
         ]),
-    Row::database("GET,HEAD,POST", "/{db}/_changes", Class::Changes, |c| database(c, DatabaseRoute::Changes))
+    Row::database("GET,POST,HEAD", "/{db}/_changes", Class::Changes, |c| database(c, DatabaseRoute::Changes))
         .who_may(Who::Listing).post_reads().feeds()
         .operations(&[
             get("Returns changes in their order.", "Changes").query(&[&FEED, &CHANGES, &FULL]),

@@ -52,12 +52,12 @@ pub(super) static SERVER: &[Row] = &[
         .operations(&[
             get("Lists running tasks: index builds, compactions, replications, long scans.", "Objects"),
         ]),
-    Row::server("GET,HEAD", "/_membership", Class::Server, |_| Route::Server(ServerRoute::Membership))
+    Row::server("GET", "/_membership", Class::Server, |_| Route::Server(ServerRoute::Membership))
         .ignores_rest()
         .operations(&[
             get("Lists the nodes of the cluster, and those that answer.", "Membership"),
         ]),
-    Row::server("GET,HEAD", "/_db_updates", Class::Databases, |_| Route::Server(ServerRoute::DbUpdates))
+    Row::server("GET", "/_db_updates", Class::Databases, |_| Route::Server(ServerRoute::DbUpdates))
         .feeds().ignores_rest()
         .operations(&[
             get("Returns the creations, changes and deletions of databases.", "Updates").query(&[&FEED]),
