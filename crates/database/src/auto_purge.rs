@@ -34,6 +34,8 @@ pub struct OldChanges {
     pub kept_s: u64,
     /// The seq of each shard up to which all changes are old.
     pub ends: Vec<u64>,
+    /// The seq of each shard up to which deleted documents were purged in earlier rounds.
+    pub purged_to: Vec<u64>,
 }
 
 /// The reason why the old changes of a database are unknown.
@@ -80,10 +82,16 @@ impl Databases {
             })
         };
         let ends: Result<Vec<u64>, Error> = record.shards.iter().map(end).collect();
+        let purged_to = record
+            .shards
+            .iter()
+            .map(|&shard| self.store().purged_to(shard));
+        let purged_to: Result<Vec<u64>, storage::Error> = purged_to.collect();
         Ok(Some(OldChanges {
             uuid: record.uuid(name),
             kept_s,
             ends: ends?,
+            purged_to: purged_to?,
             name: name.clone(),
         }))
     }
@@ -102,6 +110,23 @@ impl Database {
     /// Returns how many seconds deleted documents are kept; `None` for ever.
     pub fn keeps_deleted_s(&self, default: Option<&Ttl>) -> Option<u64> {
         kept_s(self.deleted_document_ttl().as_ref(), default)
+    }
+
+    /// Records that the deleted documents of a shard were purged up to a seq: later rounds, also
+    /// those after a restart, begin there.
+    ///
+    /// # Errors
+    /// [`Error::NoDatabase`], and those of the store.
+    pub async fn set_purged_to(&self, shard: usize, seq: u64) -> Result<(), Error> {
+        self.live()?;
+        let shard = &self.all_shards()[shard];
+        let put = storage::Store::put_purged_to(shard.number, seq);
+        let put = self.store().committer.put_for(shard.clone(), vec![put]);
+        self.if_live(
+            put.await
+                .map_err(|_| Error::ShuttingDown)?
+                .map_err(Error::from),
+        )
     }
 
     /// Reads which documents of a shard are deleted, by their changes after one seq and up to another. Stops when they have

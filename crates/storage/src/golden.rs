@@ -58,6 +58,9 @@ fn keys_have_these_bytes() {
     assert_eq!(hex(meta::index_state(3)), "6d00000003");
     assert_eq!(hex(meta::dropped(3)), "7800000003");
     assert_eq!(hex(meta::time_seq(4)), "7400000004");
+    assert_eq!(hex(meta::purged_to(4)), "6100000004");
+    let (_, _, value) = crate::Store::put_purged_to(4, 515);
+    assert_eq!(hex(value.unwrap()), "0000000000000203");
     let content = crate::contents::reference(7, &[1; 32], 8, 9);
     assert_eq!(
         hex(content),

@@ -105,6 +105,15 @@ pub mod meta {
         k
     }
 
+    /// The seq up to which the deleted documents of a shard were purged automatically.
+    pub const PURGED_TO: u8 = b'a';
+
+    pub fn purged_to(n: ShardNumber) -> [u8; 5] {
+        let mut k = shard(n);
+        k[0] = PURGED_TO;
+        k
+    }
+
     pub fn dropped(n: ShardNumber) -> [u8; 5] {
         let mut k = shard(n);
         k[0] = DROPPED;

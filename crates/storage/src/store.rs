@@ -258,6 +258,7 @@ impl Store {
         // An edit in the batch of the drop writes its counters after it.
         wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::shard(shard));
         wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::time_seq(shard));
+        wb.delete_cf(self.engine.cf(Keyspace::Meta), meta::purged_to(shard));
         self.engine.write(wb, false)
     }
 
@@ -421,6 +422,25 @@ impl Store {
         Ok((update_seq, TimeSeq::of_stored(shard, bins.as_deref())))
     }
 
+    /// Returns the seq up to which the deleted documents of a shard were purged automatically.
+    ///
+    /// # Errors
+    /// [`Error::Corrupt`], and those of the engine.
+    pub fn purged_to(&self, shard: ShardNumber) -> Result<u64, Error> {
+        let Some(value) = self.engine.get(Keyspace::Meta, &meta::purged_to(shard))? else {
+            return Ok(0);
+        };
+        let seq: Result<[u8; 8], _> = value[..].try_into();
+        seq.map(u64::from_be_bytes)
+            .map_err(|_| Error::Corrupt("position of purges"))
+    }
+
+    /// Returns the put that records up to which seq a shard's deleted documents were purged.
+    pub fn put_purged_to(shard: ShardNumber, seq: u64) -> Put {
+        let key = meta::purged_to(shard).to_vec();
+        (Keyspace::Meta, key, Some(seq.to_be_bytes().to_vec()))
+    }
+
     /// Changes made before this time, in seconds since 1970, are not recorded in time bins from now on.
     pub fn set_time_seq_min(&self, unix_s: u64) {
         self.engine.recording.set_min(unix_s);
@@ -514,7 +534,12 @@ pub(crate) fn drop_puts(shards: &[Arc<Shard>]) -> impl Iterator<Item = Put> {
         let n = shard.number;
         let listed = (Keyspace::Meta, meta::dropped(n).to_vec(), Some(vec![]));
         let gone = |key: [u8; 5]| (Keyspace::Meta, key.to_vec(), None);
-        [listed, gone(meta::shard(n)), gone(meta::time_seq(n))]
+        [
+            listed,
+            gone(meta::shard(n)),
+            gone(meta::time_seq(n)),
+            gone(meta::purged_to(n)),
+        ]
     })
 }
 

@@ -85,6 +85,37 @@ fn deleted_documents_are_found_once_they_are_older_than_their_time_to_live() {
 }
 
 #[test]
+fn a_restart_continues_where_the_last_round_ended() {
+    let dir = tempfile::tempdir().unwrap();
+    let one_day = Ttl::parse("1_day");
+    let old = |databases: &Databases| {
+        let (mut all, unknown) = databases.old_changes(one_day.as_ref(), START + 30 * DAY);
+        assert!(unknown.is_empty());
+        all.remove(0)
+    };
+    let databases = open(dir.path());
+    runtime().block_on(async {
+        let db = databases.create("db", with_shards(2)).await.unwrap();
+        write(&db, (0..20).map(gone).collect()).await;
+        let first = old(&databases);
+        assert_eq!(first.purged_to, [0, 0]);
+        db.set_purged_to(1, first.ends[1]).await.unwrap();
+    });
+    databases.close();
+    drop(databases);
+    let databases = open(dir.path());
+    let again = old(&databases);
+    assert_eq!(again.purged_to, [0, again.ends[1]]);
+    // A database that is created under the name begins anew.
+    runtime().block_on(async {
+        databases.delete("db").await.unwrap();
+        databases.create("db", with_shards(2)).await.unwrap();
+    });
+    assert_eq!(old(&databases).purged_to, [0, 0]);
+    databases.close();
+}
+
+#[test]
 fn the_default_is_for_databases_without_a_time_to_live() {
     let dir = tempfile::tempdir().unwrap();
     let databases = open(dir.path());

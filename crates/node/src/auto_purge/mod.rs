@@ -1,17 +1,17 @@
 //! Purges of documents that were deleted long ago, in the background: `[couch_auto_purge_plugin]` and `_auto_purge`.
 //!
 //! A round goes through the databases whose deleted documents are not kept for ever, and through the changes of each that are old
-//! enough and were not read in an earlier round. In a cluster one node does it for all.
+//! enough and were not read in an earlier round. The store records how far earlier rounds read. In a cluster one node does it for
+//! all.
 
 pub mod counters;
 
-use std::collections::{HashMap, HashSet};
 use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 
 use config::settings::{CouchAutoPurgePlugin, LogLevel};
-use database::{Database, DatabaseUuid, Error, OldChanges, Task, Ttl, WorkOwner};
+use database::{Database, Error, OldChanges, Task, Ttl, WorkOwner};
 use document::{DocId, Rev};
 use parking_lot::Mutex;
 use tokio::runtime::Handle;
@@ -41,8 +41,6 @@ pub struct AutoPurge {
 struct State {
     settings: Option<CouchAutoPurgePlugin>,
     running: Option<Task>,
-    /// Up to which seq the changes of each shard were read and their deleted documents purged.
-    purged_to: HashMap<DatabaseUuid, Vec<u64>>,
     /// Databases whose purges failed in the last round, and why.
     failures: Vec<(Arc<str>, String)>,
     /// The last round left something to be purged.
@@ -139,18 +137,13 @@ impl AutoPurge {
             }
             self.state.lock().running = None;
         }
-        let known: HashSet<DatabaseUuid> = all.iter().map(|old| old.uuid).collect();
-        let mut state = self.state.lock();
-        state.purged_to.retain(|uuid, _| known.contains(uuid));
-        state.failures = failures;
+        self.state.lock().failures = failures;
         counters::COMPLETIONS.count();
     }
 
     /// Purges old deleted documents in one database.
     async fn database(&self, node: &Node, old: &OldChanges) -> Result<(), Error> {
-        let known = self.state.lock().purged_to.get(&old.uuid).cloned();
-        let mut purged_to = known.unwrap_or_default();
-        purged_to.resize(old.ends.len(), 0);
+        let mut purged_to = old.purged_to.clone();
         let total = left(&old.ends, &purged_to);
         if total == 0 {
             return Ok(());
@@ -185,8 +178,7 @@ impl AutoPurge {
                 task.done = total - left(&old.ends, &purged_to);
                 task.updated_unix_s = unix_s();
                 if !round.settings.dry_run {
-                    let purged_to = purged_to.clone();
-                    self.state.lock().purged_to.insert(old.uuid, purged_to);
+                    db.set_purged_to(shard, read_to).await?;
                 }
             }
         }
@@ -329,6 +321,8 @@ fn unix_s() -> u64 {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::HashMap;
+
     use super::*;
 
     #[test]
@@ -355,23 +349,5 @@ mod tests {
             .collect();
         assert_eq!(joined, whole);
         assert!(batches(vec![], 5).is_empty());
-    }
-
-    #[test]
-    fn settings_and_databases_read_times_to_live_alike() {
-        for text in [
-            "1_s",
-            "30_days",
-            "+2_weeks",
-            "infinity",
-            "0_s",
-            "1_m",
-            "",
-            "1_day_2_hours",
-        ] {
-            let settings = config::settings::period_s(text);
-            let ttl = Ttl::parse(text).map(|ttl| ttl.seconds().unwrap_or(u64::MAX));
-            assert_eq!(settings, ttl, "{text}");
-        }
     }
 }

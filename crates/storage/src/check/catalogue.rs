@@ -194,6 +194,10 @@ fn read(
             owned.shards.insert(number()?);
             TimeSeq::decode(value).ok()?;
         }
+        meta::PURGED_TO => {
+            owned.shards.insert(number()?);
+            <[u8; 8]>::try_from(value).ok()?;
+        }
         meta::DROPPED => drop(owned.dropped.insert(number()?)),
         meta::UPLOAD if rest.len() == 12 && (value.is_empty() || value.len() == 32) => {}
         meta::SLOT => {
