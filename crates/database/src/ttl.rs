@@ -2,11 +2,8 @@
 
 use std::fmt;
 
+use document::period_s;
 use serde::{Deserialize, Serialize};
-
-const MINUTE_S: u64 = 60;
-const HOUR_S: u64 = 60 * MINUTE_S;
-const DAY_S: u64 = 24 * HOUR_S;
 
 /// How long deleted documents are kept, as an administrator wrote it: `30_days`, or `infinity`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -41,27 +38,6 @@ impl Ttl {
     }
 }
 
-fn period_s(period: &str) -> Option<u64> {
-    let (number, unit) = period.split_once('_')?;
-    let unit_s = match unit {
-        "s" | "sec" | "second" | "seconds" => 1,
-        "min" | "minute" | "minutes" => MINUTE_S,
-        "h" | "hrs" | "hour" | "hours" => HOUR_S,
-        "d" | "day" | "days" => DAY_S,
-        "w" | "week" | "weeks" => 7 * DAY_S,
-        "mon" | "month" | "months" => 30 * DAY_S,
-        "y" | "year" | "years" => 365 * DAY_S,
-        _ => return None,
-    };
-    let digits = number.strip_prefix('+').unwrap_or(number);
-    if digits.is_empty() || !digits.bytes().all(|byte| byte.is_ascii_digit()) {
-        return None;
-    }
-    // A number that is too long stands for a very long time, too.
-    let number = digits.parse().unwrap_or(u64::MAX);
-    (number > 0).then(|| number.saturating_mul(unit_s))
-}
-
 impl fmt::Display for Ttl {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.text)
@@ -85,6 +61,9 @@ impl TryFrom<String> for Ttl {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const HOUR_S: u64 = 3600;
+    const DAY_S: u64 = 24 * HOUR_S;
 
     #[test]
     fn times_to_live_are_read_as_couchdb_reads_them() {

@@ -201,29 +201,13 @@ fn number(text: &str) -> Option<u64> {
     text.parse().ok()
 }
 
-/// Reads a period as CouchDB's plugins do: a number, `_` and a unit, or `infinity`, which is [`u64::MAX`]. A month has 30 days, a
-/// year 365. In seconds.
-pub fn period_s(text: &str) -> Option<u64> {
-    const DAY_S: u64 = 86_400;
-    // CouchDB's `repeat = restart`: only at the start.
-    if matches!(text, "infinity" | "restart") {
-        return Some(u64::MAX);
+/// Reads a period as CouchDB's plugins do, in seconds. `infinity` is [`u64::MAX`], and so is CouchDB's
+/// `restart`, which means only at the start.
+fn period_s(text: &str) -> Option<u64> {
+    match text {
+        "infinity" | "restart" => Some(u64::MAX),
+        period => document::period_s(period),
     }
-    let (number, unit) = text.split_once('_')?;
-    let unit_s = match unit {
-        "s" | "sec" | "second" | "seconds" => 1,
-        "min" | "minute" | "minutes" => 60,
-        "h" | "hrs" | "hour" | "hours" => 3_600,
-        "d" | "day" | "days" => DAY_S,
-        "w" | "week" | "weeks" => 7 * DAY_S,
-        "mon" | "month" | "months" => 30 * DAY_S,
-        "y" | "year" | "years" => 365 * DAY_S,
-        _ => return None,
-    };
-    let digits = number.strip_prefix('+').unwrap_or(number);
-    let is_number = !digits.is_empty() && digits.bytes().all(|byte| byte.is_ascii_digit());
-    let number = digits.parse().unwrap_or(u64::MAX);
-    (is_number && number > 0).then(|| number.saturating_mul(unit_s))
 }
 
 fn words(text: &str) -> Vec<String> {

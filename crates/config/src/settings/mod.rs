@@ -25,7 +25,6 @@ mod users;
 pub use databases::*;
 pub use file_only::{is_file_only, is_file_only_section};
 pub use functions::*;
-pub use kind::period_s;
 pub use replication::*;
 pub(crate) use section::is_secret;
 pub use section::{About, Setting, is_masked};
