@@ -479,7 +479,11 @@ impl ViewIndex {
             external_bytes: self.shards.iter().map(|i| i.info().external_bytes).sum(),
             failures: updates.failures,
             failure: updates.failure.as_ref().map(ToString::to_string),
-            left_out: self.shards.iter().map(|i| i.map_counts.left_out()).sum(),
+            left_out: self
+                .shards
+                .iter()
+                .map(|i| i.left_out().unwrap_or_default())
+                .sum(),
         }
     }
 }

@@ -204,6 +204,12 @@ impl Languages for Functions {
         group.maps.iter().enumerate().map(each).collect()
     }
 
+    fn limit(&self, language: &str, name: &str) -> Option<u64> {
+        self.is_built_in(language)
+            .then(|| self.engine.limit(name))
+            .flatten()
+    }
+
     fn time_zone(&self) -> &str {
         &self.time_zone
     }

@@ -58,6 +58,12 @@ pub trait Languages: Send + Sync + fmt::Debug {
         vec![]
     }
 
+    /// Returns the value of a limit that map functions in a language may exceed because of their
+    /// document, by its configuration key; `None` for languages without it.
+    fn limit(&self, _language: &str, _name: &str) -> Option<u64> {
+        None
+    }
+
     /// The time zone of dates in JavaScript.
     fn time_zone(&self) -> &str {
         crate::spidermonkey::UTC

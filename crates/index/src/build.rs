@@ -181,10 +181,23 @@ impl<'a> Build<'a> {
         self.write(changes.batch)
     }
 
+    /// Adds the documents that were left out to the state, and removes those that were changed since.
+    fn note_omissions(&mut self) -> Result<(), Error> {
+        let omissions = &mut self.state.omissions;
+        omissions.merge(&self.index.map_counts.take_omissions());
+        if !omissions.is_empty() {
+            let snapshot = self.index.store.engine().snapshot();
+            let changed = self.index.changed_since(&snapshot, omissions)?;
+            omissions.forget(&changed);
+        }
+        Ok(())
+    }
+
     /// Writes a batch together with the changed blocks and the state, and shows it to readers.
     pub(crate) fn write(&mut self, mut batch: Writes<'_>) -> Result<(), Error> {
         // Another writer's state would be lost: each writes the whole of it.
         debug_assert!(self.index.writer.is_locked(), "one writer per index");
+        self.note_omissions()?;
         let bytes = batch.bytes() as u64;
         self.guard.admit(self.engine(), bytes)?;
         self.state.save(self.index.number, &mut batch);

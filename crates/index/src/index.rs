@@ -5,13 +5,14 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed};
 
 use functions::{Languages, Owner};
 use parking_lot::Mutex;
-use storage::{Keyspace, Shard, ShardNumber, Signature, Snapshot, Store};
+use storage::{ChangeIter, Keyspace, Shard, ShardNumber, Signature, Snapshot, Store};
 
 use crate::Error;
 use crate::blocks::Blocks;
 use crate::build::{Build, BuildLimits};
 use crate::map::MapCounts;
 use crate::memory::BuildMemory;
+use crate::omissions::Omissions;
 use crate::read::IndexView;
 use crate::reduce::SharedReduceLimit;
 use crate::reducer::Reducers;
@@ -120,6 +121,18 @@ impl Index {
             }
             None => State::empty(&spec),
         };
+        let limit_of = |name: &str| languages.limit(&spec.language, name);
+        let state = match state.omissions.may_come_in(limit_of) {
+            false => state,
+            true => {
+                tracing::info!(index = %label, "a limit is higher: the index starts over, for the documents that it left out");
+                let empty = State {
+                    version: state.version,
+                    ..State::empty(&spec)
+                };
+                wipe(&store, number, empty)?
+            }
+        };
         Ok(Index {
             number,
             signature: spec.signature(),
@@ -214,6 +227,36 @@ impl Index {
                 None => std::thread::yield_now(),
             }
         }
+    }
+
+    /// Returns the number of documents that it lacks, because a map function exceeded a limit for
+    /// them; at most 1,000.
+    ///
+    /// # Errors
+    /// Those of the store.
+    pub fn left_out(&self) -> Result<u64, Error> {
+        let mut omissions = self.published.lock().state.omissions.clone();
+        let snapshot = self.store.engine().snapshot();
+        let changed = self.changed_since(&snapshot, &omissions)?;
+        omissions.forget(&changed);
+        Ok(omissions.count())
+    }
+
+    /// Returns the seqs of changes that were followed by others of the same documents.
+    pub(crate) fn changed_since(
+        &self,
+        snapshot: &Snapshot,
+        omissions: &Omissions,
+    ) -> Result<Vec<u64>, Error> {
+        let mut changed = vec![];
+        for seq in omissions.seqs() {
+            let it = ChangeIter::new(snapshot, self.owner.number, seq.saturating_sub(1), false);
+            if it.entry().is_none_or(|(next, _)| next != seq) {
+                changed.push(seq);
+            }
+            it.status()?;
+        }
+        Ok(changed)
     }
 
     /// Its sizes and counts now.

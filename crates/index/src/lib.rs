@@ -17,6 +17,7 @@
 //! | `upkeep` | maintenance for fast reads |
 //! | `index` | an open index: its published state, and its updates |
 //! | `build` | the steps of an update, and their order across crashes |
+//! | `omissions` | documents that the index lacks, because a function exceeded a limit for them |
 //! | [`check`] | verification of a stored index |
 //! | `memory` | memory budget of builds |
 //! | [`fuzz`] | properties of decoders, for any stored bytes |
@@ -36,6 +37,7 @@ mod iter;
 pub mod keys;
 mod map;
 mod memory;
+mod omissions;
 mod read;
 pub mod reduce;
 mod reducer;

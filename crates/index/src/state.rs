@@ -8,6 +8,7 @@ use storage::{Keyspace, ShardNumber, Snapshot, Writes, index_state_key};
 use crate::Error;
 use crate::blocks::{self, Block, Blocks, Reductions};
 use crate::keys::{VIEW_LEN, row_key};
+use crate::omissions::Omissions;
 use crate::reducer::is_overflow;
 use crate::spec::{ReduceSpec, Spec};
 
@@ -26,6 +27,8 @@ pub struct State {
     pub bytes: u64,
     /// Files are being added: after a crash in this state the content is not to be trusted.
     pub ingesting: bool,
+    /// The documents that it lacks.
+    pub omissions: Omissions,
     pub views: Vec<Blocks>,
 }
 
@@ -37,6 +40,7 @@ impl State {
             purge_seq: 0,
             bytes: 0,
             ingesting: false,
+            omissions: Omissions::default(),
             views: spec
                 .views
                 .iter()
@@ -94,6 +98,7 @@ impl State {
         ] {
             put(n, &mut value);
         }
+        self.omissions.encode(&mut value);
         batch.put(Keyspace::Meta, index_state_key(number), value);
     }
 }
@@ -113,6 +118,7 @@ pub(crate) fn read_head(snapshot: &Snapshot, number: ShardNumber) -> Result<Opti
         purge_seq: r.varint()?,
         bytes: r.varint()?,
         ingesting: r.byte()? != 0,
+        omissions: Omissions::decode(&mut r)?,
         views: vec![],
     }))
 }

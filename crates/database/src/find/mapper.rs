@@ -55,6 +55,10 @@ impl Languages for WithIndexes {
         self.0.check(place, language, source, lib)
     }
 
+    fn limit(&self, language: &str, name: &str) -> Option<u64> {
+        self.0.limit(language, name)
+    }
+
     fn worker_memory(&self) -> (u64, u64) {
         self.0.worker_memory()
     }

@@ -27,7 +27,7 @@ use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::Duration;
 
-use query_server::language::{Designs, Error, MapGroup, Mapper, Reducer};
+use query_server::language::{Designs, Error, MEMORY_LIMIT, MapGroup, Mapper, Reducer};
 use quickjs::Limits;
 
 use designs::{Heaps, ThreadDesigns};
@@ -151,6 +151,8 @@ impl Options {
 #[derive(Clone)]
 pub struct Engine {
     place: Place,
+    /// The limits that a document may exceed, by their configuration keys.
+    limits: [(&'static str, u64); 3],
 }
 
 /// Where it runs.
@@ -174,7 +176,20 @@ impl Engine {
             ),
             Isolation::Process => Place::Process(Processes::new(&options)),
         };
-        Engine { place }
+        Engine {
+            place,
+            limits: [
+                (MEMORY_LIMIT, limits.memory_bytes as u64),
+                ("emit_rows_limit", limits.emit_rows_max as u64),
+                ("emit_bytes_limit", limits.emit_bytes_max as u64),
+            ],
+        }
+    }
+
+    /// Returns the value of a limit that a document may exceed, by its configuration key.
+    pub fn limit(&self, name: &str) -> Option<u64> {
+        let found = self.limits.iter().find(|(limit, _)| *limit == name);
+        found.map(|(_, value)| *value)
     }
 
     /// Creates a mapper with a heap of its own until it is dropped, for one thread. Sources that do

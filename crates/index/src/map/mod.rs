@@ -21,6 +21,7 @@ pub use source::Source;
 pub use work::Mapped;
 
 use crate::Error;
+use crate::omissions::Omissions;
 use crate::spec::Spec;
 use work::{Sink, Which, Work};
 
@@ -49,10 +50,10 @@ pub struct MapCounts {
     mapped: AtomicU64,
     /// For how many of them each view's function threw.
     failed: Box<[AtomicU64]>,
-    /// For how many of them a function exceeded a limit.
-    left_out: AtomicU64,
-    /// Documents that the running update left out.
+    /// Documents that the running update left out, because a function exceeded a limit.
     left_out_now: Mutex<Option<LeftOut>>,
+    /// The same documents, until the state of the index lists them.
+    omissions: Mutex<Omissions>,
 }
 
 /// Documents that an update left out of a view, because a function exceeded a limit for them.
@@ -75,8 +76,8 @@ impl MapCounts {
         MapCounts {
             mapped: AtomicU64::new(0),
             failed: (0..views).map(|_| AtomicU64::new(0)).collect(),
-            left_out: AtomicU64::new(0),
             left_out_now: Mutex::default(),
+            omissions: Mutex::default(),
         }
     }
 
@@ -87,8 +88,18 @@ impl MapCounts {
         }
     }
 
-    fn note_left_out(&self, id: &str, thrown: &Thrown) {
-        self.left_out.fetch_add(1, Relaxed);
+    fn note_left_out(&self, id: &str, seq: u64, thrown: &Thrown) {
+        self.omissions.lock().note(seq, &thrown.error);
+        self.count_left_out(id, thrown);
+    }
+
+    /// Records a document that a limit leaves out which is the same in all configurations.
+    fn note_left_out_anyway(&self, id: &str, seq: u64, thrown: &Thrown) {
+        self.omissions.lock().insert(seq);
+        self.count_left_out(id, thrown);
+    }
+
+    fn count_left_out(&self, id: &str, thrown: &Thrown) {
         match &mut *self.left_out_now.lock() {
             Some(left_out) => left_out.documents += 1,
             empty => {
@@ -102,14 +113,14 @@ impl MapCounts {
         }
     }
 
-    /// Documents that were left out of a view because its function exceeded a limit, counted for each view.
-    pub fn left_out(&self) -> u64 {
-        self.left_out.load(Relaxed)
-    }
-
-    /// Returns those that no earlier call returned, to be logged together.
+    /// Returns the documents that were left out since the last call, to be logged together.
     pub fn take_left_out(&self) -> Option<LeftOut> {
         self.left_out_now.lock().take()
+    }
+
+    /// Returns the documents that were left out since the last call, for the state of the index.
+    pub(crate) fn take_omissions(&self) -> Omissions {
+        std::mem::take(&mut *self.omissions.lock())
     }
 
     /// Documents that were mapped.

@@ -25,6 +25,8 @@ const ROW_IDS_BYTES_MAX: usize = 64 << 20;
 
 /// The result of mapping a document.
 pub struct Mapped<'a> {
+    /// The seq of its change.
+    pub seq: u64,
     /// Its emitted rows.
     pub rows: &'a [Emit],
     /// Keys and values of the rows.
@@ -61,6 +63,7 @@ pub(super) struct Work {
 
 /// A document of a piece, by ranges of `Work`'s buffers.
 struct Input {
+    seq: u64,
     id: Range<usize>,
     members: Range<usize>,
     /// In the piece, or fetched into `bodies`.
@@ -113,10 +116,12 @@ impl Work {
         let mut sorts = std::mem::take(&mut self.sorts);
         let before = out.size();
         let mut sink = |id: &str, mapped: Option<Mapped<'_>>| match mapped {
-            Some(Mapped { rows, emits, .. }) => {
+            Some(Mapped {
+                seq, rows, emits, ..
+            }) => {
                 let fits = rows.len().saturating_mul(id.len()) <= ROW_IDS_BYTES_MAX;
                 if !fits {
-                    counts.note_left_out(id, &too_many_ids(rows));
+                    counts.note_left_out_anyway(id, seq, &too_many_ids(rows));
                 }
                 let rows = if fits { rows } else { &[] };
                 push_doc(id, rows, emits, spec, &mut sorts, out)
@@ -174,10 +179,11 @@ impl Work {
             let id = std::str::from_utf8(&self.piece.bytes[input.id.clone()]).unwrap_or_default();
             let mut limit = None;
             while let Some(thrown) = limits.next_if(|thrown| thrown.doc as usize == n) {
-                counts.note_left_out(id, thrown);
+                counts.note_left_out(id, input.seq, thrown);
                 limit = Some(thrown);
             }
             let mapped = Mapped {
+                seq: input.seq,
                 rows: own,
                 emits: &self.emits,
                 limit,
@@ -237,6 +243,7 @@ impl Work {
             };
             let id = offset(row.id.as_bytes());
             inputs.push(Input {
+                seq: *seq,
                 id: id..id + row.id.len(),
                 members: members..self.members.len(),
                 body,

@@ -84,6 +84,40 @@ fn a_mapper_that_fails_leaves_what_was_written_and_a_later_update_completes() {
 }
 
 #[test]
+fn documents_beyond_a_limit_are_counted_until_they_change_or_the_limit_is_higher() {
+    let language = Native::default();
+    let dir = tempfile::tempdir().unwrap();
+    let reopen = || World::open(dir.path(), &specs()[..1], SMALL, language.clone());
+    let left_out = |world: &World| world.indexes[0].left_out().unwrap();
+    language.limit_rows(5);
+    let world = reopen();
+    load(&world, 0..DOCS, 3);
+    // In the first build, and in a later one.
+    load(&world, 0..7, 9);
+    world.indexes[0].update().unwrap();
+    load(&world, 7..10, 9);
+    world.indexes[0].update().unwrap();
+    assert_eq!(left_out(&world), 10);
+    load(&world, 0..2, 4);
+    assert_eq!(left_out(&world), 8);
+    world.close();
+
+    // The same limit, and one that is still too low.
+    for rows_max in [5, 8] {
+        language.limit_rows(rows_max);
+        let world = reopen();
+        world.indexes[0].update().unwrap();
+        assert_eq!(left_out(&world), 8, "{rows_max}");
+        world.close();
+    }
+    language.limit_rows(9);
+    let world = reopen();
+    complete(&world);
+    assert_eq!(left_out(&world), 0);
+    world.close();
+}
+
+#[test]
 fn a_stopped_build_goes_on_after_the_next_start() {
     for first_build in [true, false] {
         let dir = tempfile::tempdir().unwrap();

@@ -3,14 +3,16 @@
 
 use std::fmt;
 use std::sync::Arc;
-use std::sync::atomic::{AtomicI64, Ordering::SeqCst};
+use std::sync::atomic::{AtomicI64, AtomicU64, Ordering::SeqCst};
 
 use functions::{
     Designs, Doc, Emit, Emits, Error, Languages, MapGroup, Mapper, NoLanguages, Place, ReduceRow,
-    Reducer,
+    Reducer, Thrown,
 };
 use parking_lot::Mutex;
 use serde_json::{Value, json};
+
+const ROWS_LIMIT: &str = "emit_rows_limit";
 
 type Event = Box<dyn FnMut() -> Result<(), Error> + Send>;
 
@@ -20,6 +22,8 @@ pub struct Native {
     /// Documents to be mapped until `event` happens.
     countdown: Arc<AtomicI64>,
     event: Arc<Mutex<Option<Event>>>,
+    /// Maximum number of rows of a document, if there is one: others are left out.
+    rows_max: Arc<AtomicU64>,
 }
 
 impl fmt::Debug for Native {
@@ -44,6 +48,11 @@ impl Native {
         });
     }
 
+    /// Sets the maximum number of rows of a document; 0 for none.
+    pub fn limit_rows(&self, rows_max: u64) {
+        self.rows_max.store(rows_max, SeqCst);
+    }
+
     /// Returns whether the event has run, or none was set.
     pub fn happened(&self) -> bool {
         self.event.lock().is_none()
@@ -61,6 +70,9 @@ impl Languages for Native {
             maps: group.maps.clone(),
             language: self.clone(),
         }))
+    }
+    fn limit(&self, _: &str, name: &str) -> Option<u64> {
+        (name == ROWS_LIMIT).then(|| self.rows_max.load(SeqCst))
     }
     fn reducer(
         &self,
@@ -96,7 +108,18 @@ impl Mapper for NativeMapper {
             let text = [b"{", doc.members, b"}"].concat();
             let members: Value = serde_json::from_slice(&text).unwrap();
             let body: Value = serde_json::from_slice(doc.body).unwrap();
+            let rows_max = self.language.rows_max.load(SeqCst);
+            let is_beyond = rows_max > 0 && body["rows"].as_u64() > Some(rows_max);
             for (view, map) in self.maps.iter().enumerate() {
+                if is_beyond {
+                    let error = Error::Limit {
+                        limit: ROWS_LIMIT,
+                        value: rows_max.to_string(),
+                    };
+                    out.thrown
+                        .push(Thrown::new(n as u32, view as u32, error, None));
+                    continue;
+                }
                 for (key, value) in emitted(map, &members, &body) {
                     let mut put = |v: Value| {
                         let start = out.bytes.len() as u32;
