@@ -553,6 +553,40 @@ def test_redirects(pair):
     pair.report.check("the first server was shown the password", any(seen))
 
 
+def test_other_addresses(pair):
+    """`[replicator] connect_to` sends requests to another address than their URL's, and leaves their host as it is."""
+    db, asked = pair.databases(10), []
+
+    class Noting(http.server.BaseHTTPRequestHandler):
+        def do_GET(self):
+            asked.append(self.headers["Host"])
+            self.send_error(404)
+
+        do_HEAD = do_POST = do_PUT = do_GET
+
+        def log_message(self, *_):
+            pass
+
+    port = pair.there_url.rsplit(":", 1)[1]
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Noting) as noting:
+        threading.Thread(target=noting.serve_forever, daemon=True).start()
+        entries = f"*.db.invalid:80:127.0.0.1:{port}, *.db.invalid:5984:[::ffff:127.0.0.1]:{port}, noting.invalid:81:127.0.0.1:{noting.server_port}, nonsense"
+        pair.here.expect(200, "PUT", "/_node/_local/_config/replicator/connect_to", entries)
+        applied = "/_node/_local/_stats/couch_replicator/connect_to_applied"
+        before = pair.get(applied)["value"]
+        for n, host in enumerate(("a.db.invalid", "B.db.invalid:5984")):
+            source = f"http://admin:{PASSWORD}@{host}/{db}"
+            done = pair.replicate(source, f"{db}-{n}", create_target=True)
+            pair.report.equal(f"documents from {host}", (done.status, pair.get(f"/{db}-{n}")["doc_count"]), (200, 10))
+        pair.report.check("requests are counted", pair.get(applied)["value"] > before)
+        pair.replicate(f"http://noting.invalid:81/{db}", db)
+        pair.report.equal("the host of the requests", set(asked), {"noting.invalid:81"})
+        noting.shutdown()
+    pair.here.expect(200, "DELETE", "/_node/_local/_config/replicator/connect_to")
+    refused = pair.replicate(f"http://a.db.invalid/{db}", db)
+    pair.report.check("without it the name leads nowhere", refused.status >= 400, refused)
+
+
 def test_no_secrets(pair):
     """In what earlier tests were answered, and in what these replications are."""
     db = pair.databases(2)

@@ -9,7 +9,9 @@ use config::settings::Replicator;
 use database::{CreateOptions, Filter};
 use document::EditDoc;
 use http::HeaderMap;
-use replicator::{Allowed, Environment, Error, LocalDb, Pending, Selection, Settings, User};
+use replicator::{
+    Allowed, ConnectTo, Environment, Error, LocalDb, Pending, Selection, Settings, User,
+};
 use serde_json::{Map, Value};
 
 use crate::access::{Access, caller};
@@ -232,6 +234,12 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
         // Read again and again.
         tracing::debug!("[replicator] allowed_addresses: {word} is not a network");
     }
+    let (connect_to, invalid) = ConnectTo::parse(said.connect_to.as_deref().unwrap_or_default());
+    for entry in invalid {
+        tracing::debug!(
+            "[replicator] connect_to: {entry} is not host:port:target_host:target_port"
+        );
+    }
     // Both ends of all jobs of a user, within what there is for replications; for few jobs what is configured, as long as one job
     // leaves others of the user some.
     let users = said.max_jobs_per_user.max(1);
@@ -268,6 +276,7 @@ fn settings(said: &Replicator, descriptors: &DescriptorPlan) -> Settings {
         cert_file: said.cert_file.clone(),
         key_file: said.key_file.clone(),
         allowed_addresses,
+        connect_to,
         valid_endpoint_protocols: said.valid_endpoint_protocols.clone(),
         valid_proxy_protocols: said.valid_proxy_protocols.clone(),
         ..Settings::default()

@@ -16,6 +16,8 @@ pub static JOBS_REMOVED: Counter = Counter::new();
 pub static CHECKPOINTS: Counter = Counter::new();
 /// Checkpoints that could not be written.
 pub static CHECKPOINT_FAILURES: Counter = Counter::new();
+/// Requests that `[replicator] connect_to` sends to another address.
+pub static CONNECT_TO_APPLIED: Counter = Counter::new();
 /// Requests to other servers.
 pub static REQUESTS: Counter = Counter::new();
 /// Requests that were answered, except with a server error.

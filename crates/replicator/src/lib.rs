@@ -31,7 +31,7 @@ mod settings;
 mod time;
 mod traced;
 
-pub use db::{Allowed, LocalDb, TOKEN};
+pub use db::{Allowed, ConnectTo, LocalDb, TOKEN};
 pub use endpoint::{Endpoint, without_user_info};
 pub use environment::{Environment, Pending};
 pub use error::Error;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use crate::db::Allowed;
+use crate::db::{Allowed, ConnectTo};
 
 /// The settings of `[replicator]`, under CouchDB's names.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -59,6 +59,8 @@ pub struct Settings {
     pub key_file: Option<String>,
     /// The addresses that replications of users other than server admins may connect to.
     pub allowed_addresses: Allowed,
+    /// Other addresses to connect to than those that URLs name.
+    pub connect_to: ConnectTo,
     /// Allowed schemes of `source` and `target`.
     pub valid_endpoint_protocols: Vec<String>,
     /// Allowed schemes of a proxy.
@@ -94,6 +96,7 @@ impl Default for Settings {
             cert_file: None,
             key_file: None,
             allowed_addresses: Allowed::parse("public, self").0,
+            connect_to: ConnectTo::default(),
             valid_endpoint_protocols: vec!["http".into(), "https".into()],
             valid_proxy_protocols: vec!["http".into(), "https".into(), "socks5".into()],
         }

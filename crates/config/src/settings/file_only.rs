@@ -122,6 +122,7 @@ mod tests {
         // The admin decides which hosts replications may reach, as in CouchDB.
         ("replicator", "allowed_addresses"),
         ("replicator", "auth_plugins"),
+        ("replicator", "connect_to"),
         ("replicator", "valid_endpoint_protocols"),
         ("replicator", "valid_proxy_protocols"),
         ("ssl", "ciphers"),
@@ -140,6 +141,7 @@ mod tests {
         "chttpd_auth_lockout",
         "cluster",
         "compaction",
+        "config",
         "cors",
         "couch_auto_purge_plugin",
         "couch_peruser",

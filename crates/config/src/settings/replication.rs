@@ -56,6 +56,11 @@ section! {
         /// separated by commas: self (the ports that this server listens on), public (addresses of
         /// the Internet), networks like 10.1.0.0/16, any.
         allowed_addresses: Text = "public, self",
+        /// Other servers to connect to than those that URLs name, as entries
+        /// host:port:target_host:target_port, separated by commas. A host that begins with *. stands
+        /// for all names that end so; IPv6 addresses of targets are in brackets. Requests and TLS
+        /// keep the name of the URL. Without effect for replications with a proxy.
+        connect_to: Option<Text>,
         /// Allowed URL schemes of proxies.
         valid_proxy_protocols: Words = "http,https,socks5",
     }

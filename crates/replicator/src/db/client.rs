@@ -10,6 +10,7 @@ use reqwest::{Certificate, Client, Identity};
 use url::{Origin, Url};
 
 use super::budget::{Budget, Idle};
+use super::connect_to::{Redirected, Target};
 use super::reach::{Guarded, Reach};
 use crate::endpoint::{Proxy, Remote};
 use crate::error::Error;
@@ -33,6 +34,7 @@ struct Kind {
     trusted: Option<String>,
     identity: Option<(String, String)>,
     reach: Reach,
+    target: Option<Target>,
 }
 
 /// A client for one server.
@@ -86,6 +88,10 @@ impl Clients {
             trusted: settings.ssl_trusted_certificates_file.clone(),
             identity: settings.cert_file.clone().zip(settings.key_file.clone()),
             reach: reach.clone(),
+            target: match remote.proxy {
+                Some(_) => None,
+                None => settings.connect_to.target(url).cloned(),
+            },
         };
         let budget = self.budget(settings);
         let mut table = self.table.lock();
@@ -132,7 +138,10 @@ fn build(kind: &Kind, idle_max: usize) -> Result<Client, Error> {
     if !kind.uploads {
         builder = builder.read_timeout(kind.timeout);
     }
-    if kind.reach != Reach::Anywhere {
+    if let Some(target) = kind.target.clone() {
+        let reach = kind.reach.clone();
+        builder = builder.dns_resolver(Redirected { target, reach });
+    } else if kind.reach != Reach::Anywhere {
         builder = builder.dns_resolver(Guarded(kind.reach.clone()));
     }
     if let Some(proxy) = &kind.proxy {

@@ -278,8 +278,7 @@ impl HttpDb {
         for _ in 0..=REDIRECTS_MAX {
             let way = self.ways.to(&url).await;
             let way = way.map_err(|e| Failed::of(e.to_string()))?;
-            let client = way.client(call.patient);
-            let mut request = client.request(method.clone(), url.clone());
+            let mut request = way.request(method.clone(), url.clone(), call.patient);
             if !self.headers.contains_key(ACCEPT) {
                 request = request.header(ACCEPT, call.accept);
             }

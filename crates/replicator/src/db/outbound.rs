@@ -6,12 +6,14 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::Client;
-use reqwest::header::{HeaderName, HeaderValue};
+use reqwest::header::{HOST, HeaderName, HeaderValue};
+use reqwest::{Method, RequestBuilder};
 use url::{Origin, Url};
 
 use super::client::{Clients, Pooled};
+use super::connect_to::Target;
 use super::reach::{Allowed, Reach, own_listeners};
+use crate::counters::CONNECT_TO_APPLIED;
 use crate::endpoint::Remote;
 use crate::error::Error;
 use crate::settings::Settings;
@@ -37,6 +39,8 @@ pub struct Rights {
 pub struct Route {
     client: Arc<Pooled>,
     uploader: Arc<Pooled>,
+    /// The server that the clients connect to, by `[replicator] connect_to`.
+    target: Option<Target>,
     /// Sent only to this server itself: no other may learn it.
     pub token: Option<HeaderValue>,
     /// Whether it leads to another server on behalf of a user who is not a server admin.
@@ -44,12 +48,22 @@ pub struct Route {
 }
 
 impl Route {
-    /// Returns the client; with `uploads`, one that waits for the response as long as the request
-    /// takes.
-    pub fn client(&self, uploads: bool) -> &Client {
-        match uploads {
+    /// Returns a request to a URL; with `uploads`, of a client that waits for the response as long
+    /// as the request takes.
+    pub fn request(&self, method: Method, url: Url, uploads: bool) -> RequestBuilder {
+        let client = match uploads {
             true => &self.uploader.client,
             false => &self.client.client,
+        };
+        let Some(target) = &self.target else {
+            return client.request(method, url);
+        };
+        CONNECT_TO_APPLIED.count();
+        let (url, host) = target.request_to(&url);
+        let request = client.request(method, url);
+        match host {
+            Some(host) => request.header(HOST, host),
+            None => request,
         }
     }
 }
@@ -112,10 +126,16 @@ impl Outbound {
     }
 
     async fn open(&self, url: &Url) -> Result<Route, Error> {
+        let target = match self.remote.proxy {
+            Some(_) => None,
+            None => self.settings.connect_to.target(url).cloned(),
+        };
+        let there = target.as_ref().and_then(|target| target.in_place_of(url));
+        let there = there.as_ref().unwrap_or(url);
         let own = match self.remote.proxy {
             // A proxy counts as another server, whatever its destination.
             Some(_) => None,
-            None => own_listeners(url, &self.rights.listening).await,
+            None => own_listeners(there, &self.rights.listening).await,
         };
         let own = own.map(Reach::Own).filter(|_| {
             let allowed = self.rights.allowed.as_ref();
@@ -128,7 +148,7 @@ impl Outbound {
         });
         let is_guarded = matches!(reach, Reach::Only(_));
         let proxy = self.remote.proxy.as_ref().map(|proxy| &proxy.0);
-        for url in [Some(url), proxy].into_iter().flatten() {
+        for url in [Some(there), proxy].into_iter().flatten() {
             if is_guarded && !reach.permits_host(url) {
                 let host = url.host_str().unwrap_or_default();
                 return Err(Error::Forbidden(format!(
@@ -144,6 +164,7 @@ impl Outbound {
         Ok(Route {
             client: client(false)?,
             uploader: client(true)?,
+            target,
             token: self.rights.token.clone().filter(|_| is_own),
             is_guarded,
         })

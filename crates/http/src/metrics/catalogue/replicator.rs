@@ -78,6 +78,11 @@ fn requests(list: &mut List) {
             unsaved,
         ),
         (
+            "couch_replicator/connect_to_applied",
+            "number of HTTP requests sent to another address by [replicator] connect_to",
+            of::CONNECT_TO_APPLIED.get(),
+        ),
+        (
             "couch_replicator/requests",
             "number of HTTP requests made by the replicator",
             requests,

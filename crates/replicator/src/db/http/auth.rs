@@ -4,8 +4,8 @@
 use std::time::Duration;
 
 use parking_lot::Mutex;
-use reqwest::RequestBuilder;
 use reqwest::header::{COOKIE, HeaderMap, HeaderValue, SET_COOKIE};
+use reqwest::{Method, RequestBuilder};
 use serde_json::json;
 use tokio::time::Instant;
 use url::Url;
@@ -124,8 +124,7 @@ impl Auth {
         let body = json!({"name": who.user, "password": who.password}).to_string();
         let way = ways.to(login).await.ok()?;
         let mut request = way
-            .client(false)
-            .post(login.clone())
+            .request(Method::POST, login.clone(), false)
             .header("content-type", "application/json")
             .timeout(LOGIN_TIME_MAX)
             .body(body);

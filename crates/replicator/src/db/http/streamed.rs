@@ -3,6 +3,7 @@
 use bytes::Bytes;
 use reqwest::header::{ACCEPT, CONTENT_LENGTH, CONTENT_TYPE};
 use reqwest::{Body, Method, Response};
+use url::Url;
 
 use super::docs::is_database_gone;
 use super::{Answer, Call, HttpDb, JSON, cause, doc_path, encoded, retried, whole};
@@ -75,12 +76,13 @@ impl HttpDb {
     ) -> Result<Put, Error> {
         let _place = self.place().await;
         let path = format!("{}?new_edits=false", doc_path(id));
-        let url = self.url(&path);
-        let way = match url.parse() {
-            Ok(url) => self.ways.to(&url).await?,
-            Err(_) => return Ok(Put::Failed("bad URL".into())),
+        let Ok(url) = Url::parse(&self.url(&path)) else {
+            return Ok(Put::Failed("bad URL".into()));
         };
-        let mut request = way.client(true).put(url).headers(self.headers.clone());
+        let way = self.ways.to(&url).await?;
+        let mut request = way
+            .request(Method::PUT, url, true)
+            .headers(self.headers.clone());
         if let Some(token) = &way.token {
             request = request.header(TOKEN, token.clone());
         }
